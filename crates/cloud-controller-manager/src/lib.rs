@@ -1,0 +1,1 @@
+//! The cloud controller manager: one binary, every provider, and a demo.

@@ -1,0 +1,1 @@
+//! The contract between ccm-rs and a cloud: traits, types, errors and well-known names.

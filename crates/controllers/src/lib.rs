@@ -1,0 +1,1 @@
+//! The control loops: decisions and their thin shells.

@@ -1,0 +1,1 @@
+//! The process: flags, start-up and shutdown.

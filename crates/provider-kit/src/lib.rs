@@ -1,0 +1,1 @@
+//! What cloud providers share: HTTP transport, paging, inventory.

@@ -1,0 +1,1 @@
+//! What controllers share: caches, work queue, events, API client, clock.
