@@ -1,1 +1,89 @@
-//! The contract between ccm-rs and a cloud: traits, types, errors and well-known names.
+//! The contract between ccm-rs and a cloud.
+//!
+//! A *provider* teaches ccm-rs one cloud. It implements [`CloudProvider`] and, of the capabilities, those that its cloud
+//! has:
+//!
+//! | capability | what for |
+//! |---|---|
+//! | [`Instances`] | provider id, addresses and labels of Nodes; Nodes that are gone or shut down |
+//! | [`LoadBalancers`] | Services of type `LoadBalancer` |
+//! | [`Routes`] | Pod CIDRs in the cloud's network |
+//! | [`Volumes`] | zone and region of PersistentVolumes |
+//! | [`Clusters`] | nothing asks for them; kept for ported providers |
+//!
+//! Three rules keep clusters alive:
+//!
+//! * **An error is not an answer.** [`Instances::lookup`] says *present*, *gone* or an error, and [`Gone`] can only be made
+//!   from the cloud's own "no such id" or from a list that was read to its end ([`Listing`]).
+//! * **Everything may be called again.** Calls are idempotent and may be dropped at any await; what was created is found
+//!   again by its mark.
+//! * **Objects are shared.** Nodes and Services come from the cache; they are read-only.
+//!
+//! Providers written for the reference's older shapes are ported with the adapters [`V1`] and [`V2`]. This crate does no
+//! I/O; what providers share when they talk HTTP is in `provider-kit`.
+//!
+//! # A whole provider
+//!
+//! ```
+//! use std::sync::Arc;
+//! use cloud_provider::{async_trait, CloudProvider, InstanceMetadata, Instances, InstancesV2, Node, Registry, Result, V2};
+//!
+//! struct Machines;
+//!
+//! #[async_trait]
+//! impl InstancesV2 for Machines {
+//!     async fn instance_exists(&self, _node: &Node) -> Result<bool> { Ok(true) }
+//!     async fn instance_shutdown(&self, _node: &Node) -> Result<bool> { Ok(false) }
+//!     async fn instance_metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>> {
+//!         Ok(Some(InstanceMetadata { provider_id: format!("acme://{}", node.name), ..Default::default() }))
+//!     }
+//! }
+//!
+//! struct Acme { machines: V2<Machines> }
+//!
+//! impl CloudProvider for Acme {
+//!     fn name(&self) -> &str { "acme" }
+//!     fn instances(&self) -> Option<&dyn Instances> { Some(&self.machines) }
+//! }
+//!
+//! let mut registry = Registry::new();
+//! registry.register("acme", |_config| Ok(Arc::new(Acme { machines: V2(Machines) })));
+//! ```
+
+mod addresses;
+mod clusters;
+mod error;
+mod instances;
+mod listing;
+mod load_balancers;
+pub mod names;
+mod node;
+mod provider;
+mod registry;
+mod routes;
+#[cfg(feature = "scripted")]
+pub mod scripted;
+mod string_map;
+mod v1;
+mod v2;
+mod volumes;
+
+pub use addresses::{add_addresses, addresses_for_node_ip};
+/// The attribute that makes these traits' `async fn` work behind `dyn`.
+pub use async_trait::async_trait;
+pub use clusters::Clusters;
+pub use error::{Error, Result};
+pub use instances::{InstanceMetadata, InstanceState, Instances, Want, WantMetadata, single};
+pub use listing::{CompleteListing, Gone, Listing};
+pub use load_balancers::{
+    LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanAction, PlanObserver,
+    PlanStep, Service, default_load_balancer_name,
+};
+pub use node::{AddressType, ConditionStatus, Node, NodeAddress, Taint};
+pub use provider::{Caches, ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi};
+pub use registry::{ConfigFile, Factory, Registry};
+pub use routes::{Route, Routes};
+pub use string_map::StringMap;
+pub use v1::{InstancesV1, NO_INSTANCES, V1, Zone, Zones};
+pub use v2::{InstancesV2, V2};
+pub use volumes::{PersistentVolume, Volumes};

@@ -1,0 +1,165 @@
+//! Load balancers for Services of type `LoadBalancer`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+pub use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
+
+use crate::{Cluster, Error, Node, Result};
+
+/// What every call about one load balancer is given.
+///
+/// Service and Nodes are shared with the cache and read-only (PROV-22).
+#[derive(Clone, Copy)]
+pub struct LoadBalancerRequest<'a> {
+    /// The cluster that the Service belongs to.
+    pub cluster: &'a Cluster,
+    /// The Service as the controller knows it; it can be older than the object in the API (PROV-33).
+    pub service: &'a Service,
+    /// The Nodes that traffic goes to, possibly none. Empty for `get` and `delete`.
+    pub nodes: &'a [Arc<Node>],
+    /// Told what will change, before it is changed.
+    pub observer: &'a dyn PlanObserver,
+}
+
+/// Hears what a provider is about to do. Controllers write events from it (D-4).
+pub trait PlanObserver: Send + Sync {
+    /// Called once at most, before the first request that changes anything.
+    fn planned(&self, plan: &Plan);
+}
+
+/// An observer that does not listen.
+impl PlanObserver for () {
+    fn planned(&self, _plan: &Plan) {}
+}
+
+/// Steps that lead from what a cloud has to what a Service wants, in order. Empty: nothing to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The steps, in the order in which they are safe.
+    pub steps: Vec<PlanStep>,
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+/// One step of a [`Plan`], for people and for JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanStep {
+    /// What is done.
+    pub action: PlanAction,
+    /// To what: `load balancer "a7f3"`, `listener 443/TCP`.
+    pub what: String,
+    /// From which value to which, where that says more: `10.0.0.4 → 10.0.0.9`.
+    pub detail: String,
+}
+
+impl fmt::Display for PlanStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.action, self.what)?;
+        if self.detail.is_empty() { Ok(()) } else { write!(f, ": {}", self.detail) }
+    }
+}
+
+/// What a [`PlanStep`] does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlanAction {
+    /// Something new is made.
+    Create,
+    /// Something is changed in place.
+    Update,
+    /// Something is removed.
+    Delete,
+}
+
+impl fmt::Display for PlanAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        })
+    }
+}
+
+/// Load balancers of a cloud.
+///
+/// Calls for different Services run in parallel; calls for one Service never overlap (PROV-36, D-9). Every call is
+/// idempotent and may be dropped at any await: whatever was created must be found again by its mark (INV-2).
+///
+/// ```
+/// use cloud_provider::{async_trait, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Result};
+///
+/// struct Acme;
+///
+/// #[async_trait]
+/// impl LoadBalancers for Acme {
+///     async fn get(&self, _: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> { Ok(None) }
+///     async fn ensure(&self, _: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+///         let ingress = LoadBalancerIngress { ip: Some("203.0.113.9".into()), ..Default::default() };
+///         Ok(Some(LoadBalancerStatus { ingress: Some(vec![ingress]) }))
+///     }
+///     async fn update_targets(&self, _: LoadBalancerRequest<'_>) -> Result<()> { Ok(()) }
+///     async fn delete(&self, _: LoadBalancerRequest<'_>) -> Result<()> { Ok(()) }
+/// }
+/// ```
+#[async_trait]
+pub trait LoadBalancers: Send + Sync {
+    /// The load balancer of this Service, or `None` *without an error* if no part of it exists (PROV-30, D-16). An error
+    /// means "could not find out" and stops a tear-down.
+    async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>>;
+
+    /// The name that this provider gives the load balancer (PROV-31).
+    fn name(&self, _cluster: &Cluster, service: &Service) -> String {
+        default_load_balancer_name(service)
+    }
+
+    /// Creates or updates it (PROV-32). The returned ingress list replaces the Service's whole
+    /// `status.loadBalancer.ingress`; success without a status is an error of the provider (SVC-51).
+    ///
+    /// # Errors
+    /// *Implemented elsewhere* if another controller runs it (PROV-35); a *retry-after* error asks for a fixed delay
+    /// (PROV-37); *invalid* becomes an event on the Service.
+    async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>>;
+
+    /// Changes only where traffic goes to (PROV-33).
+    async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()>;
+
+    /// Removes it and all that was made for it. Success if it is gone or never existed (PROV-34). Never answers
+    /// *implemented elsewhere*.
+    async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()>;
+
+    /// Whether this provider tells the observer what it will do, and answers [`plan`](Self::plan).
+    fn has_plans(&self) -> bool {
+        false
+    }
+
+    /// What `ensure` would do, found out without changing anything (P-31).
+    ///
+    /// # Errors
+    /// *Not implemented* by default.
+    async fn plan(&self, _request: LoadBalancerRequest<'_>) -> Result<Plan> {
+        Err(Error::not_implemented())
+    }
+}
+
+/// The historic name of a load balancer: `a` and the Service's UID without hyphens, 32 bytes at most (HELP-70).
+///
+/// ```
+/// use cloud_provider::{default_load_balancer_name, Service};
+///
+/// let mut service = Service::default();
+/// service.metadata.uid = Some("0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11".into());
+/// assert_eq!(default_load_balancer_name(&service), "a0b0a1c0f3f3e4c57a1b59f5f2a7d8c1");
+/// ```
+#[must_use]
+pub fn default_load_balancer_name(service: &Service) -> String {
+    let uid = service.metadata.uid.as_deref().unwrap_or_default();
+    std::iter::once('a').chain(uid.chars().filter(|c| *c != '-')).take(32).collect()
+}

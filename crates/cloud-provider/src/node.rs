@@ -1,0 +1,394 @@
+//! The Node as controllers and providers see it: what rules read, and nothing else.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::StringMap;
+use crate::names::{ANNOTATION_NODE_IP, TAINT_UNINITIALIZED};
+
+/// A Kubernetes Node, trimmed to what a cloud controller manager reads.
+///
+/// It deserialises from the API form and forgets, while it is read, what no rule looks at (images, managed fields,
+/// capacity …). Several threads share it with the cache, so it is read-only by convention: take `&Node` or `Arc<Node>`
+/// (PROV-22).
+///
+/// ```
+/// use cloud_provider::Node;
+///
+/// let node: Node = serde_json::from_str(r#"{
+///     "metadata": {"name": "worker-1", "uid": "6e2b", "labels": {"pool": "blue"}},
+///     "spec": {"providerID": "acme://i-17"},
+///     "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.4"}], "images": [{"names": ["big"]}]}
+/// }"#)?;
+/// assert_eq!(node.provider_id(), Some("acme://i-17"));
+/// assert_eq!(node.labels.get("pool"), Some("blue"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Node {
+    /// `metadata.name`.
+    pub name: Box<str>,
+    /// `metadata.uid`: tells a Node from another one that had its name before (P-10).
+    pub uid: Box<str>,
+    /// `metadata.resourceVersion`.
+    pub resource_version: Box<str>,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// Whether `metadata.deletionTimestamp` is set: the Node waits for its finalizers.
+    pub terminating: bool,
+    /// `metadata.labels`.
+    pub labels: StringMap,
+    /// `metadata.annotations`, without kubectl's copy of the last applied object.
+    pub annotations: StringMap,
+    /// `spec.providerID`; empty if not set. [`provider_id`](Self::provider_id) is the safer way to read it.
+    pub provider_id: Box<str>,
+    /// `spec.unschedulable`: cordoned.
+    pub unschedulable: bool,
+    /// `spec.podCIDRs`, or `spec.podCIDR` alone where only that is set.
+    pub pod_cidrs: Box<[Box<str>]>,
+    /// `spec.taints`, in order.
+    pub taints: Box<[Taint]>,
+    /// `status.addresses`, in order.
+    pub addresses: Box<[NodeAddress]>,
+    /// Status of the first condition `Ready`; `Unknown` if there is none (LIFE-11).
+    pub ready: ConditionStatus,
+    /// Status of the first condition `NetworkUnavailable`, if there is one.
+    pub network_unavailable: Option<ConditionStatus>,
+}
+
+impl Node {
+    /// `spec.providerID`, if it is set and not empty.
+    #[must_use]
+    pub fn provider_id(&self) -> Option<&str> {
+        Some(&*self.provider_id).filter(|id| !id.is_empty())
+    }
+
+    /// The part of the provider id before `://`.
+    #[must_use]
+    pub fn provider_id_scheme(&self) -> Option<&str> {
+        self.provider_id().and_then(|id| id.split_once("://")).map(|(scheme, _)| scheme)
+    }
+
+    /// Whether it carries the start-up taint, with any value and effect (NODE-14).
+    #[must_use]
+    pub fn is_uninitialized(&self) -> bool {
+        self.taints.iter().any(|t| &*t.key == TAINT_UNINITIALIZED)
+    }
+
+    /// The kubelet's `--node-ip`, as text; present even if empty (NODE-18).
+    #[must_use]
+    pub fn requested_ip(&self) -> Option<&str> {
+        self.annotations.get(ANNOTATION_NODE_IP)
+    }
+}
+
+/// A taint of a Node.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taint {
+    /// The key, with its prefix.
+    #[serde(default)]
+    pub key: Box<str>,
+    /// The value; empty if none.
+    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "str::is_empty")]
+    pub value: Box<str>,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    #[serde(default)]
+    pub effect: Box<str>,
+    /// When it was added, as the API gave it; only for `NoExecute`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<Box<str>>,
+}
+
+impl Taint {
+    /// A taint without a value.
+    #[must_use]
+    pub fn new(key: &str, effect: &str) -> Self {
+        Self { key: key.into(), effect: effect.into(), ..Self::default() }
+    }
+
+    /// Two taints match if key and effect are equal; the value plays no role (HELP-30).
+    #[must_use]
+    pub fn matches(&self, other: &Taint) -> bool {
+        self.key == other.key && self.effect == other.effect
+    }
+}
+
+/// An address of a Node.
+///
+/// ```
+/// use cloud_provider::{AddressType, NodeAddress};
+///
+/// let address = NodeAddress::new(AddressType::InternalIP, "10.0.0.4");
+/// assert_eq!(address.to_string(), "InternalIP 10.0.0.4");
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeAddress {
+    /// What the address is for.
+    #[serde(rename = "type")]
+    pub kind: AddressType,
+    /// An IP address, a host name or a DNS name, as text.
+    pub address: Box<str>,
+}
+
+impl NodeAddress {
+    /// An address of the given kind.
+    #[must_use]
+    pub fn new(kind: AddressType, address: &str) -> Self {
+        Self { kind, address: address.into() }
+    }
+}
+
+impl fmt::Display for NodeAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.as_str(), self.address)
+    }
+}
+
+/// What a Node's address is for.
+#[derive(Clone, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub enum AddressType {
+    /// The Node's own host name.
+    Hostname,
+    /// An IP address reachable inside the cluster's network.
+    InternalIP,
+    /// An IP address reachable from outside.
+    ExternalIP,
+    /// A DNS name that resolves inside.
+    InternalDNS,
+    /// A DNS name that resolves outside.
+    ExternalDNS,
+    /// A type that this version does not know; kept as it is.
+    Other(Box<str>),
+}
+
+impl AddressType {
+    /// The name in the Kubernetes API.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Hostname => "Hostname",
+            Self::InternalIP => "InternalIP",
+            Self::ExternalIP => "ExternalIP",
+            Self::InternalDNS => "InternalDNS",
+            Self::ExternalDNS => "ExternalDNS",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl From<&str> for AddressType {
+    fn from(name: &str) -> Self {
+        match name {
+            "Hostname" => Self::Hostname,
+            "InternalIP" => Self::InternalIP,
+            "ExternalIP" => Self::ExternalIP,
+            "InternalDNS" => Self::InternalDNS,
+            "ExternalDNS" => Self::ExternalDNS,
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
+impl Serialize for AddressType {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for AddressType {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::from(&*Box::<str>::deserialize(deserializer)?))
+    }
+}
+
+/// Status of a condition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ConditionStatus {
+    /// The condition holds.
+    True,
+    /// It does not hold.
+    False,
+    /// Nobody knows, or nobody said.
+    #[default]
+    Unknown,
+}
+
+impl From<&str> for ConditionStatus {
+    fn from(text: &str) -> Self {
+        match text {
+            "True" => Self::True,
+            "False" => Self::False,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+fn null_is_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        wire::Node::deserialize(deserializer).map(Node::from)
+    }
+}
+
+/// The API form, as far as it is read. Fields that are not named here are skipped by the parser.
+mod wire {
+    use super::{ConditionStatus, NodeAddress, StringMap, Taint, Timestamp, null_is_default};
+    use crate::names::{CONDITION_NETWORK_UNAVAILABLE, CONDITION_READY};
+    use serde::Deserialize;
+
+    const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+    #[derive(Deserialize)]
+    pub(super) struct Node {
+        #[serde(default)]
+        metadata: Metadata,
+        #[serde(default, deserialize_with = "null_is_default")]
+        spec: Spec,
+        #[serde(default, deserialize_with = "null_is_default")]
+        status: Status,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Metadata {
+        name: Box<str>,
+        uid: Box<str>,
+        resource_version: Box<str>,
+        creation_timestamp: Option<Timestamp>,
+        deletion_timestamp: Option<serde::de::IgnoredAny>,
+        labels: StringMap,
+        annotations: StringMap,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Spec {
+        #[serde(rename = "providerID")]
+        provider_id: Box<str>,
+        unschedulable: bool,
+        #[serde(rename = "podCIDR")]
+        pod_cidr: Box<str>,
+        #[serde(rename = "podCIDRs", deserialize_with = "null_is_default")]
+        pod_cidrs: Vec<Box<str>>,
+        #[serde(deserialize_with = "null_is_default")]
+        taints: Vec<Taint>,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Status {
+        #[serde(deserialize_with = "null_is_default")]
+        addresses: Vec<NodeAddress>,
+        #[serde(deserialize_with = "null_is_default")]
+        conditions: Vec<Condition>,
+    }
+
+    #[derive(Deserialize)]
+    struct Condition {
+        #[serde(rename = "type")]
+        kind: Box<str>,
+        #[serde(default)]
+        status: Box<str>,
+    }
+
+    impl From<Node> for super::Node {
+        fn from(Node { metadata, spec, status }: Node) -> Self {
+            let condition = |kind: &str| {
+                status.conditions.iter().find(|c| &*c.kind == kind).map(|c| ConditionStatus::from(&*c.status))
+            };
+            let annotations = if metadata.annotations.contains_key(LAST_APPLIED) {
+                metadata.annotations.iter().filter(|(key, _)| *key != LAST_APPLIED).collect()
+            } else {
+                metadata.annotations
+            };
+            let pod_cidrs = if spec.pod_cidrs.is_empty() && !spec.pod_cidr.is_empty() {
+                vec![spec.pod_cidr]
+            } else {
+                spec.pod_cidrs
+            };
+            Self {
+                ready: condition(CONDITION_READY).unwrap_or_default(),
+                network_unavailable: condition(CONDITION_NETWORK_UNAVAILABLE),
+                name: metadata.name,
+                uid: metadata.uid,
+                resource_version: metadata.resource_version,
+                created: metadata.creation_timestamp,
+                terminating: metadata.deletion_timestamp.is_some(),
+                labels: metadata.labels,
+                annotations,
+                provider_id: spec.provider_id,
+                unschedulable: spec.unschedulable,
+                pod_cidrs: pod_cidrs.into(),
+                taints: spec.taints.into(),
+                addresses: status.addresses.into(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(json: &str) -> Node {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_full_object_is_trimmed_to_what_rules_read() {
+        let node = node(
+            r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"7",
+            "creationTimestamp":"2024-01-01T00:00:00Z","deletionTimestamp":"2024-01-02T00:00:00Z",
+            "labels":{"a":"b"},"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}","x":"y"},
+            "managedFields":[{"manager":"kubelet"}]},
+            "spec":{"providerID":"p://1","podCIDR":"10.0.0.0/24","unschedulable":true,
+            "taints":[{"key":"k","value":"v","effect":"NoExecute","timeAdded":"2024-01-01T00:00:00Z"}]},
+            "status":{"capacity":{"cpu":"2"},"addresses":[{"type":"Hostname","address":"n"},{"type":"Odd","address":"o"}],
+            "conditions":[{"type":"Ready","status":"False"},{"type":"Ready","status":"True"},
+            {"type":"NetworkUnavailable","status":"True"}],"images":[{"names":["i"],"sizeBytes":1}]}}"#,
+        );
+        assert!(node.terminating && node.unschedulable);
+        assert_eq!(node.ready, ConditionStatus::False, "the first Ready condition counts");
+        assert_eq!(node.network_unavailable, Some(ConditionStatus::True));
+        assert_eq!(node.annotations.iter().collect::<Vec<_>>(), [("x", "y")]);
+        assert_eq!(&*node.pod_cidrs, ["10.0.0.0/24".into()]);
+        assert_eq!(node.addresses[1].kind, AddressType::Other("Odd".into()));
+        assert_eq!(node.provider_id_scheme(), Some("p"));
+        assert_eq!(node.created.unwrap().to_string(), "2024-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn an_almost_empty_object_is_read_without_complaint() {
+        let node =
+            node(r#"{"metadata":{"name":"n","labels":null},"spec":{"taints":null},"status":{"addresses":null}}"#);
+        assert_eq!(node.provider_id(), None);
+        assert_eq!(node.ready, ConditionStatus::Unknown);
+        assert!(node.taints.is_empty() && node.addresses.is_empty() && !node.is_uninitialized());
+    }
+
+    #[test]
+    fn the_start_up_taint_counts_with_any_value_and_effect() {
+        for taint in [
+            r#"{"key":"node.cloudprovider.kubernetes.io/uninitialized","effect":"NoExecute"}"#,
+            r#"{"key":"node.cloudprovider.kubernetes.io/uninitialized","value":"x","effect":"NoSchedule"}"#,
+        ] {
+            assert!(
+                node(&format!(r#"{{"metadata":{{"name":"n"}},"spec":{{"taints":[{taint}]}}}}"#)).is_uninitialized()
+            );
+        }
+    }
+
+    #[test]
+    fn a_taint_is_written_as_it_was_read() {
+        for taint in [r#"{"key":"a","effect":"NoSchedule"}"#, r#"{"key":"a","value":"1","effect":"NoSchedule"}"#] {
+            let parsed: Taint = serde_json::from_str(taint).unwrap();
+            assert_eq!(serde_json::to_string(&parsed).unwrap(), taint);
+        }
+    }
+}

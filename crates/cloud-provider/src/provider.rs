@@ -1,0 +1,132 @@
+//! The root of the contract: what a provider is and what it is given.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Clusters, Instances, LoadBalancers, Node, Result, Routes, Service, Volumes};
+
+/// A cloud.
+///
+/// A provider offers what its cloud can do as capabilities; what it does not offer is left out and the controller for it
+/// does not start. Accessors are called often, must be cheap and must always give the same answer (PROV-19).
+///
+/// ```
+/// use cloud_provider::{async_trait, CloudProvider, Context, Instances, Result};
+///
+/// struct Acme { machines: Machines }
+/// # struct Machines;
+/// # #[async_trait] impl Instances for Machines {
+/// #     async fn lookup(&self, _: &[std::sync::Arc<cloud_provider::Node>], _: cloud_provider::Want)
+/// #         -> Vec<Result<cloud_provider::InstanceState>> { vec![] } }
+///
+/// #[async_trait]
+/// impl CloudProvider for Acme {
+///     fn name(&self) -> &str { "acme" }
+///     fn instances(&self) -> Option<&dyn Instances> { Some(&self.machines) }
+/// }
+/// ```
+#[async_trait]
+pub trait CloudProvider: Send + Sync + 'static {
+    /// A stable id; by convention also the scheme of its provider ids (PROV-17).
+    fn name(&self) -> &str;
+
+    /// Whether the cluster's resources can be told from another cluster's. `false` is fatal unless
+    /// `--allow-untagged-cloud` (PROV-7, PROV-18).
+    fn has_cluster_id(&self) -> bool {
+        true
+    }
+
+    /// Called once, after leadership is acquired and before any controller starts (PROV-10). Check the credential here,
+    /// with one cheap request, so that a wrong one is said at once. Background tasks end with `context.shutdown`.
+    ///
+    /// # Errors
+    /// Ends the process, with this text.
+    async fn initialize(&self, _context: &Context) -> Result<()> {
+        Ok(())
+    }
+
+    /// Called once, right after [`initialize`](Self::initialize), with the caches that the controllers use (PROV-20).
+    fn set_caches(&self, _caches: Arc<dyn Caches>) {}
+
+    /// Machines (PROV-12, PROV-13). The node controllers need them (PROV-21).
+    fn instances(&self) -> Option<&dyn Instances> {
+        None
+    }
+    /// Load balancers (PROV-11).
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        None
+    }
+    /// Routes (PROV-16).
+    fn routes(&self) -> Option<&dyn Routes> {
+        None
+    }
+    /// Volumes (PROV-64).
+    fn volumes(&self) -> Option<&dyn Volumes> {
+        None
+    }
+    /// Clusters (PROV-15).
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        None
+    }
+
+    /// Whether a Node is, or may turn out to be, a machine of this cloud. A Node whose provider id has another scheme
+    /// belongs to somebody else and is left alone (P-15).
+    fn owns(&self, node: &Node) -> bool {
+        node.provider_id_scheme().is_none_or(|scheme| scheme == self.name())
+    }
+}
+
+/// The cluster that a request is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// `--cluster-name`. Part of resource names in many clouds; two clusters may have the same by mistake (P-21).
+    pub name: String,
+    /// UID of namespace `kube-system`: what tells clusters apart. `None` where it may not be read (D-11).
+    pub id: Option<String>,
+}
+
+/// What a provider is given when it starts.
+#[derive(Clone)]
+pub struct Context {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// Access to the Kubernetes API, one client for each component name.
+    pub clients: Arc<dyn ClientBuilder>,
+    /// Ends background tasks.
+    pub shutdown: CancellationToken,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+/// Hands out access to the Kubernetes API (PROV-10).
+pub trait ClientBuilder: Send + Sync {
+    /// A client that identifies itself as `component`.
+    ///
+    /// # Errors
+    /// If there is no access for it.
+    fn client(&self, component: &str) -> Result<Arc<dyn KubernetesApi>>;
+}
+
+/// The Kubernetes API as plain HTTP, so that the contract does not tie a provider to a client library.
+#[async_trait]
+pub trait KubernetesApi: Send + Sync {
+    /// Sends a request; the URI is a path such as `/api/v1/namespaces/kube-system/secrets/cloud`.
+    async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>>;
+}
+
+/// A read-only view of the controllers' caches.
+pub trait Caches: Send + Sync {
+    /// All Nodes.
+    fn nodes(&self) -> Vec<Arc<Node>>;
+    /// The Node of this name.
+    fn node(&self, name: &str) -> Option<Arc<Node>>;
+    /// All Services; empty where the service controller does not run.
+    fn services(&self) -> Vec<Arc<Service>>;
+}

@@ -1,0 +1,172 @@
+//! The list of providers that a binary offers. Explicit: nothing registers itself.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::names::PROVIDER_EXTERNAL;
+use crate::{CloudProvider, Error, Result};
+
+/// The provider's configuration file, already read.
+#[derive(Clone)]
+pub struct ConfigFile {
+    /// Where it was, for messages.
+    pub path: String,
+    /// What is in it. May hold credentials.
+    pub text: String,
+}
+
+impl fmt::Debug for ConfigFile {
+    /// Without the text, which may hold credentials (INV-5).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConfigFile({:?}, {} bytes)", self.path, self.text.len())
+    }
+}
+
+/// Makes a provider from its configuration: `None` if no file was given, which is not the same as an empty one (PROV-1).
+pub type Factory = fn(Option<&ConfigFile>) -> Result<Arc<dyn CloudProvider>>;
+
+/// The providers of a binary, by name.
+///
+/// ```
+/// use cloud_provider::{Registry, ConfigFile, CloudProvider, Result};
+/// use std::sync::Arc;
+///
+/// struct Acme;
+/// impl CloudProvider for Acme { fn name(&self) -> &str { "acme" } }
+///
+/// let mut registry = Registry::new();
+/// registry.register("acme", |_config| Ok(Arc::new(Acme)));
+/// assert!(registry.init("acme", None)?.is_some());
+/// assert!(registry.init("external", None)?.is_none());
+/// assert_eq!(registry.init("acmee", None).err().map(|e| e.to_string()),
+///     Some("unknown cloud provider \"acmee\"; this binary has: acme".into()));
+/// # Ok::<(), cloud_provider::Error>(())
+/// ```
+#[derive(Default)]
+pub struct Registry {
+    factories: BTreeMap<&'static str, Factory>,
+}
+
+impl Registry {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a provider.
+    ///
+    /// # Panics
+    /// If the name is taken: two providers of one name are a mistake in the program (PROV-2).
+    pub fn register(&mut self, name: &'static str, factory: Factory) -> &mut Self {
+        let before = self.factories.insert(name, factory);
+        assert!(before.is_none(), "cloud provider {name:?} was registered twice");
+        self
+    }
+
+    /// Whether this name is registered (PROV-3).
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.factories.contains_key(name)
+    }
+
+    /// All names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.factories.keys().copied()
+    }
+
+    /// The provider of this name from the text of its configuration (PROV-3): nothing if the name is unknown.
+    ///
+    /// # Errors
+    /// The factory's.
+    pub fn get(&self, name: &str, config: Option<&ConfigFile>) -> Result<Option<Arc<dyn CloudProvider>>> {
+        self.factories.get(name).map(|factory| factory(config)).transpose()
+    }
+
+    /// The provider of this name, configured from the file at `config` (PROV-4, PROV-5). Nothing for an empty name and
+    /// for `external`.
+    ///
+    /// # Errors
+    /// An unreadable file, an unknown name, or what the factory says.
+    pub fn init(&self, name: &str, config: Option<&Path>) -> Result<Option<Arc<dyn CloudProvider>>> {
+        if name.is_empty() || name == PROVIDER_EXTERNAL {
+            return Ok(None);
+        }
+        if !self.contains(name) {
+            let known: Vec<_> = self.names().collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(Error::invalid(format!("unknown cloud provider {name:?}; this binary has: {known}")));
+        }
+        let config = config.map(read_config).transpose()?;
+        self.get(name, config.as_ref()).map_err(|err| err.context(format!("could not init cloud provider {name:?}")))
+    }
+}
+
+fn read_config(path: &Path) -> Result<ConfigFile> {
+    let text = std::fs::read_to_string(path).map_err(|err| {
+        Error::invalid(format!("couldn't open cloud provider configuration {}: {err}", path.display()))
+    })?;
+    Ok(ConfigFile { path: path.display().to_string(), text })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Empty;
+    impl CloudProvider for Empty {
+        fn name(&self) -> &'static str {
+            "empty"
+        }
+    }
+
+    fn registry() -> Registry {
+        let mut registry = Registry::new();
+        registry.register("empty", |config| match config {
+            Some(file) if file.text == "bad" => Err(Error::other("cannot use it")),
+            _ => Ok(Arc::new(Empty)),
+        });
+        registry
+    }
+
+    #[test]
+    fn an_unknown_name_is_nothing_when_asked_and_an_error_when_started() {
+        assert!(registry().get("other", None).unwrap().is_none());
+        let err = registry().init("other", None).err().unwrap();
+        assert!(err.to_string().starts_with("unknown cloud provider \"other\""));
+    }
+
+    #[test]
+    fn empty_and_external_are_nothing_without_an_error() {
+        assert!(registry().init("", None).unwrap().is_none());
+        assert!(registry().init("external", None).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_factory_error_names_the_provider() {
+        let file = ConfigFile { path: "f".into(), text: "bad".into() };
+        assert_eq!(registry().get("empty", Some(&file)).err().unwrap().to_string(), "cannot use it");
+        let err = Error::other("cannot use it").context("could not init cloud provider \"empty\"");
+        assert_eq!(err.to_string(), "could not init cloud provider \"empty\": cannot use it");
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let err = registry().init("empty", Some(Path::new("/nowhere/cloud.conf"))).err().unwrap();
+        assert!(err.to_string().contains("/nowhere/cloud.conf"), "{err}");
+    }
+
+    #[test]
+    #[should_panic(expected = "registered twice")]
+    fn the_same_name_twice_is_a_programming_error() {
+        registry().register("empty", |_| Ok(Arc::new(Empty)));
+    }
+
+    #[test]
+    fn a_configuration_shows_no_secret() {
+        let file = ConfigFile { path: "cloud.conf".into(), text: "token=s3cret".into() };
+        assert!(!format!("{file:?}").contains("s3cret"));
+    }
+}

@@ -1,0 +1,90 @@
+//! The reference's second shape, `InstancesV2`: one Node at a time.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+
+use crate::instances::{InstanceState, Instances, Want, WantMetadata};
+use crate::listing::Gone;
+use crate::{InstanceMetadata, Node, Result};
+
+/// How many Nodes an adapter asks for at the same time.
+const CONCURRENT_LOOKUPS: usize = 8;
+
+/// Answers for Nodes that are asked for separately, in their order.
+pub(crate) async fn one_by_one(lookups: Vec<BoxFuture<'_, Result<InstanceState>>>) -> Vec<Result<InstanceState>> {
+    futures::stream::iter(lookups).buffered(CONCURRENT_LOOKUPS).collect().await
+}
+
+/// Machines, asked one Node at a time (PROV-50 … PROV-53).
+///
+/// All methods take the whole Node: look at its provider id first and fall back to name, labels or annotations.
+#[async_trait]
+pub trait InstancesV2: Send + Sync {
+    /// Whether the instance exists. `Ok(false)` can delete the Node; *every* error, *not found* included, means
+    /// "unknown" (PROV-51).
+    async fn instance_exists(&self, node: &Node) -> Result<bool>;
+    /// Whether it is shut down. Asked only of instances that exist (PROV-52).
+    async fn instance_shutdown(&self, node: &Node) -> Result<bool>;
+    /// Its metadata; `None` means "not yet" or "not mine" (PROV-53).
+    async fn instance_metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>>;
+}
+
+/// [`Instances`] from [`InstancesV2`], with the reference's order of calls.
+///
+/// ```
+/// use cloud_provider::{async_trait, Instances, InstancesV2, InstanceMetadata, Node, Result, V2};
+///
+/// struct Acme;
+///
+/// #[async_trait]
+/// impl InstancesV2 for Acme {
+///     async fn instance_exists(&self, _node: &Node) -> Result<bool> { Ok(true) }
+///     async fn instance_shutdown(&self, _node: &Node) -> Result<bool> { Ok(false) }
+///     async fn instance_metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>> {
+///         Ok(Some(InstanceMetadata { provider_id: format!("acme://{}", node.name), ..Default::default() }))
+///     }
+/// }
+///
+/// let instances: Box<dyn Instances> = Box::new(V2(Acme));
+/// ```
+pub struct V2<T>(pub T);
+
+impl<T: InstancesV2> V2<T> {
+    async fn lookup_one(&self, node: &Node, want: Want) -> Result<InstanceState> {
+        if want.existence && !self.0.instance_exists(node).await? {
+            return Ok(InstanceState::Gone(match node.provider_id() {
+                Some(id) => Gone::no_such_id(id),
+                None => Gone::no_such_name(&node.name),
+            }));
+        }
+        let shutdown = if want.shutdown { Some(self.0.instance_shutdown(node).await?) } else { None };
+        let metadata = match want.metadata {
+            WantMetadata::No => None,
+            WantMetadata::Addresses | WantMetadata::Full => self.0.instance_metadata(node).await?.map(Box::new),
+        };
+        Ok(InstanceState::Present { shutdown, metadata })
+    }
+}
+
+#[async_trait]
+impl<T: InstancesV2> Instances for V2<T> {
+    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
+        one_by_one(nodes.iter().map(|node| self.lookup_one(node, want).boxed()).collect()).await
+    }
+}
+
+#[async_trait]
+impl<T: InstancesV2 + ?Sized> InstancesV2 for Arc<T> {
+    async fn instance_exists(&self, node: &Node) -> Result<bool> {
+        (**self).instance_exists(node).await
+    }
+    async fn instance_shutdown(&self, node: &Node) -> Result<bool> {
+        (**self).instance_shutdown(node).await
+    }
+    async fn instance_metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>> {
+        (**self).instance_metadata(node).await
+    }
+}

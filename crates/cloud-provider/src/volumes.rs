@@ -1,0 +1,30 @@
+//! Topology of volumes.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+pub use k8s_openapi::api::core::v1::PersistentVolume;
+
+use crate::Result;
+
+/// Volumes of a cloud (PROV-64, D-14).
+///
+/// ```
+/// use cloud_provider::{async_trait, PersistentVolume, Result, Volumes};
+/// use std::collections::BTreeMap;
+///
+/// struct Acme;
+///
+/// #[async_trait]
+/// impl Volumes for Acme {
+///     async fn labels(&self, _volume: &PersistentVolume) -> Result<Option<BTreeMap<String, String>>> {
+///         Ok(Some([("topology.kubernetes.io/zone".into(), "z1".into())].into()))
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait Volumes: Send + Sync {
+    /// Zone and region labels of this volume; the node affinity follows from them. Several zones are joined by
+    /// [`ZONE_DELIMITER`](crate::names::ZONE_DELIMITER). `None`: not a volume of this cloud.
+    async fn labels(&self, volume: &PersistentVolume) -> Result<Option<BTreeMap<String, String>>>;
+}
