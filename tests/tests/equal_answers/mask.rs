@@ -1,0 +1,238 @@
+//! Masks what differs between any two servers, or between two runs on one of them.
+//!
+//! | what | becomes |
+//! |---|---|
+//! | the run's tag in names | `eq-` |
+//! | generated names | `PREFIX<suffix>`, if the suffix is well-formed |
+//! | uids | `<uid-1>`, `<uid-2>`, …: equal ones get equal symbols |
+//! | times of now | `<time>`, with the count of fraction digits: `<time.6>` |
+//! | versions of objects | `v1`, `v2`, … by their order in the scenario |
+//! | versions of lists and bookmarks | `≥v2`: the youngest object version that they cover |
+//! | versions in messages | `<version>` |
+//! | continue tokens, signed tokens | `<continue>`, `<token>` |
+//! | allocated cluster IPs and node ports | `<cluster-ip-1>`, `<node-port-1>` |
+//! | ages in tables | `<age>` |
+//!
+//! What the scenario itself spells out is left as it is.
+
+use crate::runner::{SEEN, Transcript};
+use regex_lite::{Captures, Regex};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// The transcript's answers, masked.
+pub(crate) fn mask(transcript: Transcript, literals: &str, tag: &str) -> Value {
+    let mut answers = Value::Array(transcript.answers);
+    let mut versions = BTreeSet::new();
+    collect_versions(&answers, false, literals, &mut versions);
+    forget_seen(&mut answers);
+    let mut texts = Texts::new(literals, tag, transcript.generated);
+    texts.mask(&mut answers);
+    mask_tables(&mut answers);
+    let mut fields = Fields { literals, versions: versions.into_iter().collect(), ips: Vec::new(), ports: Vec::new() };
+    fields.mask(&mut answers, false);
+    answers
+}
+
+fn forget_seen(answers: &mut Value) {
+    for answer in answers.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        answer.remove(SEEN);
+        answer.get_mut("during").into_iter().for_each(forget_seen);
+    }
+}
+
+/// True for an object whose `metadata.resourceVersion` is not that of one object.
+fn is_collective(value: &Value) -> bool {
+    value["kind"].as_str().is_some_and(|kind| kind.ends_with("List") || kind == "Table")
+}
+
+fn version(value: &Value, literals: &str) -> Option<u64> {
+    let text = value.as_str()?;
+    let number = text.parse().ok().filter(|number| *number > 0)?;
+    (!literals.contains(&format!("{text:?}"))).then_some(number)
+}
+
+fn collect_versions(value: &Value, collective: bool, literals: &str, versions: &mut BTreeSet<u64>) {
+    match value {
+        Value::Object(members) => {
+            let bookmark = members.get("type").is_some_and(|kind| kind == "BOOKMARK");
+            for (key, member) in members {
+                if key == "resourceVersion" && !collective {
+                    versions.extend(version(member, literals));
+                }
+                let collective = match key.as_str() {
+                    "metadata" => collective || is_collective(value),
+                    "object" => bookmark,
+                    _ => false,
+                };
+                collect_versions(member, collective, literals, versions);
+            }
+        }
+        Value::Array(elements) => {
+            elements.iter().for_each(|element| collect_versions(element, false, literals, versions));
+        }
+        _ => {}
+    }
+}
+
+/// Masks within every string.
+struct Texts<'a> {
+    literals: &'a str,
+    tag: &'a str,
+    generated: Vec<(String, String)>,
+    uids: Vec<String>,
+    uid: Regex,
+    time: Regex,
+    token: Regex,
+    version: Regex,
+    table_port: Regex,
+}
+
+impl<'a> Texts<'a> {
+    fn new(literals: &'a str, tag: &'a str, generated: Vec<(String, String)>) -> Self {
+        let pattern = |pattern| Regex::new(pattern).expect("the pattern is a constant");
+        Self {
+            literals,
+            tag,
+            generated,
+            uids: Vec::new(),
+            uid: pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
+            time: pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.(\d+))?Z"),
+            token: pattern(r"eyJ[\w-]+\.[\w-]+\.[\w-]+"),
+            version: pattern(r"(too old resource version: \d+ |Too large resource version: \d+, current: )(\(?)\d+(\)?)"),
+            table_port: pattern(r":(3\d{4})/"),
+        }
+    }
+
+    fn mask(&mut self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.text(text),
+            Value::Array(elements) => elements.iter_mut().for_each(|element| self.mask(element)),
+            Value::Object(members) => {
+                let masked = std::mem::take(members).into_iter().map(|(key, mut member)| {
+                    self.mask(&mut member);
+                    (self.text(&key), member)
+                });
+                *members = masked.collect();
+            }
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (name, prefix) in &self.generated {
+            let suffix = name.strip_prefix(prefix.as_str()).unwrap_or_default();
+            if suffix.len() == 5 && suffix.chars().all(|character| "bcdfghjklmnpqrstvwxz2456789".contains(character)) {
+                text = text.replace(name, &format!("{prefix}<suffix>"));
+            }
+        }
+        let literals = self.literals;
+        text = self.token.replace_all(&text, "<token>").into_owned();
+        let uids = &mut self.uids;
+        let uid = |found: &Captures<'_>| match &found[0] {
+            literal if literals.contains(literal) => literal.to_owned(),
+            uid => format!("<uid-{}>", symbol(uids, uid)),
+        };
+        text = self.uid.replace_all(&text, uid).into_owned();
+        let time = |found: &Captures<'_>| match (&found[0], found.get(1)) {
+            (literal, _) if literals.contains(literal) => literal.to_owned(),
+            (_, Some(fraction)) => format!("<time.{}>", fraction.len()),
+            (_, None) => "<time>".to_owned(),
+        };
+        text = self.time.replace_all(&text, time).into_owned();
+        text = self.version.replace_all(&text, "${1}${2}<version>${3}").into_owned();
+        let port = |found: &Captures<'_>| match &found[1] {
+            literal if literals.contains(literal) => found[0].to_owned(),
+            _ => ":<node-port>/".to_owned(),
+        };
+        text = self.table_port.replace_all(&text, port).into_owned();
+        text.replace(self.tag, "eq-")
+    }
+}
+
+/// The 1-based place of an item in the list, to which it is added if it is new.
+fn symbol(known: &mut Vec<String>, item: &str) -> usize {
+    let place = known.iter().position(|other| other == item).unwrap_or_else(|| {
+        known.push(item.to_owned());
+        known.len() - 1
+    });
+    place + 1
+}
+
+fn mask_tables(value: &mut Value) {
+    if value["kind"] == "Table" {
+        let columns = value["columnDefinitions"].as_array().cloned().unwrap_or_default();
+        let ages = ["Age", "Last Seen", "First Seen"];
+        let masked: Vec<bool> =
+            columns.iter().map(|column| ages.iter().any(|age| column["name"] == *age)).collect();
+        for row in value["rows"].as_array_mut().into_iter().flatten() {
+            for (cell, masked) in row["cells"].as_array_mut().into_iter().flatten().zip(&masked) {
+                if *masked && cell.is_string() && cell != "<unknown>" {
+                    *cell = json!("<age>");
+                }
+            }
+        }
+    }
+    match value {
+        Value::Object(members) => members.values_mut().for_each(mask_tables),
+        Value::Array(elements) => elements.iter_mut().for_each(mask_tables),
+        _ => {}
+    }
+}
+
+/// Masks by the name of the field, or by the whole value.
+struct Fields<'a> {
+    literals: &'a str,
+    versions: Vec<u64>,
+    ips: Vec<String>,
+    ports: Vec<String>,
+}
+
+impl Fields<'_> {
+    fn mask(&mut self, value: &mut Value, collective: bool) {
+        let is_collective = is_collective(value);
+        match value {
+            Value::Object(members) => {
+                let bookmark = members.get("type").is_some_and(|kind| kind == "BOOKMARK");
+                for (key, member) in members.iter_mut() {
+                    match key.as_str() {
+                        "resourceVersion" => self.version(member, collective),
+                        "continue" if member.as_str().is_some_and(|token| !token.is_empty()) => {
+                            *member = json!("<continue>");
+                        }
+                        "nodePort" | "healthCheckNodePort" => self.port(member),
+                        "metadata" => self.mask(member, collective || is_collective),
+                        "object" => self.mask(member, bookmark),
+                        _ => self.mask(member, false),
+                    }
+                }
+            }
+            Value::Array(elements) => elements.iter_mut().for_each(|element| self.mask(element, false)),
+            Value::String(text) => {
+                let service_ip = text.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| {
+                    let [first, second, ..] = ip.octets();
+                    first == 10 && (96..112).contains(&second)
+                });
+                if service_ip && !self.literals.contains(text.as_str()) {
+                    *text = format!("<cluster-ip-{}>", symbol(&mut self.ips, text));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn version(&self, value: &mut Value, collective: bool) {
+        if let Some(number) = version(value, self.literals) {
+            let rank = self.versions.iter().filter(|version| **version <= number).count();
+            *value = if collective { json!(format!("≥v{rank}")) } else { json!(format!("v{rank}")) };
+        }
+    }
+
+    fn port(&mut self, value: &mut Value) {
+        let allocated = value.as_u64().filter(|port| (30000..=32767).contains(port)).map(|port| port.to_string());
+        if let Some(port) = allocated.filter(|port| !self.literals.contains(port.as_str())) {
+            *value = json!(format!("<node-port-{}>", symbol(&mut self.ports, &port)));
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The whole suite: which servers, which scenarios, what is compared with what, and the report.
+
+use crate::answers::{self, Answers};
+use crate::diff::differences;
+use crate::mask::mask;
+use crate::scenario::{Group, Need, Scenario, directory, load};
+use crate::{real, runner};
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use kube::Client;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Differences shown for one scenario.
+const SHOWN: usize = 25;
+
+#[derive(Default)]
+struct Arguments {
+    words: Vec<String>,
+    list: bool,
+    print: bool,
+    print_answers: bool,
+}
+
+impl Arguments {
+    fn parse(words: impl Iterator<Item = String>) -> Self {
+        let mut arguments = Self::default();
+        for word in words {
+            match word.as_str() {
+                "--list" => arguments.list = true,
+                "--print" => arguments.print = true,
+                "--answers" => arguments.print_answers = true,
+                // Those of the standard test harness mean nothing here.
+                flag if flag.starts_with("--") => {}
+                _ => arguments.words.push(word),
+            }
+        }
+        arguments
+    }
+
+    fn select(&self, group: &Group, scenario: &Scenario) -> bool {
+        let name = format!("{}/{}", group.semantics, scenario.id);
+        self.words.is_empty() || self.words.iter().any(|word| name.contains(word.as_str()))
+    }
+}
+
+/// Runs the suite; true if nothing failed.
+pub(crate) fn main(words: impl Iterator<Item = String>) -> Result<bool> {
+    let arguments = Arguments::parse(words);
+    if arguments.list {
+        for (semantics, scenario) in selected(&arguments, "eq-")? {
+            println!("{semantics}/{}: test", scenario.id);
+        }
+        return Ok(true);
+    }
+    let kubeconfig = std::env::var("CCM_TEST_KUBECONFIG").ok().filter(|path| !path.is_empty());
+    if std::env::var_os("CCM_RECORD_ANSWERS").is_some() {
+        let kubeconfig = kubeconfig.context("CCM_RECORD_ANSWERS needs CCM_TEST_KUBECONFIG: answers are a real server's")?;
+        return record(&arguments, &kubeconfig);
+    }
+    compare(&arguments, kubeconfig.as_deref())
+}
+
+fn selected(arguments: &Arguments, tag: &str) -> Result<Vec<(String, Scenario)>> {
+    let groups = load(&directory(), tag)?;
+    let chosen = groups.iter().flat_map(|group| {
+        let scenarios = group.scenarios.iter().filter(|scenario| arguments.select(group, scenario));
+        scenarios.map(|scenario| (group.semantics.clone(), scenario.clone()))
+    });
+    let chosen: Vec<_> = chosen.collect();
+    if chosen.is_empty() {
+        bail!("no scenario is called like {:?}", arguments.words);
+    }
+    Ok(chosen)
+}
+
+/// A scenario's masked answers, or why there are none.
+type Outcome = Result<Value, String>;
+
+/// The outcomes of one server, by scenario.
+type Outcomes = BTreeMap<String, Outcome>;
+
+async fn outcome(client: &Client, scenario: &Scenario, tag: &str, clean: bool) -> Outcome {
+    match runner::run(client, scenario, tag, clean).await {
+        Ok(transcript) => Ok(mask(transcript, &scenario.literals, tag)),
+        Err(error) => Err(format!("{error:#}")),
+    }
+}
+
+/// Every scenario on a server of its own, under a clock that jumps over idle time.
+fn ask_embedded(arguments: &Arguments) -> Result<Outcomes> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    let mut outcomes = Outcomes::new();
+    for (_, scenario) in selected(arguments, "eq-")? {
+        let outcome = runtime.block_on(async {
+            let client = Client::new(embedded_apiserver::ApiServer::new().router(), "default");
+            outcome(&client, &scenario, "eq-", false).await
+        });
+        outcomes.insert(scenario.id, outcome);
+    }
+    Ok(outcomes)
+}
+
+/// All scenarios on the one server; names carry the run's tag.
+fn ask_real(arguments: &Arguments, kubeconfig: &str) -> Result<Outcomes> {
+    let tag = format!("eq{}-", letters(std::process::id()));
+    let scenarios = selected(arguments, &tag)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let client = real::client(kubeconfig).await?;
+        if scenarios.iter().any(|(_, scenario)| scenario.needs == Some(Need::Compacted)) {
+            prepare(&client).await?;
+        }
+        let asked = scenarios.iter().map(|(_, scenario)| async {
+            (scenario.id.clone(), outcome(&client, scenario, &tag, true).await)
+        });
+        Ok(futures::stream::iter(asked).buffer_unordered(8).collect().await)
+    })
+}
+
+async fn prepare(client: &Client) -> Result<()> {
+    if real::is_compacted(client).await? {
+        return Ok(());
+    }
+    match std::env::var("CCM_TEST_FAULT") {
+        Ok(script) => real::compact(client, &script).await,
+        Err(_) => bail!(
+            "the real server still remembers revision 1, but some scenarios need a server with a past: \
+             run the test bed's `fault.sh compact` and `fault.sh restart`, or set CCM_TEST_FAULT to its path"
+        ),
+    }
+}
+
+/// A short tag of lower-case letters.
+fn letters(mut number: u32) -> String {
+    let mut text = String::new();
+    while number > 0 {
+        text.extend(char::from_digit(number % 26 + 10, 36));
+        number /= 26;
+    }
+    text
+}
+
+fn record(arguments: &Arguments, kubeconfig: &str) -> Result<bool> {
+    let outcomes = ask_real(arguments, kubeconfig)?;
+    let mut failed = 0;
+    for group in load(&directory(), "eq-")? {
+        let old = answers::read(&directory(), &group.semantics)?;
+        let mut recorded = Answers::new();
+        for scenario in &group.scenarios {
+            match outcomes.get(&scenario.id) {
+                Some(Ok(answer)) if answer.to_string().contains(r#""end":"timeout""#) => {
+                    failed += 1;
+                    println!("{}/{}: a watch gave less than expected: {answer:#}", group.semantics, scenario.id);
+                }
+                Some(Ok(answer)) => {
+                    recorded.insert(scenario.id.clone(), answer.clone());
+                }
+                Some(Err(error)) => {
+                    failed += 1;
+                    println!("{}/{}: {error}", group.semantics, scenario.id);
+                }
+                None => recorded.extend(old.get(&scenario.id).map(|answer| (scenario.id.clone(), answer.clone()))),
+            }
+        }
+        answers::write(&directory(), &group.semantics, &recorded)?;
+        println!("{}: {} scenarios recorded", group.semantics, recorded.len());
+    }
+    println!("{} recorded, {failed} failed", outcomes.len() - failed);
+    Ok(failed == 0)
+}
+
+fn compare(arguments: &Arguments, kubeconfig: Option<&str>) -> Result<bool> {
+    let embedded = ask_embedded(arguments)?;
+    let real = kubeconfig.map(|kubeconfig| ask_real(arguments, kubeconfig)).transpose()?;
+    let mut counts: BTreeMap<String, [(usize, usize); 2]> = BTreeMap::new();
+    let mut recorded = BTreeMap::new();
+    for (semantics, scenario) in selected(arguments, "eq-")? {
+        if !recorded.contains_key(&semantics) {
+            recorded.insert(semantics.clone(), answers::read(&directory(), &semantics)?);
+        }
+        let expected = recorded[&semantics].get(&scenario.id);
+        let count = counts.entry(semantics.clone()).or_default();
+        let name = format!("{semantics}/{} ({})", scenario.id, scenario.title);
+        if arguments.print {
+            println!("{name}: {}", pretty(embedded.get(&scenario.id)));
+        }
+        if arguments.print_answers {
+            println!("{name}, recorded: {:#}", expected.unwrap_or(&Value::Null));
+        }
+        tally(&mut count[0], report(&name, "embedded", expected, embedded.get(&scenario.id)));
+        if let Some(real) = &real {
+            let mut good = report(&name, "real", expected, real.get(&scenario.id));
+            if let (Some(Ok(embedded)), Some(Ok(real))) = (embedded.get(&scenario.id), real.get(&scenario.id)) {
+                // Only of interest where the record does not already tell the two apart.
+                good = good && embedded == real;
+            }
+            tally(&mut count[1], good);
+        }
+    }
+    summary(&counts, real.is_some());
+    Ok(counts.values().flatten().all(|(_, failed)| *failed == 0))
+}
+
+fn pretty(outcome: Option<&Outcome>) -> String {
+    match outcome {
+        Some(Ok(answer)) => format!("{answer:#}"),
+        Some(Err(error)) => error.clone(),
+        None => "not run".to_owned(),
+    }
+}
+
+fn tally(count: &mut (usize, usize), good: bool) {
+    if good { count.0 += 1 } else { count.1 += 1 }
+}
+
+/// Prints how the answers of one server differ from the recorded ones; true if they do not.
+fn report(name: &str, server: &str, expected: Option<&Value>, got: Option<&Outcome>) -> bool {
+    let lines = match (expected, got) {
+        (None, _) => vec!["no answers are recorded; see tests/equal-answers/README.md".to_owned()],
+        (_, None) => vec!["was not run".to_owned()],
+        (_, Some(Err(error))) => vec![error.clone()],
+        (Some(expected), Some(Ok(got))) => step_differences(expected, got),
+    };
+    if lines.is_empty() {
+        return true;
+    }
+    println!("FAILED {server}: {name}");
+    lines.iter().take(SHOWN).for_each(|line| println!("    {line}"));
+    if lines.len() > SHOWN {
+        println!("    … and {} more", lines.len() - SHOWN);
+    }
+    false
+}
+
+fn step_differences(expected: &Value, got: &Value) -> Vec<String> {
+    let empty = Vec::new();
+    let (steps, others) = (expected.as_array().unwrap_or(&empty), got.as_array().unwrap_or(&empty));
+    let mut lines = Vec::new();
+    for index in 0..steps.len().max(others.len()) {
+        let (step, other) = (steps.get(index).unwrap_or(&Value::Null), others.get(index).unwrap_or(&Value::Null));
+        let found = differences(step, other);
+        if !found.is_empty() {
+            lines.push(format!("step {}: {}", index + 1, step["step"].as_str().unwrap_or("(not recorded)")));
+            lines.extend(found.into_iter().map(|line| format!("  {line}")));
+        }
+    }
+    lines
+}
+
+fn summary(counts: &BTreeMap<String, [(usize, usize); 2]>, real: bool) {
+    let mut total = [(0, 0); 2];
+    for (semantics, count) in counts {
+        let mut line = format!(
+            "semantics {semantics}: {} scenarios; embedded: {} passed, {} failed",
+            count[0].0 + count[0].1,
+            count[0].0,
+            count[0].1
+        );
+        if real {
+            line += &format!("; real: {} passed, {} failed", count[1].0, count[1].1);
+        }
+        println!("{line}");
+        for server in 0..2 {
+            total[server].0 += count[server].0;
+            total[server].1 += count[server].1;
+        }
+    }
+    println!("embedded server: {} passed, {} failed", total[0].0, total[0].1);
+    if real {
+        println!("real kube-apiserver: {} passed, {} failed", total[1].0, total[1].1);
+    } else {
+        let ignored = total[0].0 + total[0].1;
+        println!("real kube-apiserver: {ignored} ignored, CCM_TEST_KUBECONFIG is not set");
+    }
+    println!("{} passed, {} failed", total[0].0 + total[1].0, total[0].1 + total[1].1);
+}
