@@ -1,0 +1,125 @@
+//! What an API error says, and what to do about it.
+
+use std::error::Error as _;
+use std::fmt;
+
+/// The text of an API error as people know it: the server's message alone if the server answered, else the chain of
+/// causes. It goes into events and logs as `Failed deleting node x: <text>`.
+///
+/// ```
+/// use kube::core::Status;
+///
+/// let error = kube::Error::Api(Status::failure(r#"nodes "x" not found"#, "NotFound").with_code(404).boxed());
+/// assert_eq!(runtime::api_error::api_error(&error).to_string(), r#"nodes "x" not found"#);
+/// assert!(runtime::api_error::is_not_found(&error));
+/// ```
+#[must_use]
+pub fn api_error(error: &kube::Error) -> ApiErrorText<'_> {
+    ApiErrorText(error)
+}
+
+/// See [`api_error`].
+#[derive(Clone, Copy)]
+pub struct ApiErrorText<'a>(&'a kube::Error);
+
+impl fmt::Display for ApiErrorText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            kube::Error::Api(status) if status.message.is_empty() => {
+                write!(f, "{} (HTTP {})", status.reason, status.code)
+            }
+            kube::Error::Api(status) => f.write_str(&status.message),
+            other => {
+                let mut said = other.to_string();
+                f.write_str(&said)?;
+                let mut cause = other.source();
+                // Many errors repeat their cause in their own text; say everything once.
+                while let Some(next) = cause {
+                    let text = next.to_string();
+                    if !said.contains(&text) {
+                        write!(f, ": {text}")?;
+                        said = text;
+                    }
+                    cause = next.source();
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ApiErrorText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Somebody else wrote first: HTTP 409 with the reason `Conflict`. "Already exists" is not one (RT-10).
+#[must_use]
+pub fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_conflict())
+}
+
+/// There is no such object.
+#[must_use]
+pub fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_not_found())
+}
+
+/// An object of that name exists.
+#[must_use]
+pub fn is_already_exists(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_already_exists())
+}
+
+/// The identity may not do this: its RBAC rules lack a permission.
+#[must_use]
+pub fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_forbidden())
+}
+
+/// The requested or watched version is too old: list again (HTTP 410).
+#[must_use]
+pub fn is_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 410)
+}
+
+/// The server answered, so asking the same again will hardly help; `false` means it could not be reached, or its answer
+/// was cut off.
+#[must_use]
+pub fn is_answer(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn status(code: u16, reason: &str, message: &str) -> kube::Error {
+        kube::Error::Api(Status::failure(message, reason).with_code(code).boxed())
+    }
+
+    #[test]
+    fn reasons_decide_over_codes() {
+        let taken = status(409, "AlreadyExists", r#"nodes "x" already exists"#);
+        let lost = status(409, "Conflict", "the object has been modified");
+        assert!(is_conflict(&lost) && !is_conflict(&taken) && is_already_exists(&taken));
+        assert!(is_forbidden(&status(403, "Forbidden", "no")) && is_gone(&status(410, "Expired", "too old")));
+        assert!(is_not_found(&status(404, "", "404 page not found")), "a proxy gives no reason");
+    }
+
+    #[test]
+    fn the_servers_words_are_repeated_alone() {
+        let error = status(403, "Forbidden", r#"nodes "x" is forbidden: User "ccm" cannot delete resource"#);
+        assert_eq!(api_error(&error).to_string(), r#"nodes "x" is forbidden: User "ccm" cannot delete resource"#);
+        assert_eq!(api_error(&status(502, "Bad Gateway", "")).to_string(), "Bad Gateway (HTTP 502)");
+    }
+
+    #[test]
+    fn causes_are_told_once() {
+        let io = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused");
+        let error = kube::Error::Service(Box::new(io));
+        assert_eq!(api_error(&error).to_string(), "ServiceError: connection refused");
+    }
+}

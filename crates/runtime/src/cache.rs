@@ -1,0 +1,129 @@
+//! One shared, read-only copy of all objects of a kind.
+//!
+//! A [`Cache`] is filled by [`watch`] and read by everybody: objects are handed out as `Arc`s and never copied.
+//! Subscribers are told of every change ([`CacheEvent`]), and of every object again at their own resync period
+//! (RT-20). After a lost watch the objects are listed again: what is known comes as an update, what is missing as a
+//! delete (RT-22). An object that did not change meanwhile keeps its `Arc`, and there never are two copies of the
+//! world.
+
+mod store;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use serde::de::DeserializeOwned;
+
+pub use store::Cache;
+pub use watch::{WatchConfig, watch};
+
+/// What a [`Cache`] can hold: an object that knows its key and how it is read from the API.
+pub trait Cached: Send + Sync + Sized + 'static {
+    /// The form in which it comes from the API. Where that is the type itself, `type Wire = Self`.
+    type Wire: kube::Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static;
+
+    /// Makes the cached form, dropping what nobody reads.
+    fn from_wire(wire: Self::Wire) -> Self;
+
+    /// `<namespace>/<name>`, or `<name>` for objects without a namespace (RT-23).
+    fn key(&self) -> Cow<'_, str>;
+
+    /// `metadata.resourceVersion`; two objects with the same key and version are the same.
+    fn resource_version(&self) -> &str;
+}
+
+impl Cached for Service {
+    type Wire = Self;
+
+    fn from_wire(mut wire: Self) -> Self {
+        wire.metadata.managed_fields = None;
+        wire
+    }
+
+    fn key(&self) -> Cow<'_, str> {
+        let (namespace, name) = (self.metadata.namespace.as_deref(), self.metadata.name.as_deref());
+        Cow::Owned(format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default()))
+    }
+
+    fn resource_version(&self) -> &str {
+        self.metadata.resource_version.as_deref().unwrap_or_default()
+    }
+}
+
+/// What happened to an object.
+#[derive(Debug)]
+pub enum CacheEvent<T> {
+    /// It is new. A late subscriber gets one for each object that is there.
+    Added(Arc<T>),
+    /// It changed; or it is told again by a resync or a re-list, then both are the same `Arc`.
+    Updated {
+        /// Before.
+        old: Arc<T>,
+        /// Now.
+        new: Arc<T>,
+    },
+    /// It is gone. This is its last known state, which may be older than its end.
+    Deleted(Arc<T>),
+}
+
+impl<T> CacheEvent<T> {
+    /// The object as it is now, or was last.
+    #[must_use]
+    pub fn object(&self) -> &Arc<T> {
+        match self {
+            Self::Added(object) | Self::Updated { new: object, .. } | Self::Deleted(object) => object,
+        }
+    }
+
+    /// Whether nothing changed: a resync or a re-list.
+    #[must_use]
+    pub fn is_resync(&self) -> bool {
+        matches!(self, Self::Updated { old, new } if Arc::ptr_eq(old, new))
+    }
+}
+
+impl<T> Clone for CacheEvent<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Added(object) => Self::Added(Arc::clone(object)),
+            Self::Updated { old, new } => Self::Updated { old: Arc::clone(old), new: Arc::clone(new) },
+            Self::Deleted(object) => Self::Deleted(Arc::clone(object)),
+        }
+    }
+}
+
+/// How often a subscriber is told of every object again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resync(Option<Duration>);
+
+impl Resync {
+    /// Never.
+    #[must_use]
+    pub fn never() -> Self {
+        Self(None)
+    }
+
+    /// Exactly at this period; zero means never.
+    #[must_use]
+    pub fn every(period: Duration) -> Self {
+        Self(Some(period).filter(|p| !p.is_zero()))
+    }
+
+    /// At a period drawn once, uniformly from one to two times `period`, so that the replicas of the world do not
+    /// resync together (RT-20); zero means never.
+    #[must_use]
+    pub fn jittered(period: Duration) -> Self {
+        Self::every(period.saturating_add(period.mul_f64(fastrand::f64())))
+    }
+
+    /// The period, if there is one.
+    #[must_use]
+    pub fn period(self) -> Option<Duration> {
+        self.0
+    }
+}

@@ -1,0 +1,260 @@
+//! The objects and those who want to hear of them.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::{CacheEvent, Cached, Resync};
+
+type Objects<T> = BTreeMap<Box<str>, Slot<T>>;
+type Handler<T> = Box<dyn Fn(&CacheEvent<T>) + Send + Sync>;
+
+/// All objects of a kind, by key. Clones are handles to the same cache.
+///
+/// Reading never waits for the network. Objects are shared: look at them, do not change them (RT-21).
+///
+/// ```
+/// use cloud_provider::Node;
+/// use runtime::cache::Cache;
+///
+/// let nodes: Cache<Node> = Cache::with(["b", "a"].map(|name| Node { name: name.into(), ..Node::default() }));
+/// assert!(nodes.is_synced());
+/// assert!(nodes.get("a").is_some() && nodes.get("c").is_none());
+/// assert_eq!(nodes.list().iter().map(|n| &*n.name).collect::<Vec<_>>(), ["a", "b"]);
+/// ```
+pub struct Cache<T> {
+    shared: Arc<Shared<T>>,
+}
+
+struct Shared<T> {
+    objects: RwLock<Objects<T>>,
+    /// Held while a change is made and told, so that subscribers see all changes, in order, once.
+    subscribers: Mutex<Subscribers<T>>,
+    subscribed: Notify,
+    synced: watch::Sender<bool>,
+}
+
+struct Slot<T> {
+    object: Arc<T>,
+    /// The last list in which it was seen.
+    list: u32,
+}
+
+struct Subscribers<T> {
+    all: Vec<Subscriber<T>>,
+    /// Number of the list that is being read, or was read last.
+    list: u32,
+}
+
+struct Subscriber<T> {
+    handler: Handler<T>,
+    resync: Resync,
+    next_resync: Option<Instant>,
+}
+
+impl<T> Clone for Cache<T> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T> std::fmt::Debug for Cache<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache").field("synced", &*self.shared.synced.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Cached> Default for Cache<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Cached> Cache<T> {
+    /// An empty cache that nobody has filled yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let shared = Shared {
+            objects: RwLock::new(BTreeMap::new()),
+            subscribers: Mutex::new(Subscribers { all: Vec::new(), list: 0 }),
+            subscribed: Notify::new(),
+            synced: watch::Sender::new(false),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// A synced cache that holds the given objects; for tests, and for decisions over a fixed world.
+    #[must_use]
+    pub fn with(objects: impl IntoIterator<Item = T>) -> Self {
+        let cache = Self::new();
+        objects.into_iter().for_each(|object| cache.insert(object));
+        cache.shared.synced.send_replace(true);
+        cache
+    }
+
+    /// The object with this key: `<namespace>/<name>`, or `<name>` without a namespace.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Arc<T>> {
+        self.read(|objects| objects.get(key).map(|slot| Arc::clone(&slot.object)))
+    }
+
+    /// All objects, in the order of their keys.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<T>> {
+        self.read(|objects| objects.values().map(|slot| Arc::clone(&slot.object)).collect())
+    }
+
+    /// Number of objects.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.read(BTreeMap::len)
+    }
+
+    /// Whether there are no objects.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether it has been filled completely at least once.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        *self.shared.synced.borrow()
+    }
+
+    /// Returns once the cache has been filled completely. Subscribers have been told of all objects by then.
+    pub async fn wait_synced(&self) {
+        // The sender lives as long as `self`, so there is always an answer.
+        _ = self.shared.synced.subscribe().wait_for(|synced| *synced).await;
+    }
+
+    /// Calls `handler` on every change from now on, and at once for each object that is there already.
+    ///
+    /// Handlers run one after the other on the task that reads the watch: they add a key to a queue and return. They
+    /// may read the cache, which shows the change already; they must not subscribe or write to it.
+    pub fn subscribe(&self, resync: Resync, handler: impl Fn(&CacheEvent<T>) + Send + Sync + 'static) {
+        let mut subscribers = self.subscribers();
+        for object in self.list() {
+            handler(&CacheEvent::Added(object));
+        }
+        let next_resync = resync.after(Instant::now());
+        subscribers.all.push(Subscriber { handler: Box::new(handler), resync, next_resync });
+        drop(subscribers);
+        self.shared.subscribed.notify_one();
+    }
+
+    /// Adds or replaces an object and tells the subscribers. An object of the same resource version (if it has one)
+    /// keeps its `Arc`, and the update shows it as old and new.
+    pub fn insert(&self, object: T) {
+        let subscribers = self.subscribers();
+        let list = subscribers.list;
+        let event = self.write(|objects| match objects.entry(object.key().into()) {
+            Entry::Vacant(entry) => {
+                let object = Arc::new(object);
+                entry.insert(Slot { object: Arc::clone(&object), list });
+                CacheEvent::Added(object)
+            }
+            Entry::Occupied(mut entry) => {
+                let slot = entry.get_mut();
+                slot.list = list;
+                let old = Arc::clone(&slot.object);
+                let version = object.resource_version();
+                if version.is_empty() || version != old.resource_version() {
+                    slot.object = Arc::new(object);
+                }
+                CacheEvent::Updated { old, new: Arc::clone(&slot.object) }
+            }
+        });
+        subscribers.tell(&event);
+    }
+
+    /// Removes an object and tells the subscribers; nothing happens if it is not there.
+    pub fn remove(&self, key: &str) {
+        let subscribers = self.subscribers();
+        if let Some(slot) = self.write(|objects| objects.remove(key)) {
+            subscribers.tell(&CacheEvent::Deleted(slot.object));
+        }
+    }
+
+    /// Tells every subscriber of every object, as a resync does.
+    pub fn resync(&self) {
+        let subscribers = self.subscribers();
+        for object in self.list() {
+            subscribers.tell(&CacheEvent::Updated { old: Arc::clone(&object), new: object });
+        }
+    }
+
+    /// Removes an object that was deleted in the given state, and tells the subscribers that state.
+    pub(super) fn remove_as(&self, last: T) {
+        let subscribers = self.subscribers();
+        if self.write(|objects| objects.remove(&*last.key())).is_some() {
+            subscribers.tell(&CacheEvent::Deleted(Arc::new(last)));
+        }
+    }
+
+    /// A list begins: what is not inserted before [`end_list`](Self::end_list) is gone.
+    pub(super) fn begin_list(&self) {
+        let mut subscribers = self.subscribers();
+        subscribers.list = subscribers.list.wrapping_add(1);
+    }
+
+    /// The list is complete: removes what was not in it.
+    pub(super) fn end_list(&self) {
+        let subscribers = self.subscribers();
+        let list = subscribers.list;
+        let gone: Vec<_> = self.write(|objects| objects.extract_if(.., |_, slot| slot.list != list).collect());
+        for (_, slot) in gone {
+            subscribers.tell(&CacheEvent::Deleted(slot.object));
+        }
+        drop(subscribers);
+        self.shared.synced.send_replace(true);
+    }
+
+    /// Does the resyncs that are due and says when the next one is.
+    pub(super) fn resync_due(&self, now: Instant) -> Option<Instant> {
+        let mut subscribers = self.subscribers();
+        let mut objects = None;
+        for subscriber in subscribers.all.iter_mut().filter(|s| s.next_resync.is_some_and(|at| at <= now)) {
+            subscriber.next_resync = subscriber.resync.after(now);
+            for object in objects.get_or_insert_with(|| self.list()).iter() {
+                let (old, new) = (Arc::clone(object), Arc::clone(object));
+                (subscriber.handler)(&CacheEvent::Updated { old, new });
+            }
+        }
+        subscribers.all.iter().filter_map(|s| s.next_resync).min()
+    }
+
+    /// Returns when somebody subscribed since the last call.
+    pub(super) async fn subscribed(&self) {
+        self.shared.subscribed.notified().await;
+    }
+
+    fn read<R>(&self, f: impl FnOnce(&Objects<T>) -> R) -> R {
+        f(&self.shared.objects.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write<R>(&self, f: impl FnOnce(&mut Objects<T>) -> R) -> R {
+        f(&mut self.shared.objects.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn subscribers(&self) -> MutexGuard<'_, Subscribers<T>> {
+        self.shared.subscribers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Subscribers<T> {
+    fn tell(&self, event: &CacheEvent<T>) {
+        for subscriber in &self.all {
+            (subscriber.handler)(event);
+        }
+    }
+}
+
+impl Resync {
+    fn after(self, now: Instant) -> Option<Instant> {
+        now.checked_add(self.period()?)
+    }
+}

@@ -1,0 +1,205 @@
+//! Keeps a [`Cache`] fresh from the API.
+
+use std::future::pending;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use kube::Api;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Config, Event, watcher};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Cache, Cached};
+use crate::api_error::api_error;
+
+/// While the API server cannot be read, that is said this often.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+
+/// How objects are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchConfig {
+    /// Objects per page where pages are read. Small pages keep the peak of memory low.
+    pub page_size: u32,
+    /// Read the first state through the watch, too (`sendInitialEvents`), one object at a time instead of in pages. A
+    /// server that refuses it is read in pages.
+    pub streaming: bool,
+    /// Only objects with these labels; all if `None`.
+    pub label_selector: Option<String>,
+    /// Only objects with these fields; all if `None`.
+    pub field_selector: Option<String>,
+}
+
+impl Default for WatchConfig {
+    /// Everything, streamed; pages of 100.
+    fn default() -> Self {
+        Self { page_size: 100, streaming: true, label_selector: None, field_selector: None }
+    }
+}
+
+impl WatchConfig {
+    fn watcher(&self, streaming: bool) -> Config {
+        let config = Config {
+            label_selector: self.label_selector.clone(),
+            field_selector: self.field_selector.clone(),
+            ..Config::default()
+        };
+        if streaming { config.streaming_lists() } else { config.page_size(self.page_size.max(1)) }
+    }
+}
+
+/// Fills `cache` from `api` and keeps it fresh until `shutdown`. Also does the subscribers' resyncs.
+///
+/// Lost connections are taken up again where they broke off, or with a new list where the server forgot (410), with
+/// the back-off of client-go (0.8 to 30 s).
+pub async fn watch<T: Cached>(api: Api<T::Wire>, config: WatchConfig, cache: Cache<T>, shutdown: CancellationToken) {
+    let kind = <T::Wire as kube::Resource>::kind(&()).into_owned();
+    let mut follower = Follower { kind, cache, trouble: None };
+    let mut streaming = config.streaming;
+    loop {
+        let events = watcher(api.clone(), config.watcher(streaming)).default_backoff();
+        match follower.follow(events, streaming, &shutdown).await {
+            End::Shutdown => return,
+            End::StreamingRefused => streaming = false,
+        }
+    }
+}
+
+enum End {
+    Shutdown,
+    StreamingRefused,
+}
+
+struct Follower<T> {
+    kind: String,
+    cache: Cache<T>,
+    trouble: Option<Trouble>,
+}
+
+/// When reading began to fail and when that was last said.
+struct Trouble {
+    since: Instant,
+    said: Instant,
+}
+
+impl<T: Cached> Follower<T> {
+    async fn follow(
+        &mut self,
+        events: impl Stream<Item = watcher::Result<Event<T::Wire>>>,
+        streaming: bool,
+        shutdown: &CancellationToken,
+    ) -> End {
+        let mut events = pin!(events);
+        loop {
+            let next_resync = if self.cache.is_synced() { self.cache.resync_due(Instant::now()) } else { None };
+            let mut resync = pin!(sleep_until(next_resync));
+            loop {
+                let event = tokio::select! {
+                    biased;
+                    () = shutdown.cancelled() => return End::Shutdown,
+                    () = &mut resync => break,
+                    () = self.cache.subscribed() => break,
+                    event = events.next() => event,
+                };
+                match event {
+                    Some(Ok(event)) => {
+                        if self.apply(event) {
+                            break;
+                        }
+                    }
+                    Some(Err(error)) if streaming && !self.cache.is_synced() && refuses_streaming(&error) => {
+                        tracing::info!(
+                            kind = self.kind,
+                            error = error_text(&error),
+                            "no streaming lists, reading pages"
+                        );
+                        return End::StreamingRefused;
+                    }
+                    Some(Err(error)) => self.complain(&error),
+                    // A watcher's stream has no end.
+                    None => return End::Shutdown,
+                }
+            }
+        }
+    }
+
+    /// Applies an event; whether a list was completed by it.
+    fn apply(&mut self, event: Event<T::Wire>) -> bool {
+        match event {
+            Event::Init => {
+                if self.cache.is_synced() {
+                    tracing::info!(kind = self.kind, objects = self.cache.len(), "watch lost, listing again");
+                }
+                self.cache.begin_list();
+            }
+            Event::InitApply(wire) => self.cache.insert(T::from_wire(wire)),
+            Event::InitDone => {
+                self.recover();
+                self.cache.end_list();
+                tracing::debug!(kind = self.kind, objects = self.cache.len(), "listed");
+                return true;
+            }
+            Event::Apply(wire) => {
+                self.recover();
+                self.cache.insert(T::from_wire(wire));
+            }
+            Event::Delete(wire) => {
+                self.recover();
+                self.cache.remove_as(T::from_wire(wire));
+            }
+        }
+        false
+    }
+
+    fn recover(&mut self) {
+        if let Some(trouble) = self.trouble.take() {
+            tracing::debug!(kind = self.kind, after = ?trouble.since.elapsed(), "reading again");
+        }
+    }
+
+    /// A broken watch is daily bread; not getting any further is worth a warning, now and then.
+    fn complain(&mut self, error: &watcher::Error) {
+        let (now, text) = (Instant::now(), error_text(error));
+        match &mut self.trouble {
+            None => {
+                if self.cache.is_synced() {
+                    tracing::debug!(kind = self.kind, error = text, "watch interrupted");
+                } else {
+                    tracing::warn!(kind = self.kind, error = text, "cannot list, trying again");
+                }
+                self.trouble = Some(Trouble { since: now, said: now });
+            }
+            Some(trouble) if now - trouble.said >= COMPLAIN_EVERY => {
+                trouble.said = now;
+                tracing::warn!(kind = self.kind, error = text, since = ?(now - trouble.since), "still cannot watch");
+            }
+            Some(_) => tracing::debug!(kind = self.kind, error = text, "still cannot watch"),
+        }
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => pending().await,
+    }
+}
+
+/// The server answered that the request as such is wrong, which a list in pages would not be.
+fn refuses_streaming(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 400 | 405 | 406 | 422),
+        _ => false,
+    }
+}
+
+fn error_text(error: &watcher::Error) -> String {
+    match error {
+        watcher::Error::WatchError(status) => status.message.clone(),
+        watcher::Error::InitialListFailed(cause)
+        | watcher::Error::WatchStartFailed(cause)
+        | watcher::Error::WatchFailed(cause) => api_error(cause).to_string(),
+        watcher::Error::NoResourceVersion => error.to_string(),
+    }
+}

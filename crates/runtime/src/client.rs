@@ -1,0 +1,14 @@
+//! The API client: where the server is, who asks, how often, and what is measured.
+
+mod agent;
+mod config;
+mod layer;
+mod request;
+mod retry;
+#[cfg(test)]
+mod tests;
+
+pub use agent::UserAgent;
+pub use config::{ClientError, ClientOptions, connect};
+pub use layer::{Limits, wrap};
+pub use request::{NoRequestMetrics, RequestInfo, RequestMetrics, Verb};

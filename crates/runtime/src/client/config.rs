@@ -1,0 +1,170 @@
+//! Where the API server is.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Uri;
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+
+use super::agent::UserAgent;
+use super::layer::{Limits, wrap};
+use super::request::RequestMetrics;
+
+/// The environment variable that replaces `--master` if there is neither that nor a kubeconfig.
+const MASTER_VARIABLE: &str = "KUBERNETES_MASTER";
+
+/// How the API server is found and asked.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// The kubeconfig file; `None`: the identity of the Pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig other than its current one.
+    pub context: Option<String>,
+    /// The server's URL; overrides the kubeconfig's.
+    pub master: Option<String>,
+    /// Program, version and commit, for the `User-Agent`.
+    pub user_agent: UserAgent,
+    /// Requests per second, shared by all users of one client; `None` or at most zero: no limit (D-10).
+    pub qps: Option<f32>,
+    /// Requests that may be saved up where there is a limit; 30 if `None`.
+    pub burst: Option<u32>,
+    /// Longest time from sending a request to the end of its answer; watches only need to begin in that time.
+    pub request_timeout: Option<Duration>,
+}
+
+impl Default for ClientOptions {
+    /// The Pod's identity, no limit, 60 s for a request.
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            context: None,
+            master: None,
+            user_agent: UserAgent::default(),
+            qps: None,
+            burst: None,
+            request_timeout: Some(Duration::from_secs(60)),
+        }
+    }
+}
+
+impl ClientOptions {
+    fn limits(&self) -> Limits {
+        Limits { rate: self.qps.map(|qps| (qps, self.burst.unwrap_or(30))), request_timeout: self.request_timeout }
+    }
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig cannot be read or used.
+    #[error("cannot use the kubeconfig {}: {source}; check the path, and that this user may read it", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// `--master` is no URL.
+    #[error("the API server's address {url:?} is no URL: {source}; write it as https://HOST:PORT")]
+    Master {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        #[source]
+        source: http::uri::InvalidUri,
+    },
+    /// Neither a kubeconfig nor a Pod's identity. The first sentence is the one that operators know.
+    #[error(
+        "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable \
+         (--kubeconfig and --master are not set, and this is not a Pod with a service account: {source})"
+    )]
+    Nothing {
+        /// Why the Pod's identity cannot be used.
+        #[source]
+        source: Box<kube::config::InClusterError>,
+    },
+    /// The configuration was found, but no client can be made of it (certificates, keys, exec plugins).
+    #[error("cannot make a client for the API server {server} from {origin}: {text}")]
+    Unusable {
+        /// The server.
+        server: Uri,
+        /// Where the configuration comes from.
+        origin: String,
+        /// What is wrong with it.
+        text: String,
+    },
+}
+
+/// A client for the API server that `options` lead to: a kubeconfig, the Pod's identity, or a bare URL (APP-5).
+///
+/// `identity` names the part of the program that asks; it ends the `User-Agent`. Nothing is sent yet. The process must
+/// have a TLS crypto provider (the binary installs one).
+///
+/// # Errors
+/// [`ClientError`] says what was tried and what to do.
+pub async fn connect(
+    options: &ClientOptions,
+    identity: &str,
+    metrics: Arc<dyn RequestMetrics>,
+) -> Result<Client, ClientError> {
+    let (mut config, origin) = load(options).await?;
+    // Retries are made by our layer, which counts them and knows when to stop.
+    config.default_retry = false;
+    config.disable_compression = true;
+    let host = host_of(&config.cluster_url);
+    let server = config.cluster_url.clone();
+    let below = ClientBuilder::try_from(config)
+        .map_err(|error| ClientError::Unusable {
+            server,
+            origin,
+            text: crate::api_error::api_error(&error).to_string(),
+        })?
+        .build();
+    Ok(wrap(&below, &host, &options.user_agent.with_suffix(identity), &options.limits(), metrics))
+}
+
+async fn load(options: &ClientOptions) -> Result<(Config, String), ClientError> {
+    let master = options.master.as_deref().map(parse_master).transpose()?;
+    if let Some(path) = &options.kubeconfig {
+        let mut config = from_file(path, options.context.clone()).await?;
+        config.cluster_url = master.unwrap_or(config.cluster_url);
+        return Ok((config, format!("the kubeconfig {}", path.display())));
+    }
+    if let Some(url) = master {
+        return Ok((Config::new(url), "--master".into()));
+    }
+    tracing::warn!("neither --kubeconfig nor --master is set, using the Pod's service account");
+    match (Config::incluster(), env::var(MASTER_VARIABLE)) {
+        (Ok(config), _) => Ok((config, "the Pod's service account".into())),
+        (Err(_), Ok(url)) if !url.is_empty() => Ok((Config::new(parse_master(&url)?), MASTER_VARIABLE.into())),
+        (Err(source), _) => Err(ClientError::Nothing { source: Box::new(source) }),
+    }
+}
+
+async fn from_file(path: &Path, context: Option<String>) -> Result<Config, ClientError> {
+    let error = |source| ClientError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+    let file = Kubeconfig::read_from(path).map_err(error)?;
+    let options = KubeConfigOptions { context, cluster: None, user: None };
+    Config::from_custom_kubeconfig(file, &options).await.map_err(error)
+}
+
+fn parse_master(url: &str) -> Result<Uri, ClientError> {
+    // A bare host is allowed, as everywhere in Kubernetes.
+    let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+    full.parse().map_err(|source| ClientError::Master { url: url.to_owned(), source })
+}
+
+/// Host and port, for the label `host`.
+fn host_of(url: &Uri) -> String {
+    let host = url.host().unwrap_or_default();
+    match (url.port_u16(), url.scheme_str()) {
+        (Some(port), _) => format!("{host}:{port}"),
+        (None, Some("http")) => format!("{host}:80"),
+        (None, _) => format!("{host}:443"),
+    }
+}

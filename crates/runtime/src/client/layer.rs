@@ -1,0 +1,133 @@
+//! Identity, limit, retries, time-out and metrics over any client.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::USER_AGENT;
+use http::{HeaderValue, Request, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use tokio::time::{Instant, sleep, timeout};
+use tower::{BoxError, service_fn};
+
+use super::request::{RequestInfo, RequestMetrics};
+use super::retry;
+use crate::limiter::TokenBucket;
+
+/// How many requests may be sent and how long they may take.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// Requests per second and saved-up requests, shared by all uses of one client (RT-35); `None`: no limit (D-10).
+    /// Watches pass without waiting and take nothing.
+    pub rate: Option<(f32, u32)>,
+    /// From sending a request to the end of the answer, for each attempt; a watch only needs to begin in that time.
+    pub request_timeout: Option<Duration>,
+}
+
+/// Puts identity, limit, bounded retries, time-out and metrics over a client.
+///
+/// The client below must not retry by itself. `host` is the label of the metrics. Tests put this over an in-process
+/// server: `wrap(&Client::new(router, "default"), …)`.
+#[must_use]
+pub fn wrap(below: &Client, host: &str, user_agent: &str, limits: &Limits, metrics: Arc<dyn RequestMetrics>) -> Client {
+    let bucket = limits.rate.filter(|(qps, _)| *qps > 0.0).map(|(qps, burst)| {
+        let interval = Duration::try_from_secs_f64(1.0 / f64::from(qps)).unwrap_or(Duration::MAX);
+        Mutex::new(TokenBucket::new(interval, burst.max(1), None))
+    });
+    let sender = Arc::new(Sender {
+        below: below.clone(),
+        host: host.into(),
+        user_agent: HeaderValue::from_str(user_agent).ok(),
+        bucket,
+        request_timeout: limits.request_timeout,
+        metrics,
+    });
+    let service = service_fn(move |request| Arc::clone(&sender).send(request));
+    Client::new(service, below.default_namespace())
+}
+
+struct Sender {
+    below: Client,
+    host: Arc<str>,
+    user_agent: Option<HeaderValue>,
+    bucket: Option<Mutex<TokenBucket>>,
+    request_timeout: Option<Duration>,
+    metrics: Arc<dyn RequestMetrics>,
+}
+
+impl Sender {
+    async fn send(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let info = RequestInfo::new(request.method(), request.uri(), Arc::clone(&self.host));
+        if let Some(user_agent) = &self.user_agent {
+            request.headers_mut().insert(USER_AGENT, user_agent.clone());
+        }
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let again = if attempt < retry::ATTEMPTS { copy(&request) } else { None };
+            self.wait_for_turn(&info).await;
+            let answer = self.send_once(&info, request).await?;
+            let pause = again.and_then(|request| {
+                Some((retry::pause(attempt, &info.method, answer.status(), answer.headers())?, request))
+            });
+            let Some((pause, next)) = pause else { return Ok(answer) };
+            let status = answer.status().as_u16();
+            tracing::debug!(verb = %info.verb, route = info.route, status, ?pause, "the API server is busy, trying again");
+            self.metrics.retried(&info, status);
+            request = next;
+            sleep(pause).await;
+        }
+    }
+
+    async fn wait_for_turn(&self, info: &RequestInfo) {
+        let Some(bucket) = self.bucket.as_ref().filter(|_| !info.is_watch()) else { return };
+        let wait = bucket.lock().unwrap_or_else(PoisonError::into_inner).delay(Instant::now());
+        self.metrics.limited(info, wait);
+        if !wait.is_zero() {
+            sleep(wait).await;
+        }
+    }
+
+    /// One attempt. The body of the answer is read here, so that the time-out covers it; a watch's is passed on.
+    async fn send_once(&self, info: &RequestInfo, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        let (start, sent) = (Instant::now(), body_size(request.body()));
+        let exchange = async {
+            let answer = self.below.send(request).await?;
+            if info.is_watch() && answer.status().is_success() {
+                return Ok(answer);
+            }
+            let (head, body) = answer.into_parts();
+            let body = body.collect().await?.to_bytes();
+            self.metrics.transferred(info, sent, body.len());
+            Ok::<_, kube::Error>(Response::from_parts(head, Body::from(body)))
+        };
+        let answer: Result<_, BoxError> = match self.request_timeout {
+            Some(limit) => match timeout(limit, exchange).await {
+                Ok(answer) => answer.map_err(Into::into),
+                Err(_) => Err(format!("no answer from the API server ({}) within {limit:?}", self.host).into()),
+            },
+            None => exchange.await.map_err(Into::into),
+        };
+        let status = answer.as_ref().ok().map(|a| a.status().as_u16());
+        self.metrics.answered(info, status, start.elapsed());
+        answer
+    }
+}
+
+/// A second copy of a request, to be sent if the first is turned away.
+fn copy(request: &Request<Body>) -> Option<Request<Body>> {
+    let mut copy = Request::new(request.body().try_clone()?);
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.version_mut() = request.version();
+    *copy.headers_mut() = request.headers().clone();
+    *copy.extensions_mut() = request.extensions().clone();
+    Some(copy)
+}
+
+/// Size of a body that is known in advance, as those of all requests are.
+fn body_size(body: &Body) -> usize {
+    usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX)
+}

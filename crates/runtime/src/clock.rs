@@ -1,0 +1,79 @@
+//! Wall-clock time that can be set.
+//!
+//! Only what is shown or stored (timestamps of events, conditions, leases) reads a [`Clock`]. Whatever measures
+//! how long something takes uses [`tokio::time::Instant`], which a test pauses and advances.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// The time of day.
+///
+/// ```
+/// use runtime::clock::{Clock, ManualClock};
+/// use std::time::Duration;
+///
+/// let clock = ManualClock::new("2026-01-01T00:00:00Z".parse()?);
+/// clock.advance(Duration::from_secs(90));
+/// assert_eq!(clock.now().to_string(), "2026-01-01T00:01:30Z");
+/// # Ok::<(), jiff::Error>(())
+/// ```
+pub trait Clock: Send + Sync {
+    /// Now, in UTC.
+    fn now(&self) -> Timestamp;
+}
+
+impl<C: Clock + ?Sized> Clock for Arc<C> {
+    fn now(&self) -> Timestamp {
+        (**self).now()
+    }
+}
+
+/// The clock of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// A clock that stands still until it is told otherwise. Clones show the same time.
+#[derive(Clone, Debug)]
+pub struct ManualClock {
+    now: Arc<Mutex<Timestamp>>,
+}
+
+impl ManualClock {
+    /// A clock that shows `start`.
+    #[must_use]
+    pub fn new(start: Timestamp) -> Self {
+        Self { now: Arc::new(Mutex::new(start)) }
+    }
+
+    /// Sets the clock, forwards or backwards.
+    pub fn set(&self, to: Timestamp) {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner) = to;
+    }
+
+    /// Moves the clock forwards; it stops at the end of time.
+    pub fn advance(&self, by: Duration) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        *now = now.checked_add(by).unwrap_or(Timestamp::MAX);
+    }
+}
+
+impl Default for ManualClock {
+    /// Starts at the beginning of 1970.
+    fn default() -> Self {
+        Self::new(Timestamp::UNIX_EPOCH)
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,16 @@
+//! Kubernetes Events: what happened to an object, for the people who look at it.
+//!
+//! An [`EventRecorder`] never waits: it puts the event into a queue of 1000 and returns (RT-25). A task of its own
+//! ([`EventSender`]) merges, counts and limits as client-go does (RT-26), and sends core/v1 Events (RT-27).
+
+mod correlator;
+mod record;
+mod sender;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+pub use correlator::{Correlator, Outcome};
+pub use record::{EventType, ObjectRef, RecordedEvent};
+pub use sender::{EventRecorder, EventSender, recorder, recorder_into};
+pub use sink::{ApiSink, EventSink, SinkError};

@@ -1,0 +1,203 @@
+//! Which events are merged, counted or dropped (RT-26). Pure: the time is passed in.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::record::RecordedEvent;
+use crate::limiter::TokenBucket;
+use crate::lru::Lru;
+
+/// Groups that are remembered, of each sort.
+const GROUPS: usize = 4096;
+/// A group ends if nothing is added for that long.
+const GROUP_LIFE: Duration = Duration::from_secs(600);
+/// From the so-many-th different message of a group on, events are merged.
+const MERGE_FROM: usize = 10;
+/// What a merged event begins with.
+const MERGED: &str = "(combined from similar events): ";
+/// Events about one object, of one type, that may come at once; then one per [`SPAM_INTERVAL`].
+const SPAM_BURST: u32 = 25;
+const SPAM_INTERVAL: Duration = Duration::from_secs(300);
+
+/// What becomes of an event.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// A new Event object: core/v1, complete.
+    Create {
+        /// Its namespace.
+        namespace: String,
+        /// The object.
+        event: Value,
+    },
+    /// It has been seen: the existing Event object is patched.
+    Patch {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// A strategic-merge patch: count, last time, and the message if it is a merged one.
+        patch: Value,
+        /// The whole object, in case the existing one is gone: Events live for an hour by default.
+        event: Value,
+    },
+    /// Too many about this object.
+    Drop,
+}
+
+/// Decides about events one after the other. Keeps hashes, not texts: some hundred bytes for each remembered event.
+#[derive(Debug)]
+pub struct Correlator {
+    groups: Lru<u128, Group>,
+    seen: Lru<u128, Seen>,
+    spam: Lru<u128, TokenBucket>,
+}
+
+/// Events with equal (source, object, type, reason).
+#[derive(Debug)]
+struct Group {
+    last: Instant,
+    /// The first messages that were different, at most [`MERGE_FROM`] − 1.
+    messages: Vec<u128>,
+}
+
+/// An Event object that was created before.
+#[derive(Debug)]
+struct Seen {
+    name: String,
+    count: u32,
+    first: Timestamp,
+}
+
+impl Default for Correlator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Correlator {
+    /// Remembers nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { groups: Lru::new(GROUPS), seen: Lru::new(GROUPS), spam: Lru::new(GROUPS) }
+    }
+
+    /// Decides about an event that was recorded at `now` (monotonic time; the time of day is in the event).
+    pub fn correlate(&mut self, event: &RecordedEvent, now: Instant) -> Outcome {
+        let object = ObjectKey::of(event);
+        let (merged, seen_key) = self.merge(event, &object, now);
+        let message = if merged { format!("{MERGED}{}", event.message) } else { event.message.clone() };
+
+        let seen = self.seen.get_or_insert_with(seen_key, || Seen {
+            name: event_name(&event.regarding.name, event.time),
+            count: 0,
+            first: event.time,
+        });
+        seen.count = seen.count.saturating_add(1);
+        // Also what is dropped below has been counted: the next one that passes shows the true number.
+        let bucket = self
+            .spam
+            .get_or_insert_with(key(&(&object, event.type_)), || TokenBucket::new(SPAM_INTERVAL, SPAM_BURST, None));
+        if !bucket.try_take(now) {
+            return Outcome::Drop;
+        }
+
+        let namespace = event.regarding.event_namespace().to_owned();
+        let whole = api_event(event, seen, &message);
+        if seen.count == 1 {
+            return Outcome::Create { namespace, event: whole };
+        }
+        let mut patch = json!({"count": seen.count, "lastTimestamp": api_time(event.time)});
+        if merged {
+            patch["message"] = message.into();
+        }
+        Outcome::Patch { namespace, name: seen.name.clone(), patch, event: whole }
+    }
+
+    /// Whether the event is replaced by the merged one of its group, and under which key it is counted.
+    fn merge(&mut self, event: &RecordedEvent, object: &ObjectKey<'_>, now: Instant) -> (bool, u128) {
+        let of_group = (object, event.type_, &event.reason);
+        let (group_key, message) = (key(&of_group), key(&event.message));
+        let fresh = || Group { last: now, messages: Vec::new() };
+        let group = self.groups.get_or_insert_with(group_key, fresh);
+        if now.saturating_duration_since(group.last) > GROUP_LIFE {
+            *group = fresh();
+        }
+        group.last = now;
+        if !group.messages.contains(&message) {
+            if group.messages.len() + 1 >= MERGE_FROM {
+                return (true, group_key);
+            }
+            group.messages.push(message);
+        }
+        (false, key(&(of_group, &event.message)))
+    }
+}
+
+/// What tells sources and objects apart. The resource version does not.
+#[derive(Hash)]
+struct ObjectKey<'a> {
+    component: &'a str,
+    api_version: &'a str,
+    kind: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+    uid: &'a str,
+}
+
+impl<'a> ObjectKey<'a> {
+    fn of(RecordedEvent { component, regarding: r, .. }: &'a RecordedEvent) -> Self {
+        let (api_version, kind, namespace, name, uid) = (&r.api_version, &r.kind, &r.namespace, &r.name, &r.uid);
+        Self { component, api_version, kind, namespace, name, uid }
+    }
+}
+
+/// 128 bits stand for the text; two equal ones among a few thousand will not be seen.
+fn key(of: &impl Hash) -> u128 {
+    let half = |seed: u8| {
+        let mut hasher = DefaultHasher::new();
+        seed.hash(&mut hasher);
+        of.hash(&mut hasher);
+        u128::from(hasher.finish())
+    };
+    half(0) << 64 | half(1)
+}
+
+/// `<object>.<nanoseconds since 1970 in hexadecimal>`, as client-go names them.
+fn event_name(object: &str, time: Timestamp) -> String {
+    format!("{object}.{:x}", time.as_nanosecond())
+}
+
+/// Times in Events have whole seconds.
+fn api_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn api_event(event: &RecordedEvent, seen: &Seen, message: &str) -> Value {
+    let object = &event.regarding;
+    let mut involved = json!({"kind": object.kind, "apiVersion": object.api_version, "name": object.name});
+    let optional =
+        [("namespace", &object.namespace), ("uid", &object.uid), ("resourceVersion", &object.resource_version)];
+    for (field, value) in optional.into_iter().filter(|(_, value)| !value.is_empty()) {
+        involved[field] = value.as_str().into();
+    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": seen.name, "namespace": object.event_namespace()},
+        "involvedObject": involved,
+        "reason": event.reason,
+        "message": message,
+        "type": event.type_.as_str(),
+        "source": {"component": event.component},
+        "reportingComponent": event.component,
+        "reportingInstance": "",
+        "firstTimestamp": api_time(seen.first),
+        "lastTimestamp": api_time(event.time),
+        "count": seen.count,
+    })
+}

@@ -1,0 +1,198 @@
+//! From the recorder to the API server.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::{join, join_all};
+use kube::Client;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::correlator::{Correlator, Outcome};
+use super::record::{EventType, ObjectRef, RecordedEvent};
+use super::sink::{ApiSink, EventSink, SinkError};
+use crate::clock::Clock;
+
+/// Events that wait to be looked at; further ones are dropped (RT-25).
+const QUEUE: usize = 1000;
+/// Requests in flight; events about one object keep their order.
+const LANES: usize = 4;
+/// Decided events that wait in each lane.
+const LANE: usize = 16;
+/// Tries to reach the API server (RT-27), and the pause between them.
+const TRIES: u32 = 12;
+const PAUSE: Duration = Duration::from_secs(10);
+/// What is queued when the process stops may take that long.
+const FLUSH: Duration = Duration::from_secs(3);
+
+/// Records events; cheap to clone, never waits.
+#[derive(Clone)]
+pub struct EventRecorder {
+    component: Arc<str>,
+    clock: Arc<dyn Clock>,
+    target: Target,
+}
+
+#[derive(Clone)]
+enum Target {
+    Queue(mpsc::Sender<(RecordedEvent, Instant)>),
+    Memory(Arc<Mutex<Vec<RecordedEvent>>>),
+}
+
+impl std::fmt::Debug for EventRecorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventRecorder").field("component", &self.component).finish_non_exhaustive()
+    }
+}
+
+impl EventRecorder {
+    /// Records that something happened to an object. If too many events wait already it is dropped and logged.
+    pub fn event(&self, regarding: &ObjectRef, type_: EventType, reason: &str, message: impl Into<String>) {
+        let event = RecordedEvent {
+            component: self.component.to_string(),
+            regarding: regarding.clone(),
+            type_,
+            reason: reason.to_owned(),
+            message: message.into(),
+            time: self.clock.now(),
+        };
+        tracing::debug!(object = %event.regarding, %type_, reason, message = event.message, "event");
+        match &self.target {
+            Target::Memory(events) => events.lock().unwrap_or_else(PoisonError::into_inner).push(event),
+            Target::Queue(queue) => {
+                if let Err(error) = queue.try_send((event, Instant::now())) {
+                    let why = match &error {
+                        mpsc::error::TrySendError::Full(_) => "too many events wait",
+                        mpsc::error::TrySendError::Closed(_) => "the process is stopping",
+                    };
+                    let (event, _) = error.into_inner();
+                    tracing::warn!(object = %event.regarding, reason, message = event.message, why, "event dropped");
+                }
+            }
+        }
+    }
+
+    /// A recorder for another component, into the same queue.
+    #[must_use]
+    pub fn for_component(&self, component: &str) -> Self {
+        Self { component: component.into(), ..self.clone() }
+    }
+
+    /// A recorder that keeps everything, unmerged and unlimited; for tests. The events carry the times of `clock`.
+    #[must_use]
+    pub fn to_memory(component: &str, clock: Arc<dyn Clock>) -> (Self, Arc<Mutex<Vec<RecordedEvent>>>) {
+        let events = Arc::default();
+        (Self { component: component.into(), clock, target: Target::Memory(Arc::clone(&events)) }, events)
+    }
+}
+
+/// A recorder and the task that sends its events to the API server; run [`EventSender::run`].
+///
+/// The permission needed is `create`, `patch` and `update` on `events` of the core group.
+#[must_use]
+pub fn recorder(client: Client, component: &str, clock: Arc<dyn Clock>) -> (EventRecorder, EventSender) {
+    recorder_into(Arc::new(ApiSink::new(client)), component, clock)
+}
+
+/// As [`recorder`], with another place for the events to go.
+#[must_use]
+pub fn recorder_into(sink: Arc<dyn EventSink>, component: &str, clock: Arc<dyn Clock>) -> (EventRecorder, EventSender) {
+    let (queue, events) = mpsc::channel(QUEUE);
+    (EventRecorder { component: component.into(), clock, target: Target::Queue(queue) }, EventSender { sink, events })
+}
+
+/// Merges, counts, limits and sends what recorders put into the queue.
+pub struct EventSender {
+    sink: Arc<dyn EventSink>,
+    events: mpsc::Receiver<(RecordedEvent, Instant)>,
+}
+
+impl std::fmt::Debug for EventSender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventSender").field("queued", &self.events.len()).finish_non_exhaustive()
+    }
+}
+
+impl EventSender {
+    /// Sends events until `shutdown` or until the last recorder is gone. After `shutdown` nothing more is accepted, and
+    /// what is queued has three seconds to get out.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        let (lanes, receivers): (Vec<_>, Vec<_>) = (0..LANES).map(|_| mpsc::channel(LANE)).unzip();
+        let workers = join_all(receivers.into_iter().map(|lane| send_all(&*self.sink, lane)));
+        let dispatch = dispatch(&mut self.events, lanes, &shutdown);
+        let all = async { join(dispatch, workers).await };
+        tokio::pin!(all);
+        tokio::select! {
+            _ = &mut all => return,
+            () = shutdown.cancelled() => {}
+        }
+        if timeout_at(Instant::now() + FLUSH, all).await.is_err() {
+            tracing::warn!("the API server did not take all events in time, the last ones are lost");
+        }
+    }
+}
+
+/// Decides about each event, in order, and hands it to the lane of its object.
+async fn dispatch(
+    events: &mut mpsc::Receiver<(RecordedEvent, Instant)>,
+    lanes: Vec<mpsc::Sender<(RecordedEvent, Outcome)>>,
+    shutdown: &CancellationToken,
+) {
+    let mut correlator = Correlator::new();
+    loop {
+        let next = tokio::select! {
+            biased;
+            next = events.recv() => next,
+            () = shutdown.cancelled(), if !events.is_closed() => {
+                events.close();
+                continue;
+            }
+        };
+        let Some((event, at)) = next else { return };
+        let outcome = correlator.correlate(&event, at);
+        if outcome == Outcome::Drop {
+            tracing::debug!(object = %event.regarding, reason = event.reason, "too many events about this object, dropped");
+            continue;
+        }
+        let mut hasher = DefaultHasher::new();
+        (&event.regarding.kind, &event.regarding.namespace, &event.regarding.name).hash(&mut hasher);
+        let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or_default();
+        // Fails only if the workers are gone, and then so are we.
+        _ = lanes[lane].send((event, outcome)).await;
+    }
+}
+
+async fn send_all(sink: &dyn EventSink, mut lane: mpsc::Receiver<(RecordedEvent, Outcome)>) {
+    while let Some((event, outcome)) = lane.recv().await {
+        if let Err(error) = send(sink, outcome).await {
+            let RecordedEvent { regarding, reason, message, .. } = event;
+            tracing::warn!(object = %regarding, reason, message, %error, "event lost");
+        }
+    }
+}
+
+async fn send(sink: &dyn EventSink, outcome: Outcome) -> Result<(), SinkError> {
+    let mut tries = 0;
+    loop {
+        let result = match &outcome {
+            Outcome::Drop => Ok(()),
+            Outcome::Create { namespace, event } => sink.create(namespace, event).await,
+            Outcome::Patch { namespace, name, patch, event } => match sink.patch(namespace, name, patch).await {
+                Err(SinkError::NotFound(_)) => sink.create(namespace, event).await,
+                result => result,
+            },
+        };
+        tries += 1;
+        match result {
+            Err(SinkError::Transport(error)) if tries < TRIES => {
+                tracing::debug!(error, tries, "the API server does not take events, trying again");
+                // The first pause differs, so that a restarted API server is not met by all at once.
+                sleep(if tries == 1 { PAUSE.mul_f64(fastrand::f64()) } else { PAUSE }).await;
+            }
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Periodic passes, and many items with few workers.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Runs `f` now and then each `period` after the *end* of the last run (RT-15), until `shutdown`.
+///
+/// A run that has begun is finished; none begins after the cancellation. `f` watches the token itself if it can stop
+/// half-way.
+pub async fn sliding<F, Fut>(period: Duration, shutdown: CancellationToken, mut f: F)
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = ()>,
+{
+    while !shutdown.is_cancelled() {
+        f().await;
+        pause_until(Instant::now().checked_add(period), &shutdown).await;
+    }
+}
+
+/// Runs `f` now and then each `period` after the *start* of the last run (RT-15), until `shutdown`.
+///
+/// A run that takes longer than the period is followed by the next at once; what was missed is not made up for.
+pub async fn fixed<F, Fut>(period: Duration, shutdown: CancellationToken, mut f: F)
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = ()>,
+{
+    while !shutdown.is_cancelled() {
+        let next = Instant::now().checked_add(period);
+        f().await;
+        pause_until(next, &shutdown).await;
+    }
+}
+
+async fn pause_until(at: Option<Instant>, shutdown: &CancellationToken) {
+    match at {
+        Some(at) => {
+            // Also a period of zero lets other tasks run.
+            tokio::task::yield_now().await;
+            tokio::select! {
+                biased;
+                () = shutdown.cancelled() => {}
+                () = tokio::time::sleep_until(at) => {}
+            }
+        }
+        None => shutdown.cancelled().await,
+    }
+}
+
+/// Calls `f` for each item, in order, at most `workers` at a time, and returns when all are done (RT-16).
+///
+/// After `shutdown` no further item is begun. No workers: nothing is done. All of it runs on the calling task, so `f`
+/// may borrow; it is meant for work that waits (requests), not for work that computes.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// let sum = AtomicU32::new(0);
+/// runtime::loops::parallel_for(1..=100, 8, &Default::default(), |n| {
+///     let sum = &sum;
+///     async move { _ = sum.fetch_add(n, Ordering::Relaxed) }
+/// })
+/// .await;
+/// assert_eq!(sum.into_inner(), 5050);
+/// # }
+/// ```
+pub async fn parallel_for<I, F, Fut>(items: I, workers: usize, shutdown: &CancellationToken, f: F)
+where
+    I: IntoIterator,
+    F: Fn(I::Item) -> Fut,
+    Fut: Future<Output = ()>,
+{
+    let items = Mutex::new(items.into_iter());
+    // No more workers than items where the number of items is known.
+    let most = items.lock().unwrap_or_else(PoisonError::into_inner).size_hint().1.unwrap_or(workers);
+    let worker = || async {
+        while !shutdown.is_cancelled() {
+            let next = items.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some(item) = next else { break };
+            f(item).await;
+        }
+    };
+    join_all((0..workers.min(most)).map(|_| worker())).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    fn s(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    async fn starts(fixed_rate: bool, period: u64, works: &[u64]) -> Vec<u64> {
+        let (begin, starts, shutdown) = (Instant::now(), RefCell::new(Vec::new()), CancellationToken::new());
+        let run = || {
+            let i = starts.borrow().len();
+            starts.borrow_mut().push(begin.elapsed().as_secs());
+            let (work, shutdown) = (works[i], shutdown.clone());
+            let last = i + 1 == works.len();
+            async move {
+                tokio::time::sleep(s(work)).await;
+                if last {
+                    shutdown.cancel();
+                }
+            }
+        };
+        if fixed_rate {
+            fixed(s(period), shutdown.clone(), run).await;
+        } else {
+            sliding(s(period), shutdown.clone(), run).await;
+        }
+        starts.into_inner()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sliding_loop_waits_the_period_after_each_end() {
+        assert_eq!(starts(false, 10, &[3, 25, 0, 1]).await, [0, 13, 48, 58]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fixed_loop_counts_from_start_to_start_and_does_not_catch_up() {
+        assert_eq!(starts(true, 10, &[3, 25, 0, 1]).await, [0, 10, 35, 45]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cancelled_loop_never_starts_a_run() {
+        let shutdown = CancellationToken::new();
+        shutdown.cancel();
+        sliding(s(1), shutdown.clone(), || async { panic!("ran") }).await;
+        fixed(s(1), shutdown.clone(), || async { panic!("ran") }).await;
+        parallel_for(0..3, 2, &shutdown, |_| async { panic!("ran") }).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_is_woken_from_its_pause_by_the_cancellation() {
+        let (begin, shutdown) = (Instant::now(), CancellationToken::new());
+        let run = sliding(s(3600), shutdown.clone(), || async {});
+        tokio::join!(run, async {
+            tokio::time::sleep(s(7)).await;
+            shutdown.cancel();
+        });
+        assert_eq!(begin.elapsed(), s(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn items_are_taken_in_order_by_as_many_workers_as_allowed() {
+        let (running, most, seen) = (Cell::new(0), Cell::new(0), RefCell::new(Vec::new()));
+        let begin = Instant::now();
+        parallel_for(0..10, 4, &CancellationToken::new(), |n| {
+            seen.borrow_mut().push(n);
+            let (running, most) = (&running, &most);
+            async move {
+                running.set(running.get() + 1);
+                most.set(most.get().max(running.get()));
+                tokio::time::sleep(s(1)).await;
+                running.set(running.get() - 1);
+            }
+        })
+        .await;
+        assert_eq!(seen.into_inner(), (0..10).collect::<Vec<_>>());
+        assert_eq!((most.get(), begin.elapsed()), (4, s(3)));
+    }
+
+    #[tokio::test]
+    async fn no_workers_do_nothing() {
+        parallel_for(0..3, 0, &CancellationToken::new(), |_| async { panic!("ran") }).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn cancellation_is_seen_between_items() {
+        let (done, shutdown) = (Cell::new(0), CancellationToken::new());
+        parallel_for(0..10, 2, &shutdown, |n| {
+            let (done, shutdown) = (&done, &shutdown);
+            async move {
+                tokio::time::sleep(s(1)).await;
+                done.set(done.get() + 1);
+                if n == 3 {
+                    shutdown.cancel();
+                }
+            }
+        })
+        .await;
+        assert_eq!(done.get(), 4);
+    }
+}

@@ -1,0 +1,167 @@
+//! The queue as a state machine: no clock, no tasks, no locks. Every call is told the time.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::Hash;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What a call changed, for the metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Added(pub(super) usize);
+
+/// Keys and where they are. A key is
+/// * *pending* from an add until a worker takes it, with the time of the first such add;
+/// * *ready* while it is pending and nobody works on it;
+/// * *running* from being taken until `done`; it may be pending at the same time, and is ready again after `done`;
+/// * *waiting* for a delay to end, independently of the above.
+#[derive(Debug)]
+pub(super) struct State<K> {
+    ready: VecDeque<K>,
+    pending: HashMap<K, Instant>,
+    running: HashMap<K, Instant>,
+    /// By due time, then by order of arrival.
+    waiting: BTreeMap<(Instant, u64), K>,
+    due: HashMap<K, (Instant, u64)>,
+    arrivals: u64,
+    shut_down: bool,
+}
+
+impl<K: Eq + Hash + Clone> State<K> {
+    pub(super) fn new() -> Self {
+        Self {
+            ready: VecDeque::new(),
+            pending: HashMap::new(),
+            running: HashMap::new(),
+            waiting: BTreeMap::new(),
+            due: HashMap::new(),
+            arrivals: 0,
+            shut_down: false,
+        }
+    }
+
+    /// Makes keys ready whose delay is over, in the order of their due times; they count as added when they fell due.
+    pub(super) fn promote(&mut self, now: Instant) -> Added {
+        let mut added = 0;
+        while let Some(first) = self.waiting.first_entry()
+            && first.key().0 <= now
+        {
+            let ((at, _), key) = first.remove_entry();
+            self.due.remove(&key);
+            added += self.add(key, at).0;
+        }
+        Added(added)
+    }
+
+    /// Adds a key that is ready now.
+    pub(super) fn add(&mut self, key: K, now: Instant) -> Added {
+        if self.shut_down {
+            return Added(0);
+        }
+        let Entry::Vacant(entry) = self.pending.entry(key.clone()) else { return Added(0) };
+        entry.insert(now);
+        if !self.running.contains_key(&key) {
+            self.ready.push_back(key);
+        }
+        Added(1)
+    }
+
+    /// Adds a key that is ready at `at`; the earlier time wins if it waits already.
+    pub(super) fn add_at(&mut self, key: K, at: Instant) {
+        if self.shut_down {
+            return;
+        }
+        if let Some(slot) = self.due.get(&key) {
+            if slot.0 <= at {
+                return;
+            }
+            self.waiting.remove(slot);
+        }
+        let slot = (at, self.arrivals);
+        self.arrivals += 1;
+        self.due.insert(key.clone(), slot);
+        self.waiting.insert(slot, key);
+    }
+
+    /// Takes the first ready key, with how long it was pending.
+    pub(super) fn take(&mut self, now: Instant) -> Option<(K, Duration)> {
+        let key = self.ready.pop_front()?;
+        let since = self.pending.remove(&key).unwrap_or(now);
+        self.running.insert(key.clone(), now);
+        Some((key, now.saturating_duration_since(since)))
+    }
+
+    /// Ends the work on a key, with how long it took; `None` if nobody worked on it.
+    pub(super) fn done(&mut self, key: &K, now: Instant) -> Option<Duration> {
+        let since = self.running.remove(key)?;
+        if self.pending.contains_key(key) {
+            self.ready.push_back(key.clone());
+        }
+        Some(now.saturating_duration_since(since))
+    }
+
+    /// Accepts nothing any more; what waits is dropped, what is ready stays.
+    pub(super) fn shut_down(&mut self) {
+        self.shut_down = true;
+        self.waiting.clear();
+        self.due.clear();
+    }
+
+    /// Drops what is ready or pending, but not what is being worked on.
+    pub(super) fn discard(&mut self) {
+        self.ready.clear();
+        self.pending.clear();
+    }
+
+    pub(super) fn is_shut_down(&self) -> bool {
+        self.shut_down
+    }
+
+    /// Keys to be worked on, those that are still being worked on included if they were added again.
+    pub(super) fn depth(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub(super) fn ready(&self) -> usize {
+        self.ready.len()
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// When the first waiting key falls due.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.waiting.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Sum and maximum of the ages of the keys being worked on.
+    pub(super) fn running_ages(&self, now: Instant) -> (Duration, Duration) {
+        self.running
+            .values()
+            .map(|since| now.saturating_duration_since(*since))
+            .fold((Duration::ZERO, Duration::ZERO), |(sum, max), age| (sum.saturating_add(age), max.max(age)))
+    }
+
+    /// What must hold after any sequence of calls.
+    #[cfg(test)]
+    pub(super) fn check(&self)
+    where
+        K: std::fmt::Debug,
+    {
+        let ready: std::collections::HashSet<_> = self.ready.iter().collect();
+        assert_eq!(ready.len(), self.ready.len(), "a key is ready twice: {:?}", self.ready);
+        for key in &self.ready {
+            assert!(self.pending.contains_key(key), "{key:?} is ready but not pending");
+            assert!(!self.running.contains_key(key), "{key:?} is ready while it is worked on");
+        }
+        for key in self.pending.keys() {
+            assert!(ready.contains(key) || self.running.contains_key(key), "{key:?} is lost");
+        }
+        assert_eq!(self.due.len(), self.waiting.len());
+        for (slot, key) in &self.waiting {
+            assert_eq!(self.due.get(key), Some(slot), "{key:?} waits twice");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Patches and deletes as this project sends them (D-8).
+
+use std::fmt::Debug;
+
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Sends a strategic-merge patch to an object, or to a subresource (`status`) of it, and returns the server's object.
+///
+/// A patch that changes nothing is not sent; the answer is `None` (see [`is_empty_patch`]). No field manager is
+/// named, as the reference names none.
+///
+/// # Errors
+/// What the API server answered, or why it could not be reached.
+pub async fn strategic_patch<K>(
+    api: &Api<K>,
+    name: &str,
+    subresource: Option<&str>,
+    patch: &Value,
+) -> Result<Option<K>, kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    if is_empty_patch(patch) {
+        return Ok(None);
+    }
+    let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
+    match subresource {
+        Some(subresource) => api.patch_subresource(subresource, name, &params, &patch).await,
+        None => api.patch(name, &params, &patch).await,
+    }
+    .map(Some)
+}
+
+/// Whether a patch changes nothing: no fields, objects without fields, or nothing but preconditions
+/// (`metadata.resourceVersion`, `metadata.uid`).
+///
+/// ```
+/// use runtime::writes::is_empty_patch;
+/// use serde_json::json;
+///
+/// assert!(is_empty_patch(&json!({"metadata": {"resourceVersion": "7"}, "spec": {}})));
+/// assert!(!is_empty_patch(&json!({"spec": {"taints": null}})), "null removes");
+/// ```
+#[must_use]
+pub fn is_empty_patch(patch: &Value) -> bool {
+    fn empty(value: &Value) -> bool {
+        value.as_object().is_some_and(|fields| fields.values().all(empty))
+    }
+    patch.as_object().is_some_and(|fields| {
+        fields.iter().all(|(name, value)| match (name.as_str(), value) {
+            ("metadata", Value::Object(metadata)) => {
+                metadata.iter().all(|(name, value)| matches!(name.as_str(), "resourceVersion" | "uid") || empty(value))
+            }
+            _ => empty(value),
+        })
+    })
+}
+
+/// Deletes an object only if it is still the one with that UID; another object of the same name is left alone and the
+/// error is a conflict (LIFE-32).
+///
+/// # Errors
+/// What the API server answered, or why it could not be reached.
+pub async fn delete_with_uid<K>(api: &Api<K>, name: &str, uid: &str) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    api.delete(name, &DeleteParams::default().preconditions(only_this)).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn empty_patches_are_recognised() {
+        let empty = [json!({}), json!({"metadata": {}}), json!({"metadata": {"labels": {}, "uid": "u"}, "status": {}})];
+        let full = [
+            json!({"metadata": {"finalizers": null}}),
+            json!({"metadata": {"labels": {"a": ""}}}),
+            json!({"spec": {"taints": []}}),
+            json!({"spec": {"uid": "u"}}),
+            json!([]),
+        ];
+        assert!(empty.iter().all(is_empty_patch));
+        assert!(!full.iter().any(is_empty_patch));
+    }
+}
