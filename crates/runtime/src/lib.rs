@@ -10,6 +10,7 @@
 //! | [`node`] | how Nodes are read: straight into the compact form, a page at a time |
 //! | [`queue`] | keys to work on: once each, never two workers on one key, with delays and back-off |
 //! | [`workers`] | the tasks that empty a queue, alone or in batches; survive panics |
+//! | [`claim`] | a key that is being worked on, given back when that ends |
 //! | [`limiter`] | how long a failed key waits |
 //! | [`retry`] | again, if somebody else wrote first |
 //! | [`loops`] | periodic passes, and many items with few workers |
@@ -40,10 +41,11 @@
 //!
 //! let shutdown = CancellationToken::new();
 //! let stop = shutdown.clone();
-//! run_workers(&queue, 4, shutdown, move |key| {
+//! run_workers(&queue, 4, shutdown, move |claim| {
 //!     let (nodes, stop) = (nodes.clone(), stop.clone());
 //!     async move {
-//!         assert!(nodes.get(&key).is_some());
+//!         assert!(nodes.get(claim.key()).is_some());
+//!         claim.succeed();
 //!         stop.cancel();
 //!     }
 //! })
@@ -53,6 +55,7 @@
 
 pub mod api_error;
 pub mod cache;
+pub mod claim;
 pub mod client;
 pub mod clock;
 pub mod events;

@@ -12,6 +12,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::claim::Claim;
 use crate::queue::Queue;
 
 /// How long a worker rests after a panic (RT-6).
@@ -22,18 +23,17 @@ const REPORT_PERIOD: Duration = Duration::from_millis(500);
 /// Empties `queue` with `workers` tasks, one key each at a time, until `shutdown` or until the queue is shut down and
 /// empty; returns when the last worker has ended.
 ///
-/// `f` says itself whether the key succeeded ([`Queue::forget`]) or is to be tried again
-/// ([`Queue::add_rate_limited`]); [`Queue::done`] is called here. A panic of `f` is logged, its key is added again
-/// rate-limited, and the worker goes on after a second. After `shutdown` each worker finishes its current key and
-/// takes no other; the queue is shut down.
+/// `f` ends the claim with success or failure. A panic of `f` is logged, its key comes again after its back-off, and the
+/// worker goes on after a second. After `shutdown` each worker finishes its current key and takes no other; the queue is
+/// shut down.
 pub async fn run_workers<K, F, Fut>(queue: &Queue<K>, workers: usize, shutdown: CancellationToken, f: F)
 where
     K: Eq + Hash + Clone + Debug + Send + Sync + 'static,
-    F: Fn(K) -> Fut + Send + Sync + 'static,
+    F: Fn(Claim<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    let one = move |mut keys: Vec<K>| {
-        let run = keys.pop().map(&f);
+    let one = move |mut claims: Vec<Claim<K>>| {
+        let run = claims.pop().map(&f);
         async move {
             if let Some(run) = run {
                 run.await;
@@ -43,9 +43,10 @@ where
     run_batch_workers(queue, workers, 1, shutdown, one).await;
 }
 
-/// As [`run_workers`], but each worker takes all ready keys, up to `max_batch`, in one go.
+/// As [`run_workers`], but each worker takes all ready keys, up to `max_batch`, in one go, and gives each back when its
+/// [`Claim`] ends.
 ///
-/// All keys of a batch count as being worked on until `f` returns.
+/// A panic drops the claims that are left, so their keys come again after their back-off.
 pub async fn run_batch_workers<K, F, Fut>(
     queue: &Queue<K>,
     workers: usize,
@@ -54,7 +55,7 @@ pub async fn run_batch_workers<K, F, Fut>(
     f: F,
 ) where
     K: Eq + Hash + Clone + Debug + Send + Sync + 'static,
-    F: Fn(Vec<K>) -> Fut + Send + Sync + 'static,
+    F: Fn(Vec<Claim<K>>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
     let (tracker, f) = (TaskTracker::new(), Arc::new(f));
@@ -83,7 +84,7 @@ pub async fn run_batch_workers<K, F, Fut>(
 async fn work<K, F, Fut>(queue: Queue<K>, max_batch: usize, shutdown: CancellationToken, f: Arc<F>)
 where
     K: Eq + Hash + Clone + Debug,
-    F: Fn(Vec<K>) -> Fut,
+    F: Fn(Vec<Claim<K>>) -> Fut,
     Fut: Future<Output = ()>,
 {
     loop {
@@ -93,8 +94,9 @@ where
             keys = queue.next_batch(max_batch) => keys,
         };
         let Some(keys) = keys else { return };
+        let claims = keys.iter().map(|key| Claim::new(queue.clone(), key.clone())).collect();
         // The call is inside, so that a panic before the first await is caught too.
-        let run = AssertUnwindSafe(async { f(keys.clone()).await });
+        let run = AssertUnwindSafe(async { f(claims).await });
         let panicked = run.catch_unwind().await.err();
         if let Some(panic) = &panicked {
             tracing::error!(
@@ -103,12 +105,6 @@ where
                 panic = panic_text(&**panic),
                 "worker panicked, keys are tried again"
             );
-            for key in &keys {
-                queue.add_rate_limited(key.clone());
-            }
-        }
-        for key in &keys {
-            queue.done(key);
         }
         if panicked.is_some() {
             tokio::select! {

@@ -1,0 +1,74 @@
+//! A key that is being worked on.
+
+use std::fmt;
+use std::hash::Hash;
+
+use crate::queue::Queue;
+
+/// A key that this worker alone works on. It is given back when the claim ends: as a success, as a failure, or, if it is
+/// simply dropped (a panic, a cancelled task), as a failure too.
+///
+/// Claims of one batch end one by one, so a slow key does not hold back the others (INV-6).
+pub struct Claim<K: Eq + Hash + Clone> {
+    queue: Queue<K>,
+    key: K,
+    succeeded: bool,
+}
+
+impl<K: Eq + Hash + Clone> Claim<K> {
+    pub(crate) fn new(queue: Queue<K>, key: K) -> Self {
+        Self { queue, key, succeeded: false }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// The work is done; the key's failures are forgotten.
+    pub fn succeed(mut self) {
+        self.succeeded = true;
+    }
+
+    /// The work failed; the key comes again after its back-off.
+    pub fn fail(self) {}
+}
+
+impl<K: Eq + Hash + Clone> Drop for Claim<K> {
+    fn drop(&mut self) {
+        if self.succeeded {
+            self.queue.forget(&self.key);
+        } else {
+            self.queue.add_rate_limited(self.key.clone());
+        }
+        self.queue.done(&self.key);
+    }
+}
+
+impl<K: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Claim<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Claim({:?})", self.key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::limiter::RateLimiter;
+    use crate::queue::NoMetrics;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_is_dropped_is_a_failure_and_one_that_succeeds_forgets() {
+        let queue = Queue::new("q", RateLimiter::standard(), Arc::new(NoMetrics));
+        queue.add("a");
+        let claim = |key| Claim::new(queue.clone(), key);
+        for failures in 1..3 {
+            drop(claim(queue.next().await.unwrap()));
+            assert_eq!(queue.retries(&"a"), failures);
+        }
+        claim(queue.next().await.unwrap()).succeed();
+        assert_eq!((queue.retries(&"a"), queue.len()), (0, 0));
+    }
+}
