@@ -28,7 +28,7 @@ pub(crate) fn mask(transcript: Transcript, literals: &str, tag: &str) -> Value {
     forget_seen(&mut answers);
     let mut texts = Texts::new(literals, tag, transcript.generated);
     texts.mask(&mut answers);
-    mask_tables(&mut answers);
+    mask_tables(&mut answers, &pattern(r"^(\d+[smhdy])+$"));
     let mut fields = Fields { literals, versions: versions.into_iter().collect(), ips: Vec::new(), ports: Vec::new() };
     fields.mask(&mut answers, false);
     answers
@@ -39,6 +39,10 @@ fn forget_seen(answers: &mut Value) {
         answer.remove(SEEN);
         answer.get_mut("during").into_iter().for_each(forget_seen);
     }
+}
+
+fn pattern(constant: &str) -> Regex {
+    Regex::new(constant).expect("the pattern is a constant")
 }
 
 /// True for an object whose `metadata.resourceVersion` is not that of one object.
@@ -90,7 +94,6 @@ struct Texts<'a> {
 
 impl<'a> Texts<'a> {
     fn new(literals: &'a str, tag: &'a str, generated: Vec<(String, String)>) -> Self {
-        let pattern = |pattern| Regex::new(pattern).expect("the pattern is a constant");
         Self {
             literals,
             tag,
@@ -160,23 +163,20 @@ fn symbol(known: &mut Vec<String>, item: &str) -> usize {
     place + 1
 }
 
-fn mask_tables(value: &mut Value) {
+/// Masks ages in the rows of tables; those that follow in a watch do not name their columns.
+fn mask_tables(value: &mut Value, age: &Regex) {
     if value["kind"] == "Table" {
-        let columns = value["columnDefinitions"].as_array().cloned().unwrap_or_default();
-        let ages = ["Age", "Last Seen", "First Seen"];
-        let masked: Vec<bool> =
-            columns.iter().map(|column| ages.iter().any(|age| column["name"] == *age)).collect();
         for row in value["rows"].as_array_mut().into_iter().flatten() {
-            for (cell, masked) in row["cells"].as_array_mut().into_iter().flatten().zip(&masked) {
-                if *masked && cell.is_string() && cell != "<unknown>" {
+            for cell in row["cells"].as_array_mut().into_iter().flatten() {
+                if cell.as_str().is_some_and(|text| age.is_match(text)) {
                     *cell = json!("<age>");
                 }
             }
         }
     }
     match value {
-        Value::Object(members) => members.values_mut().for_each(mask_tables),
-        Value::Array(elements) => elements.iter_mut().for_each(mask_tables),
+        Value::Object(members) => members.values_mut().for_each(|member| mask_tables(member, age)),
+        Value::Array(elements) => elements.iter_mut().for_each(|element| mask_tables(element, age)),
         _ => {}
     }
 }
