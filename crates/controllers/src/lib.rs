@@ -1,1 +1,27 @@
-//! The control loops: decisions and their thin shells.
+//! The control loops of a cloud controller manager.
+//!
+//! Every decision is a pure function from observed state to intended change, every effect a thin shell around it:
+//!
+//! | decision | where |
+//! |---|---|
+//! | initialisation of a Node | [`node::plan`], from [`node::metadata`] |
+//! | labels | [`node::labels`] |
+//! | addresses | [`node::addresses`] |
+//! | what becomes of a Node that is not ready | [`lifecycle::verdict`] |
+//! | whether a Node that looks gone may be deleted | [`lifecycle::guard`] |
+//! | taints | [`taints`] |
+//!
+//! A controller is made from a [`ControllerContext`] and [`Options`] and run until it is cancelled. It knows no cloud by
+//! name: providers are behind [`cloud_provider::CloudProvider`].
+
+mod context;
+pub mod lifecycle;
+pub mod node;
+pub mod options;
+mod read;
+pub mod taints;
+
+pub use context::{ConstructionError, ControllerContext};
+pub use lifecycle::NodeLifecycleController;
+pub use node::NodeController;
+pub use options::Options;

@@ -1,0 +1,35 @@
+//! What every controller is given.
+
+use std::sync::Arc;
+
+use cloud_provider::{CloudProvider, Node};
+use runtime::cache::Cache;
+use runtime::clock::Clock;
+
+/// What every controller is given. Clones are cheap and share everything.
+#[derive(Clone)]
+pub struct ControllerContext {
+    /// The controller's own client.
+    pub client: kube::Client,
+    /// The shared cache of Nodes.
+    pub nodes: Cache<Node>,
+    /// The cloud.
+    pub provider: Arc<dyn CloudProvider>,
+    /// Wall-clock time, for ages.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Why a controller cannot be made. The manager warns and goes on without it (NODE-2, LIFE-2).
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ConstructionError {
+    /// The cloud has no machines to offer.
+    #[error("cloud provider does not support instances")]
+    NoInstances,
+}
+
+impl ControllerContext {
+    /// NODE-2, LIFE-2.
+    pub(crate) fn require_instances(&self) -> Result<(), ConstructionError> {
+        self.provider.instances().map(drop).ok_or(ConstructionError::NoInstances)
+    }
+}

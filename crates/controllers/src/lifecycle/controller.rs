@@ -1,0 +1,304 @@
+//! The shell of the lifecycle controller: passes, reads, deletes, taints, events.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cloud_provider::{Error, InstanceState, Node, Result, Want};
+use kube::Api;
+use runtime::api_error::api_error;
+use runtime::events::{EventRecorder, EventType, ObjectRef};
+use runtime::loops::{parallel_for, sliding};
+use runtime::node::NodeObject;
+use runtime::writes::delete_with_uid;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::{ConstructionError, ControllerContext};
+use crate::lifecycle::guard::{Guard, Held};
+use crate::lifecycle::held::Said;
+use crate::lifecycle::metrics::LifecycleMetrics;
+use crate::lifecycle::verdict::{Triage, Verdict, judge, shutdown_taint, triage};
+use crate::lifecycle::witnesses;
+use crate::options::{LifecycleOptions, NodeDeletion, Options};
+use crate::taints::{add_or_update_taints, remove_taints};
+
+/// Nodes written at the same time.
+const CONCURRENT_WRITES: usize = 16;
+
+/// cloud-node-lifecycle-controller.
+pub struct NodeLifecycleController {
+    context: ControllerContext,
+    api: Api<NodeObject>,
+    options: LifecycleOptions,
+    events: EventRecorder,
+    metrics: Arc<dyn LifecycleMetrics>,
+    memory: Mutex<Memory>,
+}
+
+/// What one pass leaves for the next.
+struct Memory {
+    guard: Option<Guard>,
+    said: Said,
+    /// By UID: the version at which the API confirmed the shutdown taint. Until the Node changes, a pass does not ask
+    /// again.
+    tainted: HashMap<Box<str>, Box<str>>,
+    passes: usize,
+}
+
+impl NodeLifecycleController {
+    /// Makes the controller.
+    ///
+    /// # Errors
+    /// If the cloud has no machines to offer (LIFE-2).
+    pub fn new(
+        context: ControllerContext,
+        options: &Options,
+        events: EventRecorder,
+        metrics: Arc<dyn LifecycleMetrics>,
+    ) -> Result<Self, ConstructionError> {
+        context.require_instances()?;
+        let guard = options.lifecycle.guard.map(Guard::new);
+        Ok(Self {
+            api: Api::all(context.client.clone()),
+            options: options.lifecycle.clone(),
+            events,
+            metrics,
+            memory: Mutex::new(Memory { guard, said: Said::default(), tainted: HashMap::new(), passes: 0 }),
+            context,
+        })
+    }
+
+    /// Runs passes until `shutdown`, the first at once (LIFE-4).
+    pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
+        sliding(self.options.monitor_period, shutdown.clone(), || {
+            let (this, shutdown) = (Arc::clone(&self), shutdown.clone());
+            async move { this.pass(&shutdown).await }
+        })
+        .await;
+    }
+
+    /// One pass over all Nodes. A failure with one Node never stops the others (LIFE-10).
+    pub async fn pass(&self, shutdown: &CancellationToken) {
+        let started = Instant::now();
+        let nodes = self.context.nodes.list();
+        let (mut untaint, mut ask) = (Vec::new(), Vec::new());
+        for node in &nodes {
+            match triage(node) {
+                Triage::Leave => {}
+                Triage::Untaint => untaint.push(Arc::clone(node)),
+                Triage::Ask => ask.push(Arc::clone(node)),
+            }
+        }
+        parallel_for(untaint, CONCURRENT_WRITES, shutdown, |node| async move { self.untaint(&node).await }).await;
+        let answers = self.look_up(&ask).await;
+        let (mut gone, mut taint, mut unanswered) = (Vec::new(), Vec::new(), Vec::new());
+        for (node, answer) in ask.into_iter().zip(answers) {
+            match judge(&answer) {
+                Verdict::Gone(evidence) => gone.push((node, evidence)),
+                Verdict::Taint => taint.push(node),
+                Verdict::Leave => {
+                    if let Err(error) = answer {
+                        unanswered.push((node, error));
+                    }
+                }
+            }
+        }
+        self.forget(&nodes, &gone, &unanswered);
+        self.note_unanswered(&unanswered);
+        parallel_for(taint, CONCURRENT_WRITES, shutdown, |node| async move { self.taint(&node).await }).await;
+        let suspects: Vec<Arc<Node>> = gone
+            .into_iter()
+            .map(|(node, evidence)| {
+                tracing::info!(
+                    node = &*node.name,
+                    evidence = evidence.reason(),
+                    "the cloud does not have this node's instance"
+                );
+                node
+            })
+            .collect();
+        let condemned = self.condemn(&nodes, suspects).await;
+        parallel_for(condemned, CONCURRENT_WRITES, shutdown, |node| async move { self.delete(&node).await }).await;
+        self.metrics.pass(started.elapsed());
+    }
+
+    /// Existence and power state of Nodes that are not ready, read now. No Nodes, no request.
+    async fn look_up(&self, nodes: &[Arc<Node>]) -> Vec<Result<InstanceState>> {
+        if nodes.is_empty() {
+            return Vec::new();
+        }
+        match self.context.provider.instances() {
+            Some(instances) => instances.lookup(nodes, Want::EXISTENCE.and_shutdown().fresh()).await,
+            // LIFE-23
+            None => nodes
+                .iter()
+                .map(|_| Err(Error::other("instances interface not supported in the cloud provider")))
+                .collect(),
+        }
+    }
+
+    /// Those of the suspects that may be deleted now (D-2).
+    async fn condemn(&self, nodes: &[Arc<Node>], suspects: Vec<Arc<Node>>) -> Vec<Arc<Node>> {
+        let passes = {
+            let mut memory = self.memory();
+            memory.passes = memory.passes.wrapping_add(1);
+            memory.passes
+        };
+        let mut candidates = Vec::new();
+        for (node, held) in self.open(nodes, suspects) {
+            match held {
+                Some(held) => self.hold(&node, &held),
+                None => candidates.push(node),
+            }
+        }
+        if candidates.is_empty() || self.options.guard.is_none() {
+            return candidates;
+        }
+        let witnesses = witnesses::choose(&*self.context.provider, nodes, &candidates, passes);
+        let asked: Vec<Arc<Node>> = candidates.iter().chain(&witnesses).cloned().collect();
+        let mut answers = self.confirm(&asked).await;
+        let testimony = answers.split_off(candidates.len().min(answers.len()));
+        let present = testimony.iter().filter(|answer| matches!(answer, Ok(InstanceState::Present { .. }))).count();
+        // A suspect that is found after all testifies as well.
+        let present =
+            present + answers.iter().filter(|answer| matches!(answer, Ok(InstanceState::Present { .. }))).count();
+        let mut condemned = Vec::new();
+        for (node, answer) in candidates.into_iter().zip(answers) {
+            let decision =
+                self.memory().guard.as_mut().map_or(Ok(()), |guard| guard.close(Instant::now(), &answer, present));
+            match decision {
+                Ok(()) => condemned.push(node),
+                Err(held) => self.hold(&node, &held),
+            }
+        }
+        condemned
+    }
+
+    /// What holds each suspect before anything is read again.
+    fn open(&self, nodes: &[Arc<Node>], suspects: Vec<Arc<Node>>) -> Vec<(Arc<Node>, Option<Held>)> {
+        let mut memory = self.memory();
+        let held: Vec<Option<Held>> = match (&mut memory.guard, self.options.deletion) {
+            (_, NodeDeletion::Off) => suspects.iter().map(|_| Some(Held::Off)).collect(),
+            (None, _) => suspects.iter().map(|_| None).collect(),
+            (Some(guard), _) => {
+                let ours = nodes.iter().filter(|node| self.context.provider.owns(node)).count().max(suspects.len());
+                let gone: Vec<&Node> = suspects.iter().map(|node| &**node).collect();
+                guard.open(Instant::now(), &gone, ours).into_iter().map(Result::err).collect()
+            }
+        };
+        drop(memory);
+        suspects.into_iter().zip(held).collect()
+    }
+
+    async fn confirm(&self, nodes: &[Arc<Node>]) -> Vec<Result<InstanceState>> {
+        match self.context.provider.instances() {
+            Some(instances) => instances.lookup(nodes, Want::EXISTENCE.fresh()).await,
+            None => Vec::new(),
+        }
+    }
+
+    /// LIFE-31 … LIFE-33.
+    async fn delete(&self, node: &Node) {
+        if self.options.deletion == NodeDeletion::DryRun {
+            self.hold(node, &Held::DryRun);
+            return;
+        }
+        let name = &*node.name;
+        let reference = ObjectRef::node(name, &node.uid);
+        self.events.event(
+            &reference,
+            EventType::Normal,
+            "DeletingNode",
+            format!("Deleting node {name} because it does not exist in the cloud provider"),
+        );
+        match delete_with_uid(&self.api, name, &node.uid).await {
+            Ok(()) => {
+                self.metrics.deleted();
+                tracing::info!(node = name, "node deleted, its instance is gone");
+            }
+            Err(error) => {
+                tracing::error!(node = name, error = %api_error(&error), "deleting the node failed");
+                let message = format!("Failed deleting node {name}: {}", api_error(&error));
+                self.events.event(&reference, EventType::Warning, "DeletingNodeFailed", message);
+            }
+        }
+    }
+
+    /// LIFE-43.
+    async fn taint(&self, node: &Node) {
+        if self.memory().tainted.get(&node.uid) == Some(&node.resource_version) {
+            return;
+        }
+        match add_or_update_taints(&self.api, &node.name, &[shutdown_taint()]).await {
+            Ok(()) => {
+                if node.taints.contains(&shutdown_taint()) {
+                    self.memory().tainted.insert(node.uid.clone(), node.resource_version.clone());
+                }
+            }
+            Err(error) => {
+                tracing::error!(node = &*node.name, error = %api_error(&error), "setting the shutdown taint failed");
+            }
+        }
+    }
+
+    /// LIFE-30.
+    async fn untaint(&self, node: &Node) {
+        if let Err(error) = remove_taints(&self.api, &node.name, Some(node), &[shutdown_taint()]).await {
+            tracing::error!(node = &*node.name, error = %api_error(&error), "removing the shutdown taint failed");
+        }
+    }
+
+    /// Says once per Node and cause why it is kept.
+    fn hold(&self, node: &Node, held: &Held) {
+        if !self.memory().said.is_news(node, held.cause()) {
+            return;
+        }
+        self.metrics.held(held.cause());
+        let name = &*node.name;
+        tracing::warn!(node = name, cause = held.cause(), why = %held, "node deletion held");
+        let message = match held {
+            Held::Unknown(_) => {
+                format!("Keeping node {name}, of which nobody knows whether its instance exists: {held}")
+            }
+            _ => format!("Keeping node {name}, whose instance the cloud does not show: {held}"),
+        };
+        self.events.event(&ObjectRef::node(name, &node.uid), EventType::Warning, "NodeDeletionHeld", message);
+    }
+
+    /// LIFE-15: one line for all, and with the guard an event where it lasts.
+    fn note_unanswered(&self, unanswered: &[(Arc<Node>, Error)]) {
+        if let Some((node, error)) = unanswered.first() {
+            tracing::error!(node = &*node.name, %error, nodes = unanswered.len(), "could not find out about instances; nothing is changed");
+        }
+        if self.options.guard.is_none() {
+            return;
+        }
+        for (node, error) in unanswered {
+            let lasts = self.memory().said.count_unanswered(node, error);
+            if lasts {
+                self.hold(node, &Held::Unknown(error.to_string()));
+            }
+        }
+    }
+
+    /// Drops what was remembered of Nodes that it no longer concerns.
+    fn forget(
+        &self,
+        nodes: &[Arc<Node>],
+        gone: &[(Arc<Node>, cloud_provider::Gone)],
+        unanswered: &[(Arc<Node>, Error)],
+    ) {
+        let mut memory = self.memory();
+        let gone: HashSet<&str> = gone.iter().map(|(node, _)| &*node.uid).collect();
+        let unanswered: HashSet<&str> = unanswered.iter().map(|(node, _)| &*node.uid).collect();
+        memory.said.retain(&gone, &unanswered);
+        if !memory.tainted.is_empty() {
+            let alive: HashSet<&str> = nodes.iter().map(|node| &*node.uid).collect();
+            memory.tainted.retain(|uid, _| alive.contains(&**uid));
+        }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,303 @@
+//! The deletion guard: a Node is deleted only if its absence is confirmed, witnessed and no landslide (D-2, INV-1).
+//!
+//! A state machine that is told the time. A pass that finds Nodes gone first [`open`](Guard::open)s a case: what must
+//! wait in any event is held without a further request. The rest is read once more, together with witnesses, and
+//! [`close`](Guard::close)d.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+use cloud_provider::{InstanceState, Node, Result};
+use tokio::time::Instant;
+
+use crate::options::GuardOptions;
+
+/// Why a Node that looks gone is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// No other Node of the cluster was found present in the same read.
+    NoWitness,
+    /// Too many Nodes are gone together.
+    Landslide {
+        /// Nodes gone, those deleted within the delay included.
+        gone: usize,
+        /// Out of so many.
+        of: usize,
+        /// How long it must last.
+        delay: Duration,
+    },
+    /// It never had a provider id, so nothing but its name says which machine it is.
+    NeverIdentified {
+        /// How long it must be gone.
+        delay: Duration,
+    },
+    /// The second read failed.
+    Unconfirmed(String),
+    /// The second read found it.
+    Contradicted,
+    /// The first read failed, repeatedly or for want of a valid credential: nobody knows whether it exists.
+    Unknown(String),
+    /// `--node-deletion=dry-run`.
+    DryRun,
+    /// `--node-deletion=off`.
+    Off,
+}
+
+impl Held {
+    /// A word for the metric's label and for "once per Node and cause".
+    #[must_use]
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::NoWitness => "no-witness",
+            Self::Landslide { .. } => "landslide",
+            Self::NeverIdentified { .. } => "never-identified",
+            Self::Unconfirmed(_) => "unconfirmed",
+            Self::Contradicted => "contradicted",
+            Self::Unknown(_) => "unknown",
+            Self::DryRun => "dry-run",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoWitness => f.write_str(
+                "no other Node of this cluster was found with the same credential, so the answer may be about another \
+                 project, account or region; check the credential and its scope",
+            ),
+            Self::Landslide { gone, of, delay } => write!(
+                f,
+                "{gone} of {of} Nodes are gone together; they are deleted if that is still so after {} s",
+                delay.as_secs()
+            ),
+            Self::NeverIdentified { delay } => write!(
+                f,
+                "it never had a provider id, so its machine may have another name; it is deleted if still gone after {} s",
+                delay.as_secs()
+            ),
+            Self::Unconfirmed(error) => write!(f, "a second read did not confirm it: {error}"),
+            Self::Contradicted => f.write_str("a second read found its instance"),
+            Self::Unknown(error) => write!(f, "the cloud could not be asked: {error}"),
+            Self::DryRun => f.write_str("--node-deletion=dry-run; otherwise it would be deleted now"),
+            Self::Off => f.write_str("--node-deletion=off"),
+        }
+    }
+}
+
+/// What becomes of a Node that looks gone.
+pub type Decision = Result<(), Held>;
+
+/// The guard's memory. Lost with the process, which only makes it wait longer.
+#[derive(Debug)]
+pub struct Guard {
+    options: GuardOptions,
+    landslide_since: Option<Instant>,
+    /// Since when each Node (by UID) has been gone without a break.
+    gone_since: HashMap<Box<str>, Instant>,
+    /// When Nodes were deleted, within the last delay.
+    deleted: VecDeque<Instant>,
+}
+
+impl Guard {
+    /// A guard that has seen nothing.
+    #[must_use]
+    pub fn new(options: GuardOptions) -> Self {
+        Self { options, landslide_since: None, gone_since: HashMap::new(), deleted: VecDeque::new() }
+    }
+
+    /// Takes in what a complete, fresh read found gone, out of `nodes` Nodes of this provider. `Ok`: worth a second
+    /// read now; `Err`: held whatever that would say.
+    pub fn open(&mut self, now: Instant, gone: &[&Node], nodes: usize) -> Vec<Decision> {
+        let present: HashSet<&str> = gone.iter().map(|n| &*n.uid).collect();
+        self.gone_since.retain(|uid, _| present.contains(&**uid));
+        for node in gone {
+            self.gone_since.entry(node.uid.clone()).or_insert(now);
+        }
+        let landslide = self.landslide(now, gone.len(), nodes);
+        gone.iter()
+            .map(|node| match &landslide {
+                Some(held) => Err(held.clone()),
+                None if node.provider_id().is_none() && !self.lasted(self.gone_since.get(&node.uid), now) => {
+                    Err(Held::NeverIdentified { delay: self.options.delay })
+                }
+                None => Ok(()),
+            })
+            .collect()
+    }
+
+    /// Judges the second read of one Node, made together with witnesses of which `witnesses` were found present.
+    pub fn close(&mut self, now: Instant, second: &Result<InstanceState>, witnesses: usize) -> Decision {
+        match second {
+            Err(error) => Err(Held::Unconfirmed(error.to_string())),
+            Ok(InstanceState::Present { .. }) => Err(Held::Contradicted),
+            Ok(InstanceState::Gone(_)) if witnesses == 0 => Err(Held::NoWitness),
+            Ok(InstanceState::Gone(_)) => {
+                self.deleted.push_back(now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Nodes that were deleted a moment ago count, so that a landslide in small portions is one too.
+    fn landslide(&mut self, now: Instant, gone: usize, nodes: usize) -> Option<Held> {
+        while self.deleted.front().is_some_and(|at| now.duration_since(*at) >= self.options.delay) {
+            self.deleted.pop_front();
+        }
+        let (gone_lately, of) = (gone + self.deleted.len(), nodes + self.deleted.len());
+        #[allow(clippy::cast_precision_loss)] // Nodes are counted in thousands.
+        let slides =
+            gone > 0 && of >= GuardOptions::SMALLEST_LANDSLIDE && gone_lately as f64 > self.options.share * of as f64;
+        if !slides {
+            self.landslide_since = None;
+            return None;
+        }
+        self.landslide_since.get_or_insert(now);
+        let believed = self.lasted(self.landslide_since.as_ref(), now);
+        (!believed).then_some(Held::Landslide { gone: gone_lately, of, delay: self.options.delay })
+    }
+
+    fn lasted(&self, since: Option<&Instant>, now: Instant) -> bool {
+        since.is_some_and(|since| now.duration_since(*since) >= self.options.delay)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloud_provider::{Error, Gone};
+
+    const DELAY: Duration = Duration::from_secs(300);
+
+    fn node(i: usize, provider_id: &str) -> Node {
+        Node {
+            name: format!("n{i}").into(),
+            uid: format!("u{i}").into(),
+            provider_id: provider_id.into(),
+            ..Node::default()
+        }
+    }
+
+    fn nodes(n: usize) -> Vec<Node> {
+        (0..n).map(|i| node(i, &format!("p://{i}"))).collect()
+    }
+
+    fn gone() -> Result<InstanceState> {
+        Ok(InstanceState::Gone(Gone::no_such_id("p://1")))
+    }
+
+    fn guard() -> Guard {
+        Guard::new(GuardOptions::default())
+    }
+
+    fn open(guard: &mut Guard, now: Instant, gone: &[Node], of: usize) -> Vec<Decision> {
+        guard.open(now, &gone.iter().collect::<Vec<_>>(), of)
+    }
+
+    fn cause(decision: &Decision) -> &'static str {
+        decision.as_ref().map_or_else(Held::cause, |()| "delete")
+    }
+
+    #[test]
+    fn one_node_gone_is_confirmed_and_witnessed_before_it_goes() {
+        let (mut guard, now) = (guard(), Instant::now());
+        assert_eq!(open(&mut guard, now, &nodes(1), 5), [Ok(())]);
+        let present = Ok(InstanceState::Present { shutdown: None, metadata: None });
+        let table = [
+            (gone(), 1, "delete"),
+            (gone(), 0, "no-witness"),
+            (present, 3, "contradicted"),
+            (Err(Error::other("503")), 3, "unconfirmed"),
+            (Err(Error::instance_not_found()), 3, "unconfirmed"),
+        ];
+        for (second, witnesses, expected) in table {
+            assert_eq!(cause(&guard.close(now, &second, witnesses)), expected, "{second:?} with {witnesses}");
+        }
+    }
+
+    #[test]
+    fn half_of_the_nodes_is_no_landslide_and_more_is() {
+        for (gone, of, expected) in [
+            (1, 1, "delete"),
+            (3, 3, "delete"),
+            (2, 4, "delete"),
+            (3, 4, "landslide"),
+            (5, 10, "delete"),
+            (6, 10, "landslide"),
+            (9, 10, "landslide"),
+        ] {
+            let decisions = open(&mut guard(), Instant::now(), &nodes(gone), of);
+            assert!(decisions.iter().all(|d| cause(d) == expected), "{gone} of {of}: {decisions:?}");
+        }
+    }
+
+    #[test]
+    fn a_landslide_is_believed_when_it_lasted_without_a_break() {
+        let (mut guard, start) = (guard(), Instant::now());
+        let slid = nodes(6);
+        assert_eq!(cause(&open(&mut guard, start, &slid, 10)[0]), "landslide");
+        assert_eq!(cause(&open(&mut guard, start + DELAY / 2, &slid, 10)[0]), "landslide");
+        assert_eq!(open(&mut guard, start + DELAY, &slid, 10), vec![Ok(()); 6]);
+
+        // One pass in which they are there again, or nobody knows, and the clock starts anew.
+        open(&mut guard, start + DELAY, &[], 10);
+        assert_eq!(cause(&open(&mut guard, start + 2 * DELAY, &slid, 10)[0]), "landslide");
+    }
+
+    #[test]
+    fn a_landslide_in_small_portions_is_one_too() {
+        let (mut guard, now) = (guard(), Instant::now());
+        let all = nodes(10);
+        for i in 0..5 {
+            assert_eq!(open(&mut guard, now, &all[i..=i], 10 - i), [Ok(())], "{i}");
+            assert_eq!(guard.close(now, &gone(), 1), Ok(()));
+        }
+        assert_eq!(cause(&open(&mut guard, now, &all[5..6], 5)[0]), "landslide");
+        assert_eq!(open(&mut guard, now + DELAY, &all[5..6], 5), [Ok(())], "the others were deleted long ago");
+    }
+
+    #[test]
+    fn a_node_that_never_had_a_provider_id_waits_and_its_namesake_waits_anew() {
+        let (mut guard, start) = (guard(), Instant::now());
+        let first = [node(1, "")];
+        assert_eq!(cause(&open(&mut guard, start, &first, 5)[0]), "never-identified");
+        let second = [Node { uid: "another".into(), ..node(1, "") }];
+        assert_eq!(cause(&open(&mut guard, start + DELAY, &second, 5)[0]), "never-identified");
+        assert_eq!(open(&mut guard, start + 2 * DELAY, &second, 5), [Ok(())]);
+    }
+
+    #[test]
+    fn every_cause_says_what_it_is_about() {
+        let held = Held::Landslide { gone: 6, of: 10, delay: DELAY };
+        assert_eq!(
+            held.to_string(),
+            "6 of 10 Nodes are gone together; they are deleted if that is still so after 300 s"
+        );
+    }
+
+    proptest::proptest! {
+        /// INV-1: whatever happens, a deletion was confirmed, witnessed and, in a landslide, waited for.
+        #[test]
+        fn no_history_deletes_without_confirmation_witness_and_patience(
+            history in proptest::collection::vec((0usize..12, 0usize..3, 0u64..200, proptest::bool::ANY), 1..60)
+        ) {
+            let (mut guard, mut now) = (guard(), Instant::now());
+            let all = nodes(12);
+            let mut slides_since: Option<Instant> = None;
+            for (count, witnesses, seconds, confirmed) in history {
+                now += Duration::from_secs(seconds);
+                if count > 6 { slides_since.get_or_insert(now); } else { slides_since = None; }
+                let opened = open(&mut guard, now, &all[..count], 12);
+                for _ in opened.iter().filter(|d| d.is_ok()) {
+                    let second = if confirmed { gone() } else { Err(Error::other("x")) };
+                    if guard.close(now, &second, witnesses).is_ok() {
+                        proptest::prop_assert!(confirmed && witnesses > 0);
+                        proptest::prop_assert!(slides_since.is_none_or(|since| now - since >= DELAY));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! cloud-node-lifecycle-controller: removes Nodes whose instance is gone, taints those whose instance is shut down (LIFE-*).
+
+mod controller;
+pub mod guard;
+mod held;
+mod metrics;
+pub mod verdict;
+mod witnesses;
+
+pub use controller::NodeLifecycleController;
+pub use metrics::{LifecycleMetrics, NoLifecycleMetrics};

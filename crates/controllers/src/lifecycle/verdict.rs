@@ -1,0 +1,96 @@
+//! What becomes of a Node, from its readiness and from what the cloud says (§2 of the lifecycle controller's rules).
+
+use cloud_provider::names::{EFFECT_NO_SCHEDULE, TAINT_SHUTDOWN};
+use cloud_provider::{ConditionStatus, Gone, InstanceState, Node, Result, Taint};
+
+/// The taint of a Node whose instance is shut down (PROV-72).
+#[must_use]
+pub fn shutdown_taint() -> Taint {
+    Taint::new(TAINT_SHUTDOWN, EFFECT_NO_SCHEDULE)
+}
+
+/// What a pass does with a Node before it asks the cloud.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Triage {
+    /// Nothing: it is ready and has no shutdown taint, or it is being deleted already (LIFE-34).
+    Leave,
+    /// It is ready: the shutdown taint goes; the cloud is not asked (LIFE-12, LIFE-30).
+    Untaint,
+    /// It is not ready: does its instance exist, and does it run (LIFE-13)?
+    Ask,
+}
+
+/// Sorts a Node by what its own object says.
+#[must_use]
+pub fn triage(node: &Node) -> Triage {
+    if node.terminating {
+        return Triage::Leave;
+    }
+    let tainted = node.taints.iter().any(|t| t.matches(&shutdown_taint()));
+    match (node.ready, tainted) {
+        (ConditionStatus::True, true) => Triage::Untaint,
+        (ConditionStatus::True, false) => Triage::Leave,
+        (ConditionStatus::False | ConditionStatus::Unknown, _) => Triage::Ask,
+    }
+}
+
+/// What becomes of a Node that is not ready.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// Its instance does not exist (LIFE-16).
+    Gone(Gone),
+    /// Its instance is shut down (LIFE-43).
+    Taint,
+    /// Its instance runs (LIFE-44), or nobody knows (LIFE-15, LIFE-42).
+    Leave,
+}
+
+/// Judges the cloud's answer. An error is no answer; the caller logs it.
+#[must_use]
+pub fn judge(answer: &Result<InstanceState>) -> Verdict {
+    match answer {
+        Ok(InstanceState::Gone(gone)) => Verdict::Gone(gone.clone()),
+        Ok(InstanceState::Present { shutdown: Some(true), .. }) => Verdict::Taint,
+        Ok(InstanceState::Present { .. }) | Err(_) => Verdict::Leave,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloud_provider::Error;
+
+    fn node(ready: ConditionStatus, taints: &[Taint], terminating: bool) -> Node {
+        Node { ready, taints: taints.into(), terminating, ..Node::default() }
+    }
+
+    #[test]
+    fn only_a_node_that_is_not_ready_costs_a_question() {
+        use ConditionStatus::{False, True, Unknown};
+        let ours = [shutdown_taint()];
+        let other = [Taint::new(TAINT_SHUTDOWN, "NoExecute")];
+        let table = [
+            (node(True, &[], false), Triage::Leave),
+            (node(True, &ours, false), Triage::Untaint),
+            (node(True, &other, false), Triage::Leave),
+            (node(False, &[], false), Triage::Ask),
+            (node(Unknown, &ours, false), Triage::Ask),
+            (node(Unknown, &[], true), Triage::Leave),
+            (node(True, &ours, true), Triage::Leave),
+        ];
+        for (node, expected) in table {
+            assert_eq!(triage(&node), expected, "{node:?}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_no_answer() {
+        assert_eq!(judge(&Err(Error::instance_not_found())), Verdict::Leave);
+        let present = |shutdown| Ok(InstanceState::Present { shutdown, metadata: None });
+        assert_eq!(judge(&present(Some(true))), Verdict::Taint);
+        assert_eq!(judge(&present(Some(false))), Verdict::Leave);
+        assert_eq!(judge(&present(None)), Verdict::Leave);
+        let gone = Gone::no_such_id("p://1");
+        assert_eq!(judge(&Ok(InstanceState::Gone(gone.clone()))), Verdict::Gone(gone));
+    }
+}

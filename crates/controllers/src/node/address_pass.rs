@@ -1,0 +1,52 @@
+//! The periodic address pass (§8 of the node controller's rules).
+
+use std::sync::Arc;
+
+use cloud_provider::{InstanceState, Node, Want};
+use runtime::loops::parallel_for;
+use tokio_util::sync::CancellationToken;
+
+use crate::node::NodeController;
+use crate::node::controller::{BATCH, workers};
+
+impl NodeController {
+    /// One pass over all initialised Nodes: one look-up for each batch, a write only where addresses changed.
+    pub async fn refresh_addresses(&self, shutdown: &CancellationToken) {
+        let nodes: Vec<Arc<Node>> =
+            self.context.nodes.list().into_iter().filter(|node| !node.is_uninitialized()).collect();
+        for batch in nodes.chunks(BATCH) {
+            if shutdown.is_cancelled() {
+                return;
+            }
+            self.refresh_batch(batch, shutdown).await;
+        }
+    }
+
+    async fn refresh_batch(&self, nodes: &[Arc<Node>], shutdown: &CancellationToken) {
+        // Asked at each call: a provider may not be there any more (PROV-19).
+        let Some(instances) = self.context.provider.instances() else {
+            tracing::error!("{}", cloud_provider::NO_INSTANCES);
+            return;
+        };
+        let answers = instances.lookup(nodes, Want::ADDRESSES).await;
+        let mut failures = Vec::new();
+        let mut changes = Vec::new();
+        for (node, answer) in nodes.iter().zip(answers) {
+            match answer {
+                Ok(InstanceState::Present { metadata: Some(metadata), .. }) => {
+                    changes.push((node, metadata.node_addresses));
+                }
+                // NODE-75, and a machine that is gone: nothing to refresh.
+                Ok(_) => {}
+                Err(error) => failures.push((&*node.name, error)),
+            }
+        }
+        if let Some((node, error)) = failures.first() {
+            tracing::error!(node, %error, nodes = failures.len(), "no addresses from the cloud");
+        }
+        parallel_for(changes, workers(self.options.status_workers()), shutdown, |(node, from_cloud)| async move {
+            self.update_addresses(node, &from_cloud).await;
+        })
+        .await;
+    }
+}

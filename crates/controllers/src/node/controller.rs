@@ -1,0 +1,329 @@
+//! The shell of the node controller: queue, workers, writes, events.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::{Error, InstanceMetadata, Node, Result};
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use kube::Api;
+use runtime::api_error::{api_error, is_conflict};
+use runtime::cache::{CacheEvent, Resync};
+use runtime::claim::Claim;
+use runtime::events::{EventRecorder, EventType, ObjectRef};
+use runtime::limiter::RateLimiter;
+use runtime::loops::sliding;
+use runtime::node::NodeObject;
+use runtime::queue::{Queue, QueueMetrics};
+use runtime::retry::ConflictRetry;
+use runtime::workers::run_batch_workers;
+use runtime::writes::strategic_patch;
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::{ConstructionError, ControllerContext};
+use crate::node::explain::{self, Explainer};
+use crate::node::metrics::NodeMetrics;
+use crate::node::plan::Initialization;
+use crate::node::{addresses, labels, metadata};
+use crate::options::{NodeOptions, Options};
+use crate::read::read_node;
+
+/// Nodes that one look-up takes at most. A burst of Nodes costs pages of the cloud's list, not requests for each Node.
+pub(super) const BATCH: usize = 500;
+
+/// Queue name in the work-queue metrics (NODE-10).
+const QUEUE: &str = "Nodes";
+
+/// cloud-node-controller.
+pub struct NodeController {
+    pub(super) context: ControllerContext,
+    pub(super) api: Api<NodeObject>,
+    pub(super) options: NodeOptions,
+    events: EventRecorder,
+    metrics: Arc<dyn NodeMetrics>,
+    explainer: Option<Explainer>,
+    /// Nodes written at the same time, over all workers and their batches.
+    writes: Semaphore,
+}
+
+impl NodeController {
+    /// Makes the controller.
+    ///
+    /// # Errors
+    /// If the cloud has no machines to offer (NODE-2).
+    pub fn new(
+        context: ControllerContext,
+        options: &Options,
+        events: EventRecorder,
+        metrics: Arc<dyn NodeMetrics>,
+    ) -> Result<Self, ConstructionError> {
+        context.require_instances()?;
+        Ok(Self {
+            api: Api::all(context.client.clone()),
+            options: options.node.clone(),
+            events,
+            metrics,
+            explainer: options.explain.then(Explainer::default),
+            writes: Semaphore::new(workers(options.node.concurrent_node_syncs)),
+            context,
+        })
+    }
+
+    /// Runs until `shutdown`: waits for the cache, then works off the queue and refreshes addresses (NODE-5).
+    pub async fn run(
+        self: Arc<Self>,
+        queue_metrics: Arc<dyn QueueMetrics>,
+        resync: Resync,
+        shutdown: CancellationToken,
+    ) {
+        let queue = Queue::new(QUEUE, RateLimiter::standard(), queue_metrics);
+        self.clone().feed(queue.clone(), resync);
+        tokio::select! {
+            () = self.context.nodes.wait_synced() => {}
+            () = shutdown.cancelled() => return,
+        }
+        let passes = sliding(self.options.status_update_frequency, shutdown.clone(), || {
+            let (this, shutdown) = (Arc::clone(&self), shutdown.clone());
+            async move { this.refresh_addresses(&shutdown).await }
+        });
+        let this = Arc::clone(&self);
+        let work = run_batch_workers(
+            &queue,
+            workers(self.options.concurrent_node_syncs),
+            BATCH,
+            shutdown.clone(),
+            move |claims| {
+                let this = Arc::clone(&this);
+                async move { this.sync_claims(claims).await }
+            },
+        );
+        tokio::join!(passes, work);
+    }
+
+    /// NODE-8.
+    fn feed(self: Arc<Self>, queue: Queue<String>, resync: Resync) {
+        self.context.nodes.clone().subscribe(resync, move |event| match event {
+            CacheEvent::Added(node) | CacheEvent::Updated { new: node, .. } => queue.add(node.name.to_string()),
+            CacheEvent::Deleted(node) => self.forget(node),
+        });
+    }
+
+    fn forget(&self, node: &Node) {
+        if let Some(explainer) = &self.explainer {
+            explainer.forget(&node.uid);
+        }
+    }
+
+    async fn sync_claims(&self, claims: Vec<Claim<String>>) {
+        let keys: Vec<String> = claims.iter().map(|claim| claim.key().clone()).collect();
+        let claims: Mutex<HashMap<String, Claim<String>>> =
+            Mutex::new(claims.into_iter().map(|claim| (claim.key().clone(), claim)).collect());
+        self.sync(&keys, |key, result| {
+            let claim = claims.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+            match (claim, result) {
+                (Some(claim), Ok(())) => claim.succeed(),
+                (Some(claim), Err(error)) => {
+                    tracing::warn!(node = key, %error, "node sync failed, it is tried again");
+                    claim.fail();
+                }
+                (None, _) => {}
+            }
+        })
+        .await;
+    }
+
+    /// Syncs the Nodes behind some keys of the queue: one look-up for all that wait for initialisation, then each on its
+    /// own (NODE-12 … NODE-14). `finished` hears of each key as soon as it is through.
+    pub async fn sync(&self, keys: &[String], finished: impl Fn(&str, Result<()>)) {
+        let mut waiting: Vec<(&str, Arc<Node>)> = Vec::new();
+        let mut writes = FuturesUnordered::new();
+        for key in keys {
+            match self.cached(key) {
+                None => finished(key, Ok(())),
+                Some(node) if node.is_uninitialized() => waiting.push((key, node)),
+                Some(node) => match labels::alignment(&node.labels) {
+                    aligned if aligned.is_empty() => finished(key, Ok(())),
+                    missing => {
+                        writes.push(async move { (key, self.in_turn(self.write_labels(&node.name, &missing)).await) });
+                    }
+                },
+            }
+        }
+        let aligning = async {
+            while let Some((key, result)) = writes.next().await {
+                finished(key, result);
+            }
+        };
+        let initializing = async {
+            let nodes: Vec<Arc<Node>> = waiting.iter().map(|(_, node)| Arc::clone(node)).collect();
+            let answers = metadata::fetch(&*self.context.provider, &nodes).await;
+            let mut writes: FuturesUnordered<_> = waiting
+                .iter()
+                .zip(answers)
+                .map(|((key, node), answer)| async move { (*key, self.initialize(node, answer).await) })
+                .collect();
+            while let Some((key, result)) = writes.next().await {
+                finished(key, result);
+            }
+        };
+        tokio::join!(aligning, initializing);
+    }
+
+    /// NODE-12, NODE-13.
+    fn cached(&self, key: &str) -> Option<Arc<Node>> {
+        let name = match key.split_once('/') {
+            None => key,
+            Some((_, name)) if !name.contains('/') => name,
+            Some(_) => {
+                tracing::error!(key, "dropping a key that names no node");
+                return None;
+            }
+        };
+        self.context.nodes.get(name)
+    }
+
+    /// Waits for a turn to write.
+    async fn in_turn<T>(&self, write: impl Future<Output = T>) -> T {
+        let _turn = self.writes.acquire().await; // never closed
+        write.await
+    }
+
+    async fn initialize(&self, node: &Arc<Node>, answer: Result<Option<InstanceMetadata>>) -> Result<()> {
+        let result = match answer {
+            Ok(None) => {
+                tracing::info!(node = &*node.name, "the cloud has no metadata for this node yet");
+                return Ok(());
+            }
+            // The kind of the cause is lost to nobody: the explainer looks at the whole chain.
+            Err(error) => Err(error.context(format!("failed to get instance metadata for node {}", node.name))),
+            Ok(Some(metadata)) => match Initialization::plan(node, metadata) {
+                Ok(plan) => self.in_turn(self.carry_out(node, &plan)).await,
+                Err(error) => Err(error),
+            },
+        };
+        match (&result, &self.explainer) {
+            (Ok(()), Some(explainer)) => explainer.forget(&node.uid),
+            (Err(error), Some(explainer)) if explainer.is_news(node, error, Instant::now()) => {
+                self.events.event(&reference(node), EventType::Warning, explain::REASON, error.to_string());
+            }
+            _ => {}
+        }
+        result
+    }
+
+    /// NODE-24 … NODE-27.
+    async fn carry_out(&self, node: &Arc<Node>, plan: &Initialization) -> Result<()> {
+        let written = self.write(&node.name, plan).await?;
+        self.metrics.taint_removed(self.age(&written));
+        self.update_addresses(&written, &plan.metadata().node_addresses).await;
+        self.events.event(&reference(&written), EventType::Normal, "Synced", "Node synced successfully");
+        self.metrics.synced(self.age(&written));
+        tracing::info!(node = &*written.name, provider_id = &*written.provider_id, "node initialised");
+        Ok(())
+    }
+
+    /// Writes the plan, again if somebody else wrote first (NODE-24, NODE-25). Returns the Node as written.
+    async fn write(&self, name: &str, plan: &Initialization) -> Result<Arc<Node>> {
+        // The version that lost; the cache may show it for some time after.
+        let lost: Mutex<Box<str>> = Mutex::default();
+        ConflictRetry::NODE_INITIALIZATION
+            .run(WriteError::is_conflict, |attempt| {
+                let lost = &lost;
+                async move {
+                    let node = self.current(name, lost).await?;
+                    let Some(patch) = plan.patch(&node).map_err(WriteError::Refused)? else { return Ok(node) };
+                    tracing::debug!(node = name, attempt, %patch, "initialising");
+                    match strategic_patch(&self.api, name, None, &patch).await {
+                        Ok(written) => Ok(written.map_or(node, |object| Arc::new(object.node))),
+                        Err(error) => {
+                            lost.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&node.resource_version);
+                            Err(WriteError::Api(error))
+                        }
+                    }
+                }
+            })
+            .await
+            .map_err(WriteError::into_error)
+    }
+
+    /// The Node from the cache; from the API where the cache still has the version that just lost.
+    async fn current(&self, name: &str, lost: &Mutex<Box<str>>) -> Result<Arc<Node>, WriteError> {
+        let cached = self.context.nodes.get(name).ok_or_else(|| {
+            WriteError::Refused(Error::not_found(format!("node {name:?} not found: it was deleted meanwhile")))
+        })?;
+        if cached.resource_version != *lost.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(cached);
+        }
+        read_node(&self.api, name, 1).await.map(Arc::new).map_err(WriteError::Api)
+    }
+
+    /// NODE-26, NODE-60 … NODE-67: whatever goes wrong here is repaired by the next pass.
+    pub(super) async fn update_addresses(&self, node: &Node, from_cloud: &[cloud_provider::NodeAddress]) {
+        let next = match addresses::refresh(node, from_cloud) {
+            Ok(Some(next)) => next,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(node = &*node.name, %error, "the cloud's addresses do not fit the node's annotation");
+                return;
+            }
+        };
+        let patch = addresses::status_patch(&node.addresses, &next);
+        if let Err(error) = strategic_patch(&self.api, &node.name, Some("status"), &patch).await {
+            tracing::error!(node = &*node.name, error = %api_error(&error), "updating addresses failed");
+        }
+    }
+
+    /// HELP-20 … HELP-22: a fresh read, then the difference, if there is one.
+    async fn write_labels(&self, name: &str, wanted: &std::collections::BTreeMap<String, String>) -> Result<()> {
+        let result = ConflictRetry::LABELS
+            .run(is_conflict, |attempt| async move {
+                let node = read_node(&self.api, name, attempt).await?;
+                let missing: std::collections::BTreeMap<_, _> =
+                    wanted.iter().filter(|(key, value)| node.labels.get(key) != Some(value)).collect();
+                strategic_patch(&self.api, name, None, &json!({"metadata": {"labels": missing}})).await
+            })
+            .await;
+        result.map(drop).map_err(|error| {
+            tracing::error!(node = name, error = %api_error(&error), "aligning labels failed");
+            Error::other(format!("failed to update labels of node {name}: {}", api_error(&error)))
+        })
+    }
+
+    fn age(&self, node: &Node) -> Duration {
+        let created = node.created.unwrap_or_else(|| self.context.clock.now());
+        Duration::try_from(self.context.clock.now().duration_since(created)).unwrap_or_default()
+    }
+}
+
+fn reference(node: &Node) -> ObjectRef {
+    ObjectRef { resource_version: node.resource_version.to_string(), ..ObjectRef::node(&node.name, &node.uid) }
+}
+
+/// Settings are validated before; a number that slipped through must not stop the controller.
+pub(super) fn workers(setting: i32) -> usize {
+    usize::try_from(setting).unwrap_or(1).max(1)
+}
+
+/// Why the write of a plan failed.
+enum WriteError {
+    Api(kube::Error),
+    Refused(Error),
+}
+
+impl WriteError {
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Api(error) if is_conflict(error))
+    }
+
+    fn into_error(self) -> Error {
+        match self {
+            Self::Api(error) => Error::other(api_error(&error).to_string()),
+            Self::Refused(error) => error,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! When to say on a Node why it is not initialised (D-3, NODE-28).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::{Error, Node};
+use tokio::time::Instant;
+
+/// The event's reason.
+pub(super) const REASON: &str = "InitializationFailed";
+
+/// The same cause is repeated after this long.
+const REPEAT: Duration = Duration::from_secs(600);
+/// Another cause is said after this long at the earliest.
+const PAUSE: Duration = Duration::from_secs(30);
+/// A cause that may heal by itself is said from this failure on.
+const PATIENCE: u32 = 4;
+
+/// Remembers what was said of which Node.
+#[derive(Default)]
+pub(super) struct Explainer {
+    told: Mutex<HashMap<Box<str>, Told>>,
+}
+
+struct Told {
+    failures: u32,
+    /// When and what, if anything was said.
+    last: Option<(Instant, String)>,
+}
+
+impl Explainer {
+    /// Whether this failure is worth an event now.
+    ///
+    /// A cause that a person must remove (no such machine, a bad annotation, a refused credential) is said at once; one
+    /// that may heal by itself, such as a 503, only after some tries.
+    pub(super) fn is_news(&self, node: &Node, error: &Error, now: Instant) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = told.entry(node.uid.clone()).or_insert(Told { failures: 0, last: None });
+        entry.failures += 1;
+        if !needs_a_person(error) && entry.failures < PATIENCE {
+            return false;
+        }
+        let text = error.to_string();
+        let due = match &entry.last {
+            None => true,
+            Some((at, said)) => now.duration_since(*at) >= if *said == text { REPEAT } else { PAUSE },
+        };
+        if due {
+            entry.last = Some((now, text));
+        }
+        due
+    }
+
+    /// The Node is initialised, or gone.
+    pub(super) fn forget(&self, uid: &str) {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}
+
+fn needs_a_person(error: &Error) -> bool {
+    error.chain().any(|e| e.is_not_found() || e.is_invalid() || e.is_unauthorized() || e.is_quota())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node() -> Node {
+        Node { uid: "u".into(), ..Node::default() }
+    }
+
+    #[test]
+    fn a_cause_for_a_person_is_said_at_once_and_not_again_for_ten_minutes() {
+        let (explainer, start) = (Explainer::default(), Instant::now());
+        let error = Error::not_found("no machine of that name").context("failed");
+        assert!(explainer.is_news(&node(), &error, start));
+        assert!(!explainer.is_news(&node(), &error, start + Duration::from_secs(599)));
+        assert!(explainer.is_news(&node(), &error, start + Duration::from_secs(600)));
+    }
+
+    #[test]
+    fn another_cause_waits_half_a_minute() {
+        let (explainer, start) = (Explainer::default(), Instant::now());
+        assert!(explainer.is_news(&node(), &Error::invalid("a"), start));
+        assert!(!explainer.is_news(&node(), &Error::invalid("b"), start + Duration::from_secs(29)));
+        assert!(explainer.is_news(&node(), &Error::invalid("b"), start + Duration::from_secs(30)));
+    }
+
+    #[test]
+    fn a_passing_failure_is_not_said() {
+        let (explainer, now) = (Explainer::default(), Instant::now());
+        let error = Error::other("503");
+        assert!((1..PATIENCE).all(|_| !explainer.is_news(&node(), &error, now)));
+        assert!(explainer.is_news(&node(), &error, now));
+    }
+
+    #[test]
+    fn a_success_starts_anew() {
+        let (explainer, now) = (Explainer::default(), Instant::now());
+        assert!(explainer.is_news(&node(), &Error::invalid("a"), now));
+        explainer.forget("u");
+        assert!(explainer.is_news(&node(), &Error::invalid("a"), now));
+    }
+}

@@ -1,0 +1,45 @@
+//! Asking the cloud for what initialises Nodes (§5 of the node controller's rules).
+
+use std::sync::Arc;
+
+use cloud_provider::{CloudProvider, Error, Gone, InstanceMetadata, InstanceState, NO_INSTANCES, Node, Result, Want};
+
+/// The metadata of each Node, in their order. `Ok(None)`: the cloud has none yet (NODE-15).
+pub async fn fetch(provider: &dyn CloudProvider, nodes: &[Arc<Node>]) -> Vec<Result<Option<InstanceMetadata>>> {
+    let Some(instances) = provider.instances() else {
+        return nodes.iter().map(|_| Err(Error::other(NO_INSTANCES))).collect();
+    };
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let mut answers = instances.lookup(nodes, Want::METADATA).await.into_iter();
+    nodes
+        .iter()
+        .map(|node| {
+            let answer =
+                answers.next().unwrap_or_else(|| Err(Error::other("the provider gave no answer for this node")));
+            judge(node, answer?, instances.provider_id_is_optional())
+        })
+        .collect()
+}
+
+fn judge(node: &Node, state: InstanceState, id_is_optional: bool) -> Result<Option<InstanceMetadata>> {
+    match state {
+        InstanceState::Gone(gone) => Err(not_found(&gone)),
+        InstanceState::Present { metadata: None, .. } => Ok(None),
+        InstanceState::Present { metadata: Some(metadata), .. } => {
+            let mut metadata = *metadata;
+            if metadata.provider_id.is_empty() && !id_is_optional {
+                // NODE-41: a Node never loses its taint without a provider id.
+                metadata.provider_id = node.provider_id().map(str::to_owned).ok_or_else(|| {
+                    Error::other(format!("cloud provider does not set node provider ID for node {}", node.name))
+                })?;
+            }
+            Ok(Some(metadata))
+        }
+    }
+}
+
+fn not_found(gone: &Gone) -> Error {
+    Error::not_found(format!("{}: {}", Error::instance_not_found(), gone.reason()))
+}

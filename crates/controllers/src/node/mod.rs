@@ -1,0 +1,14 @@
+//! cloud-node-controller: gives each new Node its cloud identity, lifts the start-up taint, keeps addresses fresh and the
+//! deprecated and stable label keys aligned (NODE-*).
+
+mod address_pass;
+pub mod addresses;
+mod controller;
+mod explain;
+pub mod labels;
+pub mod metadata;
+mod metrics;
+pub mod plan;
+
+pub use controller::NodeController;
+pub use metrics::{NoNodeMetrics, NodeMetrics};

@@ -1,0 +1,191 @@
+//! What the controllers may be told to do differently.
+
+use std::time::Duration;
+
+/// Settings of all controllers.
+///
+/// There are two sets (D-1): [`Options::reference`] behaves exactly as the controllers that this project replaces;
+/// [`Options::default`] is the product: a deletion guard (D-2), explanations (D-3) and work in parallel (D-10). The case
+/// suites run with the first, everything else with the second.
+///
+/// ```
+/// use controllers::Options;
+///
+/// let product = Options::default();
+/// assert!(product.lifecycle.guard.is_some() && product.explain);
+/// assert!(Options::reference().lifecycle.guard.is_none());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// cloud-node-controller.
+    pub node: NodeOptions,
+    /// cloud-node-lifecycle-controller.
+    pub lifecycle: LifecycleOptions,
+    /// `--explain`: say on the object why it waits (D-3).
+    pub explain: bool,
+}
+
+/// Settings of the node controller (NODE-3).
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeOptions {
+    /// `--concurrent-node-syncs`: workers of the queue, and Nodes written at the same time.
+    pub concurrent_node_syncs: i32,
+    /// `--concurrent-node-status-updates`: Nodes written at the same time by an address pass; 0: as the one above.
+    pub concurrent_node_status_updates: i32,
+    /// `--node-status-update-frequency`: pause between address passes.
+    pub status_update_frequency: Duration,
+}
+
+/// Settings of the lifecycle controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LifecycleOptions {
+    /// `--node-monitor-period`: pause between passes (LIFE-3).
+    pub monitor_period: Duration,
+    /// `--node-deletion`.
+    pub deletion: NodeDeletion,
+    /// `--node-deletion-guard`; `None`: a Node is deleted on the first "gone", as the reference does.
+    pub guard: Option<GuardOptions>,
+}
+
+/// `--node-deletion` (D-2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeDeletion {
+    /// Nodes whose instance is gone are deleted.
+    On,
+    /// It is said which Nodes would be deleted.
+    DryRun,
+    /// No Node is deleted.
+    Off,
+}
+
+impl std::str::FromStr for NodeDeletion {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "on" => Ok(Self::On),
+            "dry-run" => Ok(Self::DryRun),
+            "off" => Ok(Self::Off),
+            other => Err(format!("{other:?} is not one of on, dry-run, off")),
+        }
+    }
+}
+
+/// Settings of the deletion guard (D-2).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GuardOptions {
+    /// `--node-deletion-guard-share`: more than this share of the Nodes gone together is a landslide. From 0 to 1.
+    pub share: f64,
+    /// `--node-deletion-guard-delay`: how long a landslide must last before it is believed, and how long a Node that
+    /// never had a provider id must be gone.
+    pub delay: Duration,
+}
+
+impl GuardOptions {
+    /// Fewer Nodes than this cannot make a landslide.
+    pub const SMALLEST_LANDSLIDE: usize = 4;
+}
+
+impl Default for GuardOptions {
+    fn default() -> Self {
+        Self { share: 0.5, delay: Duration::from_secs(300) }
+    }
+}
+
+impl Options {
+    /// The reference, exactly.
+    #[must_use]
+    pub fn reference() -> Self {
+        Self {
+            node: NodeOptions { concurrent_node_syncs: 1, ..NodeOptions::default() },
+            lifecycle: LifecycleOptions { guard: None, ..LifecycleOptions::default() },
+            explain: false,
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { node: NodeOptions::default(), lifecycle: LifecycleOptions::default(), explain: true }
+    }
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            concurrent_node_syncs: 16,
+            concurrent_node_status_updates: 0,
+            status_update_frequency: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Default for LifecycleOptions {
+    fn default() -> Self {
+        Self {
+            monitor_period: Duration::from_secs(5),
+            deletion: NodeDeletion::On,
+            guard: Some(GuardOptions::default()),
+        }
+    }
+}
+
+impl NodeOptions {
+    /// Nodes written at the same time by an address pass.
+    #[must_use]
+    pub fn status_workers(&self) -> i32 {
+        match self.concurrent_node_status_updates {
+            0 => self.concurrent_node_syncs,
+            n => n,
+        }
+    }
+
+    /// Everything that is wrong with these settings (NODE-6).
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        let mut errors = Vec::new();
+        if self.concurrent_node_syncs <= 0 {
+            errors.push("concurrent-node-syncs must be a positive number".to_owned());
+        }
+        if self.concurrent_node_status_updates < 0 {
+            errors.push("concurrent-node-status-updates cannot be a negative number".to_owned());
+        }
+        errors
+    }
+}
+
+impl LifecycleOptions {
+    /// Everything that is wrong with these settings.
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        match self.guard {
+            Some(guard) if !(0.0..=1.0).contains(&guard.share) => {
+                vec![format!("node-deletion-guard-share is {}, it must be between 0 and 1", guard.share)]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Options {
+    /// Everything that is wrong with the settings, all at once.
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        [self.node.validate(), self.lifecycle.validate()].concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_that_is_no_share_is_refused() {
+        for share in [-0.1, 1.1, f64::NAN] {
+            let guard = Some(GuardOptions { share, ..GuardOptions::default() });
+            assert_eq!(LifecycleOptions { guard, ..LifecycleOptions::default() }.validate().len(), 1, "{share}");
+        }
+        assert!(Options::default().validate().is_empty());
+        assert!(Options::reference().validate().is_empty());
+    }
+}
