@@ -118,12 +118,16 @@ impl Guard {
         }
         let landslide = self.landslide(now, gone.len(), nodes);
         gone.iter()
-            .map(|node| match &landslide {
-                Some(held) => Err(held.clone()),
-                None if node.provider_id().is_none() && !self.lasted(self.gone_since.get(&node.uid), now) => {
-                    Err(Held::NeverIdentified { delay: self.options.delay })
+            .map(|node| {
+                let lasted = self.lasted(self.gone_since.get(&node.uid), now);
+                match &landslide {
+                    // Both must have lasted: the landslide, and this Node's part in it.
+                    Some(held) if !(lasted && self.lasted(self.landslide_since.as_ref(), now)) => Err(held.clone()),
+                    _ if node.provider_id().is_none() && !lasted => {
+                        Err(Held::NeverIdentified { delay: self.options.delay })
+                    }
+                    _ => Ok(()),
                 }
-                None => Ok(()),
             })
             .collect()
     }
@@ -155,8 +159,7 @@ impl Guard {
             return None;
         }
         self.landslide_since.get_or_insert(now);
-        let believed = self.lasted(self.landslide_since.as_ref(), now);
-        (!believed).then_some(Held::Landslide { gone: gone_lately, of, delay: self.options.delay })
+        Some(Held::Landslide { gone: gone_lately, of, delay: self.options.delay })
     }
 
     fn lasted(&self, since: Option<&Instant>, now: Instant) -> bool {
@@ -285,16 +288,18 @@ mod tests {
         ) {
             let (mut guard, mut now) = (guard(), Instant::now());
             let all = nodes(12);
-            let mut slides_since: Option<Instant> = None;
+            let mut gone_since: Vec<Option<Instant>> = vec![None; 12];
             for (count, witnesses, seconds, confirmed) in history {
                 now += Duration::from_secs(seconds);
-                if count > 6 { slides_since.get_or_insert(now); } else { slides_since = None; }
+                for (i, since) in gone_since.iter_mut().enumerate() {
+                    *since = (i < count).then(|| since.unwrap_or(now));
+                }
                 let opened = open(&mut guard, now, &all[..count], 12);
-                for _ in opened.iter().filter(|d| d.is_ok()) {
+                for (i, _) in opened.iter().enumerate().filter(|(_, d)| d.is_ok()) {
                     let second = if confirmed { gone() } else { Err(Error::other("x")) };
                     if guard.close(now, &second, witnesses).is_ok() {
                         proptest::prop_assert!(confirmed && witnesses > 0);
-                        proptest::prop_assert!(slides_since.is_none_or(|since| now - since >= DELAY));
+                        proptest::prop_assert!(count <= 6 || gone_since[i].is_some_and(|since| now - since >= DELAY));
                     }
                 }
             }
