@@ -3,6 +3,8 @@
 use std::error::Error as _;
 use std::fmt;
 
+use kube::core::response::reason;
+
 /// The text of an API error as people know it: the server's message alone if the server answered, else the chain of
 /// causes. It goes into events and logs as `Failed deleting node x: <text>`.
 ///
@@ -57,25 +59,25 @@ impl fmt::Debug for ApiErrorText<'_> {
 /// Somebody else wrote first: HTTP 409 with the reason `Conflict`. "Already exists" is not one (RT-10).
 #[must_use]
 pub fn is_conflict(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_conflict())
+    matches!(error, kube::Error::Api(status) if status.code == 409 && status.reason == reason::CONFLICT)
 }
 
-/// There is no such object.
+/// There is no such object. The API server has to say so: a bare 404 of some proxy in between is not enough.
 #[must_use]
 pub fn is_not_found(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_not_found())
+    matches!(error, kube::Error::Api(status) if status.reason == reason::NOT_FOUND)
 }
 
 /// An object of that name exists.
 #[must_use]
 pub fn is_already_exists(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_already_exists())
+    matches!(error, kube::Error::Api(status) if status.reason == reason::ALREADY_EXISTS)
 }
 
 /// The identity may not do this: its RBAC rules lack a permission.
 #[must_use]
 pub fn is_forbidden(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.is_forbidden())
+    matches!(error, kube::Error::Api(status) if status.code == 403)
 }
 
 /// The requested or watched version is too old: list again (HTTP 410).
@@ -106,7 +108,8 @@ mod tests {
         let lost = status(409, "Conflict", "the object has been modified");
         assert!(is_conflict(&lost) && !is_conflict(&taken) && is_already_exists(&taken));
         assert!(is_forbidden(&status(403, "Forbidden", "no")) && is_gone(&status(410, "Expired", "too old")));
-        assert!(is_not_found(&status(404, "", "404 page not found")), "a proxy gives no reason");
+        assert!(is_not_found(&status(404, "NotFound", "no")));
+        assert!(!is_not_found(&status(404, "", "404 page not found")), "that was some proxy");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::time::Duration;
 
 use crate::queue::Queue;
 
@@ -12,12 +13,18 @@ use crate::queue::Queue;
 pub struct Claim<K: Eq + Hash + Clone> {
     queue: Queue<K>,
     key: K,
-    succeeded: bool,
+    end: End,
+}
+
+enum End {
+    Success,
+    Failure,
+    Later(Duration),
 }
 
 impl<K: Eq + Hash + Clone> Claim<K> {
     pub(crate) fn new(queue: Queue<K>, key: K) -> Self {
-        Self { queue, key, succeeded: false }
+        Self { queue, key, end: End::Failure }
     }
 
     /// The key.
@@ -27,19 +34,25 @@ impl<K: Eq + Hash + Clone> Claim<K> {
 
     /// The work is done; the key's failures are forgotten.
     pub fn succeed(mut self) {
-        self.succeeded = true;
+        self.end = End::Success;
     }
 
     /// The work failed; the key comes again after its back-off.
     pub fn fail(self) {}
+
+    /// The key comes again after exactly this delay: somebody said when to ask again. Its failures are neither counted
+    /// nor forgotten.
+    pub fn retry_after(mut self, delay: Duration) {
+        self.end = End::Later(delay);
+    }
 }
 
 impl<K: Eq + Hash + Clone> Drop for Claim<K> {
     fn drop(&mut self) {
-        if self.succeeded {
-            self.queue.forget(&self.key);
-        } else {
-            self.queue.add_rate_limited(self.key.clone());
+        match self.end {
+            End::Success => self.queue.forget(&self.key),
+            End::Failure => self.queue.add_rate_limited(self.key.clone()),
+            End::Later(delay) => self.queue.add_after(self.key.clone(), delay),
         }
         self.queue.done(&self.key);
     }
@@ -70,5 +83,15 @@ mod tests {
         }
         claim(queue.next().await.unwrap()).succeed();
         assert_eq!((queue.retries(&"a"), queue.len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_can_come_back_at_a_given_time() {
+        let queue = Queue::new("q", RateLimiter::standard(), Arc::new(NoMetrics));
+        queue.add("a");
+        let start = tokio::time::Instant::now();
+        Claim::new(queue.clone(), queue.next().await.unwrap()).retry_after(Duration::from_secs(7));
+        assert_eq!(queue.next().await, Some("a"));
+        assert_eq!((start.elapsed(), queue.retries(&"a")), (Duration::from_secs(7), 0));
     }
 }

@@ -181,7 +181,7 @@ mod tests {
             async move {
                 tokio::time::sleep(s(1)).await;
                 done.set(done.get() + 1);
-                if n == 3 {
+                if n == 2 {
                     shutdown.cancel();
                 }
             }

@@ -88,7 +88,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_conflicts_are_repeated_and_not_for_ever() {
         let c = "conflict";
-        let table: [(u32, &[&'static str], usize, Result<(), &'static str>); 6] = [
+        type Row<'a> = (u32, &'a [&'static str], usize, Result<(), &'static str>);
+        let table: [Row<'_>; 6] = [
             (5, &["ok"], 1, Ok(())),
             (5, &[c, c, "ok"], 3, Ok(())),
             (5, &[c, c, c, c, c], 5, Err(c)),

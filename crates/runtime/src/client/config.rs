@@ -91,8 +91,8 @@ pub enum ClientError {
     /// The configuration was found, but no client can be made of it (certificates, keys, exec plugins).
     #[error("cannot make a client for the API server {server} from {origin}: {text}")]
     Unusable {
-        /// The server.
-        server: Uri,
+        /// The server's URL.
+        server: String,
         /// Where the configuration comes from.
         origin: String,
         /// What is wrong with it.
@@ -117,7 +117,7 @@ pub async fn connect(
     config.default_retry = false;
     config.disable_compression = true;
     let host = host_of(&config.cluster_url);
-    let server = config.cluster_url.clone();
+    let server = config.cluster_url.to_string();
     let below = ClientBuilder::try_from(config)
         .map_err(|error| ClientError::Unusable {
             server,
