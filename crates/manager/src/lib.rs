@@ -1,1 +1,25 @@
-//! The process: flags, start-up and shutdown.
+//! The process around the controllers: flags, start-up, shutdown.
+//!
+//! A vendor's whole `main` lists its providers and calls [`run`]:
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//! use cloud_provider::{CloudProvider, Registry};
+//!
+//! # struct Acme; impl CloudProvider for Acme { fn name(&self) -> &str { "acme" } }
+//! fn main() -> ExitCode {
+//!     let mut providers = Registry::new();
+//!     providers.register("acme", |_config| Ok(std::sync::Arc::new(Acme)));
+//!     manager::run(&providers)
+//! }
+//! ```
+
+mod clients;
+mod controllers_task;
+pub mod flags;
+mod logging;
+mod process;
+mod start;
+
+pub use controllers_task::{Clients, Handles, Settings, start_controllers};
+pub use process::{block_on, install_crypto, run};

@@ -1,0 +1,29 @@
+//! Logs on standard error.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Starts logging. `verbosity` is klog's `-v`: 4 shows debug lines, 6 everything. Later calls do nothing.
+pub(crate) fn init(verbosity: u8) {
+    let level = match verbosity {
+        0..=3 => LevelFilter::INFO,
+        4..=5 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    // Libraries below us are told apart: their debug lines are not what an operator asked for with -v=4.
+    let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).parse_lossy("");
+    let ours = [
+        "manager",
+        "controllers",
+        "runtime",
+        "cloud_provider",
+        "provider_kit",
+        "provider_simulated",
+        "cloud_controller_manager",
+    ];
+    let filter = ours.into_iter().fold(filter, |filter, name| match format!("{name}={level}").parse() {
+        Ok(directive) => filter.add_directive(directive),
+        Err(_) => filter,
+    });
+    _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
