@@ -17,20 +17,20 @@
 
 use crate::runner::{SEEN, Transcript};
 use regex_lite::{Captures, Regex};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// The transcript's answers, masked.
 pub(crate) fn mask(transcript: Transcript, literals: &str, tag: &str) -> Value {
     let mut answers = Value::Array(transcript.answers);
     let mut versions = BTreeSet::new();
-    collect_versions(&answers, false, literals, &mut versions);
+    collect_versions(&answers, Of::Object, literals, &mut versions);
     forget_seen(&mut answers);
     let mut texts = Texts::new(literals, tag, transcript.generated);
     texts.mask(&mut answers);
     mask_tables(&mut answers, &pattern(r"^(\d+[smhdy])+$"));
     let mut fields = Fields { literals, versions: versions.into_iter().collect(), ips: Vec::new(), ports: Vec::new() };
-    fields.mask(&mut answers, false);
+    fields.mask(&mut answers, Of::Object);
     answers
 }
 
@@ -45,35 +45,50 @@ fn pattern(constant: &str) -> Regex {
     Regex::new(constant).expect("the pattern is a constant")
 }
 
-/// True for an object whose `metadata.resourceVersion` is not that of one object.
-fn is_collective(value: &Value) -> bool {
-    value["kind"].as_str().is_some_and(|kind| kind.ends_with("List") || kind == "Table")
-}
-
 fn version(value: &Value, literals: &str) -> Option<u64> {
     let text = value.as_str()?;
     let number = text.parse().ok().filter(|number| *number > 0)?;
     (!literals.contains(&format!("{text:?}"))).then_some(number)
 }
 
-fn collect_versions(value: &Value, collective: bool, literals: &str, versions: &mut BTreeSet<u64>) {
+/// What a version met on the way down belongs to.
+#[derive(Clone, Copy, PartialEq)]
+enum Of {
+    /// An object.
+    Object,
+    /// A list or table: this is its `metadata`.
+    Collection,
+    /// A bookmark, whatever it is wrapped in.
+    Bookmark,
+}
+
+impl Of {
+    /// The meaning of versions in the member `key` of `value`.
+    fn within(self, value: &Map<String, Value>, key: &str) -> Self {
+        let collection = || {
+            value.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List") || kind == "Table")
+        };
+        match key {
+            _ if self == Self::Bookmark => self,
+            "object" if value.get("type").is_some_and(|kind| kind == "BOOKMARK") => Self::Bookmark,
+            "metadata" if collection() => Self::Collection,
+            _ => Self::Object,
+        }
+    }
+}
+
+fn collect_versions(value: &Value, of: Of, literals: &str, versions: &mut BTreeSet<u64>) {
     match value {
         Value::Object(members) => {
-            let bookmark = members.get("type").is_some_and(|kind| kind == "BOOKMARK");
             for (key, member) in members {
-                if key == "resourceVersion" && !collective {
+                if key == "resourceVersion" && of == Of::Object {
                     versions.extend(version(member, literals));
                 }
-                let collective = match key.as_str() {
-                    "metadata" => collective || is_collective(value),
-                    "object" => bookmark,
-                    _ => false,
-                };
-                collect_versions(member, collective, literals, versions);
+                collect_versions(member, of.within(members, key), literals, versions);
             }
         }
         Value::Array(elements) => {
-            elements.iter().for_each(|element| collect_versions(element, false, literals, versions));
+            elements.iter().for_each(|element| collect_versions(element, of, literals, versions));
         }
         _ => {}
     }
@@ -100,9 +115,11 @@ impl<'a> Texts<'a> {
             generated,
             uids: Vec::new(),
             uid: pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
-            time: pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.(\d+))?Z"),
+            time: pattern(r"20[2-9]\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.(\d+))?Z"),
             token: pattern(r"eyJ[\w-]+\.[\w-]+\.[\w-]+"),
-            version: pattern(r"(too old resource version: \d+ |Too large resource version: \d+, current: )(\(?)\d+(\)?)"),
+            version: pattern(
+                r"(too old resource version: \d+ \(|Too large resource version: \d+, current: |ResourceVersion in (?:the precondition|record) \()\d+",
+            ),
             table_port: pattern(r":(3\d{4})/"),
         }
     }
@@ -144,7 +161,7 @@ impl<'a> Texts<'a> {
             (_, None) => "<time>".to_owned(),
         };
         text = self.time.replace_all(&text, time).into_owned();
-        text = self.version.replace_all(&text, "${1}${2}<version>${3}").into_owned();
+        text = self.version.replace_all(&text, "${1}<version>").into_owned();
         let port = |found: &Captures<'_>| match &found[1] {
             literal if literals.contains(literal) => found[0].to_owned(),
             _ => ":<node-port>/".to_owned(),
@@ -163,19 +180,17 @@ fn symbol(known: &mut Vec<String>, item: &str) -> usize {
     place + 1
 }
 
-/// Masks ages in the rows of tables; those that follow in a watch do not name their columns.
+/// Masks ages in the rows of tables.
 fn mask_tables(value: &mut Value, age: &Regex) {
-    if value["kind"] == "Table" {
-        for row in value["rows"].as_array_mut().into_iter().flatten() {
-            for cell in row["cells"].as_array_mut().into_iter().flatten() {
+    match value {
+        Value::Object(members) => {
+            for cell in members.get_mut("cells").and_then(Value::as_array_mut).into_iter().flatten() {
                 if cell.as_str().is_some_and(|text| age.is_match(text)) {
                     *cell = json!("<age>");
                 }
             }
+            members.values_mut().for_each(|member| mask_tables(member, age));
         }
-    }
-    match value {
-        Value::Object(members) => members.values_mut().for_each(|member| mask_tables(member, age)),
         Value::Array(elements) => elements.iter_mut().for_each(|element| mask_tables(element, age)),
         _ => {}
     }
@@ -190,25 +205,22 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    fn mask(&mut self, value: &mut Value, collective: bool) {
-        let is_collective = is_collective(value);
+    fn mask(&mut self, value: &mut Value, of: Of) {
         match value {
             Value::Object(members) => {
-                let bookmark = members.get("type").is_some_and(|kind| kind == "BOOKMARK");
-                for (key, member) in members.iter_mut() {
+                let below: Vec<Of> = members.keys().map(|key| of.within(members, key)).collect();
+                for ((key, member), below) in members.iter_mut().zip(below) {
                     match key.as_str() {
-                        "resourceVersion" => self.version(member, collective),
+                        "resourceVersion" => self.version(member, of),
                         "continue" if member.as_str().is_some_and(|token| !token.is_empty()) => {
                             *member = json!("<continue>");
                         }
                         "nodePort" | "healthCheckNodePort" => self.port(member),
-                        "metadata" => self.mask(member, collective || is_collective),
-                        "object" => self.mask(member, bookmark),
-                        _ => self.mask(member, false),
+                        _ => self.mask(member, below),
                     }
                 }
             }
-            Value::Array(elements) => elements.iter_mut().for_each(|element| self.mask(element, false)),
+            Value::Array(elements) => elements.iter_mut().for_each(|element| self.mask(element, of)),
             Value::String(text) => {
                 let service_ip = text.parse::<std::net::Ipv4Addr>().is_ok_and(|ip| {
                     let [first, second, ..] = ip.octets();
@@ -222,10 +234,10 @@ impl Fields<'_> {
         }
     }
 
-    fn version(&self, value: &mut Value, collective: bool) {
+    fn version(&self, value: &mut Value, of: Of) {
         if let Some(number) = version(value, self.literals) {
             let rank = self.versions.iter().filter(|version| **version <= number).count();
-            *value = if collective { json!(format!("≥v{rank}")) } else { json!(format!("v{rank}")) };
+            *value = if of == Of::Object { json!(format!("v{rank}")) } else { json!(format!("≥v{rank}")) };
         }
     }
 
