@@ -1,1 +1,22 @@
-fn main() {}
+//! The cloud controller manager: the list of providers, and a demo.
+
+mod demo;
+
+use std::process::ExitCode;
+
+use cloud_provider::Registry;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    if arguments.nth(1).is_some_and(|first| first == "demo") {
+        return demo::main(arguments);
+    }
+    manager::run(&providers())
+}
+
+/// Every cloud that this binary knows.
+fn providers() -> Registry {
+    let mut providers = Registry::new();
+    providers.register(provider_simulated::NAME, provider_simulated::factory);
+    providers
+}

@@ -1,0 +1,51 @@
+# What CI does, step by step. `just ci` is all of it.
+
+# List the recipes.
+default:
+    @just --list
+
+# The test command of README.md.
+test:
+    cargo test --workspace
+
+# The case suites alone; add `CCM_EXTRA_CASES=DIR:DIR` for more files.
+cases *FILTER:
+    cargo test -p ccm-tests --test cases -- {{FILTER}}
+
+# Format.
+fmt:
+    cargo fmt --all
+
+# Lints, as CI has them.
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --all-features -- -D warnings
+
+# Documentation without warnings.
+docs:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
+
+# Dependency policy without the advisory database.
+deny:
+    cargo deny --all-features check bans licenses sources
+
+# Known vulnerabilities; needs the network.
+advisories:
+    cargo deny check advisories
+
+# The demo: a cluster and a cloud in one process.
+demo *FLAGS:
+    cargo run --release -p cloud-controller-manager -- demo {{FLAGS}}
+
+# The binary and the equal-answers suite against a real kube-apiserver, the one of `KUBECONFIG`. Only a test cluster.
+real KUBECONFIG:
+    CCM_TEST_KUBECONFIG={{KUBECONFIG}} cargo test -p ccm-tests --test equal_answers
+    CCM_TEST_KUBECONFIG={{KUBECONFIG}} cargo test -p ccm-tests --test kube_apiserver -- --nocapture
+
+# Seconds, memory and requests at scale, as JSON lines.
+scale NODES="5000":
+    cargo bench -p ccm-tests --bench scale -- --nodes {{NODES}}
+
+# Everything.
+ci:
+    .ci/run
