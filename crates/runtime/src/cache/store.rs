@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use tokio::sync::{Notify, watch};
@@ -221,7 +222,7 @@ impl<T: Cached> Cache<T> {
             subscriber.next_resync = subscriber.resync.after(now);
             for object in objects.get_or_insert_with(|| self.list()).iter() {
                 let (old, new) = (Arc::clone(object), Arc::clone(object));
-                (subscriber.handler)(&CacheEvent::Updated { old, new });
+                subscriber.tell(&CacheEvent::Updated { old, new });
             }
         }
         subscribers.all.iter().filter_map(|s| s.next_resync).min()
@@ -247,8 +248,15 @@ impl<T: Cached> Cache<T> {
 
 impl<T> Subscribers<T> {
     fn tell(&self, event: &CacheEvent<T>) {
-        for subscriber in &self.all {
-            (subscriber.handler)(event);
+        self.all.iter().for_each(|subscriber| subscriber.tell(event));
+    }
+}
+
+impl<T> Subscriber<T> {
+    /// One handler's panic must neither stop the watch, which would leave a stale cache, nor keep others from hearing.
+    fn tell(&self, event: &CacheEvent<T>) {
+        if catch_unwind(AssertUnwindSafe(|| (self.handler)(event))).is_err() {
+            tracing::error!("a cache subscriber panicked; it missed a change until the next resync");
         }
     }
 }

@@ -264,6 +264,16 @@ fn a_cache_can_be_filled_by_hand() {
 }
 
 #[test]
+fn a_subscriber_that_panics_disturbs_nobody() {
+    let cache = Cache::<Node>::new();
+    cache.subscribe(Resync::never(), |event| assert!(*event.object().name != *"b", "unlucky"));
+    let heard = listen(&cache, Resync::never());
+    ["a", "b", "c"].iter().for_each(|name| cache.insert(node(name, "1")));
+    assert_eq!(take(&heard), ["+a@1", "+b@1", "+c@1"]);
+    assert_eq!(names(&cache), "abc");
+}
+
+#[test]
 fn a_service_is_known_by_namespace_and_name() {
     let service: Service = serde_json::from_value(serde_json::json!({
         "metadata": {"name": "web", "namespace": "shop", "resourceVersion": "3", "managedFields": [{"manager": "x"}]}
