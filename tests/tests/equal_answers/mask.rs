@@ -15,18 +15,21 @@
 //!
 //! What the scenario itself spells out is left as it is.
 
-use crate::runner::{SEEN, Transcript};
 use regex_lite::{Captures, Regex};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// The transcript's answers, masked.
-pub(crate) fn mask(transcript: Transcript, literals: &str, tag: &str) -> Value {
-    let mut answers = Value::Array(transcript.answers);
+/// Member of a preparing step's answer: the version that it made, to rank the others by.
+pub(crate) const SEEN: &str = "seen";
+
+/// The answers of a scenario, masked. `generated` are names that the server made with their `generateName`, `literals`
+/// is the scenario's own text, `tag` stands in for `eq-`.
+pub(crate) fn mask(answers: Vec<Value>, generated: Vec<(String, String)>, literals: &str, tag: &str) -> Value {
+    let mut answers = Value::Array(answers);
     let mut versions = BTreeSet::new();
     collect_versions(&answers, Of::Object, literals, &mut versions);
     forget_seen(&mut answers);
-    let mut texts = Texts::new(literals, tag, transcript.generated);
+    let mut texts = Texts::new(literals, tag, generated);
     texts.mask(&mut answers);
     mask_tables(&mut answers, &pattern(r"^(\d+[smhdy])+$"));
     let mut fields = Fields { literals, versions: versions.into_iter().collect(), ips: Vec::new(), ports: Vec::new() };
@@ -65,9 +68,8 @@ enum Of {
 impl Of {
     /// The meaning of versions in the member `key` of `value`.
     fn within(self, value: &Map<String, Value>, key: &str) -> Self {
-        let collection = || {
-            value.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List") || kind == "Table")
-        };
+        let collection =
+            || value.get("kind").and_then(Value::as_str).is_some_and(|kind| kind.ends_with("List") || kind == "Table");
         match key {
             _ if self == Self::Bookmark => self,
             "object" if value.get("type").is_some_and(|kind| kind == "BOOKMARK") => Self::Bookmark,

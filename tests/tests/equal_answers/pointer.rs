@@ -57,8 +57,7 @@ fn keep_paths(value: &Value, paths: &[&[String]]) -> Option<Value> {
         Value::Array(elements) => {
             let kept = elements.iter().enumerate().filter_map(|(index, element)| {
                 let index = index.to_string();
-                let rest =
-                    matching(paths, |segment| segment == "*" || segment == index || selects(segment, element));
+                let rest = matching(paths, |segment| segment == "*" || segment == index || selects(segment, element));
                 keep_paths(element, &rest)
             });
             Some(Value::Array(kept.collect()))

@@ -1,5 +1,6 @@
 //! Runs a scenario against a server and collects its answers, unmasked.
 
+use crate::mask::SEEN;
 use crate::pointer;
 use crate::scenario::{Scenario, Step, Until, accept, content_type};
 use anyhow::{Context, Result, bail};
@@ -15,9 +16,6 @@ use std::time::Duration;
 
 /// The longest wait for an answer, or for what a watch is read until.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Member of a preparing step's answer: the version that it made, to rank the others by.
-pub(crate) const SEEN: &str = "seen";
 
 /// What a scenario brought to light.
 #[derive(Debug)]
@@ -132,8 +130,8 @@ impl Run<'_> {
             (None, None) => Vec::new(),
         };
         if step.content_type.is_some() || !body.is_empty() {
-            request =
-                request.header("content-type", content_type(step.content_type.as_deref().unwrap_or("application/json")));
+            request = request
+                .header("content-type", content_type(step.content_type.as_deref().unwrap_or("application/json")));
         }
         Ok(request.body(Body::from(body))?)
     }
@@ -222,7 +220,11 @@ async fn read_watch(mut body: Body, until: Until) -> Result<(Vec<Value>, &'stati
     loop {
         while let Some(end) = pending.iter().position(|byte| *byte == b'\n') {
             let event = document(&pending.split_to(end + 1));
-            let enough = until.events == Some(events.len() + 1) || (until.bookmark && event["type"] == "BOOKMARK");
+            let enough = match until {
+                Until::Events(count) => events.len() + 1 == count,
+                Until::Bookmark => event["type"] == "BOOKMARK",
+                Until::Closed => false,
+            };
             events.push(event);
             if enough {
                 return Ok((events, "enough"));

@@ -87,18 +87,15 @@ pub(crate) struct Step {
 }
 
 /// Where reading a watch stops.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Until {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Until {
     /// So many events (bookmarks count).
-    #[serde(default)]
-    pub(crate) events: Option<usize>,
+    Events(usize),
     /// The first bookmark.
-    #[serde(default)]
-    pub(crate) bookmark: bool,
+    Bookmark,
     /// The server closes the stream.
-    #[serde(default)]
-    pub(crate) closed: bool,
+    Closed,
 }
 
 /// The directory of the scenario files.
