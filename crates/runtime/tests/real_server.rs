@@ -1,6 +1,8 @@
 //! The runtime against a real API server. Needs `CCM_TEST_KUBECONFIG`; run with
 //! `cargo test -p runtime --test real_server -- --ignored`. Everything it makes is called `rt-…` and removed again.
 
+#![allow(clippy::unwrap_used, reason = "a test says enough by failing")]
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
