@@ -1,1 +1,232 @@
-//! x
+//! A provider that answers from a script: the cloud of tests (PROV-85, PROV-86).
+//!
+//! A test says what the cloud answers to each method, lets a controller or an adapter work with it, and then looks at
+//! which calls were made, in which order and with which arguments. **A method that is not scripted must not be called**:
+//! such a call gets an error and is noted as a [violation](ScriptedProvider::violations), which a test asserts to be none.
+//!
+//! | | |
+//! |---|---|
+//! | answers and errors, by method | [`ScriptedProvider::script`], [`Script`], [`Answer`] |
+//! | capabilities on and off, also in the middle of a test | [`ScriptedProvider::switch`], [`Capability`] |
+//! | which calls were made | [`ScriptedProvider::calls`] |
+//! | which targets load balancers were given | [`ScriptedProvider::balancer_calls`] |
+//! | something that happens during a call | [`ScriptedProvider::on_balancer_call`] |
+//! | slow calls, in tokio's time | [`ScriptedProvider::delay`] |
+//! | routes, which the double remembers | [`ScriptedProvider::seed_route`] |
+//!
+//! ```
+//! use std::sync::Arc;
+//! use cloud_provider::scripted::{Answer, Capability, ScriptedProvider};
+//! use cloud_provider::{CloudProvider, Error, InstanceMetadata, InstanceState, Node, Want};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! // A cloud of the second shape in which worker-1 runs and everything else is unknown.
+//! let cloud = ScriptedProvider::named("acme");
+//! cloud.switch(Capability::InstancesV2, true).script(|script| {
+//!     script.instance_metadata = Some(Answer::by(|node: &Node| match &*node.name {
+//!         "worker-1" => Ok(Some(InstanceMetadata { provider_id: "acme://1".into(), ..Default::default() })),
+//!         other => Err(Error::not_found(format!("no machine named {other:?}"))),
+//!     }));
+//! });
+//!
+//! let nodes = ["worker-1", "worker-2"].map(|name| Arc::new(Node { name: name.into(), ..Node::default() }));
+//! let answers = cloud.instances().unwrap().lookup(&nodes, Want::METADATA).await;
+//!
+//! assert!(matches!(&answers[0], Ok(InstanceState::Present { metadata: Some(m), .. }) if m.provider_id == "acme://1"));
+//! assert!(answers[1].as_ref().is_err_and(Error::is_not_found));
+//! assert_eq!(cloud.calls(), ["instance_metadata", "instance_metadata"]);
+//! assert!(cloud.violations().is_empty(), "{:?}", cloud.violations());
+//! # }
+//! ```
+
+mod answer;
+mod balancers;
+mod cloud;
+mod machines;
+mod routes;
+mod script;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+pub use answer::Answer;
+pub use balancers::{BalancerAction, BalancerCall};
+pub use script::Script;
+
+use crate::scripted::cloud::Cloud;
+use crate::{CloudProvider, Clusters, Instances, LoadBalancers, Route, Routes, V1, V2};
+
+/// What a [`ScriptedProvider`] can offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Capability {
+    /// Machines of the first shape (on).
+    Instances,
+    /// Machines of the second shape; they win over the first and its zones (off).
+    InstancesV2,
+    /// Zones of the first shape (on).
+    Zones,
+    /// Load balancers (on).
+    LoadBalancers,
+    /// Routes (on).
+    Routes,
+    /// Clusters (on).
+    Clusters,
+}
+
+/// A provider that answers from a script. See the [module](self).
+///
+/// Machines are offered through the adapters for the reference's shapes, [`V2`] if [`Capability::InstancesV2`] is on,
+/// else [`V1`], so that a test sees the calls that such a provider would see.
+pub struct ScriptedProvider {
+    name: Box<str>,
+    cloud: Arc<Cloud>,
+    v1: V1,
+    v1_with_zones: V1,
+    v2: V2<Arc<Cloud>>,
+}
+
+impl Default for ScriptedProvider {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ScriptedProvider {
+    /// A provider named `fake`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::named("fake")
+    }
+
+    /// A provider of this name, which is also the scheme of its provider ids.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        let cloud = Arc::new(Cloud::new());
+        Self {
+            name: name.into(),
+            v1: V1::new(name, cloud.clone(), None),
+            v1_with_zones: V1::new(name, cloud.clone(), Some(cloud.clone())),
+            v2: V2(cloud.clone()),
+            cloud,
+        }
+    }
+
+    /// Switches a capability on or off, from now on.
+    pub fn switch(&self, capability: Capability, on: bool) -> &Self {
+        self.cloud.switch(capability, on);
+        self
+    }
+
+    /// Changes the script, from now on.
+    pub fn script(&self, change: impl FnOnce(&mut Script)) -> &Self {
+        self.cloud.change(change);
+        self
+    }
+
+    /// Lets every call take so long, in tokio's time, which a test can pause. The call is logged when it begins.
+    pub fn delay(&self, delay: Duration) -> &Self {
+        self.cloud.set_delay(delay);
+        self
+    }
+
+    /// What [`CloudProvider::has_cluster_id`] says; `true` unless changed.
+    pub fn cluster_id(&self, known: bool) -> &Self {
+        self.cloud.set_cluster_id(known);
+        self
+    }
+
+    /// Calls `hook` during every ensure and update of a load balancer, after it was recorded and before it is answered;
+    /// the call goes on when the hook's future ends.
+    pub fn on_balancer_call(
+        &self,
+        hook: impl Fn(BalancerCall) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+    ) -> &Self {
+        self.cloud.set_balancer_hook(Arc::new(hook));
+        self
+    }
+
+    /// Adds a route to what the cloud has for a cluster, under the name that it carries.
+    pub fn seed_route(&self, cluster: &str, route: Route) -> &Self {
+        self.cloud.add_route(cluster, route);
+        self
+    }
+
+    /// All calls so far, in the order in which they began: the method's name, and where a machine is asked for by
+    /// provider id, that id: `instance_id`, `node_addresses_by_provider_id(fake://12345)`.
+    #[must_use]
+    pub fn calls(&self) -> Vec<String> {
+        self.cloud.calls()
+    }
+
+    /// Forgets the calls so far, those of load balancers and routes included; violations stay.
+    pub fn clear_calls(&self) {
+        self.cloud.clear_calls();
+    }
+
+    /// All calls that create, update or move targets of a load balancer, in order.
+    #[must_use]
+    pub fn balancer_calls(&self) -> Vec<BalancerCall> {
+        self.cloud.balancer_calls()
+    }
+
+    /// The arguments of all calls that create a route, in order: the hint and the route.
+    #[must_use]
+    pub fn created_routes(&self) -> Vec<(String, Route)> {
+        self.cloud.created_routes()
+    }
+
+    /// The arguments of all calls that delete a route, in order.
+    #[must_use]
+    pub fn deleted_routes(&self) -> Vec<Route> {
+        self.cloud.deleted_routes()
+    }
+
+    /// Calls to methods that have no script, in words. A test fails if there is one.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        self.cloud.violations()
+    }
+
+    /// The first shape, if it is on, whether or not the second hides it.
+    #[must_use]
+    pub fn v1(&self) -> Option<&V1> {
+        match (self.cloud.is_on(Capability::Instances), self.cloud.is_on(Capability::Zones)) {
+            (false, _) => None,
+            (true, false) => Some(&self.v1),
+            (true, true) => Some(&self.v1_with_zones),
+        }
+    }
+}
+
+impl CloudProvider for ScriptedProvider {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn has_cluster_id(&self) -> bool {
+        self.cloud.has_cluster_id()
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        if self.cloud.is_on(Capability::InstancesV2) {
+            return Some(&self.v2);
+        }
+        self.v1().map(|v1| v1 as &dyn Instances)
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.cloud.is_on(Capability::LoadBalancers).then_some(&*self.cloud as &dyn LoadBalancers)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.cloud.is_on(Capability::Routes).then_some(&*self.cloud as &dyn Routes)
+    }
+
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        self.cloud.is_on(Capability::Clusters).then_some(&*self.cloud as &dyn Clusters)
+    }
+}

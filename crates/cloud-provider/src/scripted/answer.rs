@@ -1,0 +1,71 @@
+//! What a method answers.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::{Error, Result};
+
+/// What a method answers, given its argument: always the same, one after the other, or as a function says.
+///
+/// The argument `A` is what the method is asked about: a provider id or a Node's name (`str`), a
+/// [`Node`](crate::Node), a [`Service`](crate::Service), a [`Route`](crate::Route).
+///
+/// ```
+/// use cloud_provider::scripted::{Answer, Script};
+/// use cloud_provider::Error;
+///
+/// let mut script = Script::default();
+/// script.instance_id = Some(Answer::ok("17".to_owned()));
+/// script.instance_exists = Some(Answer::in_turn([Err(Error::other("503")), Ok(true)]));
+/// script.instance_type = Some(Answer::by(|name: &str| Ok(if name.starts_with("db") { "m5.xl" } else { "m5" }.into())));
+/// ```
+pub struct Answer<A: ?Sized, T>(Arc<dyn Fn(&A) -> Result<T> + Send + Sync>);
+
+impl<A: ?Sized, T> Clone for Answer<A, T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<A: ?Sized, T> fmt::Debug for Answer<A, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Answer")
+    }
+}
+
+impl<A: ?Sized, T> Answer<A, T> {
+    /// What this function says. It may change the script, but not wait.
+    pub fn by(answer: impl Fn(&A) -> Result<T> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(answer))
+    }
+
+    /// Always this error.
+    #[must_use]
+    pub fn err(error: Error) -> Self {
+        Self::by(move |_| Err(error.clone()))
+    }
+
+    pub(super) fn give(&self, argument: &A) -> Result<T> {
+        (self.0)(argument)
+    }
+}
+
+impl<A: ?Sized, T: Clone + Send + Sync + 'static> Answer<A, T> {
+    /// Always this value.
+    pub fn ok(value: T) -> Self {
+        Self::by(move |_| Ok(value.clone()))
+    }
+
+    /// Always this result.
+    pub fn always(result: Result<T>) -> Self {
+        Self::by(move |_| result.clone())
+    }
+
+    /// These results one after the other, and the last one for ever. None at all: an error.
+    pub fn in_turn(results: impl IntoIterator<Item = Result<T>>) -> Self {
+        let mut rest = results.into_iter().collect::<Vec<_>>().into_iter();
+        let last = rest.next_back().unwrap_or_else(|| Err(Error::other("this answer has no results")));
+        let rest = Mutex::new(rest);
+        Self::by(move |_| rest.lock().unwrap_or_else(PoisonError::into_inner).next().unwrap_or_else(|| last.clone()))
+    }
+}
