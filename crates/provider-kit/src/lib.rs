@@ -1,1 +1,27 @@
-//! What cloud providers share: HTTP transport, paging, inventory.
+//! What cloud providers share, so that a provider says only what is particular to its cloud.
+//!
+//! | module | what for |
+//! |---|---|
+//! | [`transport`] | HTTP with credential, time-outs, bounded retries, pauses, metrics; failures as [`cloud_provider::Error`] |
+//! | [`paging`] | lists read page by page, with proof that they are whole |
+//! | [`inventory`] | all machines, read once and shared: [`Instances`](cloud_provider::Instances) for any cloud that can list |
+//! | [`operation`] | waiting for what a cloud does in the background |
+//! | [`provider_id`] | `acme://<id>` and back |
+//! | [`settings`] | the configuration file, all mistakes at once |
+//!
+//! ```
+//! use provider_kit::transport::{Call, Transport};
+//!
+//! # #[derive(serde::Deserialize)] struct Project { name: String }
+//! # async fn example() -> cloud_provider::Result<()> {
+//! let cloud = Transport::builder("http://127.0.0.1:8080").build()?;
+//! let project: Project = cloud.read(Call::get("/v1/projects/{id}", &["17"])).await?;
+//! # Ok(()) }
+//! ```
+
+pub mod inventory;
+pub mod operation;
+pub mod paging;
+pub mod provider_id;
+pub mod settings;
+pub mod transport;

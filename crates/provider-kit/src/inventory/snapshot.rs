@@ -1,0 +1,76 @@
+//! All machines at one time, findable by id and by name.
+
+use std::ops::Range;
+
+use tokio::time::Instant;
+
+use super::Machine;
+use crate::paging::Reading;
+
+/// What a list said. Two numbers a machine are all that it adds to the machines themselves.
+pub struct Snapshot<M> {
+    reading: Reading<M>,
+    by_id: Box<[u32]>,
+    by_name: Box<[u32]>,
+    began: Instant,
+}
+
+impl<M: Machine> Snapshot<M> {
+    pub(super) fn new(reading: Reading<M>, began: Instant) -> Self {
+        let machines = reading.items();
+        let all = || (0..u32::try_from(machines.len()).unwrap_or(u32::MAX)).collect::<Box<[u32]>>();
+        let (mut by_id, mut by_name) = (all(), all());
+        by_id.sort_unstable_by_key(|at| machines[*at as usize].id());
+        by_name.sort_unstable_by_key(|at| machines[*at as usize].name());
+        Self { reading, by_id, by_name, began }
+    }
+
+    /// All machines, in the order of the list.
+    #[must_use]
+    pub fn machines(&self) -> &[M] {
+        self.reading.items()
+    }
+
+    /// The machine of this id.
+    #[must_use]
+    pub fn by_id(&self, id: &str) -> Option<&M> {
+        let found = self.by_id.binary_search_by_key(&id, |at| self.at(*at).id()).ok()?;
+        Some(self.at(self.by_id[found]))
+    }
+
+    /// All machines of this name.
+    pub fn by_name(&self, name: &str) -> impl ExactSizeIterator<Item = &M> {
+        let start = self.by_name.partition_point(|at| self.at(*at).name() < name);
+        let end = self.by_name.partition_point(|at| self.at(*at).name() <= name);
+        self.by_name[Range { start, end }].iter().map(|at| self.at(*at))
+    }
+
+    /// Up to three names that look like `name`, the most alike first (P-6).
+    #[must_use]
+    pub fn closest_names(&self, name: &str) -> Vec<&str> {
+        const ALIKE: f64 = 0.85;
+        let mut alike: Vec<(f64, &str)> = self
+            .machines()
+            .iter()
+            .map(|machine| (strsim::jaro_winkler(machine.name(), name), machine.name()))
+            .filter(|(likeness, _)| *likeness > ALIKE)
+            .collect();
+        alike.sort_by(|(a, x), (b, y)| b.total_cmp(a).then_with(|| x.cmp(y)));
+        alike.dedup_by_key(|(_, name)| *name);
+        alike.into_iter().take(3).map(|(_, name)| name).collect()
+    }
+
+    /// When it was asked for; what it says is at most this old.
+    #[must_use]
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    pub(super) fn reading(&self) -> &Reading<M> {
+        &self.reading
+    }
+
+    fn at(&self, at: u32) -> &M {
+        &self.reading.items()[at as usize]
+    }
+}

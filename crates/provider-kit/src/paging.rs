@@ -1,0 +1,290 @@
+//! Lists that come in pages, read to the end or found wanting (INV-1).
+
+use std::collections::HashSet;
+use std::fmt::Debug;
+use std::hash::{BuildHasher, RandomState};
+
+use cloud_provider::{CompleteListing, Error, Listing, Result};
+
+/// How far a list may grow before it is taken for one without an end.
+const MOST_PAGES: usize = 100_000;
+
+/// One page, as a cloud answers it.
+#[derive(Clone, Debug)]
+pub struct Page<T, P> {
+    /// What is on it.
+    pub items: Vec<T>,
+    /// Where the next one is; `None` after the last.
+    pub next: Option<P>,
+    /// How many items the cloud says there are on all pages together.
+    pub total: Option<usize>,
+}
+
+/// Where a page is: a number (`u32`) or a cursor (`String`).
+pub trait Position: Clone + Debug + Send {
+    /// Whether this can be the page right after `previous`.
+    fn follows(&self, previous: &Self) -> bool;
+}
+
+impl Position for u32 {
+    fn follows(&self, previous: &Self) -> bool {
+        previous.checked_add(1) == Some(*self)
+    }
+}
+
+impl Position for String {
+    fn follows(&self, previous: &Self) -> bool {
+        self != previous
+    }
+}
+
+/// What came of reading a list whose every page was answered.
+#[derive(Clone, Debug)]
+pub enum Reading<T> {
+    /// The whole list: it says what is there and what is not.
+    Complete {
+        /// The list, with the proof that it is whole.
+        listing: CompleteListing<T>,
+        /// How many requests it took.
+        pages: usize,
+    },
+    /// Items that are there, from a list that was not whole, or that changed while it was read. What is *not* among them
+    /// may exist all the same.
+    Flawed {
+        /// What was read.
+        items: Vec<T>,
+        /// How many requests it took.
+        pages: usize,
+        /// What was wrong.
+        flaw: Error,
+    },
+}
+
+impl<T> Reading<T> {
+    /// Everything that was read.
+    #[must_use]
+    pub fn items(&self) -> &[T] {
+        match self {
+            Self::Complete { listing, .. } => listing.items(),
+            Self::Flawed { items, .. } => items,
+        }
+    }
+
+    /// How many requests it took.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        match self {
+            Self::Complete { pages, .. } | Self::Flawed { pages, .. } => *pages,
+        }
+    }
+
+    /// The list, if it is whole.
+    ///
+    /// # Errors
+    /// The flaw.
+    pub fn complete(self) -> Result<CompleteListing<T>> {
+        match self {
+            Self::Complete { listing, .. } => Ok(listing),
+            Self::Flawed { flaw, .. } => Err(flaw),
+        }
+    }
+}
+
+/// How a cloud's lists look.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// What the list holds, for messages: `machines`.
+    pub what: &'static str,
+    /// Whether every page announces the total; one without it is then a flaw.
+    pub totals: bool,
+}
+
+/// Reads all pages, from `first` on.
+///
+/// ```
+/// use provider_kit::paging::{read_pages, Page, Reading, Rules};
+///
+/// # async fn example() -> cloud_provider::Result<()> {
+/// let rules = Rules { what: "machines", totals: true };
+/// let reading = read_pages(rules, 1, |id: &u32| *id, async |page: u32| {
+///     Ok(Page { items: vec![page * 10, page * 10 + 1], next: (page < 3).then_some(page + 1), total: Some(6) })
+/// }).await?;
+/// assert_eq!(reading.complete()?.items().len(), 6);
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// What `fetch` answered, of the first page that failed.
+pub async fn read_pages<T, P, K, F>(
+    rules: Rules,
+    first: P,
+    key: impl Fn(&T) -> K,
+    mut fetch: impl FnMut(P) -> F,
+) -> Result<Reading<T>>
+where
+    P: Position,
+    K: std::hash::Hash,
+    F: Future<Output = Result<Page<T, P>>>,
+{
+    let mut list = Unfinished::new(rules);
+    let mut position = Some(first);
+    while let Some(here) = position {
+        let page = fetch(here.clone()).await?;
+        position = list.add(&here, page, &key);
+    }
+    Ok(list.finish())
+}
+
+/// The pages so far, and the first thing that was wrong with them.
+struct Unfinished<T> {
+    rules: Rules,
+    /// Knows when the reading began.
+    listing: Listing<T>,
+    items: Vec<T>,
+    pages: usize,
+    seen: HashSet<u64>,
+    hasher: RandomState,
+    total: Option<usize>,
+    flaw: Option<String>,
+}
+
+impl<T> Unfinished<T> {
+    fn new(rules: Rules) -> Self {
+        let (listing, hasher) = (Listing::new(), RandomState::new());
+        Self { rules, listing, items: Vec::new(), pages: 0, seen: HashSet::new(), hasher, total: None, flaw: None }
+    }
+
+    fn flaw(&mut self, text: impl FnOnce() -> String) {
+        self.flaw.get_or_insert_with(text);
+    }
+
+    /// Adds a page; says where to go on.
+    fn add<P: Position, K: std::hash::Hash>(
+        &mut self,
+        here: &P,
+        page: Page<T, P>,
+        key: &impl Fn(&T) -> K,
+    ) -> Option<P> {
+        self.pages += 1;
+        let number = self.pages;
+        self.check_total(number, page.total);
+        let (before, offered) = (self.items.len(), page.items.len());
+        for item in page.items {
+            if self.seen.insert(self.hasher.hash_one(key(&item))) {
+                self.items.push(item);
+            }
+        }
+        let added = self.items.len() - before;
+        if added < offered {
+            let twice = offered - added;
+            self.flaw(|| format!("{twice} of page {number} had been listed before; it moved while it was read"));
+        }
+        let next = page.next?;
+        if !next.follows(here) {
+            self.flaw(|| format!("after page {here:?} it names {next:?} as the next"));
+        }
+        // Pages that bring nothing new may go in circles.
+        if (added == 0 && offered > 0) || number == MOST_PAGES {
+            self.flaw(|| format!("it does not end after page {number}"));
+            return None;
+        }
+        Some(next)
+    }
+
+    fn check_total(&mut self, number: usize, total: Option<usize>) {
+        match (self.total, total) {
+            (_, None) if self.rules.totals => self.flaw(|| format!("page {number} does not announce the total")),
+            (Some(before), Some(now)) if before != now => {
+                self.flaw(|| format!("the announced total went from {before} to {now} while it was read"));
+            }
+            _ => {}
+        }
+        self.total = total.or(self.total);
+    }
+
+    fn finish(mut self) -> Reading<T> {
+        if let Some(total) = self.total.filter(|total| *total != self.items.len()) {
+            let listed = self.items.len();
+            self.flaw(|| format!("{total} were announced and {listed} listed"));
+        }
+        let (pages, what) = (self.pages, self.rules.what);
+        self.items.shrink_to_fit();
+        if let Some(flaw) = self.flaw {
+            let flaw = Error::other(format!("the cloud's list of {what} is not whole: {flaw}"));
+            return Reading::Flawed { items: self.items, pages, flaw };
+        }
+        self.listing.page(self.items, false);
+        match self.listing.finish() {
+            Ok(listing) => Reading::Complete { listing, pages },
+            Err(flaw) => Reading::Flawed { items: Vec::new(), pages, flaw },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Script = &'static [(&'static [u32], Option<u32>, Option<usize>)];
+
+    async fn read(totals: bool, script: Script) -> Reading<u32> {
+        let rules = Rules { what: "machines", totals };
+        let page = async |page: u32| {
+            let (items, next, total) = script[page as usize - 1];
+            Ok(Page { items: items.to_vec(), next, total })
+        };
+        read_pages(rules, 1, |id| *id, page).await.unwrap()
+    }
+
+    fn flaw(reading: Reading<u32>) -> String {
+        reading.complete().unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_list_read_to_its_end_is_whole() {
+        let reading = read(true, &[(&[1, 2], Some(2), Some(3)), (&[3], None, Some(3))]).await;
+        assert_eq!((reading.items(), reading.pages()), (&[1, 2, 3][..], 2));
+        assert!(reading.complete().unwrap().absence_of("4").is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_a_flawed_list_has_is_kept_though_it_proves_no_absence() {
+        let reading = read(true, &[(&[1, 2], None, Some(3))]).await;
+        assert_eq!(reading.items(), [1, 2]);
+        assert_eq!(flaw(reading), "the cloud's list of machines is not whole: 3 were announced and 2 listed");
+    }
+
+    #[tokio::test]
+    async fn every_way_to_be_not_whole_is_noticed() {
+        let table: [(&str, bool, Script); 5] = [
+            ("names 3 as the next", false, &[(&[1], Some(3), None), (&[2], None, None), (&[3], None, None)]),
+            ("had been listed before", false, &[(&[1, 2], Some(2), None), (&[2, 3], None, None)]),
+            ("went from 3 to 2", false, &[(&[1, 2], Some(2), Some(3)), (&[3], None, Some(2))]),
+            ("page 1 does not announce the total", true, &[(&[1, 2], None, None)]),
+            ("2 were announced and 3 listed", true, &[(&[1, 2, 3], None, Some(2))]),
+        ];
+        for (expected, totals, script) in table {
+            let text = flaw(read(totals, script).await);
+            assert!(text.contains(expected), "{text} does not say {expected:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_list_that_goes_in_circles_ends() {
+        assert!(flaw(read(false, &[(&[1], Some(2), None), (&[2], Some(1), None)]).await).contains("names 1"));
+        let rules = Rules { what: "machines", totals: false };
+        let stuck = async |_: String| Ok(Page { items: vec![1], next: Some("same".to_owned()), total: None });
+        let reading = read_pages(rules, String::new(), |id: &u32| *id, stuck).await.unwrap();
+        assert!(flaw(reading).contains("listed before"));
+    }
+
+    #[tokio::test]
+    async fn a_page_that_fails_fails_the_list() {
+        let rules = Rules { what: "machines", totals: false };
+        let broken = async |page: u32| match page {
+            1 => Ok(Page { items: vec![1], next: Some(2), total: None }),
+            _ => Err(Error::other("answered 500")),
+        };
+        assert_eq!(read_pages(rules, 1, |id: &u32| *id, broken).await.unwrap_err().to_string(), "answered 500");
+    }
+}

@@ -1,0 +1,154 @@
+//! A provider's configuration file: YAML, and all mistakes reported at once.
+
+use cloud_provider::{ConfigFile, Error, Result};
+use serde_json::{Map, Value};
+
+use crate::transport::Credential;
+
+/// A configuration that is being read. Ask for each setting, then [`finish`](Self::finish).
+///
+/// Values are never shown in messages: any of them may be a secret in the wrong place (INV-5).
+///
+/// ```
+/// use cloud_provider::ConfigFile;
+/// use provider_kit::settings::Settings;
+///
+/// let file = ConfigFile { path: "cloud.yaml".into(), text: "endpoint: http://x\nprojekt: demo\ntoken: 17\n".into() };
+/// let mut settings = Settings::yaml(Some(&file))?;
+/// let endpoint = settings.required("endpoint");
+/// let project = settings.text("project");
+/// let token = settings.text("token");
+/// assert_eq!(settings.finish().unwrap_err().to_string(),
+///     "cloud.yaml: token must be text (put it in quotes); unknown key \"projekt\", did you mean \"project\"?");
+/// # Ok::<(), cloud_provider::Error>(())
+/// ```
+pub struct Settings {
+    path: String,
+    values: Map<String, Value>,
+    asked: Vec<&'static str>,
+    mistakes: Vec<String>,
+}
+
+impl Settings {
+    /// Reads a file; no file is the same as an empty one.
+    ///
+    /// # Errors
+    /// *Invalid* if the text is no YAML mapping.
+    pub fn yaml(file: Option<&ConfigFile>) -> Result<Self> {
+        let (path, text) = file.map_or(("no configuration file", ""), |file| (&file.path, &file.text));
+        let values = match parse(text) {
+            Ok(Value::Object(values)) => values,
+            Ok(Value::Null) => Map::new(),
+            Ok(_) => return Err(Error::invalid(format!("{path}: expected settings of the form `key: value`"))),
+            Err(place) => return Err(Error::invalid(format!("{path}: no valid YAML{place}"))),
+        };
+        Ok(Self { path: path.to_owned(), values, asked: Vec::new(), mistakes: Vec::new() })
+    }
+
+    /// A text; `None` if it is not set or empty.
+    pub fn text(&mut self, key: &'static str) -> Option<String> {
+        self.asked.push(key);
+        match self.values.get(key) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()).filter(|text| !text.is_empty()),
+            Some(_) => {
+                self.mistake(format!("{key} must be text (put it in quotes)"));
+                None
+            }
+        }
+    }
+
+    /// A text that must be there; empty if it is not, and a mistake.
+    pub fn required(&mut self, key: &'static str) -> String {
+        self.text(key).unwrap_or_else(|| {
+            if !self.values.contains_key(key) {
+                self.mistake(format!("{key} is missing"));
+            }
+            String::new()
+        })
+    }
+
+    /// The credential: exactly one of `token` and `tokenFile`.
+    pub fn credential(&mut self) -> Credential {
+        match (self.text("token"), self.text("tokenFile")) {
+            (Some(token), None) => Credential::token(token),
+            (None, Some(file)) => Credential::file(file).unwrap_or_else(|err| {
+                self.mistake(err.to_string());
+                Credential::none()
+            }),
+            (token, _) => {
+                if token.is_some() {
+                    self.mistake("token and tokenFile are both set, one of them is enough");
+                } else if !["token", "tokenFile"].iter().any(|key| self.values.contains_key(*key)) {
+                    self.mistake("token or tokenFile is missing");
+                }
+                Credential::none()
+            }
+        }
+    }
+
+    /// Notes a mistake that the caller found.
+    pub fn mistake(&mut self, text: impl Into<String>) {
+        self.mistakes.push(text.into());
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// *Invalid*, with all mistakes and all keys that nobody asked for.
+    pub fn finish(mut self) -> Result<()> {
+        for key in self.values.keys().filter(|key| !self.asked.contains(&key.as_str())) {
+            let closest =
+                self.asked.iter().max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)));
+            self.mistakes.push(match closest.filter(|known| strsim::jaro_winkler(known, key) > 0.7) {
+                Some(known) => format!("unknown key {key:?}, did you mean {known:?}?"),
+                None => format!("unknown key {key:?}; known are {}", self.asked.join(", ")),
+            });
+        }
+        if self.mistakes.is_empty() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("{}: {}", self.path, self.mistakes.join("; "))))
+    }
+}
+
+/// The error is the place only: the parser's message may quote the text.
+fn parse(text: &str) -> Result<Value, String> {
+    if text.trim().is_empty() {
+        return Ok(Value::Null);
+    }
+    serde_saphyr::from_str(text).map_err(|err| {
+        err.location().map_or_else(String::new, |at| format!(" in line {}, column {}", at.line(), at.column()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes(text: &str) -> String {
+        let file = ConfigFile { path: "f".into(), text: text.into() };
+        let mut settings = match Settings::yaml(Some(&file)) {
+            Ok(settings) => settings,
+            Err(err) => return err.to_string(),
+        };
+        settings.required("endpoint");
+        settings.credential();
+        settings.finish().map_or_else(|err| err.to_string(), |()| "none".into())
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once_and_no_value_is_shown() {
+        assert_eq!(mistakes("endpoint: http://x\ntoken: s3cret\n"), "none");
+        assert_eq!(mistakes(""), "f: endpoint is missing; token or tokenFile is missing");
+        assert_eq!(
+            mistakes("endpoint: [1]\ntoken: s3cret\ntokenFile: /nowhere\nzzz: s3cret\n"),
+            "f: endpoint must be text (put it in quotes); token and tokenFile are both set, one of them is enough; \
+             unknown key \"zzz\"; known are endpoint, token, tokenFile"
+        );
+        assert!(mistakes("endpoint: e\ntokenFile: /nowhere\n").contains("cannot read the token file /nowhere"));
+        for broken in ["token: \"s3cret", "s3cret", "- s3cret", "token: *s3cret", "token: s3: cret"] {
+            assert!(!mistakes(broken).contains("s3cret"), "{}", mistakes(broken));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! One request to a cloud, and its answer.
+
+use std::fmt::{Display, Write};
+
+use bytes::Bytes;
+use cloud_provider::{Error, Result};
+use http::{HeaderMap, Method, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A request: method, path made from a template, query, JSON body.
+///
+/// The template names the route in metrics; the path names the object in messages.
+///
+/// ```
+/// use provider_kit::transport::Call;
+///
+/// let call = Call::get("/v1/machines/{id}", &["m 1"]).query("verbose", true);
+/// assert_eq!(call.route(), "GET /v1/machines/{id}");
+/// assert_eq!(call.uri(), "/v1/machines/m%201?verbose=true");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub(super) method: Method,
+    template: &'static str,
+    path: String,
+    query: String,
+    pub(super) body: Result<Option<Bytes>>,
+    pub(super) idempotent: bool,
+}
+
+impl Call {
+    fn new(method: Method, template: &'static str, parameters: &[&str]) -> Self {
+        let idempotent = method.is_idempotent();
+        let path = fill(template, parameters);
+        Self { method, template, path, query: String::new(), body: Ok(None), idempotent }
+    }
+
+    /// A GET. `parameters` fill the `{…}` of the template, in order.
+    #[must_use]
+    pub fn get(template: &'static str, parameters: &[&str]) -> Self {
+        Self::new(Method::GET, template, parameters)
+    }
+    /// A POST. Not sent again after a lost answer, unless [`repeatable`](Self::repeatable).
+    #[must_use]
+    pub fn post(template: &'static str, parameters: &[&str]) -> Self {
+        Self::new(Method::POST, template, parameters)
+    }
+    /// A PUT.
+    #[must_use]
+    pub fn put(template: &'static str, parameters: &[&str]) -> Self {
+        Self::new(Method::PUT, template, parameters)
+    }
+    /// A DELETE.
+    #[must_use]
+    pub fn delete(template: &'static str, parameters: &[&str]) -> Self {
+        Self::new(Method::DELETE, template, parameters)
+    }
+
+    /// Adds a query parameter.
+    #[must_use]
+    pub fn query(mut self, key: &str, value: impl Display) -> Self {
+        self.query.push(if self.query.is_empty() { '?' } else { '&' });
+        self.query.push_str(&encode(key));
+        self.query.push('=');
+        self.query.push_str(&encode(&value.to_string()));
+        self
+    }
+
+    /// Sets the body. A value that cannot be JSON fails when the call is sent.
+    #[must_use]
+    pub fn json(mut self, body: &impl Serialize) -> Self {
+        self.body = serde_json::to_vec(body)
+            .map(|bytes| Some(bytes.into()))
+            .map_err(|err| Error::other(format!("{}: the request cannot be written as JSON: {err}", self.route())));
+        self
+    }
+
+    /// Says that sending this again does no harm (an action that sets a state, a create with an idempotency key), so that
+    /// it is retried like a GET.
+    #[must_use]
+    pub fn repeatable(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    /// Method and template, for metrics: few distinct values.
+    #[must_use]
+    pub fn route(&self) -> String {
+        format!("{} {}", self.method, self.template)
+    }
+
+    /// Method and path, for messages. Without the query, which may be long.
+    pub(super) fn place(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    /// Path and query.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        format!("{}{}", self.path, self.query)
+    }
+}
+
+fn fill(template: &str, parameters: &[&str]) -> String {
+    debug_assert_eq!(template.matches('{').count(), parameters.len(), "parameters of {template}");
+    let mut parameters = parameters.iter();
+    let mut path = String::with_capacity(template.len() + 16);
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        path.push_str(before);
+        path.push_str(&encode(parameters.next().copied().unwrap_or_default()));
+        rest = after.split_once('}').map_or("", |(_, rest)| rest);
+    }
+    path + rest
+}
+
+/// Percent-encoding of everything but RFC 3986's unreserved characters.
+fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+/// A successful answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub(super) place: String,
+    /// The status, 2xx.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The body as JSON.
+    ///
+    /// # Errors
+    /// *Other*, naming the route, if it is something else: a proxy's page, a changed API.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
+        serde_json::from_slice(&self.body).map_err(|err| {
+            Error::other(format!("{} answered {} with an unexpected body: {err}", self.place, self.status.as_u16()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_cannot_leave_its_place_in_the_path() {
+        let call = Call::delete("/v1/{kind}/{id}/x", &["lb", "../tokens?a=b#c"]);
+        assert_eq!(call.uri(), "/v1/lb/..%2Ftokens%3Fa%3Db%23c/x");
+    }
+
+    #[test]
+    fn only_calls_that_may_be_repeated_are_idempotent() {
+        assert!(Call::get("/", &[]).idempotent && Call::put("/", &[]).idempotent && Call::delete("/", &[]).idempotent);
+        assert!(!Call::post("/", &[]).idempotent && Call::post("/", &[]).repeatable().idempotent);
+    }
+}

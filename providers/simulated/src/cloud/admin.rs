@@ -1,0 +1,164 @@
+//! The levers under `/admin`, without a token.
+
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use axum::{Json, Router};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::faults::Fault;
+use super::gate::{Answer, Refusal};
+use super::machines::{Machine, MachineChange, NewMachine};
+use super::routes::NewRoute;
+use super::volumes::Volume;
+use super::{Cloud, LoadBalancerSpec, Options};
+
+pub(super) fn router(cloud: &Cloud) -> Router {
+    Router::new()
+        .route("/admin/machines", get(machines).post(add_machines))
+        .route("/admin/machines/{id}", get(machine).patch(change_machine).delete(terminate))
+        .route("/admin/machines/{id}/{action}", post(act))
+        .route("/admin/load-balancers", get(load_balancers).post(add_load_balancer))
+        .route("/admin/routes", get(routes).post(add_route))
+        .route("/admin/volumes", post(add_volume))
+        .route("/admin/tokens/{token}", put(add_token).delete(revoke_token))
+        .route("/admin/faults", get(faults).post(inject).delete(clear_faults))
+        .route("/admin/requests", get(requests).delete(reset_requests))
+        .route("/admin/options", get(options).put(set_options))
+        .route("/admin/reset", post(reset))
+        .with_state(cloud.clone())
+}
+
+type Of = State<Cloud>;
+
+fn or_not_found(machine: Option<Machine>, id: &str) -> Answer {
+    let refusal = || Refusal::not_found("machine with id or name", id, "any");
+    machine.map(|machine| Json(machine).into_response()).ok_or_else(refusal)
+}
+
+async fn machines(State(cloud): Of) -> Json<Vec<Machine>> {
+    Json(cloud.machines())
+}
+
+/// One machine, or `count` of them named after `prefix`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Addition {
+    Many { count: usize, prefix: Option<String> },
+    One(NewMachine),
+}
+
+async fn add_machines(State(cloud): Of, Json(addition): Json<Addition>) -> Response {
+    match addition {
+        Addition::One(machine) => (StatusCode::CREATED, Json(cloud.add_machine(machine))).into_response(),
+        Addition::Many { count, prefix } => {
+            let ids = cloud.create_machines(prefix.as_deref().unwrap_or("machine-"), count);
+            (StatusCode::CREATED, Json(json!({ "ids": ids }))).into_response()
+        }
+    }
+}
+
+async fn machine(State(cloud): Of, Path(id): Path<String>) -> Answer {
+    or_not_found(cloud.machine(&id), &id)
+}
+
+async fn change_machine(State(cloud): Of, Path(id): Path<String>, Json(change): Json<MachineChange>) -> Answer {
+    or_not_found(cloud.change_machine(&id, change), &id)
+}
+
+async fn terminate(State(cloud): Of, Path(id): Path<String>) -> Answer {
+    let machine = cloud.machine(&id);
+    cloud.terminate(&id);
+    or_not_found(machine, &id)
+}
+
+async fn act(State(cloud): Of, Path((id, action)): Path<(String, String)>) -> Answer {
+    let machine = cloud.machine(&id);
+    match action.as_str() {
+        "start" => cloud.start(&id),
+        "stop" => cloud.stop(&id),
+        "terminate" => cloud.terminate(&id),
+        other => {
+            return Err(Refusal::invalid(format!("unknown action {other:?}; known are start, stop, terminate")));
+        }
+    };
+    or_not_found(cloud.machine(&id).or(machine), &id)
+}
+
+async fn load_balancers(State(cloud): Of) -> Response {
+    Json(cloud.load_balancers()).into_response()
+}
+
+async fn add_load_balancer(State(cloud): Of, Json(spec): Json<LoadBalancerSpec>) -> Response {
+    (StatusCode::CREATED, Json(cloud.add_load_balancer(spec))).into_response()
+}
+
+async fn routes(State(cloud): Of) -> Response {
+    Json(cloud.routes()).into_response()
+}
+
+async fn add_route(State(cloud): Of, Json(route): Json<NewRoute>) -> Response {
+    (StatusCode::CREATED, Json(cloud.add_route(route))).into_response()
+}
+
+async fn add_volume(State(cloud): Of, Json(volume): Json<Volume>) -> StatusCode {
+    cloud.add_volume(volume);
+    StatusCode::CREATED
+}
+
+#[derive(Deserialize)]
+struct TokenFor {
+    project: String,
+}
+
+async fn add_token(
+    State(cloud): Of,
+    Path(token): Path<String>,
+    Json(TokenFor { project }): Json<TokenFor>,
+) -> StatusCode {
+    cloud.add_token(&token, &project);
+    StatusCode::NO_CONTENT
+}
+
+async fn revoke_token(State(cloud): Of, Path(token): Path<String>) -> StatusCode {
+    if cloud.revoke_token(&token) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+}
+
+async fn faults(State(cloud): Of) -> Json<Vec<Fault>> {
+    Json(cloud.faults())
+}
+
+async fn inject(State(cloud): Of, Json(fault): Json<Fault>) -> Response {
+    cloud.inject(fault.clone());
+    (StatusCode::CREATED, Json(fault)).into_response()
+}
+
+async fn clear_faults(State(cloud): Of) -> StatusCode {
+    cloud.clear_faults();
+    StatusCode::NO_CONTENT
+}
+
+async fn requests(State(cloud): Of) -> Response {
+    Json(cloud.requests()).into_response()
+}
+
+async fn reset_requests(State(cloud): Of) -> StatusCode {
+    cloud.reset_requests();
+    StatusCode::NO_CONTENT
+}
+
+async fn options(State(cloud): Of) -> Json<Options> {
+    Json(cloud.options())
+}
+
+async fn set_options(State(cloud): Of, Json(options): Json<Options>) -> Json<Options> {
+    cloud.set_options(options);
+    Json(options)
+}
+
+async fn reset(State(cloud): Of) -> StatusCode {
+    cloud.reset(Options::default());
+    StatusCode::NO_CONTENT
+}

@@ -1,0 +1,197 @@
+//! The API under `/v1`.
+
+use axum::extract::{Path, Query as UrlQuery, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Json, Router, middleware};
+use http::StatusCode;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::Cloud;
+use super::faults::ListEffects;
+use super::gate::{self, Answer, Project, Refusal};
+use super::listing::{self, Listed, Query};
+use super::load_balancers::LoadBalancerSpec;
+use super::machines::Machine;
+use super::model::{Model, Stored};
+use super::routes::NewRoute;
+
+pub(super) fn router(cloud: &Cloud) -> Router {
+    Router::new()
+        .route("/v1/token", get(token))
+        .route("/v1/machines", get(list_machines))
+        .route("/v1/machines/{id}", get(machine))
+        .route("/v1/load-balancers", get(list_load_balancers).post(create_load_balancer))
+        .route("/v1/load-balancers/{id}", get(load_balancer).put(change_load_balancer).delete(delete_load_balancer))
+        .route("/v1/routes", get(list_routes).post(create_route))
+        .route("/v1/routes/{id}", get(route).delete(delete_route))
+        .route("/v1/volumes", get(list_volumes))
+        .route("/v1/volumes/{id}", get(volume))
+        .route("/v1/operations/{id}", get(operation))
+        .route_layer(middleware::from_fn_with_state(cloud.clone(), gate::pass))
+        .with_state(cloud.clone())
+}
+
+type Ours = Extension<Project>;
+type Wrong = Extension<ListEffects>;
+type Asked = UrlQuery<Query>;
+type Of = State<Cloud>;
+
+impl Listed for Machine {
+    fn project(&self) -> &str {
+        &self.project
+    }
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
+}
+
+/// An object of this project. Another project's is "not found", like everywhere.
+fn find<'m, T: Listed>(
+    objects: &'m std::collections::BTreeMap<String, Stored<T>>,
+    what: &str,
+    id: &str,
+    project: &str,
+) -> Result<&'m T, Refusal> {
+    let object = objects.get(id).map(|stored| &stored.object).filter(|object| object.project() == project);
+    object.ok_or_else(|| Refusal::not_found(what, id, project))
+}
+
+async fn token(Extension(Project(project)): Ours) -> Response {
+    Json(json!({ "project": project })).into_response()
+}
+
+async fn list_machines(
+    State(cloud): Of,
+    Extension(Project(project)): Ours,
+    Extension(wrong): Wrong,
+    UrlQuery(query): Asked,
+) -> Response {
+    listing::page("machines", &project, cloud.model().machines.values(), &query, wrong, |machine| machine)
+}
+
+async fn machine(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+    Ok(Json(find(&cloud.model().machines, "machine", &id, &project)?).into_response())
+}
+
+async fn list_load_balancers(
+    State(cloud): Of,
+    Extension(Project(project)): Ours,
+    Extension(wrong): Wrong,
+    UrlQuery(query): Asked,
+) -> Response {
+    let model = cloud.model();
+    listing::page("load_balancers", &project, model.load_balancers.values(), &query, wrong, |lb| lb.show())
+}
+
+async fn load_balancer(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+    Ok(Json(find(&cloud.model().load_balancers, "load balancer", &id, &project)?.show()).into_response())
+}
+
+/// Names are unique; targets exist.
+fn check(model: &Model, project: &str, id: Option<&str>, spec: &LoadBalancerSpec) -> Result<(), Refusal> {
+    let mut others = model.load_balancers.values().map(|stored| &stored.object).filter(|lb| Some(&*lb.id) != id);
+    if others.any(|lb| lb.project == project && lb.spec.name == spec.name) {
+        let message = format!("a load balancer named {:?} exists", spec.name);
+        return Err(Refusal::conflict("name_taken", message));
+    }
+    for target in &spec.targets {
+        find(&model.machines, "machine", target, project)
+            .map_err(|_| Refusal::invalid(format!("target {target:?} is not a machine of project {project:?}")))?;
+    }
+    Ok(())
+}
+
+async fn create_load_balancer(
+    State(cloud): Of,
+    Extension(Project(project)): Ours,
+    Json(spec): Json<LoadBalancerSpec>,
+) -> Answer {
+    let mut model = cloud.model();
+    check(&model, &project, None, &spec)?;
+    let made = model.add_load_balancer(&project, spec);
+    let operation = model.operations.iter().rev().find(|(_, operation)| operation.target == made.id);
+    let operation = operation.map(|(id, _)| id.clone()).unwrap_or_default();
+    Ok((StatusCode::ACCEPTED, Json(json!({ "operation": operation, "load_balancer": made }))).into_response())
+}
+
+async fn change_load_balancer(
+    State(cloud): Of,
+    Extension(Project(project)): Ours,
+    Path(id): Path<String>,
+    Json(spec): Json<LoadBalancerSpec>,
+) -> Answer {
+    let mut model = cloud.model();
+    if find(&model.load_balancers, "load balancer", &id, &project)?.is_pending() {
+        return Err(Refusal::conflict("locked", format!("an operation runs on load balancer {id:?}")));
+    }
+    check(&model, &project, Some(&id), &spec)?;
+    let operation = model.change_load_balancer(&project, &id, spec);
+    let changed = find(&model.load_balancers, "load balancer", &id, &project)?.show();
+    Ok((StatusCode::ACCEPTED, Json(json!({ "operation": operation, "load_balancer": changed }))).into_response())
+}
+
+async fn delete_load_balancer(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+    let mut model = cloud.model();
+    find(&model.load_balancers, "load balancer", &id, &project)?;
+    model.load_balancers.remove(&id);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn list_routes(
+    State(cloud): Of,
+    Extension(Project(project)): Ours,
+    Extension(wrong): Wrong,
+    UrlQuery(query): Asked,
+) -> Response {
+    let model = cloud.model();
+    listing::page("routes", &project, model.routes.values(), &query, wrong, |route| model.show_route(route))
+}
+
+async fn route(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+    let model = cloud.model();
+    Ok(Json(model.show_route(find(&model.routes, "route", &id, &project)?)).into_response())
+}
+
+async fn create_route(State(cloud): Of, Extension(Project(project)): Ours, Json(route): Json<NewRoute>) -> Answer {
+    let mut model = cloud.model();
+    find(&model.machines, "machine", &route.machine, &project)?;
+    let mut routes = model.routes.values().map(|stored| &stored.object);
+    if routes.any(|other| other.project == project && other.route.destination == route.destination) {
+        let message = format!("a route to {} exists", route.destination);
+        return Err(Refusal::conflict("destination_taken", message));
+    }
+    Ok((StatusCode::CREATED, Json(model.add_route(&project, route))).into_response())
+}
+
+async fn delete_route(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+    let mut model = cloud.model();
+    find(&model.routes, "route", &id, &project)?;
+    model.routes.remove(&id);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+async fn list_volumes(
+    State(cloud): Of,
+    Extension(Project(project)): Ours,
+    Extension(wrong): Wrong,
+    UrlQuery(query): Asked,
+) -> Response {
+    listing::page("volumes", &project, cloud.model().volumes.values(), &query, wrong, |volume| volume)
+}
+
+async fn volume(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+    Ok(Json(find(&cloud.model().volumes, "volume", &id, &project)?).into_response())
+}
+
+async fn operation(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+    let model = cloud.model();
+    let operation = model.operations.get(&id).filter(|operation| operation.project == project);
+    let operation = operation.ok_or_else(|| Refusal::not_found("operation", &id, &project))?;
+    let status = if operation.done_at <= Instant::now() { "done" } else { "running" };
+    Ok(Json(json!({ "id": id, "status": status, "target": operation.target })).into_response())
+}

@@ -1,0 +1,154 @@
+//! Machines.
+
+use std::collections::BTreeMap;
+
+use cloud_provider::{AddressType, NodeAddress};
+use serde::{Deserialize, Serialize};
+
+use super::DEFAULT_PROJECT;
+use super::model::Model;
+
+/// Zones of machines that name none, in turn.
+const ZONES: [&str; 3] = ["sim-1a", "sim-1b", "sim-1c"];
+
+/// A machine, as the API shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Such as `m-000123`. Never used twice.
+    pub id: String,
+    /// Not necessarily unique.
+    pub name: String,
+    /// The project it belongs to.
+    pub project: String,
+    /// Such as `sim-1a`.
+    pub zone: String,
+    /// Such as `sim-1`.
+    pub region: String,
+    /// Such as `small`.
+    #[serde(rename = "type")]
+    pub machine_type: String,
+    /// Running or stopped; a terminated machine is not there.
+    pub state: MachineState,
+    /// In the Kubernetes form.
+    pub addresses: Vec<NodeAddress>,
+    /// Free text by key.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Whether a machine runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MachineState {
+    /// It runs.
+    #[default]
+    Running,
+    /// It is shut down, and exists.
+    Stopped,
+}
+
+/// A machine to be made. What is left empty is made up.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NewMachine {
+    /// Empty: the id.
+    pub name: String,
+    /// Empty: [`DEFAULT_PROJECT`].
+    pub project: String,
+    /// Empty: one of three, in turn.
+    pub zone: String,
+    /// Empty: the zone without its last letter.
+    pub region: String,
+    /// Empty: `small`.
+    #[serde(rename = "type")]
+    pub machine_type: String,
+    /// Running unless stated.
+    pub state: MachineState,
+    /// Empty: one internal and one external IPv4 address.
+    pub addresses: Vec<NodeAddress>,
+    /// None unless stated.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What changes on a machine; what is `None` stays.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MachineChange {
+    /// A new name.
+    pub name: Option<String>,
+    /// Another type.
+    #[serde(rename = "type")]
+    pub machine_type: Option<String>,
+    /// Started or stopped.
+    pub state: Option<MachineState>,
+    /// All addresses anew.
+    pub addresses: Option<Vec<NodeAddress>>,
+    /// All labels anew.
+    pub labels: Option<BTreeMap<String, String>>,
+}
+
+impl Machine {
+    pub(super) fn change(&mut self, change: MachineChange) -> Self {
+        let MachineChange { name, machine_type, state, addresses, labels } = change;
+        self.name = name.unwrap_or_else(|| self.name.clone());
+        self.machine_type = machine_type.unwrap_or_else(|| self.machine_type.clone());
+        self.state = state.unwrap_or(self.state);
+        self.addresses = addresses.unwrap_or_else(|| self.addresses.clone());
+        self.labels = labels.unwrap_or_else(|| self.labels.clone());
+        self.clone()
+    }
+
+    /// Its internal IP addresses.
+    pub(super) fn internal_ips(&self) -> Vec<String> {
+        let internal = self.addresses.iter().filter(|a| a.kind == AddressType::InternalIP);
+        internal.map(|a| a.address.to_string()).collect()
+    }
+}
+
+impl Model {
+    pub(super) fn add_machine(&mut self, new: NewMachine) -> Machine {
+        let number = self.next_number();
+        let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
+        let id = format!("m-{number:06}");
+        let zone = or(new.zone, ZONES[number as usize % ZONES.len()]);
+        let machine = Machine {
+            name: or(new.name, &id),
+            project: or(new.project, DEFAULT_PROJECT),
+            region: or(new.region, zone.trim_end_matches(|c: char| c.is_ascii_lowercase())),
+            zone,
+            machine_type: or(new.machine_type, "small"),
+            state: new.state,
+            addresses: if new.addresses.is_empty() { made_up_addresses(number) } else { new.addresses },
+            labels: new.labels,
+            id: id.clone(),
+        };
+        let stored = self.stored(machine.clone());
+        self.machines.insert(id, stored);
+        machine
+    }
+
+    fn machine_id(&self, id_or_name: &str) -> Option<String> {
+        if self.machines.contains_key(id_or_name) {
+            return Some(id_or_name.to_owned());
+        }
+        // The newest of its name.
+        self.machines.values().rev().map(|m| &m.object).find(|m| m.name == id_or_name).map(|m| m.id.clone())
+    }
+
+    pub(super) fn machine_mut(&mut self, id_or_name: &str) -> Option<&mut Machine> {
+        let id = self.machine_id(id_or_name)?;
+        self.machines.get_mut(&id).map(|machine| &mut machine.object)
+    }
+
+    pub(super) fn remove_machine(&mut self, id_or_name: &str) -> bool {
+        self.machine_id(id_or_name).and_then(|id| self.machines.remove(&id)).is_some()
+    }
+}
+
+/// 10.0.0.0/8 inside, and 198.18.0.0/15, which is set aside for measurements, outside.
+fn made_up_addresses(number: u32) -> Vec<NodeAddress> {
+    let [_, a, b, c] = number.to_be_bytes();
+    vec![
+        NodeAddress::new(AddressType::InternalIP, &format!("10.{a}.{b}.{c}")),
+        NodeAddress::new(AddressType::ExternalIP, &format!("198.{}.{b}.{c}", 18 + a % 2)),
+    ]
+}

@@ -1,0 +1,239 @@
+//! The simulated cloud: an axum router over a small in-memory model.
+//!
+//! [`Cloud`] is a handle; clones share the model. What can be done over HTTP under `/admin` can be done with its methods.
+
+mod admin;
+mod api;
+mod faults;
+mod gate;
+mod listing;
+mod load_balancers;
+mod machines;
+mod model;
+mod rate_limit;
+mod routes;
+mod volumes;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::serve::ListenerExt;
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub use faults::{Fault, FaultKind};
+pub use load_balancers::{Listener, LoadBalancer, LoadBalancerSpec, LoadBalancerStatus};
+pub use machines::{Machine, MachineChange, MachineState, NewMachine};
+use model::Model;
+pub use rate_limit::RateLimit;
+pub use routes::{CloudRoute, NewRoute};
+pub use volumes::Volume;
+
+/// The project that exists from the start.
+pub const DEFAULT_PROJECT: &str = "demo";
+/// Its token. A simulator's token is no secret.
+pub const DEFAULT_TOKEN: &str = "demo-token";
+/// The most objects on a page, and the number if none is asked for.
+pub const PAGE_SIZE: usize = 50;
+
+/// How the cloud behaves. Durations are in milliseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// How long an operation (creating or changing a load balancer) runs.
+    pub operation_milliseconds: u64,
+    /// After how long a created object appears in lists. It can be read by its id at once.
+    pub list_delay_milliseconds: u64,
+    /// Requests that each token may send; `None`: any number.
+    pub rate_limit: Option<RateLimit>,
+}
+
+/// A simulated cloud.
+///
+/// ```
+/// use provider_simulated::cloud::{Cloud, Options};
+///
+/// let cloud = Cloud::new(Options::default());
+/// let ids = cloud.create_machines("worker-", 3);
+/// assert!(cloud.stop(&ids[0]));
+/// assert!(cloud.terminate("worker-2"), "by id or by name");
+/// assert_eq!(cloud.machines().len(), 2);
+/// let router = cloud.router();
+/// ```
+#[derive(Clone)]
+pub struct Cloud(Arc<Mutex<Model>>);
+
+impl Default for Cloud {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+impl Cloud {
+    /// A cloud with one empty project, [`DEFAULT_PROJECT`], and its token.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self(Arc::new(Mutex::new(Model::new(options))))
+    }
+
+    /// The HTTP service: the API under `/v1`, the levers under `/admin`.
+    pub fn router(&self) -> Router {
+        api::router(self).merge(admin::router(self))
+    }
+
+    /// Serves [`router`](Self::router) on `listener` until `shutdown`.
+    ///
+    /// # Errors
+    /// What the listener answers.
+    pub async fn serve(&self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
+        const GRACE: Duration = Duration::from_millis(500);
+        let listener = listener.tap_io(|stream| {
+            // Without it a small answer may wait for an acknowledgement; it still arrives.
+            let _ = stream.set_nodelay(true);
+        });
+        let stop = shutdown.clone();
+        let server = axum::serve(listener, self.router())
+            .with_graceful_shutdown(async move { stop.cancelled().await })
+            .into_future();
+        // An answer that hangs on purpose must not hold up the end.
+        tokio::select! {
+            ended = server => ended,
+            () = async { shutdown.cancelled().await; tokio::time::sleep(GRACE).await } => Ok(()),
+        }
+    }
+
+    fn model(&self) -> MutexGuard<'_, Model> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Back to an empty cloud with the default token, without faults and with the given behaviour.
+    pub fn reset(&self, options: Options) {
+        *self.model() = Model::new(options);
+    }
+
+    /// How it behaves.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        self.model().options
+    }
+
+    /// Changes how it behaves.
+    pub fn set_options(&self, options: Options) {
+        self.model().options = options;
+    }
+
+    /// Makes `token` valid for `project`.
+    pub fn add_token(&self, token: &str, project: &str) {
+        self.model().tokens.insert(token.to_owned(), project.to_owned());
+    }
+
+    /// Makes `token` invalid; says whether it was valid.
+    pub fn revoke_token(&self, token: &str) -> bool {
+        self.model().tokens.remove(token).is_some()
+    }
+
+    /// Adds a machine.
+    pub fn add_machine(&self, machine: NewMachine) -> Machine {
+        self.model().add_machine(machine)
+    }
+
+    /// Adds machines named `<prefix>1`, `<prefix>2` …, spread over three zones; returns their ids.
+    pub fn create_machines(&self, prefix: &str, count: usize) -> Vec<String> {
+        let mut model = self.model();
+        (1..=count)
+            .map(|n| model.add_machine(NewMachine { name: format!("{prefix}{n}"), ..NewMachine::default() }).id)
+            .collect()
+    }
+
+    /// All machines of all projects, in the order of their ids.
+    #[must_use]
+    pub fn machines(&self) -> Vec<Machine> {
+        self.model().machines.values().map(|machine| machine.object.clone()).collect()
+    }
+
+    /// A machine by id or name.
+    #[must_use]
+    pub fn machine(&self, id_or_name: &str) -> Option<Machine> {
+        self.model().machine_mut(id_or_name).cloned()
+    }
+
+    /// Changes a machine, by id or name; the changed machine.
+    pub fn change_machine(&self, id_or_name: &str, change: MachineChange) -> Option<Machine> {
+        self.model().machine_mut(id_or_name).map(|machine| machine.change(change))
+    }
+
+    /// Stops a machine, by id or name; `false` if there is none.
+    pub fn stop(&self, id_or_name: &str) -> bool {
+        let change = MachineChange { state: Some(MachineState::Stopped), ..MachineChange::default() };
+        self.change_machine(id_or_name, change).is_some()
+    }
+
+    /// Starts a machine, by id or name; `false` if there is none.
+    pub fn start(&self, id_or_name: &str) -> bool {
+        let change = MachineChange { state: Some(MachineState::Running), ..MachineChange::default() };
+        self.change_machine(id_or_name, change).is_some()
+    }
+
+    /// Removes a machine for good, by id or name; `false` if there is none.
+    pub fn terminate(&self, id_or_name: &str) -> bool {
+        self.model().remove_machine(id_or_name)
+    }
+
+    /// Adds or replaces a volume.
+    pub fn add_volume(&self, volume: Volume) {
+        self.model().add_volume(volume);
+    }
+
+    /// All load balancers, in the order of their ids.
+    #[must_use]
+    pub fn load_balancers(&self) -> Vec<LoadBalancer> {
+        self.model().load_balancers()
+    }
+
+    /// Adds a load balancer as somebody else's tool would; [`Conflict`](LoadBalancerSpec) names are not checked.
+    pub fn add_load_balancer(&self, spec: LoadBalancerSpec) -> LoadBalancer {
+        self.model().add_load_balancer(DEFAULT_PROJECT, spec)
+    }
+
+    /// All routes, in the order of their ids.
+    #[must_use]
+    pub fn routes(&self) -> Vec<CloudRoute> {
+        self.model().routes()
+    }
+
+    /// Adds a route as somebody else's tool would.
+    pub fn add_route(&self, route: NewRoute) -> CloudRoute {
+        self.model().add_route(DEFAULT_PROJECT, route)
+    }
+
+    /// Breaks something, until its count is used up or [`clear_faults`](Self::clear_faults).
+    pub fn inject(&self, fault: Fault) {
+        self.model().faults.push(fault);
+    }
+
+    /// The faults that are switched on.
+    #[must_use]
+    pub fn faults(&self) -> Vec<Fault> {
+        self.model().faults.clone()
+    }
+
+    /// Switches all faults off.
+    pub fn clear_faults(&self) {
+        self.model().faults.clear();
+    }
+
+    /// Requests so far, by method and path template: `GET /v1/machines`.
+    #[must_use]
+    pub fn requests(&self) -> BTreeMap<String, u64> {
+        self.model().requests.clone()
+    }
+
+    /// Starts counting requests from zero.
+    pub fn reset_requests(&self) {
+        self.model().requests.clear();
+    }
+}

@@ -1,0 +1,45 @@
+//! Volumes, as far as their topology goes.
+
+use serde::{Deserialize, Serialize};
+
+use super::DEFAULT_PROJECT;
+use super::listing::Listed;
+use super::model::Model;
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Volume {
+    /// Such as `v-1`; whoever adds it chooses.
+    pub id: String,
+    /// The zones it can be attached in.
+    pub zones: Vec<String>,
+    /// Their region.
+    pub region: String,
+    /// The project it belongs to.
+    #[serde(default = "default_project")]
+    pub project: String,
+}
+
+fn default_project() -> String {
+    DEFAULT_PROJECT.to_owned()
+}
+
+impl Listed for Volume {
+    fn project(&self) -> &str {
+        &self.project
+    }
+    fn name(&self) -> &str {
+        &self.id
+    }
+    fn label(&self, _key: &str) -> Option<&str> {
+        None
+    }
+}
+
+impl Model {
+    pub(super) fn add_volume(&mut self, volume: Volume) {
+        let stored = self.stored(volume.clone());
+        self.volumes.insert(volume.id, stored);
+    }
+}

@@ -1,0 +1,158 @@
+//! The provider: the example for vendors. It reaches the simulated cloud only over HTTP.
+//!
+//! ```yaml
+//! endpoint: http://127.0.0.1:8080
+//! tokenFile: /etc/cloud/token   # read again when it changes; or `token:` with the token itself
+//! project: demo                 # optional: refuse a token of another project
+//! ```
+
+mod instances;
+mod load_balancers;
+mod routes;
+
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::sync::{Arc, OnceLock};
+
+use cloud_provider::names::{LABEL_REGION, LABEL_ZONE, ZONE_DELIMITER};
+use cloud_provider::{
+    Caches, CloudProvider, Cluster, ConfigFile, Context, Error, Instances, LoadBalancers, PersistentVolume, Result,
+    Routes, Volumes, async_trait,
+};
+use provider_kit::inventory::Inventory;
+use provider_kit::paging::{Page, Reading, Rules, read_pages};
+use provider_kit::provider_id::ProviderIds;
+use provider_kit::settings::Settings;
+use provider_kit::transport::{Call, Transport};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::cloud::{PAGE_SIZE, Volume};
+
+/// The provider's name, and the scheme of its provider ids.
+pub const NAME: &str = "simulated";
+/// The driver of its PersistentVolumes.
+pub const VOLUME_DRIVER: &str = "simulated.csi";
+
+/// Label of everything that we make: whose it is. What does not carry it is left alone (INV-7).
+const MARK_CLUSTER: &str = "ccm-rs/cluster";
+
+const IDS: ProviderIds = ProviderIds {
+    scheme: NAME,
+    form: "<machine id>, such as m-000123",
+    valid: |id| id.strip_prefix("m-").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())),
+};
+
+/// Makes the provider from its configuration file.
+///
+/// # Errors
+/// *Invalid*, with everything that is wrong with the file.
+pub fn factory(config: Option<&ConfigFile>) -> Result<Arc<dyn CloudProvider>> {
+    let mut settings = Settings::yaml(config)?;
+    let endpoint = settings.required("endpoint");
+    let project = settings.text("project");
+    let http = Transport::builder(&endpoint).credential(settings.credential()).build();
+    if let (Err(err), false) = (&http, endpoint.is_empty()) {
+        settings.mistake(err.to_string());
+    }
+    settings.finish()?;
+    Ok(Arc::new(Simulated::new(http?, project)))
+}
+
+/// The provider.
+pub struct Simulated {
+    http: Transport,
+    instances: Inventory<Api>,
+    expected_project: Option<String>,
+    caches: OnceLock<Arc<dyn Caches>>,
+}
+
+/// The cloud's API, and the project that the token is for once that is known.
+struct Api {
+    http: Transport,
+    project: OnceLock<String>,
+}
+
+#[derive(Deserialize)]
+struct ListPage<T> {
+    #[serde(alias = "machines", alias = "load_balancers", alias = "routes")]
+    items: Vec<T>,
+    total: Option<usize>,
+    next_page: Option<u32>,
+}
+
+impl Api {
+    async fn read_list<T: DeserializeOwned, K: Hash>(
+        &self,
+        what: &'static str,
+        path: &'static str,
+        key: impl Fn(&T) -> K,
+    ) -> Result<Reading<T>> {
+        read_pages(Rules { what, totals: true }, 1, key, async |number: u32| {
+            let call = Call::get(path, &[]).query("page", number).query("per_page", PAGE_SIZE);
+            let page: ListPage<T> = self.http.read(call).await?;
+            Ok(Page { items: page.items, next: page.next_page, total: page.total })
+        })
+        .await
+    }
+}
+
+impl Simulated {
+    /// A provider that talks over `http`; `project`: the one that its token must be for.
+    #[must_use]
+    pub fn new(http: Transport, project: Option<String>) -> Self {
+        let instances = Inventory::new(Api { http: http.clone(), project: OnceLock::new() });
+        Self { http, instances, expected_project: project, caches: OnceLock::new() }
+    }
+
+    fn mark(cluster: &Cluster) -> &str {
+        cluster.id.as_deref().unwrap_or(&cluster.name)
+    }
+}
+
+#[async_trait]
+impl CloudProvider for Simulated {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn initialize(&self, _context: &Context) -> Result<()> {
+        let token: serde_json::Value = self.http.read(Call::get("/v1/token", &[])).await.map_err(|err| {
+            let hint = if err.is_unauthorized() { "check token or tokenFile" } else { "check endpoint" };
+            err.context(format!("the simulated cloud at {} cannot be used; {hint}", self.http.base()))
+        })?;
+        let project = token["project"].as_str().unwrap_or_default();
+        if let Some(expected) = self.expected_project.as_deref().filter(|expected| *expected != project) {
+            return Err(Error::invalid(format!("the token is for project {project:?}, `project` says {expected:?}")));
+        }
+        self.instances.source().project.get_or_init(|| project.to_owned());
+        Ok(())
+    }
+
+    fn set_caches(&self, caches: Arc<dyn Caches>) {
+        self.caches.get_or_init(|| caches);
+    }
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(&self.instances)
+    }
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        Some(self)
+    }
+    fn routes(&self) -> Option<&dyn Routes> {
+        Some(self)
+    }
+    fn volumes(&self) -> Option<&dyn Volumes> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Volumes for Simulated {
+    async fn labels(&self, volume: &PersistentVolume) -> Result<Option<BTreeMap<String, String>>> {
+        let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref()).filter(|csi| csi.driver == VOLUME_DRIVER);
+        let Some(csi) = csi else { return Ok(None) };
+        let volume: Volume = self.http.read(Call::get("/v1/volumes/{id}", &[&csi.volume_handle])).await?;
+        let zones = volume.zones.join(ZONE_DELIMITER);
+        Ok(Some([(LABEL_ZONE.to_owned(), zones), (LABEL_REGION.to_owned(), volume.region)].into()))
+    }
+}
