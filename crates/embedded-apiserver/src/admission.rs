@@ -1,0 +1,21 @@
+//! What the real server's admission plugins change on the way in.
+
+use serde_json::{Value, json};
+
+use crate::resources::Resource;
+use crate::server::Options;
+
+/// Changes a new object.
+pub(crate) fn create(options: &Options, resource: &Resource, object: &mut Value) {
+    if resource.plural == "nodes" && options.taint_new_nodes {
+        // TaintNodesByCondition: nothing is scheduled before the node lifecycle controller has seen the Node.
+        let taint = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+        let taints = object["spec"]["taints"].take();
+        let mut taints = taints.as_array().cloned().unwrap_or_default();
+        let there = taints.iter().any(|t| t["key"] == taint["key"] && t["effect"] == taint["effect"]);
+        if !there {
+            taints.push(taint);
+        }
+        object["spec"]["taints"] = Value::Array(taints);
+    }
+}

@@ -1,0 +1,222 @@
+//! Cluster IPs and node ports: taken when a Service needs them, given back when it is gone.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use crate::defaults::items_mut;
+use crate::resources::{self, Resource};
+use crate::status::{ApiError, Cause};
+
+/// The range of node ports.
+const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
+
+#[derive(Debug)]
+pub(crate) struct Allocators {
+    network: u32,
+    size: u32,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    addresses: BTreeSet<u32>,
+    ports: BTreeSet<u16>,
+}
+
+impl Allocators {
+    pub(crate) fn new(network: Ipv4Addr, prefix: u8) -> Self {
+        let size = 1_u32 << (32 - u32::from(prefix.clamp(8, 30)));
+        let network = u32::from(network) & !(size - 1);
+        Self { network, size, taken: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Marks what a seeded Service has.
+    pub(crate) fn reserve(&self, resource: &Resource, service: &Value) {
+        if resource.plural == "services" {
+            let mut taken = self.lock();
+            taken.addresses.extend(addresses(service));
+            taken.ports.extend(ports(service));
+        }
+    }
+
+    /// Gives back what a Service had.
+    pub(crate) fn release(&self, resource: &Resource, service: &Value) {
+        if resource.plural == "services" {
+            let mut taken = self.lock();
+            for address in addresses(service) {
+                taken.addresses.remove(&address);
+            }
+            for port in ports(service) {
+                taken.ports.remove(&port);
+            }
+        }
+    }
+
+    /// Gives the Service the addresses and ports it needs, and takes back what `old` had and `new` has not.
+    ///
+    /// # Errors
+    ///
+    /// 422 if a wanted address or port is taken or out of range.
+    pub(crate) fn allocate(
+        &self,
+        resource: &Resource,
+        old: Option<&Value>,
+        new: &mut Value,
+        dry_run: bool,
+    ) -> Result<(), ApiError> {
+        if resource.plural != "services" {
+            return Ok(());
+        }
+        let mut taken = self.lock();
+        let (had_addresses, had_ports) = old.map(|old| (addresses(old), ports(old))).unwrap_or_default();
+        let mut addresses_now = taken.addresses.clone();
+        let mut ports_now = taken.ports.clone();
+        addresses_now.retain(|address| !had_addresses.contains(address));
+        ports_now.retain(|port| !had_ports.contains(port));
+        self.give_address(new, &mut addresses_now).map_err(|cause| invalid(resource, new, cause))?;
+        give_ports(new, &mut ports_now).map_err(|cause| invalid(resource, new, cause))?;
+        if !dry_run {
+            taken.addresses = addresses_now;
+            taken.ports = ports_now;
+        }
+        Ok(())
+    }
+
+    fn give_address(&self, service: &mut Value, taken: &mut BTreeSet<u32>) -> Result<(), Cause> {
+        let spec = &mut service["spec"];
+        if spec["type"] == "ExternalName" {
+            return Ok(());
+        }
+        let wanted = spec["clusterIP"].as_str().or(spec["clusterIPs"][0].as_str()).unwrap_or_default().to_owned();
+        let address = match wanted.as_str() {
+            "None" => "None".to_owned(),
+            "" => Ipv4Addr::from(self.free(taken)).to_string(),
+            text => {
+                self.claim(text, taken)?;
+                text.to_owned()
+            }
+        };
+        spec["clusterIP"] = json!(address);
+        if spec["clusterIPs"].as_array().is_none_or(Vec::is_empty) {
+            spec["clusterIPs"] = json!([address]);
+        }
+        if spec["ipFamilyPolicy"].is_null() {
+            let headless_without_selector = address == "None" && spec["selector"].is_null();
+            spec["ipFamilyPolicy"] = json!(if headless_without_selector { "RequireDualStack" } else { "SingleStack" });
+        }
+        if spec["ipFamilies"].as_array().is_none_or(Vec::is_empty) {
+            let both = address == "None" && spec["ipFamilyPolicy"] == "RequireDualStack";
+            spec["ipFamilies"] = if both { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
+        }
+        Ok(())
+    }
+
+    fn claim(&self, text: &str, taken: &mut BTreeSet<u32>) -> Result<(), Cause> {
+        let failed = |detail: String| {
+            Cause::invalid("spec.clusterIPs", &json!([text]), &format!("failed to allocate IP {text}: {detail}"))
+        };
+        let Ok(address) = text.parse::<Ipv4Addr>() else {
+            return Err(failed("the provided IP is not in the valid range".to_owned()));
+        };
+        let address = u32::from(address);
+        let last = self.network + (self.size - 1);
+        if address <= self.network || address >= last {
+            let prefix = 32 - self.size.trailing_zeros();
+            let range = format!("{}/{prefix}", Ipv4Addr::from(self.network));
+            return Err(failed(format!(
+                "the provided IP ({text}) is not in the valid range. The range of valid IPs is {range}"
+            )));
+        }
+        if taken.insert(address) { Ok(()) } else { Err(failed("provided IP is already allocated".to_owned())) }
+    }
+
+    fn free(&self, taken: &mut BTreeSet<u32>) -> u32 {
+        loop {
+            let address = self.network + fastrand::u32(1..self.size - 1);
+            if taken.insert(address) {
+                return address;
+            }
+        }
+    }
+}
+
+fn invalid(resource: &Resource, service: &Value, cause: Cause) -> ApiError {
+    let name = service["metadata"]["name"].as_str().unwrap_or_default();
+    ApiError::invalid(resources::by_plural("services").unwrap_or(resource.storage()), name, &[cause])
+}
+
+fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), Cause> {
+    let spec = &mut service["spec"];
+    let kind = spec["type"].as_str().unwrap_or_default().to_owned();
+    let allocates = kind == "NodePort" || (kind == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false);
+    let mut own: Vec<(u16, Value)> = Vec::new();
+    for (index, port) in items_mut(spec, "ports").enumerate() {
+        let protocol = port["protocol"].clone();
+        match port["nodePort"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0) {
+            // One node port may serve several protocols of one Service.
+            Some(wanted) if own.iter().any(|(port, other)| *port == wanted && *other != protocol) => {}
+            Some(wanted) => {
+                claim_port(wanted, &format!("spec.ports[{index}].nodePort"), taken)?;
+                own.push((wanted, protocol));
+            }
+            None if allocates => {
+                let free = free_port(taken);
+                own.push((free, protocol));
+                port["nodePort"] = json!(free);
+            }
+            None => {}
+        }
+    }
+    if kind == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local" {
+        match spec["healthCheckNodePort"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0) {
+            Some(wanted) => claim_port(wanted, "spec.healthCheckNodePort", taken)?,
+            None => spec["healthCheckNodePort"] = json!(free_port(taken)),
+        }
+    }
+    Ok(())
+}
+
+fn claim_port(port: u16, field: &str, taken: &mut BTreeSet<u16>) -> Result<(), Cause> {
+    if !NODE_PORTS.contains(&port) {
+        let detail = "provided port is not in the valid range. The range of valid ports is 30000-32767";
+        return Err(Cause::invalid(field, &json!(port), detail));
+    }
+    if taken.insert(port) {
+        Ok(())
+    } else {
+        Err(Cause::invalid(field, &json!(port), "provided port is already allocated"))
+    }
+}
+
+fn free_port(taken: &mut BTreeSet<u16>) -> u16 {
+    loop {
+        let port = fastrand::u16(NODE_PORTS);
+        if taken.insert(port) {
+            return port;
+        }
+    }
+}
+
+fn addresses(service: &Value) -> BTreeSet<u32> {
+    let listed = service["spec"]["clusterIPs"].as_array().into_iter().flatten();
+    let parse = |text: &str| text.parse::<Ipv4Addr>().ok().map(u32::from);
+    listed.chain([&service["spec"]["clusterIP"]]).filter_map(Value::as_str).filter_map(parse).collect()
+}
+
+fn ports(service: &Value) -> BTreeSet<u16> {
+    let spec = &service["spec"];
+    let listed = spec["ports"].as_array().into_iter().flatten().map(|port| &port["nodePort"]);
+    listed
+        .chain([&spec["healthCheckNodePort"]])
+        .filter_map(Value::as_u64)
+        .filter_map(|port| u16::try_from(port).ok())
+        .filter(|port| *port > 0)
+        .collect()
+}

@@ -1,0 +1,322 @@
+//! Fault injection: rules that make requests fail, wait or lose their answer. They may be changed while the server runs,
+//! from the program ([`Faults`]) or over HTTP (`/_faults`).
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::requests::LoggedRequest;
+
+/// What happens to a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// It is not carried out and answered with an error.
+    Status {
+        /// HTTP status code.
+        code: u16,
+        /// Reason of the Status object (`TooManyRequests`).
+        #[serde(default)]
+        reason: String,
+        /// Message of the Status object.
+        #[serde(default)]
+        message: String,
+        /// `Retry-After` in seconds.
+        #[serde(default, rename = "retryAfterSeconds", skip_serializing_if = "Option::is_none")]
+        retry_after_seconds: Option<u32>,
+    },
+    /// It is answered with this body instead: a whole Status object, or anything else.
+    Body {
+        /// HTTP status code.
+        code: u16,
+        /// The JSON body.
+        body: Value,
+    },
+    /// It is carried out after this time. Further rules still apply.
+    Latency {
+        /// Milliseconds.
+        millis: u64,
+    },
+    /// A watch is cut: those that are open at once, further ones after their first events.
+    DropWatch,
+    /// It is never answered.
+    Hang,
+    /// It is carried out, but the connection is cut before the answer.
+    AnswerLost,
+    /// The connection is cut before it is carried out.
+    Refused,
+}
+
+/// Which requests a rule applies to, and how often. An empty or missing field matches everything.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Matcher {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`; several separated by commas; `write` is all that change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verb: Option<String>,
+    /// Plural name (`nodes`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// `status`; an empty string matches the main resource only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subresource: Option<String>,
+    /// Namespace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Prefix of the path, for what is no resource (`/version`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The rule applies to the first so many matches; without it forever.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub times: Option<u64>,
+    /// The rule applies to every so-manyth match only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<u64>,
+}
+
+impl Matcher {
+    /// Matches every request.
+    #[must_use]
+    pub fn any() -> Self {
+        Self::default()
+    }
+
+    /// Only this verb (or a list, or `write`).
+    #[must_use]
+    pub fn verb(mut self, verb: &str) -> Self {
+        self.verb = Some(verb.to_owned());
+        self
+    }
+
+    /// Only this resource (`nodes`), or this subresource of it (`nodes/status`).
+    #[must_use]
+    pub fn resource(mut self, resource: &str) -> Self {
+        match resource.split_once('/') {
+            Some((resource, subresource)) => {
+                self.resource = Some(resource.to_owned());
+                self.subresource = Some(subresource.to_owned());
+            }
+            None => self.resource = Some(resource.to_owned()),
+        }
+        self
+    }
+
+    /// Only objects with this name.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Only the first `count` matches.
+    #[must_use]
+    pub fn times(mut self, count: u64) -> Self {
+        self.times = Some(count);
+        self
+    }
+
+    /// Only every `period`th match.
+    #[must_use]
+    pub fn every(mut self, period: u64) -> Self {
+        self.every = Some(period);
+        self
+    }
+
+    fn matches(&self, request: &LoggedRequest) -> bool {
+        let same = |wanted: &Option<String>, got: &str| wanted.as_deref().is_none_or(|wanted| wanted == got);
+        let verb = self.verb.as_deref().is_none_or(|verbs| {
+            verbs.is_empty()
+                || verbs.split(',').any(|verb| verb == request.verb || (verb == "write" && request.is_write()))
+        });
+        verb && same(&self.resource, &request.resource)
+            && same(&self.subresource, &request.subresource)
+            && same(&self.namespace, &request.namespace)
+            && same(&self.name, &request.name)
+            && self.path.as_deref().is_none_or(|prefix| request.path.starts_with(prefix))
+    }
+}
+
+/// A rule as it is listed: what it matches, what it does, how often it has.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rule {
+    /// Identifies the rule.
+    #[serde(default)]
+    pub id: u64,
+    /// Which requests.
+    #[serde(rename = "match", default)]
+    pub matcher: Matcher,
+    /// What happens to them.
+    pub action: Action,
+    /// Requests that matched so far.
+    #[serde(default)]
+    pub seen: u64,
+    /// Requests it was applied to so far.
+    #[serde(default)]
+    pub applied: u64,
+}
+
+impl Rule {
+    fn take(&mut self) -> bool {
+        if self.matcher.times.is_some_and(|times| self.applied >= times) {
+            return false;
+        }
+        self.seen += 1;
+        if self.matcher.every.is_some_and(|every| every > 1 && !self.seen.is_multiple_of(every)) {
+            return false;
+        }
+        self.applied += 1;
+        true
+    }
+}
+
+/// The rules. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Faults {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    rules: Mutex<(u64, Vec<Rule>)>,
+    changed: watch::Sender<u64>,
+}
+
+/// What the rules say about a request.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) delay: Duration,
+    pub(crate) action: Option<Action>,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self { inner: Arc::new(Inner { rules: Mutex::default(), changed: watch::Sender::new(0) }) }
+    }
+}
+
+impl Faults {
+    fn lock(&self) -> MutexGuard<'_, (u64, Vec<Rule>)> {
+        self.inner.rules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a rule; answers its id. The first rule that matches a request is applied (latency: and the search goes on).
+    pub fn add(&self, matcher: Matcher, action: Action) -> u64 {
+        let id = {
+            let mut rules = self.lock();
+            rules.0 += 1;
+            let id = rules.0;
+            rules.1.push(Rule { id, matcher, action, seen: 0, applied: 0 });
+            id
+        };
+        self.inner.changed.send_replace(id);
+        id
+    }
+
+    /// Removes a rule; whether it was there.
+    pub fn remove(&self, id: u64) -> bool {
+        let mut rules = self.lock();
+        let before = rules.1.len();
+        rules.1.retain(|rule| rule.id != id);
+        rules.1.len() < before
+    }
+
+    /// Removes all rules.
+    pub fn clear(&self) {
+        self.lock().1.clear();
+    }
+
+    /// The rules with their counts.
+    #[must_use]
+    pub fn list(&self) -> Vec<Rule> {
+        self.lock().1.clone()
+    }
+
+    /// Cuts all watches that are open now.
+    pub fn drop_watches(&self) {
+        // Number 0 is no rule: every open watch takes it as meant for it.
+        self.inner.changed.send_replace(0);
+    }
+
+    pub(crate) fn judge(&self, request: &LoggedRequest) -> Verdict {
+        let mut verdict = Verdict::default();
+        let mut rules = self.lock();
+        for rule in rules.1.iter_mut().filter(|rule| rule.matcher.matches(request) && rule.action != Action::DropWatch)
+        {
+            if !rule.take() {
+                continue;
+            }
+            if let Action::Latency { millis } = rule.action {
+                verdict.delay += Duration::from_millis(millis);
+                continue;
+            }
+            verdict.action = Some(rule.action.clone());
+            break;
+        }
+        verdict
+    }
+
+    /// Whether this watch is to be cut now.
+    pub(crate) fn drops(&self, request: &LoggedRequest) -> bool {
+        let mut rules = self.lock();
+        rules.1.iter_mut().any(|rule| rule.action == Action::DropWatch && rule.matcher.matches(request) && rule.take())
+    }
+
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.changed.subscribe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn patch(name: &str) -> LoggedRequest {
+        LoggedRequest {
+            verb: "patch",
+            resource: "nodes".to_owned(),
+            subresource: String::new(),
+            namespace: String::new(),
+            name: name.to_owned(),
+            path: String::new(),
+            query: String::new(),
+            content_type: String::new(),
+            user_agent: String::new(),
+            body: bytes::Bytes::new(),
+            status: 0,
+        }
+    }
+
+    #[test]
+    fn a_rule_applies_as_often_as_it_says() {
+        let faults = Faults::default();
+        faults.add(Matcher::any().verb("write").resource("nodes").times(2).every(2), Action::Refused);
+        let applied: Vec<bool> = (0..6).map(|_| faults.judge(&patch("a")).action.is_some()).collect();
+        assert_eq!(applied, [false, true, false, true, false, false]);
+    }
+
+    #[test]
+    fn latency_adds_up_and_lets_further_rules_apply() {
+        let faults = Faults::default();
+        faults.add(Matcher::any(), Action::Latency { millis: 100 });
+        faults.add(Matcher::any().name("b"), Action::Hang);
+        let verdict = faults.judge(&patch("b"));
+        assert_eq!((verdict.delay, verdict.action), (Duration::from_millis(100), Some(Action::Hang)));
+        assert_eq!(faults.judge(&patch("a")).action, None);
+    }
+
+    #[test]
+    fn a_rule_reads_from_json() {
+        let rule: Rule =
+            serde_json::from_str(r#"{"match":{"verb":"patch","times":3},"action":{"status":{"code":503}}}"#).unwrap();
+        assert!(matches!(rule.action, Action::Status { code: 503, .. }));
+        let rule: Rule = serde_json::from_str(r#"{"action":"dropWatch"}"#).unwrap();
+        assert_eq!(rule.action, Action::DropWatch);
+    }
+}

@@ -1,0 +1,134 @@
+//! One file per verb.
+
+mod create;
+mod decoding;
+mod delete;
+mod get;
+mod list;
+mod patch;
+pub(crate) mod review;
+mod update;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response};
+
+use crate::negotiate::{Form, Include, View, respond};
+use crate::request::{Request, Target, Verb};
+use crate::requests::LoggedRequest;
+use crate::resources::{Resource, Verbs};
+use crate::server::{Inner, User};
+use crate::status::ApiError;
+use crate::store::Stored;
+use crate::{discovery, openapi};
+
+/// A request for a resource, with everything its handler needs.
+pub(crate) struct Call<'a> {
+    pub(crate) inner: &'a Arc<Inner>,
+    pub(crate) request: &'a Request,
+    pub(crate) target: &'a Target,
+    pub(crate) body: &'a Bytes,
+    pub(crate) form: Form,
+    pub(crate) user: &'a User,
+}
+
+impl Call<'_> {
+    pub(crate) fn resource(&self) -> &'static Resource {
+        self.target.resource
+    }
+
+    /// The resource under which the objects are stored.
+    pub(crate) fn storage(&self) -> &'static str {
+        self.resource().storage().plural
+    }
+
+    pub(crate) fn subresource(&self) -> &str {
+        self.target.subresource.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn view(&self) -> View {
+        View {
+            resource: self.resource(),
+            form: self.form,
+            include: Include::of(self.request.options.get("includeObject")),
+            now: self.inner.now().as_second(),
+        }
+    }
+
+    /// The object that the path names, or 404.
+    pub(crate) fn existing(&self) -> Result<Arc<Stored>, ApiError> {
+        self.inner
+            .store
+            .get(self.storage(), &self.target.key())
+            .ok_or_else(|| ApiError::not_found(self.resource(), self.target.name()))
+    }
+
+    /// The answer with one object and the warnings for the client.
+    pub(crate) fn answer(&self, code: u16, stored: &Stored, warnings: &[String]) -> Response<Body> {
+        let mut response = respond(self.form, code, self.view().object(stored, true));
+        for warning in warnings {
+            let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
+            if let Ok(value) = HeaderValue::from_str(&text) {
+                response.headers_mut().append(http::header::WARNING, value);
+            }
+        }
+        response
+    }
+}
+
+/// Answers a request.
+pub(crate) async fn dispatch(
+    inner: &Arc<Inner>,
+    request: &Request,
+    method: &Method,
+    body: Bytes,
+    entry: &LoggedRequest,
+    user: &User,
+) -> Result<Response<Body>, ApiError> {
+    let Some(target) = &request.target else {
+        if let Some(response) = discovery::answer(inner, request, method) {
+            return response;
+        }
+        return openapi::answer(inner, request).unwrap_or_else(|| Err(ApiError::unknown_path()));
+    };
+    if !is_allowed(request.verb, target) {
+        return Err(ApiError::method_not_allowed());
+    }
+    let form = Form::of(&request.headers)?;
+    let call = Call { inner, request, target, body: &body, form, user };
+    match request.verb {
+        Verb::Get => get::get(&call),
+        Verb::List => list::list(&call),
+        Verb::Watch => watch::watch(&call, entry).await,
+        Verb::Create if target.subresource.as_deref() == Some("token") => review::token_request(&call),
+        Verb::Create if target.resource.verbs == Verbs::CreateOnly => review::review(&call),
+        Verb::Create => create::create(&call),
+        Verb::Update => update::update(&call),
+        Verb::Patch => patch::patch(&call),
+        Verb::Delete => delete::delete(&call),
+        Verb::DeleteCollection => delete::collection(&call),
+        Verb::Other => Err(ApiError::method_not_allowed()),
+    }
+}
+
+fn is_allowed(verb: Verb, target: &Target) -> bool {
+    let (verbs, sub) = (target.resource.verbs, target.subresource.as_deref());
+    match verb {
+        Verb::Create if sub == Some("token") => true,
+        Verb::Get | Verb::Update | Verb::Patch if sub == Some("status") => true,
+        Verb::Update if sub == Some("finalize") => true,
+        _ if sub.is_some() => false,
+        Verb::Create => {
+            target.name.is_none()
+                && verbs != Verbs::ReadOnly
+                && (target.namespace.is_some() || !target.resource.namespaced)
+        }
+        Verb::Update | Verb::Patch => target.name.is_some() && verbs.names().contains(&verb.name()),
+        Verb::DeleteCollection => verbs == Verbs::All && (target.namespace.is_some() || !target.resource.namespaced),
+        _ => verbs.names().contains(&verb.name()),
+    }
+}

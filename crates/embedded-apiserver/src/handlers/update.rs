@@ -1,0 +1,54 @@
+//! Replacing an object.
+
+use axum::body::Body;
+use http::Response;
+use serde_json::json;
+
+use super::Call;
+use super::decoding::{body_value, decode_object};
+use super::write::{Wish, check_dry_run, check_field_manager, modify};
+use crate::defaults;
+use crate::status::ApiError;
+
+pub(super) fn update(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+    check_dry_run(call, "UpdateOptions")?;
+    check_field_manager(call, "UpdateOptions")?;
+    let resource = call.resource();
+    let decoded = decode_object(call, body_value(call)?)?;
+    let mut object = decoded.object;
+    check_name(call, &mut object)?;
+    defaults::apply(resource, &mut object);
+    let (stored, _) = modify(call, &|_, _| {
+        Ok(Wish {
+            object: object.clone(),
+            managed: false,
+            resets_managers: decoded.resets_managers,
+            warnings: Vec::new(),
+        })
+    })?;
+    Ok(call.answer(200, &stored, &decoded.warnings))
+}
+
+/// Name and namespace of the object are those of the path.
+pub(super) fn check_name(call: &Call<'_>, object: &mut serde_json::Value) -> Result<(), ApiError> {
+    let metadata = &mut object["metadata"];
+    let (name, wanted) = (metadata["name"].as_str().unwrap_or_default(), call.target.name());
+    if name.is_empty() {
+        metadata["name"] = json!(wanted);
+    } else if name != wanted {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({wanted})"
+        )));
+    }
+    if let Some(namespace) = &call.target.namespace {
+        let own = metadata["namespace"].as_str().unwrap_or_default();
+        if own.is_empty() {
+            metadata["namespace"] = json!(namespace);
+        } else if own != namespace {
+            return Err(ApiError::bad_request(format!(
+                "the namespace of the object ({own}) does not match the namespace on the URL ({namespace})"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! The log of requests: what was asked, by whom, with what outcome.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+/// Bytes of a written body that are kept.
+const MAX_BODY: usize = 16 * 1024;
+
+/// One request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedRequest {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `other` for what is no resource.
+    pub verb: &'static str,
+    /// Plural name (`nodes`); empty for what is no resource.
+    pub resource: String,
+    /// `status`, or empty.
+    pub subresource: String,
+    /// Namespace of the path, or empty.
+    pub namespace: String,
+    /// Name of the path, or empty.
+    pub name: String,
+    /// The path, without the query.
+    pub path: String,
+    /// The query, as sent.
+    pub query: String,
+    /// `Content-Type` of the body, or empty.
+    pub content_type: String,
+    /// `User-Agent`, or empty.
+    pub user_agent: String,
+    /// The body of a write, at most 16 KiB of it; Secrets and reviews are left out.
+    pub body: Bytes,
+    /// Status code of the answer; 0 if the connection was cut.
+    pub status: u16,
+}
+
+impl LoggedRequest {
+    /// Whether the request asks for a change.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
+    }
+
+    /// The body as JSON, if it is.
+    #[must_use]
+    pub fn json(&self) -> Option<serde_json::Value> {
+        serde_json::from_slice(&self.body).ok()
+    }
+}
+
+/// The requests since the start or the last [`clear`](RequestLog::clear). Clones share one log.
+#[derive(Debug, Clone)]
+pub struct RequestLog {
+    inner: Arc<Mutex<Log>>,
+    capacity: usize,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    requests: VecDeque<LoggedRequest>,
+    counts: BTreeMap<(String, String), u64>,
+}
+
+impl RequestLog {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { inner: Arc::default(), capacity }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn push(&self, mut request: LoggedRequest) {
+        if request.body.len() > MAX_BODY {
+            request.body = Bytes::copy_from_slice(&request.body[..MAX_BODY]);
+        }
+        let resource = if request.subresource.is_empty() {
+            request.resource.clone()
+        } else {
+            format!("{}/{}", request.resource, request.subresource)
+        };
+        let mut log = self.lock();
+        *log.counts.entry((request.verb.to_owned(), resource)).or_default() += 1;
+        log.requests.push_back(request);
+        while log.requests.len() > self.capacity {
+            log.requests.pop_front();
+        }
+    }
+
+    /// The requests, oldest first: as many as `Options::request_log` allows.
+    #[must_use]
+    pub fn all(&self) -> Vec<LoggedRequest> {
+        self.lock().requests.iter().cloned().collect()
+    }
+
+    /// The requests that ask for a change.
+    #[must_use]
+    pub fn writes(&self) -> Vec<LoggedRequest> {
+        self.lock().requests.iter().filter(|request| request.is_write()).cloned().collect()
+    }
+
+    /// Number of requests by verb and resource (`nodes`, `nodes/status`), all of them, also those no longer in [`all`](Self::all).
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<(String, String), u64> {
+        self.lock().counts.clone()
+    }
+
+    /// Number of requests with this verb for this resource (`nodes`, `nodes/status`).
+    #[must_use]
+    pub fn count(&self, verb: &str, resource: &str) -> u64 {
+        self.lock().counts.get(&(verb.to_owned(), resource.to_owned())).copied().unwrap_or(0)
+    }
+
+    /// Forgets all requests and counts.
+    pub fn clear(&self) {
+        *self.lock() = Log::default();
+    }
+}

@@ -1,0 +1,110 @@
+//! What each endpoint may change: the main one not the status, the status one not the spec.
+
+use serde_json::{Value, json};
+
+use crate::defaults::items_mut;
+use crate::resources::Resource;
+
+/// Sets what only the server says of a new object, before its fields get owners.
+pub(crate) fn defaults_of_create(resource: &Resource, object: &mut Value) {
+    if resource.plural == "serviceaccounts"
+        && let Some(map) = object.as_object_mut()
+    {
+        map.remove("secrets");
+    }
+}
+
+/// Prepares a new object.
+pub(crate) fn create(resource: &Resource, object: &mut Value) {
+    match resource.plural {
+        "services" => {
+            object["status"] = json!({"loadBalancer": {}});
+            drop_type_dependent(object, None);
+        }
+        "namespaces" => {
+            object["status"] = json!({"phase": "Active"});
+            object["spec"] = json!({"finalizers": ["kubernetes"]});
+        }
+        "persistentvolumes" => object["status"] = json!({"phase": "Pending"}),
+        _ => {}
+    }
+}
+
+/// Prepares a new version of an object.
+pub(crate) fn update(resource: &Resource, subresource: &str, new: &mut Value, old: &Value) {
+    if !resource.has_status {
+        return;
+    }
+    match subresource {
+        "" => {
+            copy(new, old, "status");
+            if resource.plural == "namespaces" {
+                copy(new, old, "spec");
+            }
+            if resource.plural == "services" {
+                drop_type_dependent(new, Some(old));
+            }
+        }
+        "finalize" => copy(new, old, "status"),
+        _ => copy(new, old, "spec"),
+    }
+}
+
+fn copy(new: &mut Value, old: &Value, field: &str) {
+    match old.get(field) {
+        Some(value) => new[field] = value.clone(),
+        None => {
+            if let Some(map) = new.as_object_mut() {
+                map.remove(field);
+            }
+        }
+    }
+}
+
+/// A Service that changes its type loses what the old type had and the new has not, unless the writer set it anew.
+fn drop_type_dependent(new: &mut Value, old: Option<&Value>) {
+    let kind = new["spec"]["type"].as_str().unwrap_or_default().to_owned();
+    let Some(old) = old else { return };
+    let before = old["spec"]["type"].as_str().unwrap_or_default().to_owned();
+    let spec = &mut new["spec"];
+    let remove = |spec: &mut Value, field: &str| {
+        if let Some(map) = spec.as_object_mut()
+            && map.get(field) == old["spec"].get(field)
+        {
+            map.remove(field);
+        }
+    };
+    let has_node_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
+    if kind == "ExternalName" && before != "ExternalName" {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"] {
+            remove(spec, field);
+        }
+    }
+    if has_node_ports(&before) && !has_node_ports(&kind) {
+        let old_ports: Vec<Value> = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
+        for port in items_mut(spec, "ports") {
+            let same = old_ports.iter().any(|o| o["nodePort"] == port["nodePort"]);
+            if same && let Some(map) = port.as_object_mut() {
+                map.remove("nodePort");
+            }
+        }
+    }
+    let needs_check =
+        |service_type: &str, spec: &Value| service_type == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local";
+    if needs_check(&before, &old["spec"]) && !needs_check(&kind, spec) {
+        remove(spec, "healthCheckNodePort");
+    }
+    if before == "LoadBalancer" && kind != "LoadBalancer" {
+        remove(spec, "allocateLoadBalancerNodePorts");
+        remove(spec, "loadBalancerClass");
+        new["status"]["loadBalancer"] = json!({});
+    }
+    let spec = &mut new["spec"];
+    let external = spec["externalIPs"].as_array().is_some_and(|ips| !ips.is_empty());
+    if has_node_ports(&before) && !has_node_ports(&kind) && !external {
+        remove(spec, "externalTrafficPolicy");
+    }
+    if kind != "ExternalName" && before == "ExternalName" {
+        remove(spec, "externalName");
+    }
+}

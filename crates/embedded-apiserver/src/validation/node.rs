@@ -1,0 +1,101 @@
+//! Nodes: taints, Pod CIDRs, addresses, and the provider id that is set once.
+
+use serde_json::{Value, json};
+
+use super::lists::{items, text};
+use super::names;
+use crate::status::Cause;
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+pub(super) fn create(node: &Value) -> Vec<Cause> {
+    let mut causes = taints(node);
+    causes.extend(pod_cidrs(node));
+    causes
+}
+
+pub(super) fn update(new: &Value, old: &Value) -> Vec<Cause> {
+    let mut causes = taints(new);
+    causes.extend(duplicate_addresses(new));
+    let (spec, before) = (&new["spec"], &old["spec"]);
+    if before["podCIDRs"].is_array() && spec["podCIDRs"] != before["podCIDRs"] {
+        causes.push(Cause::forbidden("spec.podCIDRs", "node updates may not change podCIDR except from \"\" to valid"));
+    } else if before["podCIDRs"] != spec["podCIDRs"] {
+        causes.extend(pod_cidrs(new));
+    }
+    let had = text(before, "providerID");
+    if !had.is_empty() && text(spec, "providerID") != had {
+        causes.push(Cause::forbidden(
+            "spec.providerID",
+            "node updates may not change providerID except from \"\" to valid",
+        ));
+    }
+    causes
+}
+
+fn taints(node: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let mut seen: Vec<(&str, &str)> = Vec::new();
+    for (index, taint) in items(&node["spec"], "taints") {
+        let field = format!("metadata.taints[{index}]");
+        let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
+        for problem in names::qualified_name(key) {
+            causes.push(Cause::invalid(format!("{field}.key"), &json!(key), &problem));
+        }
+        let problems = names::label_value(value);
+        if !problems.is_empty() {
+            causes.push(Cause::invalid(format!("{field}.value"), &json!(value), &problems.join(";")));
+        }
+        if effect.is_empty() {
+            causes.push(Cause::required(format!("{field}.effect"), ""));
+        } else if !EFFECTS.contains(&effect) {
+            causes.push(Cause::unsupported(format!("{field}.effect"), &json!(effect), &EFFECTS));
+        }
+        if seen.contains(&(key, effect)) {
+            let time = taint["timeAdded"].as_str().map_or("null".to_owned(), |time| format!("{time:?}"));
+            let shown = format!(
+                "{{\"Key\":{key:?},\"Value\":{value:?},\"Effect\":{effect:?},\"TimeAdded\":{time}}}: taints must be unique by key and effect pair"
+            );
+            causes.push(Cause::duplicate(field, &shown));
+        }
+        seen.push((key, effect));
+    }
+    causes
+}
+
+fn duplicate_addresses(node: &Value) -> Vec<Cause> {
+    let mut seen: Vec<&Value> = Vec::new();
+    let mut causes = Vec::new();
+    for (index, address) in items(&node["status"], "addresses") {
+        if seen.contains(&address) {
+            let shown = format!("{{\"Type\":{:?},\"Address\":{:?}}}", text(address, "type"), text(address, "address"));
+            causes.push(Cause::duplicate(format!("status.addresses[{index}]"), &shown));
+        }
+        seen.push(address);
+    }
+    causes
+}
+
+fn pod_cidrs(node: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    let spec = &node["spec"];
+    for (index, cidr) in items(spec, "podCIDRs") {
+        let text = cidr.as_str().unwrap_or_default();
+        if !is_cidr(text) {
+            let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+            causes.push(Cause::invalid(format!("spec.podCIDRs[{index}]"), cidr, detail));
+        }
+    }
+    causes
+}
+
+/// Whether the text is `ADDRESS/BITS`.
+pub(super) fn is_cidr(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else { return false };
+    let Ok(bits) = bits.parse::<u8>() else { return false };
+    match address.parse::<std::net::IpAddr>() {
+        Ok(std::net::IpAddr::V4(_)) => bits <= 32,
+        Ok(std::net::IpAddr::V6(_)) => bits <= 128,
+        Err(_) => false,
+    }
+}
