@@ -7,6 +7,7 @@ use crate::real;
 use crate::runner::{self, Transcript};
 use crate::scenario::{Group, Need, Scenario, directory, load};
 use anyhow::{Context, Result, bail};
+use embedded_apiserver::ApiServer;
 use futures::StreamExt;
 use kube::Client;
 use serde_json::Value;
@@ -95,7 +96,11 @@ fn ask_embedded(arguments: &Arguments) -> Result<Outcomes> {
     let mut outcomes = Outcomes::new();
     for (_, scenario) in selected(arguments, "eq-")? {
         let outcome = runtime.block_on(async {
-            let client = Client::new(embedded_apiserver::ApiServer::new().router(), "default");
+            let server = ApiServer::new();
+            if scenario.needs == Some(Need::Compacted) {
+                server.compact();
+            }
+            let client = Client::new(server.service(), "default");
             outcome(&client, &scenario, "eq-", false).await
         });
         outcomes.insert(scenario.id, outcome);
