@@ -9,9 +9,10 @@
 //! | versions of objects | `v1`, `v2`, … by their order in the scenario |
 //! | versions of lists and bookmarks | `≥v2`: the youngest object version that they cover |
 //! | versions in messages | `<version>` |
-//! | continue tokens, signed tokens | `<continue>`, `<token>` |
+//! | continue tokens, tokens of service accounts | `<continue>`, `<token>` |
 //! | allocated cluster IPs and node ports | `<cluster-ip-1>`, `<node-port-1>` |
 //! | ages in tables | `<age>` |
+//! | descriptions of table columns | nothing |
 //!
 //! What the scenario itself spells out is left as it is.
 
@@ -29,7 +30,9 @@ pub(crate) fn mask(answers: Vec<Value>, generated: Vec<(String, String)>, litera
     let mut versions = BTreeSet::new();
     collect_versions(&answers, Of::Object, literals, &mut versions);
     forget_seen(&mut answers);
-    let mut texts = Texts::new(literals, tag, generated);
+    let mut tokens = Vec::new();
+    collect_tokens(&answers, &mut tokens);
+    let mut texts = Texts::new(literals, tag, generated, tokens);
     texts.mask(&mut answers);
     mask_tables(&mut answers, &pattern(r"^(\d+[smhdy])+$"));
     let mut fields = Fields { literals, versions: versions.into_iter().collect(), ips: Vec::new(), ports: Vec::new() };
@@ -96,6 +99,19 @@ fn collect_versions(value: &Value, of: Of, literals: &str, versions: &mut BTreeS
     }
 }
 
+/// The tokens that were given out.
+fn collect_tokens(value: &Value, tokens: &mut Vec<String>) {
+    if value["kind"] == "TokenRequest" {
+        let token = value["status"]["token"].as_str().filter(|token| !token.is_empty());
+        tokens.extend(token.map(str::to_owned));
+    }
+    match value {
+        Value::Object(members) => members.values().for_each(|member| collect_tokens(member, tokens)),
+        Value::Array(elements) => elements.iter().for_each(|element| collect_tokens(element, tokens)),
+        _ => {}
+    }
+}
+
 /// Masks within every string.
 struct Texts<'a> {
     literals: &'a str,
@@ -104,13 +120,13 @@ struct Texts<'a> {
     uids: Vec<String>,
     uid: Regex,
     time: Regex,
-    token: Regex,
+    tokens: Vec<String>,
     version: Regex,
     table_port: Regex,
 }
 
 impl<'a> Texts<'a> {
-    fn new(literals: &'a str, tag: &'a str, generated: Vec<(String, String)>) -> Self {
+    fn new(literals: &'a str, tag: &'a str, generated: Vec<(String, String)>, tokens: Vec<String>) -> Self {
         Self {
             literals,
             tag,
@@ -118,7 +134,7 @@ impl<'a> Texts<'a> {
             uids: Vec::new(),
             uid: pattern("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
             time: pattern(r"20[2-9]\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.(\d+))?Z"),
-            token: pattern(r"eyJ[\w-]+\.[\w-]+\.[\w-]+"),
+            tokens,
             version: pattern(
                 r"(too old resource version: \d+ \(|Too large resource version: \d+, current: |ResourceVersion in (?:the precondition|record) \()\d+",
             ),
@@ -150,7 +166,9 @@ impl<'a> Texts<'a> {
             }
         }
         let literals = self.literals;
-        text = self.token.replace_all(&text, "<token>").into_owned();
+        for token in &self.tokens {
+            text = text.replace(token, "<token>");
+        }
         let uids = &mut self.uids;
         let uid = |found: &Captures<'_>| match &found[0] {
             literal if literals.contains(literal) => literal.to_owned(),
@@ -182,7 +200,7 @@ fn symbol(known: &mut Vec<String>, item: &str) -> usize {
     place + 1
 }
 
-/// Masks ages in the rows of tables.
+/// Masks ages in the rows of tables, and leaves out what their columns say of themselves.
 fn mask_tables(value: &mut Value, age: &Regex) {
     match value {
         Value::Object(members) => {
@@ -190,6 +208,9 @@ fn mask_tables(value: &mut Value, age: &Regex) {
                 if cell.as_str().is_some_and(|text| age.is_match(text)) {
                     *cell = json!("<age>");
                 }
+            }
+            for column in members.get_mut("columnDefinitions").and_then(Value::as_array_mut).into_iter().flatten() {
+                column.as_object_mut().map(|column| column.remove("description"));
             }
             members.values_mut().for_each(|member| mask_tables(member, age));
         }
