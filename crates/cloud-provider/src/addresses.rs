@@ -5,6 +5,14 @@ use std::net::{IpAddr, Ipv4Addr};
 use crate::{AddressType, Error, NodeAddress, Result};
 
 /// Appends those of `more` that are not in `addresses` yet, compared as text and type (HELP-1).
+///
+/// ```
+/// use cloud_provider::{add_addresses, AddressType::*, NodeAddress};
+///
+/// let mut list = vec![NodeAddress::new(InternalIP, "10.0.0.1")];
+/// add_addresses(&mut list, [NodeAddress::new(InternalIP, "10.0.0.1"), NodeAddress::new(Hostname, "n")]);
+/// assert_eq!(list.len(), 2);
+/// ```
 pub fn add_addresses(addresses: &mut Vec<NodeAddress>, more: impl IntoIterator<Item = NodeAddress>) {
     for address in more {
         if !addresses.contains(&address) {

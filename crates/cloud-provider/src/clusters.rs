@@ -5,6 +5,18 @@ use async_trait::async_trait;
 use crate::Result;
 
 /// Clusters of a cloud.
+///
+/// ```
+/// use cloud_provider::{async_trait, Clusters, Result};
+///
+/// struct Acme;
+///
+/// #[async_trait]
+/// impl Clusters for Acme {
+///     async fn list(&self) -> Result<Vec<String>> { Ok(vec!["prod".into()]) }
+///     async fn master(&self, cluster: &str) -> Result<String> { Ok(format!("{cluster}.example.test")) }
+/// }
+/// ```
 #[async_trait]
 pub trait Clusters: Send + Sync {
     /// Their names.

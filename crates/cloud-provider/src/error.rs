@@ -6,6 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The result of a call to a provider.
+///
+/// ```
+/// use cloud_provider::{Error, Result};
+///
+/// fn zone(number: u8) -> Result<String> {
+///     match number {
+///         1..=3 => Ok(format!("acme-1{}", char::from(b'a' + number - 1))),
+///         _ => Err(Error::invalid(format!("zone {number}: use 1, 2 or 3"))),
+///     }
+/// }
+/// assert!(zone(9).is_err_and(|err| err.is_invalid()));
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What went wrong in a call to a cloud.

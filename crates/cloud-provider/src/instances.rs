@@ -30,6 +30,13 @@ pub struct Want {
 }
 
 /// How much metadata is wanted.
+///
+/// ```
+/// use cloud_provider::{Want, WantMetadata};
+///
+/// assert_eq!(Want::METADATA.metadata, WantMetadata::Full);
+/// assert_eq!(Want::EXISTENCE.metadata, WantMetadata::No);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WantMetadata {
     /// None.
@@ -63,6 +70,21 @@ impl Want {
 }
 
 /// What a cloud says of the instance behind one Node. An error is the third answer: "could not find out".
+///
+/// ```
+/// use cloud_provider::{Error, Gone, InstanceState, Result};
+///
+/// fn say(answer: &Result<InstanceState>) -> &'static str {
+///     match answer {
+///         Ok(InstanceState::Present { shutdown: Some(true), .. }) => "stopped",
+///         Ok(InstanceState::Present { .. }) => "there",
+///         Ok(InstanceState::Gone(_)) => "gone",
+///         Err(_) => "nobody knows",
+///     }
+/// }
+/// assert_eq!(say(&Ok(InstanceState::Gone(Gone::no_such_id("acme://17")))), "gone");
+/// assert_eq!(say(&Err(Error::instance_not_found())), "nobody knows");
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum InstanceState {
     /// It exists, running or not.
@@ -79,6 +101,18 @@ pub enum InstanceState {
 /// What a cloud knows of an instance, and what becomes of it on the Node (PROV-54).
 ///
 /// Empty means "no statement": nothing is written and nothing removed (PROV-55).
+///
+/// ```
+/// use cloud_provider::{AddressType, InstanceMetadata, NodeAddress};
+///
+/// let metadata = InstanceMetadata {
+///     provider_id: "acme://17".into(),
+///     zone: "acme-1a".into(),
+///     node_addresses: vec![NodeAddress::new(AddressType::InternalIP, "10.0.0.4")],
+///     ..InstanceMetadata::default()
+/// };
+/// assert!(metadata.region.is_empty(), "no statement: the Node's region label stays as it is");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct InstanceMetadata {
     /// `spec.providerID`, by convention `<provider-name>://<instance-id>`; must stay the same over releases.
@@ -165,6 +199,15 @@ pub trait Instances: Send + Sync {
 ///
 /// # Errors
 /// The answer itself, or "broken provider" if there is not exactly one.
+///
+/// ```
+/// use cloud_provider::{single, InstanceState};
+///
+/// let there = InstanceState::Present { shutdown: None, metadata: None };
+/// assert_eq!(single(vec![Ok(there.clone())])?, there);
+/// assert!(single(vec![]).is_err());
+/// # Ok::<(), cloud_provider::Error>(())
+/// ```
 pub fn single(mut answers: Vec<Result<InstanceState>>) -> Result<InstanceState> {
     match (answers.pop(), answers.is_empty()) {
         (Some(answer), true) => answer,

@@ -10,6 +10,13 @@ use crate::{Error, Result};
 /// Saying so can cost a Node, therefore this cannot be made from an error, an empty answer or a part of a list. There
 /// are two ways to it: the cloud's own "no such id" ([`Gone::no_such_id`], [`Gone::no_such_name`]) and a list that was
 /// read to its end ([`CompleteListing::absence_of`]).
+///
+/// ```
+/// use cloud_provider::Gone;
+///
+/// let gone = Gone::no_such_name("wroker-1").with_hint("closest: \"worker-1\"");
+/// assert_eq!(gone.reason(), r#"the cloud has no instance named "wroker-1"; closest: "worker-1""#);
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Gone {
     reason: Box<str>,
@@ -126,6 +133,17 @@ impl<T> Listing<T> {
 }
 
 /// A list that was read from its first page to its last.
+///
+/// ```
+/// use cloud_provider::Listing;
+///
+/// let mut listing = Listing::new();
+/// listing.page(vec!["acme://1", "acme://2"], false);
+/// let all = listing.finish()?;
+/// assert_eq!((all.items().len(), all.pages()), (2, 1));
+/// assert!(all.absence_of("acme://9")?.reason().contains("2 instances"));
+/// # Ok::<(), cloud_provider::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct CompleteListing<T> {
     items: Vec<T>,

@@ -11,6 +11,14 @@ use crate::{Cluster, Error, Node, Result};
 /// What every call about one load balancer is given.
 ///
 /// Service and Nodes are shared with the cache and read-only (PROV-22).
+///
+/// ```
+/// use cloud_provider::{Cluster, LoadBalancerRequest, Service};
+///
+/// let cluster = Cluster { name: "kubernetes".into(), id: None };
+/// let request = LoadBalancerRequest { cluster: &cluster, service: &Service::default(), nodes: &[], observer: &() };
+/// assert!(request.nodes.is_empty());
+/// ```
 #[derive(Clone, Copy)]
 pub struct LoadBalancerRequest<'a> {
     /// The cluster that the Service belongs to.
@@ -24,6 +32,20 @@ pub struct LoadBalancerRequest<'a> {
 }
 
 /// Hears what a provider is about to do. Controllers write events from it (D-4).
+///
+/// ```
+/// use cloud_provider::{Plan, PlanObserver};
+/// use std::sync::Mutex;
+///
+/// #[derive(Default)]
+/// struct Remember(Mutex<Vec<String>>);
+///
+/// impl PlanObserver for Remember {
+///     fn planned(&self, plan: &Plan) {
+///         self.0.lock().unwrap().extend(plan.steps.iter().map(ToString::to_string));
+///     }
+/// }
+/// ```
 pub trait PlanObserver: Send + Sync {
     /// Called once at most, before the first request that changes anything.
     fn planned(&self, plan: &Plan);
@@ -35,6 +57,14 @@ impl PlanObserver for () {
 }
 
 /// Steps that lead from what a cloud has to what a Service wants, in order. Empty: nothing to do.
+///
+/// ```
+/// use cloud_provider::{Plan, PlanAction, PlanStep};
+///
+/// assert!(Plan::default().is_empty());
+/// let step = PlanStep { action: PlanAction::Create, what: "listener 443/TCP".into(), detail: String::new() };
+/// assert_eq!(Plan { steps: vec![step] }.steps.len(), 1);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The steps, in the order in which they are safe.
@@ -50,6 +80,13 @@ impl Plan {
 }
 
 /// One step of a [`Plan`], for people and for JSON.
+///
+/// ```
+/// use cloud_provider::{PlanAction, PlanStep};
+///
+/// let step = PlanStep { action: PlanAction::Update, what: "target worker-1".into(), detail: "10.0.0.4 → 10.0.0.9".into() };
+/// assert_eq!(step.to_string(), "update target worker-1: 10.0.0.4 → 10.0.0.9");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanStep {
     /// What is done.
@@ -68,6 +105,10 @@ impl fmt::Display for PlanStep {
 }
 
 /// What a [`PlanStep`] does.
+///
+/// ```
+/// assert_eq!(cloud_provider::PlanAction::Delete.to_string(), "delete");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanAction {
     /// Something new is made.

@@ -59,6 +59,12 @@ pub const MANAGER_NAME: &str = "cloud-controller-manager";
 pub const PROVIDER_EXTERNAL: &str = "external";
 
 /// The names of one controller, wherever they are visible (PROV-78).
+///
+/// ```
+/// use cloud_provider::names::NODE_CONTROLLER;
+///
+/// assert_eq!((NODE_CONTROLLER.canonical, NODE_CONTROLLER.alias), ("cloud-node-controller", "cloud-node"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ControllerNames {
     /// The name in `--controllers`, logs and health checks.

@@ -85,6 +85,14 @@ impl Node {
 }
 
 /// A taint of a Node.
+///
+/// ```
+/// use cloud_provider::Taint;
+///
+/// let shutdown = Taint::new("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule");
+/// let with_value = Taint { value: "x".into(), ..shutdown.clone() };
+/// assert!(shutdown.matches(&with_value) && shutdown != with_value);
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Taint {
@@ -148,6 +156,13 @@ impl fmt::Display for NodeAddress {
 }
 
 /// What a Node's address is for.
+///
+/// ```
+/// use cloud_provider::AddressType;
+///
+/// assert_eq!(AddressType::from("InternalIP"), AddressType::InternalIP);
+/// assert_eq!(AddressType::from("Odd").as_str(), "Odd");
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum AddressType {
     /// The Node's own host name.
@@ -205,6 +220,13 @@ impl<'de> Deserialize<'de> for AddressType {
 }
 
 /// Status of a condition.
+///
+/// ```
+/// use cloud_provider::ConditionStatus;
+///
+/// assert_eq!(ConditionStatus::from("False"), ConditionStatus::False);
+/// assert_eq!(ConditionStatus::default(), ConditionStatus::Unknown);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ConditionStatus {
     /// The condition holds.

@@ -80,6 +80,14 @@ pub trait CloudProvider: Send + Sync + 'static {
 }
 
 /// The cluster that a request is for.
+///
+/// ```
+/// use cloud_provider::Cluster;
+///
+/// let cluster = Cluster { name: "kubernetes".into(), id: Some("4f2c7b5e-0d4e-4b59-9d0c-0f6f1f0f8a11".into()) };
+/// let mark = cluster.id.as_deref().unwrap_or(&cluster.name);
+/// assert_eq!(mark.len(), 36);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
     /// `--cluster-name`. Part of resource names in many clouds; two clusters may have the same by mistake (P-21).
@@ -89,6 +97,17 @@ pub struct Cluster {
 }
 
 /// What a provider is given when it starts.
+///
+/// ```
+/// use cloud_provider::{Context, Error, Result};
+///
+/// async fn secret(context: &Context) -> Result<Vec<u8>> {
+///     let api = context.clients.client("acme")?;
+///     let path = "/api/v1/namespaces/kube-system/secrets/acme";
+///     let request = http::Request::get(path).body(vec![]).map_err(|err| Error::other(err.to_string()))?;
+///     Ok(api.send(request).await?.into_body())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Context {
     /// The cluster.
@@ -106,6 +125,19 @@ impl fmt::Debug for Context {
 }
 
 /// Hands out access to the Kubernetes API (PROV-10).
+///
+/// ```
+/// use cloud_provider::{ClientBuilder, Error, KubernetesApi, Result};
+/// use std::sync::Arc;
+///
+/// struct NoAccess;
+///
+/// impl ClientBuilder for NoAccess {
+///     fn client(&self, component: &str) -> Result<Arc<dyn KubernetesApi>> {
+///         Err(Error::unauthorized(format!("{component} has no access to the Kubernetes API")))
+///     }
+/// }
+/// ```
 pub trait ClientBuilder: Send + Sync {
     /// A client that identifies itself as `component`.
     ///
@@ -115,6 +147,19 @@ pub trait ClientBuilder: Send + Sync {
 }
 
 /// The Kubernetes API as plain HTTP, so that the contract does not tie a provider to a client library.
+///
+/// ```
+/// use cloud_provider::{async_trait, KubernetesApi, Result};
+///
+/// struct Empty;
+///
+/// #[async_trait]
+/// impl KubernetesApi for Empty {
+///     async fn send(&self, _request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
+///         Ok(http::Response::new(b"{}".to_vec()))
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait KubernetesApi: Send + Sync {
     /// Sends a request; the URI is a path such as `/api/v1/namespaces/kube-system/secrets/cloud`.
@@ -122,6 +167,14 @@ pub trait KubernetesApi: Send + Sync {
 }
 
 /// A read-only view of the controllers' caches.
+///
+/// ```
+/// use cloud_provider::Caches;
+///
+/// fn ready(caches: &dyn Caches) -> usize {
+///     caches.nodes().iter().filter(|node| node.ready == cloud_provider::ConditionStatus::True).count()
+/// }
+/// ```
 pub trait Caches: Send + Sync {
     /// All Nodes.
     fn nodes(&self) -> Vec<Arc<Node>>;

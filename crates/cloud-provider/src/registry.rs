@@ -9,6 +9,13 @@ use crate::names::PROVIDER_EXTERNAL;
 use crate::{CloudProvider, Error, Result};
 
 /// The provider's configuration file, already read.
+///
+/// ```
+/// use cloud_provider::ConfigFile;
+///
+/// let file = ConfigFile { path: "/etc/cloud.yaml".into(), text: "token: s3cret".into() };
+/// assert_eq!(format!("{file:?}"), r#"ConfigFile("/etc/cloud.yaml", 13 bytes)"#);
+/// ```
 #[derive(Clone)]
 pub struct ConfigFile {
     /// Where it was, for messages.
@@ -25,6 +32,20 @@ impl fmt::Debug for ConfigFile {
 }
 
 /// Makes a provider from its configuration: `None` if no file was given, which is not the same as an empty one (PROV-1).
+///
+/// ```
+/// use cloud_provider::{CloudProvider, Error, Factory};
+/// use std::sync::Arc;
+///
+/// struct Acme;
+/// impl CloudProvider for Acme { fn name(&self) -> &str { "acme" } }
+///
+/// let factory: Factory = |config| match config {
+///     Some(_) => Ok(Arc::new(Acme)),
+///     None => Err(Error::invalid("acme needs --cloud-config with a key `token`")),
+/// };
+/// assert!(factory(None).is_err());
+/// ```
 pub type Factory = fn(Option<&ConfigFile>) -> Result<Arc<dyn CloudProvider>>;
 
 /// The providers of a binary, by name.

@@ -5,6 +5,18 @@ use async_trait::async_trait;
 use crate::{Cluster, NodeAddress, Result};
 
 /// A route of the cloud: traffic for one Pod CIDR goes to one Node (PROV-60).
+///
+/// ```
+/// use cloud_provider::Route;
+///
+/// let route = Route {
+///     target_node: "worker-1".into(),
+///     destination_cidr: "10.244.3.0/24".into(),
+///     owned: Some(true),
+///     ..Route::default()
+/// };
+/// assert!(!route.blackhole);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
     /// The cloud's name for it; empty in a request to create one.

@@ -13,6 +13,23 @@ use crate::{Error, InstanceMetadata, Node, NodeAddress, Result};
 /// Machines, asked one property at a time, by name or by provider id (PROV-40 … PROV-46).
 ///
 /// New providers implement [`Instances`] instead.
+///
+/// ```
+/// use cloud_provider::{async_trait, Error, InstancesV1, NodeAddress, Result};
+///
+/// struct Acme;
+///
+/// #[async_trait]
+/// impl InstancesV1 for Acme {
+///     async fn node_addresses(&self, _name: &str) -> Result<Vec<NodeAddress>> { Ok(vec![]) }
+///     async fn node_addresses_by_provider_id(&self, _id: &str) -> Result<Vec<NodeAddress>> { Ok(vec![]) }
+///     async fn instance_id(&self, name: &str) -> Result<String> { Ok(format!("i-{name}")) }
+///     async fn instance_type(&self, _name: &str) -> Result<String> { Ok("small".into()) }
+///     async fn instance_type_by_provider_id(&self, _id: &str) -> Result<String> { Ok("small".into()) }
+///     async fn instance_exists_by_provider_id(&self, _id: &str) -> Result<bool> { Ok(true) }
+///     async fn instance_shutdown_by_provider_id(&self, _id: &str) -> Result<bool> { Err(Error::not_implemented()) }
+/// }
+/// ```
 #[async_trait]
 pub trait InstancesV1: Send + Sync {
     /// Addresses of the instance of this name.
@@ -41,6 +58,13 @@ pub trait InstancesV1: Send + Sync {
 }
 
 /// Where a machine runs. Both parts may be empty (PROV-56).
+///
+/// ```
+/// use cloud_provider::Zone;
+///
+/// let zone = Zone { failure_domain: "acme-1a".into(), region: "acme-1".into() };
+/// assert_ne!(zone, Zone::default());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zone {
     /// The zone inside the region.
@@ -50,6 +74,22 @@ pub struct Zone {
 }
 
 /// Zones, for providers of the first shape (PROV-56).
+///
+/// ```
+/// use cloud_provider::{async_trait, Result, Zone, Zones};
+///
+/// struct OneRegion;
+///
+/// #[async_trait]
+/// impl Zones for OneRegion {
+///     async fn zone_by_provider_id(&self, _id: &str) -> Result<Zone> {
+///         Ok(Zone { region: "acme-1".into(), ..Zone::default() })
+///     }
+///     async fn zone_by_node_name(&self, _name: &str) -> Result<Zone> {
+///         Ok(Zone { region: "acme-1".into(), ..Zone::default() })
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Zones: Send + Sync {
     /// Zone of the instance with this id.
@@ -79,6 +119,10 @@ pub struct V1 {
 }
 
 /// The text for a provider that has no instances when it is asked (NODE-48, PROV-70).
+///
+/// ```
+/// assert_eq!(cloud_provider::NO_INSTANCES, "failed to get instances from cloud provider");
+/// ```
 pub const NO_INSTANCES: &str = "failed to get instances from cloud provider";
 
 impl V1 {

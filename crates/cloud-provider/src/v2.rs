@@ -21,6 +21,19 @@ pub(crate) async fn one_by_one(lookups: Vec<BoxFuture<'_, Result<InstanceState>>
 /// Machines, asked one Node at a time (PROV-50 … PROV-53).
 ///
 /// All methods take the whole Node: look at its provider id first and fall back to name, labels or annotations.
+///
+/// ```
+/// use cloud_provider::{async_trait, InstanceMetadata, InstancesV2, Node, Result};
+///
+/// struct Acme;
+///
+/// #[async_trait]
+/// impl InstancesV2 for Acme {
+///     async fn instance_exists(&self, node: &Node) -> Result<bool> { Ok(node.provider_id().is_some()) }
+///     async fn instance_shutdown(&self, _node: &Node) -> Result<bool> { Ok(false) }
+///     async fn instance_metadata(&self, _node: &Node) -> Result<Option<InstanceMetadata>> { Ok(None) }
+/// }
+/// ```
 #[async_trait]
 pub trait InstancesV2: Send + Sync {
     /// Whether the instance exists. `Ok(false)` can delete the Node; *every* error, *not found* included, means

@@ -19,7 +19,9 @@ use crate::{Error, Result};
 /// script.instance_exists = Some(Answer::in_turn([Err(Error::other("503")), Ok(true)]));
 /// script.instance_type = Some(Answer::by(|name: &str| Ok(if name.starts_with("db") { "m5.xl" } else { "m5" }.into())));
 /// ```
-pub struct Answer<A: ?Sized, T>(Arc<dyn Fn(&A) -> Result<T> + Send + Sync>);
+pub struct Answer<A: ?Sized, T>(Arc<Function<A, T>>);
+
+type Function<A, T> = dyn Fn(&A) -> Result<T> + Send + Sync;
 
 impl<A: ?Sized, T> Clone for Answer<A, T> {
     fn clone(&self) -> Self {
