@@ -11,7 +11,10 @@ pub(crate) fn apply(resource: &Resource, object: &mut Value) {
         "nodes" => node(object),
         "namespaces" => namespace(object),
         "persistentvolumes" => volume(object),
-        "secrets" => set(object, "type", "Opaque"),
+        "secrets" => {
+            crate::strategy::write_only_strings(object);
+            set(object, "type", "Opaque");
+        }
         "endpoints" => endpoints(object),
         "endpointslices" => slice(object),
         _ => {}

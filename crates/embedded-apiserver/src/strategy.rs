@@ -5,17 +5,19 @@ use serde_json::{Value, json};
 use crate::defaults::items_mut;
 use crate::resources::Resource;
 
-/// Sets what only the server says of a new object, before its fields get owners.
-pub(crate) fn defaults_of_create(resource: &Resource, object: &mut Value) {
-    if resource.plural == "serviceaccounts"
-        && let Some(map) = object.as_object_mut()
-    {
-        map.remove("secrets");
+/// `stringData` is a way to write `data`; it is never read.
+pub(crate) fn write_only_strings(secret: &mut Value) {
+    use base64::Engine as _;
+    let Some(map) = secret.as_object_mut() else { return };
+    let Some(Value::Object(strings)) = map.remove("stringData") else { return };
+    let data = map.entry("data").or_insert_with(|| json!({}));
+    for (key, value) in strings {
+        data[key] = json!(base64::engine::general_purpose::STANDARD.encode(value.as_str().unwrap_or_default()));
     }
 }
 
 /// Prepares a new object.
-pub(crate) fn create(resource: &Resource, object: &mut Value) {
+pub(crate) fn create(resource: &Resource, object: &mut Value, now: &str) {
     match resource.plural {
         "services" => {
             object["status"] = json!({"loadBalancer": {}});
@@ -25,7 +27,9 @@ pub(crate) fn create(resource: &Resource, object: &mut Value) {
             object["status"] = json!({"phase": "Active"});
             object["spec"] = json!({"finalizers": ["kubernetes"]});
         }
-        "persistentvolumes" => object["status"] = json!({"phase": "Pending"}),
+        "persistentvolumes" => {
+            object["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now});
+        }
         _ => {}
     }
 }

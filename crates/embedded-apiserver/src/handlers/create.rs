@@ -40,13 +40,12 @@ pub(super) fn insert(
     check_namespace(call, &mut object)?;
     let name = name_of(&object, "name");
     let prefix = name_of(&object, "generateName");
-    strategy::defaults_of_create(resource, &mut object);
     defaults::apply(resource, &mut object);
     if managed.is_none() {
         record_update(call, None, &mut object, false);
     }
     admission::create(&call.inner.options, resource, &mut object);
-    strategy::create(resource, &mut object);
+    strategy::create(resource, &mut object, &call.inner.now_text());
     set_system_fields(call, &mut object);
 
     for attempt in 0..NAME_TRIES {

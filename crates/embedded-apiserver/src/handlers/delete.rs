@@ -110,7 +110,14 @@ fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<Out
             }
             mark(call, &mut object);
             match call.inner.store.put(call.storage(), key, Expect::Revision(stored.revision), object) {
-                Ok(written) => return Ok(Outcome::Waiting(written)),
+                Ok(written) => {
+                    let value = written.value();
+                    if resource.plural == "persistentvolumes" && is_unused_volume(&value) {
+                        // The controller that lifts the protection of unused volumes is played here.
+                        let _removed = call.inner.store.remove(call.storage(), key, written.revision, None);
+                    }
+                    return Ok(Outcome::Waiting(written));
+                }
                 Err(_) => continue,
             }
         }
@@ -125,6 +132,11 @@ fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<Out
             return Ok(Outcome::Gone(gone));
         }
     }
+}
+
+/// Whether nothing but the protection against deletion while in use keeps a volume.
+fn is_unused_volume(volume: &Value) -> bool {
+    volume["metadata"]["finalizers"] == json!(["kubernetes.io/pv-protection"]) && volume["status"]["phase"] != "Bound"
 }
 
 /// Marks the object as being deleted.

@@ -4,7 +4,6 @@ const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-',
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const LABEL_1123: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN_1123: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
 fn ends_alphanumeric(text: &str, middle: fn(char) -> bool) -> bool {
@@ -81,18 +80,6 @@ pub(crate) fn label_1123(text: &str) -> Vec<String> {
     problems
 }
 
-/// A DNS label that starts with a letter (RFC 1035).
-pub(crate) fn label_1035(text: &str) -> Vec<String> {
-    let mut problems = Vec::new();
-    if text.len() > 63 {
-        problems.push(too_long(63));
-    }
-    if !is_label(text) || !text.starts_with(|c: char| c.is_ascii_lowercase()) {
-        problems.push(LABEL_1035.to_owned());
-    }
-    problems
-}
-
 /// A DNS subdomain (RFC 1123): Nodes and most other names.
 pub(crate) fn subdomain_1123(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
@@ -134,7 +121,6 @@ mod tests {
         assert!(!qualified_name("_x").is_empty());
         assert!(subdomain_1123("ip-10-0-0-1.ec2.internal").is_empty());
         assert!(!subdomain_1123("Node").is_empty());
-        assert!(label_1035("web").is_empty() && !label_1035("1web").is_empty());
         assert!(label_1123("1web").is_empty() && !label_1123("-").is_empty());
     }
 }
