@@ -3,7 +3,7 @@
 use cloud_provider::{ConfigFile, Error, Result};
 use serde_json::{Map, Value};
 
-use crate::transport::Credential;
+use crate::transport::{Credential, Transport};
 
 /// A configuration that is being read. Ask for each setting, then [`finish`](Self::finish).
 ///
@@ -85,6 +85,19 @@ impl Settings {
                 Credential::none()
             }
         }
+    }
+
+    /// A client for the API at `endpoint`, with the [`credential`](Self::credential).
+    ///
+    /// # Errors
+    /// A mistake that [`finish`](Self::finish) tells as well, together with all others: call that first.
+    pub fn transport(&mut self) -> Result<Transport> {
+        let endpoint = self.required("endpoint");
+        let transport = Transport::builder(&endpoint).credential(self.credential()).build();
+        if let (Err(err), false) = (&transport, endpoint.is_empty()) {
+            self.mistake(err.to_string());
+        }
+        transport
     }
 
     /// Notes a mistake that the caller found.

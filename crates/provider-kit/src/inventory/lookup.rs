@@ -297,7 +297,8 @@ fn only_one<'m, M: Machine>(name: &str, mut machines: impl ExactSizeIterator<Ite
     if machines.len() < 2 {
         return Ok(machines.next());
     }
-    let ids: Vec<_> = machines.map(|machine| machine.id()).collect();
+    let mut ids: Vec<_> = machines.map(Machine::id).collect();
+    ids.sort_unstable();
     let ids = ids.join(", ");
     Err(Error::invalid(format!(
         "several machines are named {name:?} ({ids}); rename all but one, or set the node's provider id"

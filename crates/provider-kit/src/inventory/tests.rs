@@ -1,1 +1,345 @@
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
+use cloud_provider::Error;
+
+use super::*;
+use crate::paging::{Page, Rules, read_pages};
+
+#[derive(Clone, Debug)]
+struct Vm {
+    id: String,
+    name: String,
+    is_stopped: bool,
+}
+
+impl Machine for Vm {
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn is_shut_down(&self) -> bool {
+        self.is_stopped
+    }
+    fn metadata(&self, _want: WantMetadata) -> InstanceMetadata {
+        InstanceMetadata { provider_id: format!("acme://{}", self.id), ..InstanceMetadata::default() }
+    }
+}
+
+/// A cloud with pages of 50, each of which takes a while.
+#[derive(Default)]
+struct Acme {
+    machines: Mutex<Vec<Vm>>,
+    page_milliseconds: AtomicU64,
+    /// Pages from this one on are not listed, though announced.
+    last_page: AtomicUsize,
+    fails: AtomicBool,
+    lists: AtomicUsize,
+    pages: AtomicUsize,
+    singles: AtomicUsize,
+}
+
+impl Acme {
+    fn answer<T>(&self, answer: T) -> Result<T> {
+        if self.fails.load(Ordering::SeqCst) { Err(Error::unauthorized("answered 401")) } else { Ok(answer) }
+    }
+
+    fn matching(&self, what: impl Fn(&Vm) -> bool) -> Result<Vec<Vm>> {
+        self.singles.fetch_add(1, Ordering::SeqCst);
+        self.answer(self.machines.lock().unwrap().iter().filter(|vm| what(vm)).cloned().collect())
+    }
+
+    async fn page(&self, number: u32) -> Result<Page<Vm, u32>> {
+        self.pages.fetch_add(1, Ordering::SeqCst);
+        let all = self.machines.lock().unwrap().clone();
+        tokio::time::sleep(Duration::from_millis(self.page_milliseconds.load(Ordering::SeqCst))).await;
+        let start = (number as usize - 1) * 50;
+        let last = self.last_page.load(Ordering::SeqCst);
+        let more = start + 50 < all.len() && (last == 0 || (number as usize) < last);
+        let items = all.iter().skip(start).take(50).cloned().collect();
+        self.answer(Page { items, next: more.then_some(number + 1), total: Some(all.len()) })
+    }
+}
+
+#[async_trait]
+impl MachineSource for Acme {
+    type Machine = Vm;
+    async fn list(&self) -> Result<Reading<Vm>> {
+        self.lists.fetch_add(1, Ordering::SeqCst);
+        let rules = Rules { what: "machines", totals: true };
+        read_pages(rules, 1, |vm: &Vm| vm.id.clone(), |number: u32| self.page(number)).await
+    }
+    async fn by_id(&self, id: &str) -> Result<Option<Vm>> {
+        Ok(self.matching(|vm| vm.id == id)?.pop())
+    }
+    async fn by_name(&self, name: &str) -> Result<Vec<Vm>> {
+        self.matching(|vm| vm.name == name)
+    }
+    fn provider_ids(&self) -> ProviderIds {
+        ProviderIds { scheme: "acme", form: "<id>", valid: |id| !id.is_empty() }
+    }
+    fn place(&self) -> String {
+        "project \"demo\"".into()
+    }
+}
+
+fn acme(machines: usize) -> Inventory<Acme> {
+    let vm = |n| Vm { id: format!("i-{n}"), name: format!("worker-{n}"), is_stopped: n % 2 == 1 };
+    Inventory::new(Acme { machines: Mutex::new((0..machines).map(vm).collect()), ..Acme::default() })
+}
+
+/// Nodes that have no provider id yet.
+fn joining(numbers: impl IntoIterator<Item = usize>) -> Vec<Arc<Node>> {
+    let node = |n| Node { name: format!("worker-{n}").into(), uid: format!("uid-{n}").into(), ..Node::default() };
+    numbers.into_iter().map(|n| Arc::new(node(n))).collect()
+}
+
+fn joined(numbers: impl IntoIterator<Item = usize>) -> Vec<Arc<Node>> {
+    let with_id = |n: usize| {
+        let node = Node::clone(&joining([n])[0]);
+        Arc::new(Node { provider_id: format!("acme://i-{n}").into(), ..node })
+    };
+    numbers.into_iter().map(with_id).collect()
+}
+
+fn gone(answer: &Result<InstanceState>) -> Option<&str> {
+    match answer {
+        Ok(InstanceState::Gone(gone)) => Some(gone.reason()),
+        _ => None,
+    }
+}
+
+fn id_of(answer: &Result<InstanceState>) -> &str {
+    match answer {
+        Ok(InstanceState::Present { metadata: Some(metadata), .. }) => &metadata.provider_id,
+        other => panic!("{other:?}"),
+    }
+}
+
+impl Inventory<Acme> {
+    /// Lists, pages and single reads since the last call.
+    fn costs(&self) -> (usize, usize, usize) {
+        let Acme { lists, pages, singles, .. } = self.source();
+        let take = |counter: &AtomicUsize| counter.swap(0, Ordering::SeqCst);
+        (take(lists), take(pages), take(singles))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Vec<Vm>)) {
+        change(&mut self.source().machines.lock().unwrap());
+    }
+}
+
+const FRESH: Want = Want::EXISTENCE.and_shutdown().fresh();
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_5000_nodes_costs_one_list() {
+    let inventory = acme(5000);
+    inventory.source().page_milliseconds.store(20, Ordering::SeqCst);
+    let batches: Vec<_> = (0..5000).step_by(250).collect();
+    let lookups = batches.iter().enumerate().map(|(i, first)| {
+        let (inventory, nodes) = (inventory.clone(), joining(*first..first + 250));
+        async move {
+            tokio::time::sleep(Duration::from_millis(1500 * i as u64)).await;
+            let answers = inventory.lookup(&nodes, Want::METADATA).await;
+            for (n, answer) in answers.iter().enumerate() {
+                assert_eq!(id_of(answer), format!("acme://i-{}", first + n));
+            }
+        }
+    });
+    futures::future::join_all(lookups).await;
+    assert_eq!(inventory.costs(), (1, 100, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_fresh_lookups_cost_one_list_and_one_gone_node_a_single_read() {
+    let inventory = acme(5000);
+    let answers = inventory.lookup(&joined(0..500), FRESH).await;
+    assert!(answers.iter().enumerate().all(
+        |(n, a)| matches!(a, Ok(InstanceState::Present { shutdown: Some(down), metadata: None }) if *down == (n % 2 == 1))
+    ));
+    assert_eq!(inventory.costs(), (1, 100, 0));
+    inventory.change(|machines| drop(machines.remove(17)));
+    let answers = inventory.lookup(&joined([17]), FRESH).await;
+    assert_eq!(
+        gone(&answers[0]),
+        Some("the cloud has no instance with id \"acme://i-17\"; looked in project \"demo\"")
+    );
+    let with_witness = inventory.lookup(&joined([17, 18]), FRESH).await;
+    assert!(gone(&with_witness[0]).is_some() && gone(&with_witness[1]).is_none());
+    assert_eq!(inventory.costs(), (0, 0, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_began_before_a_fresh_lookup_does_not_count_and_the_next_is_shared() {
+    let inventory = acme(500);
+    inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
+    let early = inventory.lookup(&joined(0..500).clone(), Want::EXISTENCE).await;
+    assert!(early.iter().all(Result::is_ok));
+    inventory.costs();
+    tokio::time::sleep(MAX_AGE).await;
+    let nodes = joined(0..500);
+    let stale = async { inventory.lookup(&nodes, Want::EXISTENCE).await };
+    let fresh = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        inventory.change(|machines| machines.truncate(400));
+        let all = (0..20).map(|_| inventory.lookup(&nodes, FRESH));
+        futures::future::join_all(all).await
+    };
+    let (stale, fresh) = tokio::join!(stale, fresh);
+    assert_eq!(inventory.costs().0, 2, "the one under way, and one for all that came meanwhile");
+    // The list under way changed while it was read: what it lacks is unknown.
+    assert!(stale.iter().all(|answer| gone(answer).is_none()));
+    for answers in fresh {
+        assert_eq!(answers.iter().filter(|answer| gone(answer).is_some()).count(), 100);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_come_at_the_same_time_share_one_list() {
+    let inventory = acme(1000);
+    inventory.source().page_milliseconds.store(10, Ordering::SeqCst);
+    let nodes = joined(0..1000);
+    futures::future::join_all((0..50).map(|_| inventory.lookup(&nodes, Want::ADDRESSES))).await;
+    assert_eq!(inventory.costs(), (1, 20, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_survives_a_caller_that_goes_away_and_ends_with_the_last() {
+    let inventory = acme(1000);
+    inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
+    let nodes = joined(0..1000);
+    let soon = Duration::from_millis(250);
+    let (left, stayed) = tokio::join!(
+        tokio::time::timeout(soon, inventory.lookup(&nodes, Want::EXISTENCE)),
+        inventory.lookup(&nodes, Want::EXISTENCE)
+    );
+    assert!(left.is_err() && stayed.iter().all(Result::is_ok));
+    assert_eq!(inventory.costs(), (1, 20, 0));
+    assert!(tokio::time::timeout(soon, inventory.lookup(&nodes, FRESH)).await.is_err());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(inventory.costs(), (1, 3, 0), "nobody waits for it any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_used_for_a_minute_and_then_read_again() {
+    let inventory = acme(1000);
+    let nodes = joined(0..1000);
+    inventory.lookup(&nodes, Want::ADDRESSES).await;
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    inventory.lookup(&nodes, Want::ADDRESSES).await;
+    assert_eq!(inventory.costs(), (1, 20, 0));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    inventory.lookup(&nodes, Want::ADDRESSES).await;
+    assert_eq!(inventory.costs(), (1, 20, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_young_snapshot_lacks_is_looked_for_in_the_cloud() {
+    let inventory = acme(1000);
+    inventory.lookup(&joined(0..1000), Want::ADDRESSES).await;
+    inventory.costs();
+    inventory
+        .change(|machines| machines.push(Vm { id: "i-1000".into(), name: "worker-1000".into(), is_stopped: false }));
+    let answers = inventory.lookup(&joining([3, 1000]), Want::METADATA).await;
+    assert_eq!((id_of(&answers[0]), id_of(&answers[1])), ("acme://i-3", "acme://i-1000"));
+    assert_eq!(inventory.costs(), (0, 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn single_reads_that_add_up_become_a_list() {
+    let inventory = acme(1000);
+    for n in 0..5 {
+        inventory.lookup(&joining([n]), Want::METADATA).await;
+    }
+    assert_eq!(inventory.costs(), (1, 20, 4), "of a list of unknown length");
+    tokio::time::sleep(MAX_AGE).await;
+    for n in 0..20 {
+        inventory.lookup(&joining([n]), Want::METADATA).await;
+    }
+    assert_eq!(inventory.costs(), (1, 20, 19), "of 20 pages");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_created_again_does_not_get_the_old_machine() {
+    let inventory = acme(1000);
+    inventory.lookup(&joined(0..1000), Want::ADDRESSES).await;
+    inventory.costs();
+    inventory.change(|machines| machines[5].id = "i-new".into());
+    let mut again = Node::clone(&joining([5])[0]);
+    assert_eq!(id_of(&inventory.lookup(&joining([5]), Want::METADATA).await[0]), "acme://i-5", "the same Node");
+    again.uid = "uid-5-again".into();
+    let again = Arc::new(again);
+    assert_eq!(id_of(&inventory.lookup(&[again], Want::METADATA).await[0]), "acme://i-new");
+    assert_eq!(inventory.costs(), (0, 0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_doubt_is_taken_for_an_absence() {
+    let all = || joined(0..1000);
+    let nobody_is_gone = |answers: &[Result<InstanceState>]| assert!(answers.iter().all(|a| gone(a).is_none()));
+    // A failure.
+    let inventory = acme(1000);
+    inventory.source().fails.store(true, Ordering::SeqCst);
+    for nodes in [all(), joined([0]), joining([0])] {
+        let answers = inventory.lookup(&nodes, FRESH).await;
+        assert!(answers.iter().all(|answer| answer.as_ref().unwrap_err().is_unauthorized()));
+    }
+    // An empty list.
+    let answers = acme(0).lookup(&all(), FRESH).await;
+    assert!(answers.iter().all(|answer| answer.as_ref().unwrap_err().to_string().contains("proves nothing")));
+    // A list that ends early: those in it are present, the others unknown.
+    let inventory = acme(1000);
+    inventory.source().last_page.store(4, Ordering::SeqCst);
+    let answers = inventory.lookup(&all(), FRESH).await;
+    nobody_is_gone(&answers);
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 200);
+    assert!(answers[999].as_ref().unwrap_err().to_string().contains("1000 were announced and 200 listed"));
+    // The same, when few are missing: they are read one by one.
+    let inventory = acme(103);
+    inventory.lookup(&joined(0..103), FRESH).await;
+    inventory.source().last_page.store(2, Ordering::SeqCst);
+    inventory.costs();
+    let answers = inventory.lookup(&joined(98..102), FRESH).await;
+    assert!(answers.iter().all(Result::is_ok));
+    nobody_is_gone(&answers);
+    assert_eq!(inventory.costs(), (1, 2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_another_cloud_or_with_a_broken_id_is_an_error() {
+    let node = |id: &str| Arc::new(Node { provider_id: id.into(), ..Node::default() });
+    let answers = acme(3).lookup(&[node("other://i-1"), node("acme://"), joined([1])[0].clone()], FRESH).await;
+    assert_eq!(
+        answers[0].as_ref().unwrap_err().to_string(),
+        "provider id \"other://i-1\" is not of the form acme://<id>"
+    );
+    assert!(answers[1].as_ref().unwrap_err().is_invalid());
+    assert!(answers[2].is_ok(), "one Node's mistake is not another's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_machines_of_one_name_none_is_taken() {
+    let inventory = acme(1000);
+    inventory.change(|machines| machines[9].name = "worker-8".into());
+    for nodes in [joining([8]), joining(0..30)] {
+        let answers = inventory.lookup(&nodes, Want::METADATA).await;
+        let err = answers[8 % nodes.len()].as_ref().unwrap_err();
+        assert!(err.is_invalid() && err.to_string().contains("(i-8, i-9)"), "{err}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_misses_names_the_closest() {
+    let inventory = acme(12);
+    inventory.lookup(&joined(0..12), Want::ADDRESSES).await;
+    let node = Arc::new(Node { name: "wroker-7".into(), ..Node::default() });
+    let answers = inventory.lookup(&[node], Want::METADATA).await;
+    let reason = gone(&answers[0]).unwrap();
+    assert!(
+        reason.starts_with(
+            "the cloud has no instance named \"wroker-7\"; looked in project \"demo\"; closest: \"worker-7\""
+        ),
+        "{reason}"
+    );
+}

@@ -153,12 +153,12 @@ mod tests {
         std::fs::write(&path, "first\n").unwrap();
         let credential = Credential::file(&path).unwrap();
         assert_eq!(shown(&credential), "first");
-        std::fs::write(&path, "the second\n").unwrap();
-        assert_eq!((shown(&credential).as_str(), credential.generation()), ("the second", 2));
+        std::fs::write(&path, "second-token\n").unwrap();
+        assert_eq!((shown(&credential).as_str(), credential.generation()), ("second-token", 2));
         std::fs::write(&path, " \n").unwrap();
-        assert_eq!(shown(&credential), "the second");
+        assert_eq!(shown(&credential), "second-token");
         std::fs::remove_file(&path).unwrap();
-        assert_eq!((shown(&credential).as_str(), credential.generation()), ("the second", 2));
+        assert_eq!((shown(&credential).as_str(), credential.generation()), ("second-token", 2));
         assert!(Credential::file(&path).unwrap_err().to_string().contains("provider-kit-token"));
     }
 

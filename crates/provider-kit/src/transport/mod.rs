@@ -201,6 +201,28 @@ impl Transport {
         self.send(call).await?.json()
     }
 
+    /// Reads something that may not exist: `None` if the API itself says so.
+    ///
+    /// # Errors
+    /// Every other refusal.
+    pub async fn find<T: DeserializeOwned>(&self, call: Call) -> Result<Option<T>> {
+        match self.read(call).await {
+            Err(err) if err.is_not_found() => Ok(None),
+            answer => answer.map(Some),
+        }
+    }
+
+    /// Removes something; success if it does not exist, so that a delete can be repeated.
+    ///
+    /// # Errors
+    /// Every other refusal.
+    pub async fn remove(&self, call: Call) -> Result<()> {
+        match self.send(call).await {
+            Err(err) if !err.is_not_found() => Err(err),
+            _ => Ok(()),
+        }
+    }
+
     /// Sends a call.
     ///
     /// # Errors

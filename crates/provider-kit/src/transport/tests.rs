@@ -1,1 +1,201 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use axum::Router;
+use axum::response::IntoResponse;
+use axum::routing::any;
+use cloud_provider::Error;
+use http::HeaderMap;
+
+use super::*;
+
+/// A service that answers with what `script` says for each request, counted from 1.
+fn scripted<R: IntoResponse>(
+    script: impl Fn(usize, &HeaderMap) -> R + Clone + Send + Sync + 'static,
+) -> (Router, Sent) {
+    let sent = Sent::default();
+    let counter = Arc::clone(&sent);
+    let answer = move |headers: HeaderMap| async move {
+        let number = counter.fetch_add(1, Ordering::SeqCst) + 1;
+        script(number, &headers).into_response()
+    };
+    (Router::new().fallback(any(answer)), sent)
+}
+
+type Sent = Arc<AtomicUsize>;
+
+fn client(router: Router) -> Builder {
+    Transport::builder("http://cloud").service(router)
+}
+
+const SLOW_DOWN: StatusCode = StatusCode::TOO_MANY_REQUESTS;
+const GET: fn() -> Call = || Call::get("/things/{id}", &["7"]);
+const POST: fn() -> Call = || Call::post("/things", &[]);
+
+#[tokio::test(start_paused = true)]
+async fn a_429_pauses_every_clone_for_as_long_as_the_cloud_asks() {
+    let (router, sent) =
+        scripted(|n, _| if n == 1 { (SLOW_DOWN, [("retry-after", "3")]).into_response() } else { "".into_response() });
+    let client = client(router).build().unwrap();
+    let began = Instant::now();
+    let other = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        client.send(POST()).await.map(|_| began.elapsed())
+    };
+    let (first, second) = tokio::join!(client.send(POST()), other);
+    first.unwrap();
+    assert!(second.unwrap() >= Duration::from_secs(3), "it was held back");
+    assert!(began.elapsed() < Duration::from_secs(4));
+    assert_eq!(sent.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_pause_is_the_callers_and_nothing_is_sent_meanwhile() {
+    let (router, sent) = scripted(|_, _| (SLOW_DOWN, [("ratelimit-reset", "120")]));
+    let client = client(router).build().unwrap();
+    for _ in 0..3 {
+        let err = client.send(GET()).await.unwrap_err();
+        assert!(err.is_rate_limited());
+        assert!(err.retry_after().unwrap() > Duration::from_secs(119), "{err:?}");
+    }
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_request_of_a_window_is_followed_by_a_pause() {
+    let (router, _) = scripted(|_, _| [("ratelimit-remaining", "0"), ("ratelimit-reset", "5")]);
+    let client = client(router).build().unwrap();
+    let began = Instant::now();
+    client.send(GET()).await.unwrap();
+    assert!(began.elapsed().is_zero());
+    client.send(GET()).await.unwrap();
+    assert!(began.elapsed() >= Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_may_be_repeated_is_repeated_and_not_for_ever() {
+    let table = [(GET(), 4), (POST(), 1), (POST().repeatable(), 4), (Call::delete("/things/{id}", &["7"]), 4)];
+    for (call, tries) in table {
+        let (router, sent) = scripted(|_, _| StatusCode::BAD_GATEWAY);
+        let err = client(router).build().unwrap().send(call.clone()).await.unwrap_err();
+        assert_eq!(sent.load(Ordering::SeqCst), tries, "{call:?}");
+        assert!(err.to_string().ends_with("answered 502"), "{err}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_an_answer_ends_in_bounded_time() {
+    let stuck = Router::new().fallback(any(|| std::future::pending::<()>()));
+    let began = Instant::now();
+    let err = client(stuck).build().unwrap().send(GET()).await.unwrap_err();
+    assert_eq!(err.to_string(), "GET /things/7 was not answered: no answer within 30s");
+    assert!(began.elapsed() <= Duration::from_secs(90), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn each_refusal_becomes_an_error_that_says_what_to_do() {
+    let own = r#"{"error":{"code":"x","message":"because"}}"#;
+    let table: [(u16, &'static str, fn(&Error) -> bool); 9] = [
+        (401, own, Error::is_unauthorized),
+        (403, own, Error::is_unauthorized),
+        (404, own, Error::is_not_found),
+        (409, own, Error::is_conflict),
+        (423, own, Error::is_conflict),
+        (422, own, Error::is_invalid),
+        (400, own, Error::is_invalid),
+        (404, "<html>no such page</html>", |err| !err.is_not_found()),
+        (410, "", |err| !err.is_not_found()),
+    ];
+    for (status, body, expected) in table {
+        let (router, _) = scripted(move |_, _| (StatusCode::from_u16(status).unwrap(), body));
+        let err = client(router).build().unwrap().send(GET()).await.unwrap_err();
+        assert!(expected(&err), "{err:?}");
+        assert!(err.to_string().starts_with(&format!("GET /things/7 answered {status}")), "{err}");
+        assert!(body != own || err.to_string().ends_with(": because"), "{err}");
+    }
+}
+
+#[test]
+fn the_usual_shapes_of_a_refusal_are_read() {
+    let table = [
+        (r#"{"error":{"code":"not_found","message":"no"}}"#, "not_found", "no"),
+        (r#"{"id":"not_found","message":"no"}"#, "not_found", "no"),
+        (r#"{"errors":[{"reason":"Not found"}]}"#, "", "Not found"),
+        (r#"{"error":"no"}"#, "", "no"),
+    ];
+    for (body, code, message) in table {
+        let expected = Refusal { code: code.into(), message: message.into() };
+        assert_eq!(Refusal::read(&HeaderMap::new(), body.as_bytes()), Some(expected), "{body}");
+    }
+    assert_eq!(Refusal::read(&HeaderMap::new(), b"[1]"), None);
+}
+
+#[tokio::test]
+async fn a_token_that_the_cloud_repeats_reaches_no_error() {
+    let echo =
+        |_: usize, headers: &HeaderMap| (StatusCode::FORBIDDEN, headers["authorization"].to_str().unwrap().to_owned());
+    let (router, _) = scripted(echo);
+    let client = client(router).credential(Credential::token("s3cret")).build().unwrap();
+    let err = client.send(GET()).await.unwrap_err();
+    assert_eq!(err.to_string(), "GET /things/7 answered 403: Bearer [redacted]");
+    assert!(!format!("{client:?} {err:?}").contains("s3cret"));
+}
+
+#[tokio::test]
+async fn a_refused_token_is_read_again_from_its_file_even_if_the_file_looks_unchanged() {
+    let file = std::env::temp_dir().join(format!("provider-kit-reload-{}", std::process::id()));
+    std::fs::write(&file, "old").unwrap();
+    let time = std::fs::metadata(&file).unwrap().modified().unwrap();
+    let valid = |_: usize, headers: &HeaderMap| {
+        if headers["authorization"] == "Bearer new" { StatusCode::OK } else { StatusCode::UNAUTHORIZED }
+    };
+    let (router, sent) = scripted(valid);
+    let client = client(router).credential(Credential::file(&file).unwrap()).build().unwrap();
+    assert!(client.send(POST()).await.unwrap_err().is_unauthorized());
+    assert_eq!(sent.load(Ordering::SeqCst), 1, "the same token is not tried twice");
+    std::fs::write(&file, "new").unwrap();
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+    client.send(POST()).await.unwrap();
+    assert_eq!(sent.load(Ordering::SeqCst), 3);
+    std::fs::remove_file(&file).unwrap();
+}
+
+#[derive(Default)]
+struct Seen(Mutex<Vec<(String, Option<u16>)>>);
+
+impl RequestMetrics for Seen {
+    fn finished(&self, route: &str, status: Option<u16>, _took: Duration) {
+        self.0.lock().unwrap().push((route.to_owned(), status));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_hear_of_every_try_by_route_template() {
+    let (router, _) = scripted(|n, _| if n == 1 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK });
+    let seen = Arc::new(Seen::default());
+    client(router).metrics(Arc::clone(&seen) as Arc<dyn RequestMetrics>).build().unwrap().send(GET()).await.unwrap();
+    let route = || "GET /things/{id}".to_owned();
+    assert_eq!(*seen.0.lock().unwrap(), [(route(), Some(503)), (route(), Some(200))]);
+}
+
+#[tokio::test]
+async fn plain_http_needs_no_tls_provider() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}/", listener.local_addr().unwrap());
+    let (router, _) = scripted(|_, _| "[7]");
+    let server = tokio::spawn(async move { axum::serve(listener, router).await });
+    let client = Transport::builder(base).build().unwrap();
+    assert_eq!(client.read::<Vec<u8>>(GET()).await.unwrap(), [7]);
+    assert!(client.read::<String>(GET()).await.unwrap_err().to_string().contains("unexpected body"));
+    server.abort();
+    let err = Transport::builder("https://cloud.example").build().unwrap_err();
+    assert!(err.to_string().contains("no TLS crypto provider"), "{err}");
+}
+
+#[test]
+fn an_endpoint_that_is_no_url_is_refused_without_showing_it() {
+    for base in ["", "cloud.example", "ftp://cloud", "http://", "user:s3cret@cloud"] {
+        let err = Transport::builder(base).build().unwrap_err();
+        assert!(err.is_invalid() && !err.to_string().contains("s3cret"), "{err}");
+    }
+}

@@ -113,10 +113,7 @@ async fn create_load_balancer(
 ) -> Answer {
     let mut model = cloud.model();
     check(&model, &project, None, &spec)?;
-    let made = model.add_load_balancer(&project, spec);
-    let operation = model.operations.iter().rev().find(|(_, operation)| operation.target == made.id);
-    let operation = operation.map(|(id, _)| id.clone()).unwrap_or_default();
-    Ok((StatusCode::ACCEPTED, Json(json!({ "operation": operation, "load_balancer": made }))).into_response())
+    Ok((StatusCode::ACCEPTED, Json(model.add_load_balancer(&project, spec))).into_response())
 }
 
 async fn change_load_balancer(
@@ -130,9 +127,7 @@ async fn change_load_balancer(
         return Err(Refusal::conflict("locked", format!("an operation runs on load balancer {id:?}")));
     }
     check(&model, &project, Some(&id), &spec)?;
-    let operation = model.change_load_balancer(&project, &id, spec);
-    let changed = find(&model.load_balancers, "load balancer", &id, &project)?.show();
-    Ok((StatusCode::ACCEPTED, Json(json!({ "operation": operation, "load_balancer": changed }))).into_response())
+    Ok((StatusCode::ACCEPTED, Json(model.change_load_balancer(&project, &id, spec))).into_response())
 }
 
 async fn delete_load_balancer(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {

@@ -46,6 +46,9 @@ pub struct LoadBalancer {
     pub status: LoadBalancerStatus,
     /// Its address, once it was active for the first time.
     pub ip: Option<String>,
+    /// The operation that the request started, in the answer to one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
     /// What it shall be.
     #[serde(flatten)]
     pub spec: LoadBalancerSpec,
@@ -78,7 +81,13 @@ impl StoredLoadBalancer {
     pub(super) fn show(&self) -> LoadBalancer {
         let status = if self.is_pending() { LoadBalancerStatus::Pending } else { LoadBalancerStatus::Active };
         let has_address = self.ready_for_the_first_time <= Instant::now();
-        LoadBalancer { id: self.id.clone(), status, ip: has_address.then(|| self.ip.clone()), spec: self.spec.clone() }
+        LoadBalancer {
+            id: self.id.clone(),
+            status,
+            ip: has_address.then(|| self.ip.clone()),
+            operation: None,
+            spec: self.spec.clone(),
+        }
     }
 }
 
@@ -102,7 +111,7 @@ impl Model {
     pub(super) fn add_load_balancer(&mut self, project: &str, spec: LoadBalancerSpec) -> LoadBalancer {
         let number = self.next_number();
         let id = format!("lb-{number:06}");
-        let (_, ready) = self.start_operation(project, &id);
+        let (operation, ready) = self.start_operation(project, &id);
         let [_, _, a, b] = number.to_be_bytes();
         let object = StoredLoadBalancer {
             id: id.clone(),
@@ -112,17 +121,22 @@ impl Model {
             ready_for_the_first_time: ready,
             ready,
         };
-        let shown = object.show();
+        let shown = LoadBalancer { operation: Some(operation), ..object.show() };
         let stored = self.stored(object);
         self.load_balancers.insert(id, stored);
         shown
     }
 
-    /// The caller has checked that it is there and active.
-    pub(super) fn change_load_balancer(&mut self, project: &str, id: &str, spec: LoadBalancerSpec) -> Option<String> {
+    /// The caller has checked that it is active; `None` if there is none.
+    pub(super) fn change_load_balancer(
+        &mut self,
+        project: &str,
+        id: &str,
+        spec: LoadBalancerSpec,
+    ) -> Option<LoadBalancer> {
         let (operation, ready) = self.start_operation(project, id);
         let object = &mut self.load_balancers.get_mut(id)?.object;
         (object.spec, object.ready) = (spec, ready);
-        Some(operation)
+        Some(LoadBalancer { operation: Some(operation), ..object.show() })
     }
 }

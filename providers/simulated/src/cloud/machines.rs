@@ -139,6 +139,18 @@ impl Model {
         self.machines.get_mut(&id).map(|machine| &mut machine.object)
     }
 
+    pub(super) fn take_machines(&mut self, ids_or_names: &[String]) -> Vec<Machine> {
+        let ids: Vec<String> = ids_or_names.iter().filter_map(|key| self.machine_id(key)).collect();
+        ids.iter().filter_map(|id| self.machines.remove(id)).map(|stored| stored.object).collect()
+    }
+
+    pub(super) fn restore_machines(&mut self, machines: Vec<Machine>) {
+        for machine in machines {
+            let stored = self.stored(machine);
+            self.machines.insert(stored.object.id.clone(), stored);
+        }
+    }
+
     pub(super) fn remove_machine(&mut self, id_or_name: &str) -> bool {
         self.machine_id(id_or_name).and_then(|id| self.machines.remove(&id)).is_some()
     }

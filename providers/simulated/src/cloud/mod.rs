@@ -183,6 +183,17 @@ impl Cloud {
         self.model().remove_machine(id_or_name)
     }
 
+    /// Removes machines, by id or name, all at the same moment, and returns them for [`restore`](Self::restore): an
+    /// outage of the cloud's inventory, which a real cloud heals as well.
+    pub fn take_away(&self, ids_or_names: &[String]) -> Vec<Machine> {
+        self.model().take_machines(ids_or_names)
+    }
+
+    /// Puts machines back as they were, ids included, all at the same moment.
+    pub fn restore(&self, machines: Vec<Machine>) {
+        self.model().restore_machines(machines);
+    }
+
     /// Adds or replaces a volume.
     pub fn add_volume(&self, volume: Volume) {
         self.model().add_volume(volume);

@@ -51,14 +51,11 @@ impl MachineSource for Api {
     type Machine = KeptMachine;
 
     async fn list(&self) -> Result<Reading<KeptMachine>> {
-        self.read_list("machines", "/v1/machines", |machine: &KeptMachine| machine.id.clone()).await
+        self.read_list("/v1/machines", |machine: &KeptMachine| machine.id.clone()).await
     }
 
     async fn by_id(&self, id: &str) -> Result<Option<KeptMachine>> {
-        match self.http.read(Call::get("/v1/machines/{id}", &[id])).await {
-            Err(err) if err.is_not_found() => Ok(None),
-            answer => answer.map(Some),
-        }
+        self.http.find(Call::get("/v1/machines/{id}", &[id])).await
     }
 
     async fn by_name(&self, name: &str) -> Result<Vec<KeptMachine>> {

@@ -6,18 +6,11 @@ use cloud_provider::{
 };
 use provider_kit::operation::{Polling, until_done};
 use provider_kit::transport::Call;
-use serde::Deserialize;
 
 use super::{IDS, ListPage, MARK_CLUSTER, Simulated};
 use crate::cloud::{Listener, LoadBalancer, LoadBalancerSpec, LoadBalancerStatus as State};
 
-/// Label: UID of the Service that it is for.
 const MARK_SERVICE: &str = "ccm-rs/service";
-
-#[derive(Deserialize)]
-struct Accepted {
-    load_balancer: LoadBalancer,
-}
 
 fn wanted(request: &LoadBalancerRequest<'_>) -> Result<LoadBalancerSpec> {
     let uid = request.service.metadata.uid.clone().unwrap_or_default();
@@ -39,8 +32,7 @@ fn wanted(request: &LoadBalancerRequest<'_>) -> Result<LoadBalancerSpec> {
 }
 
 fn plan(wanted: &LoadBalancerSpec, actual: Option<&LoadBalancer>) -> Plan {
-    let counts =
-        |spec: &LoadBalancerSpec| format!("{} listeners, {} targets", spec.listeners.len(), spec.targets.len());
+    let counts = |it: &LoadBalancerSpec| format!("{} listeners, {} targets", it.listeners.len(), it.targets.len());
     let (action, detail) = match actual.map(|actual| &actual.spec) {
         Some(actual) if actual == wanted => return Plan::default(),
         Some(actual) => (PlanAction::Update, format!("{} → {}", counts(actual), counts(wanted))),
@@ -59,9 +51,8 @@ impl Simulated {
     async fn find(&self, request: &LoadBalancerRequest<'_>) -> Result<Result<Option<LoadBalancer>>> {
         let name = default_load_balancer_name(request.service);
         let call = Call::get("/v1/load-balancers", &[]).query("name", name);
-        let Some(found) = self.http.read::<ListPage<LoadBalancer>>(call).await?.items.pop() else {
-            return Ok(Ok(None));
-        };
+        let mut page: ListPage<LoadBalancer> = self.http.read(call).await?;
+        let Some(found) = page.items.pop() else { return Ok(Ok(None)) };
         let has = |label, value: &str| found.spec.labels.get(label).is_some_and(|mark| mark == value);
         let uid = request.service.metadata.uid.as_deref().unwrap_or_default();
         if has(MARK_CLUSTER, Self::mark(request.cluster)) && has(MARK_SERVICE, uid) {
@@ -87,8 +78,7 @@ impl Simulated {
     /// Replaces the spec. A change is refused while another one runs, so that one is awaited first.
     async fn replace(&self, actual: LoadBalancer, spec: &LoadBalancerSpec) -> Result<LoadBalancer> {
         let actual = self.until_active(actual).await?;
-        let call = Call::put("/v1/load-balancers/{id}", &[&actual.id]).json(spec);
-        Ok(self.http.read::<Accepted>(call).await?.load_balancer)
+        self.http.read(Call::put("/v1/load-balancers/{id}", &[&actual.id]).json(spec)).await
     }
 }
 
@@ -108,18 +98,15 @@ impl LoadBalancers for Simulated {
             Some(actual) if plan.is_empty() => actual,
             Some(actual) => self.replace(actual, &wanted).await?,
             // Not repeated by itself: after a lost answer the next call finds it by its name and marks.
-            None => {
-                self.http.read::<Accepted>(Call::post("/v1/load-balancers", &[]).json(&wanted)).await?.load_balancer
-            }
+            None => self.http.read(Call::post("/v1/load-balancers", &[]).json(&wanted)).await?,
         };
         Ok(Some(status(&self.until_active(accepted).await?)))
     }
 
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
         let wanted = wanted(&request)?;
-        let Some(actual) = self.find(&request).await?? else {
-            return Err(Error::not_found(format!("there is no load balancer {:?}", wanted.name)));
-        };
+        let missing = || Error::not_found(format!("there is no load balancer {:?}", wanted.name));
+        let actual = self.find(&request).await??.ok_or_else(missing)?;
         let spec = LoadBalancerSpec { targets: wanted.targets, ..actual.spec.clone() };
         if spec != actual.spec {
             self.replace(actual, &spec).await?;
@@ -129,10 +116,7 @@ impl LoadBalancers for Simulated {
 
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
         let Ok(Some(found)) = self.find(&request).await? else { return Ok(()) };
-        match self.http.send(Call::delete("/v1/load-balancers/{id}", &[&found.id])).await {
-            Err(err) if !err.is_not_found() => Err(err),
-            _ => Ok(()),
-        }
+        self.http.remove(Call::delete("/v1/load-balancers/{id}", &[&found.id])).await
     }
 
     fn has_plans(&self) -> bool {

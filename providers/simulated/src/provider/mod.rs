@@ -31,12 +31,9 @@ use crate::cloud::{PAGE_SIZE, Volume};
 
 /// The provider's name, and the scheme of its provider ids.
 pub const NAME: &str = "simulated";
-/// The driver of its PersistentVolumes.
-pub const VOLUME_DRIVER: &str = "simulated.csi";
-
+const VOLUME_DRIVER: &str = "simulated.csi";
 /// Label of everything that we make: whose it is. What does not carry it is left alone (INV-7).
 const MARK_CLUSTER: &str = "ccm-rs/cluster";
-
 const IDS: ProviderIds = ProviderIds {
     scheme: NAME,
     form: "<machine id>, such as m-000123",
@@ -49,12 +46,7 @@ const IDS: ProviderIds = ProviderIds {
 /// *Invalid*, with everything that is wrong with the file.
 pub fn factory(config: Option<&ConfigFile>) -> Result<Arc<dyn CloudProvider>> {
     let mut settings = Settings::yaml(config)?;
-    let endpoint = settings.required("endpoint");
-    let project = settings.text("project");
-    let http = Transport::builder(&endpoint).credential(settings.credential()).build();
-    if let (Err(err), false) = (&http, endpoint.is_empty()) {
-        settings.mistake(err.to_string());
-    }
+    let (http, project) = (settings.transport(), settings.text("project"));
     settings.finish()?;
     Ok(Arc::new(Simulated::new(http?, project)))
 }
@@ -82,13 +74,8 @@ struct ListPage<T> {
 }
 
 impl Api {
-    async fn read_list<T: DeserializeOwned, K: Hash>(
-        &self,
-        what: &'static str,
-        path: &'static str,
-        key: impl Fn(&T) -> K,
-    ) -> Result<Reading<T>> {
-        read_pages(Rules { what, totals: true }, 1, key, async |number: u32| {
+    async fn read_list<T: DeserializeOwned, K: Hash>(&self, path: &'static str, id: fn(&T) -> K) -> Result<Reading<T>> {
+        read_pages(Rules { what: path, totals: true }, 1, id, async |number: u32| {
             let call = Call::get(path, &[]).query("page", number).query("per_page", PAGE_SIZE);
             let page: ListPage<T> = self.http.read(call).await?;
             Ok(Page { items: page.items, next: page.next_page, total: page.total })
@@ -118,8 +105,8 @@ impl CloudProvider for Simulated {
 
     async fn initialize(&self, _context: &Context) -> Result<()> {
         let token: serde_json::Value = self.http.read(Call::get("/v1/token", &[])).await.map_err(|err| {
-            let hint = if err.is_unauthorized() { "check token or tokenFile" } else { "check endpoint" };
-            err.context(format!("the simulated cloud at {} cannot be used; {hint}", self.http.base()))
+            let check = if err.is_unauthorized() { "token or tokenFile" } else { "endpoint" };
+            err.context(format!("the simulated cloud at {} cannot be used; check {check}", self.http.base()))
         })?;
         let project = token["project"].as_str().unwrap_or_default();
         if let Some(expected) = self.expected_project.as_deref().filter(|expected| *expected != project) {
@@ -152,7 +139,7 @@ impl Volumes for Simulated {
         let csi = volume.spec.as_ref().and_then(|spec| spec.csi.as_ref()).filter(|csi| csi.driver == VOLUME_DRIVER);
         let Some(csi) = csi else { return Ok(None) };
         let volume: Volume = self.http.read(Call::get("/v1/volumes/{id}", &[&csi.volume_handle])).await?;
-        let zones = volume.zones.join(ZONE_DELIMITER);
-        Ok(Some([(LABEL_ZONE.to_owned(), zones), (LABEL_REGION.to_owned(), volume.region)].into()))
+        let zone = (LABEL_ZONE.to_owned(), volume.zones.join(ZONE_DELIMITER));
+        Ok(Some([zone, (LABEL_REGION.to_owned(), volume.region)].into()))
     }
 }

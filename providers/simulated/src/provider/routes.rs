@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cloud_provider::{AddressType, Cluster, Error, NodeAddress, Result, Route, Routes, async_trait};
+use cloud_provider::{AddressType, Cluster, Error, Node, NodeAddress, Result, Route, Routes, async_trait};
 use provider_kit::transport::Call;
 
 use super::{IDS, MARK_CLUSTER, Simulated};
@@ -11,36 +11,28 @@ use crate::cloud::{CloudRoute, NewRoute};
 #[async_trait]
 impl Routes for Simulated {
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Route>> {
-        let list = self.instances.source().read_list("routes", "/v1/routes", |route: &CloudRoute| route.id.clone());
+        let list = self.instances.source().read_list("/v1/routes", |route: &CloudRoute| route.id.clone());
         let routes = list.await?.complete()?;
         let nodes = self.caches.get().map(|caches| caches.nodes()).unwrap_or_default();
-        let id_and_name =
-            |node: &cloud_provider::Node| Some((IDS.read(node.provider_id()?).ok()?.to_owned(), node.name.to_string()));
-        let names: HashMap<String, String> = nodes.iter().filter_map(|node| id_and_name(node)).collect();
+        let id = |node: &Node| IDS.read(&node.provider_id).ok().map(str::to_owned);
+        let names: HashMap<_, _> = nodes.iter().filter_map(|node| Some((id(node)?, &node.name))).collect();
         let internal = |ip: &String| NodeAddress::new(AddressType::InternalIP, ip);
-        Ok(routes
-            .items()
-            .iter()
-            .map(|CloudRoute { id, blackhole, route, .. }| Route {
-                name: id.clone(),
-                target_node: names.get(&route.machine).cloned().unwrap_or_default(),
-                enable_node_addresses: true,
-                target_node_addresses: route.next_hop.iter().map(internal).collect(),
-                destination_cidr: route.destination.clone(),
-                blackhole: *blackhole,
-                owned: Some(route.labels.get(MARK_CLUSTER).is_some_and(|mark| mark == Self::mark(cluster))),
-            })
-            .collect())
+        let to_route = |CloudRoute { id, blackhole, route, .. }: &CloudRoute| Route {
+            name: id.clone(),
+            target_node: names.get(&route.machine).map(ToString::to_string).unwrap_or_default(),
+            enable_node_addresses: true,
+            target_node_addresses: route.next_hop.iter().map(internal).collect(),
+            destination_cidr: route.destination.clone(),
+            blackhole: *blackhole,
+            owned: Some(route.labels.get(MARK_CLUSTER).is_some_and(|mark| mark == Self::mark(cluster))),
+        };
+        Ok(routes.items().iter().map(to_route).collect())
     }
 
     async fn create(&self, cluster: &Cluster, _hint: &str, route: &Route) -> Result<()> {
         let node = self.caches.get().and_then(|caches| caches.node(&route.target_node));
-        let Some(id) = node.as_ref().and_then(|node| node.provider_id()) else {
-            return Err(Error::other(format!(
-                "node {:?} has no provider id that a route can lead to",
-                route.target_node
-            )));
-        };
+        let missing = || Error::other(format!("node {:?} has no provider id to route to", route.target_node));
+        let id = node.as_ref().and_then(|node| node.provider_id()).ok_or_else(missing)?;
         let internal = route.target_node_addresses.iter().filter(|a| a.kind == AddressType::InternalIP);
         let new = NewRoute {
             destination: route.destination_cidr.clone(),
@@ -56,9 +48,6 @@ impl Routes for Simulated {
         if route.owned == Some(false) {
             return Err(Error::invalid(format!("the route to {} is not this cluster's", route.destination_cidr)));
         }
-        match self.http.send(Call::delete("/v1/routes/{id}", &[&route.name])).await {
-            Err(err) if !err.is_not_found() => Err(err),
-            _ => Ok(()),
-        }
+        self.http.remove(Call::delete("/v1/routes/{id}", &[&route.name])).await
     }
 }

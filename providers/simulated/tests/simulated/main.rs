@@ -1,0 +1,92 @@
+//! The simulated cloud and its provider, in one process, mostly under a paused clock.
+
+mod cloud;
+mod credentials;
+mod faults;
+mod load_balancers;
+mod look_ups;
+mod routes_and_volumes;
+
+use std::sync::Arc;
+
+use cloud_provider::{
+    Caches, CloudProvider, Cluster, Error, InstanceState, Instances, KubernetesApi, Node, Result, Service, Want,
+};
+use provider_kit::transport::{Credential, Transport};
+use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN};
+use provider_simulated::provider::Simulated;
+
+const MACHINES: &str = "GET /v1/machines";
+const MACHINE: &str = "GET /v1/machines/{id}";
+const FRESH: Want = Want::EXISTENCE.and_shutdown().fresh();
+
+fn transport(cloud: &Cloud) -> Transport {
+    let builder = Transport::builder("http://simulated").credential(Credential::token(DEFAULT_TOKEN));
+    builder.service(cloud.router()).build().unwrap()
+}
+
+fn provider(cloud: &Cloud) -> Simulated {
+    Simulated::new(transport(cloud), None)
+}
+
+/// Nodes of machines, initialised: with their provider ids.
+fn nodes(ids: &[String]) -> Vec<Arc<Node>> {
+    let node = |id: &String| Node {
+        name: format!("node-{id}").into(),
+        uid: format!("uid-{id}").into(),
+        provider_id: format!("simulated://{id}").into(),
+        ..Node::default()
+    };
+    ids.iter().map(|id| Arc::new(node(id))).collect()
+}
+
+/// Nodes that have just joined: without provider ids.
+fn joining(names: impl IntoIterator<Item = String>) -> Vec<Arc<Node>> {
+    let node = |name: String| Node { uid: format!("uid-{name}").into(), name: name.into(), ..Node::default() };
+    names.into_iter().map(|name| Arc::new(node(name))).collect()
+}
+
+async fn look_up(provider: &Simulated, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
+    let answers = provider.instances().unwrap().lookup(nodes, want).await;
+    assert_eq!(answers.len(), nodes.len());
+    answers
+}
+
+/// How many are present, gone and unknown.
+fn count(answers: &[Result<InstanceState>]) -> [usize; 3] {
+    let count = |which: fn(&Result<InstanceState>) -> bool| answers.iter().filter(|answer| which(answer)).count();
+    [
+        count(|answer| matches!(answer, Ok(InstanceState::Present { .. }))),
+        count(|answer| matches!(answer, Ok(InstanceState::Gone(_)))),
+        count(Result::is_err),
+    ]
+}
+
+fn cluster() -> Cluster {
+    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+}
+
+fn context() -> cloud_provider::Context {
+    struct NoKubernetes;
+    impl cloud_provider::ClientBuilder for NoKubernetes {
+        fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
+            Err(Error::not_implemented())
+        }
+    }
+    let (clients, shutdown) = (Arc::new(NoKubernetes), tokio_util::sync::CancellationToken::new());
+    cloud_provider::Context { cluster: cluster(), clients, shutdown }
+}
+
+struct TheseNodes(Vec<Arc<Node>>);
+
+impl Caches for TheseNodes {
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.0.clone()
+    }
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.0.iter().find(|node| &*node.name == name).cloned()
+    }
+    fn services(&self) -> Vec<Arc<Service>> {
+        Vec::new()
+    }
+}
