@@ -60,6 +60,7 @@ pub struct RequestLog {
 struct Log {
     requests: VecDeque<LoggedRequest>,
     counts: BTreeMap<(String, String), u64>,
+    counts_by_agent: BTreeMap<(String, String, String), u64>,
 }
 
 impl RequestLog {
@@ -80,7 +81,9 @@ impl RequestLog {
         } else {
             format!("{}/{}", request.resource, request.subresource)
         };
+        let program = request.user_agent.split('/').next().unwrap_or_default().to_owned();
         let mut log = self.lock();
+        *log.counts_by_agent.entry((program, request.verb.to_owned(), resource.clone())).or_default() += 1;
         *log.counts.entry((request.verb.to_owned(), resource)).or_default() += 1;
         log.requests.push_back(request);
         while log.requests.len() > self.capacity {
@@ -104,6 +107,12 @@ impl RequestLog {
     #[must_use]
     pub fn counts(&self) -> BTreeMap<(String, String), u64> {
         self.lock().counts.clone()
+    }
+
+    /// As [`counts`](Self::counts), by sender: the program's name in its `User-Agent`, verb, resource.
+    #[must_use]
+    pub fn counts_by_agent(&self) -> BTreeMap<(String, String, String), u64> {
+        self.lock().counts_by_agent.clone()
     }
 
     /// Number of requests with this verb for this resource (`nodes`, `nodes/status`).
