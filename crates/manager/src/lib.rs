@@ -22,4 +22,6 @@ mod process;
 mod start;
 
 pub use controllers_task::{Clients, Handles, Settings, start_controllers};
+pub use logging::init as init_logging;
 pub use process::{block_on, install_crypto, run};
+pub use start::launch;

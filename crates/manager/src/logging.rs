@@ -4,7 +4,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 /// Starts logging. `verbosity` is klog's `-v`: 4 shows debug lines, 6 everything. Later calls do nothing.
-pub(crate) fn init(verbosity: u8) {
+pub fn init(verbosity: u8) {
     let level = match verbosity {
         0..=3 => LevelFilter::INFO,
         4..=5 => LevelFilter::DEBUG,

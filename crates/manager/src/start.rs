@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clients::ForProvider;
-use crate::controllers_task::{Settings, start_controllers};
+use crate::controllers_task::{Handles, start_controllers};
 use crate::flags::Flags;
 
 /// How long the API server may take to answer at all (D-15).
@@ -22,6 +22,18 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// Runs until `shutdown`, or until something that cannot be mended.
 pub(crate) async fn start(flags: &Flags, providers: &Registry, shutdown: CancellationToken) -> Result<()> {
+    let handles = launch(flags, providers, shutdown.clone()).await?;
+    shutdown.cancelled().await;
+    handles.wait().await;
+    Ok(())
+}
+
+/// Starts what `flags` ask for, as the program does: the provider with its configuration, then the controllers. Returns
+/// as soon as they run; they end with `shutdown`.
+///
+/// # Errors
+/// A provider that cannot start, or an API server that does not answer.
+pub async fn launch(flags: &Flags, providers: &Registry, shutdown: CancellationToken) -> Result<Handles> {
     let provider = provider(flags, providers)?;
     let settings = flags.settings();
     let client = settings.clients.client("cloud-provider").await?;
@@ -32,18 +44,7 @@ pub(crate) async fn start(flags: &Flags, providers: &Registry, shutdown: Cancell
         .initialize(&context)
         .await
         .map_err(|error| anyhow::anyhow!("cloud provider {:?} cannot start: {error}", provider.name()))?;
-    run_to_the_end(&settings, provider, shutdown).await
-}
-
-async fn run_to_the_end(
-    settings: &Settings,
-    provider: Arc<dyn CloudProvider>,
-    shutdown: CancellationToken,
-) -> Result<()> {
-    let handles = start_controllers(settings, provider, shutdown.clone()).await?;
-    shutdown.cancelled().await;
-    handles.wait().await;
-    Ok(())
+    start_controllers(&settings, provider, shutdown).await
 }
 
 /// PROV-4 … PROV-7.
