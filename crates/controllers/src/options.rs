@@ -131,11 +131,12 @@ impl Default for LifecycleOptions {
 }
 
 impl NodeOptions {
-    /// Nodes written at the same time by an address pass.
+    /// Nodes written at the same time by an address pass. A negative setting is refused by [`validate`](Self::validate);
+    /// until then it counts as not set.
     #[must_use]
     pub fn status_workers(&self) -> i32 {
         match self.concurrent_node_status_updates {
-            0 => self.concurrent_node_syncs,
+            ..=0 => self.concurrent_node_syncs,
             n => n,
         }
     }

@@ -290,7 +290,8 @@ impl NodeController {
             .await;
         result.map(drop).map_err(|error| {
             tracing::error!(node = name, error = %api_error(&error), "aligning labels failed");
-            Error::other(format!("failed to update labels of node {name}: {}", api_error(&error)))
+            // The reference's words, which alerts on its log look for.
+            Error::other(format!("failed update labels for node {name}: {}", api_error(&error)))
         })
     }
 
