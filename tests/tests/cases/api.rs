@@ -1,0 +1,259 @@
+//! A Kubernetes API that knows Nodes only: get, patch, delete; it writes down what it is asked, and refuses what a case
+//! says.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Collected, Full};
+use kube::client::Body;
+use serde_json::{Map, Value, json};
+
+use super::schema::ApiErrorKind;
+
+/// Version of a Node that does not say its own.
+const VERSION: u64 = 41;
+
+/// The API. Clones share everything.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Api {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    nodes: BTreeMap<String, Value>,
+    writes: u64,
+    faults: Vec<Fault>,
+    requests: Vec<ApiRequest>,
+}
+
+/// A request as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct ApiRequest {
+    /// Verb and resource: `get nodes`, `patch nodes/status`.
+    pub(crate) what: String,
+    /// The body; null if there is none.
+    pub(crate) body: Value,
+}
+
+impl ApiRequest {
+    /// A write of a Node's main resource that changes its taints.
+    pub(crate) fn changes_taints(&self) -> bool {
+        self.what == "patch nodes" && self.body.pointer("/spec/taints").is_some()
+    }
+
+    /// Any patch.
+    pub(crate) fn is_patch(&self) -> bool {
+        self.what.starts_with("patch ")
+    }
+
+    /// A delete.
+    pub(crate) fn is_delete(&self) -> bool {
+        self.what.starts_with("delete ")
+    }
+}
+
+/// Requests that are refused.
+#[derive(Debug, Clone, Copy)]
+struct Fault {
+    on: fn(&ApiRequest) -> bool,
+    kind: ApiErrorKind,
+    /// So many times; `None`: always.
+    times: Option<u32>,
+}
+
+impl Api {
+    /// Puts a Node there, as if somebody had created it, and returns it as the API has it.
+    pub(crate) fn seed(&self, mut node: Value) -> Value {
+        node["apiVersion"] = json!("v1");
+        node["kind"] = json!("Node");
+        if node["metadata"]["resourceVersion"].is_null() {
+            node["metadata"]["resourceVersion"] = json!(VERSION.to_string());
+        }
+        let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        self.state().nodes.insert(name, node.clone());
+        node
+    }
+
+    /// Refuses these requests, so many times or always. What was said first is used up first.
+    pub(crate) fn refuse(&self, on: fn(&ApiRequest) -> bool, kind: ApiErrorKind, times: Option<u32>) {
+        self.state().faults.push(Fault { on, kind, times });
+    }
+
+    /// The Node as it is now, if it is there.
+    pub(crate) fn node(&self, name: &str) -> Option<Value> {
+        self.state().nodes.get(name).cloned()
+    }
+
+    /// All requests, in order.
+    pub(crate) fn requests(&self) -> Vec<ApiRequest> {
+        self.state().requests.clone()
+    }
+
+    /// A client of this API.
+    pub(crate) fn client(&self) -> kube::Client {
+        let api = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let api = api.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                // The client's own bodies are in memory; reading them cannot fail.
+                let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
+                Ok::<_, Infallible>(api.answer(&head.method, head.uri.path(), &body))
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, method: &Method, path: &str, body: &Bytes) -> Response<Full<Bytes>> {
+        let (code, answer) = self.state().handle(method, path, body).unwrap_or_else(|refusal| refusal);
+        let mut response = Response::new(Full::from(answer.to_string()));
+        *response.status_mut() = code;
+        response
+    }
+}
+
+/// An answer: status and object.
+type Answer = (StatusCode, Value);
+
+impl State {
+    fn handle(&mut self, method: &Method, path: &str, body: &Bytes) -> Result<Answer, Answer> {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let verb = match *method {
+            Method::PUT => "update".to_owned(),
+            Method::POST => "create".to_owned(),
+            ref other => other.as_str().to_lowercase(),
+        };
+        let (name, subresource) = match path.strip_prefix("/api/v1/nodes/").map(|rest| rest.split_once('/')) {
+            None => ("", None),
+            Some(None) => (path.trim_start_matches("/api/v1/nodes/"), None),
+            Some(Some((name, subresource))) => (name, Some(subresource)),
+        };
+        let resource = match subresource {
+            _ if name.is_empty() => path.to_owned(),
+            None => "nodes".to_owned(),
+            Some(subresource) => format!("nodes/{subresource}"),
+        };
+        let request = ApiRequest { what: format!("{verb} {resource}"), body };
+        self.requests.push(request.clone());
+        self.refuse(&request)?;
+        match request.what.as_str() {
+            "get nodes" => Ok((StatusCode::OK, self.find(name)?.clone())),
+            "patch nodes" => self.patch(name, &request.body, &["metadata", "spec"]),
+            "patch nodes/status" => self.patch(name, &request.body, &["metadata", "status"]),
+            "delete nodes" => self.delete(name, &request.body),
+            what => Err(status(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", &format!("no case needs {what}"))),
+        }
+    }
+
+    fn refuse(&mut self, request: &ApiRequest) -> Result<(), Answer> {
+        let Some(fault) = self.faults.iter_mut().find(|fault| fault.times != Some(0) && (fault.on)(request)) else {
+            return Ok(());
+        };
+        if let Some(times) = &mut fault.times {
+            *times -= 1;
+        }
+        Err(match fault.kind {
+            ApiErrorKind::Conflict => conflict(r#"Operation cannot be fulfilled on things "x": object was modified"#),
+            ApiErrorKind::NotFound => not_found(r#"things "x" not found"#),
+            ApiErrorKind::Forbidden => {
+                status(StatusCode::FORBIDDEN, "Forbidden", r#"things "x" is forbidden: not allowed"#)
+            }
+        })
+    }
+
+    fn find(&mut self, name: &str) -> Result<&mut Value, Answer> {
+        self.nodes.get_mut(name).ok_or_else(|| not_found(&format!("nodes {name:?} not found")))
+    }
+
+    /// A strategic-merge patch; parts of the object that do not belong to the (sub)resource stay as they are.
+    fn patch(&mut self, name: &str, patch: &Value, parts: &[&str]) -> Result<Answer, Answer> {
+        let version = VERSION + self.writes + 1;
+        let node = self.find(name)?;
+        let expected = &patch["metadata"]["resourceVersion"];
+        if !expected.is_null() && *expected != node["metadata"]["resourceVersion"] {
+            return Err(conflict(&format!(
+                "Operation cannot be fulfilled on nodes {name:?}: the object has been modified"
+            )));
+        }
+        for (part, change) in patch.as_object().into_iter().flatten().filter(|(part, _)| parts.contains(&&***part)) {
+            merge(&mut node[part.as_str()], change, part);
+        }
+        node["metadata"]["resourceVersion"] = json!(version.to_string());
+        let answer = node.clone();
+        self.writes += 1;
+        Ok((StatusCode::OK, answer))
+    }
+
+    /// With the UID as a precondition; a Node with finalizers only begins to go.
+    fn delete(&mut self, name: &str, options: &Value) -> Result<Answer, Answer> {
+        let node = self.find(name)?;
+        let (expected, uid) = (&options["preconditions"]["uid"], &node["metadata"]["uid"]);
+        if !expected.is_null() && expected != uid {
+            return Err(conflict(&format!(
+                "Operation cannot be fulfilled on nodes {name:?}: Precondition failed: UID in precondition: {expected}, UID in object meta: {uid}"
+            )));
+        }
+        if node["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty()) {
+            node["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
+        } else {
+            self.nodes.remove(name);
+        }
+        Ok((StatusCode::OK, json!({"apiVersion": "v1", "kind": "Status", "status": "Success"})))
+    }
+}
+
+/// Merges as the API does it for Nodes: maps by key, lists as a whole, except addresses, which are merged by their type.
+fn merge(target: &mut Value, change: &Value, path: &str) {
+    match change {
+        Value::Object(fields) => {
+            if !target.is_object() {
+                *target = Value::Object(Map::new());
+            }
+            for (key, value) in fields {
+                if value.is_null() {
+                    target.as_object_mut().and_then(|object| object.remove(key));
+                } else {
+                    merge(&mut target[key.as_str()], value, &format!("{path}.{key}"));
+                }
+            }
+        }
+        Value::Array(items) if path == "status.addresses" => *target = merge_by_type(target, items),
+        other => *target = other.clone(),
+    }
+}
+
+fn merge_by_type(current: &Value, items: &[Value]) -> Value {
+    let replace = items.iter().any(|item| item["$patch"] == "replace");
+    let mut list = if replace { Vec::new() } else { current.as_array().cloned().unwrap_or_default() };
+    for item in items.iter().filter(|item| item.get("$patch").is_none()) {
+        match list.iter_mut().find(|old| !replace && !current.is_null() && old["type"] == item["type"]) {
+            Some(old) => old.clone_from(item),
+            None => list.push(item.clone()),
+        }
+    }
+    Value::Array(list)
+}
+
+fn conflict(message: &str) -> Answer {
+    status(StatusCode::CONFLICT, "Conflict", message)
+}
+
+fn not_found(message: &str) -> Answer {
+    status(StatusCode::NOT_FOUND, "NotFound", message)
+}
+
+fn status(code: StatusCode, reason: &str, message: &str) -> Answer {
+    let body = json!({
+        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code.as_u16(),
+    });
+    (code, body)
+}

@@ -1,0 +1,62 @@
+//! The suites: what each of them does with a case.
+
+mod lifecycle;
+mod node_address_change;
+mod node_address_refresh;
+mod node_addresses;
+mod node_controller_options;
+mod node_initialization;
+mod node_label_reconcile;
+mod node_metadata;
+mod provider_id;
+mod queue_and_retry;
+mod taints;
+
+use anyhow::Result;
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use serde_json::Value;
+
+use super::comparison::Comparison;
+
+/// Runs a case, given what is given and what is expected.
+pub(crate) type Run = fn(Value, Value) -> LocalBoxFuture<'static, Result<Comparison>>;
+
+/// Suites that are run, in this order.
+pub(crate) const RUNNABLE: [(&str, Run); 11] = [
+    ("node-initialization", |given, expect| node_initialization::run(given, expect).boxed_local()),
+    ("node-metadata", |given, expect| node_metadata::run(given, expect).boxed_local()),
+    ("node-label-reconcile", |given, expect| node_label_reconcile::run(given, expect).boxed_local()),
+    ("node-address-refresh", |given, expect| node_address_refresh::run(given, expect).boxed_local()),
+    ("node-address-change", |given, expect| async move { node_address_change::run(&given, &expect) }.boxed_local()),
+    ("node-addresses", |given, expect| async move { node_addresses::run(given, &expect) }.boxed_local()),
+    ("node-controller-options", |given, expect| {
+        async move { node_controller_options::run(&given, &expect) }.boxed_local()
+    }),
+    ("taints", |given, expect| taints::run(given, expect).boxed_local()),
+    ("provider-id", |given, expect| provider_id::run(given, expect).boxed_local()),
+    ("lifecycle", |given, expect| lifecycle::run(given, expect).boxed_local()),
+    ("queue-and-retry", |given, expect| queue_and_retry::run(given, expect).boxed_local()),
+];
+
+/// Suites whose subject is still to be written.
+pub(crate) const LATER: [&str; 18] = [
+    "route-reconcile",
+    "route-responsibility",
+    "route-condition",
+    "route-node-event",
+    "route-cluster-cidr",
+    "service-needs-update",
+    "service-wants-cleanup",
+    "service-sync",
+    "service-node-sync",
+    "service-should-sync-nodes",
+    "service-node-eligibility",
+    "service-node-set-equal",
+    "service-host-names",
+    "service-patch",
+    "service-helpers",
+    "source-ranges",
+    "zones",
+    "volume-rounding",
+];
