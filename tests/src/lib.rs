@@ -1,1 +1,19 @@
-//! Whole-program tests of ccm-rs.
+//! What the whole-program tests of ccm-rs share: the binary as a process, the simulated cloud on a port of its own, the
+//! requests that one program sends to an API server, and Nodes as kubelets register them.
+//!
+//! Nothing here decides anything about clusters: tests that use it see the program from outside, as an operator does.
+
+pub mod api_requests;
+pub mod binary;
+pub mod controller;
+pub mod machines;
+pub mod node_object;
+pub mod recording_proxy;
+pub mod usage;
+pub mod wait;
+
+/// Installs the TLS crypto provider of the process; later calls do nothing.
+pub fn install_crypto() {
+    // Fails only if one is installed already.
+    _ = rustls::crypto::ring::default_provider().install_default();
+}

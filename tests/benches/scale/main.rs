@@ -1,0 +1,104 @@
+//! What a large cluster costs: seconds, processor time, memory and requests, phase by phase, as JSON lines.
+//!
+//! ```text
+//! cargo bench -p ccm-tests --bench scale -- --nodes 5000
+//! ```
+//!
+//! The controller is a process of its own: the release build of README.md, which this program builds first, or what
+//! `CCM_TEST_BINARY` names. The simulated cloud is served over HTTP on loopback, 50 machines a page. The API server is
+//! the embedded one, served over HTTP from this process, or with `CCM_TEST_KUBECONFIG` a real one (a *test* cluster
+//! without kube-controller-manager, since nobody renews these Nodes' Leases; it must have no Nodes of its own).
+//!
+//! Phases, each over what the one before left:
+//!
+//! 1. `burst`: all machines run and all Nodes are registered, each with the start-up taint; then the controller starts.
+//!    Seconds from the start of the process until the last Node has everything.
+//! 2. `addresses`: a tenth of the machines changes its addresses. Its time is mostly waiting: passes come every 10 s, and
+//!    a list of machines may serve for a minute.
+//! 3. `not ready`: a tenth of the machines (and five more) stops, and their Nodes report that; until all are tainted.
+//! 4. `gone`: that tenth is terminated; until their Nodes are deleted.
+//! 5. `steady`: nothing happens. The five that are off are asked for all the time.
+//!
+//! The last line holds the figures beside what is required of them; the exit code is 1 if one is missed.
+
+mod arguments;
+mod cluster;
+mod counters;
+mod measurement;
+mod phases;
+mod release;
+mod requirements;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use ccm_tests::controller::Controller;
+use ccm_tests::machines::ServedCloud;
+use tempfile::TempDir;
+
+use crate::arguments::{Arguments, USAGE};
+use crate::cluster::Cluster;
+use crate::phases::Run;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if !words.iter().any(|word| word == "--bench") {
+        // `cargo test --all-targets` runs benchmarks, too; this one is no test.
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let arguments = match Arguments::parse(words) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("scale: {error:#}\n{USAGE}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    match runtime.context("no threads").and_then(|runtime| runtime.block_on(run(&arguments))) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("scale: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs all phases; whether the requirements are met.
+async fn run(arguments: &Arguments) -> Result<bool> {
+    ccm_tests::install_crypto();
+    let binary = release::binary()?;
+    let directory = TempDir::with_prefix("ccm-scale-")?;
+    let served = ServedCloud::start(directory.path()).await?;
+    let cluster = Cluster::from_environment(directory.path()).await?;
+    cluster.delete_nodes().await?;
+    eprintln!("scale: registering {} Nodes in {}", arguments.nodes, cluster.name());
+    let names = cluster::node_names(arguments.nodes);
+    phases::create_machines(&served.cloud, &names);
+    cluster.register(&names, arguments.images).await?;
+    served.cloud.reset_requests();
+
+    let log = directory.path().join("log");
+    let start = || {
+        let flags = [
+            "--cloud-provider=simulated".to_owned(),
+            format!("--cloud-config={}", served.config().display()),
+            format!("--kubeconfig={}", cluster.kubeconfig().display()),
+            format!("--concurrent-node-syncs={}", arguments.concurrency),
+            "--node-status-update-frequency=10s".to_owned(),
+        ];
+        Controller::start(&binary, flags.into_iter().chain(arguments.flags.clone()).map(Into::into), &log)
+    };
+    let result = Run { arguments, cluster: &cluster, cloud: &served.cloud, names: &names }.play(start).await;
+    eprintln!("scale: removing the Nodes");
+    cluster.delete_nodes().await?;
+    let phases = result.inspect_err(|_| {
+        let log = std::fs::read_to_string(&log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        eprintln!("the controller's last lines:\n{}", lines[lines.len().saturating_sub(20)..].join("\n"));
+    })?;
+    let verdict = requirements::judge(arguments, cluster.is_real(), &phases);
+    println!("{}", serde_json::to_string(&verdict)?);
+    Ok(verdict.ok)
+}

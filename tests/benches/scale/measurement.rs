@@ -1,0 +1,118 @@
+//! One phase: what it took.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::Result;
+use ccm_tests::controller::Controller;
+use ccm_tests::usage::{self, Usage};
+use provider_simulated::cloud::Cloud;
+use serde::Serialize;
+
+use crate::cluster::Cluster;
+use crate::counters::Counters;
+
+/// The figures of a phase, a line of output.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Phase {
+    pub(crate) phase: &'static str,
+    /// `embedded` or `kube-apiserver`.
+    pub(crate) api: &'static str,
+    /// Nodes in the cluster at the start.
+    pub(crate) nodes: usize,
+    /// Nodes that the phase is about.
+    pub(crate) concerned: usize,
+    pub(crate) seconds: f64,
+    pub(crate) cpu_seconds: f64,
+    /// Resident memory at the end, and at its peak in this phase.
+    pub(crate) rss_mib: f64,
+    pub(crate) rss_peak_mib: f64,
+    pub(crate) threads: u64,
+    pub(crate) cloud_requests: u64,
+    pub(crate) cloud: BTreeMap<String, u64>,
+    pub(crate) kubernetes: BTreeMap<String, u64>,
+    /// Writes to Nodes, divided by the Nodes that the phase is about.
+    pub(crate) writes_per_node: f64,
+    pub(crate) events: u64,
+    /// Writes to the cloud and to Kubernetes, Events apart.
+    pub(crate) mutations: u64,
+}
+
+/// The state of all counters at the start of a phase.
+pub(crate) struct Measurement {
+    phase: &'static str,
+    nodes: usize,
+    concerned: usize,
+    start: Instant,
+    usage: Usage,
+    cloud: Counters,
+    kubernetes: Counters,
+}
+
+impl Measurement {
+    /// Starts before there is a controller.
+    pub(crate) async fn begin_with_the_process(
+        phase: &'static str,
+        nodes: usize,
+        cluster: &Cluster,
+        cloud: &Cloud,
+    ) -> Result<Self> {
+        let (cloud, kubernetes) = (cloud.requests().into_iter().collect(), cluster.requests().await?);
+        let usage = Usage::default();
+        Ok(Self { phase, nodes, concerned: nodes, start: Instant::now(), usage, cloud, kubernetes })
+    }
+
+    pub(crate) async fn begin(
+        phase: &'static str,
+        (nodes, concerned): (usize, usize),
+        controller: &Controller,
+        cluster: &Cluster,
+        cloud: &Cloud,
+    ) -> Result<Self> {
+        // Where it is not allowed the peak is that of the whole run.
+        _ = usage::forget_peak(controller.pid());
+        let this = Self::begin_with_the_process(phase, nodes, cluster, cloud).await?;
+        Ok(Self { concerned, usage: controller.usage()?, ..this })
+    }
+
+    /// Ends and prints the phase; it ended at `end`.
+    pub(crate) async fn end(
+        self,
+        end: Instant,
+        controller: &Controller,
+        cluster: &Cluster,
+        cloud: &Cloud,
+    ) -> Result<Phase> {
+        let usage = controller.usage()?;
+        let cloud = cloud.requests().into_iter().collect::<Counters>().since(&self.cloud);
+        let kubernetes = cluster.requests().await?.since(&self.kubernetes);
+        let writes_to_nodes = kubernetes.writes(|resource| resource.starts_with("nodes"));
+        let phase = Phase {
+            phase: self.phase,
+            api: cluster.name(),
+            nodes: self.nodes,
+            concerned: self.concerned,
+            seconds: rounded((end - self.start).as_secs_f64()),
+            cpu_seconds: rounded((usage.cpu - self.usage.cpu).as_secs_f64()),
+            rss_mib: mib(usage.resident_kib),
+            rss_peak_mib: mib(usage.peak_kib),
+            threads: usage.threads,
+            cloud_requests: cloud.total(),
+            writes_per_node: rounded(writes_to_nodes as f64 / self.concerned.max(1) as f64),
+            events: kubernetes.writes(|resource| resource == "events"),
+            mutations: kubernetes.writes(|resource| resource != "events") + cloud.writes(|_| true),
+            cloud: cloud.into_inner(),
+            kubernetes: kubernetes.into_inner(),
+        };
+        println!("{}", serde_json::to_string(&phase)?);
+        Ok(phase)
+    }
+}
+
+fn mib(kib: u64) -> f64 {
+    rounded(kib as f64 / 1024.0)
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}

@@ -1,0 +1,28 @@
+//! The controller that is measured.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use ccm_tests::binary;
+
+/// Builds the controller as README.md does, unless `CCM_TEST_BINARY` names one.
+///
+/// # Errors
+/// The build failed.
+pub(crate) fn binary() -> Result<PathBuf> {
+    if std::env::var_os(binary::VARIABLE).is_some_and(|path| !path.is_empty()) {
+        return binary::path();
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    eprintln!("scale: cargo build --release -p cloud-controller-manager");
+    let status = Command::new(cargo)
+        .args(["build", "--release", "-p", "cloud-controller-manager"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdout(Stdio::null())
+        .status()
+        .context("running cargo")?;
+    ensure!(status.success(), "the release build failed");
+    // Benchmarks are built into the same directory.
+    binary::path()
+}

@@ -1,0 +1,72 @@
+//! What is required, and what came out.
+
+use provider_simulated::cloud::PAGE_SIZE;
+use serde::Serialize;
+
+use crate::arguments::Arguments;
+use crate::measurement::Phase;
+
+/// Nodes per second on a real server: 20 times what the reference does with its defaults.
+const NODES_PER_SECOND: f64 = 20.0 * 6.7;
+/// Resident memory at its peak, in MiB.
+const MEMORY: f64 = 45.0;
+
+/// One requirement.
+#[derive(Debug, Serialize)]
+pub(crate) struct Requirement {
+    requirement: &'static str,
+    limit: f64,
+    measured: f64,
+    ok: bool,
+}
+
+/// The last line.
+#[derive(Debug, Serialize)]
+pub(crate) struct Verdict {
+    phase: &'static str,
+    api: &'static str,
+    nodes: usize,
+    pub(crate) ok: bool,
+    requirements: Vec<Requirement>,
+}
+
+/// Holds the figures of a run against what is required.
+pub(crate) fn judge(arguments: &Arguments, is_real: bool, phases: &[Phase]) -> Verdict {
+    let at_most =
+        |requirement, limit: f64, measured: f64| Requirement { requirement, limit, measured, ok: measured <= limit };
+    let pages = arguments.nodes.div_ceil(PAGE_SIZE) as f64;
+    let mut requirements = Vec::new();
+    let mut peak: f64 = 0.0;
+    for phase in phases {
+        peak = peak.max(phase.rss_peak_mib);
+        match phase.phase {
+            "burst" => {
+                requirements.push(at_most("burst: cloud reads, pages + 5", pages + 5.0, phase.cloud_requests as f64));
+                requirements.push(at_most("burst: writes a Node, Events apart", 2.0, phase.writes_per_node));
+                if is_real {
+                    let speed = arguments.nodes as f64 / phase.seconds;
+                    let ok = speed >= NODES_PER_SECOND;
+                    let requirement = "burst: Nodes per second, at least";
+                    requirements.push(Requirement {
+                        requirement,
+                        limit: NODES_PER_SECOND,
+                        measured: speed.round(),
+                        ok,
+                    });
+                }
+            }
+            "gone" => {
+                requirements.push(at_most("gone: cloud reads, 3 × pages", 3.0 * pages, phase.cloud_requests as f64));
+            }
+            "steady" => {
+                let writes = (phase.mutations + phase.events) as f64;
+                requirements.push(at_most("steady: writes, Events included", 0.0, writes));
+            }
+            _ => {}
+        }
+    }
+    requirements.push(at_most("resident memory at its peak, MiB", MEMORY, peak));
+    let ok = requirements.iter().all(|requirement| requirement.ok);
+    let api = if is_real { "kube-apiserver" } else { "embedded" };
+    Verdict { phase: "requirements", api, nodes: arguments.nodes, ok, requirements }
+}

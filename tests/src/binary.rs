@@ -1,0 +1,46 @@
+//! Where the binary under test is.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// The binary's file name.
+const NAME: &str = "cloud-controller-manager";
+
+/// The environment variable that names another binary.
+pub const VARIABLE: &str = "CCM_TEST_BINARY";
+
+/// The binary: what `CCM_TEST_BINARY` names, else the one of this build, beside the test executable's directory
+/// (`target/debug/deps/x` → `target/debug/cloud-controller-manager`).
+///
+/// # Errors
+/// There is no such file; the text says how to build it.
+pub fn path() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+        let path = PathBuf::from(path);
+        if !path.is_file() {
+            bail!("{VARIABLE} names {}, which is no file", path.display());
+        }
+        return Ok(path);
+    }
+    let path = beside_this_build()?;
+    if !path.is_file() {
+        let release = if path.parent().is_some_and(|profile| profile.ends_with("release")) { "--release " } else { "" };
+        bail!(
+            "there is no {}; build it with `cargo build {release}-p {NAME}`, or name one with {VARIABLE}",
+            path.display()
+        );
+    }
+    Ok(path)
+}
+
+/// Where cargo puts the binary in the build that this executable is of, whether or not it is there.
+///
+/// # Errors
+/// This executable lies nowhere that cargo would put it.
+pub fn beside_this_build() -> Result<PathBuf> {
+    let this = std::env::current_exe().context("this executable's own path")?;
+    let profile =
+        this.parent().and_then(Path::parent).with_context(|| format!("{} lies in no build", this.display()))?;
+    Ok(profile.join(NAME))
+}

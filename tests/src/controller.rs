@@ -1,0 +1,116 @@
+//! The binary under test as a process of its own.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use crate::usage::{self, Usage};
+
+/// Lines of the log that a failure shows.
+const TAIL: usize = 40;
+
+/// A running binary. It is killed when this is dropped.
+pub struct Controller {
+    child: Child,
+    pid: u32,
+    log: PathBuf,
+}
+
+impl Controller {
+    /// Starts `binary`; what it writes goes to `log`.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(binary: &Path, arguments: impl IntoIterator<Item = OsString>, log: &Path) -> Result<Self> {
+        let file = std::fs::File::create(log).with_context(|| format!("creating {}", log.display()))?;
+        let child = Command::new(binary)
+            .args(arguments)
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("starting {}", binary.display()))?;
+        let pid = child.id().context("the process has no id")?;
+        Ok(Self { child, pid, log: log.to_owned() })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// What it has used so far.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn usage(&self) -> Result<Usage> {
+        usage::of(self.pid)
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    /// It has ended; the text says how.
+    pub fn check(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the binary ended by itself ({status})"),
+        }
+    }
+
+    /// Freezes it: it misses what happens until [`resume`](Self::resume).
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Asks it to end, as an operator does, and waits for that.
+    ///
+    /// # Errors
+    /// It does not end within `limit`.
+    pub async fn stop(&mut self, limit: Duration) -> Result<ExitStatus> {
+        self.check()?;
+        self.signal(Signal::TERM)?;
+        match tokio::time::timeout(limit, self.child.wait()).await {
+            Ok(status) => Ok(status?),
+            Err(_) => bail!("the binary did not end within {limit:?} of SIGTERM"),
+        }
+    }
+
+    /// What it wrote so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_else(|error| format!("(no log: {error})"))
+    }
+
+    /// The last lines of what it wrote.
+    #[must_use]
+    pub fn tail(&self) -> String {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(TAIL)..].join("\n")
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw).context("an impossible process id")?;
+        kill_process(pid, signal).with_context(|| format!("signal to process {}", self.pid))
+    }
+}

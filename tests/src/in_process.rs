@@ -1,0 +1,205 @@
+//! A whole world in one process: a Kubernetes API, a cloud, and the controllers of the product between them.
+//!
+//! Nothing here opens a socket, so that tests run under tokio's paused clock: minutes pass in no time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{CloudProvider, Node};
+use controllers::lifecycle::NoLifecycleMetrics;
+use controllers::node::NoNodeMetrics;
+use controllers::{ControllerContext, NodeController, NodeLifecycleController, Options};
+use embedded_apiserver::ApiServer;
+use kube::Client;
+use provider_kit::transport::{Credential, Transport};
+use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN};
+use provider_simulated::provider::Simulated;
+use runtime::cache::Cache;
+use runtime::clock::SystemClock;
+use runtime::events::{EventRecorder, RecordedEvent};
+use serde_json::{Value, json};
+use std::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+/// The start-up taint, as the kubelet sets it.
+pub fn start_up_taint() -> Value {
+    json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"})
+}
+
+/// The world.
+pub struct World {
+    /// The Kubernetes API.
+    pub api: ApiServer,
+    /// The cloud.
+    pub cloud: Cloud,
+    /// The Nodes as the controllers see them; [`World::refresh`] brings them up to date.
+    pub nodes: Cache<Node>,
+    /// The node controller.
+    pub node_controller: NodeController,
+    /// The lifecycle controller.
+    pub lifecycle: NodeLifecycleController,
+    events: [Arc<Mutex<Vec<RecordedEvent>>>; 2],
+}
+
+impl World {
+    /// A world with so many running machines, `worker-1` and so on, and no Nodes.
+    ///
+    /// # Panics
+    /// If it cannot be built.
+    #[must_use]
+    pub fn with_machines(count: usize) -> Self {
+        let (api, cloud, nodes) = (ApiServer::new(), Cloud::default(), Cache::with([]));
+        cloud.create_machines("worker-", count);
+        let transport = Transport::builder("http://simulated")
+            .credential(Credential::token(DEFAULT_TOKEN))
+            .service(cloud.router())
+            .build()
+            .expect("the address is an address");
+        let provider: Arc<dyn CloudProvider> = Arc::new(Simulated::new(transport, None));
+        let clock = Arc::new(SystemClock);
+        let context = ControllerContext {
+            client: Client::new(api.service(), "default"),
+            nodes: nodes.clone(),
+            provider,
+            clock: clock.clone(),
+        };
+        let options = Options::default();
+        let (events, first) = EventRecorder::to_memory("cloud-node-controller", clock.clone());
+        let node_controller = NodeController::new(context.clone(), &options, events, Arc::new(NoNodeMetrics))
+            .expect("the cloud has machines");
+        let (events, second) = EventRecorder::to_memory("cloud-node-lifecycle-controller", clock);
+        let lifecycle = NodeLifecycleController::new(context, &options, events, Arc::new(NoLifecycleMetrics))
+            .expect("the cloud has machines");
+        Self { api, cloud, nodes, node_controller, lifecycle, events: [first, second] }
+    }
+
+    /// A world in which each of so many machines has an initialised Node, ready or not.
+    #[must_use]
+    pub fn with_nodes(count: usize, ready: bool) -> Self {
+        let world = Self::with_machines(count);
+        for machine in world.cloud.machines() {
+            world.put_node(&machine.name, &format!("simulated://{}", machine.id), ready, &[]);
+        }
+        world
+    }
+
+    /// Puts a Node into the API as it is. An empty provider id is none.
+    ///
+    /// # Panics
+    /// If the API does not take it.
+    pub fn put_node(&self, name: &str, provider_id: &str, ready: bool, taints: &[Value]) {
+        let status = if ready { "True" } else { "False" };
+        let mut spec = json!({"taints": taints});
+        if !provider_id.is_empty() {
+            spec["providerID"] = json!(provider_id);
+        }
+        self.api
+            .seed(json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+                "spec": spec,
+                "status": {
+                    "addresses": [{"type": "Hostname", "address": name}],
+                    "conditions": [{"type": "Ready", "status": status}],
+                },
+            }))
+            .expect("a Node that the API takes");
+    }
+
+    /// Marks a Node ready or not, as its kubelet or the control plane would.
+    ///
+    /// # Panics
+    /// If there is no such Node.
+    pub fn set_ready(&self, name: &str, ready: bool) {
+        let mut node = self.api.get("nodes", None, name).expect("a Node of that name");
+        node["status"]["conditions"] = json!([{"type": "Ready", "status": if ready { "True" } else { "False" }}]);
+        self.api.seed(node).expect("a Node that the API takes");
+    }
+
+    /// Brings the controllers' view of the Nodes up to date.
+    ///
+    /// # Panics
+    /// If the API holds something that is no Node.
+    pub fn refresh(&self) {
+        let current: Vec<Node> =
+            self.api.list("nodes").into_iter().map(|node| serde_json::from_value(node).expect("a Node")).collect();
+        for old in self.nodes.list() {
+            if !current.iter().any(|node| node.name == old.name) {
+                self.nodes.remove(&old.name);
+            }
+        }
+        for node in current {
+            self.nodes.insert(node);
+        }
+    }
+
+    /// One pass of the lifecycle controller over the Nodes as they are now.
+    pub async fn pass(&self) {
+        self.refresh();
+        self.lifecycle.pass(&CancellationToken::new()).await;
+    }
+
+    /// Passes every five seconds for so long.
+    pub async fn passes_for(&self, duration: Duration) {
+        let end = tokio::time::Instant::now() + duration;
+        while tokio::time::Instant::now() < end {
+            self.pass().await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+    }
+
+    /// One sync of these Nodes, in one batch; the errors by name.
+    pub async fn sync(&self, names: &[String]) -> Vec<(String, String)> {
+        self.refresh();
+        let errors = Mutex::new(Vec::new());
+        self.node_controller
+            .sync(names, |name, result| {
+                if let Err(error) = result {
+                    errors.lock().expect("not poisoned").push((name.to_owned(), error.to_string()));
+                }
+            })
+            .await;
+        errors.into_inner().expect("not poisoned")
+    }
+
+    /// Number of Nodes in the API.
+    #[must_use]
+    pub fn node_count(&self) -> usize {
+        self.api.list("nodes").len()
+    }
+
+    /// A Node, if the API has it.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<Value> {
+        self.api.get("nodes", None, name)
+    }
+
+    /// `reason message` of all events so far, of both controllers.
+    #[must_use]
+    pub fn events(&self) -> Vec<String> {
+        self.events
+            .iter()
+            .flat_map(|events| events.lock().expect("not poisoned").clone())
+            .map(|event| format!("{} {}", event.reason, event.message))
+            .collect()
+    }
+
+    /// The messages of all events with this reason.
+    #[must_use]
+    pub fn events_of(&self, reason: &str) -> Vec<String> {
+        let prefix = format!("{reason} ");
+        self.events().into_iter().filter_map(|event| event.strip_prefix(&prefix).map(str::to_owned)).collect()
+    }
+
+    /// Reads of the cloud's machines so far.
+    #[must_use]
+    pub fn cloud_reads(&self) -> u64 {
+        self.cloud.requests().iter().filter(|(route, _)| route.starts_with("GET /v1/machines")).map(|(_, n)| n).sum()
+    }
+
+    /// Requests so far that ask the API for a change.
+    #[must_use]
+    pub fn writes(&self) -> usize {
+        self.api.requests().writes().len()
+    }
+}

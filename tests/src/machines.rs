@@ -1,0 +1,50 @@
+//! The simulated cloud on a port of its own, and the file that leads the binary to it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use provider_simulated::cloud::{Cloud, DEFAULT_PROJECT, DEFAULT_TOKEN, Options};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// A simulated cloud that is served until it is dropped.
+pub struct ServedCloud {
+    /// The cloud: its machines, faults and counters.
+    pub cloud: Cloud,
+    config: PathBuf,
+    _until: DropGuard,
+}
+
+impl ServedCloud {
+    /// Serves an empty cloud on a free port and writes its configuration file into `directory`.
+    ///
+    /// # Errors
+    /// No port, or no file.
+    pub async fn start(directory: &Path) -> Result<Self> {
+        let cloud = Cloud::new(Options::default());
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for the simulated cloud")?;
+        let endpoint = format!("http://{}", listener.local_addr()?);
+        let config = directory.join("cloud.yaml");
+        let text = format!("endpoint: {endpoint}\ntoken: {DEFAULT_TOKEN}\nproject: {DEFAULT_PROJECT}\n");
+        std::fs::write(&config, text).with_context(|| format!("writing {}", config.display()))?;
+        let shutdown = CancellationToken::new();
+        let (served, until) = (cloud.clone(), shutdown.clone().drop_guard());
+        tokio::spawn(async move {
+            // It ends with the test; what the listener says then is nobody's business.
+            _ = served.serve(listener, shutdown).await;
+        });
+        Ok(Self { cloud, config, _until: until })
+    }
+
+    /// The file for `--cloud-config`.
+    #[must_use]
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// Requests that the API (not the levers) was sent so far.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.cloud.requests().values().sum()
+    }
+}

@@ -1,0 +1,35 @@
+//! Addresses that change.
+
+use anyhow::{Context, Result};
+use ccm_tests::wait::until;
+use cloud_provider::{AddressType, NodeAddress};
+use provider_simulated::cloud::MachineChange;
+
+use crate::cluster::{check_addresses, check_initialised};
+use crate::environment::Environment;
+use crate::scene::{AFTER_AN_OUTAGE, play};
+
+pub(crate) async fn addresses_that_change_in_the_cloud_change_on_the_node(environment: &Environment) -> Result<()> {
+    play(environment, "addresses", &[], async |scene| {
+        let names = scene.members(3).await?;
+        let addresses = vec![
+            NodeAddress::new(AddressType::InternalIP, "10.77.0.1"),
+            NodeAddress::new(AddressType::ExternalIP, "198.18.77.1"),
+            NodeAddress::new(AddressType::ExternalIP, "2001:db8::77"),
+        ];
+        let change = MachineChange { addresses: Some(addresses), ..MachineChange::default() };
+        scene.cloud().change_machine(&names[1], change).context("no such machine")?;
+        // A list of machines may serve for a minute.
+        until("the status has the new addresses", AFTER_AN_OUTAGE, async || {
+            let machine = scene.cloud().machine(&names[1]).context("no such machine")?;
+            check_addresses(&scene.nodes().get(&names[1]).await?, &machine)
+        })
+        .await?;
+        for name in &names {
+            let machine = scene.cloud().machine(name).context("no such machine")?;
+            check_initialised(&scene.nodes().get(name).await?, &machine)?;
+        }
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,142 @@
+//! Kubelets: they register Nodes, renew Leases and report readiness.
+//!
+//! With kube-controller-manager in the cluster a Node that nobody renews becomes `Unknown` after some seconds, so they
+//! do what a real one does, once a second. What they cannot write while the API server is away they write later.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ccm_tests::node_object::{readiness, registration};
+use futures::{StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// Label of the Nodes that these tests made.
+const OURS: &str = "example.com/e2e";
+const PERIOD: Duration = Duration::from_secs(1);
+const MANAGER: &str = "e2e-kubelet";
+/// Requests at the same time.
+const CONCURRENT: usize = 8;
+
+/// The kubelets of one scenario.
+pub(crate) struct Kubelets {
+    shared: Arc<Shared>,
+    _until: DropGuard,
+}
+
+struct Shared {
+    nodes: Api<Node>,
+    leases: Api<Lease>,
+    /// By Node: whether it is ready.
+    ready: Mutex<BTreeMap<String, bool>>,
+}
+
+impl Kubelets {
+    pub(crate) fn start(client: &Client) -> Self {
+        let shared = Arc::new(Shared {
+            nodes: Api::all(client.clone()),
+            leases: Api::namespaced(client.clone(), "kube-node-lease"),
+            ready: Mutex::default(),
+        });
+        let shutdown = CancellationToken::new();
+        let (this, until) = (Arc::clone(&shared), shutdown.clone().drop_guard());
+        tokio::spawn(async move {
+            while tokio::time::timeout(PERIOD, shutdown.cancelled()).await.is_err() {
+                this.renew().await;
+            }
+        });
+        Self { shared, _until: until }
+    }
+
+    /// Registers Nodes.
+    pub(crate) async fn register(&self, names: &[String], is_ready: bool) -> Result<()> {
+        let registrations = names.iter().map(|name| async move {
+            let mut object = registration(name, 25, is_ready);
+            object["metadata"]["labels"][OURS] = json!("true");
+            let node = serde_json::from_value(object)?;
+            self.shared.renew_lease(name).await?;
+            let created = self.shared.nodes.create(&PostParams::default(), &node).await;
+            created.with_context(|| format!("registering {name}"))?;
+            self.shared.ready().insert(name.clone(), is_ready);
+            Ok(())
+        });
+        futures::stream::iter(registrations).buffer_unordered(CONCURRENT).try_collect().await
+    }
+
+    /// From now on a kubelet reports this.
+    pub(crate) async fn report(&self, name: &str, is_ready: bool) -> Result<()> {
+        self.shared.ready().insert(name.to_owned(), is_ready);
+        self.shared.report(name, is_ready).await
+    }
+
+    /// A kubelet's Node is deleted by somebody, and its machine is no more.
+    pub(crate) async fn forget(&self, name: &str) -> Result<()> {
+        self.shared.ready().remove(name);
+        self.shared.nodes.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn ready(&self) -> MutexGuard<'_, BTreeMap<String, bool>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn report(&self, name: &str, is_ready: bool) -> Result<()> {
+        let patch = Patch::Strategic(readiness(is_ready));
+        self.nodes
+            .patch_status(name, &PatchParams::default(), &patch)
+            .await
+            .with_context(|| format!("status of {name}"))?;
+        Ok(())
+    }
+
+    async fn renew_lease(&self, name: &str) -> Result<()> {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+            "spec": {"holderIdentity": name, "leaseDurationSeconds": 40,
+                "renewTime": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()},
+        });
+        let params = PatchParams::apply(MANAGER).force();
+        self.leases.patch(name, &params, &Patch::Apply(lease)).await.with_context(|| format!("lease of {name}"))?;
+        Ok(())
+    }
+
+    /// Leases, and the status of Nodes of which somebody said something else. Failures are met by the next turn.
+    async fn renew(&self) {
+        let wanted = self.ready().clone();
+        let leases: Vec<_> = wanted.keys().map(|name| self.renew_lease(name)).collect();
+        futures::stream::iter(leases).buffer_unordered(CONCURRENT).for_each(|_| std::future::ready(())).await;
+        let Ok(nodes) = self.nodes.list(&ListParams::default().labels(OURS)).await else { return };
+        for node in nodes {
+            let name = node.name_any();
+            let Some(is_ready) = wanted.get(&name).copied() else { continue };
+            let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
+            let said = conditions.iter().find(|condition| condition.type_ == "Ready").map(|ready| &*ready.status);
+            if said != Some(if is_ready { "True" } else { "False" }) && self.ready().get(&name) == Some(&is_ready) {
+                _ = self.report(&name, is_ready).await;
+            }
+        }
+    }
+}
+
+/// Removes every Node and Lease that these tests left behind.
+pub(crate) async fn clean_up(client: &Client) -> Result<()> {
+    let (nodes, leases): (Api<Node>, Api<Lease>) =
+        (Api::all(client.clone()), Api::namespaced(client.clone(), "kube-node-lease"));
+    nodes.delete_collection(&DeleteParams::default(), &ListParams::default().labels(OURS)).await?;
+    for lease in leases.list_metadata(&ListParams::default()).await? {
+        let name = lease.name_any();
+        if name.starts_with("e2e-") {
+            leases.delete(&name, &DeleteParams::default()).await?;
+        }
+    }
+    Ok(())
+}

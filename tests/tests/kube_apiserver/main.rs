@@ -1,0 +1,86 @@
+//! The binary, as a process of its own, against a real kube-apiserver.
+//!
+//! * `CCM_TEST_KUBECONFIG`: the kubeconfig of a *test* cluster: Nodes called `e2e-…` are created and deleted in it.
+//!   Without it every scenario is ignored, with that reason.
+//! * `CCM_TEST_FAULTS`: the test bed's `fault.sh`, which kills, restarts, pauses and compacts the API server; the
+//!   scenarios that need it are ignored without it. It gets this process's environment.
+//! * `CCM_TEST_BINARY`: the binary; unless it is set, the one of this build.
+//!
+//! The simulated cloud runs in this process, and so do the kubelets: they register Nodes, renew Leases and report
+//! readiness, so that all of it holds with kube-controller-manager beside it and without. Scenarios run one at a time,
+//! because every binary looks after every Node of the cluster.
+//!
+//! The arguments are those of `cargo test`: words select scenarios by name, `--list` lists them.
+
+mod addresses;
+mod cluster;
+mod environment;
+mod initialisation;
+mod kubelets;
+mod lifecycle;
+mod outages;
+mod recreation;
+mod scene;
+mod steady_state;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use crate::environment::{Environment, Need};
+
+/// Runs one scenario to its end on a runtime of its own.
+type Play = fn(&Environment) -> Result<()>;
+
+macro_rules! scenarios {
+    ($($need:ident $module:ident::$name:ident,)*) => {
+        &[$((stringify!($name), Need::$need, |environment| play($module::$name(environment)))),*]
+    };
+}
+
+/// All scenarios: what each needs, where it is written, and its name.
+const SCENARIOS: &[(&str, Need, Play)] = scenarios![
+    Cluster initialisation::new_nodes_get_their_identity_in_two_writes_each_and_one_event,
+    Cluster initialisation::a_node_that_registers_later_is_initialised_as_well,
+    Cluster addresses::addresses_that_change_in_the_cloud_change_on_the_node,
+    Cluster lifecycle::a_stopped_machine_taints_its_node_until_it_is_started_again,
+    Cluster lifecycle::a_terminated_machine_takes_its_node_with_it,
+    Cluster lifecycle::a_revoked_credential_deletes_nothing,
+    Cluster lifecycle::a_credential_of_an_empty_project_deletes_nothing,
+    Cluster recreation::nodes_created_again_under_the_same_name_get_their_new_machine_and_stay,
+    Cluster steady_state::a_steady_state_writes_nothing,
+    Faults outages::an_api_server_killed_in_the_middle_of_a_burst_costs_no_node,
+    Faults outages::an_api_server_paused_in_the_middle_of_a_burst_costs_no_node,
+    Faults outages::a_history_that_was_compacted_meanwhile_is_listed_again,
+];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let environment = match Environment::from_variables() {
+        Ok(environment) => Arc::new(environment),
+        Err(error) => {
+            eprintln!("kube_apiserver: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let trials = SCENARIOS.iter().map(|(name, need, scenario)| trial(name, *need, *scenario, &environment)).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(name: &'static str, need: Need, scenario: Play, environment: &Arc<Environment>) -> Trial {
+    let environment = Arc::clone(environment);
+    Trial::ignorable_test(name, move || {
+        if let Some(reason) = environment.lacks(need) {
+            return Ok(Completion::ignored_with(reason));
+        }
+        scenario(&environment).map_err(|error| Failed::from(format!("{error:#}")))?;
+        Ok(Completion::Completed)
+    })
+}
+
+fn play(scenario: impl Future<Output = Result<()>>) -> Result<()> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(scenario)
+}

@@ -1,0 +1,83 @@
+//! The API server goes away and comes back.
+
+use anyhow::{Result, ensure};
+use ccm_tests::wait::until;
+use cloud_provider::names::TAINT_UNINITIALIZED;
+
+use crate::cluster::has_taint;
+use crate::environment::Environment;
+use crate::scene::{AFTER_AN_OUTAGE, SOON, Scene, play};
+
+/// So slow that a burst of [`BURST`] Nodes takes some seconds: there is a middle to break.
+const SLOWLY: [&str; 2] = ["--kube-api-qps=15", "--kube-api-burst=1"];
+const BURST: usize = 30;
+
+pub(crate) async fn an_api_server_killed_in_the_middle_of_a_burst_costs_no_node(
+    environment: &Environment,
+) -> Result<()> {
+    play(environment, "killed", &SLOWLY, async |scene| {
+        in_the_middle_of_a_burst(scene, async || {
+            environment.fault(&["kill"]).await?;
+            environment.fault(&["restart"]).await
+        })
+        .await
+    })
+    .await
+}
+
+pub(crate) async fn an_api_server_paused_in_the_middle_of_a_burst_costs_no_node(
+    environment: &Environment,
+) -> Result<()> {
+    play(environment, "paused", &SLOWLY, async |scene| {
+        in_the_middle_of_a_burst(scene, async || environment.fault(&["pause", "5"]).await).await
+    })
+    .await
+}
+
+async fn in_the_middle_of_a_burst(scene: &mut Scene<'_>, fault: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+    let names = scene.names(BURST);
+    scene.create_machines(&names);
+    scene.kubelets.register(&names, true).await?;
+    let before = scene.list().await?;
+    let done = until("the burst is under way", SOON, async || {
+        let nodes = scene.list().await?;
+        let done = nodes.values().filter(|node| !has_taint(node, TAINT_UNINITIALIZED)).count();
+        ensure!(done >= 3, "{done} Nodes are initialised");
+        Ok(done)
+    })
+    .await?;
+    ensure!(done < BURST, "the burst was over before anything could be broken");
+    fault().await?;
+    scene.initialised(&names, AFTER_AN_OUTAGE).await?;
+    scene.controller.check()?;
+    scene.still_there(&before).await?;
+    // The watch is alive as well: what comes now is seen.
+    let late = scene.names(BURST + 1).split_off(BURST);
+    scene.create_machines(&late);
+    scene.kubelets.register(&late, true).await?;
+    scene.initialised(&late, AFTER_AN_OUTAGE).await
+}
+
+pub(crate) async fn a_history_that_was_compacted_meanwhile_is_listed_again(environment: &Environment) -> Result<()> {
+    play(environment, "compacted", &[], async |scene| {
+        let names = scene.members(5).await?;
+        // What it misses, nobody will tell it later: the history is forgotten before it wakes up.
+        scene.controller.freeze()?;
+        scene.kubelets.forget(&names[0]).await?;
+        let fresh = scene.names(6).split_off(5);
+        scene.create_machines(&fresh);
+        scene.kubelets.register(&fresh, true).await?;
+        let before = scene.list().await?;
+        environment.fault(&["compact"]).await?;
+        environment.fault(&["restart"]).await?;
+        scene.controller.resume()?;
+        scene.initialised(&fresh, AFTER_AN_OUTAGE).await?;
+        ensure!(scene.controller.log().contains("listing again"), "there was no need to list again");
+        scene.controller.check()?;
+        scene.still_there(&before).await?;
+        scene.cloud().terminate(&names[1]);
+        scene.kubelets.report(&names[1], false).await?;
+        scene.disappears(&names[1]).await
+    })
+    .await
+}

@@ -1,0 +1,225 @@
+//! What every scenario starts from: a cloud, kubelets, the binary, and ways to look at the cluster.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use ccm_tests::controller::Controller;
+use ccm_tests::machines::ServedCloud;
+use ccm_tests::recording_proxy::RecordingProxy;
+use ccm_tests::wait::until;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use provider_simulated::cloud::{Cloud, NewMachine};
+use tempfile::TempDir;
+
+use crate::cluster::{check_initialised, connect, events};
+use crate::environment::Environment;
+use crate::kubelets::{self, Kubelets};
+
+/// How long anything may take that needs no more than some passes.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// How long anything may take after an outage: the watch's pauses grow to half a minute.
+pub(crate) const AFTER_AN_OUTAGE: Duration = Duration::from_secs(120);
+/// How long an end in order may take.
+const STOP: Duration = Duration::from_secs(10);
+
+/// Fast passes; every scenario has them.
+const PASSES: [&str; 2] = ["--node-monitor-period=500ms", "--node-status-update-frequency=1s"];
+
+/// A stage with everything on it.
+pub(crate) struct Scene<'a> {
+    pub(crate) environment: &'a Environment,
+    pub(crate) client: Client,
+    pub(crate) kubelets: Kubelets,
+    pub(crate) controller: Controller,
+    served: ServedCloud,
+    proxy: RecordingProxy,
+    label: String,
+    _directory: TempDir,
+}
+
+/// Plays a scenario with further flags of the binary, which asks the API server directly.
+pub(crate) async fn play(
+    environment: &Environment,
+    label: &str,
+    flags: &[&str],
+    body: impl AsyncFnOnce(&mut Scene<'_>) -> Result<()>,
+) -> Result<()> {
+    play_with(environment, label, flags, false, body).await
+}
+
+/// Plays a scenario in which the binary's requests are counted: it asks through a proxy.
+pub(crate) async fn play_counted(
+    environment: &Environment,
+    label: &str,
+    body: impl AsyncFnOnce(&mut Scene<'_>) -> Result<()>,
+) -> Result<()> {
+    play_with(environment, label, &[], true, body).await
+}
+
+async fn play_with(
+    environment: &Environment,
+    label: &str,
+    flags: &[&str],
+    counted: bool,
+    body: impl AsyncFnOnce(&mut Scene<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut scene = Scene::set(environment, label, flags, counted).await?;
+    let played = body(&mut scene).await;
+    let ended = match played {
+        Ok(()) => scene.end().await,
+        Err(error) => Err(error),
+    };
+    let ended =
+        ended.map_err(|error| error.context(format!("the binary's last lines:\n{}\n", scene.controller.tail())));
+    let Scene { client, kubelets, controller, .. } = scene;
+    drop((kubelets, controller));
+    kubelets::clean_up(&client).await.context("cleaning up")?;
+    ended
+}
+
+impl<'a> Scene<'a> {
+    async fn set(environment: &'a Environment, label: &str, flags: &[&str], counted: bool) -> Result<Self> {
+        let client = connect(environment).await?;
+        kubelets::clean_up(&client).await.context("removing what an earlier run left behind")?;
+        let directory = TempDir::with_prefix("ccm-e2e-")?;
+        let served = ServedCloud::start(directory.path()).await?;
+        let proxy = RecordingProxy::start(client.clone()).await?;
+        let mut kubeconfig = environment.kubeconfig()?.clone();
+        if counted {
+            kubeconfig = directory.path().join("kubeconfig");
+            proxy.write_kubeconfig(&kubeconfig)?;
+        }
+        let arguments = ["--cloud-provider=simulated".into()]
+            .into_iter()
+            .chain([format!("--cloud-config={}", served.config().display())])
+            .chain([format!("--kubeconfig={}", kubeconfig.display())])
+            .chain(PASSES.iter().chain(flags).map(|flag| (*flag).to_owned()));
+        let log = directory.path().join("log");
+        let controller = Controller::start(environment.binary()?, arguments.map(Into::into), &log)?;
+        Ok(Self {
+            environment,
+            kubelets: Kubelets::start(&client),
+            client,
+            controller,
+            served,
+            proxy,
+            // Events outlive Nodes: no two runs have the same names.
+            label: format!("e2e-{}-{label}", std::process::id()),
+            _directory: directory,
+        })
+    }
+
+    /// It still runs, and ends in order when it is asked to.
+    async fn end(&mut self) -> Result<()> {
+        let status = self.controller.stop(STOP).await?;
+        ensure!(status.success(), "the binary ended with {status} after SIGTERM");
+        Ok(())
+    }
+
+    pub(crate) fn cloud(&self) -> &Cloud {
+        &self.served.cloud
+    }
+
+    pub(crate) fn proxy(&self) -> &RecordingProxy {
+        &self.proxy
+    }
+
+    pub(crate) fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// Names for this scenario's Nodes.
+    pub(crate) fn names(&self, count: usize) -> Vec<String> {
+        (1..=count).map(|number| format!("{}-{number}", self.label)).collect()
+    }
+
+    /// Machines of these names, running.
+    pub(crate) fn create_machines(&self, names: &[String]) {
+        for name in names {
+            self.cloud().add_machine(NewMachine { name: name.clone(), ..NewMachine::default() });
+        }
+    }
+
+    /// Machines and their Nodes, ready, and waits until they are initialised.
+    pub(crate) async fn members(&self, count: usize) -> Result<Vec<String>> {
+        let names = self.names(count);
+        self.create_machines(&names);
+        self.kubelets.register(&names, true).await?;
+        self.initialised(&names, SOON).await?;
+        Ok(names)
+    }
+
+    /// This scenario's Nodes, by name.
+    pub(crate) async fn list(&self) -> Result<BTreeMap<String, Node>> {
+        let nodes = self.nodes().list(&ListParams::default()).await?;
+        let ours =
+            nodes.into_iter().map(|node| (node.name_any(), node)).filter(|(name, _)| name.starts_with(&self.label));
+        Ok(ours.collect())
+    }
+
+    /// Waits until each Node has the identity of the machine of its name.
+    pub(crate) async fn initialised(&self, names: &[String], limit: Duration) -> Result<()> {
+        until("all Nodes are initialised", limit, async || {
+            let nodes = self.list().await?;
+            for name in names {
+                let node = nodes.get(name).with_context(|| format!("there is no Node {name}"))?;
+                let machine = self.cloud().machine(name).with_context(|| format!("there is no machine {name}"))?;
+                check_initialised(node, &machine)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until a Node is as `check` wants it.
+    pub(crate) async fn becomes(&self, name: &str, what: &str, check: impl Fn(&Node) -> bool) -> Result<Node> {
+        until(&format!("{name}: {what}"), SOON, async || {
+            let node = self.nodes().get(name).await?;
+            ensure!(check(&node), "not yet: {:?}", node.spec);
+            Ok(node)
+        })
+        .await
+    }
+
+    /// Waits until a Node is gone.
+    pub(crate) async fn disappears(&self, name: &str) -> Result<()> {
+        until(&format!("{name} is deleted"), SOON, async || {
+            ensure!(self.nodes().get_opt(name).await?.is_none(), "it is still there");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until something was said about a Node.
+    pub(crate) async fn is_told(&self, name: &str, reason: &str) -> Result<()> {
+        until(&format!("event {reason} about {name}"), SOON, async || {
+            ensure!(!events(&self.client, name, reason).await?.is_empty(), "there is none");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until the binary has sent the cloud so many more requests: passes are counted by what they ask.
+    pub(crate) async fn cloud_is_asked(&self, times: u64) -> Result<()> {
+        let before = self.served.total();
+        until(&format!("{times} more requests to the cloud"), SOON, async || {
+            let asked = self.served.total() - before;
+            ensure!(asked >= times, "there were {asked}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// That these Nodes are the ones that they were.
+    pub(crate) async fn still_there(&self, before: &BTreeMap<String, Node>) -> Result<()> {
+        let now = self.list().await?;
+        for (name, node) in before {
+            let same = now.get(name).is_some_and(|now| now.uid() == node.uid());
+            ensure!(same, "{name} is no longer the Node that it was");
+        }
+        Ok(())
+    }
+}
