@@ -34,12 +34,8 @@ impl Default for Polling {
 /// ```
 /// use provider_kit::operation::{until_done, Polling};
 ///
-/// # async fn example() -> cloud_provider::Result<()> {
-/// let mut asked = 0;
-/// let address = until_done("load balancer \"a7\"", Polling::default(), async || {
-///     asked += 1;
-///     Ok((asked == 3).then_some("203.0.113.9"))
-/// }).await?;
+/// # async fn example(ask_the_cloud: impl AsyncFn() -> cloud_provider::Result<Option<String>>) -> cloud_provider::Result<()> {
+/// let address = until_done("load balancer \"a7\"", Polling::default(), async || ask_the_cloud().await).await?;
 /// # Ok(()) }
 /// ```
 ///

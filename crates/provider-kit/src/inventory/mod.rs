@@ -107,16 +107,18 @@ struct State<M> {
     under_way: usize,
 }
 
+type Listed<M> = BoxFuture<'static, Result<Arc<Snapshot<M>>>>;
+
 /// A list that is being read, or that waits for the one before it to end.
 struct Flight<M> {
-    result: Shared<BoxFuture<'static, Result<Arc<Snapshot<M>>>>>,
+    result: Shared<Listed<M>>,
     /// Whether its first request may have been sent.
     started: Arc<AtomicBool>,
 }
 
 /// Ends with the last who waits for it: a call may be dropped at any await.
 struct WeakFlight<M> {
-    result: WeakShared<BoxFuture<'static, Result<Arc<Snapshot<M>>>>>,
+    result: WeakShared<Listed<M>>,
     started: Arc<AtomicBool>,
 }
 
@@ -179,7 +181,7 @@ impl<S: MachineSource> Inventory<S> {
         flight.await
     }
 
-    fn flight(&self, fresh: bool) -> Shared<BoxFuture<'static, Result<Arc<Snapshot<S::Machine>>>>> {
+    fn flight(&self, fresh: bool) -> Shared<Listed<S::Machine>> {
         let mut state = self.state();
         let before = state.flight.as_ref().and_then(WeakFlight::upgrade);
         if let Some(flight) = &before

@@ -34,7 +34,7 @@ impl Failure {
     }
 }
 
-pub(super) fn no_answer(call: &Call, cause: String) -> Failure {
+pub(super) fn no_answer(call: &Call, cause: &str) -> Failure {
     let error = Error::other(format!("{} was not answered: {cause}", call.place()));
     Failure { status: None, error, pause: None }
 }

@@ -271,8 +271,8 @@ impl Transport {
         let status = outcome.as_ref().ok().and_then(|o| o.as_ref().ok()).map(|answer| answer.status().as_u16());
         self.0.metrics.finished(&call.route(), status, began.elapsed());
         Ok(match outcome {
-            Err(_) => Err(failure::no_answer(call, format!("no answer within {:?}", self.0.patience.timeout))),
-            Ok(Err(err)) => Err(failure::no_answer(call, redact(err.to_string(), token))),
+            Err(_) => Err(failure::no_answer(call, &format!("no answer within {:?}", self.0.patience.timeout))),
+            Ok(Err(err)) => Err(failure::no_answer(call, &redact(err.to_string(), token))),
             Ok(Ok(answer)) if answer.status().is_success() => {
                 let (parts, body) = answer.into_parts();
                 if let Some(pause) = failure::exhausted(&parts.headers) {

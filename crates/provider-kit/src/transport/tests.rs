@@ -85,7 +85,7 @@ async fn only_what_may_be_repeated_is_repeated_and_not_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_without_an_answer_ends_in_bounded_time() {
-    let stuck = Router::new().fallback(any(|| std::future::pending::<()>()));
+    let stuck = Router::new().fallback(any(std::future::pending::<()>));
     let began = Instant::now();
     let err = client(stuck).build().unwrap().send(GET()).await.unwrap_err();
     assert_eq!(err.to_string(), "GET /things/7 was not answered: no answer within 30s");
@@ -95,7 +95,8 @@ async fn a_call_without_an_answer_ends_in_bounded_time() {
 #[tokio::test]
 async fn each_refusal_becomes_an_error_that_says_what_to_do() {
     let own = r#"{"error":{"code":"x","message":"because"}}"#;
-    let table: [(u16, &'static str, fn(&Error) -> bool); 9] = [
+    type Says = fn(&Error) -> bool;
+    let table: [(u16, &'static str, Says); 9] = [
         (401, own, Error::is_unauthorized),
         (403, own, Error::is_unauthorized),
         (404, own, Error::is_not_found),

@@ -12,7 +12,7 @@ use super::Cloud;
 use super::faults::ListEffects;
 use super::gate::{self, Answer, Project, Refusal};
 use super::listing::{self, Listed, Query};
-use super::load_balancers::LoadBalancerSpec;
+use super::load_balancers::{LoadBalancerSpec, StoredLoadBalancer};
 use super::machines::Machine;
 use super::model::{Model, Stored};
 use super::routes::NewRoute;
@@ -85,7 +85,7 @@ async fn list_load_balancers(
     UrlQuery(query): Asked,
 ) -> Response {
     let model = cloud.model();
-    listing::page("load_balancers", &project, model.load_balancers.values(), &query, wrong, |lb| lb.show())
+    listing::page("load_balancers", &project, model.load_balancers.values(), &query, wrong, StoredLoadBalancer::show)
 }
 
 async fn load_balancer(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {

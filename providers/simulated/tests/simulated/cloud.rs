@@ -116,13 +116,18 @@ async fn a_rate_limit_tells_itself_in_headers() {
 /// Not a measurement, but a bound that only something quadratic would break.
 #[tokio::test]
 async fn a_hundred_pages_of_5000_machines_are_served_quickly() {
+    use tower::ServiceExt;
     let cloud = Cloud::default();
     cloud.create_machines("w-", 5000);
+    let router = cloud.router();
     let began = std::time::Instant::now();
     for page in 1..=100 {
-        do_it(&cloud, Method::GET, &format!("/v1/machines?page={page}&per_page=50"), Value::Null).await;
+        let request = http::Request::get(format!("/v1/machines?page={page}&per_page=50"));
+        let request = request.header("authorization", format!("Bearer {DEFAULT_TOKEN}"));
+        let answer = router.clone().oneshot(request.body(axum::body::Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
     }
     let took = began.elapsed();
-    println!("{:?} a page, unoptimised", took / 100);
+    println!("{:?} a page", took / 100);
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
