@@ -1,0 +1,242 @@
+//! INV-1: every way in which a cloud can be wrong, and no Node is deleted for it.
+//!
+//! Each scenario is played with few Nodes, which the provider reads one by one, and with many, which it lists.
+
+use std::time::Duration;
+
+use ccm_tests::in_process::World;
+use provider_simulated::cloud::{DEFAULT_PROJECT, DEFAULT_TOKEN, Fault, FaultKind};
+
+/// One page holds 50 machines; with so many Nodes not ready, the cloud is listed.
+const MANY: usize = 120;
+const FEW: usize = 3;
+/// Well beyond the guard's delay of five minutes.
+const LONG: Duration = Duration::from_secs(900);
+
+/// Breaks the cloud of a cluster whose Nodes are all not ready but exist, and expects every one of them to be kept.
+async fn keeps_everything(break_it: impl Fn(&World)) -> Vec<String> {
+    let mut held = Vec::new();
+    for count in [FEW, MANY] {
+        let world = World::with_nodes(count, false);
+        world.pass().await;
+        break_it(&world);
+        world.passes_for(LONG).await;
+        assert_eq!(world.node_count(), count, "{:?}", world.events());
+        assert!(world.events_of("DeletingNode").is_empty());
+        held.extend(world.events_of("NodeDeletionHeld"));
+    }
+    held
+}
+
+#[tokio::test(start_paused = true)]
+async fn wrong_credentials_delete_nothing_and_say_so() {
+    let held = keeps_everything(|world| assert!(world.cloud.revoke_token(DEFAULT_TOKEN))).await;
+    assert_eq!(held.len(), FEW + MANY, "once for each Node: {held:?}");
+    assert!(held[0].contains("401"), "{held:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_errors_delete_nothing() {
+    for code in [500, 502, 503, 403, 404] {
+        keeps_everything(|world| world.cloud.inject(Fault::status(code).on("GET /v1/machines"))).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn throttling_deletes_nothing() {
+    keeps_everything(|world| world.cloud.inject(Fault::status(429))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_outs_delete_nothing() {
+    keeps_everything(|world| world.cloud.inject(Fault::new(FaultKind::Hang))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_delete_nothing() {
+    keeps_everything(|world| world.cloud.inject(Fault::new(FaultKind::LostAnswer))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_list_deletes_nothing() {
+    keeps_everything(|world| world.cloud.inject(Fault::new(FaultKind::EmptyList))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_page_deletes_nothing() {
+    keeps_everything(|world| world.cloud.inject(Fault::new(FaultKind::MissingPage).at_page(2))).await;
+    keeps_everything(|world| world.cloud.inject(Fault::new(FaultKind::MissingPage).at_page(2).without_total())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_ends_early_deletes_nothing() {
+    keeps_everything(|world| world.cloud.inject(Fault::new(FaultKind::EarlyEnd).at_page(1))).await;
+    keeps_everything(|world| world.cloud.inject(Fault::new(FaultKind::EarlyEnd).at_page(2).without_total())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_credential_of_another_project_deletes_nothing_however_long_it_lasts() {
+    let other_project = |world: &World| world.cloud.add_token(DEFAULT_TOKEN, "somebody-else");
+    let held = keeps_everything(other_project).await;
+    assert!(!held.is_empty());
+
+    // Nor with the other project's machines in the list.
+    keeps_everything(|world| {
+        other_project(world);
+        for n in 0..200 {
+            world.cloud.add_machine(provider_simulated::cloud::NewMachine {
+                name: format!("theirs-{n}"),
+                project: "somebody-else".into(),
+                ..Default::default()
+            });
+        }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_witness_nothing_is_deleted() {
+    let world = World::with_nodes(1, false);
+    world.cloud.create_machines("unrelated-", 5);
+    world.cloud.terminate("worker-1");
+    world.passes_for(LONG).await;
+    assert_eq!(world.node_count(), 1);
+    let held = world.events_of("NodeDeletionHeld");
+    assert!(held.len() == 1 && held[0].contains("no other Node"), "{held:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_cache_deletes_nothing() {
+    let world = World::with_nodes(MANY, true);
+    // Fills the provider's cache, before the machine of the next Node exists.
+    world.refresh();
+    world.node_controller.refresh_addresses(&tokio_util::sync::CancellationToken::new()).await;
+    world.cloud.create_machines("late-", 1);
+    let late = world.cloud.machine("late-1").expect("it was just made");
+    world.put_node("late-1", &format!("simulated://{}", late.id), false, &[]);
+    world.passes_for(LONG).await;
+    assert_eq!(world.node_count(), MANY + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_by_name_that_misses_waits_and_then_counts() {
+    let world = World::with_nodes(5, true);
+    world.put_node("named-otherwise", "", false, &[]);
+    world.passes_for(Duration::from_secs(290)).await;
+    assert!(world.node("named-otherwise").is_some());
+    let held = world.events_of("NodeDeletionHeld");
+    assert!(held.len() == 1 && held[0].contains("never had a provider id"), "{held:?}");
+    world.passes_for(Duration::from_secs(20)).await;
+    assert!(world.node("named-otherwise").is_none());
+    assert_eq!(world.node_count(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_gone_node_is_deleted_at_once_for_a_few_single_reads() {
+    let world = World::with_nodes(200, true);
+    world.set_ready("worker-7", false);
+    world.cloud.terminate("worker-7");
+    world.pass().await;
+    assert!(world.node("worker-7").is_none());
+    assert_eq!(world.node_count(), 199);
+    assert_eq!(
+        world.events(),
+        ["DeletingNode Deleting node worker-7 because it does not exist in the cloud provider"]
+    );
+    assert!(world.cloud_reads() <= 5, "{:?}", world.cloud.requests());
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_of_the_cluster_gone_is_deleted() {
+    for count in [4, MANY] {
+        let world = World::with_nodes(count, false);
+        for n in 1..=count / 2 {
+            world.cloud.terminate(&format!("worker-{n}"));
+        }
+        world.pass().await;
+        assert_eq!(world.node_count(), count - count / 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_but_one_gone_is_held_for_five_minutes_and_then_believed() {
+    for count in [4, MANY] {
+        let world = World::with_nodes(count, false);
+        for n in 2..=count {
+            world.cloud.terminate(&format!("worker-{n}"));
+        }
+        world.passes_for(Duration::from_secs(295)).await;
+        assert_eq!(world.node_count(), count);
+        let held = world.events_of("NodeDeletionHeld");
+        assert!(held.len() == count - 1 && held[0].contains("gone together"), "once for each: {held:?}");
+        world.passes_for(Duration::from_secs(15)).await;
+        assert_eq!(world.node_count(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_landslide_that_heals_starts_anew() {
+    let world = World::with_nodes(MANY, false);
+    world.cloud.inject(Fault::new(FaultKind::EmptyList));
+    world.passes_for(Duration::from_secs(200)).await;
+    world.cloud.clear_faults();
+    world.pass().await;
+    for n in 2..=MANY {
+        world.cloud.terminate(&format!("worker-{n}"));
+    }
+    world.passes_for(Duration::from_secs(200)).await;
+    assert_eq!(world.node_count(), MANY);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_re_created_under_the_same_name_is_not_deleted_for_its_namesake() {
+    let world = World::with_nodes(5, true);
+    world.set_ready("worker-1", false);
+    world.cloud.terminate("worker-1");
+    world.refresh();
+    // The cache still shows the old Node while the API has the new one already.
+    world.api.remove("nodes", None, "worker-1");
+    world.cloud.create_machines("worker-", 1);
+    world.put_node("worker-1", "simulated://m-000006", false, &[]);
+    let uid = world.node("worker-1").expect("the new one")["metadata"]["uid"].clone();
+    world.lifecycle.pass(&tokio_util::sync::CancellationToken::new()).await;
+    world.passes_for(LONG).await;
+    assert_eq!(world.node("worker-1").expect("it is alive")["metadata"]["uid"], uid);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ready_nodes_are_not_asked_for() {
+    let world = World::with_nodes(MANY, true);
+    world.cloud.terminate("worker-1");
+    world.passes_for(LONG).await;
+    assert_eq!((world.node_count(), world.cloud_reads()), (MANY, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_steady_state_writes_nothing() {
+    let world = World::with_nodes(MANY, true);
+    world.set_ready("worker-1", false);
+    world.cloud.stop("worker-2");
+    world.set_ready("worker-2", false);
+    let names: Vec<String> = (1..=MANY).map(|n| format!("worker-{n}")).collect();
+    let settle = async || {
+        world.sync(&names).await;
+        world.node_controller.refresh_addresses(&tokio_util::sync::CancellationToken::new()).await;
+        world.passes_for(Duration::from_secs(60)).await;
+    };
+    settle().await;
+    assert!(world.writes() > 0, "the addresses and one taint were missing");
+    world.api.requests().clear();
+    settle().await;
+    assert_eq!(world.writes(), 0, "{:?}", world.api.requests().writes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_default_project_is_the_one_of_the_token() {
+    // Guards the scenarios above: with an unbroken cloud the same world does delete.
+    let world = World::with_nodes(MANY, false);
+    world.cloud.add_token(DEFAULT_TOKEN, DEFAULT_PROJECT);
+    world.cloud.terminate("worker-3");
+    world.pass().await;
+    assert_eq!(world.node_count(), MANY - 1);
+}
