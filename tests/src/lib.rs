@@ -1,11 +1,13 @@
 //! What the whole-program tests of ccm-rs share: the binary as a process, the simulated cloud on a port of its own, the
 //! requests that one program sends to an API server, and Nodes as kubelets register them.
 //!
-//! Nothing here decides anything about clusters: tests that use it see the program from outside, as an operator does.
+//! Nothing here decides anything about clusters: most tests that use it see the program from outside, as an operator does;
+//! [`in_process`] is the whole world in one process, under virtual time.
 
 pub mod api_requests;
 pub mod binary;
 pub mod controller;
+pub mod in_process;
 pub mod machines;
 pub mod node_object;
 pub mod recording_proxy;
