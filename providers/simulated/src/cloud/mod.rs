@@ -205,7 +205,7 @@ impl Cloud {
         self.model().load_balancers()
     }
 
-    /// Adds a load balancer as somebody else's tool would; [`Conflict`](LoadBalancerSpec) names are not checked.
+    /// Adds a load balancer as somebody else's tool would. Its name and targets are not checked.
     pub fn add_load_balancer(&self, spec: LoadBalancerSpec) -> LoadBalancer {
         self.model().add_load_balancer(DEFAULT_PROJECT, spec)
     }
