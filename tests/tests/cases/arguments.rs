@@ -43,7 +43,7 @@ impl Arguments {
                 "--skip" => arguments.skip.push(value()?),
                 "--format" => arguments.terse = value()? == "terse",
                 // Without meaning here: nothing is captured, coloured, timed or run in parallel.
-                "--test-threads" | "--color" | "--logfile" | "-Z" | "--shuffle-seed" => drop(value()?),
+                "--test-threads" | "--color" | "--logfile" | "--shuffle-seed" | "-Z" => drop(value()?),
                 "--include-ignored"
                 | "--nocapture"
                 | "--no-capture"
@@ -58,6 +58,7 @@ impl Arguments {
                 | "--exclude-should-panic"
                 | "--force-run-in-process"
                 | "--fail-fast" => {}
+                unstable if unstable.starts_with("-Z") => {}
                 unknown if unknown.starts_with('-') => bail!("unknown option {unknown}"),
                 _ => arguments.filters.push(option),
             }

@@ -24,11 +24,11 @@ pub(crate) struct Sources {
 
 impl Sources {
     /// The repository's own files and those of further directories, separated by `:`. A relative directory is looked for
-    /// in the working directory and in the repository's root.
+    /// in the repository's root, where people call cargo, and then in the working directory, which cargo chooses.
     pub(crate) fn own_and(extra: &str) -> Self {
         let extra = extra.split(':').filter(|dir| !dir.is_empty()).map(|dir| {
             let from_root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(dir);
-            if !Path::new(dir).exists() && from_root.exists() { from_root } else { PathBuf::from(dir) }
+            if from_root.exists() { from_root } else { PathBuf::from(dir) }
         });
         Self { own: Some(OWN.into()), extra: extra.collect() }
     }
