@@ -3,6 +3,6 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut providers = cloud_provider::Registry::new();
-    providers.register("acme", provider_simulated::factory);
+    providers.register("acme", provider_simulated::provider::factory);
     manager::run(&providers)
 }

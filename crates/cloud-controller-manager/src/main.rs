@@ -17,6 +17,6 @@ fn main() -> ExitCode {
 /// Every cloud that this binary knows.
 fn providers() -> Registry {
     let mut providers = Registry::new();
-    providers.register(provider_simulated::NAME, provider_simulated::factory);
+    providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
     providers
 }

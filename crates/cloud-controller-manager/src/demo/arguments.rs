@@ -1,0 +1,160 @@
+//! The command line of the demo.
+
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgAction, Parser, ValueEnum};
+
+const COMMAND: &str = "cloud-controller-manager demo";
+
+/// Fewer Nodes do not carry the story.
+const FEWEST: usize = 5;
+/// More would only measure this machine.
+const MOST: usize = 20_000;
+
+/// What was asked for.
+#[derive(Parser, Debug, Clone, PartialEq, Eq)]
+#[command(name = COMMAND, version, max_term_width = 120, about = "A whole cluster and a whole cloud in this process, and what becomes of Nodes.",
+    long_about = "Starts an in-memory Kubernetes API server, a simulated cloud and the cloud controller manager, all on \
+    loopback TCP, and tells what happens to Nodes: they join, a machine stops, starts, disappears, the credential is \
+    revoked, the cloud's list comes back empty, most machines vanish, everything heals. Every step is asserted from the \
+    Kubernetes API; if one does not happen the exit code is 1.",
+    after_help = "NO_COLOR and TERM=dumb are honoured. Nothing outside this process is touched, except for a temporary directory.")]
+pub(super) struct Arguments {
+    /// Number of Nodes, 5 to 20000.
+    #[arg(long, default_value = "5", value_name = "N", value_parser = node_count)]
+    pub(super) nodes: usize,
+    /// Stay up after the story, for kubectl and curl, until Ctrl-C.
+    #[arg(long)]
+    pub(super) serve: bool,
+    /// How the story is told; json: one object for each step and one at the end.
+    #[arg(long, default_value = "text", value_name = "FORMAT")]
+    pub(super) output: Output,
+    /// Port of the Kubernetes API; a free one if unset.
+    #[arg(long, value_name = "PORT")]
+    pub(super) port: Option<u16>,
+    /// Port of the simulated cloud; a free one if unset.
+    #[arg(long, value_name = "PORT")]
+    pub(super) cloud_port: Option<u16>,
+    /// Show the controllers' log on standard error; twice: debug lines, too.
+    #[arg(short = 'v', action = ArgAction::Count)]
+    pub(super) verbosity: u8,
+}
+
+/// How the story is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Output {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// What came of the command line.
+#[derive(Debug)]
+pub(super) enum Parsed {
+    /// Run with these.
+    Run(Arguments),
+    /// Help or version was asked for: print it and end well.
+    Say(String),
+    /// They cannot be used; exit code 1.
+    Wrong(String),
+}
+
+/// Parses what follows `demo`.
+pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
+    match Arguments::try_parse_from(std::iter::once(COMMAND.into()).chain(arguments)) {
+        Ok(arguments) => Parsed::Run(arguments),
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            Parsed::Say(error.render().to_string())
+        }
+        Err(error) => Parsed::Wrong(explain(&error)),
+    }
+}
+
+fn node_count(text: &str) -> Result<usize, String> {
+    let nodes: usize = text.parse().map_err(|_| "it must be a whole number".to_owned())?;
+    match nodes {
+        0..FEWEST => Err(format!(
+            "the story needs at least {FEWEST}: one is terminated, and of fewer than four that are left, no loss counts \
+             as a landslide"
+        )),
+        FEWEST..=MOST => Ok(nodes),
+        _ => Err(format!("at most {MOST}; API server, cloud and controllers share this process")),
+    }
+}
+
+/// One line that says which argument is wrong, and the nearest right one.
+fn explain(error: &clap::Error) -> String {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => Some(texts.join(", ")),
+        _ => None,
+    };
+    let argument = context(ContextKind::InvalidArg).unwrap_or_default();
+    // clap shows the value's placeholder behind the flag.
+    let flag = argument.split([' ', '=', '[']).next().unwrap_or_default();
+    let see = format!("see '{COMMAND} --help'");
+    match error.kind() {
+        ErrorKind::UnknownArgument if argument.starts_with('-') => {
+            let like = context(ContextKind::SuggestedArg).map(|like| format!("did you mean {like}? "));
+            format!("unknown flag: {flag}; {}{see}", like.unwrap_or_default())
+        }
+        ErrorKind::UnknownArgument => format!("the demo does not take the argument {argument:?}; {see}"),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            let value = context(ContextKind::InvalidValue).unwrap_or_default();
+            let why = std::error::Error::source(error).map(ToString::to_string);
+            let why = why.or_else(|| context(ContextKind::ValidValue).map(|valid| format!("one of {valid}")));
+            match (value.as_str(), why) {
+                ("", _) => format!("flag needs an argument: {flag}; {see}"),
+                (value, why) => format!("invalid argument {value:?} for {flag}: {}", why.unwrap_or(see)),
+            }
+        }
+        _ => error.render().to_string().trim_start_matches("error: ").trim_end().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(arguments: &[&str]) -> Parsed {
+        parse(arguments.iter().map(OsString::from))
+    }
+
+    fn wrong(arguments: &[&str]) -> String {
+        match run(arguments) {
+            Parsed::Wrong(text) => text,
+            other => panic!("{arguments:?}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn without_arguments_there_are_five_nodes_and_text() {
+        let Parsed::Run(arguments) = run(&[]) else { panic!() };
+        assert_eq!((arguments.nodes, arguments.serve, arguments.output), (5, false, Output::Text));
+    }
+
+    #[test]
+    fn a_mistyped_flag_is_answered_with_the_nearest() {
+        assert_eq!(
+            wrong(&["--nods", "7"]),
+            "unknown flag: --nods; did you mean --nodes? see 'cloud-controller-manager demo --help'"
+        );
+        assert!(wrong(&["please"]).contains("\"please\""));
+    }
+
+    #[test]
+    fn too_few_or_too_many_nodes_are_refused_with_the_reason() {
+        assert!(wrong(&["--nodes", "4"]).contains("at least 5: one is terminated"));
+        assert!(wrong(&["--nodes", "20001"]).contains("at most 20000"));
+        assert!(wrong(&["--nodes", "many"]).contains("whole number"));
+        assert!(wrong(&["--nodes"]).starts_with("flag needs an argument: --nodes"));
+        assert_eq!(wrong(&["--output", "yaml"]), "invalid argument \"yaml\" for --output: one of text, json");
+    }
+
+    #[test]
+    fn help_is_no_error() {
+        assert!(matches!(run(&["--help"]), Parsed::Say(text) if text.contains("--serve")));
+    }
+}

@@ -1,0 +1,214 @@
+//! What kubelets and kube-controller-manager do with Nodes: register them, and say whether they are ready.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use provider_simulated::cloud::{Cloud, Machine, MachineState};
+use runtime::api_error::{api_error, is_already_exists, is_not_found};
+use runtime::loops::parallel_for;
+use runtime::node::NodeObject;
+use runtime::writes::strategic_patch;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::node_object::{conditions, node_object};
+
+/// Machines have no watch: they are looked at this often, all at once.
+const LOOK: Duration = Duration::from_millis(100);
+/// Requests at the same time.
+const CONCURRENT: usize = 16;
+
+/// The kubelets of all machines.
+#[derive(Clone)]
+pub(super) struct Kubelets {
+    client: Client,
+    cloud: Cloud,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By Node name: whether it was last said to be ready.
+    registered: BTreeMap<String, bool>,
+    /// They run, but do not report.
+    silent: HashSet<String>,
+    /// The last request that failed.
+    trouble: Option<String>,
+}
+
+/// What is to be written.
+#[derive(Debug, PartialEq)]
+enum Task {
+    Register(Box<Machine>),
+    Report { node: String, ready: bool, restarted: Option<Box<Machine>> },
+}
+
+impl Kubelets {
+    pub(super) fn new(client: Client, cloud: Cloud) -> Self {
+        Self { client, cloud, state: Arc::default() }
+    }
+
+    /// Follows the machines until `shutdown`: a new one registers a Node, one that stops or disappears leaves it not
+    /// ready, one that starts again makes it ready.
+    pub(super) async fn run(self, shutdown: CancellationToken) {
+        while !shutdown.is_cancelled() {
+            let tasks = self.state().tasks(&self.cloud.machines());
+            parallel_for(tasks, CONCURRENT, &shutdown, |task| self.carry_out(task)).await;
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    /// These kubelets report no more: kube-controller-manager marks their Nodes.
+    pub(super) fn silence(&self, nodes: &[String]) {
+        self.state().silent.extend(nodes.iter().cloned());
+    }
+
+    /// All kubelets report again.
+    pub(super) fn wake(&self) {
+        self.state().silent.clear();
+    }
+
+    /// The last request that failed, if any.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.state().trouble.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn carry_out(&self, task: Task) {
+        match task {
+            Task::Register(machine) => self.register(&machine).await,
+            Task::Report { node, ready, restarted } => {
+                let api: Api<NodeObject> = Api::all(self.client.clone());
+                let patch = json!({"status": {"conditions": conditions(ready, Timestamp::now())}});
+                match strategic_patch(&api, &node, Some("status"), &patch).await {
+                    Ok(_) => _ = self.state().registered.insert(node, ready),
+                    // A kubelet that starts registers; one that runs on does not notice.
+                    Err(error) if is_not_found(&error) => match restarted {
+                        Some(machine) => self.register(&machine).await,
+                        None => _ = self.state().registered.insert(node, ready),
+                    },
+                    Err(error) => self.note(&node, &error),
+                }
+            }
+        }
+    }
+
+    async fn register(&self, machine: &Machine) {
+        let name = machine.name.clone();
+        let body = serde_json::to_vec(&node_object(machine, Timestamp::now())).unwrap_or_default();
+        let request = kube::core::Request::new("/api/v1/nodes").create(&PostParams::default(), body);
+        let answer = match request {
+            Ok(request) => self.client.request::<Value>(request).await.map(drop),
+            Err(error) => Err(kube::Error::BuildRequest(error)),
+        };
+        match answer {
+            Ok(()) => _ = self.state().registered.insert(name, true),
+            Err(error) if is_already_exists(&error) => _ = self.state().registered.insert(name, false),
+            Err(error) => self.note(&name, &error),
+        }
+    }
+
+    /// It is tried again with the next look.
+    fn note(&self, node: &str, error: &kube::Error) {
+        tracing::warn!(node, error = %api_error(error), "a kubelet's request failed, it is sent again");
+        self.state().trouble = Some(format!("the kubelet of {node}: {}", api_error(error)));
+    }
+}
+
+impl State {
+    /// What differs between the machines and what the API was told.
+    fn tasks(&self, machines: &[Machine]) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        let mut running: HashSet<&str> = HashSet::with_capacity(machines.len());
+        for machine in machines.iter().filter(|machine| machine.state == MachineState::Running) {
+            running.insert(&machine.name);
+            if self.silent.contains(&machine.name) {
+                continue;
+            }
+            match self.registered.get(&machine.name) {
+                None => tasks.push(Task::Register(Box::new(machine.clone()))),
+                Some(false) => tasks.push(Task::Report {
+                    node: machine.name.clone(),
+                    ready: true,
+                    restarted: Some(Box::new(machine.clone())),
+                }),
+                Some(true) => {}
+            }
+        }
+        for (name, ready) in &self.registered {
+            let reports = running.contains(name.as_str()) && !self.silent.contains(name);
+            if *ready && !reports {
+                tasks.push(Task::Report { node: name.clone(), ready: false, restarted: None });
+            }
+        }
+        tasks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two machines; the first is registered and ready.
+    fn world() -> (Cloud, State) {
+        let cloud = Cloud::default();
+        cloud.create_machines("n", 2);
+        let state = State { registered: [("n1".to_owned(), true)].into(), ..State::default() };
+        (cloud, state)
+    }
+
+    fn told(state: &State, cloud: &Cloud) -> Vec<(String, Option<bool>)> {
+        let tasks = state.tasks(&cloud.machines());
+        let told = tasks.into_iter().map(|task| match task {
+            Task::Register(machine) => (machine.name, None),
+            Task::Report { node, ready, .. } => (node, Some(ready)),
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn a_new_machine_registers_and_a_running_one_has_nothing_to_say() {
+        let (cloud, state) = world();
+        assert_eq!(told(&state, &cloud), [("n2".to_owned(), None)]);
+    }
+
+    #[test]
+    fn a_machine_that_stops_or_disappears_or_is_silent_leaves_its_node_not_ready() {
+        let lost = ("n1".to_owned(), Some(false));
+        let (cloud, state) = world();
+        cloud.stop("n1");
+        assert!(told(&state, &cloud).contains(&lost));
+        let (cloud, state) = world();
+        cloud.terminate("n1");
+        assert!(told(&state, &cloud).contains(&lost));
+        let (cloud, mut state) = world();
+        state.silent.insert("n1".to_owned());
+        assert!(told(&state, &cloud).contains(&lost));
+    }
+
+    #[test]
+    fn a_machine_that_starts_again_makes_its_node_ready() {
+        let (cloud, mut state) = world();
+        state.registered.insert("n1".to_owned(), false);
+        assert!(told(&state, &cloud).contains(&("n1".to_owned(), Some(true))));
+        cloud.stop("n1");
+        assert!(!told(&state, &cloud).iter().any(|(node, _)| node == "n1"), "nothing new");
+    }
+
+    #[test]
+    fn a_stopped_machine_does_not_register() {
+        let (cloud, state) = world();
+        cloud.stop("n2");
+        assert_eq!(told(&state, &cloud), []);
+    }
+}

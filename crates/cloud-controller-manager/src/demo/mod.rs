@@ -1,0 +1,128 @@
+//! A whole cluster and a whole cloud in this process, and the story of what becomes of Nodes.
+//!
+//! [`story`] says what is done and what must come of it, [`expectation`] judges what the Kubernetes API shows,
+//! [`runner`] waits for it in the [`world`], [`timeline`] and [`report`] tell it.
+
+mod arguments;
+mod directory;
+mod expectation;
+mod kubelet;
+mod node_object;
+mod observer;
+mod report;
+mod runner;
+mod serve;
+mod story;
+mod timeline;
+mod world;
+
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, Stdout, stdout};
+use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
+
+use arguments::{Arguments, Parsed};
+use report::{Report, StepCost};
+use serve::Places;
+use timeline::{Style, Timeline};
+use world::World;
+
+/// Exit code of a process that Ctrl-C ended.
+const INTERRUPTED: u8 = 130;
+
+/// Runs the demo with the arguments that follow `demo`.
+pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    match arguments::parse(arguments) {
+        Parsed::Run(arguments) => manager::block_on(run(arguments)),
+        Parsed::Say(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Parsed::Wrong(text) => fail(&text),
+    }
+}
+
+fn fail(text: &str) -> ExitCode {
+    eprintln!("Error: {text}");
+    ExitCode::FAILURE
+}
+
+async fn run(arguments: Arguments) -> ExitCode {
+    // Without -v nothing is logged: what the controllers warn of is what the story is about.
+    match arguments.verbosity {
+        0 => {}
+        1 => manager::init_logging(0),
+        _ => manager::init_logging(4),
+    }
+    let variable = |name| std::env::var_os(name);
+    let (no_color, term) = (variable("NO_COLOR"), variable("TERM"));
+    let style = Style::new(arguments.output, stdout().is_terminal(), no_color.as_deref(), term.as_deref());
+    let mut timeline = Timeline::new(stdout(), style);
+    tokio::select! {
+        code = show(&arguments, &mut timeline) => code,
+        () = stopped() => ExitCode::from(INTERRUPTED),
+    }
+}
+
+async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> ExitCode {
+    let mut world = match World::start(arguments).await {
+        Ok(world) => world,
+        Err(error) => return fail(&format!("the demo did not start: {error:#}")),
+    };
+    if let Err(text) = tell(arguments, &mut world, timeline).await {
+        return fail(&text);
+    }
+    if arguments.serve {
+        let places = Places {
+            api_url: &world.api_url,
+            cloud_url: &world.cloud_url,
+            kubeconfig: &world.kubeconfig,
+            cloud_config: &world.cloud_config,
+        };
+        timeline.announce(&places.text(), &places.object());
+        stopped().await;
+    }
+    ExitCode::SUCCESS
+}
+
+/// Tells the story up to its end, or to the first step that does not happen.
+async fn tell(arguments: &Arguments, world: &mut World, timeline: &mut Timeline<Stdout>) -> Result<(), String> {
+    let started = Instant::now();
+    timeline.say(&format!("Kubernetes API {}, simulated cloud {}", world.api_url, world.cloud_url));
+    let (mut steps, mut failure) = (Vec::new(), None);
+    for step in story::story(arguments.nodes) {
+        let outcome =
+            runner::run_step(world, &step, |progress| timeline.progress(started.elapsed(), &step, progress)).await;
+        timeline.step(started.elapsed(), &step, &outcome);
+        steps.push(StepCost { name: step.name, took: outcome.took, requests: world.requests() });
+        if let Err(failed) = outcome.result {
+            let trouble = world.trouble().map(|trouble| format!("; {trouble}")).unwrap_or_default();
+            let (expected, seen) = (failed.expected, failed.seen);
+            failure = Some(format!("step {:?} did not happen: expected {expected}; seen: {seen}{trouble}", step.name));
+            break;
+        }
+    }
+    let report = Report {
+        nodes: arguments.nodes,
+        ok: failure.is_none(),
+        steps,
+        took: started.elapsed(),
+        peak_memory: report::peak_memory(),
+    };
+    timeline.report(&report);
+    failure.map_or(Ok(()), Err)
+}
+
+/// Returns on SIGINT or SIGTERM.
+async fn stopped() {
+    let (Ok(mut interrupt), Ok(mut term)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+        // Then the signals end the process as they always do.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = term.recv() => {}
+    }
+}

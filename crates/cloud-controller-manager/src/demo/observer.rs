@@ -1,0 +1,171 @@
+//! The demo's eyes: one watch on Nodes, one on Events, and the cloud's counters.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::Node;
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, Client};
+use provider_simulated::cloud::Cloud;
+use runtime::cache::{Cache, CacheEvent, Cached, Resync, WatchConfig, watch};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::expectation::{Observed, Said};
+
+/// The cloud's counters have no watch: they are looked at this often.
+const LOOK: Duration = Duration::from_millis(50);
+/// What routes begin with on which machines are looked up.
+const MACHINE_ROUTES: &str = "GET /v1/machines";
+
+/// Watches the API server and counts passes over the cloud.
+pub(super) struct Observer {
+    nodes: Cache<Node>,
+    said: Arc<Mutex<Vec<Arc<Said>>>>,
+    passes: Arc<Mutex<Passes>>,
+    changed: Arc<Notify>,
+}
+
+impl Observer {
+    /// Starts watching; returns when everything that is there is known. `quiet`: requests to the cloud that are further
+    /// apart belong to different passes.
+    pub(super) async fn start(client: Client, cloud: Cloud, quiet: Duration, shutdown: CancellationToken) -> Self {
+        let observer = Self {
+            nodes: Cache::new(),
+            said: Arc::default(),
+            passes: Arc::new(Mutex::new(Passes::new(quiet))),
+            changed: Arc::default(),
+        };
+        let changed = Arc::clone(&observer.changed);
+        observer.nodes.subscribe(Resync::never(), move |_| changed.notify_one());
+        let events = Cache::<SeenEvent>::new();
+        observer.hear(&events);
+        let config = WatchConfig::default;
+        let watch_nodes = watch::<Node>(Api::all(client.clone()), config(), observer.nodes.clone(), shutdown.clone());
+        let watch_events = watch::<SeenEvent>(Api::all(client), config(), events.clone(), shutdown.clone());
+        tokio::spawn(async move { tokio::join!(watch_nodes, watch_events) });
+        tokio::spawn(count(cloud, Arc::clone(&observer.passes), Arc::clone(&observer.changed), shutdown));
+        observer.nodes.wait_synced().await;
+        events.wait_synced().await;
+        observer
+    }
+
+    /// Keeps what events say, in the order in which they come.
+    fn hear(&self, events: &Cache<SeenEvent>) {
+        let (said, passes, changed) = (Arc::clone(&self.said), Arc::clone(&self.passes), Arc::clone(&self.changed));
+        events.subscribe(Resync::never(), move |event| {
+            if event.is_resync() || matches!(event, CacheEvent::Deleted(_)) {
+                return;
+            }
+            let seen = event.object();
+            let passes = lock(&passes).passes;
+            let (node, reason, message) = (seen.node.clone(), seen.reason.clone(), seen.message.clone());
+            lock(&said).push(Arc::new(Said { node, reason, message, passes }));
+            changed.notify_one();
+        });
+    }
+
+    /// What there is now.
+    pub(super) fn observe(&self) -> Observed {
+        Observed { nodes: self.nodes.list(), said: lock(&self.said).clone(), passes: lock(&self.passes).passes }
+    }
+
+    /// Returns when something changed.
+    pub(super) async fn changed(&self) {
+        _ = tokio::time::timeout(2 * LOOK, self.changed.notified()).await;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn count(cloud: Cloud, passes: Arc<Mutex<Passes>>, changed: Arc<Notify>, shutdown: CancellationToken) {
+    while !shutdown.is_cancelled() {
+        let requests = cloud.requests();
+        let machines = requests.iter().filter(|(route, _)| route.starts_with(MACHINE_ROUTES));
+        if lock(&passes).note(machines.map(|(_, count)| count).sum(), Instant::now()) {
+            changed.notify_one();
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Tells passes of the controllers apart by the silence between them.
+#[derive(Debug)]
+struct Passes {
+    quiet: Duration,
+    requests: u64,
+    last: Option<Instant>,
+    passes: u32,
+}
+
+impl Passes {
+    fn new(quiet: Duration) -> Self {
+        Self { quiet, requests: 0, last: None, passes: 0 }
+    }
+
+    /// Takes in the number of requests so far; whether a pass began.
+    fn note(&mut self, requests: u64, now: Instant) -> bool {
+        if requests <= self.requests {
+            return false;
+        }
+        self.requests = requests;
+        let before = self.last.replace(now);
+        let begins = before.is_none_or(|before| now.duration_since(before) >= self.quiet);
+        self.passes += u32::from(begins);
+        begins
+    }
+}
+
+/// An event about a Node, as it is watched.
+#[derive(Debug)]
+struct SeenEvent {
+    key: String,
+    resource_version: String,
+    node: String,
+    reason: String,
+    message: String,
+}
+
+impl Cached for SeenEvent {
+    type Wire = Event;
+
+    fn from_wire(event: Event) -> Self {
+        let text = Option::unwrap_or_default;
+        let metadata = event.metadata;
+        Self {
+            key: format!("{}/{}", text(metadata.namespace), text(metadata.name)),
+            resource_version: text(metadata.resource_version),
+            node: text(event.involved_object.name),
+            reason: text(event.reason),
+            message: text(event.message),
+        }
+    }
+
+    fn key(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.key)
+    }
+
+    fn resource_version(&self) -> &str {
+        &self.resource_version
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_in_quick_succession_are_one_pass() {
+        let (mut passes, start) = (Passes::new(Duration::from_millis(200)), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        let begins: Vec<bool> = [(0, 0), (10, 50), (60, 100), (110, 250), (110, 300), (111, 460)]
+            .map(|(requests, millis)| passes.note(requests, at(millis)))
+            .into();
+        assert_eq!(begins, [false, true, false, false, false, true]);
+        assert_eq!(passes.passes, 2);
+    }
+}

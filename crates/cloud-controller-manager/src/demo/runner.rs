@@ -1,0 +1,159 @@
+//! Tells the story: does what a step says and waits until the API shows what must come of it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::expectation::{Baseline, Observed, Verdict};
+use super::story::{Action, Step};
+
+/// Observations are at least so far apart: each looks at all Nodes.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Where the story happens.
+pub(super) trait Stage {
+    /// Does something. An error ends the story.
+    async fn act(&mut self, action: &Action) -> Result<(), String>;
+    /// What the API shows now.
+    fn observe(&mut self) -> Observed;
+    /// Returns when there may be something new to observe; now and then also without.
+    async fn changed(&mut self);
+}
+
+/// How a step is going.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Progress {
+    /// So many of …
+    pub(super) done: usize,
+    /// … so many.
+    pub(super) of: usize,
+}
+
+/// How a step ended.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// How long it took.
+    pub(super) took: Duration,
+    /// What shows that it happened; or why it did not.
+    pub(super) result: Result<Vec<String>, Failure>,
+}
+
+/// A step that did not happen.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// What was expected.
+    pub(super) expected: String,
+    /// What was seen instead.
+    pub(super) seen: String,
+}
+
+/// Runs one step.
+pub(super) async fn run_step<S: Stage>(stage: &mut S, step: &Step, mut progress: impl FnMut(&Progress)) -> Outcome {
+    let started = Instant::now();
+    let result = step_result(stage, step, started + step.within, &mut progress).await;
+    Outcome { took: started.elapsed(), result }
+}
+
+async fn step_result<S: Stage>(
+    stage: &mut S,
+    step: &Step,
+    deadline: Instant,
+    progress: &mut impl FnMut(&Progress),
+) -> Result<Vec<String>, Failure> {
+    let failure = |seen| Failure { expected: step.expectation.text(), seen };
+    let before = Baseline::new(&stage.observe());
+    for action in &step.actions {
+        match tokio::time::timeout_at(deadline, stage.act(action)).await {
+            Ok(done) => done.map_err(failure)?,
+            Err(_) => return Err(failure(format!("{action:?} was not done after {} s", step.within.as_secs()))),
+        }
+    }
+    loop {
+        match step.expectation.judge(&before, &stage.observe()) {
+            Verdict::Happened(shown) => return Ok(shown),
+            Verdict::Broken(seen) => return Err(failure(seen)),
+            Verdict::Waiting { seen, .. } if Instant::now() >= deadline => {
+                return Err(failure(format!("{seen}, after {} s", step.within.as_secs())));
+            }
+            Verdict::Waiting { done, of, .. } => progress(&Progress { done, of }),
+        }
+        tokio::time::sleep(PAUSE).await;
+        _ = tokio::time::timeout_at(deadline, stage.changed()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cloud_provider::names::{EFFECT_NO_SCHEDULE, TAINT_UNINITIALIZED};
+    use cloud_provider::{Node, Taint};
+
+    use super::*;
+    use crate::demo::expectation::Expectation;
+
+    /// A cluster in which one Node after the other registers, up to a number.
+    struct Script {
+        nodes: Vec<Arc<Node>>,
+        most: usize,
+        refuses: bool,
+        acted: Vec<Action>,
+    }
+
+    impl Stage for Script {
+        async fn act(&mut self, action: &Action) -> Result<(), String> {
+            self.acted.push(action.clone());
+            if self.refuses { Err("the port is taken".to_owned()) } else { Ok(()) }
+        }
+        fn observe(&mut self) -> Observed {
+            Observed { nodes: self.nodes.clone(), ..Observed::default() }
+        }
+        async fn changed(&mut self) {
+            if self.nodes.len() == self.most {
+                return std::future::pending().await;
+            }
+            let name: Box<str> = format!("n{}", self.nodes.len()).into();
+            let taints = [Taint::new(TAINT_UNINITIALIZED, EFFECT_NO_SCHEDULE)].into();
+            self.nodes.push(Arc::new(Node { uid: name.clone(), name, taints, ..Node::default() }));
+        }
+    }
+
+    fn script(most: usize) -> Script {
+        Script { nodes: Vec::new(), most, refuses: false, acted: Vec::new() }
+    }
+
+    fn step(nodes: usize) -> Step {
+        Step {
+            name: "register",
+            title: "Nodes register".to_owned(),
+            actions: vec![Action::StartKubelets],
+            expectation: Expectation::Registered { nodes },
+            within: Duration::from_secs(30),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_ends_when_the_api_shows_it() {
+        let (mut stage, mut told) = (script(9), Vec::new());
+        let outcome = run_step(&mut stage, &step(3), |progress| told.push(progress.done)).await;
+        assert_eq!((outcome.result, stage.acted), (Ok(vec![]), vec![Action::StartKubelets]));
+        assert_eq!(told, [0, 1, 2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_that_does_not_happen_says_what_was_expected_and_what_was_seen() {
+        let outcome = run_step(&mut script(2), &step(3), |_| {}).await;
+        let failure = outcome.result.unwrap_err();
+        assert_eq!(failure.expected, "3 Nodes with the start-up taint");
+        assert_eq!(failure.seen, "2 of 2 Nodes are so, after 30 s");
+        assert_eq!(outcome.took.as_secs(), 30);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_action_that_fails_ends_the_step_at_once() {
+        let mut stage = Script { refuses: true, ..script(9) };
+        let outcome = run_step(&mut stage, &step(3), |_| {}).await;
+        assert_eq!(outcome.result.unwrap_err().seen, "the port is taken");
+        assert!(outcome.took.is_zero());
+    }
+}

@@ -1,0 +1,243 @@
+//! The story on the screen, as it happens: lines for people, objects for programs.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::arguments::Output;
+use super::report::Report;
+use super::runner::{Outcome, Progress};
+use super::story::Step;
+
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const DIM: &str = "\x1b[2m";
+const BOLD: &str = "\x1b[1m";
+const RESET: &str = "\x1b[0m";
+
+/// Characters of the progress bar.
+const BAR: usize = 24;
+/// Where titles begin.
+const INDENT: &str = "                  ";
+
+/// What the screen can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Style {
+    /// Escape codes for colour.
+    pub(super) colour: bool,
+    /// A line that is overwritten while a step goes on.
+    pub(super) live: bool,
+    /// JSON instead of text.
+    pub(super) json: bool,
+}
+
+impl Style {
+    /// The style for an output: a file or pipe gets plain lines, a terminal colours and a live line. `no_color` and `term`
+    /// are the environment's `NO_COLOR` and `TERM`.
+    pub(super) fn new(output: Output, terminal: bool, no_color: Option<&OsStr>, term: Option<&OsStr>) -> Self {
+        let json = output == Output::Json;
+        let live = terminal && !json && term != Some(OsStr::new("dumb"));
+        Self { colour: live && no_color.is_none_or(OsStr::is_empty), live, json }
+    }
+}
+
+/// Writes the story. What cannot be written (a closed pipe) is left out: the exit code says how it ended.
+pub(super) struct Timeline<W> {
+    out: W,
+    style: Style,
+    /// Characters of the live line that stands there now.
+    live: usize,
+}
+
+impl<W: Write> Timeline<W> {
+    pub(super) fn new(out: W, style: Style) -> Self {
+        Self { out, style, live: 0 }
+    }
+
+    /// A line outside the story; programs do not get it.
+    pub(super) fn say(&mut self, text: &str) {
+        if !self.style.json {
+            self.clear();
+            self.line(text);
+        }
+    }
+
+    /// A line of which programs get `object` instead.
+    pub(super) fn announce(&mut self, text: &str, object: &serde_json::Value) {
+        if self.style.json { self.line(&object.to_string()) } else { self.say(text) }
+    }
+
+    /// How far a step is, `at` after the start of the story.
+    pub(super) fn progress(&mut self, at: Duration, step: &Step, progress: &Progress) {
+        if !self.style.live {
+            return;
+        }
+        let filled = BAR * progress.done.min(progress.of) / progress.of.max(1);
+        let bar = format!("{}{}", "#".repeat(filled), ".".repeat(BAR - filled));
+        let text =
+            format!("{:8.2} s  ...   {:<10} [{bar}] {} of {}", at.as_secs_f64(), step.name, progress.done, progress.of);
+        let width = text.chars().count();
+        let blanks = self.live.saturating_sub(width);
+        _ = write!(self.out, "\r{text}{}", " ".repeat(blanks));
+        _ = self.out.flush();
+        self.live = width + blanks;
+    }
+
+    /// How a step ended.
+    pub(super) fn step(&mut self, at: Duration, step: &Step, outcome: &Outcome) {
+        if self.style.json {
+            return self.line(&step_object(at, step, outcome).to_string());
+        }
+        self.clear();
+        let took = self.paint(DIM, &format!("({:.2} s)", outcome.took.as_secs_f64()));
+        let (colour, word) = if outcome.result.is_ok() { (GREEN, "ok    ") } else { (RED, "FAILED") };
+        let word = self.paint(colour, word);
+        self.line(&format!("{:8.2} s  {word} {} {took}", at.as_secs_f64(), step.title));
+        for detail in outcome.result.as_deref().unwrap_or_default() {
+            let detail = self.paint(DIM, detail);
+            self.line(&format!("{INDENT}{detail}"));
+        }
+    }
+
+    /// The end of the story.
+    pub(super) fn report(&mut self, report: &Report) {
+        if self.style.json {
+            return self.line(&json!({ "summary": report.object() }).to_string());
+        }
+        self.clear();
+        for section in report.sections() {
+            let heading = self.paint(BOLD, &section.heading);
+            self.line(&format!("\n{heading}"));
+            for row in section.rows {
+                self.line(&format!("  {row}"));
+            }
+        }
+    }
+
+    /// Makes room for other writers: the live line goes.
+    pub(super) fn clear(&mut self) {
+        if self.live > 0 {
+            _ = write!(self.out, "\r{}\r", " ".repeat(self.live));
+            _ = self.out.flush();
+            self.live = 0;
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        _ = writeln!(self.out, "{text}");
+        _ = self.out.flush();
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.style.colour { format!("{code}{text}{RESET}") } else { text.to_owned() }
+    }
+}
+
+fn step_object(at: Duration, step: &Step, outcome: &Outcome) -> serde_json::Value {
+    let mut object = json!({
+        "step": step.name,
+        "title": step.title,
+        "ok": outcome.result.is_ok(),
+        "seconds": super::report::rounded(outcome.took),
+        "at": super::report::rounded(at),
+    });
+    match &outcome.result {
+        Ok(shown) => object["seen"] = json!(shown),
+        Err(failure) => {
+            object["expected"] = json!(failure.expected);
+            object["seen"] = json!([failure.seen]);
+        }
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::runner::Failure;
+
+    const PLAIN: Style = Style { colour: false, live: false, json: false };
+
+    fn step() -> Step {
+        crate::demo::story::story(5).swap_remove(2)
+    }
+
+    fn told(style: Style, tell: impl FnOnce(&mut Timeline<&mut Vec<u8>>)) -> String {
+        let mut out = Vec::new();
+        tell(&mut Timeline::new(&mut out, style));
+        String::from_utf8(out).unwrap()
+    }
+
+    fn outcome() -> Outcome {
+        Outcome { took: Duration::from_millis(420), result: Ok(vec!["Node worker-2 is so".to_owned()]) }
+    }
+
+    fn failed() -> Outcome {
+        let failure = Failure { expected: "a taint".to_owned(), seen: "no taint, after 30 s".to_owned() };
+        Outcome { took: Duration::from_secs(30), result: Err(failure) }
+    }
+
+    #[test]
+    fn a_step_is_a_plain_line_with_what_shows_it() {
+        let text = told(PLAIN, |timeline| {
+            timeline.progress(Duration::from_secs(1), &step(), &Progress { done: 1, of: 2 });
+            timeline.step(Duration::from_millis(1500), &step(), &outcome());
+        });
+        assert_eq!(
+            text,
+            "    1.50 s  ok     the machine of worker-2 is stopped: its Node is tainted (0.42 s)\n                  Node worker-2 is so\n"
+        );
+    }
+
+    #[test]
+    fn a_failed_step_says_so_in_red() {
+        let text = told(Style { colour: true, ..PLAIN }, |timeline| {
+            timeline.step(Duration::from_secs(31), &step(), &failed());
+        });
+        assert!(text.contains("\x1b[31mFAILED\x1b[0m"), "{text:?}");
+    }
+
+    #[test]
+    fn the_live_line_is_overwritten_without_escape_codes() {
+        let text = told(Style { live: true, ..PLAIN }, |timeline| {
+            timeline.progress(Duration::from_secs(1), &step(), &Progress { done: 10, of: 20 });
+            timeline.progress(Duration::from_secs(2), &step(), &Progress { done: 9, of: 20 });
+            timeline.step(Duration::from_secs(3), &step(), &outcome());
+        });
+        assert!(text.starts_with("\r    1.00 s  ...   stop       [############............] 10 of 20\r"), "{text:?}");
+        assert!(!text.contains('\x1b'));
+        let last = text.rsplit('\r').next().unwrap();
+        assert!(last.starts_with("    3.00 s  ok"), "{last:?}");
+    }
+
+    #[test]
+    fn a_program_gets_one_object_for_each_step() {
+        let text = told(Style { json: true, ..PLAIN }, |timeline| {
+            timeline.say("nothing");
+            timeline.progress(Duration::from_secs(1), &step(), &Progress { done: 1, of: 2 });
+            timeline.step(Duration::from_millis(1500), &step(), &outcome());
+            timeline.step(Duration::from_secs(40), &step(), &failed());
+        });
+        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&lines[0]["step"], &lines[0]["ok"], &lines[0]["at"]), (&json!("stop"), &json!(true), &json!(1.5)));
+        assert_eq!((&lines[1]["ok"], &lines[1]["expected"]), (&json!(false), &json!("a taint")));
+        assert_eq!(lines.len(), 2);
+    }
+
+    #[test]
+    fn colour_and_the_live_line_need_a_terminal_that_can_do_it() {
+        let style = |terminal, no_color: Option<&str>, term: &str| {
+            let style = Style::new(Output::Text, terminal, no_color.map(OsStr::new), Some(OsStr::new(term)));
+            (style.colour, style.live)
+        };
+        assert_eq!(style(true, None, "xterm"), (true, true));
+        assert_eq!(style(true, Some(""), "xterm"), (true, true), "an empty NO_COLOR says nothing");
+        assert_eq!(style(true, Some("1"), "xterm"), (false, true));
+        assert_eq!(style(true, None, "dumb"), (false, false));
+        assert_eq!(style(false, None, "xterm"), (false, false));
+        let json = Style::new(Output::Json, true, None, None);
+        assert_eq!(json, Style { colour: false, live: false, json: true });
+    }
+}
