@@ -128,11 +128,7 @@ impl Allocators {
         let address = u32::from(address);
         let last = self.network + (self.size - 1);
         if address <= self.network || address >= last {
-            let prefix = 32 - self.size.trailing_zeros();
-            let range = format!("{}/{prefix}", Ipv4Addr::from(self.network));
-            return Err(failed(format!(
-                "the provided IP ({text}) is not in the valid range. The range of valid IPs is {range}"
-            )));
+            return Err(failed("the provided network does not match the current range".to_owned()));
         }
         if taken.insert(address) { Ok(()) } else { Err(failed("provided IP is already allocated".to_owned())) }
     }

@@ -64,6 +64,14 @@ pub(crate) fn items_mut<'a>(value: &'a mut Value, field: &str) -> impl Iterator<
 }
 
 fn node(object: &mut Value) {
+    // The single Pod CIDR is the first of the list.
+    let spec = &mut object["spec"];
+    let single = spec["podCIDR"].as_str().unwrap_or_default().to_owned();
+    if !single.is_empty() && spec["podCIDRs"][0] != single {
+        spec["podCIDRs"] = json!([single]);
+    } else if single.is_empty() && spec["podCIDRs"][0].is_string() {
+        spec["podCIDR"] = spec["podCIDRs"][0].clone();
+    }
     // What a Node can allocate is what it has, unless it says otherwise.
     let status = &mut object["status"];
     let capacity = status["capacity"].clone();

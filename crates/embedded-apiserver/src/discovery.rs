@@ -97,17 +97,38 @@ fn resource_list(group: &str, version: &str) -> Value {
     let mut resources = Vec::new();
     for resource in of_group(group, version) {
         resources.push(legacy(resource));
-        if resource.has_status {
-            resources.push(json!({
-                "name": format!("{}/status", resource.plural), "singularName": "", "namespaced": resource.namespaced,
-                "kind": resource.kind, "verbs": ["get", "patch", "update"],
-            }));
+        for (name, kind, verbs) in subresources(resource) {
+            let mut entry = json!({
+                "name": format!("{}/{name}", resource.plural), "singularName": "", "namespaced": resource.namespaced,
+                "kind": kind, "verbs": verbs,
+            });
+            if name == "token" {
+                entry["group"] = json!("authentication.k8s.io");
+                entry["version"] = json!("v1");
+            }
+            resources.push(entry);
         }
     }
+    resources.sort_by_key(|resource| resource["name"].as_str().unwrap_or_default().to_owned());
     let mut out = json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources});
     if !group.is_empty() {
         out["apiVersion"] = json!("v1");
         out["groupVersion"] = json!(format!("{group}/{version}"));
+    }
+    out
+}
+
+/// Name, kind and verbs of what is below the objects of a resource.
+fn subresources(resource: &Resource) -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
+    let mut out = Vec::new();
+    if resource.plural == "namespaces" {
+        out.push(("finalize", resource.kind, vec!["update"]));
+    }
+    if resource.has_status {
+        out.push(("status", resource.kind, vec!["get", "patch", "update"]));
+    }
+    if resource.plural == "serviceaccounts" {
+        out.push(("token", "TokenRequest", vec!["create"]));
     }
     out
 }
@@ -158,15 +179,21 @@ fn aggregated(core: bool) -> Response<Body> {
 }
 
 fn discovered(resource: &'static Resource) -> Value {
-    let kind = json!({"group": resource.group, "version": if resource.group.is_empty() { "" } else { resource.version }, "kind": resource.kind});
+    let kind = json!({"group": "", "version": "", "kind": resource.kind});
     let mut out = json!({
         "resource": resource.plural, "responseKind": kind, "singularResource": resource.singular,
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "verbs": resource.verbs.names(),
     });
     add_names(resource, &mut out);
-    if resource.has_status {
-        out["subresources"] =
-            json!([{"subresource": "status", "responseKind": kind, "verbs": ["get", "patch", "update"]}]);
+    let subresources: Vec<Value> = subresources(resource)
+        .into_iter()
+        .map(|(name, kind, verbs)| {
+            let (group, version) = if name == "token" { ("authentication.k8s.io", "v1") } else { ("", "") };
+            json!({"subresource": name, "responseKind": {"group": group, "version": version, "kind": kind}, "verbs": verbs})
+        })
+        .collect();
+    if !subresources.is_empty() {
+        out["subresources"] = Value::Array(subresources);
     }
     out
 }

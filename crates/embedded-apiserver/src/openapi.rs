@@ -60,7 +60,11 @@ fn document(inner: &Inner, group: &str, version: &str) -> Value {
 }
 
 fn add_paths(resource: &Resource, paths: &mut Map<String, Value>) {
-    let base = if resource.group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{}/{}", resource.group, resource.version) };
+    let base = if resource.group.is_empty() {
+        "/api/v1".to_owned()
+    } else {
+        format!("/apis/{}/{}", resource.group, resource.version)
+    };
     let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
     let collection = format!("{base}{scope}/{}", resource.plural);
     let mut many = Map::new();
@@ -74,7 +78,10 @@ fn add_paths(resource: &Resource, paths: &mut Map<String, Value>) {
         many.insert("post".to_owned(), operation(resource, "post", &write));
         if resource.verbs != Verbs::CreateOnly {
             one.insert("put".to_owned(), operation(resource, "put", &write));
-            one.insert("patch".to_owned(), operation(resource, "patch", &["dryRun", "fieldManager", "fieldValidation", "force"]));
+            one.insert(
+                "patch".to_owned(),
+                operation(resource, "patch", &["dryRun", "fieldManager", "fieldValidation", "force"]),
+            );
             one.insert("delete".to_owned(), operation(resource, "delete", &["dryRun", "propagationPolicy"]));
         }
     }
@@ -85,8 +92,10 @@ fn add_paths(resource: &Resource, paths: &mut Map<String, Value>) {
 }
 
 fn operation(resource: &Resource, action: &str, options: &[&str]) -> Value {
-    let parameters: Vec<Value> =
-        options.iter().map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}})).collect();
+    let parameters: Vec<Value> = options
+        .iter()
+        .map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}}))
+        .collect();
     json!({
         "x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk(resource),
         "parameters": parameters, "responses": {"200": {"description": "OK"}},
@@ -113,7 +122,11 @@ fn schemas() -> Value {
 }
 
 fn long_name(name: &str) -> String {
-    if name.starts_with("meta.") { format!("io.k8s.apimachinery.pkg.apis.{name}") } else { format!("io.k8s.api.{name}") }
+    if name.starts_with("meta.") {
+        format!("io.k8s.apimachinery.pkg.apis.{name}")
+    } else {
+        format!("io.k8s.api.{name}")
+    }
 }
 
 fn object_schema(object: &ObjectType, schema: &Schema) -> Value {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -113,6 +113,8 @@ pub(crate) struct Inner {
     pub(crate) allocators: Allocators,
     pub(crate) faults: Faults,
     pub(crate) requests: RequestLog,
+    /// Service account tokens and whose they are.
+    issued: Mutex<HashMap<String, Value>>,
     started: Instant,
     started_at: jiff::Timestamp,
 }
@@ -125,6 +127,11 @@ impl Inner {
             .ok()
             .and_then(|passed| self.started_at.checked_add(passed).ok())
             .unwrap_or(self.started_at)
+    }
+
+    /// The service account tokens that were requested.
+    pub(crate) fn issued_tokens(&self) -> MutexGuard<'_, HashMap<String, Value>> {
+        self.issued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time as metadata shows it.
@@ -167,6 +174,7 @@ impl ApiServer {
             allocators: Allocators::new(options.service_network, options.service_prefix),
             faults: Faults::default(),
             requests: RequestLog::new(options.request_log),
+            issued: Mutex::default(),
             started: Instant::now(),
             started_at: jiff::Timestamp::now(),
             options,

@@ -100,11 +100,12 @@ impl ApiError {
     }
 
     pub(crate) fn generate_name_conflict(resource: &Resource, name: &str) -> Self {
-        let message = format!(
-            "{} \"{name}\" already exists, the server was not able to generate a unique name for the object",
-            resource.qualified()
-        );
-        Self::new(409, "AlreadyExists", message).about(resource, resource.plural, name)
+        let mut error = Self::already_exists(resource, name);
+        error.message.push_str(", the server was not able to generate a unique name for the object");
+        if let Some(details) = &mut error.details {
+            details["retryAfterSeconds"] = json!(1);
+        }
+        error
     }
 
     /// The object changed since the version the writer saw.

@@ -30,12 +30,18 @@ pub(crate) fn create(resource: &Resource, object: &mut Value, now: &str) {
         "persistentvolumes" => {
             object["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now});
         }
+        "endpointslices" => object["metadata"]["generation"] = json!(1),
         _ => {}
     }
 }
 
 /// Prepares a new version of an object.
 pub(crate) fn update(resource: &Resource, subresource: &str, new: &mut Value, old: &Value) {
+    if resource.plural == "endpointslices" {
+        let same = ["addressType", "endpoints", "ports"].iter().all(|field| new[*field] == old[*field]);
+        let generation = old["metadata"]["generation"].as_i64().unwrap_or(1);
+        new["metadata"]["generation"] = json!(if same { generation } else { generation + 1 });
+    }
     if !resource.has_status {
         return;
     }
@@ -46,6 +52,7 @@ pub(crate) fn update(resource: &Resource, subresource: &str, new: &mut Value, ol
                 copy(new, old, "spec");
             }
             if resource.plural == "services" {
+                keep_allocated(new, old);
                 drop_type_dependent(new, Some(old));
             }
         }
@@ -62,6 +69,42 @@ fn copy(new: &mut Value, old: &Value, field: &str) {
                 map.remove(field);
             }
         }
+    }
+}
+
+/// What was allocated for a Service stays, also if the writer does not repeat it.
+fn keep_allocated(new: &mut Value, old: &Value) {
+    let kind = |service: &Value| service["spec"]["type"].as_str().unwrap_or_default().to_owned();
+    let (before, after) = (kind(old), kind(new));
+    let (old, spec) = (&old["spec"], &mut new["spec"]);
+    if before != "ExternalName" && after != "ExternalName" && old["clusterIP"].is_string() {
+        for field in ["clusterIP", "clusterIPs"] {
+            if spec[field].is_null() {
+                spec[field] = old[field].clone();
+            }
+        }
+    }
+    let has_ports = |kind: &str| matches!(kind, "NodePort" | "LoadBalancer");
+    if has_ports(&before) && has_ports(&after) {
+        let old_ports: Vec<Value> = old["ports"].as_array().cloned().unwrap_or_default();
+        let listed = |spec: &Value, port: &Value| {
+            spec["ports"].as_array().into_iter().flatten().any(|other| other["nodePort"] == *port)
+        };
+        let kept: Vec<&Value> = old_ports.iter().filter(|port| !listed(spec, &port["nodePort"])).collect();
+        let mut free: Vec<(Value, Value)> = kept.iter().map(|p| (p["name"].clone(), p["nodePort"].clone())).collect();
+        for port in items_mut(spec, "ports").filter(|port| port["nodePort"].is_null()) {
+            let name = &port["name"];
+            if let Some(index) = free.iter().position(|(of, number)| of == name && !number.is_null()) {
+                port["nodePort"] = free.remove(index).1;
+            }
+        }
+    }
+    let checks = |kind: &str, spec: &Value| kind == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local";
+    if checks(&before, old) && checks(&after, spec) && spec["healthCheckNodePort"].is_null() {
+        spec["healthCheckNodePort"] = old["healthCheckNodePort"].clone();
+    }
+    if let Some(map) = spec.as_object_mut() {
+        map.retain(|_, value| !value.is_null());
     }
 }
 

@@ -40,9 +40,10 @@ pub(crate) fn apply(
         return Err(conflict_error(&conflicts));
     }
     managers.take_over(Some(&manager), &comparison);
-    let unchanged = before == wanted && position.is_some() && comparison.is_same();
+    // An apply that changes nothing does not count as a write of its manager.
     let time = match position {
-        Some(index) if unchanged => managers.0[index].time.clone(),
+        Some(index) if comparison.is_same() => managers.0[index].time.clone(),
+        None if comparison.is_same() => Value::Null,
         _ => json!(now),
     };
     let entry = Entry { manager, time, fields: wanted };
@@ -126,31 +127,37 @@ fn merge_maps(
     Value::Object(out)
 }
 
-/// Items keep the applied order; items that only the live list has keep their place relative to their neighbours.
+/// What only the live list has comes first where it stands; shared items follow the applied order.
 fn merge_lists(old: &[Value], new: &[Value], item: &Type, kind: &ListKind) -> Value {
-    let steps: Vec<Step> = new.iter().map(|value| step_of(value, kind)).collect();
-    let old_steps: Vec<Step> = old.iter().map(|value| step_of(value, kind)).collect();
+    let live: Vec<Step> = old.iter().map(|value| step_of(value, kind)).collect();
+    let applied: Vec<Step> = new.iter().map(|value| step_of(value, kind)).collect();
     let mut out: Vec<Value> = Vec::new();
-    let mut at = 0;
-    for (value, step) in new.iter().zip(&steps) {
-        match old_steps.iter().position(|other| other == step) {
-            Some(position) => {
-                while at < position {
-                    if !steps.contains(&old_steps[at]) {
-                        out.push(old[at].clone());
-                    }
+    let (mut at, mut next) = (0, 0);
+    while at < live.len() || next < applied.len() {
+        if at < live.len() {
+            let place = applied.iter().position(|step| *step == live[at]);
+            // Shared items are taken when the applied list comes to them.
+            let later = applied[next.min(applied.len())..].iter().find(|step| live.contains(step));
+            match place {
+                None => {
+                    out.push(old[at].clone());
                     at += 1;
+                    continue;
                 }
-                at = at.max(position + 1);
-                out.push(merge(&old[position], value, item, false));
+                Some(place) if place < next || later != Some(&live[at]) => {
+                    at += 1;
+                    continue;
+                }
+                Some(_) => {}
             }
-            None => out.push(value.clone()),
         }
-    }
-    for index in at..old.len() {
-        if !steps.contains(&old_steps[index]) {
-            out.push(old[index].clone());
-        }
+        let Some(step) = applied.get(next) else { break };
+        let merged = match live.iter().position(|other| other == step) {
+            Some(index) => merge(&old[index], &new[next], item, false),
+            None => new[next].clone(),
+        };
+        out.push(merged);
+        next += 1;
     }
     Value::Array(out)
 }

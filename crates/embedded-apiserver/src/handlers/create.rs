@@ -48,6 +48,7 @@ pub(super) fn insert(
     strategy::create(resource, &mut object, &call.inner.now_text());
     set_system_fields(call, &mut object);
 
+    let name_is_given = !name.is_empty();
     for attempt in 0..NAME_TRIES {
         let name = if name.is_empty() && !prefix.is_empty() { generated(&prefix) } else { name.clone() };
         if !name.is_empty() {
@@ -58,15 +59,9 @@ pub(super) fn insert(
             return Err(ApiError::invalid(resource, &name, &causes));
         }
         let key = key(call.target.namespace.as_deref(), &name);
-        if call.inner.store.get(call.storage(), &key).is_some() {
-            if prefix.is_empty()
-                || !name_of(&json!({"metadata": {}}), "name").is_empty()
-                || name_given(&object, &prefix, &name)
-            {
-                return Err(ApiError::already_exists(resource, &name));
-            }
-            if attempt + 1 == NAME_TRIES {
-                return Err(ApiError::generate_name_conflict(resource, &name));
+        if let Some(existing) = call.inner.store.get(call.storage(), &key) {
+            if name_is_given || attempt + 1 == NAME_TRIES {
+                return Err(name_conflict(call, &object, &name, &existing));
             }
             continue;
         }
@@ -78,19 +73,22 @@ pub(super) fn insert(
         }
         let candidate = if resource.group == "events.k8s.io" { events::to_core(&candidate) } else { candidate };
         match call.inner.store.put(call.storage(), &key, Expect::Absent, candidate.clone()) {
-            Ok(stored) => {
-                after_create(call, &name);
-                return Ok(stored);
-            }
+            Ok(stored) => return Ok(stored),
             Err(_) => call.inner.allocators.release(resource, &candidate),
         }
     }
     Err(ApiError::already_exists(resource, &name))
 }
 
-/// Whether the client chose the name itself.
-fn name_given(object: &Value, prefix: &str, name: &str) -> bool {
-    name_of(object, "generateName").is_empty() || !name.starts_with(prefix) || name.len() != prefix.len() + 5
+fn name_conflict(call: &Call<'_>, object: &Value, name: &str, existing: &Stored) -> ApiError {
+    if !name_of(object, "generateName").is_empty() {
+        return ApiError::generate_name_conflict(call.resource(), name);
+    }
+    let mut error = ApiError::already_exists(call.resource(), name);
+    if !existing.value()["metadata"]["deletionTimestamp"].is_null() {
+        error.message = format!("object is being deleted: {}", error.message);
+    }
+    error
 }
 
 fn name_of(object: &Value, field: &str) -> String {
@@ -140,9 +138,4 @@ fn set_system_fields(call: &Call<'_>, object: &mut Value) {
     }
     metadata.insert("uid".to_owned(), json!(uuid::Uuid::new_v4().to_string()));
     metadata.insert("creationTimestamp".to_owned(), json!(call.inner.now_text()));
-}
-
-/// What other controllers of a cluster do at once.
-fn after_create(call: &Call<'_>, _name: &str) {
-    tracing::debug!(resource = call.resource().plural, "created");
 }

@@ -4,8 +4,9 @@ use http::header;
 use serde_json::{Value, json};
 
 use super::Call;
+use crate::request::Verb;
 use crate::resources::Resource;
-use crate::schema::{Schema, decode};
+use crate::schema::{Schema, decode, duplicates, protobuf};
 use crate::status::ApiError;
 
 /// What to do with unknown fields.
@@ -52,6 +53,15 @@ pub(super) fn body_value(call: &Call<'_>) -> Result<Value, ApiError> {
     match media {
         "" | "application/json" => from_json(call.resource(), call.body),
         "application/yaml" => from_yaml(call.body),
+        "application/vnd.kubernetes.protobuf" => {
+            let ty = Schema::get().type_of(call.resource().type_name);
+            protobuf::decode(call.body, &ty).ok_or_else(|| {
+                ApiError::bad_request(format!(
+                    "the body is no {} in protobuf that this server reads",
+                    call.resource().kind
+                ))
+            })
+        }
         _ => Err(ApiError::new(415, "UnsupportedMediaType", MEDIA_TYPES)),
     }
 }
@@ -89,6 +99,9 @@ fn from_json(resource: &Resource, body: &[u8]) -> Result<Value, ApiError> {
 
 /// The body as the error shows it: as text if it looks like JSON, in hexadecimal if not.
 fn shown_body(body: &[u8]) -> String {
+    if body.is_empty() {
+        return "<empty>".to_owned();
+    }
     if body.first() == Some(&b'{') {
         return String::from_utf8_lossy(body).into_owned();
     }
@@ -119,7 +132,11 @@ pub(super) fn decode_object(call: &Call<'_>, value: Value) -> Result<Decoded, Ap
         map.remove("kind");
         map.remove("apiVersion");
     }
-    let problems: Vec<String> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
+    let is_whole = matches!(call.request.verb, Verb::Create | Verb::Update) && validation != FieldValidation::Ignore;
+    let doubled = if is_whole { duplicates::find(call.body) } else { Vec::new() };
+    let doubled = doubled.iter().map(|path| format!("duplicate field \"{path}\""));
+    let unknown = unknown.iter().map(|path| format!("unknown field \"{path}\""));
+    let problems: Vec<String> = doubled.chain(unknown).collect();
     if validation == FieldValidation::Strict && !problems.is_empty() {
         return Err(cannot_handle(resource, &format!("strict decoding error: {}", problems.join(", "))));
     }

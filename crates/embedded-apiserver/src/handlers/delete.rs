@@ -10,7 +10,9 @@ use super::Call;
 use super::list::{check_options, selector};
 use super::write::check_dry_run;
 use crate::negotiate::{Form, respond, to_bytes};
-use crate::resources::RESOURCES;
+use crate::resources::{RESOURCES, Resource};
+use crate::schema::{Schema, decode, protobuf};
+use crate::server::Inner;
 use crate::status::{self, ApiError, Cause};
 use crate::store::{Expect, Stored};
 
@@ -23,6 +25,8 @@ struct DeleteOptions {
     uid: Option<String>,
     version: Option<String>,
     dry_run: bool,
+    /// What a garbage collector would be asked to lift.
+    collector: Option<&'static str>,
 }
 
 /// What became of an object.
@@ -60,8 +64,7 @@ pub(super) fn collection(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     for stored in snapshot.objects.iter().filter(|stored| selector.matches(stored)) {
         match delete_one(call, &stored.key, &options) {
             // A collection lists its objects as they were.
-            Ok(Outcome::Gone(_)) => deleted.push(stored.clone()),
-            Ok(Outcome::Waiting(stored)) => deleted.push(stored),
+            Ok(_) => deleted.push(stored.clone()),
             Err(error) if error.code == 404 => {}
             Err(error) => return Err(error),
         }
@@ -72,12 +75,7 @@ pub(super) fn collection(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 
 fn delete_options(call: &Call<'_>) -> Result<DeleteOptions, ApiError> {
     check_dry_run(call, "DeleteOptions")?;
-    let body: Value = if call.body.is_empty() {
-        json!({})
-    } else {
-        let decoded: Result<Value, _> = super::decoding::from_yaml(call.body);
-        decoded.map_err(|_| ApiError::bad_request("the body of the request is no DeleteOptions"))?
-    };
+    let body = options_body(call)?;
     let invalid = |cause: Cause| ApiError::invalid_kind("meta.k8s.io", "DeleteOptions", "", &[cause]);
     let policy = body["propagationPolicy"].as_str().or(call.request.options.get("propagationPolicy"));
     if let Some(policy) = policy.filter(|policy| !["Foreground", "Background", "Orphan"].contains(policy)) {
@@ -93,7 +91,39 @@ fn delete_options(call: &Call<'_>) -> Result<DeleteOptions, ApiError> {
         uid: text(&body["preconditions"]["uid"]),
         version: text(&body["preconditions"]["resourceVersion"]),
         dry_run: call.request.options.dry_run() || !listed.is_empty(),
+        collector: match policy {
+            Some("Foreground") => Some("foregroundDeletion"),
+            Some("Orphan") => Some("orphan"),
+            _ => None,
+        },
     })
+}
+
+fn options_body(call: &Call<'_>) -> Result<Value, ApiError> {
+    if call.body.is_empty() {
+        return Ok(json!({}));
+    }
+    let ty = Schema::get().type_of("meta.v1.DeleteOptions");
+    let is_protobuf =
+        call.request.header(http::header::CONTENT_TYPE).starts_with("application/vnd.kubernetes.protobuf");
+    if is_protobuf {
+        return protobuf::decode(call.body, &ty)
+            .ok_or_else(|| ApiError::bad_request("the body is no DeleteOptions in protobuf"));
+    }
+    let value = super::decoding::from_yaml(call.body).map_err(|_| {
+        ApiError::bad_request("couldn't get version/kind; json parse error: unexpected end of JSON input")
+    })?;
+    let (kind, version) = (value["kind"].as_str().unwrap_or_default(), value["apiVersion"].as_str().unwrap_or("v1"));
+    if !matches!(kind, "" | "DeleteOptions") {
+        let message =
+            format!("no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:111\"");
+        return Err(ApiError::bad_request(message));
+    }
+    let named = |problem: String| match problem.strip_suffix("preconditions.uid of type string") {
+        Some(start) => format!("{start}preconditions.uid of type types.UID"),
+        None => problem,
+    };
+    decode::decode(value, &ty, &mut Vec::new()).map_err(|problem| ApiError::bad_request(named(problem)))
 }
 
 fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<Outcome, ApiError> {
@@ -103,18 +133,28 @@ fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<Out
         let stored = call.inner.store.get(call.storage(), key).ok_or_else(|| ApiError::not_found(resource, name))?;
         let mut object = stored.value();
         check_preconditions(call, &stored, &object, name, options)?;
+        let terminating = !object["metadata"]["deletionTimestamp"].is_null();
+        if let Some(collector) = options.collector.filter(|_| !terminating) {
+            let listed = object["metadata"]["finalizers"].take();
+            let mut listed = listed.as_array().cloned().unwrap_or_default();
+            listed.push(json!(collector));
+            object["metadata"]["finalizers"] = Value::Array(listed);
+        }
         let finalizers = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
         if finalizers {
-            if !object["metadata"]["deletionTimestamp"].is_null() || options.dry_run {
+            if terminating || options.dry_run {
                 return Ok(Outcome::Waiting(stored));
             }
             mark(call, &mut object);
             match call.inner.store.put(call.storage(), key, Expect::Revision(stored.revision), object) {
                 Ok(written) => {
                     let value = written.value();
-                    if resource.plural == "persistentvolumes" && is_unused_volume(&value) {
-                        // The controller that lifts the protection of unused volumes is played here.
-                        let _removed = call.inner.store.remove(call.storage(), key, written.revision, None);
+                    if nothing_else_keeps(resource, &value) {
+                        // The garbage collector and the protection of unused volumes are played here: another writer
+                        // that comes between finds the object marked, and its next delete ends it.
+                        if call.inner.store.remove(call.storage(), key, written.revision, None).is_ok() {
+                            call.inner.allocators.release(resource, &value);
+                        }
                     }
                     return Ok(Outcome::Waiting(written));
                 }
@@ -134,9 +174,14 @@ fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<Out
     }
 }
 
-/// Whether nothing but the protection against deletion while in use keeps a volume.
-fn is_unused_volume(volume: &Value) -> bool {
-    volume["metadata"]["finalizers"] == json!(["kubernetes.io/pv-protection"]) && volume["status"]["phase"] != "Bound"
+/// Whether only what other controllers of a cluster would lift at once keeps an object.
+fn nothing_else_keeps(resource: &Resource, object: &Value) -> bool {
+    let in_use = object["status"]["phase"] == "Bound";
+    object["metadata"]["finalizers"].as_array().into_iter().flatten().all(|name| match name.as_str() {
+        Some("foregroundDeletion" | "orphan") => true,
+        Some("kubernetes.io/pv-protection") => resource.plural == "persistentvolumes" && !in_use,
+        _ => false,
+    })
 }
 
 /// Marks the object as being deleted.
@@ -170,7 +215,8 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Removes a Namespace with all that is in it, at once: there is no controller that would do it bit by bit.
+/// Removes a Namespace with all that is in it, at once: there is no controller that would do it bit by bit. What waits
+/// for a finalizer keeps the Namespace until it is gone.
 fn remove_namespace(call: &Call<'_>, stored: &Arc<Stored>, mut object: Value) -> Outcome {
     let store = &call.inner.store;
     mark(call, &mut object);
@@ -179,18 +225,41 @@ fn remove_namespace(call: &Call<'_>, stored: &Arc<Stored>, mut object: Value) ->
     }
     object["status"]["phase"] = json!("Terminating");
     let marked = store.put("namespaces", &stored.key, Expect::Revision(stored.revision), object);
-    let prefix = format!("{}/", stored.key);
-    for resource in RESOURCES.iter().filter(|resource| resource.namespaced) {
-        for object in store.snapshot(resource.storage().plural).objects {
-            if object.key.starts_with(&prefix)
-                && store.remove(resource.storage().plural, &object.key, object.revision, None).is_ok()
-            {
-                call.inner.allocators.release(resource, &object.value());
-            }
+    for (resource, content) in contents(call.inner, &stored.key) {
+        let mut value = content.value();
+        let storage = resource.storage().plural;
+        if value["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()) {
+            mark(call, &mut value);
+            // Whoever changed it meanwhile sees the Namespace's mark and lets it go.
+            let _changed = store.put(storage, &content.key, Expect::Revision(content.revision), value);
+        } else if store.remove(storage, &content.key, content.revision, None).is_ok() {
+            call.inner.allocators.release(resource, &value);
         }
     }
-    let marked = marked.unwrap_or_else(|_| stored.clone());
-    // Another writer came between: the Namespace stays marked, and the next delete finishes it.
-    let _removed = store.remove("namespaces", &stored.key, marked.revision, None);
-    Outcome::Waiting(marked)
+    finish_namespace(call.inner, &stored.key);
+    Outcome::Waiting(marked.unwrap_or_else(|_| stored.clone()))
+}
+
+/// Everything in a namespace.
+fn contents(inner: &Inner, namespace: &str) -> Vec<(&'static Resource, Arc<Stored>)> {
+    let prefix = format!("{namespace}/");
+    let mut out = Vec::new();
+    for resource in RESOURCES.iter().filter(|r| r.namespaced && r.group != "events.k8s.io") {
+        let objects = inner.store.snapshot(resource.plural).objects;
+        out.extend(
+            objects.into_iter().filter(|object| object.key.starts_with(&prefix)).map(|object| (resource, object)),
+        );
+    }
+    out
+}
+
+/// Removes a Namespace that is being deleted once it is empty.
+pub(super) fn finish_namespace(inner: &Inner, namespace: &str) {
+    let Some(stored) = inner.store.get("namespaces", namespace) else { return };
+    let object = stored.value();
+    let kept = object["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    if !object["metadata"]["deletionTimestamp"].is_null() && !kept && contents(inner, namespace).is_empty() {
+        // If it changed meanwhile, the next object that goes tries again.
+        let _removed = inner.store.remove("namespaces", namespace, stored.revision, None);
+    }
 }

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::Call;
 use crate::negotiate::respond;
+use crate::request::Verb;
 use crate::selectors::Selector;
 use crate::status::{ApiError, Cause};
 use crate::store::{Snapshot, Stored};
@@ -68,64 +69,73 @@ pub(super) fn check_not_in_the_future(call: &Call<'_>) -> Result<(), ApiError> {
 pub(super) fn revision(call: &Call<'_>) -> Result<Option<u64>, ApiError> {
     let Some(text) = call.request.options.get("resourceVersion") else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {
-        let cause = Cause::invalid(
-            "resourceVersion",
-            &json!(text),
-            &format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
-        );
-        ApiError::invalid_kind("", "", "", &[cause])
+        let problem =
+            format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax");
+        match call.request.verb {
+            Verb::List => ApiError::bad_request(format!("invalid resource version: {problem}")),
+            _ => ApiError::internal(problem),
+        }
     })
 }
 
 /// Refuses combinations of options that have no meaning.
 pub(super) fn check_options(call: &Call<'_>, is_watch: bool) -> Result<(), ApiError> {
+    let causes = if is_watch { watch_causes(call) } else { list_causes(call) };
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid_kind("meta.k8s.io", "ListOptions", "", &causes)) }
+}
+
+const MATCH: &str = "resourceVersionMatch";
+
+fn watch_causes(call: &Call<'_>) -> Vec<Cause> {
     let options = &call.request.options;
-    let invalid = |cause: Cause| Err(ApiError::invalid_kind("meta.k8s.io", "ListOptions", "", &[cause]));
-    let matching = options.get("resourceVersionMatch");
-    let version = options.get("resourceVersion");
-    if is_watch {
-        let initial = options.get("sendInitialEvents").is_some();
-        return match matching {
-            Some(_) if !initial => invalid(Cause::forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )),
-            Some("NotOlderThan") => Ok(()),
-            _ if initial => invalid(Cause::forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )),
-            _ => Ok(()),
-        };
-    }
+    let matching = options.get(MATCH);
+    let mut causes = Vec::new();
     if options.get("sendInitialEvents").is_some() {
-        return invalid(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+        if matching != Some("NotOlderThan") {
+            let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            causes.push(Cause::forbidden(MATCH, detail));
+        }
+        if let Some(other) = matching.filter(|matching| *matching != "NotOlderThan") {
+            causes.push(Cause::unsupported(MATCH, &json!(other), &["NotOlderThan"]));
+        }
+    } else if matching.is_some() {
+        let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+        causes.push(Cause::forbidden(MATCH, detail));
     }
-    match matching {
-        None => Ok(()),
-        Some(_) if options.get("continue").is_some() => invalid(Cause::forbidden(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden when continue is provided",
-        )),
-        Some(_) if version.is_none() => invalid(Cause::forbidden(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden unless resourceVersion is provided",
-        )),
-        Some("Exact") if version == Some("0") => invalid(Cause::forbidden(
-            "resourceVersionMatch",
-            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-        )),
-        Some("Exact" | "NotOlderThan") => Ok(()),
-        Some(other) => {
-            invalid(Cause::unsupported("resourceVersionMatch", &json!(other), &["Exact", "NotOlderThan", ""]))
+    causes
+}
+
+fn list_causes(call: &Call<'_>) -> Vec<Cause> {
+    let options = &call.request.options;
+    let version = options.get("resourceVersion");
+    let mut causes = Vec::new();
+    if let Some(matching) = options.get(MATCH) {
+        if options.get("continue").is_some() {
+            causes.push(Cause::forbidden(MATCH, "resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if version.is_none() {
+            causes
+                .push(Cause::forbidden(MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            causes.push(Cause::unsupported(MATCH, &json!(matching), &["Exact", "NotOlderThan", ""]));
+        }
+        if matching == "Exact" && version == Some("0") {
+            let detail = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            causes.push(Cause::forbidden(MATCH, detail));
         }
     }
+    if options.get("sendInitialEvents").is_some() {
+        causes.push(Cause::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    causes
 }
 
 fn page(call: &Call<'_>) -> Result<Page, ApiError> {
     let selector = selector(call)?;
     let options = &call.request.options;
     let limit = options.number("limit")?.unwrap_or(0);
+    options.number("timeoutSeconds")?;
     check_options(call, false)?;
     let (snapshot, start) = snapshot(call)?;
     // A list from the cache (revision 0) is always whole.
@@ -139,7 +149,7 @@ fn page(call: &Call<'_>) -> Result<Page, ApiError> {
     for stored in snapshot.objects.iter().skip(first).filter(|stored| selector.matches(stored)) {
         if limit.is_some_and(|limit| objects.len() == limit) {
             let last: &Arc<Stored> = &objects[objects.len() - 1];
-            metadata.insert("continue".to_owned(), json!(token(snapshot.revision, &last.key)));
+            metadata.insert("continue".to_owned(), json!(token(call, snapshot.revision, &last.key)));
             if !selector.is_selective() {
                 let rest =
                     snapshot.objects.iter().filter(|other| other.key > last.key && selector.matches(other)).count();
@@ -152,7 +162,10 @@ fn page(call: &Call<'_>) -> Result<Page, ApiError> {
     Ok(Page { objects, metadata: Value::Object(metadata) })
 }
 
-fn token(revision: u64, last: &str) -> String {
+/// The token to go on after `last`; its key is relative to the namespace of the list.
+fn token(call: &Call<'_>, revision: u64, last: &str) -> String {
+    let prefix = call.target.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let last = last.strip_prefix(&prefix).unwrap_or(last);
     let rv = i64::try_from(revision).unwrap_or(-1);
     let token = Token { v: TOKEN_VERSION.to_owned(), rv, start: format!("/{last}\u{0}") };
     URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
@@ -167,7 +180,11 @@ fn snapshot(call: &Call<'_>) -> Result<(Snapshot, Option<String>), ApiError> {
             return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
         }
         let token = read_token(text)?;
-        let start = token.start.trim_start_matches('/').to_owned();
+        let start = token.start.trim_start_matches('/');
+        let start = match &call.target.namespace {
+            Some(namespace) => format!("{namespace}/{start}"),
+            None => start.to_owned(),
+        };
         let Ok(revision) = u64::try_from(token.rv) else {
             return Ok((store.snapshot(call.storage()), Some(start)));
         };
@@ -194,6 +211,7 @@ fn read_token(text: &str) -> Result<Token, ApiError> {
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| invalid("illegal base64 data at input byte 0"))?;
     let token: Token = serde_json::from_slice(&bytes).map_err(|_| {
         let first = bytes.first().map_or(' ', |byte| char::from(*byte));
+        let first = if first.is_control() { format!("\\u{:04x}", u32::from(first)) } else { first.to_string() };
         invalid(&format!("invalid character '{first}' looking for beginning of value"))
     })?;
     if token.v != TOKEN_VERSION {

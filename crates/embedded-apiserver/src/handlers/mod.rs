@@ -20,7 +20,7 @@ use http::{HeaderValue, Method, Response};
 use crate::negotiate::{Form, Include, View, respond};
 use crate::request::{Request, Target, Verb};
 use crate::requests::LoggedRequest;
-use crate::resources::{Resource, Verbs};
+use crate::resources::{GROUPS, Resource, Verbs};
 use crate::server::{Inner, User};
 use crate::status::ApiError;
 use crate::store::Stored;
@@ -80,6 +80,22 @@ impl Call<'_> {
     }
 }
 
+/// A path below a known group is answered by the API, any other by the mux before it.
+fn unknown_path(path: &str) -> Result<Response<Body>, ApiError> {
+    let known = path.starts_with("/api/")
+        || GROUPS
+            .iter()
+            .any(|(group, _)| path.strip_prefix("/apis/").is_some_and(|p| p.starts_with(&format!("{group}/"))));
+    if known {
+        return Err(ApiError::unknown_path());
+    }
+    let mut response = Response::new(Body::from("404 page not found\n"));
+    *response.status_mut() = http::StatusCode::NOT_FOUND;
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, text);
+    Ok(response)
+}
+
 /// Answers a request.
 pub(crate) async fn dispatch(
     inner: &Arc<Inner>,
@@ -93,14 +109,15 @@ pub(crate) async fn dispatch(
         if let Some(response) = discovery::answer(inner, request, method) {
             return response;
         }
-        return openapi::answer(inner, request).unwrap_or_else(|| Err(ApiError::unknown_path()));
+        return openapi::answer(inner, request).unwrap_or_else(|| unknown_path(&request.path));
     };
     if !is_allowed(request.verb, target) {
         return Err(ApiError::method_not_allowed());
     }
     let form = Form::of(&request.headers)?;
+    check_include(request, form)?;
     let call = Call { inner, request, target, body: &body, form, user };
-    match request.verb {
+    let response = match request.verb {
         Verb::Get => get::get(&call),
         Verb::List => list::list(&call),
         Verb::Watch => watch::watch(&call, entry).await,
@@ -112,6 +129,28 @@ pub(crate) async fn dispatch(
         Verb::Delete => delete::delete(&call),
         Verb::DeleteCollection => delete::collection(&call),
         Verb::Other => Err(ApiError::method_not_allowed()),
+    };
+    response.map(|response| with_deprecation(target.resource, response))
+}
+
+/// Adds the warning about a kind that is going away.
+fn with_deprecation(resource: &Resource, mut response: Response<Body>) -> Response<Body> {
+    if resource.plural == "endpoints" {
+        let text = "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"";
+        response.headers_mut().append(http::header::WARNING, HeaderValue::from_static(text));
+    }
+    response
+}
+
+fn check_include(request: &Request, form: Form) -> Result<(), ApiError> {
+    match request.options.get("includeObject") {
+        Some(other) if form == Form::Table && !["None", "Metadata", "Object"].contains(&other) => {
+            let detail = "must be 'Metadata', 'Object', 'None', or empty";
+            Err(ApiError::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: {detail}"
+            )))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -69,9 +69,9 @@ fn patched(call: &Call<'_>, format: Format, stored: &Stored, old: &Value) -> Res
     object["apiVersion"] = json!(resource.api_version());
     match format {
         Format::Json => formats::json::apply(&mut object, call.body)?,
-        Format::Merge => formats::merge::apply(&mut object, patch_value(call)?),
+        Format::Merge => formats::merge::apply(&mut object, patch_value(call, "error decoding patch: ")?),
         Format::Strategic => {
-            formats::strategic::apply(&mut object, patch_value(call)?, &ty).map_err(ApiError::bad_request)?;
+            formats::strategic::apply(&mut object, patch_value(call, "")?, &ty).map_err(ApiError::internal)?;
         }
         Format::Apply => {}
     }
@@ -83,15 +83,15 @@ fn patched(call: &Call<'_>, format: Format, stored: &Stored, old: &Value) -> Res
     Ok(Wish { object, managed: false, resets_managers: decoded.resets_managers, warnings: decoded.warnings })
 }
 
-fn patch_value(call: &Call<'_>) -> Result<Value, ApiError> {
+fn patch_value(call: &Call<'_>, prefix: &str) -> Result<Value, ApiError> {
     let value: Value = serde_json::from_slice(call.body).map_err(|problem| {
         let detail = if problem.is_eof() { "unexpected end of JSON input".to_owned() } else { problem.to_string() };
-        ApiError::bad_request(format!("error decoding patch: {detail}"))
+        ApiError::bad_request(format!("{prefix}{detail}"))
     })?;
     if !value.is_object() {
         let what = if value.is_array() { "array" } else { "value" };
         return Err(ApiError::bad_request(format!(
-            "error decoding patch: json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+            "{prefix}json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
         )));
     }
     Ok(value)
@@ -134,11 +134,8 @@ fn apply_patch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let given = |key: &str| raw[key].as_str().unwrap_or_default().to_owned();
     let (kind, version) = (given("kind"), given("apiVersion"));
     if kind.is_empty() || version.is_empty() {
-        let missing = if version.is_empty() { "apiVersion" } else { "kind" };
-        return Err(ApiError::bad_request(format!(
-            "Object '{}' is missing in '{raw}'",
-            if missing == "kind" { "Kind" } else { missing }
-        )));
+        let message = format!("invalid object type: {}, Kind={kind}", group_version(&version));
+        return Err(ApiError::bad_request(message));
     }
     if kind != resource.kind || version != resource.api_version() {
         let message = format!(
@@ -171,6 +168,9 @@ fn apply_patch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         }
         let mut created = merged(call, &empty(call), &config)?;
         created["metadata"]["name"] = json!(call.target.name());
+        if let Some(metadata) = created["metadata"].as_object_mut() {
+            metadata.remove("resourceVersion");
+        }
         let stored = insert(call, created, Some(()))?;
         return Ok(call.answer(201, &stored, &warnings));
     }
@@ -179,6 +179,11 @@ fn apply_patch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         Ok(Wish { object, managed: true, resets_managers: false, warnings: Vec::new() })
     })?;
     Ok(call.answer(200, &stored, &warnings))
+}
+
+/// As Go prints a group and version.
+fn group_version(version: &str) -> String {
+    if version.contains('/') { version.to_owned() } else { format!("/{version}") }
 }
 
 fn empty(call: &Call<'_>) -> Value {

@@ -12,11 +12,15 @@ use crate::server::{Inner, User};
 use crate::status::{ApiError, Cause};
 use crate::store::with_kind;
 
+/// Whom tokens are for.
+const AUDIENCE: &str = "https://kubernetes.default.svc.cluster.local";
+
 /// Who sends the request.
 pub(crate) fn authenticate(inner: &Inner, request: &Request) -> Result<User, ApiError> {
     let token = request.header(header::AUTHORIZATION).strip_prefix("Bearer ");
     match token.and_then(|token| inner.options.tokens.get(token)) {
         Some(user) => Ok(user.clone()),
+        None if token.is_some_and(|token| inner.issued_tokens().contains_key(token)) => Ok(User::admin()),
         None if inner.options.require_token
             && !matches!(request.path.as_str(), "/healthz" | "/livez" | "/readyz" | "/version") =>
         {
@@ -64,9 +68,12 @@ fn token_status(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
     if token.is_empty() {
         return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
     }
+    if let Some(user) = call.inner.issued_tokens().get(token) {
+        return Ok(json!({"authenticated": true, "user": user, "audiences": [AUDIENCE]}));
+    }
     Ok(match call.inner.options.tokens.get(token) {
         Some(user) => {
-            json!({"authenticated": true, "user": user_info(user), "audiences": ["https://kubernetes.default.svc.cluster.local"]})
+            json!({"authenticated": true, "user": user_info(user), "audiences": [AUDIENCE]})
         }
         None => json!({"user": {}, "error": "invalid bearer token"}),
     })
@@ -88,7 +95,7 @@ fn check_attributes(call: &Call<'_>, object: &Value, with_subject: bool) -> Resu
     if with_subject && spec["user"].is_null() && spec["groups"].is_null() {
         causes.push(Cause::invalid("spec.user", &json!(""), "at least one of user or group must be specified"));
     }
-    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(call.resource(), "", &causes)) }
+    if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid_kind(call.resource().group, "", "", &causes)) }
 }
 
 fn rules(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
@@ -113,18 +120,26 @@ fn rules(call: &Call<'_>, object: &Value) -> Result<Value, ApiError> {
     Ok(json!({"resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": false}))
 }
 
-/// `POST serviceaccounts/NAME/token`: a token that this server then knows would need mutable options; it is opaque.
+/// `POST serviceaccounts/NAME/token`: a token that TokenReviews know from then on.
 pub(super) fn token_request(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
-    call.existing()?;
+    let account = call.existing()?;
+    let uid = account.value()["metadata"]["uid"].clone();
+    let (namespace, name) = (call.target.namespace.as_deref().unwrap_or_default(), call.target.name());
     let request: Value = serde_json::from_slice(call.body).unwrap_or_else(|_| json!({}));
     let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(3600);
-    let expires = call.inner.now().as_second().saturating_add(seconds);
-    let expires = jiff::Timestamp::from_second(expires).unwrap_or(call.inner.now());
+    let expires = jiff::Timestamp::from_second(call.inner.now().as_second().saturating_add(seconds));
+    let expires = expires.unwrap_or(call.inner.now()).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let token = format!("embedded-{}", uuid::Uuid::new_v4());
+    let info = json!({
+        "username": format!("system:serviceaccount:{namespace}:{name}"), "uid": uid,
+        "groups": ["system:serviceaccounts", format!("system:serviceaccounts:{namespace}"), "system:authenticated"],
+    });
+    call.inner.issued_tokens().insert(token.clone(), info);
     let answer = json!({
         "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"name": call.target.name(), "namespace": call.target.namespace, "creationTimestamp": call.inner.now_text()},
-        "spec": {"audiences": ["https://kubernetes.default.svc.cluster.local"], "expirationSeconds": seconds, "boundObjectRef": null},
-        "status": {"token": format!("embedded-{}", uuid::Uuid::new_v4()), "expirationTimestamp": expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()},
+        "metadata": {"name": name, "namespace": namespace, "uid": uid, "creationTimestamp": call.inner.now_text()},
+        "spec": {"audiences": [AUDIENCE], "expirationSeconds": seconds, "boundObjectRef": null},
+        "status": {"token": token, "expirationTimestamp": expires},
     });
     Ok(respond(call.form, 201, to_bytes(&answer)))
 }

@@ -5,10 +5,11 @@ use http::Response;
 use serde_json::json;
 
 use super::Call;
+use super::create::insert;
 use super::decoding::{body_value, decode_object};
 use super::write::{Wish, check_dry_run, check_field_manager, modify};
 use crate::defaults;
-use crate::status::ApiError;
+use crate::status::{ApiError, Cause};
 
 pub(super) fn update(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     check_dry_run(call, "UpdateOptions")?;
@@ -18,6 +19,21 @@ pub(super) fn update(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut object = decoded.object;
     check_name(call, &mut object)?;
     defaults::apply(resource, &mut object);
+    let exists = call.inner.object(resource, &call.target.key()).is_some();
+    if !exists
+        && ["leases", "services", "events", "endpoints"].contains(&resource.plural)
+        && call.subresource().is_empty()
+    {
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.remove("resourceVersion");
+        }
+        let stored = insert(call, object, None)?;
+        return Ok(call.answer(201, &stored, &decoded.warnings));
+    }
+    if exists && resource.plural == "leases" && object["metadata"]["resourceVersion"].is_null() {
+        let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
+        return Err(ApiError::invalid_kind(resource.group, resource.plural, call.target.name(), &[cause]));
+    }
     let (stored, _) = modify(call, &|_, _| {
         Ok(Wish {
             object: object.clone(),
@@ -34,7 +50,9 @@ pub(super) fn check_name(call: &Call<'_>, object: &mut serde_json::Value) -> Res
     let metadata = &mut object["metadata"];
     let (name, wanted) = (metadata["name"].as_str().unwrap_or_default(), call.target.name());
     if name.is_empty() {
-        metadata["name"] = json!(wanted);
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+        )));
     } else if name != wanted {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({wanted})"
@@ -45,9 +63,9 @@ pub(super) fn check_name(call: &Call<'_>, object: &mut serde_json::Value) -> Res
         if own.is_empty() {
             metadata["namespace"] = json!(namespace);
         } else if own != namespace {
-            return Err(ApiError::bad_request(format!(
-                "the namespace of the object ({own}) does not match the namespace on the URL ({namespace})"
-            )));
+            return Err(ApiError::bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
         }
     }
     Ok(())

@@ -25,6 +25,9 @@ use crate::store::{Change, Compacted, Event, Stored};
 /// The shortest time a watch runs if the client names none.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1800);
 
+/// How long before its end a watch gets its last bookmark.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
+
 pub(super) async fn watch(call: &Call<'_>, entry: &LoggedRequest) -> Result<Response<Body>, ApiError> {
     let options = &call.request.options;
     let selector = selector(call)?;
@@ -48,7 +51,7 @@ pub(super) async fn watch(call: &Call<'_>, entry: &LoggedRequest) -> Result<Resp
         bookmarks: options.flag("allowWatchBookmarks"),
         cursor: from.unwrap_or(0),
         ends: Instant::now() + timeout,
-        next_bookmark: Instant::now() + call.inner.options.bookmark_interval,
+        next_bookmark: next_bookmark(call.inner, Instant::now() + timeout),
         first_row: true,
         pending: BytesMut::new(),
         phase: Phase::Running,
@@ -62,6 +65,15 @@ pub(super) async fn watch(call: &Call<'_>, entry: &LoggedRequest) -> Result<Resp
         .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type.trim_end_matches(";stream=watch")));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     Ok(response)
+}
+
+/// After the interval, and once more shortly before a watch ends, so that the next one goes on from there.
+fn next_bookmark(inner: &Inner, ends: Instant) -> Instant {
+    let regular = Instant::now() + inner.options.bookmark_interval;
+    match ends.checked_sub(LAST_BOOKMARK) {
+        Some(last) if last > Instant::now() => regular.min(last),
+        _ => regular,
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -156,7 +168,7 @@ impl Watcher {
                     }
                 }
                 Woken::Bookmark => {
-                    self.next_bookmark = Instant::now() + self.inner.options.bookmark_interval;
+                    self.next_bookmark = next_bookmark(&self.inner, self.ends);
                     self.queue_bookmark(None);
                 }
                 Woken::Ended => self.phase = Phase::Ending,
@@ -238,7 +250,7 @@ impl Watcher {
             }
             Form::Table => crate::table::table(
                 &self.view,
-                metadata.clone(),
+                json!({"resourceVersion": self.cursor.to_string()}),
                 vec![crate::table::bookmark_row(&self.view, &metadata)],
                 false,
             ),

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::Call;
 use crate::fields::managers::{Manager, Managers, Operation};
+use crate::request::Verb;
 use crate::schema::{Schema, decode};
 use crate::status::{ApiError, Cause};
 use crate::store::{Expect, Stored};
@@ -108,12 +109,13 @@ fn prepare(
     let resource = call.resource();
     let name = call.target.name();
     check_identity(call, stored, old, &new)?;
+    let fixed = fixed_fields(old, &new);
     if !managed {
         record_update(call, Some(old), &mut new, reset);
     }
     keep_system_fields(old, &mut new);
     strategy::update(resource, call.subresource(), &mut new, old);
-    let causes = validation::update(resource, call.subresource(), &new, old);
+    let causes = validation::update(resource, call.subresource(), &new, old, &fixed);
     if !causes.is_empty() {
         return Err(ApiError::invalid(resource, name, &causes));
     }
@@ -125,8 +127,10 @@ fn check_identity(call: &Call<'_>, stored: &Stored, old: &Value, new: &Value) ->
     let (resource, name) = (call.resource(), call.target.name());
     let metadata = &new["metadata"];
     let (uid, old_uid) = (&metadata["uid"], &old["metadata"]["uid"]);
+    // A patch that names another uid is invalid (as any change of it); a PUT is about another object.
     if let Some(uid) = uid.as_str()
         && Some(uid) != old_uid.as_str()
+        && call.request.verb == Verb::Update
     {
         let old_uid = old_uid.as_str().unwrap_or_default();
         let registry = if resource.plural == "nodes" {
@@ -151,6 +155,14 @@ fn check_identity(call: &Call<'_>, stored: &Stored, old: &Value, new: &Value) ->
         }
     }
     Ok(())
+}
+
+/// Fields that only the server sets and that the writer wants otherwise.
+fn fixed_fields(old: &Value, new: &Value) -> Vec<Cause> {
+    let (before, metadata) = (&old["metadata"], &new["metadata"]);
+    let fields = ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"];
+    let changed = fields.into_iter().filter(|field| !metadata[*field].is_null() && metadata[*field] != before[*field]);
+    changed.map(|f| Cause::invalid(format!("metadata.{f}"), &metadata[f], "field is immutable")).collect()
 }
 
 /// Fields that only the server sets stay as they are.
@@ -203,6 +215,9 @@ fn commit(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, mut new: Value) ->
             return Ok(None);
         };
         call.inner.allocators.release(resource, &object);
+        if let Some(namespace) = &call.target.namespace {
+            super::delete::finish_namespace(call.inner, namespace);
+        }
         // The answer is the object as it was wished for, at the version that was read.
         let body = crate::negotiate::to_bytes(&object);
         return Ok(Some(Arc::new(Stored { key: stored.key.clone(), revision: stored.revision, body })));

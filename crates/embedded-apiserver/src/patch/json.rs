@@ -1,5 +1,6 @@
 //! JSON patch (RFC 6902).
 
+use json_patch::{AddOperation, PatchOperation};
 use serde_json::{Value, json};
 
 use crate::status::ApiError;
@@ -17,7 +18,7 @@ pub(crate) fn apply(object: &mut Value, patch: &[u8]) -> Result<(), ApiError> {
         serde_json::from_slice(patch).map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))?;
     if !value.is_array() {
         return Err(ApiError::bad_request(format!(
-            "error decoding patch: json: cannot unmarshal {} into Go value of type jsonpatch.Patch",
+            "error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
             if value.is_object() { "object" } else { "value" }
         )));
     }
@@ -27,7 +28,24 @@ pub(crate) fn apply(object: &mut Value, patch: &[u8]) -> Result<(), ApiError> {
             format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}", operations.0.len());
         return Err(ApiError::new(413, "RequestEntityTooLarge", message));
     }
-    json_patch::patch(object, &operations).map_err(|_| unprocessable())
+    let mut patched = object.clone();
+    for operation in operations.0 {
+        let operation = match operation {
+            // A member that is not there is replaced by being added.
+            PatchOperation::Replace(replace) if is_missing_member(&patched, &replace.path.to_string()) => {
+                PatchOperation::Add(AddOperation { path: replace.path, value: replace.value })
+            }
+            other => other,
+        };
+        json_patch::patch(&mut patched, &[operation]).map_err(|_| unprocessable())?;
+    }
+    *object = patched;
+    Ok(())
+}
+
+fn is_missing_member(object: &Value, path: &str) -> bool {
+    let Some((parent, _)) = path.rsplit_once('/') else { return false };
+    object.pointer(path).is_none() && object.pointer(parent).is_some_and(Value::is_object)
 }
 
 fn unprocessable() -> ApiError {

@@ -179,6 +179,9 @@ fn merge_list(old: Vec<Value>, new: Vec<Value>, ty: &Type, field: &str) -> Resul
         return Ok(in_order(out, &new, &old, None));
     }
     let key = rule.key.ok_or_else(|| format!("cannot merge lists without merge key for {field}"))?;
+    if new.iter().any(|item| item.get(PATCH).and_then(Value::as_str) == Some("replace")) {
+        return Ok(new.into_iter().filter(|item| item.get(PATCH).is_none()).map(without_directives).collect());
+    }
     let (live, changes) = special_elements(old.clone(), new, &key)?;
     let order = changes.clone();
     let mut out = live;
@@ -201,7 +204,6 @@ fn merge_list(old: Vec<Value>, new: Vec<Value>, ty: &Type, field: &str) -> Resul
 fn special_elements(old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), String> {
     let mut live = old;
     let mut changes = Vec::new();
-    let mut replace = false;
     for item in new {
         let Some(directive) = item.get(PATCH) else {
             if !item.is_object() {
@@ -217,13 +219,9 @@ fn special_elements(old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(Vec<
                 };
                 live.retain(|other| other.get(key) != Some(wanted));
             }
-            Some("replace") => replace = true,
             Some("merge") => return Err("merging lists cannot yet be specified in the patch".to_owned()),
             _ => return Err(format!("unknown patch type found: {directive}")),
         }
-    }
-    if replace {
-        live = Vec::new();
     }
     Ok((live, changes))
 }

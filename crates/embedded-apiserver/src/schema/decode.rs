@@ -244,7 +244,13 @@ fn bytes(text: String) -> Result<Value, String> {
     use base64::Engine as _;
     match base64::engine::general_purpose::STANDARD.decode(&text) {
         Ok(_) => Ok(Value::String(text)),
-        Err(_) => Err("illegal base64 data at input byte 0".to_owned()),
+        Err(problem) => {
+            let position = match problem {
+                base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+                _ => text.len(),
+            };
+            Err(format!("illegal base64 data at input byte {position}"))
+        }
     }
 }
 

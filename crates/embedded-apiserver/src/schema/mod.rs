@@ -2,6 +2,8 @@
 //! encoder leaves out. Decoding, strategic merge, field ownership and `/openapi/v3` all read this one table.
 
 pub(crate) mod decode;
+pub(crate) mod duplicates;
+pub(crate) mod protobuf;
 pub(crate) mod quantity;
 
 use std::collections::{BTreeMap, HashMap};
@@ -54,6 +56,8 @@ pub(crate) struct Field {
     pub(crate) pointer: bool,
     /// Owned as a whole although its type has fields.
     pub(crate) atomic: bool,
+    /// Number in the protobuf form; 0 if it has none.
+    pub(crate) number: u64,
 }
 
 /// A type with named fields.
@@ -147,6 +151,7 @@ impl Parser<'_> {
                     always: listed("always", field),
                     pointer: listed("pointers", field),
                     atomic: ty["atomic"].as_bool().unwrap_or(false),
+                    number: value["numbers"][field].as_u64().unwrap_or(0),
                 };
                 (field.clone(), parsed)
             })

@@ -88,7 +88,7 @@ pub(crate) fn table(view: &View, metadata: Value, rows: Vec<Value>, first: bool)
 pub(crate) fn row(view: &View, object: &Value) -> Value {
     let mut row = json!({"cells": rows::cells(view.resource, object, view.now)});
     match view.include {
-        Include::None => {}
+        Include::None => row["object"] = Value::Null,
         Include::Metadata => row["object"] = partial(&object["metadata"]),
         Include::Object => {
             let mut object = object.clone();

@@ -20,11 +20,9 @@ pub(super) fn cells(resource: &Resource, object: &Value, now: i64) -> Vec<Value>
         "configmaps" => vec![json!(count(&object["data"]) + count(&object["binaryData"]))],
         "secrets" => vec![json!(text(&object["type"])), json!(count(&object["data"]))],
         "endpoints" => vec![json!(endpoints(object))],
-        "endpointslices" => vec![
-            json!(text(&object["addressType"])),
-            json!(slice_ports(object)),
-            json!(slice_addresses(object)),
-        ],
+        "endpointslices" => {
+            vec![json!(text(&object["addressType"])), json!(slice_ports(object)), json!(slice_addresses(object))]
+        }
         _ => Vec::new(),
     };
     [name].into_iter().chain(middle).chain([age]).collect()
@@ -96,8 +94,12 @@ fn service(object: &Value, name: Value, age: Value) -> Vec<Value> {
             None => format!("{}/{}", port["port"], text(&port["protocol"])),
         })
         .collect();
-    let selector: Vec<String> =
-        spec["selector"].as_object().into_iter().flatten().map(|(key, value)| format!("{key}={}", text(value))).collect();
+    let selector: Vec<String> = spec["selector"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", text(value)))
+        .collect();
     let joined = |parts: Vec<String>| if parts.is_empty() { "<none>".to_owned() } else { parts.join(",") };
     vec![
         name,

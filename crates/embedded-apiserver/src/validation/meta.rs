@@ -29,27 +29,57 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Vec<Cause> {
             causes.push(Cause::invalid("metadata.name", &json!(name), &problem));
         }
     }
-    causes.extend(accessors(resource, metadata));
+    causes.extend(self::object(resource, object));
     causes
 }
 
-pub(super) fn update(resource: &Resource, new: &Value, old: &Value) -> Vec<Cause> {
+/// What is checked of any object's metadata.
+pub(super) fn accessor(object: &Value) -> Vec<Cause> {
+    let metadata = &object["metadata"];
+    let mut causes = labels(metadata);
+    causes.extend(annotations(metadata));
+    causes.extend(owners(metadata));
+    for (_, finalizer) in items(metadata, "finalizers") {
+        let name = finalizer.as_str().unwrap_or_default();
+        causes.extend(names::qualified_name(name).iter().map(|p| Cause::invalid("metadata.finalizers", finalizer, p)));
+    }
+    causes
+}
+
+/// What is checked of a core object's metadata.
+pub(super) fn object(resource: &Resource, object: &Value) -> Vec<Cause> {
+    let mut causes = accessor(object);
+    causes.extend(finalizers(resource, &object["metadata"]));
+    causes
+}
+
+/// What is checked of any change of metadata.
+pub(super) fn changes(new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
     let (metadata, before) = (&new["metadata"], &old["metadata"]);
-    let mut causes = accessors(resource, metadata);
+    let mut causes = Vec::new();
     if !before["deletionTimestamp"].is_null() {
         let had: Vec<&Value> = items(before, "finalizers").map(|(_, value)| value).collect();
-        let added: Vec<&str> = items(metadata, "finalizers")
-            .filter(|(_, value)| !had.contains(value))
-            .filter_map(|(_, v)| v.as_str())
-            .collect();
-        if !added.is_empty() {
-            let listed: Vec<String> = added.iter().map(|name| format!("{name:?}")).collect();
-            let shown = format!("[]string{{{}}}", listed.join(", "));
-            let detail =
-                format!("no new finalizers can be added if the object is being deleted, found new finalizers {shown}");
+        let added = items(metadata, "finalizers").map(|(_, value)| value).filter(|value| !had.contains(value));
+        let listed: Vec<String> = added.map(Value::to_string).collect();
+        if !listed.is_empty() {
+            let detail = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                listed.join(", ")
+            );
             causes.push(Cause::forbidden("metadata.finalizers", &detail));
         }
     }
+    causes.extend_from_slice(fixed);
+    causes.extend(labels(metadata));
+    causes.extend(annotations(metadata));
+    causes.extend(owners(metadata));
+    causes
+}
+
+/// What is checked of a change of a core object's metadata.
+pub(super) fn update(resource: &Resource, new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
+    let mut causes = changes(new, old, fixed);
+    causes.extend(finalizers(resource, &new["metadata"]));
     causes
 }
 
@@ -68,8 +98,8 @@ fn path_segment(name: &str) -> Vec<String> {
     ['/', '%'].iter().filter(|c| name.contains(**c)).map(|c| format!("may not contain '{c}'")).collect()
 }
 
-fn accessors(resource: &Resource, metadata: &Value) -> Vec<Cause> {
-    let mut causes = labels(metadata);
+fn annotations(metadata: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
     let mut total = 0;
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
         total += key.len() + value.as_str().map_or(0, str::len);
@@ -80,6 +110,11 @@ fn accessors(resource: &Resource, metadata: &Value) -> Vec<Cause> {
     if total > MAX_ANNOTATIONS {
         causes.push(Cause::too_long("metadata.annotations", MAX_ANNOTATIONS));
     }
+    causes
+}
+
+fn owners(metadata: &Value) -> Vec<Cause> {
+    let mut causes = Vec::new();
     for (index, owner) in items(metadata, "ownerReferences") {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if text(owner, field).is_empty() {
@@ -88,21 +123,20 @@ fn accessors(resource: &Resource, metadata: &Value) -> Vec<Cause> {
             }
         }
     }
+    causes
+}
+
+/// Finalizers of core objects have a domain, but for three.
+fn finalizers(resource: &Resource, metadata: &Value) -> Vec<Cause> {
+    if !resource.group.is_empty() {
+        return Vec::new();
+    }
+    let mut causes = Vec::new();
     for (index, finalizer) in items(metadata, "finalizers") {
         let name = finalizer.as_str().unwrap_or_default();
-        let problems = names::qualified_name(name);
-        let field = if problems.is_empty() {
-            "metadata.finalizers".to_owned()
-        } else {
-            format!("metadata.finalizers[{index}]")
-        };
-        for problem in &problems {
-            causes.push(Cause::invalid("metadata.finalizers", &json!(name), problem));
-        }
-        let standard = matches!(name, "kubernetes" | "orphan" | "foregroundDeletion");
-        if problems.is_empty() && !name.contains('/') && !standard && resource.group.is_empty() {
+        if !name.contains('/') && !matches!(name, "kubernetes" | "orphan" | "foregroundDeletion") {
             let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            causes.push(Cause::invalid(field, &json!(name), detail));
+            causes.push(Cause::invalid(format!("metadata.finalizers[{index}]"), finalizer, detail));
         }
     }
     causes

@@ -19,14 +19,34 @@ pub(crate) fn create(resource: &Resource, object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Checks a new version of an object.
-pub(crate) fn update(resource: &Resource, subresource: &str, new: &Value, old: &Value) -> Vec<Cause> {
-    let mut causes = meta::update(resource, new, old);
+/// Checks a new version of an object; `fixed` are the fields that only the server sets and the writer wanted to change.
+///
+/// The real server checks metadata once for all kinds and again for each, and lists what it found each time.
+pub(crate) fn update(resource: &Resource, subresource: &str, new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
+    let again = || meta::update(resource, new, old, fixed);
+    let mut causes = meta::accessor(new);
+    causes.extend(meta::changes(new, old, fixed));
     match (resource.plural, subresource) {
-        ("services", "status") => causes.extend(service::status(new)),
-        ("nodes", _) => causes.extend(node::update(new, old)),
-        (_, "status") => {}
-        _ => causes.extend(kind(resource, new, Some(old))),
+        ("nodes", _) => {
+            causes.extend(meta::object(resource, new));
+            causes.extend(node::create(new));
+            causes.extend(again());
+            causes.extend(node::update(new, old));
+        }
+        ("services", "status") => {
+            causes.extend(again());
+            causes.extend(service::status(new));
+        }
+        (_, "status") => causes.extend(again()),
+        ("configmaps", _) => {
+            causes.extend(again());
+            causes.extend(meta::object(resource, new));
+            causes.extend(kind(resource, new, Some(old)));
+        }
+        _ => {
+            causes.extend(again());
+            causes.extend(kind(resource, new, Some(old)));
+        }
     }
     causes
 }

@@ -68,7 +68,7 @@ fn is_label(text: &str) -> bool {
 pub(crate) fn label_1123(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 63 {
-        problems.push(too_long(63));
+        problems.push("must be no more than 63 characters".to_owned());
     }
     if !is_label(text) {
         if ends_alphanumeric(text, |c| "-.".contains(c)) && text.contains('.') && text.split('.').all(is_label) {
@@ -84,7 +84,7 @@ pub(crate) fn label_1123(text: &str) -> Vec<String> {
 pub(crate) fn subdomain_1123(text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if text.len() > 253 {
-        problems.push(too_long(253));
+        problems.push("must be no more than 253 characters".to_owned());
     }
     if !text.split('.').all(is_label) {
         problems.push(SUBDOMAIN_1123.to_owned());

@@ -15,14 +15,12 @@ pub(super) fn create(node: &Value) -> Vec<Cause> {
 }
 
 pub(super) fn update(new: &Value, old: &Value) -> Vec<Cause> {
-    let mut causes = taints(new);
-    causes.extend(duplicate_addresses(new));
+    let mut causes = duplicate_addresses(new);
     let (spec, before) = (&new["spec"], &old["spec"]);
     if before["podCIDRs"].is_array() && spec["podCIDRs"] != before["podCIDRs"] {
         causes.push(Cause::forbidden("spec.podCIDRs", "node updates may not change podCIDR except from \"\" to valid"));
-    } else if before["podCIDRs"] != spec["podCIDRs"] {
-        causes.extend(pod_cidrs(new));
     }
+    causes.extend(taints(new));
     let had = text(before, "providerID");
     if !had.is_empty() && text(spec, "providerID") != had {
         causes.push(Cause::forbidden(
@@ -86,7 +84,16 @@ fn pod_cidrs(node: &Value) -> Vec<Cause> {
             causes.push(Cause::invalid(format!("spec.podCIDRs[{index}]"), cidr, detail));
         }
     }
+    let families = |v6: bool| items(spec, "podCIDRs").filter(|(_, cidr)| text_of(cidr).contains(':') == v6).count();
+    if causes.is_empty() && (families(true) > 1 || families(false) > 1) {
+        let detail = "may specify no more than one CIDR for each IP family";
+        causes.push(Cause::invalid("spec.podCIDRs", &spec["podCIDRs"], detail));
+    }
     causes
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 /// Whether the text is `ADDRESS/BITS`.

@@ -107,6 +107,7 @@ pub(super) fn volume(new: &Value, old: Option<&Value>) -> Vec<Cause> {
     }
     if spec["capacity"].as_object().is_none_or(serde_json::Map::is_empty) {
         causes.push(Cause::required("spec.capacity", ""));
+        causes.push(Cause::unsupported("spec.capacity", &spec["capacity"], &["storage"]));
     }
     let source = |spec: &Value| -> Option<(String, Value)> {
         let known = [

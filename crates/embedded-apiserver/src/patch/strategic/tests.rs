@@ -35,7 +35,7 @@ fn rows() -> Vec<Row> {
             "core.v1.Node",
             json!({"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}}),
             json!({"status": {"addresses": [{"type": "Hostname", "address": "a"}, {"type": "Hostname", "address": "b"}, {"$patch": "replace"}]}}),
-            json!({"status": {"addresses": [{"type": "Hostname", "address": "b"}]}}),
+            json!({"status": {"addresses": [{"type": "Hostname", "address": "a"}, {"type": "Hostname", "address": "b"}]}}),
         ),
         Row(
             "$patch: delete removes an item",
