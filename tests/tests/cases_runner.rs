@@ -1,5 +1,8 @@
 //! The case runner itself: what must fail does fail, and names the file, the case and the field.
 
+// The helpers of these tests too may fail a test by a panic.
+#![allow(clippy::unwrap_used)]
+
 #[path = "cases/mod.rs"]
 mod cases;
 
