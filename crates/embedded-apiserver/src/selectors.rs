@@ -371,7 +371,7 @@ mod tests {
 
     use super::*;
 
-    fn selects(selector: &str, labels: Value) -> bool {
+    fn selects(selector: &str, labels: &Value) -> bool {
         let body = json!({"metadata": {"name": "a", "labels": labels}}).to_string();
         let stored = Stored { key: "a".into(), revision: 1, body: body.into() };
         let nodes = crate::resources::by_plural("nodes").unwrap();
@@ -395,7 +395,7 @@ mod tests {
             ("c=", false),
             ("a,!c", true),
         ] {
-            assert_eq!(selects(selector, json!({"a": "1", "b": "3"})), wanted, "{selector}");
+            assert_eq!(selects(selector, &json!({"a": "1", "b": "3"})), wanted, "{selector}");
         }
     }
 

@@ -242,27 +242,27 @@ mod tests {
         Schema::get().type_of("core.v1.Node")
     }
 
-    fn apply_as(live: &Value, name: &str, config: Value, force: bool) -> Result<Value, ApiError> {
-        apply(live, &config, &node(), manager(name), true, force, "2026-01-01T00:00:00Z")
+    fn apply_as(live: &Value, name: &str, config: &Value, force: bool) -> Result<Value, ApiError> {
+        apply(live, config, &node(), manager(name), true, force, "2026-01-01T00:00:00Z")
     }
 
     #[test]
     fn what_a_manager_no_longer_applies_is_removed() {
         let live = json!({"metadata": {"name": "n"}, "spec": {}});
         let first =
-            apply_as(&live, "a", json!({"metadata": {"name": "n", "labels": {"x": "1", "y": "2"}}}), false).unwrap();
-        let second = apply_as(&first, "a", json!({"metadata": {"name": "n", "labels": {"x": "1"}}}), false).unwrap();
+            apply_as(&live, "a", &json!({"metadata": {"name": "n", "labels": {"x": "1", "y": "2"}}}), false).unwrap();
+        let second = apply_as(&first, "a", &json!({"metadata": {"name": "n", "labels": {"x": "1"}}}), false).unwrap();
         assert_eq!(second["metadata"]["labels"], json!({"x": "1"}));
     }
 
     #[test]
     fn what_another_manager_owns_conflicts_unless_forced() {
         let live = json!({"metadata": {"name": "n"}, "spec": {}});
-        let first = apply_as(&live, "a", json!({"metadata": {"labels": {"x": "1"}}}), false).unwrap();
+        let first = apply_as(&live, "a", &json!({"metadata": {"labels": {"x": "1"}}}), false).unwrap();
         let wish = json!({"metadata": {"labels": {"x": "2"}}});
-        let error = apply_as(&first, "b", wish.clone(), false).unwrap_err();
+        let error = apply_as(&first, "b", &wish, false).unwrap_err();
         assert_eq!(error.message, "Apply failed with 1 conflict: conflict with \"a\": .metadata.labels.x");
-        let forced = apply_as(&first, "b", wish, true).unwrap();
+        let forced = apply_as(&first, "b", &wish, true).unwrap();
         assert_eq!(forced["metadata"]["managedFields"].as_array().unwrap().len(), 1);
     }
 
@@ -270,9 +270,9 @@ mod tests {
     fn two_managers_that_agree_share_a_field() {
         let live = json!({"metadata": {"name": "n"}, "spec": {}});
         let wish = json!({"metadata": {"labels": {"x": "1"}}});
-        let first = apply_as(&live, "a", wish.clone(), false).unwrap();
-        let both = apply_as(&first, "b", wish, false).unwrap();
-        let gone = apply_as(&both, "a", json!({"metadata": {"name": "n"}}), false).unwrap();
+        let first = apply_as(&live, "a", &wish, false).unwrap();
+        let both = apply_as(&first, "b", &wish, false).unwrap();
+        let gone = apply_as(&both, "a", &json!({"metadata": {"name": "n"}}), false).unwrap();
         assert_eq!(gone["metadata"]["labels"], json!({"x": "1"}));
     }
 }

@@ -226,13 +226,13 @@ fn default_key(key: &str) -> Value {
 mod tests {
     use super::*;
 
-    fn set(value: Value) -> FieldSet {
-        FieldSet::of(&value, &Schema::get().type_of("core.v1.Node"))
+    fn set(value: &Value) -> FieldSet {
+        FieldSet::of(value, &Schema::get().type_of("core.v1.Node"))
     }
 
     #[test]
     fn an_applied_object_owns_what_it_says() {
-        let set = set(json!({
+        let set = set(&json!({
             "metadata": {"labels": {"a": "b"}, "finalizers": ["x/y"]},
             "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]},
             "status": {"conditions": [{"type": "Ready", "status": "True"}]},
@@ -250,8 +250,8 @@ mod tests {
 
     #[test]
     fn sets_subtract_and_meet() {
-        let one = set(json!({"metadata": {"labels": {"a": "1", "b": "2"}}}));
-        let two = set(json!({"metadata": {"labels": {"b": "2", "c": "3"}}}));
+        let one = set(&json!({"metadata": {"labels": {"a": "1", "b": "2"}}}));
+        let two = set(&json!({"metadata": {"labels": {"b": "2", "c": "3"}}}));
         assert_eq!(one.intersection(&two).shown(), [".metadata.labels.b"]);
         assert_eq!(one.difference(&two).shown(), [".metadata.labels.a"]);
         assert_eq!(one.union(&two).shown(), [".metadata.labels.a", ".metadata.labels.b", ".metadata.labels.c"]);

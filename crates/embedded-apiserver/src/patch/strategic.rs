@@ -80,7 +80,7 @@ fn merge_map(
         let below = field_type(ty, &key);
         let merged = match (object.remove(&key), change) {
             (Some(Value::Object(old)), Value::Object(new)) => Value::Object(merge_map(old, new, &below)?),
-            (Some(Value::Array(old)), Value::Array(new)) => Value::Array(merge_list(old, new, &below, &key)?),
+            (Some(Value::Array(old)), Value::Array(new)) => Value::Array(merge_list(&old, new, &below, &key)?),
             (_, new) => without_directives(new),
         };
         object.insert(key, merged);
@@ -148,7 +148,7 @@ fn set_orders(object: &mut Map<String, Value>, patch: &mut Map<String, Value>, t
             (None, Some(changes)) => {
                 changes.into_iter().filter(|item| !is_deletion(item)).map(without_directives).collect()
             }
-            (Some(_), Some(changes)) => merge_list(live, changes, &below, name)?,
+            (Some(_), Some(changes)) => merge_list(&live, changes, &below, name)?,
         };
         let ordered = in_order(merged, &order, before.as_deref().unwrap_or_default(), rule.key.as_deref());
         object.insert(name.to_owned(), Value::Array(ordered));
@@ -160,7 +160,7 @@ fn is_deletion(item: &Value) -> bool {
     item.get(PATCH).and_then(Value::as_str) == Some("delete")
 }
 
-fn merge_list(old: Vec<Value>, new: Vec<Value>, ty: &Type, field: &str) -> Result<Vec<Value>, String> {
+fn merge_list(old: &[Value], new: Vec<Value>, ty: &Type, field: &str) -> Result<Vec<Value>, String> {
     let rule = list_rule(ty);
     if !rule.merge {
         return Ok(match without_directives(Value::Array(new)) {
@@ -176,13 +176,13 @@ fn merge_list(old: Vec<Value>, new: Vec<Value>, ty: &Type, field: &str) -> Resul
                 out.push(item.clone());
             }
         }
-        return Ok(in_order(out, &new, &old, None));
+        return Ok(in_order(out, &new, old, None));
     }
     let key = rule.key.ok_or_else(|| format!("cannot merge lists without merge key for {field}"))?;
     if new.iter().any(|item| item.get(PATCH).and_then(Value::as_str) == Some("replace")) {
         return Ok(new.into_iter().filter(|item| item.get(PATCH).is_none()).map(without_directives).collect());
     }
-    let (live, changes) = special_elements(old.clone(), new, &key)?;
+    let (live, changes) = special_elements(old.to_vec(), new, &key)?;
     let order = changes.clone();
     let mut out = live;
     for change in changes {
@@ -197,7 +197,7 @@ fn merge_list(old: Vec<Value>, new: Vec<Value>, ty: &Type, field: &str) -> Resul
             None => out.push(without_directives(change)),
         }
     }
-    Ok(in_order(out, &order, &old, Some(&key)))
+    Ok(in_order(out, &order, old, Some(&key)))
 }
 
 /// Carries out the items that say `$patch`.

@@ -12,7 +12,7 @@ pub(crate) fn canonical(text: &str) -> Option<String> {
     let negative = nanos < 0;
     let magnitude = nanos.unsigned_abs();
     let body = match form {
-        Form::Binary if magnitude % NANOS == 0 && magnitude >= 1024 * NANOS => binary(magnitude / NANOS),
+        Form::Binary if magnitude.is_multiple_of(NANOS) && magnitude >= 1024 * NANOS => binary(magnitude / NANOS),
         Form::Exponent => exponent(magnitude),
         _ => decimal(magnitude),
     };
@@ -64,7 +64,7 @@ fn scaled(digits: i128, power: i32) -> Option<i128> {
 
 fn binary(value: u128) -> String {
     let (suffix, shift) =
-        BINARY.iter().rev().find(|(_, shift)| value % (1_u128 << shift) == 0).copied().unwrap_or(("", 0));
+        BINARY.iter().rev().find(|(_, shift)| value.is_multiple_of(1_u128 << shift)).copied().unwrap_or(("", 0));
     format!("{}{suffix}", value >> shift)
 }
 

@@ -3,7 +3,7 @@
 mod age;
 mod rows;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::negotiate::{Include, View};
 
@@ -78,10 +78,13 @@ pub(crate) fn table(view: &View, metadata: Value, rows: Vec<Value>, first: bool)
     } else {
         Value::Null
     };
-    json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": definitions,
-        "rows": rows,
-    })
+    let mut table = Map::new();
+    table.insert("kind".to_owned(), json!("Table"));
+    table.insert("apiVersion".to_owned(), json!("meta.k8s.io/v1"));
+    table.insert("metadata".to_owned(), metadata);
+    table.insert("columnDefinitions".to_owned(), definitions);
+    table.insert("rows".to_owned(), Value::Array(rows));
+    Value::Object(table)
 }
 
 /// The row of an object.

@@ -89,7 +89,7 @@ fn immutable(new: &Value, old: &Value) -> Vec<Cause> {
 fn external_name(spec: &Value) -> Vec<Cause> {
     let name = text(spec, "externalName").trim_end_matches('.');
     let mut causes = Vec::new();
-    if text(spec, "clusterIP") != "" {
+    if !text(spec, "clusterIP").is_empty() {
         causes.push(Cause::forbidden("spec.clusterIPs", "may not be set for ExternalName services"));
     }
     if name.is_empty() {
