@@ -218,7 +218,16 @@ impl NodeController {
 
     /// NODE-24 … NODE-27.
     async fn carry_out(&self, node: &Arc<Node>, plan: &Initialization) -> Result<()> {
-        let written = self.write(&node.name, plan).await?;
+        let written = match self.write(&node.name, plan).await? {
+            Written::Changed(node) => node,
+            // Another sync was faster than the cache: it has said so, and this one writes nothing.
+            Written::Nothing { node, is_fresh } => {
+                if is_fresh {
+                    self.update_addresses(&node, &plan.metadata().node_addresses).await;
+                }
+                return Ok(());
+            }
+        };
         self.metrics.taint_removed(self.age(&written));
         self.update_addresses(&written, &plan.metadata().node_addresses).await;
         self.events.event(&reference(&written), EventType::Normal, "Synced", "Node synced successfully");
@@ -227,19 +236,21 @@ impl NodeController {
         Ok(())
     }
 
-    /// Writes the plan, again if somebody else wrote first (NODE-24, NODE-25). Returns the Node as written.
-    async fn write(&self, name: &str, plan: &Initialization) -> Result<Arc<Node>> {
+    /// Writes the plan, again if somebody else wrote first (NODE-24, NODE-25).
+    async fn write(&self, name: &str, plan: &Initialization) -> Result<Written> {
         // The version that lost; the cache may show it for some time after.
         let lost: Mutex<Box<str>> = Mutex::default();
         ConflictRetry::NODE_INITIALIZATION
             .run(WriteError::is_conflict, |attempt| {
                 let lost = &lost;
                 async move {
-                    let node = self.current(name, lost).await?;
-                    let Some(patch) = plan.patch(&node).map_err(WriteError::Refused)? else { return Ok(node) };
+                    let (node, is_fresh) = self.current(name, lost).await?;
+                    let Some(patch) = plan.patch(&node).map_err(WriteError::Refused)? else {
+                        return Ok(Written::Nothing { node, is_fresh });
+                    };
                     tracing::debug!(node = name, attempt, %patch, "initialising");
                     match strategic_patch(&self.api, name, None, &patch).await {
-                        Ok(written) => Ok(written.map_or(node, |object| Arc::new(object.node))),
+                        Ok(written) => Ok(Written::Changed(written.map_or(node, |object| Arc::new(object.node)))),
                         Err(error) => {
                             lost.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&node.resource_version);
                             Err(WriteError::Api(error))
@@ -251,15 +262,15 @@ impl NodeController {
             .map_err(WriteError::into_error)
     }
 
-    /// The Node from the cache; from the API where the cache still has the version that just lost.
-    async fn current(&self, name: &str, lost: &Mutex<Box<str>>) -> Result<Arc<Node>, WriteError> {
+    /// The Node from the cache; from the API (then `true`) where the cache still has the version that just lost.
+    async fn current(&self, name: &str, lost: &Mutex<Box<str>>) -> Result<(Arc<Node>, bool), WriteError> {
         let cached = self.context.nodes.get(name).ok_or_else(|| {
             WriteError::Refused(Error::not_found(format!("node {name:?} not found: it was deleted meanwhile")))
         })?;
         if cached.resource_version != *lost.lock().unwrap_or_else(PoisonError::into_inner) {
-            return Ok(cached);
+            return Ok((cached, false));
         }
-        read_node(&self.api, name, 1).await.map(Arc::new).map_err(WriteError::Api)
+        read_node(&self.api, name, 1).await.map(|node| (Arc::new(node), true)).map_err(WriteError::Api)
     }
 
     /// NODE-26, NODE-60 … NODE-67: whatever goes wrong here is repaired by the next pass.
@@ -308,6 +319,14 @@ fn reference(node: &Node) -> ObjectRef {
 /// Settings are validated before; a number that slipped through must not stop the controller.
 pub(super) fn workers(setting: i32) -> usize {
     usize::try_from(setting).unwrap_or(1).max(1)
+}
+
+/// What became of a plan.
+enum Written {
+    /// It was carried out; the Node as written.
+    Changed(Arc<Node>),
+    /// The Node has everything already, start-up taint lifted included. `is_fresh`: the API says so, not the cache.
+    Nothing { node: Arc<Node>, is_fresh: bool },
 }
 
 /// Why the write of a plan failed.
