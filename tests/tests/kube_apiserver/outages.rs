@@ -61,8 +61,10 @@ async fn in_the_middle_of_a_burst(scene: &mut Scene<'_>, fault: impl AsyncFnOnce
 pub(crate) async fn a_history_that_was_compacted_meanwhile_is_listed_again(environment: &Environment) -> Result<()> {
     play(environment, "compacted", &[], async |scene| {
         let names = scene.members(5).await?;
-        // What it misses, nobody will tell it later: the history is forgotten before it wakes up.
+        // What it misses, nobody will tell it later: while it sleeps its connection is cut, things change, and the
+        // history is forgotten.
         scene.controller.freeze()?;
+        environment.fault(&["restart"]).await?;
         scene.kubelets.forget(&names[0]).await?;
         let fresh = scene.names(6).split_off(5);
         scene.create_machines(&fresh);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use ccm_tests::controller::Controller;
 use ccm_tests::machines::ServedCloud;
 use ccm_tests::recording_proxy::RecordingProxy;
@@ -72,8 +72,7 @@ async fn play_with(
         Ok(()) => scene.end().await,
         Err(error) => Err(error),
     };
-    let ended =
-        ended.map_err(|error| error.context(format!("the binary's last lines:\n{}\n", scene.controller.tail())));
+    let ended = ended.map_err(|error| anyhow!("{error:#}\n\nthe binary's last lines:\n{}", scene.controller.tail()));
     let Scene { client, kubelets, controller, .. } = scene;
     drop((kubelets, controller));
     kubelets::clean_up(&client).await.context("cleaning up")?;
