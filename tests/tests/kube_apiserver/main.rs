@@ -10,7 +10,7 @@
 //! readiness, so that all of it holds with kube-controller-manager beside it and without. Scenarios run one at a time,
 //! because every binary looks after every Node of the cluster.
 //!
-//! The arguments are those of `cargo test`: words select scenarios by name, `--list` lists them.
+//! The arguments are those of `cargo test`: a word selects scenarios by name, `--list` lists them.
 
 mod addresses;
 mod cluster;

@@ -34,7 +34,7 @@ pub(crate) async fn an_api_server_paused_in_the_middle_of_a_burst_costs_no_node(
     .await
 }
 
-async fn in_the_middle_of_a_burst(scene: &mut Scene<'_>, fault: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
+async fn in_the_middle_of_a_burst(scene: &mut Scene, fault: impl AsyncFnOnce() -> Result<()>) -> Result<()> {
     let names = scene.names(BURST);
     scene.create_machines(&names);
     scene.kubelets.register(&names, true).await?;

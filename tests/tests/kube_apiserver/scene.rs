@@ -29,8 +29,7 @@ const STOP: Duration = Duration::from_secs(10);
 const PASSES: [&str; 2] = ["--node-monitor-period=500ms", "--node-status-update-frequency=1s"];
 
 /// A stage with everything on it.
-pub(crate) struct Scene<'a> {
-    pub(crate) environment: &'a Environment,
+pub(crate) struct Scene {
     pub(crate) client: Client,
     pub(crate) kubelets: Kubelets,
     pub(crate) controller: Controller,
@@ -45,7 +44,7 @@ pub(crate) async fn play(
     environment: &Environment,
     label: &str,
     flags: &[&str],
-    body: impl AsyncFnOnce(&mut Scene<'_>) -> Result<()>,
+    body: impl AsyncFnOnce(&mut Scene) -> Result<()>,
 ) -> Result<()> {
     play_with(environment, label, flags, false, body).await
 }
@@ -54,7 +53,7 @@ pub(crate) async fn play(
 pub(crate) async fn play_counted(
     environment: &Environment,
     label: &str,
-    body: impl AsyncFnOnce(&mut Scene<'_>) -> Result<()>,
+    body: impl AsyncFnOnce(&mut Scene) -> Result<()>,
 ) -> Result<()> {
     play_with(environment, label, &[], true, body).await
 }
@@ -64,7 +63,7 @@ async fn play_with(
     label: &str,
     flags: &[&str],
     counted: bool,
-    body: impl AsyncFnOnce(&mut Scene<'_>) -> Result<()>,
+    body: impl AsyncFnOnce(&mut Scene) -> Result<()>,
 ) -> Result<()> {
     let mut scene = Scene::set(environment, label, flags, counted).await?;
     let played = body(&mut scene).await;
@@ -79,8 +78,8 @@ async fn play_with(
     ended
 }
 
-impl<'a> Scene<'a> {
-    async fn set(environment: &'a Environment, label: &str, flags: &[&str], counted: bool) -> Result<Self> {
+impl Scene {
+    async fn set(environment: &Environment, label: &str, flags: &[&str], counted: bool) -> Result<Self> {
         let client = connect(environment).await?;
         kubelets::clean_up(&client).await.context("removing what an earlier run left behind")?;
         let directory = TempDir::with_prefix("ccm-e2e-")?;
@@ -99,7 +98,6 @@ impl<'a> Scene<'a> {
         let log = directory.path().join("log");
         let controller = Controller::start(environment.binary()?, arguments.map(Into::into), &log)?;
         Ok(Self {
-            environment,
             kubelets: Kubelets::start(&client),
             client,
             controller,
