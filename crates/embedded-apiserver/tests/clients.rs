@@ -1,5 +1,7 @@
 //! What clients rely on: kube-rs' watcher and writes, watches under a clock that jumps, TCP and TLS.
 
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
 mod support;
 
 use std::time::Duration;

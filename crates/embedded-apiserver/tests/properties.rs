@@ -1,5 +1,7 @@
 //! Whatever happens: pages show every object once, and a list with the watch that follows it shows the present.
 
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
 mod support;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 //! Raw requests to a server in the process.
 
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
 use embedded_apiserver::ApiServer;
