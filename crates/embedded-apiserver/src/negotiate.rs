@@ -191,9 +191,9 @@ pub(crate) fn respond(form: Form, code: u16, body: Bytes) -> Response<Body> {
     response
 }
 
-/// The answer to a request that failed.
-pub(crate) fn error_response(error: &ApiError) -> Response<Body> {
-    let mut response = json_response(error.code, to_bytes(&error.to_value()));
+/// The answer to a request that failed: a Status in JSON, or in YAML where that was asked for.
+pub(crate) fn error_response(form: Form, error: &ApiError) -> Response<Body> {
+    let mut response = respond(form, error.code, to_bytes(&error.to_value()));
     let retry = error.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_i64());
     if let Some(seconds) = retry {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

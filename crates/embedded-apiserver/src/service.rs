@@ -12,7 +12,7 @@ use http_body_util::BodyExt as _;
 
 use crate::faults::Action;
 use crate::handlers;
-use crate::negotiate::{error_response, json_response, to_bytes};
+use crate::negotiate::{Form, error_response, json_response, to_bytes};
 use crate::request::Request;
 use crate::requests::LoggedRequest;
 use crate::server::Inner;
@@ -80,7 +80,7 @@ where
         http_body_util::Limited::new(body, MAX_BODY).collect().await.map(http_body_util::Collected::to_bytes)
     else {
         let message = format!("Request entity too large: limit is {MAX_BODY}");
-        return Ok(error_response(&ApiError::new(413, "RequestEntityTooLarge", message)));
+        return Ok(error_response(Form::Json, &ApiError::new(413, "RequestEntityTooLarge", message)));
     };
     if parts.uri.path().starts_with("/_") {
         return Ok(crate::control::answer(&inner, &parts.method, parts.uri.path(), &body));
@@ -123,11 +123,12 @@ async fn handle(
     body: Bytes,
     entry: &LoggedRequest,
 ) -> Response<Body> {
+    let failed = |error: ApiError| error_response(Form::of(&request.headers).unwrap_or(Form::Json), &error);
     let user = match handlers::review::authenticate(inner, request) {
         Ok(user) => user,
-        Err(error) => return error_response(&error),
+        Err(error) => return failed(error),
     };
-    handlers::dispatch(inner, request, method, body, entry, &user).await.unwrap_or_else(|error| error_response(&error))
+    handlers::dispatch(inner, request, method, body, entry, &user).await.unwrap_or_else(failed)
 }
 
 fn injected(code: u16, reason: &str, message: &str, retry_after: Option<u32>) -> Response<Body> {

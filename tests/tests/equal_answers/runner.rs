@@ -101,7 +101,10 @@ impl Run<'_> {
                 if status >= 300 {
                     bail!("{status}: {}", body["message"]);
                 }
-                answer.insert(SEEN.into(), json!({"resourceVersion": body["metadata"]["resourceVersion"]}));
+                // Of a list it would be the version of nothing.
+                if body["items"].is_null() {
+                    answer.insert(SEEN.into(), json!({"resourceVersion": body["metadata"]["resourceVersion"]}));
+                }
             } else {
                 if !step.managed {
                     drop_managed_fields(&mut body);
@@ -243,9 +246,11 @@ async fn read_watch(mut body: Body, until: Until) -> Result<(Vec<Value>, &'stati
     }
 }
 
-/// The body as JSON, or else as text.
+/// The body as JSON, as YAML if it is an object in it, or else as text.
 fn document(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(bytes).into_owned()))
+    let yaml = || serde_saphyr::from_slice(bytes).ok().filter(Value::is_object);
+    let text = || Value::String(String::from_utf8_lossy(bytes).into_owned());
+    serde_json::from_slice(bytes).ok().or_else(yaml).unwrap_or_else(text)
 }
 
 fn drop_managed_fields(value: &mut Value) {

@@ -33,7 +33,7 @@ impl Arguments {
                 "--print" => arguments.print = true,
                 "--answers" => arguments.print_answers = true,
                 // Those of the standard test harness mean nothing here.
-                flag if flag.starts_with("--") => {}
+                flag if flag.starts_with('-') => {}
                 _ => arguments.words.push(word),
             }
         }

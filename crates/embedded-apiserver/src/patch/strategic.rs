@@ -79,6 +79,8 @@ fn merge_map(
         }
         let below = field_type(ty, &key);
         let merged = match (object.remove(&key), change) {
+            // There is nothing to replace or delete, and so nothing comes of it.
+            (None, new) if is_directive(&new) => continue,
             (Some(Value::Object(old)), Value::Object(new)) => Value::Object(merge_map(old, new, &below)?),
             (Some(Value::Array(old)), Value::Array(new)) => Value::Array(merge_list(&old, new, &below, &key)?),
             (_, new) => without_directives(new),
@@ -131,6 +133,7 @@ fn set_orders(object: &mut Map<String, Value>, patch: &mut Map<String, Value>, t
             }
             None => None,
         };
+        check_order(changes.as_deref().unwrap_or_default(), &order, rule.key.as_deref())?;
         let before = match object.remove(name) {
             Some(Value::Array(items)) => Some(items),
             _ => None,
@@ -146,7 +149,7 @@ fn set_orders(object: &mut Map<String, Value>, patch: &mut Map<String, Value>, t
             (None, None) => continue,
             (Some(_), None) => live,
             (None, Some(changes)) => {
-                changes.into_iter().filter(|item| !is_deletion(item)).map(without_directives).collect()
+                changes.into_iter().filter(|item| !is_directive(item)).map(without_directives).collect()
             }
             (Some(_), Some(changes)) => merge_list(&live, changes, &below, name)?,
         };
@@ -156,8 +159,27 @@ fn set_orders(object: &mut Map<String, Value>, patch: &mut Map<String, Value>, t
     Ok(())
 }
 
-fn is_deletion(item: &Value) -> bool {
-    item.get(PATCH).and_then(Value::as_str) == Some("delete")
+/// What a patch adds or changes must stand in the order that it asks for.
+fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<(), String> {
+    let mut wanted = order.iter();
+    let in_turn = |item: &Value| wanted.any(|other| same(other, item, key));
+    if changes.iter().filter(|item| !is_directive(item)).all(in_turn) {
+        return Ok(());
+    }
+    let (changes, order) = (go_list(changes), go_list(order));
+    Err(format!("The order in patch list:\n{changes}\n doesn't match $setElementOrder list:\n{order}\n"))
+}
+
+/// True for two elements that are one to a merge by `key`.
+fn same(a: &Value, b: &Value, key: Option<&str>) -> bool {
+    match key {
+        Some(key) => a.get(key).is_some() && a.get(key) == b.get(key),
+        None => a == b,
+    }
+}
+
+fn is_directive(item: &Value) -> bool {
+    item.get(PATCH).is_some()
 }
 
 fn merge_list(old: &[Value], new: Vec<Value>, ty: &Type, field: &str) -> Result<Vec<Value>, String> {
@@ -229,11 +251,7 @@ fn special_elements(old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(Vec<
 /// Orders `merged`: items in `order` follow it; the others keep the live order and go before the first ordered item that
 /// comes after them in the live list.
 fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], key: Option<&str>) -> Vec<Value> {
-    let same = |a: &Value, b: &Value| match key {
-        Some(key) => a.get(key).is_some() && a.get(key) == b.get(key),
-        None => a == b,
-    };
-    let rank = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item));
+    let rank = |list: &[Value], item: &Value| list.iter().position(|other| same(other, item, key));
     let (mut ordered, mut rest): (Vec<Value>, Vec<Value>) =
         merged.into_iter().partition(|item| rank(order, item).is_some());
     ordered.sort_by_key(|item| rank(order, item));
@@ -256,12 +274,12 @@ fn without_directives(value: Value) -> Value {
     match value {
         Value::Object(map) => Value::Object(
             map.into_iter()
-                .filter(|(key, value)| !key.starts_with('$') && !value.is_null())
+                .filter(|(key, value)| !key.starts_with('$') && !value.is_null() && !is_directive(value))
                 .map(|(key, value)| (key, without_directives(value)))
                 .collect(),
         ),
         Value::Array(items) => {
-            Value::Array(items.into_iter().filter(|item| item.get(PATCH).is_none()).map(without_directives).collect())
+            Value::Array(items.into_iter().filter(|item| !is_directive(item)).map(without_directives).collect())
         }
         other => other,
     }
@@ -269,13 +287,19 @@ fn without_directives(value: Value) -> Value {
 
 /// A map as Go prints it.
 fn go_map(value: &Value) -> String {
-    let pairs: Vec<String> = value
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(k, v)| format!("{k}:{}", v.as_str().map_or_else(|| v.to_string(), str::to_owned)))
-        .collect();
+    let members = value.as_object().into_iter().flatten();
+    let pairs: Vec<String> = members.map(|(key, value)| format!("{key}:{}", go_scalar(value))).collect();
     format!("map[{}]", pairs.join(" "))
+}
+
+/// A list of maps or scalars as Go prints it.
+fn go_list(items: &[Value]) -> String {
+    let items = items.iter().map(|item| if item.is_object() { go_map(item) } else { go_scalar(item) });
+    format!("[{}]", items.collect::<Vec<_>>().join(" "))
+}
+
+fn go_scalar(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
