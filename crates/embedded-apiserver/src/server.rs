@@ -70,7 +70,7 @@ impl Default for Options {
         Self {
             version: "v1.36.3".to_owned(),
             history: 4096,
-            request_log: 20_000,
+            request_log: 10_000,
             service_network: Ipv4Addr::new(10, 96, 0, 0),
             service_prefix: 12,
             bookmark_interval: Duration::from_secs(60),

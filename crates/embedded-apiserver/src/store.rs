@@ -95,12 +95,14 @@ struct Collection {
     history: VecDeque<Arc<Event>>,
     /// A watch that starts before this revision may have missed changes.
     oldest: u64,
+    /// Revision of the newest change that is forgotten: a watch that has seen it has missed nothing.
+    lost: u64,
     changed: watch::Sender<u64>,
 }
 
 impl Default for Collection {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), history: VecDeque::new(), oldest: 0, changed: watch::Sender::new(0) }
+        Self { objects: BTreeMap::new(), history: VecDeque::new(), oldest: 0, lost: 0, changed: watch::Sender::new(0) }
     }
 }
 
@@ -216,17 +218,27 @@ impl Store {
         Ok(Snapshot { revision, objects: objects.into_values().collect() })
     }
 
-    /// Changes after `revision`, or that the history does not reach back so far.
-    pub(crate) fn since(&self, resource: &'static str, revision: u64) -> Result<(u64, Vec<Arc<Event>>), Compacted> {
+    /// The first `limit` changes after `revision`, and the revision up to which they are all. A reader that is `new`
+    /// may not start before a compaction; one that was there already only must not have missed anything.
+    pub(crate) fn since(
+        &self,
+        resource: &'static str,
+        revision: u64,
+        new: bool,
+        limit: usize,
+    ) -> Result<(u64, Vec<Arc<Event>>), Compacted> {
         let state = self.lock();
         let Some(collection) = state.collections.get(resource) else {
             return Ok((state.revision, Vec::new()));
         };
-        if revision < collection.oldest {
+        if revision < if new { collection.oldest } else { collection.lost } {
             return Err(Compacted { oldest: collection.oldest });
         }
-        let events = collection.history.iter().skip(collection.after(revision)).cloned().collect();
-        Ok((state.revision, events))
+        let first = collection.after(revision);
+        let events: Vec<_> = collection.history.iter().skip(first).take(limit).cloned().collect();
+        let is_all = first + events.len() == collection.history.len();
+        let last = events.last().map(|event| event.revision).filter(|_| !is_all);
+        Ok((last.unwrap_or(state.revision), events))
     }
 
     /// Is told the revision whenever the resource changes.
@@ -240,6 +252,7 @@ impl Store {
         let revision = state.revision;
         for resource in crate::resources::RESOURCES {
             let collection = state.collections.entry(resource.storage().plural).or_default();
+            collection.lost = collection.history.back().map_or(collection.lost, |event| event.revision);
             collection.history.clear();
             collection.oldest = revision;
         }
@@ -258,6 +271,7 @@ impl Collection {
         while self.history.len() > capacity {
             if let Some(gone) = self.history.pop_front() {
                 self.oldest = gone.revision;
+                self.lost = gone.revision;
             }
         }
         self.changed.send_replace(revision);
@@ -313,8 +327,9 @@ mod tests {
         for text in ["1", "2", "3"] {
             revision = put(&store, "a", Expect::Revision(revision), text);
         }
-        assert_eq!(store.since("configmaps", 10).unwrap_err(), Compacted { oldest: 11 });
-        assert_eq!(store.since("configmaps", 11).unwrap().1.len(), 3);
+        assert_eq!(store.since("configmaps", 10, true, 9).unwrap_err(), Compacted { oldest: 11 });
+        assert_eq!(store.since("configmaps", 11, true, 9).unwrap().1.len(), 3);
+        assert_eq!(store.since("configmaps", 11, false, 2).unwrap().0, 13);
     }
 
     #[test]

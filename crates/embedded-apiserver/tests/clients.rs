@@ -76,6 +76,29 @@ async fn a_watcher_lists_again_after_its_version_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_compaction_ends_only_watches_from_before_and_a_burst_reaches_a_slow_reader_whole() {
+    let server = ApiServer::new();
+    let mut open = Watch::open(&server, "/api/v1/nodes?watch=1&resourceVersion=204", "application/json").await;
+    post(&server, "/api/v1/namespaces/default/configmaps", json!({"metadata": {"name": "c"}})).await;
+    let path = "/api/v1/nodes?watch=1&resourceVersion=204&labelSelector=x%3Dy";
+    let mut selective = Watch::open(&server, path, "application/json").await;
+    server.compact();
+    for index in 0..300 {
+        server.seed(node(&format!("n{index}"))).unwrap();
+    }
+    server.seed(json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "z", "labels": {"x": "y"}}})).unwrap();
+    for _ in 0..301 {
+        assert_eq!(open.event().await["type"], "ADDED");
+    }
+    assert_eq!(selective.event().await["object"]["metadata"]["name"], "z");
+    let mut late = Watch::open(&server, "/api/v1/nodes?watch=1&resourceVersion=204", "application/json").await;
+    assert_eq!(late.event().await["object"]["reason"], "Expired");
+    let from = format!("/api/v1/nodes?watch=1&resourceVersion={}&labelSelector=x%3Dy", server.revision() - 300);
+    let mut selective = Watch::open(&server, &from, "application/json").await;
+    assert_eq!(selective.event().await["object"]["metadata"]["name"], "z");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_idle_watch_gets_bookmarks_and_ends_in_time() {
     let server = ApiServer::new();
     let path = "/api/v1/nodes?watch=1&allowWatchBookmarks=true&timeoutSeconds=150&resourceVersion=204";

@@ -1,5 +1,7 @@
 //! Faults as a client meets them.
 
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
 mod support;
 
 use std::time::Duration;

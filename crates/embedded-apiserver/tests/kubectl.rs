@@ -28,7 +28,7 @@ const SESSION: [(&str, &str, &str); 31] = [
     ("get nodes -l zone=b", "", "No resources found"),
     ("describe node n1", "", "ProviderID:"),
     ("label node n1 x=y", "", "labeled"),
-    ("annotate node n1 q=r", "", "annotated"),
+    ("annotate node n1 q=r", "", "node/n1 annotate"),
     ("taint node n1 k=v:NoSchedule", "", "tainted"),
     ("taint node n1 k-", "", "untainted"),
     ("cordon n1", "", "cordoned"),

@@ -1,5 +1,7 @@
 //! The requests that kubectl sends, as `-v=8` shows them, without kubectl.
 
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
+
 mod support;
 
 use embedded_apiserver::ApiServer;

@@ -25,6 +25,9 @@ use crate::store::{Change, Compacted, Event, Stored};
 /// The shortest time a watch runs if the client names none.
 const MIN_TIMEOUT: Duration = Duration::from_secs(1800);
 
+/// Changes that are written at once: a slow reader holds no more than these in memory.
+const BATCH: usize = 64;
+
 /// How long before its end a watch gets its last bookmark.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
@@ -53,16 +56,14 @@ pub(super) async fn watch(call: &Call<'_>, entry: &LoggedRequest) -> Result<Resp
         ends: Instant::now() + timeout,
         next_bookmark: next_bookmark(call.inner, Instant::now() + timeout),
         first_row: true,
+        is_new: true,
         pending: BytesMut::new(),
         phase: Phase::Running,
         inner: call.inner.clone(),
     };
     watcher.start(wants_initial, options.flag("sendInitialEvents") && wants_initial);
     let mut response = Response::new(Body::from_stream(watcher.into_stream()));
-    let content_type = if call.form == Form::Table { "application/json" } else { "application/json;stream=watch" };
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type.trim_end_matches(";stream=watch")));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     Ok(response)
 }
@@ -99,6 +100,8 @@ struct Watcher {
     ends: Instant,
     next_bookmark: Instant,
     first_row: bool,
+    /// Nothing was read from the history yet.
+    is_new: bool,
     pending: BytesMut,
     phase: Phase,
 }
@@ -115,6 +118,8 @@ impl Watcher {
     /// Queues the objects that exist, and what marks their end.
     fn start(&mut self, initial: bool, mark_end: bool) {
         if !initial {
+            // From here on a compaction takes nothing from it.
+            self.collect();
             return;
         }
         let snapshot = self.inner.store.snapshot(self.storage);
@@ -151,7 +156,7 @@ impl Watcher {
             }
             // Marked as seen before reading, so that no change falls between.
             self.changed.borrow_and_update();
-            self.collect();
+            while self.collect() && self.pending.is_empty() {}
             if !self.pending.is_empty() || self.phase != Phase::Running {
                 continue;
             }
@@ -169,7 +174,11 @@ impl Watcher {
                 }
                 Woken::Bookmark => {
                     self.next_bookmark = next_bookmark(&self.inner, self.ends);
-                    self.queue_bookmark(None);
+                    // It speaks for all that is before it.
+                    while self.collect() {}
+                    if self.phase == Phase::Running {
+                        self.queue_bookmark(None);
+                    }
                 }
                 Woken::Ended => self.phase = Phase::Ending,
             }
@@ -187,19 +196,22 @@ impl Watcher {
         }
     }
 
-    /// Queues the changes since the cursor.
-    fn collect(&mut self) {
-        match self.inner.store.since(self.storage, self.cursor) {
+    /// Queues the next changes since the cursor; whether there are more.
+    fn collect(&mut self) -> bool {
+        match self.inner.store.since(self.storage, self.cursor, self.is_new, BATCH) {
             Ok((revision, events)) => {
                 for event in &events {
                     self.queue_event(event);
                 }
+                self.is_new = false;
                 self.cursor = self.cursor.max(revision);
+                events.len() == BATCH
             }
             Err(Compacted { oldest }) => {
                 let message = format!("too old resource version: {} ({})", self.cursor, oldest + 1);
                 self.frame("ERROR", &to_bytes(&ApiError::expired(message).to_value()));
                 self.phase = Phase::Ending;
+                false
             }
         }
     }
