@@ -9,7 +9,7 @@
 //!
 //! The real server must run without kube-controller-manager (its loops would change the objects), and the scenarios
 //! marked `needs: compacted` want a server that was restarted after its history was compacted;
-//! `CCM_TEST_FAULT=.../fault.sh` lets the suite do both itself.
+//! `CCM_TEST_FAULTS=.../fault.sh` lets the suite do both itself.
 //!
 //! Arguments: any words select the scenarios whose `semantics/id` contains one of them; `--list` prints them;
 //! `--print` prints the embedded server's masked answers, `--answers` the recorded ones.

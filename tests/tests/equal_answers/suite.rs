@@ -129,11 +129,11 @@ async fn prepare(client: &Client) -> Result<()> {
     if real::is_compacted(client).await? {
         return Ok(());
     }
-    match std::env::var("CCM_TEST_FAULT") {
+    match std::env::var("CCM_TEST_FAULTS") {
         Ok(script) => real::compact(client, &script).await,
         Err(_) => bail!(
             "the real server still remembers revision 1, but some scenarios need a server with a past: \
-             run the test bed's `fault.sh compact` and `fault.sh restart`, or set CCM_TEST_FAULT to its path"
+             run the test bed's `fault.sh compact` and `fault.sh restart`, or set CCM_TEST_FAULTS to its path"
         ),
     }
 }
