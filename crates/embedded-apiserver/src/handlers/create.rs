@@ -20,16 +20,12 @@ pub(super) fn create(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     check_dry_run(call, "CreateOptions")?;
     check_field_manager(call, "CreateOptions")?;
     let decoded = decode_object(call, body_value(call)?)?;
-    let stored = insert(call, decoded.object, None)?;
+    let stored = insert(call, decoded.object, false)?;
     Ok(call.answer(201, &stored, &decoded.warnings))
 }
 
 /// Creates `object`; `managed` is set if its managedFields are already right (an apply).
-pub(super) fn insert(
-    call: &Call<'_>,
-    mut object: Value,
-    managed: Option<()>,
-) -> Result<std::sync::Arc<Stored>, ApiError> {
+pub(super) fn insert(call: &Call<'_>, mut object: Value, managed: bool) -> Result<std::sync::Arc<Stored>, ApiError> {
     let resource = call.resource();
     let metadata = &object["metadata"];
     if let Some(version) = metadata["resourceVersion"].as_str()
@@ -41,7 +37,7 @@ pub(super) fn insert(
     let name = name_of(&object, "name");
     let prefix = name_of(&object, "generateName");
     defaults::apply(resource, &mut object);
-    if managed.is_none() {
+    if !managed {
         record_update(call, None, &mut object, false);
     }
     admission::create(&call.inner.options, resource, &mut object);

@@ -171,7 +171,7 @@ fn apply_patch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         if let Some(metadata) = created["metadata"].as_object_mut() {
             metadata.remove("resourceVersion");
         }
-        let stored = insert(call, created, Some(()))?;
+        let stored = insert(call, created, true)?;
         return Ok(call.answer(201, &stored, &warnings));
     }
     let (stored, _) = modify(call, &|_, old| {

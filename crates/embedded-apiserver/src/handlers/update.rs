@@ -27,7 +27,7 @@ pub(super) fn update(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("resourceVersion");
         }
-        let stored = insert(call, object, None)?;
+        let stored = insert(call, object, false)?;
         return Ok(call.answer(201, &stored, &decoded.warnings));
     }
     if exists && resource.plural == "leases" && object["metadata"]["resourceVersion"].is_null() {

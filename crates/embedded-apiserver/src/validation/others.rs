@@ -52,9 +52,6 @@ pub(super) fn lease(lease: &Value) -> Vec<Cause> {
     if let Some(count) = spec["leaseTransitions"].as_i64().filter(|count| *count < 0) {
         causes.push(Cause::invalid("spec.leaseTransitions", &json!(count), "must be greater than or equal to 0"));
     }
-    if spec["holderIdentity"].as_str() == Some("") {
-        // A lease that is given up has an empty holder; only preferredHolder needs a strategy.
-    }
     if spec["preferredHolder"].as_str().is_some_and(|holder| !holder.is_empty()) && text(spec, "strategy").is_empty() {
         causes.push(Cause::forbidden("spec.preferredHolder", "may only be specified when `strategy` is defined"));
     }

@@ -39,7 +39,7 @@ pub(super) fn check(new: &Value, old: Option<&Value>) -> Vec<Cause> {
         "ExternalName" => causes.extend(external_name(spec)),
         _ => {}
     }
-    causes.extend(ports(spec, headless));
+    causes.extend(ports(spec));
     causes.extend(selector(spec));
     choice(spec, "sessionAffinity", &["ClientIP", "None"], &mut causes);
     for (index, address) in items(spec, "externalIPs") {
@@ -100,7 +100,7 @@ fn external_name(spec: &Value) -> Vec<Cause> {
     causes
 }
 
-fn ports(spec: &Value, headless: bool) -> Vec<Cause> {
+fn ports(spec: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let count = items(spec, "ports").count();
     let mut seen_names: Vec<&str> = Vec::new();
@@ -127,7 +127,7 @@ fn ports(spec: &Value, headless: bool) -> Vec<Cause> {
         if !PROTOCOLS.contains(&protocol) {
             causes.push(Cause::unsupported(format!("{field}.protocol"), &json!(protocol), &PROTOCOLS));
         }
-        causes.extend(target_port(port, &field, headless));
+        causes.extend(target_port(port, &field));
         if seen.contains(&(&port["port"], protocol)) {
             let shown = json!({"port": port["port"], "protocol": protocol});
             let shown = format!(
@@ -150,7 +150,7 @@ fn ports(spec: &Value, headless: bool) -> Vec<Cause> {
     causes
 }
 
-fn target_port(port: &Value, field: &str, _headless: bool) -> Vec<Cause> {
+fn target_port(port: &Value, field: &str) -> Vec<Cause> {
     let target = &port["targetPort"];
     let field = format!("{field}.targetPort");
     if let Some(number) = target.as_i64() {
