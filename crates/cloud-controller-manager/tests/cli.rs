@@ -1,5 +1,7 @@
 //! The binary as a user runs it.
 
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
 use std::process::{Command, Output};
 
 use serde_json::Value;

@@ -16,8 +16,9 @@ const EXAMPLES: usize = 3;
 pub(super) enum Expectation {
     /// So many Nodes exist, and all wait behind the start-up taint.
     Registered { nodes: usize },
-    /// So many Nodes exist, and all are initialised; the cloud was asked in at least so many passes meanwhile.
-    Initialised { nodes: usize, passes: u32 },
+    /// So many Nodes exist, and all are initialised; the cloud was asked in at least so many passes meanwhile. `show`: the
+    /// one that is shown as an example.
+    Initialised { nodes: usize, passes: u32, show: Option<String> },
     /// The Node is not ready and has the shutdown taint.
     ShutDown { node: String },
     /// The Node is ready and has no shutdown taint.
@@ -130,16 +131,16 @@ impl Expectation {
             return Verdict::Broken(format!("{} Node(s) deleted or replaced: {names}", lost.len()));
         }
         match self {
-            Self::Registered { nodes } => all(now, *nodes, |node| node.is_uninitialized(), |_| None),
-            Self::Initialised { nodes, passes } => {
-                let asked = now.passes - before.passes;
-                match all(now, *nodes, |node| is_initialised(node), describe) {
-                    Verdict::Happened(_) if asked < *passes => waiting_for_passes(asked, *passes),
-                    verdict => verdict,
-                }
-            }
+            Self::Registered { nodes } => all(now, *nodes, Node::is_uninitialized),
+            Self::Initialised { nodes, passes, show } => match all(now, *nodes, is_initialised) {
+                Verdict::Happened(_) => match now.passes - before.passes {
+                    asked if asked < *passes => waiting_for_passes(asked, *passes),
+                    _ => Verdict::Happened(examples(now, show.as_deref())),
+                },
+                verdict => verdict,
+            },
             Self::Settled { nodes } => {
-                all(now, *nodes, |node| is_initialised(node) && is_ready(node) && !is_shut_down(node), |_| None)
+                all(now, *nodes, |node| is_initialised(node) && is_ready(node) && !is_shut_down(node))
             }
             Self::ShutDown { node } => one(now, node, |node| !is_ready(node) && is_shut_down(node)),
             Self::Running { node } => one(now, node, |node| is_ready(node) && !is_shut_down(node)),
@@ -164,13 +165,22 @@ fn is_initialised(node: &Node) -> bool {
         && [LABEL_ZONE, LABEL_REGION, LABEL_INSTANCE_TYPE].iter().all(|label| node.labels.get(label).is_some())
 }
 
-/// A Node in one line.
-fn describe(node: &Node) -> Option<String> {
+/// Some Nodes, or a certain one, in one line each.
+fn examples(now: &Observed, only: Option<&str>) -> Vec<String> {
+    let wanted = now.nodes.iter().filter(|node| only.is_none_or(|only| &*node.name == only));
+    let mut shown: Vec<String> = wanted.take(EXAMPLES).map(|node| describe(node)).collect();
+    if only.is_none() && now.nodes.len() > EXAMPLES {
+        shown.push(format!("… and {} more", now.nodes.len() - EXAMPLES));
+    }
+    shown
+}
+
+fn describe(node: &Node) -> String {
     let label = |name| node.labels.get(name).unwrap_or("-");
     let address = node.addresses.iter().find(|address| address.kind == AddressType::InternalIP);
     let address = address.map_or("-", |address| &*address.address);
     let id = node.provider_id().unwrap_or("-");
-    Some(format!("{}: {id}, {address}, {}, {}", node.name, label(LABEL_ZONE), label(LABEL_INSTANCE_TYPE)))
+    format!("{}: {id}, {address}, {}, {}", node.name, label(LABEL_ZONE), label(LABEL_INSTANCE_TYPE))
 }
 
 fn state(node: &Node) -> String {
@@ -184,19 +194,10 @@ fn waiting_for_passes(done: u32, of: u32) -> Verdict {
     Verdict::Waiting { done: done as usize, of: of as usize, seen }
 }
 
-fn all(
-    now: &Observed,
-    nodes: usize,
-    good: impl Fn(&Node) -> bool,
-    describe: impl Fn(&Node) -> Option<String>,
-) -> Verdict {
+fn all(now: &Observed, nodes: usize, good: impl Fn(&Node) -> bool) -> Verdict {
     let done = now.nodes.iter().filter(|node| good(node)).count();
     if done == nodes && now.nodes.len() == nodes {
-        let mut shown: Vec<String> = now.nodes.iter().take(EXAMPLES).filter_map(|node| describe(node)).collect();
-        if !shown.is_empty() && nodes > EXAMPLES {
-            shown.push(format!("… and {} more", nodes - EXAMPLES));
-        }
-        return Verdict::Happened(shown);
+        return Verdict::Happened(Vec::new());
     }
     let other = now.nodes.iter().find(|node| !good(node)).map(|node| format!("; {}", state(node)));
     let seen = format!("{done} of {} Nodes are so{}", now.nodes.len(), other.unwrap_or_default());

@@ -21,10 +21,8 @@ use std::io::{IsTerminal as _, Stdout, stdout};
 use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::Instant;
 
 use arguments::{Arguments, Parsed};
-use report::{Report, StepCost};
 use serve::Places;
 use timeline::{Style, Timeline};
 use world::World;
@@ -71,7 +69,9 @@ async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> ExitCod
         Ok(world) => world,
         Err(error) => return fail(&format!("the demo did not start: {error:#}")),
     };
-    if let Err(text) = tell(arguments, &mut world, timeline).await {
+    timeline.say(&format!("Kubernetes API {}, simulated cloud {}", world.api_url, world.cloud_url));
+    let nodes = arguments.nodes;
+    if let Err(text) = runner::tell(&story::story(nodes), nodes, &mut world, timeline).await {
         return fail(&text);
     }
     if arguments.serve {
@@ -85,34 +85,6 @@ async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> ExitCod
         stopped().await;
     }
     ExitCode::SUCCESS
-}
-
-/// Tells the story up to its end, or to the first step that does not happen.
-async fn tell(arguments: &Arguments, world: &mut World, timeline: &mut Timeline<Stdout>) -> Result<(), String> {
-    let started = Instant::now();
-    timeline.say(&format!("Kubernetes API {}, simulated cloud {}", world.api_url, world.cloud_url));
-    let (mut steps, mut failure) = (Vec::new(), None);
-    for step in story::story(arguments.nodes) {
-        let outcome =
-            runner::run_step(world, &step, |progress| timeline.progress(started.elapsed(), &step, progress)).await;
-        timeline.step(started.elapsed(), &step, &outcome);
-        steps.push(StepCost { name: step.name, took: outcome.took, requests: world.requests() });
-        if let Err(failed) = outcome.result {
-            let trouble = world.trouble().map(|trouble| format!("; {trouble}")).unwrap_or_default();
-            let (expected, seen) = (failed.expected, failed.seen);
-            failure = Some(format!("step {:?} did not happen: expected {expected}; seen: {seen}{trouble}", step.name));
-            break;
-        }
-    }
-    let report = Report {
-        nodes: arguments.nodes,
-        ok: failure.is_none(),
-        steps,
-        took: started.elapsed(),
-        peak_memory: report::peak_memory(),
-    };
-    timeline.report(&report);
-    failure.map_or(Ok(()), Err)
 }
 
 /// Returns on SIGINT or SIGTERM.

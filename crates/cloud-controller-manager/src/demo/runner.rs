@@ -1,11 +1,14 @@
 //! Tells the story: does what a step says and waits until the API shows what must come of it.
 
+use std::io::Write;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::expectation::{Baseline, Observed, Verdict};
+use super::report::{Report, Requests, StepCost, peak_memory};
 use super::story::{Action, Step};
+use super::timeline::Timeline;
 
 /// Observations are at least so far apart: each looks at all Nodes.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -18,6 +21,10 @@ pub(super) trait Stage {
     fn observe(&mut self) -> Observed;
     /// Returns when there may be something new to observe; now and then also without.
     async fn changed(&mut self);
+    /// Requests so far.
+    fn requests(&self) -> Requests;
+    /// What went wrong behind the scenes, if anything.
+    fn trouble(&self) -> Option<String>;
 }
 
 /// How a step is going.
@@ -47,8 +54,32 @@ pub(super) struct Failure {
     pub(super) seen: String,
 }
 
-/// Runs one step.
-pub(super) async fn run_step<S: Stage>(stage: &mut S, step: &Step, mut progress: impl FnMut(&Progress)) -> Outcome {
+/// Tells a story of `nodes` Nodes up to its end, or to the first step that does not happen. The error is one line that
+/// says which, what was expected and what was seen.
+pub(super) async fn tell<S: Stage, W: Write>(
+    story: &[Step],
+    nodes: usize,
+    stage: &mut S,
+    timeline: &mut Timeline<W>,
+) -> Result<(), String> {
+    let started = Instant::now();
+    let (mut steps, mut result) = (Vec::new(), Ok(()));
+    for step in story {
+        let outcome = run_step(stage, step, |progress| timeline.progress(started.elapsed(), step, progress)).await;
+        timeline.step(started.elapsed(), step, &outcome);
+        steps.push(StepCost { name: step.name, took: outcome.took, requests: stage.requests() });
+        if let Err(Failure { expected, seen }) = outcome.result {
+            let trouble = stage.trouble().map(|trouble| format!("; {trouble}")).unwrap_or_default();
+            result = Err(format!("step {:?} did not happen: expected {expected}; seen: {seen}{trouble}", step.name));
+            break;
+        }
+    }
+    let (ok, took) = (result.is_ok(), started.elapsed());
+    timeline.report(&Report { nodes, ok, steps, took, peak_memory: peak_memory() });
+    result
+}
+
+async fn run_step<S: Stage>(stage: &mut S, step: &Step, mut progress: impl FnMut(&Progress)) -> Outcome {
     let started = Instant::now();
     let result = step_result(stage, step, started + step.within, &mut progress).await;
     Outcome { took: started.elapsed(), result }
@@ -108,6 +139,12 @@ mod tests {
         fn observe(&mut self) -> Observed {
             Observed { nodes: self.nodes.clone(), ..Observed::default() }
         }
+        fn requests(&self) -> Requests {
+            Requests::default()
+        }
+        fn trouble(&self) -> Option<String> {
+            Some("the kubelet of n2: refused".to_owned())
+        }
         async fn changed(&mut self) {
             if self.nodes.len() == self.most {
                 return std::future::pending().await;
@@ -155,5 +192,25 @@ mod tests {
         let outcome = run_step(&mut stage, &step(3), |_| {}).await;
         assert_eq!(outcome.result.unwrap_err().seen, "the port is taken");
         assert!(outcome.took.is_zero());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_step_that_does_not_happen_ends_the_story_in_one_line() {
+        use crate::demo::timeline::Style;
+
+        let mut out = Vec::new();
+        let mut timeline = Timeline::new(&mut out, Style { colour: false, live: false, json: true });
+        let story = [step(2), Step { name: "impossible", ..step(3) }, Step { name: "never", ..step(2) }];
+        let error = tell(&story, 3, &mut script(2), &mut timeline).await.unwrap_err();
+        assert_eq!(
+            error,
+            "step \"impossible\" did not happen: expected 3 Nodes with the start-up taint; seen: 2 of 2 Nodes are so, \
+             after 30 s; the kubelet of n2: refused"
+        );
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert_eq!((&lines[0]["ok"], &lines[1]["ok"]), (&true.into(), &false.into()));
+        assert_eq!(lines[2]["summary"]["ok"], false);
     }
 }

@@ -27,30 +27,34 @@ Everything stays up until Ctrl-C; kubelets and controllers keep following the cl
 
   export KUBECONFIG={kubeconfig}
   kubectl get nodes -o wide
-  kubectl get nodes -w                              # and meanwhile:
+  kubectl get nodes -w -o custom-columns='NAME:.metadata.name,ID:.spec.providerID,TAINTS:.spec.taints[*].key'
 
-  C={cloud_url}
-  curl -X POST   $C/admin/machines/worker-1/stop    # not ready, then the shutdown taint: kubectl describe node worker-1
+and in a third one:
+
+  C={cloud_url} J='Content-Type: application/json'
+  curl -X POST   $C/admin/machines/worker-1/stop    # not ready, then tainted: kubectl describe node worker-1
   curl -X POST   $C/admin/machines/worker-1/start
   curl -X DELETE $C/admin/machines/worker-2         # its Node is deleted
-  curl $C/admin/machines --json '{{"name": "new-1", "type": "large"}}'            # a Node joins
+  curl -H "$J" $C/admin/machines -d '{{"name": "new-1", "type": "large"}}'    # a Node joins
 
-Break the cloud; a Node is asked for when it is not ready, so stop a machine first:
+Break the cloud; only Nodes that are not ready are asked for, so stop a machine first:
 
-  curl -X DELETE $C/admin/tokens/demo-token                                     # the token is revoked …
-  kubectl get events --field-selector reason=NodeDeletionHeld                   # … and nothing is deleted
-  curl -X PUT    $C/admin/tokens/demo-token --json '{{"project": "other"}}'       # it is another project's: an empty list
-  curl -X PUT    $C/admin/tokens/demo-token --json '{{"project": "demo"}}'        # well again
-  curl $C/admin/faults --json '{{"kind": "status", "status": 500}}'               # also latency, hang, empty_list, early_end …
-  curl -X DELETE $C/admin/faults                                                # well again
-  curl $C/admin/requests                                                        # what the controllers asked
+  curl -X DELETE $C/admin/tokens/demo-token         # the token is revoked, and nothing is deleted:
+  kubectl get events --field-selector reason=NodeDeletionHeld
+  curl -H "$J" -X PUT $C/admin/tokens/demo-token -d '{{"project": "other"}}'  # an empty list
+  curl -H "$J" -X PUT $C/admin/tokens/demo-token -d '{{"project": "demo"}}'   # well again
+  curl -H "$J" $C/admin/faults -d '{{"kind": "status", "status": 500}}'       # or latency, hang, empty_list …
+  curl -X DELETE $C/admin/faults                    # well again
+  curl $C/admin/requests                            # what the controllers asked
 
-Break the Kubernetes API ({api_url}):
+Break the Kubernetes API:
 
-  curl {api_url}/_faults -d '{{"match": {{"verb": "patch", "resource": "nodes", "times": 3}}, "action": {{"status": {{"code": 500}}}}}}'
+  curl {api_url}/_faults -d '{{"match": {{"verb": "patch", "times": 3}}, "action": {{"status": {{"code": 500}}}}}}'
   curl -X DELETE {api_url}/_faults
 
-The controllers run as: cloud-controller-manager --cloud-provider=simulated --cloud-config={cloud_config} --kubeconfig={kubeconfig}
+Another controller manager of your own joins with:
+
+  cloud-controller-manager --cloud-provider=simulated --cloud-config={cloud_config} --kubeconfig=$KUBECONFIG
 "#
         )
     }

@@ -82,7 +82,7 @@ pub(super) fn story(nodes: usize) -> Vec<Step> {
             "initialise",
             "the cloud controller manager starts: provider id, addresses, labels; the taint goes",
             &[Action::StartControllers],
-            Expectation::Initialised { nodes, passes: 0 },
+            Expectation::Initialised { nodes, passes: 0, show: None },
         ),
         step(
             "stop",
@@ -116,7 +116,7 @@ pub(super) fn story(nodes: usize) -> Vec<Step> {
             "restore",
             &format!("the token is good again: {joining} is initialised"),
             &[Action::RestoreToken],
-            Expectation::Initialised { nodes, passes: 2 },
+            Expectation::Initialised { nodes, passes: 2, show: Some(joining) },
         ),
         step(
             "empty",

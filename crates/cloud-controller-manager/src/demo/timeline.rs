@@ -19,6 +19,8 @@ const RESET: &str = "\x1b[0m";
 
 /// Characters of the progress bar.
 const BAR: usize = 24;
+/// Columns that a terminal surely has.
+const WIDTH: usize = 100;
 /// Where titles begin.
 const INDENT: &str = "                  ";
 
@@ -95,9 +97,13 @@ impl<W: Write> Timeline<W> {
         let (colour, word) = if outcome.result.is_ok() { (GREEN, "ok    ") } else { (RED, "FAILED") };
         let word = self.paint(colour, word);
         self.line(&format!("{:8.2} s  {word} {} {took}", at.as_secs_f64(), step.title));
+        // Whoever reads a file or a pipe, such as grep, wants one line for each.
+        let width = if self.style.live { WIDTH - INDENT.len() } else { usize::MAX };
         for detail in outcome.result.as_deref().unwrap_or_default() {
-            let detail = self.paint(DIM, detail);
-            self.line(&format!("{INDENT}{detail}"));
+            for part in wrapped(detail, width) {
+                let part = self.paint(DIM, &part);
+                self.line(&format!("{INDENT}{part}"));
+            }
         }
     }
 
@@ -133,6 +139,22 @@ impl<W: Write> Timeline<W> {
     fn paint(&self, code: &str, text: &str) -> String {
         if self.style.colour { format!("{code}{text}{RESET}") } else { text.to_owned() }
     }
+}
+
+/// Lines of at most `width` characters, broken between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.pop().unwrap_or_default();
+        if line.is_empty() {
+            lines.push(word.to_owned());
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            lines.push(format!("{line} {word}"));
+        } else {
+            lines.extend([line, word.to_owned()]);
+        }
+    }
+    lines
 }
 
 fn step_object(at: Duration, step: &Step, outcome: &Outcome) -> serde_json::Value {
@@ -210,6 +232,13 @@ mod tests {
         assert!(!text.contains('\x1b'));
         let last = text.rsplit('\r').next().unwrap();
         assert!(last.starts_with("    3.00 s  ok"), "{last:?}");
+    }
+
+    #[test]
+    fn long_explanations_are_broken_between_words_on_a_terminal() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("unbreakable words", 3), ["unbreakable", "words"]);
+        assert_eq!(wrapped("one line", usize::MAX), ["one line"]);
     }
 
     #[test]

@@ -33,8 +33,6 @@ use super::story::{Action, PREFIX};
 const MONITOR_PERIOD: &str = "--node-monitor-period=500ms";
 /// Requests to the cloud that are further apart than this belong to different passes.
 const QUIET: Duration = Duration::from_millis(200);
-/// Changes that the API server remembers for each Node of the story, so that no watch falls behind.
-const CHANGES_PER_NODE: usize = 8;
 /// Requests of which the API server keeps the bodies; it counts all.
 const REQUESTS_KEPT: usize = 1000;
 /// The project of the token that sees nothing. It has no machines.
@@ -74,13 +72,11 @@ impl World {
 
         let listener = listen(arguments.port, "--port").await?;
         let api_url = format!("http://{}", listener.local_addr()?);
-        let defaults = embedded_apiserver::Options::default();
         let server = ApiServer::with_options(embedded_apiserver::Options {
-            history: defaults.history.max(arguments.nodes * CHANGES_PER_NODE),
             request_log: REQUESTS_KEPT,
             // kube-controller-manager would remove that taint again; there is none here.
             taint_new_nodes: false,
-            ..defaults
+            ..embedded_apiserver::Options::default()
         });
         let serving = (server.clone(), shutdown.clone());
         tokio::spawn(async move { serving.0.serve_tcp(listener, serving.1).await });
@@ -112,20 +108,6 @@ impl World {
             shutdown,
             _directory: directory,
         })
-    }
-
-    /// Requests so far.
-    pub(super) fn requests(&self) -> Requests {
-        let mut kubernetes: BTreeMap<_, u64> = BTreeMap::new();
-        for ((agent, verb, resource), count) in self.server.requests().counts_by_agent() {
-            *kubernetes.entry((Sender::of(&agent), resource, verb)).or_default() += count;
-        }
-        Requests { cloud: self.cloud.requests(), kubernetes }
-    }
-
-    /// What went wrong in the demo's own kubelets, if anything.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.kubelets.trouble()
     }
 
     /// As the program does with these flags.
@@ -222,6 +204,18 @@ impl Stage for World {
 
     async fn changed(&mut self) {
         self.observer.changed().await;
+    }
+
+    fn requests(&self) -> Requests {
+        let mut kubernetes: BTreeMap<_, u64> = BTreeMap::new();
+        for ((agent, verb, resource), count) in self.server.requests().counts_by_agent() {
+            *kubernetes.entry((Sender::of(&agent), resource, verb)).or_default() += count;
+        }
+        Requests { cloud: self.cloud.requests(), kubernetes }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.kubelets.trouble()
     }
 }
 

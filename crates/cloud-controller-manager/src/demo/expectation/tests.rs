@@ -42,7 +42,7 @@ fn happened(verdict: &Verdict) -> bool {
 #[test]
 fn a_node_is_initialised_when_everything_is_there() {
     let before = Baseline::default();
-    let expectation = Expectation::Initialised { nodes: 2, passes: 0 };
+    let expectation = Expectation::Initialised { nodes: 2, passes: 0, show: None };
     assert!(happened(&expectation.judge(&before, &seen([initialised("a"), initialised("b")]))));
     let spoil: [fn(&mut Node); 4] = [
         |node| node.provider_id = "".into(),
@@ -127,4 +127,15 @@ fn a_shutdown_taint_is_expected_of_a_node_that_is_not_ready() {
     assert!(!happened(&running.judge(&before, &seen([tainted(ConditionStatus::True)]))));
     assert!(happened(&running.judge(&before, &seen([initialised("a")]))));
     assert!(matches!(running.judge(&before, &seen([])), Verdict::Broken(_)));
+}
+
+#[test]
+fn after_a_refusal_the_cloud_must_have_been_asked_again() {
+    let expectation = Expectation::Initialised { nodes: 2, passes: 2, show: Some("b".into()) };
+    let mut now = seen([initialised("a"), initialised("b")]);
+    now.passes = 1;
+    assert!(!happened(&expectation.judge(&Baseline::default(), &now)));
+    now.passes = 2;
+    let shown = vec!["b: simulated://m-1, 10.0.0.1, z, t".to_owned()];
+    assert_eq!(expectation.judge(&Baseline::default(), &now), Verdict::Happened(shown));
 }
