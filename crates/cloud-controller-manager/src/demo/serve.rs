@@ -83,7 +83,7 @@ mod tests {
             cloud_config: Path::new("/tmp/d/cloud.yaml"),
         };
         assert!(places.text().contains("export KUBECONFIG=/tmp/d/kubeconfig\n"));
-        assert!(places.text().contains("C=http://127.0.0.1:2\n"));
+        assert!(places.text().contains("C=http://127.0.0.1:2 "));
         assert_eq!(places.object()["serve"]["cloud"], "http://127.0.0.1:2");
     }
 }
