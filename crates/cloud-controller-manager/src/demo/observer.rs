@@ -72,6 +72,15 @@ impl Observer {
         Observed { nodes: self.nodes.list(), said: lock(&self.said).clone(), passes: lock(&self.passes).passes }
     }
 
+    /// Returns between two passes over the cloud, the first of which began after this call. It takes Nodes that are not
+    /// ready: for others the cloud is not asked.
+    pub(super) async fn between_passes(&self) {
+        let before = lock(&self.passes).passes;
+        while !lock(&self.passes).is_between(before, Instant::now()) {
+            tokio::time::sleep(LOOK / 2).await;
+        }
+    }
+
     /// Returns when something changed.
     pub(super) async fn changed(&self) {
         _ = tokio::time::timeout(2 * LOOK, self.changed.notified()).await;
@@ -105,6 +114,11 @@ struct Passes {
 impl Passes {
     fn new(quiet: Duration) -> Self {
         Self { quiet, requests: 0, last: None, passes: 0 }
+    }
+
+    /// Whether a pass beyond the first `before` ones has ended.
+    fn is_between(&self, before: u32, now: Instant) -> bool {
+        self.passes > before && self.last.is_some_and(|last| now.duration_since(last) >= self.quiet)
     }
 
     /// Takes in the number of requests so far; whether a pass began.
@@ -167,5 +181,8 @@ mod tests {
             .into();
         assert_eq!(begins, [false, true, false, false, false, true]);
         assert_eq!(passes.passes, 2);
+        assert!(!passes.is_between(1, at(500)), "the second one may go on");
+        assert!(passes.is_between(1, at(660)));
+        assert!(!passes.is_between(2, at(660)), "the third one has not begun");
     }
 }

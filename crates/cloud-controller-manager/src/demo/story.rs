@@ -44,7 +44,7 @@ pub(super) enum Action {
     MoveToken,
     /// The token is good again.
     RestoreToken,
-    /// The cloud shows machines no longer, all from the same moment on.
+    /// The cloud shows machines no longer, all from the same moment on, between two passes of the controllers.
     Vanish(Vec<String>),
     /// Vanished machines are there again.
     Reappear,

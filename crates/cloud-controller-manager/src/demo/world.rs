@@ -132,8 +132,7 @@ impl World {
         Ok(())
     }
 
-    /// Returns when the controllers, too, have heard that these Nodes are not ready. Otherwise a machine could be missed
-    /// by one pass and its neighbours by the next, which is no landslide yet.
+    /// Returns when the controllers, too, have heard that these Nodes are not ready.
     async fn wait_until_known_silent(&self, names: &[String]) {
         let Some(controllers) = &self.controllers else { return };
         let is_ready =
@@ -187,6 +186,9 @@ impl Stage for World {
                 true
             }
             Action::Vanish(names) => {
+                // A pass that is half-way would find only the rest of them gone, confirmed and witnessed: no landslide
+                // yet, so that it would delete these.
+                self.observer.between_passes().await;
                 self.vanished = self.cloud.take_away(&self.ids(names));
                 self.vanished.len() == names.len()
             }
