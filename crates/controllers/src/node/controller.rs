@@ -1,6 +1,6 @@
 //! The shell of the node controller: queue, workers, writes, events.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -102,13 +102,23 @@ impl NodeController {
                 async move { this.sync_claims(claims).await }
             },
         );
-        tokio::join!(passes, work);
+        let close = async {
+            shutdown.cancelled().await;
+            self.writes.close();
+        };
+        tokio::join!(passes, work, close);
     }
 
     /// NODE-8.
     fn feed(self: Arc<Self>, queue: Queue<String>, resync: Resync) {
         self.context.nodes.clone().subscribe(resync, move |event| match event {
-            CacheEvent::Added(node) | CacheEvent::Updated { new: node, .. } => queue.add(node.name.to_string()),
+            CacheEvent::Added(node) => queue.add(node.name.to_string()),
+            CacheEvent::Updated { old, new } => {
+                if old.uid != new.uid {
+                    self.forget(old);
+                }
+                queue.add(new.name.to_string());
+            }
             CacheEvent::Deleted(node) => self.forget(node),
         });
     }
@@ -149,7 +159,7 @@ impl NodeController {
                 Some(node) => match labels::alignment(&node.labels) {
                     aligned if aligned.is_empty() => finished(key, Ok(())),
                     missing => {
-                        writes.push(async move { (key, self.in_turn(self.write_labels(&node.name, &missing)).await) });
+                        writes.push(async move { (key, self.in_turn(self.write_labels(&node, &missing)).await) });
                     }
                 },
             }
@@ -162,12 +172,17 @@ impl NodeController {
         let initializing = async {
             let nodes: Vec<Arc<Node>> = waiting.iter().map(|(_, node)| Arc::clone(node)).collect();
             let answers = metadata::fetch(&*self.context.provider, &nodes).await;
-            let mut writes: FuturesUnordered<_> = waiting
-                .iter()
-                .zip(answers)
-                .map(|((key, node), answer)| async move { (*key, self.initialize(node, answer).await) })
-                .collect();
-            while let Some((key, result)) = writes.next().await {
+            // No more under way than may write: the state of each is far larger than what it waits for.
+            let most = workers(self.options.concurrent_node_syncs);
+            let mut waiting = waiting.iter().zip(answers);
+            let mut writes = FuturesUnordered::new();
+            loop {
+                while writes.len() < most
+                    && let Some(((key, node), answer)) = waiting.next()
+                {
+                    writes.push(async move { (*key, self.initialize(node, answer).await) });
+                }
+                let Some((key, result)) = writes.next().await else { break };
                 finished(key, result);
             }
         };
@@ -187,10 +202,12 @@ impl NodeController {
         self.context.nodes.get(name)
     }
 
-    /// Waits for a turn to write.
-    async fn in_turn<T>(&self, write: impl Future<Output = T>) -> T {
-        let _turn = self.writes.acquire().await; // never closed
-        write.await
+    /// Waits for a turn to write. Nobody gets one after the shutdown: what is not begun is left to the next process.
+    async fn in_turn<T>(&self, write: impl Future<Output = Result<T>>) -> Result<T> {
+        match self.writes.acquire().await {
+            Ok(_turn) => write.await,
+            Err(_closed) => Err(Error::other("not written: the process is stopping")),
+        }
     }
 
     async fn initialize(&self, node: &Arc<Node>, answer: Result<Option<InstanceMetadata>>) -> Result<()> {
@@ -208,12 +225,17 @@ impl NodeController {
         };
         match (&result, &self.explainer) {
             (Ok(()), Some(explainer)) => explainer.forget(&node.uid),
-            (Err(error), Some(explainer)) if explainer.is_news(node, error, Instant::now()) => {
+            (Err(error), Some(explainer)) if self.is_there(node) && explainer.is_news(node, error, Instant::now()) => {
                 self.events.event(&reference(node), EventType::Warning, explain::REASON, error.to_string());
             }
             _ => {}
         }
         result
+    }
+
+    /// Whether the Node was not deleted, or replaced by another of its name, meanwhile.
+    fn is_there(&self, node: &Node) -> bool {
+        self.context.nodes.get(&node.name).is_some_and(|now| now.uid == node.uid)
     }
 
     /// NODE-24 … NODE-27.
@@ -238,39 +260,32 @@ impl NodeController {
 
     /// Writes the plan, again if somebody else wrote first (NODE-24, NODE-25).
     async fn write(&self, name: &str, plan: &Initialization) -> Result<Written> {
-        // The version that lost; the cache may show it for some time after.
-        let lost: Mutex<Box<str>> = Mutex::default();
         ConflictRetry::NODE_INITIALIZATION
-            .run(WriteError::is_conflict, |attempt| {
-                let lost = &lost;
-                async move {
-                    let (node, is_fresh) = self.current(name, lost).await?;
-                    let Some(patch) = plan.patch(&node).map_err(WriteError::Refused)? else {
-                        return Ok(Written::Nothing { node, is_fresh });
-                    };
-                    tracing::debug!(node = name, attempt, %patch, "initialising");
-                    match strategic_patch(&self.api, name, None, &patch).await {
-                        Ok(written) => Ok(Written::Changed(written.map_or(node, |object| Arc::new(object.node)))),
-                        Err(error) => {
-                            lost.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&node.resource_version);
-                            Err(WriteError::Api(error))
-                        }
-                    }
+            .run(WriteError::is_conflict, |attempt| async move {
+                let node = self.current(name, attempt).await?;
+                let Some(patch) = plan.patch(&node).map_err(WriteError::Refused)? else {
+                    return Ok(Written::Nothing { node, is_fresh: attempt > 0 });
+                };
+                tracing::debug!(node = name, attempt, %patch, "initialising");
+                match strategic_patch(&self.api, name, None, &patch).await {
+                    Ok(written) => Ok(Written::Changed(written.map_or(node, |object| Arc::new(object.node)))),
+                    Err(error) => Err(WriteError::Api(error)),
                 }
             })
             .await
             .map_err(WriteError::into_error)
     }
 
-    /// The Node from the cache; from the API (then `true`) where the cache still has the version that just lost.
-    async fn current(&self, name: &str, lost: &Mutex<Box<str>>) -> Result<(Arc<Node>, bool), WriteError> {
+    /// The Node from the cache; after a conflict from the API, because the cache may show the version that lost for some
+    /// time (D-100).
+    async fn current(&self, name: &str, attempt: u32) -> Result<Arc<Node>, WriteError> {
         let cached = self.context.nodes.get(name).ok_or_else(|| {
             WriteError::Refused(Error::not_found(format!("node {name:?} not found: it was deleted meanwhile")))
         })?;
-        if cached.resource_version != *lost.lock().unwrap_or_else(PoisonError::into_inner) {
-            return Ok((cached, false));
+        if attempt == 0 {
+            return Ok(cached);
         }
-        read_node(&self.api, name, 1).await.map(|node| (Arc::new(node), true)).map_err(WriteError::Api)
+        read_node(&self.api, name, attempt).await.map(Arc::new).map_err(WriteError::Api)
     }
 
     /// NODE-26, NODE-60 … NODE-67: whatever goes wrong here is repaired by the next pass.
@@ -290,11 +305,15 @@ impl NodeController {
     }
 
     /// HELP-20 … HELP-22: a fresh read, then the difference, if there is one.
-    async fn write_labels(&self, name: &str, wanted: &std::collections::BTreeMap<String, String>) -> Result<()> {
+    async fn write_labels(&self, stale: &Node, wanted: &BTreeMap<String, String>) -> Result<()> {
+        let name = &*stale.name;
         let result = ConflictRetry::LABELS
             .run(is_conflict, |attempt| async move {
                 let node = read_node(&self.api, name, attempt).await?;
-                let missing: std::collections::BTreeMap<_, _> =
+                if node.uid != stale.uid {
+                    return Ok(None);
+                }
+                let missing: BTreeMap<_, _> =
                     wanted.iter().filter(|(key, value)| node.labels.get(key) != Some(value)).collect();
                 strategic_patch(&self.api, name, None, &json!({"metadata": {"labels": missing}})).await
             })

@@ -16,8 +16,9 @@ use super::record::{EventType, ObjectRef, RecordedEvent};
 use super::sink::{ApiSink, EventSink, SinkError};
 use crate::clock::Clock;
 
-/// Events that wait to be looked at; further ones are dropped (RT-25).
-const QUEUE: usize = 1000;
+/// Events that wait to be looked at; further ones are dropped (RT-25, where it is 1000: a client that is not limited
+/// initialises thousands of Nodes faster than the API server takes their events, and each is to be told).
+const QUEUE: usize = 10_000;
 /// Requests in flight; events about one object keep their order.
 const LANES: usize = 4;
 /// Decided events that wait in each lane.
@@ -49,8 +50,9 @@ impl std::fmt::Debug for EventRecorder {
 }
 
 impl EventRecorder {
-    /// Records that something happened to an object. If too many events wait already it is dropped and logged.
-    pub fn event(&self, regarding: &ObjectRef, type_: EventType, reason: &str, message: impl Into<String>) {
+    /// Records that something happened to an object. If too many events wait already it is dropped and logged, and the
+    /// answer is `false`.
+    pub fn event(&self, regarding: &ObjectRef, type_: EventType, reason: &str, message: impl Into<String>) -> bool {
         let event = RecordedEvent {
             component: self.component.to_string(),
             regarding: regarding.clone(),
@@ -61,17 +63,22 @@ impl EventRecorder {
         };
         tracing::debug!(object = %event.regarding, %type_, reason, message = event.message, "event");
         match &self.target {
-            Target::Memory(events) => events.lock().unwrap_or_else(PoisonError::into_inner).push(event),
-            Target::Queue(queue) => {
-                if let Err(error) = queue.try_send((event, Instant::now())) {
+            Target::Memory(events) => {
+                events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+                true
+            }
+            Target::Queue(queue) => match queue.try_send((event, Instant::now())) {
+                Ok(()) => true,
+                Err(error) => {
                     let why = match &error {
                         mpsc::error::TrySendError::Full(_) => "too many events wait",
                         mpsc::error::TrySendError::Closed(_) => "the process is stopping",
                     };
                     let (event, _) = error.into_inner();
                     tracing::warn!(object = %event.regarding, reason, message = event.message, why, "event dropped");
+                    false
                 }
-            }
+            },
         }
     }
 
