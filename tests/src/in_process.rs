@@ -38,6 +38,7 @@ pub struct World {
     pub node_controller: NodeController,
     /// The lifecycle controller.
     pub lifecycle: NodeLifecycleController,
+    context: ControllerContext,
     events: [Arc<Mutex<Vec<RecordedEvent>>>; 2],
 }
 
@@ -48,6 +49,15 @@ impl World {
     /// If it cannot be built.
     #[must_use]
     pub fn with_machines(count: usize) -> Self {
+        Self::with_options(count, &Options::default())
+    }
+
+    /// A world with so many machines and no Nodes, whose controllers behave as told.
+    ///
+    /// # Panics
+    /// If it cannot be built.
+    #[must_use]
+    pub fn with_options(count: usize, options: &Options) -> Self {
         let (api, cloud, nodes) = (ApiServer::new(), Cloud::default(), Cache::with([]));
         cloud.create_machines("worker-", count);
         let transport = Transport::builder("http://simulated")
@@ -63,24 +73,42 @@ impl World {
             provider,
             clock: clock.clone(),
         };
-        let options = Options::default();
         let (events, first) = EventRecorder::to_memory("cloud-node-controller", clock.clone());
-        let node_controller = NodeController::new(context.clone(), &options, events, Arc::new(NoNodeMetrics))
+        let node_controller = NodeController::new(context.clone(), options, events, Arc::new(NoNodeMetrics))
             .expect("the cloud has machines");
         let (events, second) = EventRecorder::to_memory("cloud-node-lifecycle-controller", clock);
-        let lifecycle = NodeLifecycleController::new(context, &options, events, Arc::new(NoLifecycleMetrics))
+        let lifecycle = NodeLifecycleController::new(context.clone(), options, events, Arc::new(NoLifecycleMetrics))
             .expect("the cloud has machines");
-        Self { api, cloud, nodes, node_controller, lifecycle, events: [first, second] }
+        Self { api, cloud, nodes, node_controller, lifecycle, context, events: [first, second] }
+    }
+
+    /// Another lifecycle controller over the same world, which sees the Nodes through `cache`.
+    ///
+    /// # Panics
+    /// If the cloud has no machines to offer.
+    #[must_use]
+    pub fn lifecycle_over(&self, cache: Cache<Node>) -> (NodeLifecycleController, Cache<Node>) {
+        let context = ControllerContext { nodes: cache.clone(), ..self.context.clone() };
+        let (events, _) = EventRecorder::to_memory("cloud-node-lifecycle-controller", Arc::new(SystemClock));
+        let controller =
+            NodeLifecycleController::new(context, &Options::default(), events, Arc::new(NoLifecycleMetrics))
+                .expect("the cloud has machines");
+        (controller, cache)
     }
 
     /// A world in which each of so many machines has an initialised Node, ready or not.
     #[must_use]
     pub fn with_nodes(count: usize, ready: bool) -> Self {
         let world = Self::with_machines(count);
-        for machine in world.cloud.machines() {
-            world.put_node(&machine.name, &format!("simulated://{}", machine.id), ready, &[]);
-        }
+        world.put_nodes(ready);
         world
+    }
+
+    /// Puts an initialised Node into the API for each machine.
+    pub fn put_nodes(&self, ready: bool) {
+        for machine in self.cloud.machines() {
+            self.put_node(&machine.name, &format!("simulated://{}", machine.id), ready, &[]);
+        }
     }
 
     /// Puts a Node into the API as it is. An empty provider id is none.

@@ -5,7 +5,12 @@
 use std::time::Duration;
 
 use ccm_tests::in_process::World;
+use controllers::Options;
+use controllers::options::{LifecycleOptions, NodeDeletion};
+use embedded_apiserver::{Action, Matcher};
 use provider_simulated::cloud::{DEFAULT_PROJECT, DEFAULT_TOKEN, Fault, FaultKind};
+use runtime::cache::Cache;
+use tokio_util::sync::CancellationToken;
 
 /// One page holds 50 machines; with so many Nodes not ready, the cloud is listed.
 const MANY: usize = 120;
@@ -110,7 +115,7 @@ async fn a_stale_cache_deletes_nothing() {
     let world = World::with_nodes(MANY, true);
     // Fills the provider's cache, before the machine of the next Node exists.
     world.refresh();
-    world.node_controller.refresh_addresses(&tokio_util::sync::CancellationToken::new()).await;
+    world.node_controller.refresh_addresses(&CancellationToken::new()).await;
     world.cloud.create_machines("late-", 1);
     let late = world.cloud.machine("late-1").expect("it was just made");
     world.put_node("late-1", &format!("simulated://{}", late.id), false, &[]);
@@ -139,10 +144,7 @@ async fn one_gone_node_is_deleted_at_once_for_a_few_single_reads() {
     world.pass().await;
     assert!(world.node("worker-7").is_none());
     assert_eq!(world.node_count(), 199);
-    assert_eq!(
-        world.events(),
-        ["DeletingNode Deleting node worker-7 because it does not exist in the cloud provider"]
-    );
+    assert_eq!(world.events(), ["DeletingNode Deleting node worker-7 because it does not exist in the cloud provider"]);
     assert!(world.cloud_reads() <= 5, "{:?}", world.cloud.requests());
 }
 
@@ -199,9 +201,74 @@ async fn a_node_that_was_re_created_under_the_same_name_is_not_deleted_for_its_n
     world.cloud.create_machines("worker-", 1);
     world.put_node("worker-1", "simulated://m-000006", false, &[]);
     let uid = world.node("worker-1").expect("the new one")["metadata"]["uid"].clone();
-    world.lifecycle.pass(&tokio_util::sync::CancellationToken::new()).await;
+    world.lifecycle.pass(&CancellationToken::new()).await;
     world.passes_for(LONG).await;
     assert_eq!(world.node("worker-1").expect("it is alive")["metadata"]["uid"], uid);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_another_cloud_is_left_alone_and_not_asked_for() {
+    let world = World::with_nodes(5, true);
+    world.put_node("on-premises", "onprem://7", false, &[]);
+    world.passes_for(LONG).await;
+    assert_eq!((world.node_count(), world.cloud_reads(), world.events()), (6, 0, vec![]));
+}
+
+fn deleting(deletion: NodeDeletion) -> Options {
+    let product = Options::default();
+    Options { lifecycle: LifecycleOptions { deletion, ..product.lifecycle }, ..product }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_says_once_what_it_would_delete() {
+    for (deletion, why) in
+        [(NodeDeletion::DryRun, "--node-deletion=dry-run"), (NodeDeletion::Off, "--node-deletion=off")]
+    {
+        let world = World::with_options(10, &deleting(deletion));
+        world.put_nodes(true);
+        world.set_ready("worker-1", false);
+        world.cloud.terminate("worker-1");
+        world.passes_for(LONG).await;
+        assert_eq!(world.node_count(), 10);
+        let held = world.events_of("NodeDeletionHeld");
+        assert!(held.len() == 1 && held[0].contains(why), "{held:?}");
+        assert_eq!(world.writes(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_delete_is_tried_again_and_makes_no_landslide() {
+    let world = World::with_nodes(10, true);
+    world.set_ready("worker-1", false);
+    world.cloud.terminate("worker-1");
+    let forbidden =
+        Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
+    let rule = world.api.faults().add(Matcher::any().verb("delete").resource("nodes"), forbidden);
+    world.passes_for(Duration::from_secs(200)).await;
+    assert_eq!(
+        world.events_of("DeletingNodeFailed").first().map(String::as_str),
+        Some("Failed deleting node worker-1: no")
+    );
+    assert_eq!(world.events_of("NodeDeletionHeld"), Vec::<String>::new());
+    world.api.faults().remove(rule);
+    world.pass().await;
+    assert_eq!(world.node_count(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_long_as_not_all_nodes_are_known_none_is_deleted() {
+    let world = World::with_nodes(10, false);
+    for n in 1..=6 {
+        world.cloud.terminate(&format!("worker-{n}"));
+    }
+    // A cache that is being filled shows three of the ten: two gone, one witness, and no landslide to be seen.
+    let unsynced = world.lifecycle_over(Cache::new());
+    for name in ["worker-1", "worker-2", "worker-7"] {
+        let node = world.node(name).expect("it is there");
+        unsynced.1.insert(serde_json::from_value(node).expect("a Node"));
+    }
+    unsynced.0.pass(&CancellationToken::new()).await;
+    assert_eq!(world.node_count(), 10);
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +288,7 @@ async fn a_steady_state_writes_nothing() {
     let names: Vec<String> = (1..=MANY).map(|n| format!("worker-{n}")).collect();
     let settle = async || {
         world.sync(&names).await;
-        world.node_controller.refresh_addresses(&tokio_util::sync::CancellationToken::new()).await;
+        world.node_controller.refresh_addresses(&CancellationToken::new()).await;
         world.passes_for(Duration::from_secs(60)).await;
     };
     settle().await;

@@ -47,7 +47,10 @@ async fn a_node_without_a_machine_is_told_the_closest_name_once() {
     world.put_node("wroker-2", "", false, &[start_up_taint()]);
     for _ in 0..5 {
         let errors = world.sync(&["wroker-2".into()]).await;
-        assert!(errors[0].1.starts_with("failed to get instance metadata for node wroker-2: instance not found"), "{errors:?}");
+        assert!(
+            errors[0].1.starts_with("failed to get instance metadata for node wroker-2: instance not found"),
+            "{errors:?}"
+        );
     }
     let told = world.events_of("InitializationFailed");
     assert_eq!(told.len(), 1, "{told:?}");
@@ -78,7 +81,10 @@ async fn a_conflict_is_resolved_with_a_live_read_and_one_event() {
         .await;
     assert_eq!(finished.into_inner().unwrap(), [("worker-1".to_owned(), true)]);
     let node = world.node("worker-1").expect("it is there");
-    assert_eq!((&node["metadata"]["labels"]["other"], &node["spec"]["providerID"]), (&json!("writer"), &json!("simulated://m-000001")));
+    assert_eq!(
+        (&node["metadata"]["labels"]["other"], &node["spec"]["providerID"]),
+        (&json!("writer"), &json!("simulated://m-000001"))
+    );
     assert_eq!(world.events_of("Synced").len(), 1);
     let requests = world.api.requests();
     assert_eq!((requests.count("patch", "nodes"), requests.count("get", "nodes")), (2, 1));
@@ -89,7 +95,12 @@ async fn one_bad_node_does_not_hold_back_its_batch() {
     let world = registered(10);
     world.api.faults().add(
         Matcher::any().verb("patch").resource("nodes").name("worker-3"),
-        Action::Status { code: 403, reason: "Forbidden".into(), message: "not this one".into(), retry_after_seconds: None },
+        Action::Status {
+            code: 403,
+            reason: "Forbidden".into(),
+            message: "not this one".into(),
+            retry_after_seconds: None,
+        },
     );
     let errors = world.sync(&names(10)).await;
     assert_eq!(errors, [("worker-3".to_owned(), "not this one".to_owned())]);
@@ -150,7 +161,11 @@ async fn a_stopped_machine_taints_its_node_and_a_ready_node_loses_the_taint() {
 
     world.cloud.start("worker-2");
     world.pass().await;
-    assert_eq!(world.node("worker-2").expect("it is kept")["spec"]["taints"], taint, "not before it is ready (LIFE-44)");
+    assert_eq!(
+        world.node("worker-2").expect("it is kept")["spec"]["taints"],
+        taint,
+        "not before it is ready (LIFE-44)"
+    );
     world.set_ready("worker-2", true);
     world.pass().await;
     assert_eq!(world.node("worker-2").expect("it is kept")["spec"].get("taints"), None);

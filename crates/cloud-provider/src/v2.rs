@@ -1,6 +1,7 @@
 //! The reference's second shape, `InstancesV2`: one Node at a time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -8,14 +9,26 @@ use futures::{FutureExt, StreamExt};
 
 use crate::instances::{InstanceState, Instances, Want, WantMetadata};
 use crate::listing::Gone;
-use crate::{InstanceMetadata, Node, Result};
+use crate::{Error, InstanceMetadata, Node, Result};
 
 /// How many Nodes an adapter asks for at the same time.
 const CONCURRENT_LOOKUPS: usize = 8;
 
+/// How long the answer for one Node may take: one that hangs must not cost the others theirs (INV-6).
+const DEADLINE: Duration = Duration::from_secs(60);
+
 /// Answers for Nodes that are asked for separately, in their order.
 pub(crate) async fn one_by_one(lookups: Vec<BoxFuture<'_, Result<InstanceState>>>) -> Vec<Result<InstanceState>> {
-    futures::stream::iter(lookups).buffered(CONCURRENT_LOOKUPS).collect().await
+    let timed: Vec<BoxFuture<'_, _>> =
+        lookups.into_iter().enumerate().map(|(index, lookup)| in_time(index, lookup).boxed()).collect();
+    let mut answers: Vec<_> = futures::stream::iter(timed).buffer_unordered(CONCURRENT_LOOKUPS).collect().await;
+    answers.sort_by_key(|(index, _)| *index);
+    answers.into_iter().map(|(_, answer)| answer).collect()
+}
+
+async fn in_time(index: usize, lookup: BoxFuture<'_, Result<InstanceState>>) -> (usize, Result<InstanceState>) {
+    let late = |_| Err(Error::other(format!("no answer within {} s", DEADLINE.as_secs())));
+    (index, tokio::time::timeout(DEADLINE, lookup).await.unwrap_or_else(late))
 }
 
 /// Machines, asked one Node at a time (PROV-50 … PROV-53).
@@ -99,5 +112,36 @@ impl<T: InstancesV2 + ?Sized> InstancesV2 for Arc<T> {
     }
     async fn instance_metadata(&self, node: &Node) -> Result<Option<InstanceMetadata>> {
         (**self).instance_metadata(node).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct OneHangs;
+
+    #[async_trait]
+    impl InstancesV2 for OneHangs {
+        async fn instance_exists(&self, node: &Node) -> Result<bool> {
+            if &*node.name == "hangs" { std::future::pending().await } else { Ok(true) }
+        }
+        async fn instance_shutdown(&self, _node: &Node) -> Result<bool> {
+            Ok(false)
+        }
+        async fn instance_metadata(&self, _node: &Node) -> Result<Option<InstanceMetadata>> {
+            Ok(None)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_hangs_costs_only_itself_its_answer() {
+        let nodes: Vec<Arc<Node>> = std::iter::once("hangs".to_owned())
+            .chain((1..50).map(|n| format!("n{n}")))
+            .map(|name| Arc::new(Node { name: name.into(), ..Node::default() }))
+            .collect();
+        let answers = V2(OneHangs).lookup(&nodes, Want::EXISTENCE).await;
+        assert!(answers[0].is_err());
+        assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 49);
     }
 }

@@ -16,6 +16,7 @@
 
 mod context;
 pub mod lifecycle;
+mod look_up;
 pub mod node;
 pub mod options;
 mod read;

@@ -11,6 +11,21 @@ use serde_json::json;
 use crate::node::plan::taints_value;
 use crate::read::read_node;
 
+/// The Node whose taints are changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its UID: a Node that was re-created under the name is left alone (P-10). `None`: whoever has the name.
+    pub uid: Option<&'a str>,
+}
+
+impl<'a> From<&'a Node> for Target<'a> {
+    fn from(node: &'a Node) -> Self {
+        Self { name: &node.name, uid: Some(&node.uid) }
+    }
+}
+
 /// `current` with `wanted` in it, or `None` if it has them all, equal in every field (HELP-30).
 #[must_use]
 pub fn with_taints(current: &[Taint], wanted: &[Taint]) -> Option<Vec<Taint>> {
@@ -35,7 +50,11 @@ pub fn without_taints(current: &[Taint], unwanted: &[Taint]) -> Option<Vec<Taint
 ///
 /// # Errors
 /// The API's answer; a conflict only after five attempts (HELP-31, HELP-33).
-pub async fn add_or_update_taints(api: &Api<NodeObject>, node: &str, taints: &[Taint]) -> Result<(), kube::Error> {
+pub async fn add_or_update_taints(
+    api: &Api<NodeObject>,
+    node: Target<'_>,
+    taints: &[Taint],
+) -> Result<(), kube::Error> {
     if taints.is_empty() {
         return Ok(());
     }
@@ -48,7 +67,7 @@ pub async fn add_or_update_taints(api: &Api<NodeObject>, node: &str, taints: &[T
 /// As [`add_or_update_taints`].
 pub async fn remove_taints(
     api: &Api<NodeObject>,
-    node: &str,
+    node: Target<'_>,
     cached: Option<&Node>,
     taints: &[Taint],
 ) -> Result<(), kube::Error> {
@@ -61,14 +80,18 @@ pub async fn remove_taints(
 /// HELP-31: the list has no merge key, so it is replaced as a whole, guarded by the version it was made from.
 async fn change(
     api: &Api<NodeObject>,
-    name: &str,
+    target: Target<'_>,
     next: impl Fn(&[Taint]) -> Option<Vec<Taint>>,
 ) -> Result<(), kube::Error> {
+    let Target { name, uid } = target;
     ConflictRetry::TAINTS
         .run(is_conflict, |attempt| {
             let next = &next;
             async move {
                 let node = read_node(api, name, attempt).await?;
+                if uid.is_some_and(|uid| *uid != *node.uid) {
+                    return Ok(());
+                }
                 let Some(taints) = next(&node.taints) else { return Ok(()) };
                 let patch = json!({
                     "metadata": {"resourceVersion": node.resource_version},

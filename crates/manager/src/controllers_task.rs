@@ -73,7 +73,9 @@ pub async fn start_controllers(
     provider: Arc<dyn CloudProvider>,
     shutdown: CancellationToken,
 ) -> Result<Handles> {
-    let tasks = TaskTracker::new();
+    let (tasks, loops) = (TaskTracker::new(), TaskTracker::new());
+    // Ends only after the controllers have: what they say of their last keys is sent too.
+    let stop_events = CancellationToken::new();
     let nodes: Cache<Node> = Cache::new();
     provider.set_caches(Arc::new(SharedCaches(nodes.clone())));
     let client = |component: &'static str| async move {
@@ -93,8 +95,8 @@ pub async fn start_controllers(
     let (events, sender) = recorder(api.clone(), names.event_source, Arc::new(SystemClock));
     match NodeController::new(context(api), &settings.options, events, Arc::new(NoNodeMetrics)) {
         Ok(controller) => {
-            tasks.spawn(sender.run(shutdown.clone()));
-            tasks.spawn(Arc::new(controller).run(Arc::new(NoMetrics), resync, shutdown.clone()));
+            tasks.spawn(sender.run(stop_events.clone()));
+            loops.spawn(Arc::new(controller).run(Arc::new(NoMetrics), resync, shutdown.clone()));
         }
         Err(error) => tracing::warn!(controller = names.canonical, %error, "going on without this controller"),
     }
@@ -104,15 +106,21 @@ pub async fn start_controllers(
     let (events, sender) = recorder(api.clone(), names.event_source, Arc::new(SystemClock));
     match NodeLifecycleController::new(context(api), &settings.options, events, Arc::new(NoLifecycleMetrics)) {
         Ok(controller) => {
-            tasks.spawn(sender.run(shutdown.clone()));
-            tasks.spawn(Arc::new(controller).run(shutdown.clone()));
+            tasks.spawn(sender.run(stop_events.clone()));
+            loops.spawn(Arc::new(controller).run(shutdown.clone()));
         }
         Err(error) => tracing::warn!(controller = names.canonical, %error, "going on without this controller"),
     }
 
     // Last, so that nobody misses the first objects.
     let api = Api::all(client("shared-informers").await?);
-    tasks.spawn(watch::<Node>(api, WatchConfig::default(), nodes.clone(), shutdown));
+    tasks.spawn(watch::<Node>(api, WatchConfig::default(), nodes.clone(), shutdown.clone()));
+    loops.close();
+    tasks.spawn(async move {
+        shutdown.cancelled().await;
+        loops.wait().await;
+        stop_events.cancel();
+    });
     tasks.close();
     Ok(Handles { tasks, nodes })
 }

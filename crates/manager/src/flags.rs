@@ -131,8 +131,10 @@ impl Flags {
             ("node-status-update-frequency", self.node_status_update_frequency),
             ("node-deletion-guard-delay", self.node_deletion_guard_delay),
         ] {
-            if period.to_std().is_none() {
-                errors.push(format!("{name} is {period}, it cannot be negative"));
+            // A pass after the other without a pause would only burn the cloud's quota.
+            let may_be_zero = name == "node-deletion-guard-delay";
+            if !(period.is_positive() || may_be_zero && period == GoDuration::ZERO) {
+                errors.push(format!("{name} is {period}, it must be longer than 0s"));
             }
         }
         match errors.as_slice() {
@@ -203,8 +205,11 @@ fn go_bool(text: &str) -> Result<bool, String> {
 
 /// FLAG-6: decimal, hexadecimal, octal or binary, with `_` between digits.
 fn go_int(text: &str) -> Result<i32, String> {
-    let (sign, digits) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
-    let digits = digits.strip_prefix('+').unwrap_or(digits).replace('_', "").to_ascii_lowercase();
+    let (sign, digits) = match text.strip_prefix(['-', '+']) {
+        Some(rest) => (if text.starts_with('-') { "-" } else { "" }, rest),
+        None => ("", text),
+    };
+    let digits = digits.replace('_', "").to_ascii_lowercase();
     let (radix, digits) = match digits.as_bytes() {
         [b'0', b'x', ..] => (16, &digits[2..]),
         [b'0', b'o', ..] => (8, &digits[2..]),
@@ -212,15 +217,13 @@ fn go_int(text: &str) -> Result<i32, String> {
         [b'0', _, ..] => (8, &digits[1..]),
         _ => (10, &digits[..]),
     };
-    let number = i64::from_str_radix(digits, radix).map_err(|error| {
-        let why = if matches!(error.kind(), std::num::IntErrorKind::PosOverflow) {
-            "value out of range"
-        } else {
-            "invalid syntax"
-        };
+    let number = i64::from_str_radix(&format!("{sign}{digits}"), radix).map_err(|error| {
+        use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+        let why =
+            if matches!(error.kind(), PosOverflow | NegOverflow) { "value out of range" } else { "invalid syntax" };
         format!("strconv.ParseInt: parsing {text:?}: {why}")
     })?;
-    i32::try_from(sign * number).map_err(|_| format!("strconv.ParseInt: parsing {text:?}: value out of range"))
+    i32::try_from(number).map_err(|_| format!("strconv.ParseInt: parsing {text:?}: value out of range"))
 }
 
 /// FLAG-8, FLAG-9: the stems that scripts know, and what to do.
@@ -320,7 +323,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_named_with_what_to_do() {
-        let table: [(&[&str], &str); 9] = [
+        let table: [(&[&str], &str); 10] = [
+            (&["--node-monitor-period=0"], "node-monitor-period is 0s, it must be longer than 0s"),
             (
                 &["--cloud-provder=x"],
                 "unknown flag: --cloud-provder; did you mean --cloud-provider? see 'cloud-controller-manager --help'",
@@ -353,6 +357,25 @@ mod tests {
             assert_eq!(wrong(arguments), text);
         }
         assert!(matches!(parse(&[]), Parsed::Wrong(text) if text == "--cloud-provider cannot be empty"));
+    }
+
+    #[test]
+    fn integers_are_written_as_in_go() {
+        for (text, number) in [
+            ("10", 10),
+            ("+10", 10),
+            ("-10", -10),
+            ("0x0a", 10),
+            ("0o12", 10),
+            ("012", 10),
+            ("0b1010", 10),
+            ("1_000", 1000),
+        ] {
+            assert_eq!(go_int(text), Ok(number), "{text}");
+        }
+        for text in ["--5", "", "-", "0x", "ten", "9223372036854775808", "-9223372036854775809", "2147483648"] {
+            assert!(go_int(text).is_err(), "{text}");
+        }
     }
 
     #[test]

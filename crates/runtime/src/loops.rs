@@ -1,23 +1,27 @@
 //! Periodic passes, and many items with few workers.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::join_all;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::workers::panic_text;
+
 /// Runs `f` now and then each `period` after the *end* of the last run (RT-15), until `shutdown`.
 ///
 /// A run that has begun is finished; none begins after the cancellation. `f` watches the token itself if it can stop
-/// half-way.
+/// half-way. A run that panics is logged, and the next one comes as if it had ended (RT-6).
 pub async fn sliding<F, Fut>(period: Duration, shutdown: CancellationToken, mut f: F)
 where
     F: FnMut() -> Fut,
     Fut: Future<Output = ()>,
 {
     while !shutdown.is_cancelled() {
-        f().await;
+        survive(&mut f).await;
         pause_until(Instant::now().checked_add(period), &shutdown).await;
     }
 }
@@ -32,8 +36,19 @@ where
 {
     while !shutdown.is_cancelled() {
         let next = Instant::now().checked_add(period);
-        f().await;
+        survive(&mut f).await;
         pause_until(next, &shutdown).await;
+    }
+}
+
+async fn survive<F, Fut>(f: &mut F)
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = ()>,
+{
+    // The call is inside, so that a panic before the first await is caught too.
+    if let Err(panic) = AssertUnwindSafe(async { f().await }).catch_unwind().await {
+        tracing::error!(panic = panic_text(&*panic), "a periodic pass panicked, the next one comes in its time");
     }
 }
 
@@ -188,5 +203,22 @@ mod tests {
         })
         .await;
         assert_eq!(done.get(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_that_panics_does_not_end_the_loop() {
+        let (runs, shutdown) = (Cell::new(0), CancellationToken::new());
+        sliding(s(5), shutdown.clone(), || {
+            runs.set(runs.get() + 1);
+            let (run, shutdown) = (runs.get(), shutdown.clone());
+            async move {
+                assert!(run != 1, "a defect");
+                if run == 3 {
+                    shutdown.cancel();
+                }
+            }
+        })
+        .await;
+        assert_eq!(runs.get(), 3);
     }
 }

@@ -68,7 +68,7 @@ pub async fn delete_with_uid<K>(api: &Api<K>, name: &str, uid: &str) -> Result<(
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    let only_this = Preconditions { uid: (!uid.is_empty()).then(|| uid.to_owned()), resource_version: None };
     api.delete(name, &DeleteParams::default().preconditions(only_this)).await.map(drop)
 }
 

@@ -19,6 +19,7 @@ use crate::lifecycle::held::Said;
 use crate::lifecycle::metrics::LifecycleMetrics;
 use crate::lifecycle::verdict::{Triage, Verdict, judge, shutdown_taint, triage};
 use crate::lifecycle::witnesses;
+use crate::look_up::look_up;
 use crate::options::{LifecycleOptions, NodeDeletion, Options};
 use crate::taints::{add_or_update_taints, remove_taints};
 
@@ -86,11 +87,13 @@ impl NodeLifecycleController {
             match triage(node) {
                 Triage::Leave => {}
                 Triage::Untaint => untaint.push(Arc::clone(node)),
+                // A machine of somebody else's cloud, or of none, is not ours to judge (P-15).
+                Triage::Ask if self.options.guard.is_some() && !self.context.provider.owns(node) => {}
                 Triage::Ask => ask.push(Arc::clone(node)),
             }
         }
         parallel_for(untaint, CONCURRENT_WRITES, shutdown, |node| async move { self.untaint(&node).await }).await;
-        let answers = self.look_up(&ask).await;
+        let answers = self.ask(&ask, Want::EXISTENCE.and_shutdown().fresh()).await;
         let (mut gone, mut taint, mut unanswered) = (Vec::new(), Vec::new(), Vec::new());
         for (node, answer) in ask.into_iter().zip(answers) {
             match judge(&answer) {
@@ -109,7 +112,7 @@ impl NodeLifecycleController {
         let suspects: Vec<Arc<Node>> = gone
             .into_iter()
             .map(|(node, evidence)| {
-                tracing::info!(
+                tracing::debug!(
                     node = &*node.name,
                     evidence = evidence.reason(),
                     "the cloud does not have this node's instance"
@@ -117,24 +120,18 @@ impl NodeLifecycleController {
                 node
             })
             .collect();
+        if self.options.guard.is_some() && !self.context.nodes.is_synced() || shutdown.is_cancelled() {
+            // The share of Nodes that are gone says nothing as long as not all of them are known.
+            return;
+        }
         let condemned = self.condemn(&nodes, suspects).await;
         parallel_for(condemned, CONCURRENT_WRITES, shutdown, |node| async move { self.delete(&node).await }).await;
         self.metrics.pass(started.elapsed());
     }
 
-    /// Existence and power state of Nodes that are not ready, read now. No Nodes, no request.
-    async fn look_up(&self, nodes: &[Arc<Node>]) -> Vec<Result<InstanceState>> {
-        if nodes.is_empty() {
-            return Vec::new();
-        }
-        match self.context.provider.instances() {
-            Some(instances) => instances.lookup(nodes, Want::EXISTENCE.and_shutdown().fresh()).await,
-            // LIFE-23
-            None => nodes
-                .iter()
-                .map(|_| Err(Error::other("instances interface not supported in the cloud provider")))
-                .collect(),
-        }
+    /// What the cloud says of Nodes, read now (LIFE-23).
+    async fn ask(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
+        look_up(&*self.context.provider, nodes, want, "instances interface not supported in the cloud provider").await
     }
 
     /// Those of the suspects that may be deleted now (D-2).
@@ -156,7 +153,7 @@ impl NodeLifecycleController {
         }
         let witnesses = witnesses::choose(&*self.context.provider, nodes, &candidates, passes);
         let asked: Vec<Arc<Node>> = candidates.iter().chain(&witnesses).cloned().collect();
-        let mut answers = self.confirm(&asked).await;
+        let mut answers = self.ask(&asked, Want::EXISTENCE.fresh()).await;
         let testimony = answers.split_off(candidates.len().min(answers.len()));
         let present = testimony.iter().filter(|answer| matches!(answer, Ok(InstanceState::Present { .. }))).count();
         // A suspect that is found after all testifies as well.
@@ -164,8 +161,11 @@ impl NodeLifecycleController {
             present + answers.iter().filter(|answer| matches!(answer, Ok(InstanceState::Present { .. }))).count();
         let mut condemned = Vec::new();
         for (node, answer) in candidates.into_iter().zip(answers) {
-            let decision =
-                self.memory().guard.as_mut().map_or(Ok(()), |guard| guard.close(Instant::now(), &answer, present));
+            let decision = self
+                .memory()
+                .guard
+                .as_mut()
+                .map_or(Ok(()), |guard| guard.close(Instant::now(), &node, &answer, present));
             match decision {
                 Ok(()) => condemned.push(node),
                 Err(held) => self.hold(&node, &held),
@@ -181,20 +181,18 @@ impl NodeLifecycleController {
             (_, NodeDeletion::Off) => suspects.iter().map(|_| Some(Held::Off)).collect(),
             (None, _) => suspects.iter().map(|_| None).collect(),
             (Some(guard), _) => {
-                let ours = nodes.iter().filter(|node| self.context.provider.owns(node)).count().max(suspects.len());
+                // A Node without a provider id counts only once it is suspected: it may be nobody's.
+                let counts = |node: &&Arc<Node>| {
+                    node.provider_id().is_some() && !node.terminating && self.context.provider.owns(node)
+                };
+                let unidentified = suspects.iter().filter(|node| node.provider_id().is_none()).count();
+                let ours = (nodes.iter().filter(counts).count() + unidentified).max(suspects.len());
                 let gone: Vec<&Node> = suspects.iter().map(|node| &**node).collect();
                 guard.open(Instant::now(), &gone, ours).into_iter().map(Result::err).collect()
             }
         };
         drop(memory);
         suspects.into_iter().zip(held).collect()
-    }
-
-    async fn confirm(&self, nodes: &[Arc<Node>]) -> Vec<Result<InstanceState>> {
-        match self.context.provider.instances() {
-            Some(instances) => instances.lookup(nodes, Want::EXISTENCE.fresh()).await,
-            None => Vec::new(),
-        }
     }
 
     /// LIFE-31 … LIFE-33.
@@ -229,7 +227,7 @@ impl NodeLifecycleController {
         if self.memory().tainted.get(&node.uid) == Some(&node.resource_version) {
             return;
         }
-        match add_or_update_taints(&self.api, &node.name, &[shutdown_taint()]).await {
+        match add_or_update_taints(&self.api, node.into(), &[shutdown_taint()]).await {
             Ok(()) => {
                 if node.taints.contains(&shutdown_taint()) {
                     self.memory().tainted.insert(node.uid.clone(), node.resource_version.clone());
@@ -243,7 +241,7 @@ impl NodeLifecycleController {
 
     /// LIFE-30.
     async fn untaint(&self, node: &Node) {
-        if let Err(error) = remove_taints(&self.api, &node.name, Some(node), &[shutdown_taint()]).await {
+        if let Err(error) = remove_taints(&self.api, node.into(), Some(node), &[shutdown_taint()]).await {
             tracing::error!(node = &*node.name, error = %api_error(&error), "removing the shutdown taint failed");
         }
     }
@@ -262,7 +260,9 @@ impl NodeLifecycleController {
             }
             _ => format!("Keeping node {name}, whose instance the cloud does not show: {held}"),
         };
-        self.events.event(&ObjectRef::node(name, &node.uid), EventType::Warning, "NodeDeletionHeld", message);
+        if !self.events.event(&ObjectRef::node(name, &node.uid), EventType::Warning, "NodeDeletionHeld", message) {
+            self.memory().said.unsay(node, held.cause());
+        }
     }
 
     /// LIFE-15: one line for all, and with the guard an event where it lasts.

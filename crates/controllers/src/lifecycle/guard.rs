@@ -4,7 +4,7 @@
 //! wait in any event is held without a further request. The rest is read once more, together with witnesses, and
 //! [`close`](Guard::close)d.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -90,22 +90,23 @@ impl fmt::Display for Held {
 /// What becomes of a Node that looks gone.
 pub type Decision = Result<(), Held>;
 
-/// The guard's memory. Lost with the process, which only makes it wait longer.
+/// The guard's memory, by Node UID. It is lost with the process: a landslide must then last anew, but Nodes deleted
+/// before count no longer.
 #[derive(Debug)]
 pub struct Guard {
     options: GuardOptions,
     landslide_since: Option<Instant>,
     /// Since when each Node (by UID) has been gone without a break.
     gone_since: HashMap<Box<str>, Instant>,
-    /// When Nodes were deleted, within the last delay.
-    deleted: VecDeque<Instant>,
+    /// When Nodes were let go, within the last delay.
+    deleted: HashMap<Box<str>, Instant>,
 }
 
 impl Guard {
     /// A guard that has seen nothing.
     #[must_use]
     pub fn new(options: GuardOptions) -> Self {
-        Self { options, landslide_since: None, gone_since: HashMap::new(), deleted: VecDeque::new() }
+        Self { options, landslide_since: None, gone_since: HashMap::new(), deleted: HashMap::new() }
     }
 
     /// Takes in what a complete, fresh read found gone, out of `nodes` Nodes of this provider. `Ok`: worth a second
@@ -132,14 +133,14 @@ impl Guard {
             .collect()
     }
 
-    /// Judges the second read of one Node, made together with witnesses of which `witnesses` were found present.
-    pub fn close(&mut self, now: Instant, second: &Result<InstanceState>, witnesses: usize) -> Decision {
+    /// Judges the second read of `node`, made together with witnesses of which `witnesses` were found present.
+    pub fn close(&mut self, now: Instant, node: &Node, second: &Result<InstanceState>, witnesses: usize) -> Decision {
         match second {
             Err(error) => Err(Held::Unconfirmed(error.to_string())),
             Ok(InstanceState::Present { .. }) => Err(Held::Contradicted),
             Ok(InstanceState::Gone(_)) if witnesses == 0 => Err(Held::NoWitness),
             Ok(InstanceState::Gone(_)) => {
-                self.deleted.push_back(now);
+                self.deleted.insert(node.uid.clone(), now);
                 Ok(())
             }
         }
@@ -147,10 +148,10 @@ impl Guard {
 
     /// Nodes that were deleted a moment ago count, so that a landslide in small portions is one too.
     fn landslide(&mut self, now: Instant, gone: usize, nodes: usize) -> Option<Held> {
-        while self.deleted.front().is_some_and(|at| now.duration_since(*at) >= self.options.delay) {
-            self.deleted.pop_front();
-        }
-        let (gone_lately, of) = (gone + self.deleted.len(), nodes + self.deleted.len());
+        self.deleted.retain(|_, at| now.duration_since(*at) < self.options.delay);
+        // One that is still there (a dry run, a refused delete, a finalizer) is counted already.
+        let deleted = self.deleted.keys().filter(|uid| !self.gone_since.contains_key(*uid)).count();
+        let (gone_lately, of) = (gone + deleted, nodes + deleted);
         #[allow(clippy::cast_precision_loss)] // Nodes are counted in thousands.
         let slides =
             gone > 0 && of >= GuardOptions::SMALLEST_LANDSLIDE && gone_lately as f64 > self.options.share * of as f64;
@@ -216,7 +217,11 @@ mod tests {
             (Err(Error::instance_not_found()), 3, "unconfirmed"),
         ];
         for (second, witnesses, expected) in table {
-            assert_eq!(cause(&guard.close(now, &second, witnesses)), expected, "{second:?} with {witnesses}");
+            assert_eq!(
+                cause(&guard.close(now, &nodes(1)[0], &second, witnesses)),
+                expected,
+                "{second:?} with {witnesses}"
+            );
         }
     }
 
@@ -255,10 +260,21 @@ mod tests {
         let all = nodes(10);
         for i in 0..5 {
             assert_eq!(open(&mut guard, now, &all[i..=i], 10 - i), [Ok(())], "{i}");
-            assert_eq!(guard.close(now, &gone(), 1), Ok(()));
+            assert_eq!(guard.close(now, &all[i], &gone(), 1), Ok(()));
         }
         assert_eq!(cause(&open(&mut guard, now, &all[5..6], 5)[0]), "landslide");
         assert_eq!(open(&mut guard, now + DELAY, &all[5..6], 5), [Ok(())], "the others were deleted long ago");
+    }
+
+    #[test]
+    fn a_node_that_stays_is_counted_once() {
+        let (mut guard, mut now) = (guard(), Instant::now());
+        let all = nodes(10);
+        for pass in 0..50 {
+            now += Duration::from_secs(5);
+            assert_eq!(open(&mut guard, now, &all[..1], 10), [Ok(())], "pass {pass}");
+            assert_eq!(guard.close(now, &all[0], &gone(), 1), Ok(()), "its deletion is refused by the API each time");
+        }
     }
 
     #[test]
@@ -297,7 +313,7 @@ mod tests {
                 let opened = open(&mut guard, now, &all[..count], 12);
                 for (i, _) in opened.iter().enumerate().filter(|(_, d)| d.is_ok()) {
                     let second = if confirmed { gone() } else { Err(Error::other("x")) };
-                    if guard.close(now, &second, witnesses).is_ok() {
+                    if guard.close(now, &all[i], &second, witnesses).is_ok() {
                         proptest::prop_assert!(confirmed && witnesses > 0);
                         proptest::prop_assert!(count <= 6 || gone_since[i].is_some_and(|since| now - since >= DELAY));
                     }

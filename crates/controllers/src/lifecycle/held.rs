@@ -20,6 +20,13 @@ impl Said {
         self.causes.entry(node.uid.clone()).or_default().insert(cause)
     }
 
+    /// It could not be said after all: the next pass says it.
+    pub(super) fn unsay(&mut self, node: &Node, cause: &'static str) {
+        if let Some(causes) = self.causes.get_mut(&node.uid) {
+            causes.remove(cause);
+        }
+    }
+
     /// Counts a pass in which the cloud gave no answer for this Node; whether that is worth an event by now.
     pub(super) fn count_unanswered(&mut self, node: &Node, error: &Error) -> bool {
         let passes = self.unanswered.entry(node.uid.clone()).or_default();

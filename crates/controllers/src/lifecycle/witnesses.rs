@@ -1,5 +1,6 @@
 //! Which Nodes can testify that the credential sees this cluster (D-2, 3.).
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cloud_provider::{CloudProvider, ConditionStatus, Node};
@@ -15,11 +16,9 @@ pub(super) fn choose(
     suspects: &[Arc<Node>],
     turn: usize,
 ) -> Vec<Arc<Node>> {
+    let suspects: HashSet<&str> = suspects.iter().map(|node| &*node.uid).collect();
     let can_testify = |node: &&Arc<Node>| {
-        node.provider_id().is_some()
-            && !node.terminating
-            && provider.owns(node)
-            && !suspects.iter().any(|s| s.uid == node.uid)
+        node.provider_id().is_some() && !node.terminating && provider.owns(node) && !suspects.contains(&*node.uid)
     };
     let (mut healthy, mut others): (Vec<_>, Vec<_>) =
         nodes.iter().filter(can_testify).cloned().partition(|n| n.ready == ConditionStatus::True);

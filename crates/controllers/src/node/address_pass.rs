@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{InstanceState, Node, Want};
+use cloud_provider::{InstanceState, NO_INSTANCES, Node, Want};
 use runtime::loops::parallel_for;
 use tokio_util::sync::CancellationToken;
 
+use crate::look_up::look_up;
 use crate::node::NodeController;
 use crate::node::controller::{BATCH, workers};
 
@@ -23,12 +24,7 @@ impl NodeController {
     }
 
     async fn refresh_batch(&self, nodes: &[Arc<Node>], shutdown: &CancellationToken) {
-        // Asked at each call: a provider may not be there any more (PROV-19).
-        let Some(instances) = self.context.provider.instances() else {
-            tracing::error!("{}", cloud_provider::NO_INSTANCES);
-            return;
-        };
-        let answers = instances.lookup(nodes, Want::ADDRESSES).await;
+        let answers = look_up(&*self.context.provider, nodes, Want::ADDRESSES, NO_INSTANCES).await;
         let mut failures = Vec::new();
         let mut changes = Vec::new();
         for (node, answer) in nodes.iter().zip(answers) {
@@ -45,7 +41,11 @@ impl NodeController {
             tracing::error!(node, %error, nodes = failures.len(), "no addresses from the cloud");
         }
         parallel_for(changes, workers(self.options.status_workers()), shutdown, |(node, from_cloud)| async move {
-            self.update_addresses(node, &from_cloud).await;
+            // The look-up took its time: whoever has the name now must be the Node that was looked up (P-10).
+            match self.context.nodes.get(&node.name) {
+                Some(now) if now.uid == node.uid => self.update_addresses(&now, &from_cloud).await,
+                _ => {}
+            }
         })
         .await;
     }

@@ -12,7 +12,8 @@ pub(super) const REASON: &str = "InitializationFailed";
 
 /// The same cause is repeated after this long.
 const REPEAT: Duration = Duration::from_secs(600);
-/// Another cause is said after this long at the earliest.
+/// Another cause for a person is said after this long at the earliest. Of one that may heal the text often varies with
+/// every try (a request id, the seconds left), so it waits as long as a repeated one.
 const PAUSE: Duration = Duration::from_secs(30);
 /// A cause that may heal by itself is said from this failure on.
 const PATIENCE: u32 = 4;
@@ -44,7 +45,9 @@ impl Explainer {
         let text = error.to_string();
         let due = match &entry.last {
             None => true,
-            Some((at, said)) => now.duration_since(*at) >= if *said == text { REPEAT } else { PAUSE },
+            Some((at, said)) => {
+                now.duration_since(*at) >= if *said != text && needs_a_person(error) { PAUSE } else { REPEAT }
+            }
         };
         if due {
             entry.last = Some((now, text));
@@ -93,6 +96,15 @@ mod tests {
         let error = Error::other("503");
         assert!((1..PATIENCE).all(|_| !explainer.is_news(&node(), &error, now)));
         assert!(explainer.is_news(&node(), &error, now));
+    }
+
+    #[test]
+    fn a_text_that_varies_is_no_news() {
+        let (explainer, start) = (Explainer::default(), Instant::now());
+        let said = (0u32..60)
+            .filter(|n| explainer.is_news(&node(), &Error::other(format!("503, request {n}")), start + *n * PAUSE))
+            .count();
+        assert_eq!(said, 3, "in half an hour");
     }
 
     #[test]

@@ -2,25 +2,17 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{CloudProvider, Error, Gone, InstanceMetadata, InstanceState, NO_INSTANCES, Node, Result, Want};
+use cloud_provider::{
+    CloudProvider, Error, Gone, InstanceMetadata, InstanceState, Instances, NO_INSTANCES, Node, Result, Want,
+};
+
+use crate::look_up::look_up;
 
 /// The metadata of each Node, in their order. `Ok(None)`: the cloud has none yet (NODE-15).
 pub async fn fetch(provider: &dyn CloudProvider, nodes: &[Arc<Node>]) -> Vec<Result<Option<InstanceMetadata>>> {
-    let Some(instances) = provider.instances() else {
-        return nodes.iter().map(|_| Err(Error::other(NO_INSTANCES))).collect();
-    };
-    if nodes.is_empty() {
-        return Vec::new();
-    }
-    let mut answers = instances.lookup(nodes, Want::METADATA).await.into_iter();
-    nodes
-        .iter()
-        .map(|node| {
-            let answer =
-                answers.next().unwrap_or_else(|| Err(Error::other("the provider gave no answer for this node")));
-            judge(node, answer?, instances.provider_id_is_optional())
-        })
-        .collect()
+    let id_is_optional = provider.instances().is_some_and(Instances::provider_id_is_optional);
+    let answers = look_up(provider, nodes, Want::METADATA, NO_INSTANCES).await;
+    nodes.iter().zip(answers).map(|(node, answer)| judge(node, answer?, id_is_optional)).collect()
 }
 
 fn judge(node: &Node, state: InstanceState, id_is_optional: bool) -> Result<Option<InstanceMetadata>> {

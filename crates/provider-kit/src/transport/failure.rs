@@ -80,7 +80,8 @@ pub(super) fn refused(
         (status == StatusCode::TOO_MANY_REQUESTS).then(|| asked_pause(answer.headers()).unwrap_or(DEFAULT_PAUSE));
     let error = match status.as_u16() {
         401 | 403 => Error::unauthorized(text),
-        404 | 410 if refusal.is_some() => Error::not_found(text),
+        // A gateway speaks JSON too; only the API itself has a word for it. One without words brings its own reader.
+        404 | 410 if refusal.as_ref().is_some_and(|refusal| !refusal.code.is_empty()) => Error::not_found(text),
         404 | 410 => Error::other(format!("{text} (not an answer of this API; is the endpoint right?)")),
         409 | 412 | 423 => Error::conflict(text),
         400 | 422 => Error::invalid(text),

@@ -108,7 +108,7 @@ impl<T: Cached> Follower<T> {
                             break;
                         }
                     }
-                    Some(Err(error)) if streaming && !self.cache.is_synced() && refuses_streaming(&error) => {
+                    Some(Err(error)) if streaming && refuses_streaming(&error) => {
                         tracing::info!(
                             kind = self.kind,
                             error = error_text(&error),

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use cloud_provider::{Node, Taint};
-use controllers::taints::{add_or_update_taints, remove_taints};
+use controllers::taints::{Target, add_or_update_taints, remove_taints};
 use runtime::api_error::api_error;
 use runtime::node::NodeObject;
 use serde::Deserialize;
@@ -49,12 +49,13 @@ pub(super) async fn run(mut given: Value, expect: Value) -> Result<Comparison> {
     }
     let (nodes, wanted) = (kube::Api::<NodeObject>::all(api.client()), taints(&given.taints.unwrap_or_default()));
 
+    let target = Target { name: NODE, uid: None };
     let result = match function.as_str() {
-        "add_or_update" => add_or_update_taints(&nodes, NODE, &wanted).await,
+        "add_or_update" => add_or_update_taints(&nodes, target, &wanted).await,
         "remove" => {
             let cached =
                 given.cached_taints.map(|list| serde_json::from_value::<Node>(node(Some(&list)))).transpose()?;
-            remove_taints(&nodes, NODE, cached.as_ref(), &wanted).await
+            remove_taints(&nodes, target, cached.as_ref(), &wanted).await
         }
         other => return Err(unknown_function(other, "add_or_update, remove")),
     };

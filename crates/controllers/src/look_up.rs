@@ -1,0 +1,84 @@
+//! Asking the cloud about Nodes, so that nothing it does stops a controller.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{CloudProvider, Error, InstanceState, Node, Result, Want};
+use futures::FutureExt;
+
+/// A look-up that takes longer is given up, so that nothing waits for ever. Providers have shorter limits for each
+/// request of theirs; one that asks Node by Node, several at a time, needs time for each of them.
+const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE_PER_NODE: Duration = Duration::from_secs(8);
+
+/// The cloud's answer for each Node, in their order. No Nodes, no request.
+///
+/// A provider that panics, does not answer in time, or answers for fewer Nodes gives errors, never an absence.
+/// `unsupported` is the error where the cloud has no machines to offer (any more, PROV-19).
+pub(crate) async fn look_up(
+    provider: &dyn CloudProvider,
+    nodes: &[Arc<Node>],
+    want: Want,
+    unsupported: &'static str,
+) -> Vec<Result<InstanceState>> {
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let all = |error: Error| nodes.iter().map(|_| Err(error.clone())).collect();
+    let Some(instances) = provider.instances() else { return all(Error::other(unsupported)) };
+    let answers = AssertUnwindSafe(async { instances.lookup(nodes, want).await }).catch_unwind();
+    let deadline = DEADLINE + DEADLINE_PER_NODE * u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    let mut answers = match tokio::time::timeout(deadline, answers).await {
+        Ok(Ok(answers)) => answers,
+        Ok(Err(_)) => return all(Error::other(format!("cloud provider {} panicked", provider.name()))),
+        Err(_) => {
+            let seconds = deadline.as_secs();
+            return all(Error::other(format!("cloud provider {} gave no answer within {seconds} s", provider.name())));
+        }
+    };
+    answers.resize_with(nodes.len(), || Err(Error::other("the provider gave no answer for this node")));
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloud_provider::{Instances, async_trait};
+
+    enum Broken {
+        Panics,
+        Hangs,
+        AnswersForOne,
+    }
+
+    #[async_trait]
+    impl Instances for Broken {
+        async fn lookup(&self, _nodes: &[Arc<Node>], _want: Want) -> Vec<Result<InstanceState>> {
+            match self {
+                Self::Panics => panic!("a defect of the provider"),
+                Self::Hangs => std::future::pending().await,
+                Self::AnswersForOne => vec![Ok(InstanceState::Present { shutdown: None, metadata: None })],
+            }
+        }
+    }
+
+    impl CloudProvider for Broken {
+        fn name(&self) -> &'static str {
+            "broken"
+        }
+        fn instances(&self) -> Option<&dyn Instances> {
+            Some(self)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_a_provider_does_each_node_gets_an_answer() {
+        let nodes: Vec<_> = (0..3).map(|_| Arc::new(Node::default())).collect();
+        for (provider, errors) in [(Broken::Panics, 3), (Broken::Hangs, 3), (Broken::AnswersForOne, 2)] {
+            let answers = look_up(&provider, &nodes, Want::EXISTENCE, "none").await;
+            assert_eq!(answers.iter().filter(|answer| answer.is_err()).count(), errors);
+            assert_eq!(answers.len(), 3);
+        }
+    }
+}
