@@ -13,7 +13,7 @@
 //!
 //! 1. `burst`: all machines run and all Nodes are registered, each with the start-up taint; then the controller starts.
 //!    Seconds from the start of the process until the last Node has everything.
-//! 2. `addresses`: a tenth of the machines changes its addresses. Its time is mostly waiting: passes come every 10 s, and
+//! 2. `addresses`: a tenth of the machines changes its addresses. Its time is mostly waiting: passes come every 30 s, and
 //!    a list of machines may serve for a minute.
 //! 3. `not ready`: a tenth of the machines (and five more) stops, and their Nodes report that; until all are tainted.
 //! 4. `gone`: that tenth is terminated; until their Nodes are deleted.
@@ -86,7 +86,7 @@ async fn run(arguments: &Arguments) -> Result<bool> {
             format!("--cloud-config={}", served.config().display()),
             format!("--kubeconfig={}", cluster.kubeconfig().display()),
             format!("--concurrent-node-syncs={}", arguments.concurrency),
-            "--node-status-update-frequency=10s".to_owned(),
+            "--node-status-update-frequency=30s".to_owned(),
         ];
         Controller::start(&binary, flags.into_iter().chain(arguments.flags.clone()).map(Into::into), &log)
     };

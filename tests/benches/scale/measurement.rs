@@ -98,7 +98,8 @@ impl Measurement {
             rss_peak_mib: mib(usage.peak_kib),
             threads: usage.threads,
             cloud_requests: cloud.total(),
-            writes_per_node: rounded(writes_to_nodes as f64 / self.concerned.max(1) as f64),
+            // Not rounded to two digits: one write too many must show.
+            writes_per_node: writes_to_nodes as f64 / self.concerned.max(1) as f64,
             events: kubernetes.writes(|resource| resource == "events"),
             mutations: kubernetes.writes(|resource| resource != "events") + cloud.writes(|_| true),
             cloud: cloud.into_inner(),
