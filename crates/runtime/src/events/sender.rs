@@ -16,7 +16,7 @@ use super::record::{EventType, ObjectRef, RecordedEvent};
 use super::sink::{ApiSink, EventSink, SinkError};
 use crate::clock::Clock;
 
-/// Events that wait to be looked at; further ones are dropped (RT-25, where it is 1000: a client that is not limited
+/// Events that wait to be looked at; further ones are dropped (D-112; RT-25 has 1000: a client that is not limited
 /// initialises thousands of Nodes faster than the API server takes their events, and each is to be told).
 const QUEUE: usize = 10_000;
 /// Requests in flight; events about one object keep their order.
