@@ -97,3 +97,23 @@ fn the_demo_for_people_is_plain_where_there_is_no_terminal_or_no_color() {
         assert!(text.contains(word), "{word:?} is missing in:\n{text}");
     }
 }
+
+#[test]
+fn a_demo_that_serves_prints_where_until_it_is_stopped() {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::Stdio;
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
+    let mut demo = command.args(["demo", "--serve", "--output", "json"]).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let objects = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    let places = objects.map(|object| object["serve"].clone()).find(|serve| !serve.is_null()).unwrap();
+    let kubeconfig = std::path::PathBuf::from(places["kubeconfig"].as_str().unwrap());
+    assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains(places["kubernetes"].as_str().unwrap()));
+    let address = places["cloud"].as_str().unwrap().strip_prefix("http://").unwrap();
+    std::net::TcpStream::connect(address).unwrap();
+    let stopped = Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap();
+    assert!(stopped.success());
+    assert_eq!(demo.wait().unwrap().code(), Some(0));
+    assert!(!kubeconfig.exists(), "the temporary directory is left");
+}

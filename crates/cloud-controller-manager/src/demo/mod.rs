@@ -58,22 +58,13 @@ async fn run(arguments: Arguments) -> ExitCode {
     let (no_color, term) = (variable("NO_COLOR"), variable("TERM"));
     let style = Style::new(arguments.output, stdout().is_terminal(), no_color.as_deref(), term.as_deref());
     let mut timeline = Timeline::new(stdout(), style);
-    tokio::select! {
-        code = show(&arguments, &mut timeline) => code,
-        () = stopped() => ExitCode::from(INTERRUPTED),
-    }
-}
-
-async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> ExitCode {
-    let mut world = match World::start(arguments).await {
-        Ok(world) => world,
-        Err(error) => return fail(&format!("the demo did not start: {error:#}")),
+    let world = tokio::select! {
+        told = show(&arguments, &mut timeline) => match told {
+            Ok(world) => world,
+            Err(text) => return fail(&text),
+        },
+        () = stopped() => return ExitCode::from(INTERRUPTED),
     };
-    timeline.say(&format!("Kubernetes API {}, simulated cloud {}", world.api_url, world.cloud_url));
-    let nodes = arguments.nodes;
-    if let Err(text) = runner::tell(&story::story(nodes), nodes, &mut world, timeline).await {
-        return fail(&text);
-    }
     if arguments.serve {
         let places = Places {
             api_url: &world.api_url,
@@ -85,6 +76,16 @@ async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> ExitCod
         stopped().await;
     }
     ExitCode::SUCCESS
+}
+
+/// Tells the whole story, and returns the world as it is after that.
+async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> Result<World, String> {
+    let world = World::start(arguments).await;
+    let mut world = world.map_err(|error| format!("the demo did not start: {error:#}"))?;
+    timeline.say(&format!("Kubernetes API {}, simulated cloud {}", world.api_url, world.cloud_url));
+    let nodes = arguments.nodes;
+    runner::tell(&story::story(nodes), nodes, &mut world, timeline).await?;
+    Ok(world)
 }
 
 /// Returns on SIGINT or SIGTERM.
