@@ -1,5 +1,7 @@
 //! Logs on standard error.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -26,5 +28,8 @@ pub fn init(verbosity: u8) {
         Ok(directive) => filter.add_directive(directive),
         Err(_) => filter,
     });
-    _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    // Escape codes are for terminals; a log file or `kubectl logs | grep` has no use for them.
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour);
+    _ = log.with_writer(std::io::stderr).try_init();
 }
