@@ -177,6 +177,21 @@ async fn all_but_one_gone_is_held_for_five_minutes_and_then_believed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_landslide_that_begins_while_the_cloud_is_asked_is_held_too() {
+    // The first read still finds all but one; by the second, everything else has gone as well.
+    let world = World::with_nodes(MANY, false);
+    world.cloud.terminate("worker-1");
+    world.cloud.inject(Fault::latency(1000).on("GET /v1/machines"));
+    let slide = async {
+        // Three pages take three seconds; the second read begins right after.
+        tokio::time::sleep(Duration::from_millis(3500)).await;
+        (2..=100).for_each(|n| assert!(world.cloud.terminate(&format!("worker-{n}"))));
+    };
+    tokio::join!(world.pass(), slide);
+    assert_eq!(world.node_count(), MANY, "{:?}", world.events());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_landslide_that_heals_starts_anew() {
     let world = World::with_nodes(MANY, false);
     world.cloud.inject(Fault::new(FaultKind::EmptyList));

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{ConstructionError, ControllerContext};
-use crate::lifecycle::guard::{Guard, Held};
+use crate::lifecycle::guard::{Guard, Held, Testimony};
 use crate::lifecycle::held::Said;
 use crate::lifecycle::metrics::LifecycleMetrics;
 use crate::lifecycle::verdict::{Triage, Verdict, judge, shutdown_taint, triage};
@@ -94,8 +94,11 @@ impl NodeLifecycleController {
         }
         parallel_for(untaint, CONCURRENT_WRITES, shutdown, |node| async move { self.untaint(&node).await }).await;
         let answers = self.ask(&ask, Want::EXISTENCE.and_shutdown().fresh()).await;
-        let (mut gone, mut taint, mut unanswered) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut gone, mut taint, mut seen, mut unanswered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (node, answer) in ask.into_iter().zip(answers) {
+            if matches!(answer, Ok(InstanceState::Present { .. })) {
+                seen.push(Arc::clone(&node));
+            }
             match judge(&answer) {
                 Verdict::Gone(evidence) => gone.push((node, evidence)),
                 Verdict::Taint => taint.push(node),
@@ -124,7 +127,7 @@ impl NodeLifecycleController {
             // The share of Nodes that are gone says nothing as long as not all of them are known.
             return;
         }
-        let condemned = self.condemn(&nodes, suspects).await;
+        let condemned = self.condemn(&nodes, &seen, suspects).await;
         parallel_for(condemned, CONCURRENT_WRITES, shutdown, |node| async move { self.delete(&node).await }).await;
         self.metrics.pass(started.elapsed());
     }
@@ -135,7 +138,7 @@ impl NodeLifecycleController {
     }
 
     /// Those of the suspects that may be deleted now (D-2).
-    async fn condemn(&self, nodes: &[Arc<Node>], suspects: Vec<Arc<Node>>) -> Vec<Arc<Node>> {
+    async fn condemn(&self, nodes: &[Arc<Node>], seen: &[Arc<Node>], suspects: Vec<Arc<Node>>) -> Vec<Arc<Node>> {
         let passes = {
             let mut memory = self.memory();
             memory.passes = memory.passes.wrapping_add(1);
@@ -151,21 +154,17 @@ impl NodeLifecycleController {
         if candidates.is_empty() || self.options.guard.is_none() {
             return candidates;
         }
-        let witnesses = witnesses::choose(&*self.context.provider, nodes, &candidates, passes);
+        let witnesses = witnesses::choose(&*self.context.provider, nodes, seen, &candidates, passes);
         let asked: Vec<Arc<Node>> = candidates.iter().chain(&witnesses).cloned().collect();
         let mut answers = self.ask(&asked, Want::EXISTENCE.fresh()).await;
-        let testimony = answers.split_off(candidates.len().min(answers.len()));
-        let present = testimony.iter().filter(|answer| matches!(answer, Ok(InstanceState::Present { .. }))).count();
-        // A suspect that is found after all testifies as well.
-        let present =
-            present + answers.iter().filter(|answer| matches!(answer, Ok(InstanceState::Present { .. }))).count();
+        let testimony = testimony(&answers.split_off(candidates.len()), &answers);
         let mut condemned = Vec::new();
         for (node, answer) in candidates.into_iter().zip(answers) {
             let decision = self
                 .memory()
                 .guard
                 .as_mut()
-                .map_or(Ok(()), |guard| guard.close(Instant::now(), &node, &answer, present));
+                .map_or(Ok(()), |guard| guard.close(Instant::now(), &node, &answer, testimony));
             match decision {
                 Ok(()) => condemned.push(node),
                 Err(held) => self.hold(&node, &held),
@@ -300,5 +299,14 @@ impl NodeLifecycleController {
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the second read says of the witnesses; a suspect that it found after all testifies as well.
+fn testimony(witnesses: &[Result<InstanceState>], suspects: &[Result<InstanceState>]) -> Testimony {
+    let is_present = |answer: &&Result<InstanceState>| matches!(answer, Ok(InstanceState::Present { .. }));
+    Testimony {
+        present: witnesses.iter().chain(suspects).filter(is_present).count(),
+        gone: witnesses.iter().filter(|answer| matches!(answer, Ok(InstanceState::Gone(_)))).count(),
     }
 }

@@ -20,10 +20,12 @@ pub enum Held {
     NoWitness,
     /// Too many Nodes are gone together.
     Landslide {
-        /// Nodes gone, those deleted within the delay included.
+        /// Nodes gone.
         gone: usize,
         /// Out of so many.
         of: usize,
+        /// Further ones that were let go within the delay and count too (D-102).
+        deleted: usize,
         /// How long it must last.
         delay: Duration,
     },
@@ -36,6 +38,8 @@ pub enum Held {
     Unconfirmed(String),
     /// The second read found it.
     Contradicted,
+    /// The second read did not find a witness any more: the landslide may just have begun.
+    Unsettled,
     /// The first read failed, repeatedly or for want of a valid credential: nobody knows whether it exists.
     Unknown(String),
     /// `--node-deletion=dry-run`.
@@ -54,6 +58,7 @@ impl Held {
             Self::NeverIdentified { .. } => "never-identified",
             Self::Unconfirmed(_) => "unconfirmed",
             Self::Contradicted => "contradicted",
+            Self::Unsettled => "unsettled",
             Self::Unknown(_) => "unknown",
             Self::DryRun => "dry-run",
             Self::Off => "off",
@@ -68,11 +73,14 @@ impl fmt::Display for Held {
                 "no other Node of this cluster was found with the same credential, so the answer may be about another \
                  project, account or region; check the credential and its scope",
             ),
-            Self::Landslide { gone, of, delay } => write!(
-                f,
-                "{gone} of {of} Nodes are gone together; they are deleted if that is still so after {} s",
-                delay.as_secs()
-            ),
+            Self::Landslide { gone, of, deleted, delay } => {
+                let seconds = delay.as_secs();
+                write!(f, "{gone} of {of} Nodes are gone together")?;
+                if *deleted > 0 {
+                    write!(f, ", {deleted} more were deleted within the last {seconds} s")?;
+                }
+                write!(f, "; they are deleted if that is still so after {seconds} s")
+            }
             Self::NeverIdentified { delay } => write!(
                 f,
                 "it never had a provider id, so its machine may have another name; it is deleted if still gone after {} s",
@@ -80,11 +88,21 @@ impl fmt::Display for Held {
             ),
             Self::Unconfirmed(error) => write!(f, "a second read did not confirm it: {error}"),
             Self::Contradicted => f.write_str("a second read found its instance"),
+            Self::Unsettled => f.write_str("further Nodes disappeared while the cloud was asked"),
             Self::Unknown(error) => write!(f, "the cloud could not be asked: {error}"),
             Self::DryRun => f.write_str("--node-deletion=dry-run; otherwise it would be deleted now"),
             Self::Off => f.write_str("--node-deletion=off"),
         }
     }
+}
+
+/// What the second read said of the witnesses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Testimony {
+    /// So many were found.
+    pub present: usize,
+    /// So many are gone themselves.
+    pub gone: usize,
 }
 
 /// What becomes of a Node that looks gone.
@@ -133,12 +151,19 @@ impl Guard {
             .collect()
     }
 
-    /// Judges the second read of `node`, made together with witnesses of which `witnesses` were found present.
-    pub fn close(&mut self, now: Instant, node: &Node, second: &Result<InstanceState>, witnesses: usize) -> Decision {
+    /// Judges the second read of `node`, made together with `witnesses`.
+    pub fn close(
+        &mut self,
+        now: Instant,
+        node: &Node,
+        second: &Result<InstanceState>,
+        witnesses: Testimony,
+    ) -> Decision {
         match second {
             Err(error) => Err(Held::Unconfirmed(error.to_string())),
             Ok(InstanceState::Present { .. }) => Err(Held::Contradicted),
-            Ok(InstanceState::Gone(_)) if witnesses == 0 => Err(Held::NoWitness),
+            Ok(InstanceState::Gone(_)) if witnesses.present == 0 => Err(Held::NoWitness),
+            Ok(InstanceState::Gone(_)) if witnesses.gone > 0 => Err(Held::Unsettled),
             Ok(InstanceState::Gone(_)) => {
                 self.deleted.insert(node.uid.clone(), now);
                 Ok(())
@@ -160,7 +185,7 @@ impl Guard {
             return None;
         }
         self.landslide_since.get_or_insert(now);
-        Some(Held::Landslide { gone: gone_lately, of, delay: self.options.delay })
+        Some(Held::Landslide { gone, of: nodes, deleted, delay: self.options.delay })
     }
 
     fn lasted(&self, since: Option<&Instant>, now: Instant) -> bool {
@@ -192,6 +217,10 @@ mod tests {
         Ok(InstanceState::Gone(Gone::no_such_id("p://1")))
     }
 
+    fn found(present: usize) -> Testimony {
+        Testimony { present, gone: 0 }
+    }
+
     fn guard() -> Guard {
         Guard::new(GuardOptions::default())
     }
@@ -218,11 +247,18 @@ mod tests {
         ];
         for (second, witnesses, expected) in table {
             assert_eq!(
-                cause(&guard.close(now, &nodes(1)[0], &second, witnesses)),
+                cause(&guard.close(now, &nodes(1)[0], &second, found(witnesses))),
                 expected,
                 "{second:?} with {witnesses}"
             );
         }
+    }
+
+    #[test]
+    fn a_witness_that_goes_too_holds_everything() {
+        let (mut guard, now) = (guard(), Instant::now());
+        let decision = guard.close(now, &nodes(1)[0], &gone(), Testimony { present: 2, gone: 1 });
+        assert_eq!(cause(&decision), "unsettled");
     }
 
     #[test]
@@ -260,7 +296,7 @@ mod tests {
         let all = nodes(10);
         for i in 0..5 {
             assert_eq!(open(&mut guard, now, &all[i..=i], 10 - i), [Ok(())], "{i}");
-            assert_eq!(guard.close(now, &all[i], &gone(), 1), Ok(()));
+            assert_eq!(guard.close(now, &all[i], &gone(), found(1)), Ok(()));
         }
         assert_eq!(cause(&open(&mut guard, now, &all[5..6], 5)[0]), "landslide");
         assert_eq!(open(&mut guard, now + DELAY, &all[5..6], 5), [Ok(())], "the others were deleted long ago");
@@ -273,7 +309,11 @@ mod tests {
         for pass in 0..50 {
             now += Duration::from_secs(5);
             assert_eq!(open(&mut guard, now, &all[..1], 10), [Ok(())], "pass {pass}");
-            assert_eq!(guard.close(now, &all[0], &gone(), 1), Ok(()), "its deletion is refused by the API each time");
+            assert_eq!(
+                guard.close(now, &all[0], &gone(), found(1)),
+                Ok(()),
+                "its deletion is refused by the API each time"
+            );
         }
     }
 
@@ -289,11 +329,9 @@ mod tests {
 
     #[test]
     fn every_cause_says_what_it_is_about() {
-        let held = Held::Landslide { gone: 6, of: 10, delay: DELAY };
-        assert_eq!(
-            held.to_string(),
-            "6 of 10 Nodes are gone together; they are deleted if that is still so after 300 s"
-        );
+        let held = |deleted| Held::Landslide { gone: 6, of: 10, deleted, delay: DELAY }.to_string();
+        assert_eq!(held(0), "6 of 10 Nodes are gone together; they are deleted if that is still so after 300 s");
+        assert!(held(2).contains("together, 2 more were deleted within the last 300 s; they"), "{}", held(2));
     }
 
     proptest::proptest! {
@@ -313,7 +351,7 @@ mod tests {
                 let opened = open(&mut guard, now, &all[..count], 12);
                 for (i, _) in opened.iter().enumerate().filter(|(_, d)| d.is_ok()) {
                     let second = if confirmed { gone() } else { Err(Error::other("x")) };
-                    if guard.close(now, &all[i], &second, witnesses).is_ok() {
+                    if guard.close(now, &all[i], &second, found(witnesses)).is_ok() {
                         proptest::prop_assert!(confirmed && witnesses > 0);
                         proptest::prop_assert!(count <= 6 || gone_since[i].is_some_and(|since| now - since >= DELAY));
                     }

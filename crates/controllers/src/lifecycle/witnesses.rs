@@ -8,11 +8,16 @@ use cloud_provider::{CloudProvider, ConditionStatus, Node};
 /// So many are asked: a single one may have gone a moment ago itself.
 pub(super) const WITNESSES: usize = 3;
 
-/// Chooses witnesses: Nodes of this provider with a provider id that are not suspected, healthy ones first. `turn`
-/// varies the choice from pass to pass, so that one bad choice does not last.
+/// So many of them are Nodes that are not ready but were found a moment ago: the next to go in a landslide.
+const SEEN: usize = 2;
+
+/// Chooses witnesses: Nodes of this provider with a provider id that are not suspected. Some are among the `seen`, which
+/// the first read found, the others are healthy. `turn` varies the choice from pass to pass, so that one bad choice does
+/// not last.
 pub(super) fn choose(
     provider: &dyn CloudProvider,
     nodes: &[Arc<Node>],
+    seen: &[Arc<Node>],
     suspects: &[Arc<Node>],
     turn: usize,
 ) -> Vec<Arc<Node>> {
@@ -20,13 +25,57 @@ pub(super) fn choose(
     let can_testify = |node: &&Arc<Node>| {
         node.provider_id().is_some() && !node.terminating && provider.owns(node) && !suspects.contains(&*node.uid)
     };
-    let (mut healthy, mut others): (Vec<_>, Vec<_>) =
-        nodes.iter().filter(can_testify).cloned().partition(|n| n.ready == ConditionStatus::True);
-    if !healthy.is_empty() {
-        let turn = turn % healthy.len();
-        healthy.rotate_left(turn);
+    let is_healthy = |node: &&Arc<Node>| node.ready == ConditionStatus::True && can_testify(node);
+    let mut chosen = in_turn(seen.iter().filter(can_testify), turn, SEEN);
+    chosen.extend(in_turn(nodes.iter().filter(is_healthy), turn, WITNESSES - chosen.len()));
+    chosen
+}
+
+/// Up to `count` of them, from another one on each turn.
+fn in_turn<'a>(nodes: impl Iterator<Item = &'a Arc<Node>>, turn: usize, count: usize) -> Vec<Arc<Node>> {
+    let nodes: Vec<_> = nodes.collect();
+    nodes
+        .iter()
+        .cycle()
+        .skip(if nodes.is_empty() { 0 } else { turn % nodes.len() })
+        .take(count.min(nodes.len()))
+        .map(|node| Arc::clone(node))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Cloud;
+    impl CloudProvider for Cloud {
+        fn name(&self) -> &'static str {
+            "p"
+        }
     }
-    healthy.append(&mut others);
-    healthy.truncate(WITNESSES);
-    healthy
+
+    fn node(name: &str, ready: bool) -> Arc<Node> {
+        let ready = if ready { ConditionStatus::True } else { ConditionStatus::False };
+        Arc::new(Node {
+            name: name.into(),
+            uid: name.into(),
+            provider_id: format!("p://{name}").into(),
+            ready,
+            ..Node::default()
+        })
+    }
+
+    #[test]
+    fn some_were_seen_a_moment_ago_and_the_rest_is_healthy() {
+        let seen = ["a", "b", "c"].map(|name| node(name, false));
+        let suspects = [node("x", false)];
+        let nodes: Vec<_> =
+            seen.iter().chain(&suspects).cloned().chain(["d", "e"].map(|name| node(name, true))).collect();
+        let names = |turn| {
+            choose(&Cloud, &nodes, &seen, &suspects, turn).iter().map(|n| n.name.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(0), ["a", "b", "d"]);
+        assert_eq!(names(2), ["c", "a", "d"], "another choice on each turn");
+        assert_eq!(choose(&Cloud, &suspects, &[], &suspects, 0), []);
+    }
 }

@@ -1,1 +1,0 @@
-//! The cloud controller manager: one binary, every provider, and a demo.
