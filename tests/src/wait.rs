@@ -7,12 +7,16 @@ use anyhow::{Context, Result};
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Looks until `probe` succeeds and returns what it found. Its errors say what is still missing; the last one is told if
-/// `limit` passes. An error on the way to the API server is a "not yet" like any other.
+/// As [`until`], with a look only so often: what is measured must not be disturbed.
 ///
 /// # Errors
 /// What was still missing after `limit`.
-pub async fn until<T>(what: &str, limit: Duration, mut probe: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+pub async fn until_every<T>(
+    pause: Duration,
+    what: &str,
+    limit: Duration,
+    mut probe: impl AsyncFnMut() -> Result<T>,
+) -> Result<T> {
     let start = Instant::now();
     loop {
         // A request that hangs must not outlast the limit by much.
@@ -25,6 +29,15 @@ pub async fn until<T>(what: &str, limit: Duration, mut probe: impl AsyncFnMut() 
         if start.elapsed() >= limit {
             return Err(error).with_context(|| format!("waited {limit:?} for: {what}"));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(pause).await;
     }
+}
+
+/// Looks until `probe` succeeds and returns what it found. Its errors say what is still missing; the last one is told if
+/// `limit` passes. An error on the way to the API server is a "not yet" like any other.
+///
+/// # Errors
+/// What was still missing after `limit`.
+pub async fn until<T>(what: &str, limit: Duration, probe: impl AsyncFnMut() -> Result<T>) -> Result<T> {
+    until_every(PAUSE, what, limit, probe).await
 }

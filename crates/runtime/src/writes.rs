@@ -7,6 +7,9 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+/// `Accept` of an answer without spec and status.
+const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1, application/json";
+
 /// Sends a strategic-merge patch to an object, or to a subresource (`status`) of it, and returns the server's object.
 ///
 /// A patch that changes nothing is not sent; the answer is `None` (see [`is_empty_patch`]). No field manager is
@@ -32,6 +35,27 @@ where
         None => api.patch(name, &params, &patch).await,
     }
     .map(Some)
+}
+
+/// As [`strategic_patch`] for whoever does not look at the server's object: of a large one (a Node with its images) it
+/// neither asks for more than the metadata nor reads that.
+///
+/// # Errors
+/// What the API server answered, or why it could not be reached.
+pub async fn strategic_patch_unread<K: kube::Resource + Clone>(
+    api: &Api<K>,
+    name: &str,
+    subresource: &str,
+    patch: &Value,
+) -> Result<(), kube::Error> {
+    if is_empty_patch(patch) {
+        return Ok(());
+    }
+    let request = kube::core::Request::new(api.resource_url());
+    let request = request.patch_subresource(subresource, name, &PatchParams::default(), &Patch::Strategic(patch));
+    let mut request = request.map_err(kube::Error::BuildRequest)?;
+    request.headers_mut().insert(http::header::ACCEPT, http::HeaderValue::from_static(ONLY_METADATA));
+    api.clone().into_client().request_text(request).await.map(drop)
 }
 
 /// Whether a patch changes nothing: no fields, objects without fields, or nothing but preconditions

@@ -11,7 +11,7 @@ use axum::response::Response;
 use axum::serve::ListenerExt;
 use ccm_tests::api_requests::{ApiRequest, ApiRequests};
 use ccm_tests::node_object::{readiness, registration};
-use ccm_tests::wait::until;
+use ccm_tests::wait::{until, until_every};
 use embedded_apiserver::{ApiServer, Options};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Node as ApiNode;
@@ -179,7 +179,8 @@ impl Cluster {
     pub(crate) async fn all_have_a_zone(&self, limit: Duration) -> Result<()> {
         let selector = format!("{OURS},!{}", cloud_provider::names::LABEL_ZONE);
         let one = ListParams::default().labels(&selector).limit(1);
-        until("all Nodes have labels", limit, async || {
+        // Each look costs the API server some milliseconds, of which the controller would have made use.
+        until_every(Duration::from_millis(250), "all Nodes have labels", limit, async || {
             self.note_ours("LIST nodes");
             let nodes = self.nodes().list_metadata(&one).await?;
             ensure!(nodes.items.is_empty(), "some have none");

@@ -19,7 +19,7 @@ use runtime::node::NodeObject;
 use runtime::queue::{Queue, QueueMetrics};
 use runtime::retry::ConflictRetry;
 use runtime::workers::run_batch_workers;
-use runtime::writes::strategic_patch;
+use runtime::writes::{strategic_patch, strategic_patch_unread};
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -299,7 +299,7 @@ impl NodeController {
             }
         };
         let patch = addresses::status_patch(&node.addresses, &next);
-        if let Err(error) = strategic_patch(&self.api, &node.name, Some("status"), &patch).await {
+        if let Err(error) = strategic_patch_unread(&self.api, &node.name, "status", &patch).await {
             tracing::error!(node = &*node.name, error = %api_error(&error), "updating addresses failed");
         }
     }

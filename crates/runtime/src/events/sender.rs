@@ -19,8 +19,8 @@ use crate::clock::Clock;
 /// Events that wait to be looked at; further ones are dropped (D-112; RT-25 has 1000: a client that is not limited
 /// initialises thousands of Nodes faster than the API server takes their events, and each is to be told).
 const QUEUE: usize = 10_000;
-/// Requests in flight; events about one object keep their order.
-const LANES: usize = 4;
+/// Requests in flight; events about one object keep their order. Few, so that in a burst the writes that matter go first.
+const LANES: usize = 2;
 /// Decided events that wait in each lane.
 const LANE: usize = 16;
 /// Tries to reach the API server (RT-27), and the pause between them.
