@@ -3,7 +3,8 @@
 use anyhow::{Context, Result, bail, ensure};
 
 pub(crate) const USAGE: &str = "usage: cargo bench -p ccm-tests --bench scale -- [--nodes 5000] [--images 25] \
-[--concurrency 16] [--steady SECONDS] [FLAGS OF THE CONTROLLER…]
+[--concurrency 16] [--steady SECONDS] [--plain] [FLAGS OF THE CONTROLLER…]
+  --plain              Nodes with two labels and one condition, as the peers' benchmark makes them
   CCM_TEST_KUBECONFIG  a test cluster without kube-controller-manager, instead of the embedded API server
   CCM_TEST_BINARY      a controller, instead of the release build of this tree";
 
@@ -17,13 +18,16 @@ pub(crate) struct Arguments {
     pub(crate) concurrency: usize,
     /// Length of the steady phase, in seconds.
     pub(crate) steady: u64,
+    /// Nodes with less in them than a kubelet writes.
+    pub(crate) plain: bool,
     /// Further flags of the controller.
     pub(crate) flags: Vec<String>,
 }
 
 impl Arguments {
     pub(crate) fn parse(words: Vec<String>) -> Result<Self> {
-        let mut arguments = Self { nodes: 5000, images: 25, concurrency: 16, steady: 30, flags: Vec::new() };
+        let mut arguments =
+            Self { nodes: 5000, images: 25, concurrency: 16, steady: 30, plain: false, flags: Vec::new() };
         let mut words = words.into_iter();
         while let Some(word) = words.next() {
             let (name, value) = match word.split_once('=') {
@@ -36,6 +40,7 @@ impl Arguments {
             };
             match &*name {
                 "--bench" => {}
+                "--plain" => arguments.plain = true,
                 "--nodes" => arguments.nodes = usize::try_from(number()?)?,
                 "--images" => arguments.images = usize::try_from(number()?)?,
                 "--concurrency" => arguments.concurrency = usize::try_from(number()?)?,

@@ -19,9 +19,10 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use runtime::node::NodeObject;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
+use crate::arguments::Arguments;
 use crate::counters::Counters;
 
 /// Label of the Nodes of this program.
@@ -126,12 +127,15 @@ impl Cluster {
     }
 
     /// Registers Nodes as kubelets do.
-    pub(crate) async fn register(&self, names: &[String], images: usize) -> Result<()> {
+    pub(crate) async fn register(&self, names: &[String], arguments: &Arguments) -> Result<()> {
         let api: Api<ApiNode> = Api::all(self.client.clone());
         let registrations = names.iter().map(|name| {
             let api = api.clone();
             async move {
-                let mut object = registration(name, images, true);
+                let mut object = registration(name, arguments.images, true);
+                if arguments.plain {
+                    object = plain(&object);
+                }
                 object["metadata"]["labels"][OURS] = json!("true");
                 self.note_ours("POST nodes");
                 api.create(&PostParams::default(), &serde_json::from_value(object)?).await?;
@@ -205,6 +209,21 @@ impl Cluster {
             .context("removing Nodes")?;
         Ok(())
     }
+}
+
+/// What the peers' benchmark keeps of a Node.
+fn plain(node: &Value) -> Value {
+    let (labels, status) = (&node["metadata"]["labels"], &node["status"]);
+    let ready: Vec<_> =
+        status["conditions"].as_array().into_iter().flatten().filter(|c| c["type"] == "Ready").collect();
+    let kept = ["kubernetes.io/hostname", "kubernetes.io/os"].map(|key| (key.to_owned(), labels[key].clone()));
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": node["metadata"]["name"], "labels": serde_json::Map::from_iter(kept)},
+        "spec": node["spec"],
+        "status": {"conditions": ready, "addresses": status["addresses"], "images": status["images"],
+            "nodeInfo": status["nodeInfo"]},
+    })
 }
 
 async fn note(State(requests): State<ApiRequests>, request: Request, next: Next) -> Response {

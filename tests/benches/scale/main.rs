@@ -76,7 +76,7 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     eprintln!("scale: registering {} Nodes in {}", arguments.nodes, cluster.name());
     let names = cluster::node_names(arguments.nodes);
     phases::create_machines(&served.cloud, &names);
-    cluster.register(&names, arguments.images).await?;
+    cluster.register(&names, arguments).await?;
     served.cloud.reset_requests();
 
     let log = directory.path().join("log");
