@@ -25,7 +25,8 @@ pub(crate) async fn a_steady_state_writes_nothing(environment: &Environment) -> 
         scene.cloud_is_asked(3).await?;
         scene.proxy().requests().clear();
         scene.cloud_is_asked(15).await?;
-        let writes: Vec<_> = scene.proxy().requests().all().into_iter().filter(|request| request.is_write()).collect();
+        let writes: Vec<_> =
+            scene.proxy().requests().all().into_iter().filter(ccm_tests::api_requests::ApiRequest::is_write).collect();
         ensure!(writes.is_empty(), "it wrote: {writes:?}");
         Ok(())
     })
