@@ -38,7 +38,6 @@ pub(crate) async fn a_terminated_machine_takes_its_node_with_it(environment: &En
         scene.kubelets.report(&names[2], false).await?;
         scene.disappears(&names[2]).await?;
         scene.is_told(&names[2], "DeletingNode").await?;
-        scene.cloud_is_asked(0).await?;
         before.remove(&names[2]);
         scene.still_there(&before).await?;
         let said = times(&events(&scene.client, &names[2], "DeletingNode").await?);
