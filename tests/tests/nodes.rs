@@ -151,6 +151,19 @@ async fn addresses_follow_the_cloud_and_cost_one_list_a_pass() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_address_pass_within_a_burst_writes_no_node_a_third_time() {
+    let world = registered(3);
+    assert_eq!(world.sync(&names(3)).await, []);
+    // The cache has seen the first write of each Node, and not the second.
+    world.refresh();
+    for node in world.nodes.list() {
+        world.nodes.insert(cloud_provider::Node { addresses: Box::default(), ..(*node).clone() });
+    }
+    world.node_controller.refresh_addresses(&CancellationToken::new()).await;
+    assert_eq!(world.writes(), 6);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stopped_machine_taints_its_node_and_a_ready_node_loses_the_taint() {
     let world = World::with_nodes(5, true);
     world.cloud.stop("worker-2");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cloud_provider::{InstanceState, NO_INSTANCES, Node, Want};
 use runtime::loops::parallel_for;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::look_up::look_up;
@@ -13,6 +14,7 @@ use crate::node::controller::{BATCH, workers};
 impl NodeController {
     /// One pass over all initialised Nodes: one look-up for each batch, a write only where addresses changed.
     pub async fn refresh_addresses(&self, shutdown: &CancellationToken) {
+        self.young.grow_up(Instant::now());
         let nodes: Vec<Arc<Node>> =
             self.context.nodes.list().into_iter().filter(|node| !node.is_uninitialized()).collect();
         for batch in nodes.chunks(BATCH) {
@@ -43,7 +45,9 @@ impl NodeController {
         parallel_for(changes, workers(self.options.status_workers()), shutdown, |(node, from_cloud)| async move {
             // The look-up took its time: whoever has the name now must be the Node that was looked up (P-10).
             match self.context.nodes.get(&node.name) {
-                Some(now) if now.uid == node.uid => self.update_addresses(&now, &from_cloud).await,
+                Some(now) if now.uid == node.uid && !self.young.contains(&now.uid) => {
+                    self.update_addresses(&now, &from_cloud).await;
+                }
                 _ => {}
             }
         })

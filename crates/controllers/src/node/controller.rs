@@ -29,12 +29,14 @@ use crate::context::{ConstructionError, ControllerContext};
 use crate::node::explain::{self, Explainer};
 use crate::node::metrics::NodeMetrics;
 use crate::node::plan::Initialization;
+use crate::node::young::Young;
 use crate::node::{addresses, labels, metadata};
 use crate::options::{NodeOptions, Options};
 use crate::read::read_node;
 
-/// Nodes that one look-up takes at most. A burst of Nodes costs pages of the cloud's list, not requests for each Node.
-pub(super) const BATCH: usize = 500;
+/// Nodes that one look-up takes at most. A burst of Nodes costs pages of the cloud's list, not requests for each Node;
+/// larger batches would only keep more answers in memory until they are written.
+pub(super) const BATCH: usize = 100;
 
 /// Queue name in the work-queue metrics (NODE-10).
 const QUEUE: &str = "Nodes";
@@ -47,6 +49,7 @@ pub struct NodeController {
     events: EventRecorder,
     metrics: Arc<dyn NodeMetrics>,
     explainer: Option<Explainer>,
+    pub(super) young: Young,
     /// Nodes written at the same time, over all workers and their batches.
     writes: Semaphore,
 }
@@ -69,6 +72,7 @@ impl NodeController {
             events,
             metrics,
             explainer: options.explain.then(Explainer::default),
+            young: Young::default(),
             writes: Semaphore::new(workers(options.node.concurrent_node_syncs)),
             context,
         })
@@ -240,6 +244,7 @@ impl NodeController {
 
     /// NODE-24 … NODE-27.
     async fn carry_out(&self, node: &Arc<Node>, plan: &Initialization) -> Result<()> {
+        self.young.note(&node.uid, Instant::now());
         let written = match self.write(&node.name, plan).await? {
             Written::Changed(node) => node,
             // Another sync was faster than the cache: it has said so, and this one writes nothing.

@@ -9,6 +9,7 @@ pub mod labels;
 pub mod metadata;
 mod metrics;
 pub mod plan;
+mod young;
 
 pub use controller::NodeController;
 pub use metrics::{NoNodeMetrics, NodeMetrics};
