@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So long after its initialisation began, a Node is young.
-const YOUTH: Duration = Duration::from_secs(30);
+/// So long after its initialisation began, a Node is young: far longer than two writes take and a watch lags, far
+/// shorter than a change of addresses may wait.
+const YOUTH: Duration = Duration::from_secs(5);
 
 /// Remembers Nodes by UID, from the moment when their first write begins.
 ///
@@ -44,10 +45,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_young_for_half_a_minute() {
+    fn a_node_is_young_for_five_seconds() {
         let (young, born) = (Young::default(), Instant::now());
         young.note("u", born);
-        young.grow_up(born + Duration::from_secs(29));
+        young.grow_up(born + Duration::from_secs(4));
         assert!(young.contains("u") && !young.contains("v"));
         young.grow_up(born + YOUTH);
         assert!(!young.contains("u"));
