@@ -67,6 +67,7 @@ enum Kind {
     Unauthorized,
     Quota,
     Invalid,
+    Protected,
     VolumeInUse,
     DanglingAttach,
     Other,
@@ -139,6 +140,12 @@ impl Error {
         Self::of(Kind::Invalid, message)
     }
 
+    /// The cloud refuses because the object is locked or protected, and will refuse until a person lifts that (P-20). Say
+    /// in the text what to lift. Becomes an event and a condition on the object.
+    pub fn protected(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::of(Kind::Protected, message)
+    }
+
     /// A volume cannot be deleted because it is in use (PROV-80).
     pub fn deleted_volume_in_use(message: impl Into<Cow<'static, str>>) -> Self {
         Self::of(Kind::VolumeInUse, message)
@@ -159,6 +166,12 @@ impl Error {
     #[must_use]
     pub fn context(self, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Arc::new(Inner { kind: Kind::Other, message: message.into(), cause: Some(self) }))
+    }
+
+    /// The object is locked or protected; a person must lift that.
+    #[must_use]
+    pub fn is_protected(&self) -> bool {
+        self.0.kind == Kind::Protected
     }
 
     /// The thing asked for does not exist.
@@ -283,6 +296,7 @@ mod tests {
             Error::unauthorized("x"),
             Error::quota("x"),
             Error::invalid("x"),
+            Error::protected("x"),
             Error::deleted_volume_in_use("x"),
             Error::dangling_attach("x", "n", "/dev/x"),
         ];
@@ -296,6 +310,7 @@ mod tests {
             Error::is_unauthorized,
             Error::is_quota,
             Error::is_invalid,
+            Error::is_protected,
             Error::is_deleted_volume_in_use,
             Error::is_dangling_attach,
         ];

@@ -76,10 +76,10 @@ pub use error::{Error, Result};
 pub use instances::{InstanceMetadata, InstanceState, Instances, Want, WantMetadata, single};
 pub use listing::{CompleteListing, Gone, Listing};
 pub use load_balancers::{
-    LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanAction, PlanObserver,
+    Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanAction, PlanObserver,
     PlanStep, Service, default_load_balancer_name,
 };
-pub use node::{AddressType, ConditionStatus, Node, NodeAddress, Taint};
+pub use node::{AddressType, ConditionStatus, NetworkCondition, Node, NodeAddress, Taint};
 pub use provider::{Caches, ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi};
 pub use registry::{ConfigFile, Factory, Registry};
 pub use routes::{Route, Routes};

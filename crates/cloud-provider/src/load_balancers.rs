@@ -129,6 +129,19 @@ impl fmt::Display for PlanAction {
     }
 }
 
+/// What a plan leads to.
+///
+/// ```
+/// assert_ne!(cloud_provider::Goal::Ensured, cloud_provider::Goal::Deleted);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goal {
+    /// The load balancer is what the Service wants.
+    Ensured,
+    /// Nothing of it is left.
+    Deleted,
+}
+
 /// Load balancers of a cloud.
 ///
 /// Calls for different Services run in parallel; calls for one Service never overlap (PROV-36, D-9). Every call is
@@ -181,11 +194,11 @@ pub trait LoadBalancers: Send + Sync {
         false
     }
 
-    /// What `ensure` would do, found out without changing anything (P-31).
+    /// What [`ensure`](Self::ensure) or [`delete`](Self::delete) would do, found out without changing anything (P-31).
     ///
     /// # Errors
     /// *Not implemented* by default.
-    async fn plan(&self, _request: LoadBalancerRequest<'_>) -> Result<Plan> {
+    async fn plan(&self, _request: LoadBalancerRequest<'_>, _goal: Goal) -> Result<Plan> {
         Err(Error::not_implemented())
     }
 }

@@ -112,6 +112,22 @@ pub const ROUTE_CONTROLLER: ControllerNames = ControllerNames {
     event_source: "route_controller",
 };
 
+/// persistent-volume-label-controller: topology labels of volumes (D-14). The reference had it once; it is off by default.
+pub const VOLUME_LABEL_CONTROLLER: ControllerNames = ControllerNames {
+    canonical: "persistent-volume-label-controller",
+    alias: "pvlabel",
+    client_identity: "pvl-controller",
+    metric: "pvlabel",
+    event_source: "persistent-volume-label-controller",
+};
+
+/// All controllers, in the order in which they start.
+pub const CONTROLLERS: [ControllerNames; 5] =
+    [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, SERVICE_CONTROLLER, ROUTE_CONTROLLER, VOLUME_LABEL_CONTROLLER];
+
+/// Feature gate: routes follow Node events (ROUTE-11) or a clock (ROUTE-10). Unset: D-5.
+pub const GATE_WATCH_BASED_ROUTES: &str = "CloudControllerManagerWatchBasedRoutesReconciliation";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -46,7 +46,7 @@ pub struct Node {
     pub provider_id: Box<str>,
     /// `spec.unschedulable`: cordoned.
     pub unschedulable: bool,
-    /// `spec.podCIDRs`, or `spec.podCIDR` alone where only that is set.
+    /// `spec.podCIDRs`; the singular `spec.podCIDR` is never read (ROUTE-22).
     pub pod_cidrs: Box<[Box<str>]>,
     /// `spec.taints`, in order.
     pub taints: Box<[Taint]>,
@@ -54,8 +54,8 @@ pub struct Node {
     pub addresses: Box<[NodeAddress]>,
     /// Status of the first condition `Ready`; `Unknown` if there is none (LIFE-11).
     pub ready: ConditionStatus,
-    /// Status of the first condition `NetworkUnavailable`, if there is one.
-    pub network_unavailable: Option<ConditionStatus>,
+    /// The first condition `NetworkUnavailable`, if there is one (ROUTE-44).
+    pub network_unavailable: Option<NetworkCondition>,
 }
 
 impl Node {
@@ -82,6 +82,22 @@ impl Node {
     pub fn requested_ip(&self) -> Option<&str> {
         self.annotations.get(ANNOTATION_NODE_IP)
     }
+}
+
+/// What a Node's condition `NetworkUnavailable` says.
+///
+/// ```
+/// use cloud_provider::{ConditionStatus, NetworkCondition};
+///
+/// let routed = NetworkCondition { status: ConditionStatus::False, reason: "RouteCreated".into() };
+/// assert_ne!(routed, NetworkCondition { reason: "CalicoIsUp".into(), ..routed.clone() });
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct NetworkCondition {
+    /// `status`.
+    pub status: ConditionStatus,
+    /// `reason`: who says so. A network plug-in's differs from the route controller's.
+    pub reason: Box<str>,
 }
 
 /// A taint of a Node.
@@ -294,8 +310,6 @@ mod wire {
         #[serde(rename = "providerID")]
         provider_id: Box<str>,
         unschedulable: bool,
-        #[serde(rename = "podCIDR")]
-        pod_cidr: Box<str>,
         #[serde(rename = "podCIDRs", deserialize_with = "null_is_default")]
         pod_cidrs: Vec<Box<str>>,
         #[serde(deserialize_with = "null_is_default")]
@@ -317,26 +331,24 @@ mod wire {
         kind: Box<str>,
         #[serde(default)]
         status: Box<str>,
+        #[serde(default, deserialize_with = "null_is_default")]
+        reason: Box<str>,
     }
 
     impl From<Node> for super::Node {
         fn from(Node { metadata, spec, status }: Node) -> Self {
-            let condition = |kind: &str| {
-                status.conditions.iter().find(|c| &*c.kind == kind).map(|c| ConditionStatus::from(&*c.status))
-            };
+            let condition = |kind: &str| status.conditions.iter().find(|c| &*c.kind == kind);
             let annotations = if metadata.annotations.contains_key(LAST_APPLIED) {
                 metadata.annotations.iter().filter(|(key, _)| *key != LAST_APPLIED).collect()
             } else {
                 metadata.annotations
             };
-            let pod_cidrs = if spec.pod_cidrs.is_empty() && !spec.pod_cidr.is_empty() {
-                vec![spec.pod_cidr]
-            } else {
-                spec.pod_cidrs
-            };
             Self {
-                ready: condition(CONDITION_READY).unwrap_or_default(),
-                network_unavailable: condition(CONDITION_NETWORK_UNAVAILABLE),
+                ready: condition(CONDITION_READY).map(|c| ConditionStatus::from(&*c.status)).unwrap_or_default(),
+                network_unavailable: condition(CONDITION_NETWORK_UNAVAILABLE).map(|c| super::NetworkCondition {
+                    status: ConditionStatus::from(&*c.status),
+                    reason: c.reason.clone(),
+                }),
                 name: metadata.name,
                 uid: metadata.uid,
                 resource_version: metadata.resource_version,
@@ -346,7 +358,7 @@ mod wire {
                 annotations,
                 provider_id: spec.provider_id,
                 unschedulable: spec.unschedulable,
-                pod_cidrs: pod_cidrs.into(),
+                pod_cidrs: spec.pod_cidrs.into(),
                 taints: spec.taints.into(),
                 addresses: status.addresses.into(),
             }
@@ -369,15 +381,16 @@ mod tests {
             "creationTimestamp":"2024-01-01T00:00:00Z","deletionTimestamp":"2024-01-02T00:00:00Z",
             "labels":{"a":"b"},"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}","x":"y"},
             "managedFields":[{"manager":"kubelet"}]},
-            "spec":{"providerID":"p://1","podCIDR":"10.0.0.0/24","unschedulable":true,
+            "spec":{"providerID":"p://1","podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"],"unschedulable":true,
             "taints":[{"key":"k","value":"v","effect":"NoExecute","timeAdded":"2024-01-01T00:00:00Z"}]},
             "status":{"capacity":{"cpu":"2"},"addresses":[{"type":"Hostname","address":"n"},{"type":"Odd","address":"o"}],
             "conditions":[{"type":"Ready","status":"False"},{"type":"Ready","status":"True"},
-            {"type":"NetworkUnavailable","status":"True"}],"images":[{"names":["i"],"sizeBytes":1}]}}"#,
+            {"type":"NetworkUnavailable","status":"True","reason":"NoRouteCreated"}],"images":[{"names":["i"],"sizeBytes":1}]}}"#,
         );
         assert!(node.terminating && node.unschedulable);
         assert_eq!(node.ready, ConditionStatus::False, "the first Ready condition counts");
-        assert_eq!(node.network_unavailable, Some(ConditionStatus::True));
+        let unavailable = NetworkCondition { status: ConditionStatus::True, reason: "NoRouteCreated".into() };
+        assert_eq!(node.network_unavailable, Some(unavailable));
         assert_eq!(node.annotations.iter().collect::<Vec<_>>(), [("x", "y")]);
         assert_eq!(&*node.pod_cidrs, ["10.0.0.0/24".into()]);
         assert_eq!(node.addresses[1].kind, AddressType::Other("Odd".into()));

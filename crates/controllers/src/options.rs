@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 /// Settings of all controllers.
 ///
 /// There are two sets (D-1): [`Options::reference`] behaves exactly as the controllers that this project replaces;
@@ -21,6 +23,10 @@ pub struct Options {
     pub node: NodeOptions,
     /// cloud-node-lifecycle-controller.
     pub lifecycle: LifecycleOptions,
+    /// service-lb-controller.
+    pub service: ServiceOptions,
+    /// node-route-controller.
+    pub route: RouteOptions,
     /// `--explain`: say on the object why it waits (D-3).
     pub explain: bool,
 }
@@ -92,6 +98,66 @@ impl Default for GuardOptions {
     }
 }
 
+/// Settings of the service controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceOptions {
+    /// `--concurrent-service-syncs`: Services that are synced at the same time, and as many whose targets are (SVC-3).
+    pub concurrent_syncs: i32,
+    /// `--load-balancer-classes`: values of `spec.loadBalancerClass` that are ours (P-29). None: the reference's rule.
+    pub classes: Vec<String>,
+    /// `--default-load-balancer`: Services without a class are ours.
+    pub is_default: bool,
+    /// Say that a load balancer is ensured only where the provider's plan is not empty (D-4).
+    pub quiet: bool,
+    /// `--load-balancer-drift-check-period`, jittered; zero: never (P-23).
+    pub drift_check_period: Duration,
+    /// `--load-balancer-drift`.
+    pub drift: Drift,
+}
+
+/// `--load-balancer-drift` (P-23).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drift {
+    /// It is said what was found.
+    Report,
+    /// It is said, and put right.
+    Repair,
+}
+
+impl std::str::FromStr for Drift {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "report" => Ok(Self::Report),
+            "repair" => Ok(Self::Repair),
+            other => Err(format!("{other:?} is not one of report, repair")),
+        }
+    }
+}
+
+/// Settings of the route controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteOptions {
+    /// `--cluster-cidr`, parsed (ROUTE-3, ROUTE-4).
+    pub cluster_cidrs: Vec<IpNet>,
+    /// `--route-reconciliation-period`.
+    pub reconciliation_period: Duration,
+    /// What makes it reconcile.
+    pub mode: RouteMode,
+}
+
+/// What makes the route controller reconcile (D-5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteMode {
+    /// The clock: the gate is off (ROUTE-10).
+    Periodic,
+    /// Node events: the gate is on (ROUTE-11).
+    Watch,
+    /// Node events, with the period as an upper bound, and few lists while nothing changes: the gate is not set (D-5).
+    Adaptive,
+}
+
 impl Options {
     /// The reference, exactly.
     #[must_use]
@@ -99,6 +165,8 @@ impl Options {
         Self {
             node: NodeOptions { concurrent_node_syncs: 1, ..NodeOptions::default() },
             lifecycle: LifecycleOptions { guard: None, ..LifecycleOptions::default() },
+            service: ServiceOptions { concurrent_syncs: 1, quiet: false, ..ServiceOptions::default() },
+            route: RouteOptions { mode: RouteMode::Periodic, ..RouteOptions::default() },
             explain: false,
         }
     }
@@ -106,7 +174,13 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { node: NodeOptions::default(), lifecycle: LifecycleOptions::default(), explain: true }
+        Self {
+            node: NodeOptions::default(),
+            lifecycle: LifecycleOptions::default(),
+            service: ServiceOptions::default(),
+            route: RouteOptions::default(),
+            explain: true,
+        }
     }
 }
 
@@ -127,6 +201,36 @@ impl Default for LifecycleOptions {
             deletion: NodeDeletion::On,
             guard: Some(GuardOptions::default()),
         }
+    }
+}
+
+impl Default for ServiceOptions {
+    fn default() -> Self {
+        Self {
+            concurrent_syncs: 16,
+            classes: Vec::new(),
+            is_default: true,
+            quiet: true,
+            drift_check_period: Duration::ZERO,
+            drift: Drift::Report,
+        }
+    }
+}
+
+impl Default for RouteOptions {
+    fn default() -> Self {
+        Self { cluster_cidrs: Vec::new(), reconciliation_period: Duration::from_secs(10), mode: RouteMode::Adaptive }
+    }
+}
+
+impl ServiceOptions {
+    /// Everything that is wrong with these settings (SVC-3).
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        if self.concurrent_syncs <= 0 {
+            return vec!["concurrent-service-syncs must be a positive number".to_owned()];
+        }
+        Vec::new()
     }
 }
 
@@ -172,7 +276,7 @@ impl Options {
     /// Everything that is wrong with the settings, all at once.
     #[must_use]
     pub fn validate(&self) -> Vec<String> {
-        [self.node.validate(), self.lifecycle.validate()].concat()
+        [self.node.validate(), self.lifecycle.validate(), self.service.validate()].concat()
     }
 }
 

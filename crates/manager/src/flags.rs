@@ -162,6 +162,7 @@ impl Flags {
                 }),
             },
             explain: self.explain,
+            ..Options::default()
         }
     }
 
@@ -313,6 +314,7 @@ mod tests {
                     guard: Some(GuardOptions { share: 0.25, delay: Duration::from_secs(10) }),
                 },
                 explain: false,
+                ..Options::default()
             }
         );
         assert_eq!(flags(&["--node-deletion-guard=false"]).options().lifecycle.guard, None);

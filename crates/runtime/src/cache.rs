@@ -16,7 +16,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{PersistentVolume, Service};
 use serde::de::DeserializeOwned;
 
 pub use store::Cache;
@@ -48,6 +48,23 @@ impl Cached for Service {
     fn key(&self) -> Cow<'_, str> {
         let (namespace, name) = (self.metadata.namespace.as_deref(), self.metadata.name.as_deref());
         Cow::Owned(format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default()))
+    }
+
+    fn resource_version(&self) -> &str {
+        self.metadata.resource_version.as_deref().unwrap_or_default()
+    }
+}
+
+impl Cached for PersistentVolume {
+    type Wire = Self;
+
+    fn from_wire(mut wire: Self) -> Self {
+        wire.metadata.managed_fields = None;
+        wire
+    }
+
+    fn key(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self.metadata.name.as_deref().unwrap_or_default())
     }
 
     fn resource_version(&self) -> &str {

@@ -1,8 +1,8 @@
 //! Load balancers: what a Service wants, what the cloud has, and the one request between them.
 
 use cloud_provider::{
-    Error, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanAction, PlanStep,
-    Result, async_trait, default_load_balancer_name,
+    Error, Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanAction,
+    PlanStep, Result, async_trait, default_load_balancer_name,
 };
 use provider_kit::operation::{Polling, until_done};
 use provider_kit::transport::Call;
@@ -123,7 +123,7 @@ impl LoadBalancers for Simulated {
         true
     }
 
-    async fn plan(&self, request: LoadBalancerRequest<'_>) -> Result<Plan> {
+    async fn plan(&self, request: LoadBalancerRequest<'_>, _goal: Goal) -> Result<Plan> {
         Ok(plan(&wanted(&request)?, self.find(&request).await??.as_ref()))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use cloud_provider::{
-    LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanObserver, default_load_balancer_name,
+    Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanObserver, default_load_balancer_name,
 };
 use provider_simulated::cloud::{Fault, FaultKind, LoadBalancerSpec, Options};
 
@@ -83,7 +83,7 @@ async fn targets_follow_and_a_change_waits_for_the_one_before() {
     scene.provider.update_targets(scene.request(3)).await.unwrap();
     scene.provider.update_targets(scene.request(1)).await.unwrap();
     assert_eq!(scene.cloud.load_balancers()[0].spec.targets.len(), 1);
-    let plan = scene.provider.plan(scene.request(3)).await.unwrap();
+    let plan = scene.provider.plan(scene.request(3), Goal::Ensured).await.unwrap();
     let detail = "update load balancer \"a17c0\": 2 listeners, 1 targets → 2 listeners, 3 targets";
     assert_eq!(plan.steps[0].to_string(), detail);
 }
