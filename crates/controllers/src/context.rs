@@ -25,6 +25,9 @@ pub enum ConstructionError {
     /// The cloud has no machines to offer.
     #[error("cloud provider does not support instances")]
     NoInstances,
+    /// The cloud has no volumes to offer.
+    #[error("cloud provider does not support volumes")]
+    NoVolumes,
 }
 
 impl ControllerContext {

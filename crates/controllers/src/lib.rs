@@ -21,8 +21,10 @@ pub mod node;
 pub mod options;
 mod read;
 pub mod taints;
+pub mod volume;
 
 pub use context::{ConstructionError, ControllerContext};
 pub use lifecycle::NodeLifecycleController;
 pub use node::NodeController;
 pub use options::Options;
+pub use volume::VolumeLabelController;
