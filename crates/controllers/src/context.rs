@@ -25,6 +25,12 @@ pub enum ConstructionError {
     /// The cloud has no machines to offer.
     #[error("cloud provider does not support instances")]
     NoInstances,
+    /// The cloud has no routes to offer (ROUTE-2).
+    #[error("cloud provider does not support routes")]
+    NoRoutes,
+    /// `--cluster-cidr` is missing (ROUTE-5).
+    #[error("the route controller needs --cluster-cidr: the range, or ranges, of the cluster's Pods")]
+    NoClusterCidrs,
     /// The cloud has no volumes to offer.
     #[error("cloud provider does not support volumes")]
     NoVolumes,

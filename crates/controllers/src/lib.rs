@@ -9,6 +9,7 @@
 //! | addresses | [`node::addresses`] |
 //! | what becomes of a Node that is not ready | [`lifecycle::verdict`] |
 //! | whether a Node that looks gone may be deleted | [`lifecycle::guard`] |
+//! | which routes are deleted and created | [`route`] |
 //! | taints | [`taints`] |
 //!
 //! A controller is made from a [`ControllerContext`] and [`Options`] and run until it is cancelled. It knows no cloud by
@@ -20,6 +21,7 @@ mod look_up;
 pub mod node;
 pub mod options;
 mod read;
+pub mod route;
 pub mod taints;
 pub mod volume;
 
@@ -27,4 +29,5 @@ pub use context::{ConstructionError, ControllerContext};
 pub use lifecycle::NodeLifecycleController;
 pub use node::NodeController;
 pub use options::Options;
+pub use route::RouteController;
 pub use volume::VolumeLabelController;

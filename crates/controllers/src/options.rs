@@ -145,6 +145,8 @@ pub struct RouteOptions {
     pub reconciliation_period: Duration,
     /// What makes it reconcile.
     pub mode: RouteMode,
+    /// Calls to the cloud in flight at most, and conditions written at the same time (ROUTE-31).
+    pub concurrency: usize,
 }
 
 /// What makes the route controller reconcile (D-5).
@@ -166,7 +168,7 @@ impl Options {
             node: NodeOptions { concurrent_node_syncs: 1, ..NodeOptions::default() },
             lifecycle: LifecycleOptions { guard: None, ..LifecycleOptions::default() },
             service: ServiceOptions { concurrent_syncs: 1, quiet: false, ..ServiceOptions::default() },
-            route: RouteOptions { mode: RouteMode::Periodic, ..RouteOptions::default() },
+            route: RouteOptions { mode: RouteMode::Periodic, concurrency: 200, ..RouteOptions::default() },
             explain: false,
         }
     }
@@ -219,7 +221,12 @@ impl Default for ServiceOptions {
 
 impl Default for RouteOptions {
     fn default() -> Self {
-        Self { cluster_cidrs: Vec::new(), reconciliation_period: Duration::from_secs(10), mode: RouteMode::Adaptive }
+        Self {
+            cluster_cidrs: Vec::new(),
+            reconciliation_period: Duration::from_secs(10),
+            mode: RouteMode::Adaptive,
+            concurrency: 16,
+        }
     }
 }
 

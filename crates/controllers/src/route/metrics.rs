@@ -1,0 +1,25 @@
+//! What the route controller measures.
+
+/// Hooks for the route controller's series.
+pub trait RouteMetrics: Send + Sync {
+    /// A reconcile begins: `route_controller_route_sync_total` (ROUTE-20).
+    fn sync(&self);
+    /// The cloud's routes were listed; so many of them are this cluster's to keep (P-33: routes have limits).
+    fn listed(&self, _ours: usize) {}
+    /// A route was created or deleted; `operation` is `create` or `delete`.
+    fn changed(&self, _operation: &'static str) {}
+    /// A route could not be created or deleted; `operation` is `create` or `delete`.
+    fn failed(&self, _operation: &'static str) {}
+    /// Somebody else changes a route of ours again and again (P-33).
+    fn flapping(&self) {}
+    /// A Pod CIDR lies outside every `--cluster-cidr`; counted once per Node and range (P-33).
+    fn outside_cluster_cidr(&self) {}
+}
+
+/// Measures nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoRouteMetrics;
+
+impl RouteMetrics for NoRouteMetrics {
+    fn sync(&self) {}
+}
