@@ -25,6 +25,9 @@ pub enum ConstructionError {
     /// The cloud has no machines to offer.
     #[error("cloud provider does not support instances")]
     NoInstances,
+    /// The cloud has no load balancers to offer (SVC-2).
+    #[error("the cloud provider does not support external load balancers")]
+    NoLoadBalancers,
     /// The cloud has no routes to offer (ROUTE-2).
     #[error("cloud provider does not support routes")]
     NoRoutes,
@@ -40,5 +43,10 @@ impl ControllerContext {
     /// NODE-2, LIFE-2.
     pub(crate) fn require_instances(&self) -> Result<(), ConstructionError> {
         self.provider.instances().map(drop).ok_or(ConstructionError::NoInstances)
+    }
+
+    /// SVC-2.
+    pub(crate) fn require_load_balancers(&self) -> Result<(), ConstructionError> {
+        self.provider.load_balancers().map(drop).ok_or(ConstructionError::NoLoadBalancers)
     }
 }

@@ -22,6 +22,7 @@ pub mod node;
 pub mod options;
 mod read;
 pub mod route;
+pub mod service;
 pub mod taints;
 pub mod volume;
 
@@ -30,4 +31,5 @@ pub use lifecycle::NodeLifecycleController;
 pub use node::NodeController;
 pub use options::Options;
 pub use route::RouteController;
+pub use service::ServiceController;
 pub use volume::VolumeLabelController;
