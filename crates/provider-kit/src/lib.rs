@@ -6,6 +6,8 @@
 //! | [`paging`] | lists read page by page, with proof that they are whole |
 //! | [`inventory`] | all machines, read once and shared: [`Instances`](cloud_provider::Instances) for any cloud that can list |
 //! | [`operation`] | waiting for what a cloud does in the background |
+//! | [`source_ranges`], [`health_check`] | what a Service asks of its load balancer |
+//! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
 //! | [`provider_id`] | `acme://<id>` and back |
 //! | [`settings`] | the configuration file, all mistakes at once |
 //!
@@ -19,9 +21,13 @@
 //! # Ok(()) }
 //! ```
 
+pub mod health_check;
 pub mod inventory;
 pub mod operation;
 pub mod paging;
 pub mod provider_id;
 pub mod settings;
+pub mod source_ranges;
 pub mod transport;
+pub mod volume_size;
+pub mod zones;
