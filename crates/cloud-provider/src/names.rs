@@ -121,9 +121,9 @@ pub const VOLUME_LABEL_CONTROLLER: ControllerNames = ControllerNames {
     event_source: "persistent-volume-label-controller",
 };
 
-/// All controllers, in the order in which they start.
+/// All controllers, in the order in which they start (APP-35).
 pub const CONTROLLERS: [ControllerNames; 5] =
-    [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, SERVICE_CONTROLLER, ROUTE_CONTROLLER, VOLUME_LABEL_CONTROLLER];
+    [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER, VOLUME_LABEL_CONTROLLER];
 
 /// Feature gate: routes follow Node events (ROUTE-11) or a clock (ROUTE-10). Unset: D-5.
 pub const GATE_WATCH_BASED_ROUTES: &str = "CloudControllerManagerWatchBasedRoutesReconciliation";

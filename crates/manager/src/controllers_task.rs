@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use cloud_provider::names::{NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER};
-use cloud_provider::{Caches, CloudProvider, Node, Service};
-use controllers::lifecycle::NoLifecycleMetrics;
-use controllers::node::NoNodeMetrics;
-use controllers::{ControllerContext, NodeController, NodeLifecycleController, Options};
-use kube::Api;
-use runtime::cache::{Cache, Resync, WatchConfig, watch};
-use runtime::clock::SystemClock;
-use runtime::events::recorder;
-use runtime::queue::NoMetrics;
+use anyhow::Result;
+use cloud_provider::names::{
+    CONTROLLERS, ControllerNames, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
+    VOLUME_LABEL_CONTROLLER,
+};
+use cloud_provider::{CloudProvider, Cluster, Node, Service};
+use controllers::Options;
+use runtime::cache::Cache;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::caches::{Needed, SharedCaches};
 pub use crate::clients::Clients;
+use crate::selection::Selection;
+use crate::starter::Starter;
 
 /// What the controllers are started with.
 #[derive(Clone)]
@@ -28,19 +28,49 @@ pub struct Settings {
     pub clients: Clients,
     /// `--min-resync-period`: every object is looked at again after this long, times a factor from 1 to 2 (RT-20).
     pub min_resync_period: Duration,
+    /// `--controllers`: those that run.
+    pub controllers: Selection,
+    /// `--configure-cloud-routes`: whether the route controller may run (ROUTE-2).
+    pub configure_cloud_routes: bool,
+}
+
+impl Settings {
+    /// The standard controllers.
+    #[must_use]
+    pub fn new(options: Options, clients: Clients) -> Self {
+        Self {
+            options,
+            clients,
+            min_resync_period: Duration::from_secs(12 * 3600),
+            controllers: Selection::default(),
+            configure_cloud_routes: true,
+        }
+    }
+
+    /// Whether this controller is asked for, by all flags together.
+    #[must_use]
+    pub fn wants(&self, names: ControllerNames) -> bool {
+        self.controllers.includes(names) && (names != ROUTE_CONTROLLER || self.configure_cloud_routes)
+    }
 }
 
 /// Running controllers.
 pub struct Handles {
     tasks: TaskTracker,
-    nodes: Cache<Node>,
+    caches: SharedCaches,
 }
 
 impl Handles {
     /// The shared cache of Nodes.
     #[must_use]
     pub fn nodes(&self) -> &Cache<Node> {
-        &self.nodes
+        &self.caches.nodes
+    }
+
+    /// The shared cache of Services; empty where the service controller does not run.
+    #[must_use]
+    pub fn services(&self) -> &Cache<Service> {
+        &self.caches.services
     }
 
     /// Returns when everything has ended after the shutdown: keys in work are finished, queued events are sent.
@@ -49,78 +79,50 @@ impl Handles {
     }
 }
 
-/// The caches as a provider sees them (PROV-20).
-struct SharedCaches(Cache<Node>);
-
-impl Caches for SharedCaches {
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        self.0.list()
-    }
-    fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.0.get(name)
-    }
-    fn services(&self) -> Vec<Arc<Service>> {
-        Vec::new()
-    }
-}
-
 /// Starts the controllers for an initialised provider; returns at once. They run until `shutdown`.
+///
+/// A controller that the provider has no use for is left out (NODE-2, LIFE-2, SVC-2, ROUTE-2).
 ///
 /// # Errors
 /// If there is no client for the API server.
 pub async fn start_controllers(
     settings: &Settings,
     provider: Arc<dyn CloudProvider>,
+    cluster: Cluster,
     shutdown: CancellationToken,
 ) -> Result<Handles> {
-    let (tasks, loops) = (TaskTracker::new(), TaskTracker::new());
-    // Ends only after the controllers have: what they say of their last keys is sent too.
-    let stop_events = CancellationToken::new();
-    let nodes: Cache<Node> = Cache::new();
-    provider.set_caches(Arc::new(SharedCaches(nodes.clone())));
-    let client = |component: &'static str| async move {
-        settings.clients.client(component).await.with_context(|| format!("no Kubernetes client for {component}"))
-    };
-
-    let context = |client| ControllerContext {
-        client,
-        nodes: nodes.clone(),
-        provider: Arc::clone(&provider),
-        clock: Arc::new(SystemClock),
-    };
-    let resync = Resync::jittered(settings.min_resync_period);
-
-    let names = NODE_CONTROLLER;
-    let api = client(names.client_identity).await?;
-    let (events, sender) = recorder(api.clone(), names.event_source, Arc::new(SystemClock));
-    match NodeController::new(context(api), &settings.options, events, Arc::new(NoNodeMetrics)) {
-        Ok(controller) => {
-            tasks.spawn(sender.run(stop_events.clone()));
-            loops.spawn(Arc::new(controller).run(Arc::new(NoMetrics), resync, shutdown.clone()));
+    let caches = SharedCaches::new();
+    provider.set_caches(Arc::new(caches.clone()));
+    let starter = Starter::new(settings, provider, cluster, caches.clone(), shutdown.clone());
+    let mut needed = Needed::default();
+    for names in CONTROLLERS {
+        if !settings.wants(names) {
+            say_left_out(settings, names);
+            continue;
         }
-        Err(error) => tracing::warn!(controller = names.canonical, %error, "going on without this controller"),
-    }
-
-    let names = NODE_LIFECYCLE_CONTROLLER;
-    let api = client(names.client_identity).await?;
-    let (events, sender) = recorder(api.clone(), names.event_source, Arc::new(SystemClock));
-    match NodeLifecycleController::new(context(api), &settings.options, events, Arc::new(NoLifecycleMetrics)) {
-        Ok(controller) => {
-            tasks.spawn(sender.run(stop_events.clone()));
-            loops.spawn(Arc::new(controller).run(shutdown.clone()));
+        // A closed list: each has its own way of being made.
+        match names {
+            NODE_CONTROLLER => _ = starter.node().await?,
+            NODE_LIFECYCLE_CONTROLLER => _ = starter.node_lifecycle().await?,
+            ROUTE_CONTROLLER => _ = starter.route().await?,
+            SERVICE_CONTROLLER => needed.services = starter.service().await?,
+            VOLUME_LABEL_CONTROLLER => needed.volumes = starter.volume_label().await?,
+            _ => {}
         }
-        Err(error) => tracing::warn!(controller = names.canonical, %error, "going on without this controller"),
     }
-
     // Last, so that nobody misses the first objects.
-    let api = Api::all(client("shared-informers").await?);
-    tasks.spawn(watch::<Node>(api, WatchConfig::default(), nodes.clone(), shutdown.clone()));
-    loops.close();
-    tasks.spawn(async move {
-        shutdown.cancelled().await;
-        loops.wait().await;
-        stop_events.cancel();
-    });
+    let client = starter.client("shared-informers").await?;
+    let tasks = starter.finish();
+    caches.watch(&client, needed, &tasks, &shutdown);
     tasks.close();
-    Ok(Handles { tasks, nodes })
+    Ok(Handles { tasks, caches })
+}
+
+fn say_left_out(settings: &Settings, names: ControllerNames) {
+    let controller = names.canonical;
+    if settings.controllers.includes(names) {
+        tracing::info!(controller, "does not run: --configure-cloud-routes=false");
+    } else if Selection::default().includes(names) {
+        tracing::warn!(controller, "does not run: it is disabled by --controllers");
+    }
 }

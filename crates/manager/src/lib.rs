@@ -14,14 +14,18 @@
 //! }
 //! ```
 
+mod caches;
 mod clients;
 mod controllers_task;
 pub mod flags;
 mod logging;
 mod process;
+mod selection;
 mod start;
+mod starter;
 
 pub use controllers_task::{Clients, Handles, Settings, start_controllers};
 pub use logging::init as init_logging;
 pub use process::{block_on, install_crypto, run};
+pub use selection::Selection;
 pub use start::launch;

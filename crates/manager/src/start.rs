@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use cloud_provider::names::ROUTE_CONTROLLER;
 use cloud_provider::{CloudProvider, Cluster, Context, Registry};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
@@ -12,11 +13,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clients::ForProvider;
-use crate::controllers_task::{Handles, start_controllers};
+use crate::controllers_task::{Handles, Settings, start_controllers};
 use crate::flags::Flags;
 
 /// How long the API server may take to answer at all (D-15).
 const PATIENCE: Duration = Duration::from_secs(120);
+/// The provider's client (PROV-10).
+pub(crate) const PROVIDER_CLIENT: &str = "cloud-provider";
 /// Pause between attempts to reach it.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -34,23 +37,33 @@ pub(crate) async fn start(flags: &Flags, providers: &Registry, shutdown: Cancell
 /// # Errors
 /// A provider that cannot start, or an API server that does not answer.
 pub async fn launch(flags: &Flags, providers: &Registry, shutdown: CancellationToken) -> Result<Handles> {
-    let provider = provider(flags, providers)?;
     let settings = flags.settings();
-    let client = settings.clients.client("cloud-provider").await?;
-    let cluster = Cluster { name: flags.cluster_name.clone(), id: cluster_id(&client, &shutdown).await? };
+    let provider = provider(flags, &settings, providers)?;
+    flags.log_inert();
+    let client = settings.clients.client(PROVIDER_CLIENT).await?;
+    let cluster = cluster(flags, &client, PATIENCE, &shutdown).await?;
     tracing::info!(provider = provider.name(), cluster = cluster.name, id = cluster.id, "starting");
-    let context = Context { cluster, clients: Arc::new(ForProvider(client)), shutdown: shutdown.clone() };
-    provider
-        .initialize(&context)
-        .await
-        .map_err(|error| anyhow::anyhow!("cloud provider {:?} cannot start: {error}", provider.name()))?;
-    start_controllers(&settings, provider, shutdown).await
+    initialize(&*provider, &cluster, client, &shutdown).await?;
+    start_controllers(&settings, provider, cluster, shutdown).await
 }
 
-/// PROV-4 … PROV-7.
-fn provider(flags: &Flags, providers: &Registry) -> Result<Arc<dyn CloudProvider>> {
-    let name = &flags.cloud_provider;
-    let Some(provider) = providers.init(name, flags.cloud_config.as_deref())? else {
+/// The provider finds out whether it can work (PROV-10).
+pub(crate) async fn initialize(
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+    client: kube::Client,
+    shutdown: &CancellationToken,
+) -> Result<()> {
+    let clients = Arc::new(ForProvider(client));
+    let context = Context { cluster: cluster.clone(), clients, shutdown: shutdown.clone() };
+    let initialized = provider.initialize(&context).await;
+    initialized.map_err(|error| anyhow::anyhow!("cloud provider {:?} cannot start: {error}", provider.name()))
+}
+
+/// PROV-4 … PROV-7, and what flags must say for this provider (FLAG-21).
+pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry) -> Result<Arc<dyn CloudProvider>> {
+    let name = &flags.cloud.cloud_provider;
+    let Some(provider) = providers.init(name, flags.cloud.cloud_config.as_deref())? else {
         let known: Vec<_> = providers.names().collect();
         bail!(
             "cloud provider is nil: --cloud-provider={name} names nothing that this binary runs; it has: {}",
@@ -58,34 +71,45 @@ fn provider(flags: &Flags, providers: &Registry) -> Result<Arc<dyn CloudProvider
         );
     };
     if !provider.has_cluster_id() {
-        if !flags.allow_untagged_cloud {
+        if !flags.cloud.allow_untagged_cloud {
             bail!(
                 "no ClusterID found: the cloud's resources cannot be told from another cluster's; mark them as the provider's documentation says, or pass --allow-untagged-cloud"
             );
         }
         tracing::warn!("the cloud provider has no cluster id; going on because of --allow-untagged-cloud");
     }
+    if settings.wants(ROUTE_CONTROLLER) && provider.routes().is_some() {
+        flags.route.cluster_cidrs().map_err(anyhow::Error::msg)?;
+    }
     Ok(provider)
 }
 
-/// UID of namespace `kube-system` (D-11); waits for the API server (D-15).
-async fn cluster_id(client: &kube::Client, shutdown: &CancellationToken) -> Result<Option<String>> {
+/// The cluster: `--cluster-name`, and the UID of namespace `kube-system` (D-11). Waits for the API server (D-15), for so
+/// long.
+pub(crate) async fn cluster(
+    flags: &Flags,
+    client: &kube::Client,
+    patience: Duration,
+    shutdown: &CancellationToken,
+) -> Result<Cluster> {
+    let named = |id| Cluster { name: flags.cloud.cluster_name.clone(), id };
     let namespaces: Api<Namespace> = Api::all(client.clone());
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + patience;
     loop {
         let error = match namespaces.get("kube-system").await {
-            Ok(namespace) => return Ok(namespace.metadata.uid),
+            Ok(namespace) => return Ok(named(namespace.metadata.uid)),
             Err(error) => error,
         };
         if is_answer(&error) && !matches!(&error, kube::Error::Api(status) if status.code >= 500 || status.code == 429)
         {
             tracing::warn!(error = %api_error(&error), "namespace kube-system cannot be read; the cluster is known by its name alone");
-            return Ok(None);
+            return Ok(named(None));
         }
         if Instant::now() >= deadline {
-            return Err(error).context(
-                "the Kubernetes API server did not answer for two minutes; check its address, the network and the DNS",
-            );
+            let asked = if patience.is_zero() { String::new() } else { format!(" within {} s", patience.as_secs()) };
+            return Err(error).with_context(|| {
+                format!("the Kubernetes API server gave no answer{asked}; check its address, the network and the DNS")
+            });
         }
         tracing::warn!(error = %api_error(&error), "waiting for the Kubernetes API server");
         tokio::select! {

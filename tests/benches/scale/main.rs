@@ -87,6 +87,7 @@ async fn run(arguments: &Arguments) -> Result<bool> {
             format!("--kubeconfig={}", cluster.kubeconfig().display()),
             format!("--concurrent-node-syncs={}", arguments.concurrency),
             "--node-status-update-frequency=30s".to_owned(),
+            "--configure-cloud-routes=false".to_owned(),
         ];
         Controller::start(&binary, flags.into_iter().chain(arguments.flags.clone()).map(Into::into), &log)
     };

@@ -54,7 +54,9 @@ Break the Kubernetes API:
 
 Another controller manager of your own joins with:
 
-  cloud-controller-manager --cloud-provider=simulated --cloud-config={cloud_config} --kubeconfig=$KUBECONFIG
+  cloud-controller-manager --cloud-provider=simulated --cloud-config={cloud_config} --kubeconfig=$KUBECONFIG --configure-cloud-routes=false
+
+What it would do, without doing it, is told by `cloud-controller-manager plan` with the same flags.
 "#
         )
     }

@@ -123,6 +123,8 @@ impl World {
             flag("--cloud-config=", &self.cloud_config),
             flag("--kubeconfig=", &self.kubeconfig),
             OsString::from(MONITOR_PERIOD),
+            // Nobody gives the Nodes Pod ranges here.
+            OsString::from("--configure-cloud-routes=false"),
         ];
         let flags = match Flags::parse(arguments) {
             Parsed::Flags(flags) => *flags,

@@ -1,0 +1,52 @@
+//! Routes for Pod networks.
+
+use clap::{ArgAction, Args};
+use controllers::options::{RouteMode, RouteOptions};
+use ipnet::IpNet;
+use runtime::go_duration::GoDuration;
+
+use super::values::go_bool;
+
+/// node-route-controller.
+#[derive(Args, Debug, Clone, PartialEq)]
+#[command(next_help_heading = "Route controller")]
+pub struct RouteFlags {
+    /// The Pod network's range, or one IPv4 and one IPv6 range separated by a comma.
+    #[arg(long, default_value = "", value_name = "CIDRS")]
+    pub cluster_cidr: String,
+    /// Keep the cloud's routes to the Nodes' Pod ranges, where the cloud has routes; needs --cluster-cidr.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_parser = go_bool, action = ArgAction::Set, value_name = "BOOL")]
+    pub configure_cloud_routes: bool,
+    /// Accepted, without effect: kube-controller-manager gives Nodes their Pod ranges.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = go_bool, action = ArgAction::Set, value_name = "BOOL")]
+    pub allocate_node_cidrs: bool,
+    /// Routes are compared at least this often after a change; without one seldom, see the feature gate of routes.
+    #[arg(long, default_value = "10s", value_name = "DURATION")]
+    pub route_reconciliation_period: GoDuration,
+}
+
+impl RouteFlags {
+    pub(super) fn options(&self, mode: RouteMode) -> RouteOptions {
+        RouteOptions {
+            // Where they are needed and wrong, the start fails (FLAG-21).
+            cluster_cidrs: self.cluster_cidrs().unwrap_or_default(),
+            reconciliation_period: self.route_reconciliation_period.to_std_or_zero(),
+            mode,
+            ..RouteOptions::default()
+        }
+    }
+
+    /// FLAG-21.
+    ///
+    /// # Errors
+    /// What is wrong with the flag, and the ways out.
+    pub(crate) fn cluster_cidrs(&self) -> Result<Vec<IpNet>, String> {
+        controllers::route::cluster_cidr::parse(&self.cluster_cidr).map_err(|error| {
+            format!(
+                "{error}: --cluster-cidr={:?} is not usable for routes; set it to the range of the Pod network, or pass \
+                 --configure-cloud-routes=false if this cluster needs no routes in the cloud",
+                self.cluster_cidr
+            )
+        })
+    }
+}

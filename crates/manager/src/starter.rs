@@ -1,0 +1,164 @@
+//! How each controller is made and set running.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use cloud_provider::names::{
+    ControllerNames, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
+    VOLUME_LABEL_CONTROLLER,
+};
+use cloud_provider::{CloudProvider, Cluster};
+use controllers::lifecycle::NoLifecycleMetrics;
+use controllers::node::NoNodeMetrics;
+use controllers::route::NoRouteMetrics;
+use controllers::service::NoServiceMetrics;
+use controllers::{
+    ConstructionError, ControllerContext, NodeController, NodeLifecycleController, RouteController, ServiceController,
+    VolumeLabelController,
+};
+use kube::Client;
+use runtime::cache::Resync;
+use runtime::clock::SystemClock;
+use runtime::events::{EventRecorder, EventSender, recorder};
+use runtime::queue::NoMetrics;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::caches::SharedCaches;
+use crate::controllers_task::Settings;
+
+/// Sets controllers running, each with a client, an event recorder and a loop of its own (INV-6).
+pub(crate) struct Starter<'a> {
+    settings: &'a Settings,
+    provider: Arc<dyn CloudProvider>,
+    cluster: Cluster,
+    caches: SharedCaches,
+    shutdown: CancellationToken,
+    resync: Resync,
+    /// Everything that runs.
+    tasks: TaskTracker,
+    /// The controllers among it.
+    loops: TaskTracker,
+    /// Cancelled only after the controllers have ended: what they say of their last keys is sent too.
+    stop_events: CancellationToken,
+}
+
+/// What one controller is made of, and the task that sends its events.
+struct Parts {
+    context: ControllerContext,
+    events: EventRecorder,
+    sender: EventSender,
+}
+
+impl<'a> Starter<'a> {
+    pub(crate) fn new(
+        settings: &'a Settings,
+        provider: Arc<dyn CloudProvider>,
+        cluster: Cluster,
+        caches: SharedCaches,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self {
+            resync: Resync::jittered(settings.min_resync_period),
+            settings,
+            provider,
+            cluster,
+            caches,
+            shutdown,
+            tasks: TaskTracker::new(),
+            loops: TaskTracker::new(),
+            stop_events: CancellationToken::new(),
+        }
+    }
+
+    /// cloud-node-controller. Like all of these: whether it runs.
+    pub(crate) async fn node(&self) -> Result<bool> {
+        let Parts { context, events, sender } = self.parts(NODE_CONTROLLER).await?;
+        let made = NodeController::new(context, &self.settings.options, events, Arc::new(NoNodeMetrics));
+        Ok(self.run(NODE_CONTROLLER, made, sender, |controller| {
+            controller.run(Arc::new(NoMetrics), self.resync, self.shutdown.clone())
+        }))
+    }
+
+    /// cloud-node-lifecycle-controller.
+    pub(crate) async fn node_lifecycle(&self) -> Result<bool> {
+        let Parts { context, events, sender } = self.parts(NODE_LIFECYCLE_CONTROLLER).await?;
+        let made = NodeLifecycleController::new(context, &self.settings.options, events, Arc::new(NoLifecycleMetrics));
+        Ok(self.run(NODE_LIFECYCLE_CONTROLLER, made, sender, |controller| controller.run(self.shutdown.clone())))
+    }
+
+    /// node-route-controller.
+    pub(crate) async fn route(&self) -> Result<bool> {
+        let Parts { context, events, sender } = self.parts(ROUTE_CONTROLLER).await?;
+        let (cluster, options) = (self.cluster.clone(), &self.settings.options);
+        let made = RouteController::new(context, cluster, options, events, Arc::new(NoRouteMetrics));
+        Ok(self.run(ROUTE_CONTROLLER, made, sender, |controller| {
+            controller.run(Arc::new(NoMetrics), self.resync, self.shutdown.clone())
+        }))
+    }
+
+    /// service-lb-controller.
+    pub(crate) async fn service(&self) -> Result<bool> {
+        let Parts { context, events, sender } = self.parts(SERVICE_CONTROLLER).await?;
+        let (cluster, services, options) = (self.cluster.clone(), self.caches.services.clone(), &self.settings.options);
+        let made = ServiceController::new(context, services, cluster, options, events, Arc::new(NoServiceMetrics));
+        Ok(self.run(SERVICE_CONTROLLER, made, sender, |controller| {
+            controller.run(Arc::new(NoMetrics), Arc::new(NoMetrics), self.shutdown.clone())
+        }))
+    }
+
+    /// persistent-volume-label-controller.
+    pub(crate) async fn volume_label(&self) -> Result<bool> {
+        let Parts { context, events, sender } = self.parts(VOLUME_LABEL_CONTROLLER).await?;
+        let made = VolumeLabelController::new(context, self.caches.volumes.clone(), events);
+        Ok(self.run(VOLUME_LABEL_CONTROLLER, made, sender, |controller| {
+            controller.run(Arc::new(NoMetrics), self.resync, self.shutdown.clone())
+        }))
+    }
+
+    pub(crate) async fn client(&self, component: &str) -> Result<Client> {
+        let client = self.settings.clients.client(component).await;
+        client.with_context(|| format!("no Kubernetes client for {component}"))
+    }
+
+    async fn parts(&self, names: ControllerNames) -> Result<Parts> {
+        let client = self.client(names.client_identity).await?;
+        let clock = Arc::new(SystemClock);
+        let (events, sender) = recorder(client.clone(), names.event_source, clock.clone());
+        let (nodes, provider) = (self.caches.nodes.clone(), Arc::clone(&self.provider));
+        Ok(Parts { context: ControllerContext { client, nodes, provider, clock }, events, sender })
+    }
+
+    /// Sets it running, or says why there is none and goes on.
+    fn run<C, F: Future<Output = ()> + Send + 'static>(
+        &self,
+        names: ControllerNames,
+        made: Result<C, ConstructionError>,
+        sender: EventSender,
+        run: impl FnOnce(Arc<C>) -> F,
+    ) -> bool {
+        match made {
+            Ok(controller) => {
+                self.tasks.spawn(sender.run(self.stop_events.clone()));
+                self.loops.spawn(run(Arc::new(controller)));
+                true
+            }
+            Err(error) => {
+                tracing::warn!(controller = names.canonical, %error, "going on without this controller");
+                false
+            }
+        }
+    }
+
+    /// All tasks; the events' end with the controllers'.
+    pub(crate) fn finish(self) -> TaskTracker {
+        let Self { tasks, loops, stop_events, shutdown, .. } = self;
+        loops.close();
+        tasks.spawn(async move {
+            shutdown.cancelled().await;
+            loops.wait().await;
+            stop_events.cancel();
+        });
+        tasks
+    }
+}
