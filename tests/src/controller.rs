@@ -95,6 +95,15 @@ impl Controller {
         }
     }
 
+    /// Ends it as a crash or the kernel does: it can say and finish nothing. Returns when it is gone.
+    ///
+    /// # Errors
+    /// It has ended before.
+    pub async fn kill(&mut self) -> Result<()> {
+        self.check()?;
+        Ok(self.child.kill().await?)
+    }
+
     /// What it wrote so far.
     #[must_use]
     pub fn log(&self) -> String {

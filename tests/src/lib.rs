@@ -1,5 +1,5 @@
 //! What the whole-program tests of ccm-rs share: the binary as a process, the simulated cloud on a port of its own, the
-//! requests that one program sends to an API server, and Nodes as kubelets register them.
+//! requests that one program sends to an API server, Nodes as kubelets register them, and Services as users write them.
 //!
 //! Nothing here decides anything about clusters: most tests that use it see the program from outside, as an operator does;
 //! [`in_process`] is the whole world in one process, under virtual time.
@@ -11,6 +11,7 @@ pub mod in_process;
 pub mod machines;
 pub mod node_object;
 pub mod recording_proxy;
+pub mod service_object;
 pub mod usage;
 pub mod wait;
 

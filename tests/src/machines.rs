@@ -1,5 +1,6 @@
 //! The simulated cloud on a port of its own, and the file that leads the binary to it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -46,5 +47,11 @@ impl ServedCloud {
     #[must_use]
     pub fn total(&self) -> u64 {
         self.cloud.requests().values().sum()
+    }
+
+    /// Requests so far that asked for a change, by method and route.
+    #[must_use]
+    pub fn changes(&self) -> BTreeMap<String, u64> {
+        self.cloud.requests().into_iter().filter(|(route, _)| !route.starts_with("GET ")).collect()
     }
 }

@@ -7,11 +7,15 @@ use provider_simulated::cloud::MachineChange;
 
 use crate::cluster::{check_addresses, check_initialised};
 use crate::environment::Environment;
+use crate::routes::ROUTES;
 use crate::scene::{AFTER_AN_OUTAGE, play};
 
-pub(crate) async fn addresses_that_change_in_the_cloud_change_on_the_node(environment: &Environment) -> Result<()> {
-    play(environment, "addresses", &[], async |scene| {
+pub(crate) async fn addresses_that_change_in_the_cloud_change_on_the_node_and_in_its_route(
+    environment: &Environment,
+) -> Result<()> {
+    play(environment, "addresses", &ROUTES, async |scene| {
         let names = scene.members(3).await?;
+        scene.routed(&names, 0).await?;
         let addresses = vec![
             NodeAddress::new(AddressType::InternalIP, "10.77.0.1"),
             NodeAddress::new(AddressType::ExternalIP, "198.18.77.1"),
@@ -29,7 +33,8 @@ pub(crate) async fn addresses_that_change_in_the_cloud_change_on_the_node(enviro
             let machine = scene.cloud().machine(name).context("no such machine")?;
             check_initialised(&scene.nodes().get(name).await?, &machine)?;
         }
-        Ok(())
+        // The next hop of the route is the new address.
+        scene.routed(&names, 0).await
     })
     .await
 }

@@ -22,10 +22,10 @@ pub(crate) async fn connect(environment: &Environment) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// The events about one Node, also about an earlier one of its name, with this reason.
-pub(crate) async fn events(client: &Client, node: &str, reason: &str) -> Result<Vec<Event>> {
+/// The events about one object, also about an earlier one of its name, with this reason.
+pub(crate) async fn events(client: &Client, kind: &str, name: &str, reason: &str) -> Result<Vec<Event>> {
     let api: Api<Event> = Api::namespaced(client.clone(), "default");
-    let selector = format!("involvedObject.kind=Node,involvedObject.name={node},reason={reason}");
+    let selector = format!("involvedObject.kind={kind},involvedObject.name={name},reason={reason}");
     Ok(api.list(&ListParams::default().fields(&selector)).await?.items)
 }
 

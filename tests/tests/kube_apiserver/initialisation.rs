@@ -12,7 +12,7 @@ use crate::scene::{SOON, play, play_counted};
 pub(crate) async fn new_nodes_get_their_identity_in_two_writes_each_and_one_event(
     environment: &Environment,
 ) -> Result<()> {
-    play_counted(environment, "new", async |scene| {
+    play_counted(environment, "new", &[], async |scene| {
         let names = scene.members(20).await?;
         // One machine that stays off keeps the cloud being asked, so that passes can be counted.
         scene.cloud().stop(&names[0]);
@@ -20,7 +20,7 @@ pub(crate) async fn new_nodes_get_their_identity_in_two_writes_each_and_one_even
         scene.cloud_is_asked(4).await?;
         for name in &names {
             until(&format!("{name} is said to be synced"), SOON, async || {
-                let said = times(&events(&scene.client, name, "Synced").await?);
+                let said = times(&events(&scene.client, "Node", name, "Synced").await?);
                 ensure!(said == 1, "that was said {said} times");
                 Ok(())
             })

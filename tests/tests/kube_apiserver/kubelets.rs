@@ -18,8 +18,8 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Label of the Nodes that these tests made.
-const OURS: &str = "example.com/e2e";
+/// Label of what these tests made.
+pub(crate) const OURS: &str = "example.com/e2e";
 const PERIOD: Duration = Duration::from_secs(1);
 const MANAGER: &str = "e2e-kubelet";
 /// Requests at the same time.

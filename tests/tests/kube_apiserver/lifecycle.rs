@@ -40,7 +40,7 @@ pub(crate) async fn a_terminated_machine_takes_its_node_with_it(environment: &En
         scene.is_told(&names[2], "DeletingNode").await?;
         before.remove(&names[2]);
         scene.still_there(&before).await?;
-        let said = times(&events(&scene.client, &names[2], "DeletingNode").await?);
+        let said = times(&events(&scene.client, "Node", &names[2], "DeletingNode").await?);
         ensure!(said == 1, "the deletion was said {said} times");
         Ok(())
     })

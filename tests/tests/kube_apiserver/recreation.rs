@@ -36,7 +36,7 @@ pub(crate) async fn nodes_created_again_under_the_same_name_get_their_new_machin
         scene.still_there(&new).await?;
         for name in &names[..2] {
             scene.kubelets.report(name, true).await?;
-            ensure!(events(&scene.client, name, "DeletingNode").await?.is_empty(), "{name} was to be deleted");
+            ensure!(events(&scene.client, "Node", name, "DeletingNode").await?.is_empty(), "{name} was to be deleted");
         }
         scene.initialised(&names, SOON).await
     })

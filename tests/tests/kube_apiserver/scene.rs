@@ -1,6 +1,7 @@
 //! What every scenario starts from: a cloud, kubelets, the binary, and ways to look at the cluster.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -17,6 +18,7 @@ use tempfile::TempDir;
 use crate::cluster::{check_initialised, connect, events};
 use crate::environment::Environment;
 use crate::kubelets::{self, Kubelets};
+use crate::users;
 
 /// How long anything may take that needs no more than some passes.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -25,8 +27,9 @@ pub(crate) const AFTER_AN_OUTAGE: Duration = Duration::from_secs(120);
 /// How long an end in order may take.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Fast passes; every scenario has them.
-const PASSES: [&str; 2] = ["--node-monitor-period=500ms", "--node-status-update-frequency=1s"];
+/// What every scenario has: fast passes, and no routes. A scenario's own flags come after these and go before them.
+const COMMON: [&str; 3] =
+    ["--node-monitor-period=500ms", "--node-status-update-frequency=1s", "--configure-cloud-routes=false"];
 
 /// A stage with everything on it.
 pub(crate) struct Scene {
@@ -36,7 +39,23 @@ pub(crate) struct Scene {
     served: ServedCloud,
     proxy: RecordingProxy,
     label: String,
-    _directory: TempDir,
+    launch: Launch,
+}
+
+/// How the binary is started, again and again.
+struct Launch {
+    binary: PathBuf,
+    arguments: Vec<String>,
+    directory: TempDir,
+    starts: u32,
+}
+
+impl Launch {
+    fn start(&mut self) -> Result<Controller> {
+        self.starts += 1;
+        let log = self.directory.path().join(format!("log-{}", self.starts));
+        Controller::start(&self.binary, self.arguments.iter().map(Into::into), &log)
+    }
 }
 
 /// Plays a scenario with further flags of the binary, which asks the API server directly.
@@ -53,9 +72,10 @@ pub(crate) async fn play(
 pub(crate) async fn play_counted(
     environment: &Environment,
     label: &str,
+    flags: &[&str],
     body: impl AsyncFnOnce(&mut Scene) -> Result<()>,
 ) -> Result<()> {
-    play_with(environment, label, &[], true, body).await
+    play_with(environment, label, flags, true, body).await
 }
 
 async fn play_with(
@@ -74,14 +94,20 @@ async fn play_with(
     let ended = ended.map_err(|error| anyhow!("{error:#}\n\nthe binary's last lines:\n{}", scene.controller.tail()));
     let Scene { client, kubelets, controller, .. } = scene;
     drop((kubelets, controller));
-    kubelets::clean_up(&client).await.context("cleaning up")?;
+    clean_up(&client).await.context("cleaning up")?;
     ended
+}
+
+/// Removes whatever these tests left in the cluster.
+async fn clean_up(client: &Client) -> Result<()> {
+    users::clean_up(client).await?;
+    kubelets::clean_up(client).await
 }
 
 impl Scene {
     async fn set(environment: &Environment, label: &str, flags: &[&str], counted: bool) -> Result<Self> {
         let client = connect(environment).await?;
-        kubelets::clean_up(&client).await.context("removing what an earlier run left behind")?;
+        clean_up(&client).await.context("removing what an earlier run left behind")?;
         let directory = TempDir::with_prefix("ccm-e2e-")?;
         let served = ServedCloud::start(directory.path()).await?;
         let proxy = RecordingProxy::start(client.clone()).await?;
@@ -90,27 +116,39 @@ impl Scene {
             kubeconfig = directory.path().join("kubeconfig");
             proxy.write_kubeconfig(&kubeconfig)?;
         }
-        let arguments = ["--cloud-provider=simulated".into()]
+        let arguments = ["--cloud-provider=simulated".to_owned()]
             .into_iter()
             .chain([format!("--cloud-config={}", served.config().display())])
             .chain([format!("--kubeconfig={}", kubeconfig.display())])
-            .chain(PASSES.iter().chain(flags).map(|flag| (*flag).to_owned()));
-        let log = directory.path().join("log");
-        let controller = Controller::start(environment.binary()?, arguments.map(Into::into), &log)?;
+            .chain(COMMON.iter().chain(flags).map(|flag| (*flag).to_owned()))
+            .collect();
+        let mut launch = Launch { binary: environment.binary()?.clone(), arguments, directory, starts: 0 };
         Ok(Self {
             kubelets: Kubelets::start(&client),
             client,
-            controller,
+            controller: launch.start()?,
             served,
             proxy,
             // Events outlive Nodes: no two runs have the same names.
             label: format!("e2e-{}-{label}", std::process::id()),
-            _directory: directory,
+            launch,
         })
     }
 
+    /// The binary is killed and started again.
+    pub(crate) async fn crash(&mut self) -> Result<()> {
+        self.controller.kill().await?;
+        self.start_again()
+    }
+
+    /// The binary is started again after it ended.
+    pub(crate) fn start_again(&mut self) -> Result<()> {
+        self.controller = self.launch.start()?;
+        Ok(())
+    }
+
     /// It still runs, and ends in order when it is asked to.
-    async fn end(&mut self) -> Result<()> {
+    pub(crate) async fn end(&mut self) -> Result<()> {
         let status = self.controller.stop(STOP).await?;
         ensure!(status.success(), "the binary ended with {status} after SIGTERM");
         Ok(())
@@ -118,6 +156,11 @@ impl Scene {
 
     pub(crate) fn cloud(&self) -> &Cloud {
         &self.served.cloud
+    }
+
+    /// Requests to the cloud so far that asked for a change.
+    pub(crate) fn cloud_changes(&self) -> BTreeMap<String, u64> {
+        self.served.changes()
     }
 
     pub(crate) fn proxy(&self) -> &RecordingProxy {
@@ -193,7 +236,7 @@ impl Scene {
     /// Waits until something was said about a Node.
     pub(crate) async fn is_told(&self, name: &str, reason: &str) -> Result<()> {
         until(&format!("event {reason} about {name}"), SOON, async || {
-            ensure!(!events(&self.client, name, reason).await?.is_empty(), "there is none");
+            ensure!(!events(&self.client, "Node", name, reason).await?.is_empty(), "there is none");
             Ok(())
         })
         .await

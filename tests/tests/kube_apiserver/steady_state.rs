@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::scene::{SOON, play_counted};
 
 pub(crate) async fn a_steady_state_writes_nothing(environment: &Environment) -> Result<()> {
-    play_counted(environment, "steady", async |scene| {
+    play_counted(environment, "steady", &[], async |scene| {
         let names = scene.members(5).await?;
         // One machine is off: each pass asks for it, and so passes can be counted.
         scene.cloud().stop(&names[0]);
@@ -16,7 +16,10 @@ pub(crate) async fn a_steady_state_writes_nothing(environment: &Environment) -> 
         scene.becomes(&names[0], "tainted as shut down", is_shut_down).await?;
         for name in &names {
             until("all that is to be said is said", SOON, async || {
-                ensure!(times(&events(&scene.client, name, "Synced").await?) == 1, "{name} is not said to be synced");
+                ensure!(
+                    times(&events(&scene.client, "Node", name, "Synced").await?) == 1,
+                    "{name} is not said to be synced"
+                );
                 Ok(())
             })
             .await?;
