@@ -17,7 +17,7 @@
 
 mod context;
 pub mod lifecycle;
-mod look_up;
+pub mod look_up;
 pub mod node;
 pub mod options;
 mod read;

@@ -16,7 +16,7 @@ const DEADLINE_PER_NODE: Duration = Duration::from_secs(8);
 ///
 /// A provider that panics, does not answer in time, or answers for fewer Nodes gives errors, never an absence.
 /// `unsupported` is the error where the cloud has no machines to offer (any more, PROV-19).
-pub(crate) async fn look_up(
+pub async fn look_up(
     provider: &dyn CloudProvider,
     nodes: &[Arc<Node>],
     want: Want,

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{ConstructionError, ControllerContext};
-use crate::lifecycle::guard::{Guard, Held, Testimony};
+use crate::lifecycle::guard::{Guard, Held, Testimony, population};
 use crate::lifecycle::held::Said;
 use crate::lifecycle::metrics::LifecycleMetrics;
-use crate::lifecycle::verdict::{Triage, Verdict, judge, shutdown_taint, triage};
+use crate::lifecycle::verdict::{Triage, Verdict, is_ours_to_judge, judge, shutdown_taint, triage};
 use crate::lifecycle::witnesses;
 use crate::look_up::look_up;
 use crate::options::{LifecycleOptions, NodeDeletion, Options};
@@ -87,8 +87,7 @@ impl NodeLifecycleController {
             match triage(node) {
                 Triage::Leave => {}
                 Triage::Untaint => untaint.push(Arc::clone(node)),
-                // A machine of somebody else's cloud, or of none, is not ours to judge (P-15).
-                Triage::Ask if self.options.guard.is_some() && !self.context.provider.owns(node) => {}
+                Triage::Ask if !is_ours_to_judge(&self.options, &*self.context.provider, node) => {}
                 Triage::Ask => ask.push(Arc::clone(node)),
             }
         }
@@ -157,7 +156,7 @@ impl NodeLifecycleController {
         let witnesses = witnesses::choose(&*self.context.provider, nodes, seen, &candidates, passes);
         let asked: Vec<Arc<Node>> = candidates.iter().chain(&witnesses).cloned().collect();
         let mut answers = self.ask(&asked, Want::EXISTENCE.fresh()).await;
-        let testimony = testimony(&answers.split_off(candidates.len()), &answers);
+        let testimony = Testimony::of(&answers.split_off(candidates.len()), &answers);
         let mut condemned = Vec::new();
         for (node, answer) in candidates.into_iter().zip(answers) {
             let decision = self
@@ -180,13 +179,8 @@ impl NodeLifecycleController {
             (_, NodeDeletion::Off) => suspects.iter().map(|_| Some(Held::Off)).collect(),
             (None, _) => suspects.iter().map(|_| None).collect(),
             (Some(guard), _) => {
-                // A Node without a provider id counts only once it is suspected: it may be nobody's.
-                let counts = |node: &&Arc<Node>| {
-                    node.provider_id().is_some() && !node.terminating && self.context.provider.owns(node)
-                };
-                let unidentified = suspects.iter().filter(|node| node.provider_id().is_none()).count();
-                let ours = (nodes.iter().filter(counts).count() + unidentified).max(suspects.len());
                 let gone: Vec<&Node> = suspects.iter().map(|node| &**node).collect();
+                let ours = population(&*self.context.provider, nodes, &gone);
                 guard.open(Instant::now(), &gone, ours).into_iter().map(Result::err).collect()
             }
         };
@@ -299,14 +293,5 @@ impl NodeLifecycleController {
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What the second read says of the witnesses; a suspect that it found after all testifies as well.
-fn testimony(witnesses: &[Result<InstanceState>], suspects: &[Result<InstanceState>]) -> Testimony {
-    let is_present = |answer: &&Result<InstanceState>| matches!(answer, Ok(InstanceState::Present { .. }));
-    Testimony {
-        present: witnesses.iter().chain(suspects).filter(is_present).count(),
-        gone: witnesses.iter().filter(|answer| matches!(answer, Ok(InstanceState::Gone(_)))).count(),
     }
 }

@@ -6,9 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{InstanceState, Node, Result};
+use cloud_provider::{CloudProvider, InstanceState, Node, Result};
 use tokio::time::Instant;
 
 use crate::options::GuardOptions;
@@ -103,6 +104,27 @@ pub struct Testimony {
     pub present: usize,
     /// So many are gone themselves.
     pub gone: usize,
+}
+
+impl Testimony {
+    /// What the answers about the witnesses say; a suspect that was found after all testifies as well.
+    #[must_use]
+    pub fn of(witnesses: &[Result<InstanceState>], suspects: &[Result<InstanceState>]) -> Self {
+        let is_present = |answer: &&Result<InstanceState>| matches!(answer, Ok(InstanceState::Present { .. }));
+        Self {
+            present: witnesses.iter().chain(suspects).filter(is_present).count(),
+            gone: witnesses.iter().filter(|answer| matches!(answer, Ok(InstanceState::Gone(_)))).count(),
+        }
+    }
+}
+
+/// Of how many Nodes the suspects are a share: those of this provider. A Node without a provider id counts only once it
+/// is suspected, because it may be nobody's.
+#[must_use]
+pub fn population(provider: &dyn CloudProvider, nodes: &[Arc<Node>], suspects: &[&Node]) -> usize {
+    let counts = |node: &&Arc<Node>| node.provider_id().is_some() && !node.terminating && provider.owns(node);
+    let unidentified = suspects.iter().filter(|node| node.provider_id().is_none()).count();
+    (nodes.iter().filter(counts).count() + unidentified).max(suspects.len())
 }
 
 /// What becomes of a Node that looks gone.

@@ -4,6 +4,7 @@ mod controller;
 pub mod guard;
 mod held;
 mod metrics;
+pub mod outlook;
 pub mod verdict;
 mod witnesses;
 

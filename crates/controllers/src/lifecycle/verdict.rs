@@ -1,7 +1,9 @@
 //! What becomes of a Node, from its readiness and from what the cloud says (§2 of the lifecycle controller's rules).
 
 use cloud_provider::names::{EFFECT_NO_SCHEDULE, TAINT_SHUTDOWN};
-use cloud_provider::{ConditionStatus, Gone, InstanceState, Node, Result, Taint};
+use cloud_provider::{CloudProvider, ConditionStatus, Gone, InstanceState, Node, Result, Taint};
+
+use crate::options::LifecycleOptions;
 
 /// The taint of a Node whose instance is shut down (PROV-72).
 #[must_use]
@@ -32,6 +34,13 @@ pub fn triage(node: &Node) -> Triage {
         (ConditionStatus::True, false) => Triage::Leave,
         (ConditionStatus::False | ConditionStatus::Unknown, _) => Triage::Ask,
     }
+}
+
+/// Whether the cloud may be asked for a Node that is not ready: a machine of somebody else's cloud, or of none, is not
+/// ours to judge (P-15). The reference asks for all.
+#[must_use]
+pub fn is_ours_to_judge(options: &LifecycleOptions, provider: &dyn CloudProvider, node: &Node) -> bool {
+    options.guard.is_none() || provider.owns(node)
 }
 
 /// What becomes of a Node that is not ready.

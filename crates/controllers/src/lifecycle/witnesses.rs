@@ -22,13 +22,16 @@ pub(super) fn choose(
     turn: usize,
 ) -> Vec<Arc<Node>> {
     let suspects: HashSet<&str> = suspects.iter().map(|node| &*node.uid).collect();
-    let can_testify = |node: &&Arc<Node>| {
-        node.provider_id().is_some() && !node.terminating && provider.owns(node) && !suspects.contains(&*node.uid)
-    };
+    let can_testify = |node: &&Arc<Node>| is_witness(provider, node) && !suspects.contains(&*node.uid);
     let is_healthy = |node: &&Arc<Node>| node.ready == ConditionStatus::True && can_testify(node);
     let mut chosen = in_turn(seen.iter().filter(can_testify), turn, SEEN);
     chosen.extend(in_turn(nodes.iter().filter(is_healthy), turn, WITNESSES - chosen.len()));
     chosen
+}
+
+/// Whether a Node, if it is not suspected itself, shows that the credential sees this cluster.
+pub(super) fn is_witness(provider: &dyn CloudProvider, node: &Node) -> bool {
+    node.provider_id().is_some() && !node.terminating && provider.owns(node)
 }
 
 /// Up to `count` of them, from another one on each turn.

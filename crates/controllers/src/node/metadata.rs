@@ -15,7 +15,11 @@ pub async fn fetch(provider: &dyn CloudProvider, nodes: &[Arc<Node>]) -> Vec<Res
     nodes.iter().zip(answers).map(|(node, answer)| judge(node, answer?, id_is_optional)).collect()
 }
 
-fn judge(node: &Node, state: InstanceState, id_is_optional: bool) -> Result<Option<InstanceMetadata>> {
+/// What a look-up of all metadata says of one Node. `id_is_optional`: see [`Instances::provider_id_is_optional`].
+///
+/// # Errors
+/// The cloud does not have the machine, or no id for it (NODE-41).
+pub fn judge(node: &Node, state: InstanceState, id_is_optional: bool) -> Result<Option<InstanceMetadata>> {
     match state {
         InstanceState::Gone(gone) => Err(not_found(&gone)),
         InstanceState::Present { metadata: None, .. } => Ok(None),
