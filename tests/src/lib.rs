@@ -6,13 +6,22 @@
 
 pub mod api_requests;
 pub mod binary;
+pub mod cloud_under_test;
 pub mod controller;
+pub mod crash;
+pub mod end_state;
+pub mod gate;
 pub mod in_process;
 pub mod machines;
 pub mod node_object;
+pub mod observed_provider;
 pub mod recording_proxy;
 pub mod service_object;
+pub mod settled;
+pub mod stage;
 pub mod usage;
+pub mod user;
+pub mod virtual_time;
 pub mod wait;
 
 /// Installs the TLS crypto provider of the process; later calls do nothing.

@@ -1,0 +1,117 @@
+//! INV-2: killed after any single request, at any step, a restart converges to the same end state.
+//!
+//! A [`Scenario`] is played once undisturbed, to count its requests to Kubernetes and to the cloud and to see how it ends.
+//! Then it is played twice for each of these requests: all state of the process is dropped right before the request, and
+//! right after it was carried out but not answered. A new life of the program goes on; in the end everything must look as
+//! after the undisturbed play, and the program must be silent.
+//!
+//! A further provider inherits all of it by one call:
+//!
+//! ```no_run
+//! use ccm_tests::cloud_under_test::simulated_cloud;
+//! use ccm_tests::crash::{SCENARIOS, at_every_request};
+//!
+//! at_every_request(simulated_cloud, &SCENARIOS);
+//! ```
+
+mod play;
+mod report;
+mod scenarios;
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures::future::BoxFuture;
+
+use crate::cloud_under_test::CloudUnderTest;
+use crate::gate::Moment;
+use crate::stage::Stage;
+use play::Reference;
+pub use report::{Failure, Report, Row};
+pub use scenarios::SCENARIOS;
+
+/// What users, kubelets and the cloud's machines do. It is over before anybody else runs.
+pub type Action = for<'a> fn(&'a Stage) -> BoxFuture<'a, ()>;
+
+/// A story. After each action everything must settle.
+#[derive(Clone, Copy)]
+pub struct Scenario {
+    /// Its name, in reports.
+    pub name: &'static str,
+    /// Whether Pod CIDRs are routed.
+    pub routes: bool,
+    /// What is there before; an undisturbed life of the program settles it.
+    pub set_up: Option<Action>,
+    /// What happens.
+    pub actions: &'static [Action],
+}
+
+/// A cloud for each play.
+pub type MakeCloud = fn() -> Box<dyn CloudUnderTest>;
+
+/// Kills the program at every request of every scenario, before and after it, and prints scenarios × crash points.
+///
+/// # Panics
+/// If a play does not end as the undisturbed one; the text says which, where, and what is different.
+pub fn at_every_request(cloud: MakeCloud, scenarios: &[Scenario]) -> Report {
+    let report = try_every_request(cloud, scenarios);
+    println!("{report}");
+    assert!(report.failures.is_empty(), "{}", report.explain());
+    report
+}
+
+/// As [`at_every_request`], without a judgement.
+#[must_use]
+pub fn try_every_request(cloud: MakeCloud, scenarios: &[Scenario]) -> Report {
+    let start = std::time::Instant::now();
+    let references = Mutex::new(Vec::new());
+    let report = Mutex::new(Report::default());
+    let lock = || report.lock().unwrap_or_else(PoisonError::into_inner);
+    in_parallel(scenarios.len(), |index| match play::undisturbed(cloud, &scenarios[index]) {
+        Ok(reference) => references.lock().unwrap_or_else(PoisonError::into_inner).push((index, reference)),
+        Err(failure) => lock().failures.push(failure),
+    });
+    let mut references: Vec<(usize, Reference)> = references.into_inner().unwrap_or_else(PoisonError::into_inner);
+    references.sort_by_key(|(index, _)| *index);
+    let points: Vec<(&Scenario, &Reference, usize, Moment)> = references
+        .iter()
+        .flat_map(|(index, reference)| {
+            let numbers = 1..=reference.requests.len();
+            numbers.flat_map(move |number| {
+                [Moment::Before, Moment::After].map(|moment| (&scenarios[*index], reference, number, moment))
+            })
+        })
+        .collect();
+    in_parallel(points.len(), |index| {
+        let (scenario, reference, number, moment) = points[index];
+        if let Err(failure) = play::killed(cloud, scenario, reference, number, moment) {
+            lock().failures.push(failure);
+        }
+    });
+    let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let row = |(index, reference): &(usize, Reference)| Row::new(scenarios[*index].name, &reference.requests);
+    report.rows = references.iter().map(row).collect();
+    report.failures.sort_by_key(|failure| (failure.scenario, failure.number));
+    report.took = start.elapsed();
+    report
+}
+
+/// Does so many pieces of work on all cores; each has a thread, and with it a virtual time, of its own.
+pub(crate) fn in_parallel(count: usize, work: impl Fn(usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= count {
+                        break;
+                    }
+                    work(index);
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,160 @@
+//! One play of a scenario: undisturbed, or with a crash.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use controllers::Options;
+
+use super::report::Failure;
+use super::{MakeCloud, Scenario};
+use crate::end_state::EndState;
+use crate::gate::{Moment, Passed};
+use crate::stage::Stage;
+use crate::virtual_time::VirtualTime;
+
+/// How long, in virtual time, things may take to settle after an action, crash and back-off included.
+const PATIENCE: Duration = Duration::from_secs(30 * 60);
+/// How long it must stay settled and silent in the end.
+const QUIET: Duration = Duration::from_secs(60);
+/// Between the start of a life and the next action.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The order of requests must be the same in each play: so must be every jitter.
+const SEED: u64 = 1;
+
+/// What the undisturbed play was like.
+pub(super) struct Reference {
+    pub(super) requests: Vec<Passed>,
+    end: EndState,
+}
+
+/// A stage on which one request follows the other: one worker everywhere.
+fn stage(cloud: MakeCloud, scenario: &Scenario) -> Stage {
+    fastrand::seed(SEED);
+    let mut options = Options::default();
+    options.node.concurrent_node_syncs = 1;
+    options.service.concurrent_syncs = 1;
+    options.route.concurrency = 1;
+    if scenario.routes {
+        options.route.cluster_cidrs = vec!["10.244.0.0/16".parse().expect("a range")];
+    }
+    Stage::new(cloud(), options, SEED)
+}
+
+/// Plays the set-up, in a life of its own.
+fn set_up(stage: &Stage, time: &mut VirtualTime, scenario: &Scenario) -> Result<(), Vec<String>> {
+    let Some(set_up) = scenario.set_up else { return Ok(()) };
+    time.live(async || {
+        let program = start(stage).await?;
+        set_up(stage).await;
+        stage.settle(PATIENCE).await?;
+        tokio::time::sleep(QUIET).await;
+        program.stop().await;
+        Ok(())
+    })
+}
+
+async fn start(stage: &Stage) -> Result<crate::stage::Program, Vec<String>> {
+    stage.start().await.map_err(|error| vec![format!("the program does not start: {error:#}")])
+}
+
+/// Plays the actions from `done` on, up to the end or the program's death.
+async fn act(stage: &Stage, scenario: &Scenario, done: &Cell<usize>) -> Result<(), Vec<String>> {
+    let _program = start(stage).await?;
+    tokio::time::sleep(PAUSE).await;
+    stage.settle(PATIENCE).await?;
+    while let Some(action) = scenario.actions.get(done.get()) {
+        action(stage).await;
+        done.set(done.get() + 1);
+        stage.settle(PATIENCE).await?;
+    }
+    Ok(())
+}
+
+pub(super) fn undisturbed(cloud: MakeCloud, scenario: &Scenario) -> Result<Reference, Failure> {
+    let (stage, mut time, done) = (stage(cloud, scenario), VirtualTime::default(), Cell::new(0));
+    let mut play = || {
+        set_up(&stage, &mut time, scenario)?;
+        let before = stage.gate.count();
+        time.live(async || {
+            act(&stage, scenario, &done).await?;
+            let requests = stage.gate.passed().split_off(before);
+            let (end, mutations) = (EndState::of(&stage), stage.gate.mutations());
+            tokio::time::sleep(QUIET).await;
+            match silent(&stage, mutations, &end) {
+                problems if problems.is_empty() => Ok(Reference { requests, end }),
+                problems => Err(problems),
+            }
+        })
+    };
+    play().map_err(|problems| Failure::undisturbed(scenario.name, problems, &stage))
+}
+
+pub(super) fn killed(
+    cloud: MakeCloud,
+    scenario: &Scenario,
+    reference: &Reference,
+    number: usize,
+    moment: Moment,
+) -> Result<(), Failure> {
+    let (stage, mut time, done) = (stage(cloud, scenario), VirtualTime::default(), Cell::new(0));
+    let mut play = || {
+        set_up(&stage, &mut time, scenario)?;
+        stage.gate.kill_at(number, moment);
+        let died = time.live(async || {
+            tokio::select! {
+                biased;
+                () = stage.gate.died() => Ok(true),
+                outcome = act(&stage, scenario, &done) => outcome.map(|()| false),
+            }
+        })?;
+        if !died {
+            return Err(vec!["the request was not made in this play: the order of requests is not fixed".to_owned()]);
+        }
+        stage.gate.revive();
+        time.live(async || {
+            act(&stage, scenario, &done).await?;
+            equal(&stage, &reference.end).await?;
+            let mutations = stage.gate.mutations();
+            tokio::time::sleep(QUIET).await;
+            let problems = silent(&stage, mutations, &reference.end);
+            if problems.is_empty() { Ok(()) } else { Err(problems) }
+        })
+    };
+    let request = reference.requests.get(number - 1).cloned();
+    play().map_err(|problems| Failure {
+        scenario: scenario.name,
+        number,
+        moment: Some(moment),
+        request,
+        problems,
+        last: stage.gate.last(12),
+        warnings: stage.warnings(5),
+    })
+}
+
+/// Waits until everything looks as after the undisturbed play.
+async fn equal(stage: &Stage, end: &EndState) -> Result<(), Vec<String>> {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let differences = end.differences(&EndState::of(stage));
+        if differences.is_empty() {
+            return Ok(());
+        }
+        if tokio::time::Instant::now() >= deadline {
+            return Err(differences);
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+}
+
+/// What was wrong with the time since `mutations` were counted: nothing may have been changed.
+fn silent(stage: &Stage, mutations: usize, end: &EndState) -> Vec<String> {
+    let mut problems = stage.violations();
+    problems.extend(end.differences(&EndState::of(stage)));
+    let more = stage.gate.mutations() - mutations;
+    // What cannot succeed is tried again and again.
+    if more > 0 && !stage.has_hopeless() {
+        problems.push(format!("{more} mutating requests although everything is settled (INV-3)"));
+    }
+    problems
+}

@@ -1,0 +1,124 @@
+//! What came of it, for people.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::gate::{Moment, Passed, Side};
+use crate::stage::Stage;
+
+/// What came of all scenarios.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// One row for each scenario.
+    pub rows: Vec<Row>,
+    /// Plays that did not end as they should.
+    pub failures: Vec<Failure>,
+    /// How long it all took, in real time.
+    pub took: Duration,
+}
+
+/// The requests of one scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its name.
+    pub scenario: &'static str,
+    /// Requests to Kubernetes.
+    pub kubernetes: usize,
+    /// Requests to the cloud.
+    pub cloud: usize,
+    /// Those of both that ask for a change.
+    pub mutations: usize,
+}
+
+impl Row {
+    pub(super) fn new(scenario: &'static str, requests: &[Passed]) -> Self {
+        let count = |matches: &dyn Fn(&&Passed) -> bool| requests.iter().filter(matches).count();
+        Self {
+            scenario,
+            kubernetes: count(&|it| it.side == Side::Kubernetes),
+            cloud: count(&|it| it.side == Side::Cloud),
+            mutations: count(&|it| it.is_mutation()),
+        }
+    }
+
+    /// Before and after each request.
+    #[must_use]
+    pub fn crash_points(&self) -> usize {
+        2 * (self.kubernetes + self.cloud)
+    }
+}
+
+/// A play that did not end as it should.
+#[derive(Debug)]
+pub struct Failure {
+    /// Which scenario.
+    pub scenario: &'static str,
+    /// At which request, from 1; 0: undisturbed.
+    pub number: usize,
+    /// Before or after it.
+    pub moment: Option<Moment>,
+    /// The request.
+    pub request: Option<Passed>,
+    /// What is wrong.
+    pub problems: Vec<String>,
+    /// The last requests.
+    pub last: Vec<Passed>,
+    /// The last warnings that the program wrote as events.
+    pub warnings: Vec<String>,
+}
+
+impl Failure {
+    pub(super) fn undisturbed(scenario: &'static str, problems: Vec<String>, stage: &Stage) -> Self {
+        let (last, warnings) = (stage.gate.last(20), stage.warnings(5));
+        Self { scenario, number: 0, moment: None, request: None, problems, last, warnings }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "scenario {:?}, ", self.scenario)?;
+        match (self.moment, &self.request) {
+            (Some(moment), Some(request)) => writeln!(f, "killed {moment:?} request {} ({request}):", self.number)?,
+            _ => writeln!(f, "undisturbed:")?,
+        }
+        for problem in &self.problems {
+            writeln!(f, "  {problem}")?;
+        }
+        for warning in &self.warnings {
+            writeln!(f, "  the program warned: {warning}")?;
+        }
+        writeln!(f, "  the last requests:")?;
+        self.last.iter().try_for_each(|request| writeln!(f, "    {request}"))
+    }
+}
+
+impl Report {
+    /// Crash points of all scenarios.
+    #[must_use]
+    pub fn crash_points(&self) -> usize {
+        self.rows.iter().map(Row::crash_points).sum()
+    }
+
+    /// The first failures in full, and the number of all.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let first: Vec<String> = self.failures.iter().take(5).map(ToString::to_string).collect();
+        format!("{} plays failed; the first:\n\n{}", self.failures.len(), first.join("\n"))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<44} {:>10} {:>6} {:>9} {:>12}",
+            "scenario", "kubernetes", "cloud", "mutations", "crash points"
+        )?;
+        for row in &self.rows {
+            let Row { scenario, kubernetes, cloud, mutations } = row;
+            writeln!(f, "{scenario:<44} {kubernetes:>10} {cloud:>6} {mutations:>9} {:>12}", row.crash_points())?;
+        }
+        let (scenarios, points, failed) = (self.rows.len(), self.crash_points(), self.failures.len());
+        write!(f, "{scenarios} scenarios, {points} crash points, {failed} failed, {:.1} s", self.took.as_secs_f64())
+    }
+}

@@ -1,0 +1,376 @@
+//! What all requests of the program under test pass on their way to the Kubernetes API and to the cloud: it counts them,
+//! disturbs them, and can end the program's life at any of them.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tower::{Service, ServiceExt};
+
+/// To whom a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The Kubernetes API.
+    Kubernetes,
+    /// The cloud's API.
+    Cloud,
+}
+
+/// A request, as far as it is told.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Passed {
+    /// To whom.
+    pub side: Side,
+    /// How.
+    pub method: Method,
+    /// What: path and query.
+    pub target: String,
+}
+
+impl Passed {
+    /// Whether it asks for a change. Reviews ask for an opinion.
+    #[must_use]
+    pub fn is_mutation(&self) -> bool {
+        !self.method.is_safe() && !self.target.contains("reviews")
+    }
+
+    /// Events are written in the background and decide nothing: they are not counted.
+    fn is_event(&self) -> bool {
+        let path = self.target.split('?').next().unwrap_or_default();
+        self.side == Side::Kubernetes && path.split('/').any(|segment| segment == "events")
+    }
+}
+
+impl fmt::Display for Passed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {} {}", self.side, self.method, self.target)
+    }
+}
+
+impl fmt::Debug for Passed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// When, seen from a request, a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// It is never sent.
+    Before,
+    /// It is carried out, and the answer lost.
+    After,
+}
+
+/// What goes wrong with requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Not carried out, and answered with this status code; `Retry-After` in seconds where stated.
+    Status(u16, Option<u32>),
+    /// Carried out, after this time.
+    Slow(Duration),
+    /// Carried out, but the connection breaks before the answer.
+    AnswerLost,
+    /// The connection breaks before anything is carried out.
+    Refused,
+    /// Neither carried out nor answered.
+    Hang,
+}
+
+/// A disturbance: which requests it may hit, how likely, how long.
+#[derive(Clone, Debug)]
+pub struct Disturbance {
+    /// Requests to this side.
+    pub side: Side,
+    /// `true`: only those that ask for a change.
+    pub only_mutations: bool,
+    /// Percentage of them.
+    pub percent: u8,
+    /// What happens.
+    pub trouble: Trouble,
+    /// Until then.
+    pub until: Instant,
+}
+
+/// The gate. Clones are the same gate.
+#[derive(Clone)]
+pub struct Gate {
+    state: Arc<Mutex<State>>,
+    died: Arc<Notify>,
+}
+
+struct State {
+    passed: Vec<Passed>,
+    mutations: usize,
+    kill: Option<(usize, Moment)>,
+    is_dead: bool,
+    disturbances: Vec<Disturbance>,
+    hits: usize,
+    refused: Vec<String>,
+    dice: fastrand::Rng,
+    witness: Option<Witness>,
+}
+
+/// Sees each request right before it is carried out.
+type Witness = Arc<dyn Fn(&Passed) + Send + Sync>;
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+/// What becomes of a request.
+enum Verdict {
+    Forward,
+    Die(Moment),
+    Trouble(Trouble),
+}
+
+impl Gate {
+    /// An open gate; its dice fall as `seed` says.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let state = State {
+            passed: Vec::new(),
+            mutations: 0,
+            kill: None,
+            is_dead: false,
+            disturbances: Vec::new(),
+            hits: 0,
+            refused: Vec::new(),
+            dice: fastrand::Rng::with_seed(seed),
+            witness: None,
+        };
+        Self { state: Arc::new(Mutex::new(state)), died: Arc::new(Notify::new()) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the life at the request that is the `number`th from now, from 1.
+    pub fn kill_at(&self, number: usize, moment: Moment) {
+        let mut state = self.state();
+        let number = state.passed.len() + number;
+        state.kill = Some((number, moment));
+    }
+
+    /// Lets a new life pass; what was to end the last one is forgotten.
+    pub fn revive(&self) {
+        let mut state = self.state();
+        state.is_dead = false;
+        state.kill = None;
+    }
+
+    /// Returns when the life has ended at a request.
+    pub async fn died(&self) {
+        loop {
+            let died = self.died.notified();
+            if self.is_dead() {
+                return;
+            }
+            died.await;
+        }
+    }
+
+    /// Whether the life has ended at a request.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.state().is_dead
+    }
+
+    fn die(&self) {
+        self.state().is_dead = true;
+        self.died.notify_waiters();
+    }
+
+    /// Disturbs requests.
+    pub fn disturb(&self, disturbance: Disturbance) {
+        self.state().disturbances.push(disturbance);
+    }
+
+    /// Ends all disturbances.
+    pub fn calm(&self) {
+        self.state().disturbances.clear();
+    }
+
+    /// How many requests were disturbed so far.
+    #[must_use]
+    pub fn hits(&self) -> usize {
+        self.state().hits
+    }
+
+    /// The cloud refuses every change whose path or body contains `text`, for ever, as invalid.
+    pub fn refuse(&self, text: &str) {
+        self.state().refused.push(text.to_owned());
+    }
+
+    /// Shows each request to `witness` right before it is carried out.
+    pub fn watch(&self, witness: impl Fn(&Passed) + Send + Sync + 'static) {
+        self.state().witness = Some(Arc::new(witness));
+    }
+
+    /// The requests so far, events aside, in their order.
+    #[must_use]
+    pub fn passed(&self) -> Vec<Passed> {
+        self.state().passed.clone()
+    }
+
+    /// Their number.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.state().passed.len()
+    }
+
+    /// How many of them asked for a change.
+    #[must_use]
+    pub fn mutations(&self) -> usize {
+        self.state().mutations
+    }
+
+    /// The last so many requests.
+    #[must_use]
+    pub fn last(&self, count: usize) -> Vec<Passed> {
+        let state = self.state();
+        state.passed[state.passed.len().saturating_sub(count)..].to_vec()
+    }
+
+    fn judge(&self, passed: Passed, body: &[u8]) -> Option<Verdict> {
+        let mut state = self.state();
+        if state.is_dead {
+            return None;
+        }
+        if passed.is_event() {
+            return Some(Verdict::Forward);
+        }
+        let now = Instant::now();
+        let (side, is_mutation) = (passed.side, passed.is_mutation());
+        let contains = |text: &String| passed.target.contains(text) || String::from_utf8_lossy(body).contains(text);
+        let is_refused = side == Side::Cloud && is_mutation && state.refused.iter().any(contains);
+        state.mutations += usize::from(is_mutation);
+        state.passed.push(passed);
+        if let Some((_, moment)) = state.kill.filter(|(number, _)| *number == state.passed.len()) {
+            return Some(Verdict::Die(moment));
+        }
+        if is_refused {
+            return Some(Verdict::Trouble(Trouble::Status(422, None)));
+        }
+        state.disturbances.retain(|disturbance| disturbance.until > now);
+        let State { disturbances, dice, .. } = &mut *state;
+        let hit = disturbances
+            .iter()
+            .find(|it| it.side == side && (is_mutation || !it.only_mutations) && dice.u8(0..100) < it.percent);
+        let Some(trouble) = hit.map(|it| it.trouble) else { return Some(Verdict::Forward) };
+        state.hits += 1;
+        Some(Verdict::Trouble(trouble))
+    }
+
+    /// A service behind the gate.
+    pub fn before<S>(&self, side: Side, service: S) -> Gated<S> {
+        Gated { gate: self.clone(), side, service }
+    }
+}
+
+/// A service behind a [`Gate`].
+#[derive(Clone)]
+pub struct Gated<S> {
+    gate: Gate,
+    side: Side,
+    service: S,
+}
+
+/// There is no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("connection reset by peer")]
+pub struct NoAnswer;
+
+impl<S, B> Service<Request<B>> for Gated<S>
+where
+    S: Service<Request<Full<bytes::Bytes>>, Response = Response<Body>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Send,
+{
+    type Response = Response<Body>;
+    type Error = NoAnswer;
+    type Future = BoxFuture<'static, Result<Response<Body>, NoAnswer>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), NoAnswer>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let Self { gate, side, service } = self.clone();
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.map_err(|_| NoAnswer)?.to_bytes();
+            let target = head.uri.path_and_query().map_or_else(String::new, ToString::to_string);
+            let passed = Passed { side, method: head.method.clone(), target };
+            let Some(verdict) = gate.judge(passed.clone(), &body) else { return std::future::pending().await };
+            let forward = async || {
+                let witness = gate.state().witness.clone();
+                if let Some(witness) = witness {
+                    witness(&passed);
+                }
+                let request = Request::from_parts(head, Full::new(body));
+                service.oneshot(request).await.map_err(|_| NoAnswer)
+            };
+            match verdict {
+                Verdict::Forward => forward().await,
+                Verdict::Die(moment) => {
+                    if moment == Moment::After {
+                        _ = forward().await;
+                    }
+                    gate.die();
+                    std::future::pending().await
+                }
+                Verdict::Trouble(Trouble::Status(code, retry_after)) => Ok(refusal(side, code, retry_after)),
+                Verdict::Trouble(Trouble::Slow(time)) => {
+                    tokio::time::sleep(time).await;
+                    forward().await
+                }
+                Verdict::Trouble(Trouble::AnswerLost) => {
+                    _ = forward().await;
+                    Err(NoAnswer)
+                }
+                Verdict::Trouble(Trouble::Refused) => Err(NoAnswer),
+                Verdict::Trouble(Trouble::Hang) => std::future::pending().await,
+            }
+        }
+        .boxed()
+    }
+}
+
+/// A refusal in the words of each side.
+fn refusal(side: Side, code: u16, retry_after: Option<u32>) -> Response<Body> {
+    let reason = match code {
+        401 => "Unauthorized",
+        409 => "Conflict",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        _ => "InternalError",
+    };
+    let message = "refused on purpose";
+    let body = match side {
+        Side::Kubernetes => serde_json::json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
+            "status": "Failure", "message": message, "reason": reason, "code": code}),
+        Side::Cloud => serde_json::json!({"error": {"code": reason, "message": message}}),
+    };
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    if let Some(seconds) = retry_after {
+        response.headers_mut().insert(http::header::RETRY_AFTER, seconds.into());
+    }
+    response
+}

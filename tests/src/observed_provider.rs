@@ -1,0 +1,144 @@
+//! A provider that notes calls for one Service that overlap (INV-6, D-9).
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cloud_provider::{
+    Caches, CloudProvider, Cluster, Clusters, Context, Goal, Instances, LoadBalancerRequest, LoadBalancerStatus,
+    LoadBalancers, Node, Plan, Result, Routes, Service, Volumes, async_trait,
+};
+
+/// What overlapped so far. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Overlaps(Arc<Mutex<Calls>>);
+
+#[derive(Debug, Default)]
+struct Calls {
+    running: BTreeSet<String>,
+    overlapped: Vec<String>,
+}
+
+impl Overlaps {
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call begins; it ends when what is returned is dropped.
+    fn begin(&self, request: &LoadBalancerRequest<'_>, call: &str) -> Call {
+        let uid = request.service.metadata.uid.clone().unwrap_or_default();
+        let mut calls = self.calls();
+        if !calls.running.insert(uid.clone()) {
+            let name = request.service.metadata.name.as_deref().unwrap_or_default();
+            calls.overlapped.push(format!("{call} of Service {name:?} began while another call for it ran"));
+        }
+        Call { overlaps: self.clone(), uid }
+    }
+
+    /// Each overlap, in words.
+    #[must_use]
+    pub fn found(&self) -> Vec<String> {
+        self.calls().overlapped.clone()
+    }
+}
+
+struct Call {
+    overlaps: Overlaps,
+    uid: String,
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.overlaps.calls().running.remove(&self.uid);
+    }
+}
+
+/// A provider, and what is noted of its calls.
+pub struct ObservedProvider {
+    inner: Arc<dyn CloudProvider>,
+    balancers: Option<ObservedBalancers>,
+}
+
+struct ObservedBalancers {
+    inner: Arc<dyn CloudProvider>,
+    overlaps: Overlaps,
+}
+
+impl ObservedProvider {
+    /// Notes in `overlaps` what overlaps.
+    #[must_use]
+    pub fn new(inner: Arc<dyn CloudProvider>, overlaps: Overlaps) -> Self {
+        let balancers = inner.load_balancers().is_some();
+        let balancers = balancers.then(|| ObservedBalancers { inner: Arc::clone(&inner), overlaps });
+        Self { inner, balancers }
+    }
+}
+
+#[async_trait]
+impl CloudProvider for ObservedProvider {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    fn has_cluster_id(&self) -> bool {
+        self.inner.has_cluster_id()
+    }
+    async fn initialize(&self, context: &Context) -> Result<()> {
+        self.inner.initialize(context).await
+    }
+    fn set_caches(&self, caches: Arc<dyn Caches>) {
+        self.inner.set_caches(caches);
+    }
+    fn instances(&self) -> Option<&dyn Instances> {
+        self.inner.instances()
+    }
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.balancers.as_ref().map(|it| it as &dyn LoadBalancers)
+    }
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.inner.routes()
+    }
+    fn volumes(&self) -> Option<&dyn Volumes> {
+        self.inner.volumes()
+    }
+    fn clusters(&self) -> Option<&dyn Clusters> {
+        self.inner.clusters()
+    }
+    fn owns(&self, node: &Node) -> bool {
+        self.inner.owns(node)
+    }
+}
+
+impl ObservedBalancers {
+    fn inner(&self) -> &dyn LoadBalancers {
+        self.inner.load_balancers().expect("PROV-19: an accessor always gives the same answer")
+    }
+}
+
+#[async_trait]
+impl LoadBalancers for ObservedBalancers {
+    async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+        let _call = self.overlaps.begin(&request, "get");
+        self.inner().get(request).await
+    }
+    fn name(&self, cluster: &Cluster, service: &Service) -> String {
+        self.inner().name(cluster, service)
+    }
+    async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+        let _call = self.overlaps.begin(&request, "ensure");
+        self.inner().ensure(request).await
+    }
+    async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
+        let _call = self.overlaps.begin(&request, "update_targets");
+        self.inner().update_targets(request).await
+    }
+    async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
+        let _call = self.overlaps.begin(&request, "delete");
+        self.inner().delete(request).await
+    }
+    fn has_plans(&self) -> bool {
+        self.inner().has_plans()
+    }
+    async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
+        let _call = self.overlaps.begin(&request, "plan");
+        self.inner().plan(request, goal).await
+    }
+}
