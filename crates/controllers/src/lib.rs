@@ -16,6 +16,7 @@
 //! name: providers are behind [`cloud_provider::CloudProvider`].
 
 mod context;
+mod explain;
 pub mod lifecycle;
 pub mod look_up;
 pub mod node;

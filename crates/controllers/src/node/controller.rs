@@ -26,7 +26,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{ConstructionError, ControllerContext};
-use crate::node::explain::{self, Explainer};
+use crate::explain::Explainer;
 use crate::node::metrics::NodeMetrics;
 use crate::node::plan::Initialization;
 use crate::node::young::Young;
@@ -40,6 +40,9 @@ pub(super) const BATCH: usize = 100;
 
 /// Queue name in the work-queue metrics (NODE-10).
 const QUEUE: &str = "Nodes";
+
+/// Event: why a Node waits (D-3, NODE-28).
+const INITIALIZATION_FAILED: &str = "InitializationFailed";
 
 /// cloud-node-controller.
 pub struct NodeController {
@@ -229,8 +232,8 @@ impl NodeController {
         };
         match (&result, &self.explainer) {
             (Ok(()), Some(explainer)) => explainer.forget(&node.uid),
-            (Err(error), Some(explainer)) if self.is_there(node) && explainer.is_news(node, error, Instant::now()) => {
-                self.events.event(&reference(node), EventType::Warning, explain::REASON, error.to_string());
+            (Err(error), Some(explainer)) if self.is_there(node) && explainer.is_news(&node.uid, error, Instant::now()) => {
+                self.events.event(&reference(node), EventType::Warning, INITIALIZATION_FAILED, error.to_string());
             }
             _ => {}
         }

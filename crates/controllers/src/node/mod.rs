@@ -4,7 +4,6 @@
 mod address_pass;
 pub mod addresses;
 mod controller;
-mod explain;
 pub mod labels;
 pub mod metadata;
 mod metrics;

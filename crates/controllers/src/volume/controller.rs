@@ -1,27 +1,54 @@
 //! The shell of the volume label controller: queue, look-ups, writes, events.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use cloud_provider::PersistentVolume;
-use runtime::cache::{Cache, Resync};
-use runtime::events::EventRecorder;
+use cloud_provider::{Error, PersistentVolume, Result};
+use kube::Api;
+use runtime::api_error::{api_error, is_conflict, is_not_found};
+use runtime::cache::{Cache, CacheEvent, Resync};
+use runtime::claim::Claim;
+use runtime::events::{EventRecorder, EventType, ObjectRef};
 use runtime::limiter::RateLimiter;
 use runtime::queue::{Queue, QueueMetrics};
+use runtime::retry::ConflictRetry;
 use runtime::workers::run_workers;
+use runtime::writes::{is_empty_patch, strategic_patch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::ask::ask;
+use super::judged::{Judged, name, uid};
+use super::plan::{Conflict, Plan, is_open};
+use super::topology::Topology;
 use crate::context::{ConstructionError, ControllerContext};
+use crate::explain::Explainer;
 
 /// Queue name in the work-queue metrics.
 const QUEUE: &str = "pvlabel";
+/// Volumes that are looked up and written at the same time.
+const WORKERS: usize = 8;
+/// A look-up that takes longer is given up.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Back-off of a volume that failed: the cloud is asked again, so it begins later than for what only the API is asked.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(300);
+
+/// Event: a user set something of which the cloud says otherwise.
+const CONFLICT: &str = "VolumeTopologyConflict";
+/// Event: a label cannot hold what the cloud says.
+const INCOMPLETE: &str = "VolumeTopologyIncomplete";
+/// Event: the cloud does not say where the volume is.
+const FAILED: &str = "VolumeTopologyFailed";
 
 /// persistent-volume-label-controller.
 pub struct VolumeLabelController {
-    #[expect(dead_code, reason = "the decision follows")]
     context: ControllerContext,
+    api: Api<PersistentVolume>,
     volumes: Cache<PersistentVolume>,
-    #[expect(dead_code, reason = "the decision follows")]
     events: EventRecorder,
+    judged: Judged,
+    explainer: Explainer,
 }
 
 impl VolumeLabelController {
@@ -34,10 +61,11 @@ impl VolumeLabelController {
         volumes: Cache<PersistentVolume>,
         events: EventRecorder,
     ) -> Result<Self, ConstructionError> {
-        match context.provider.volumes() {
-            None => Err(ConstructionError::NoVolumes),
-            Some(_) => Ok(Self { context, volumes, events }),
+        if context.provider.volumes().is_none() {
+            return Err(ConstructionError::NoVolumes);
         }
+        let api = Api::all(context.client.clone());
+        Ok(Self { context, api, volumes, events, judged: Judged::default(), explainer: Explainer::default() })
     }
 
     /// Runs until `shutdown`: waits for the cache, then works off the queue.
@@ -47,8 +75,135 @@ impl VolumeLabelController {
         resync: Resync,
         shutdown: CancellationToken,
     ) {
-        let queue: Queue<String> = Queue::new(QUEUE, RateLimiter::standard(), queue_metrics);
-        self.volumes.subscribe(resync, |_| ());
-        run_workers(&queue, 1, shutdown, |claim| async move { claim.succeed() }).await;
+        let queue = Queue::new(QUEUE, RateLimiter::exponential(FIRST_RETRY, LAST_RETRY), queue_metrics);
+        Arc::clone(&self).feed(queue.clone(), resync);
+        tokio::select! {
+            () = self.volumes.wait_synced() => {}
+            () = shutdown.cancelled() => return,
+        }
+        run_workers(&queue, WORKERS, shutdown, move |claim| {
+            let this = Arc::clone(&self);
+            async move { this.sync_claim(claim).await }
+        })
+        .await;
+    }
+
+    /// Volumes with nothing to do, which are nearly all of them, do not even pass through the queue.
+    fn feed(self: Arc<Self>, queue: Queue<String>, resync: Resync) {
+        self.volumes.clone().subscribe(resync, move |event| match event {
+            CacheEvent::Added(volume) => self.add(&queue, volume),
+            CacheEvent::Updated { old, new } => {
+                if uid(old) != uid(new) {
+                    self.forget(old);
+                }
+                self.add(&queue, new);
+            }
+            CacheEvent::Deleted(volume) => self.forget(volume),
+        });
+    }
+
+    fn add(&self, queue: &Queue<String>, volume: &PersistentVolume) {
+        if is_open(volume) && !self.judged.knows(volume) {
+            queue.add(name(volume).to_owned());
+        }
+    }
+
+    fn forget(&self, volume: &PersistentVolume) {
+        self.judged.forget(volume);
+        self.explainer.forget(uid(volume));
+    }
+
+    async fn sync_claim(&self, claim: Claim<String>) {
+        match self.sync(claim.key()).await {
+            Ok(()) => claim.succeed(),
+            Err(error) => {
+                tracing::warn!(volume = claim.key(), %error, "volume sync failed, it is tried again");
+                match error.retry_after() {
+                    Some(delay) => claim.retry_after(delay),
+                    None => claim.fail(),
+                }
+            }
+        }
+    }
+
+    /// Looks at one volume, by name.
+    ///
+    /// # Errors
+    /// What the cloud or the API server said; it is worth another try.
+    pub async fn sync(&self, volume: &str) -> Result<()> {
+        let Some(volume) = self.volumes.get(volume) else { return Ok(()) };
+        if !is_open(&volume) || self.judged.knows(&volume) {
+            return Ok(());
+        }
+        let result = self.label(&volume).await;
+        match &result {
+            Ok(()) => self.explainer.forget(uid(&volume)),
+            Err(error) if self.explainer.is_news(uid(&volume), error, Instant::now()) => {
+                self.say(&volume, FAILED, error.to_string());
+            }
+            Err(_) => {}
+        }
+        // Whoever was deleted meanwhile has been forgotten already.
+        if self.volumes.get(name(&volume)).is_none_or(|now| uid(&now) != uid(&volume)) {
+            self.forget(&volume);
+        }
+        result
+    }
+
+    async fn label(&self, volume: &PersistentVolume) -> Result<()> {
+        let Some(labels) = ask(&*self.context.provider, volume, DEADLINE).await? else {
+            self.judged.foreign(volume);
+            return Ok(());
+        };
+        let topology = Topology::from_labels(&labels)?;
+        let result = ConflictRetry::LABELS
+            .run(is_conflict, |attempt| {
+                let topology = &topology;
+                async move {
+                    if attempt == 0 {
+                        return self.carry_out(volume, topology).await;
+                    }
+                    let now = self.api.get(name(volume)).await?;
+                    match uid(&now) == uid(volume) && is_open(&now) {
+                        true => self.carry_out(&now, topology).await,
+                        // Its own sync, if there is still anything to do.
+                        false => Ok(()),
+                    }
+                }
+            })
+            .await;
+        match result {
+            Err(error) if is_not_found(&error) => Ok(()),
+            result => result.map_err(|error| Error::other(format!("failed to label volume: {}", api_error(&error)))),
+        }
+    }
+
+    async fn carry_out(&self, volume: &PersistentVolume, topology: &Topology) -> Result<(), kube::Error> {
+        let plan = match Plan::make(volume, topology) {
+            Ok(plan) => plan,
+            Err(conflicts) => {
+                let texts: Vec<_> = conflicts.iter().map(Conflict::to_string).collect();
+                self.say(volume, CONFLICT, format!("{}. Nothing was changed", texts.join("; ")));
+                self.judged.settled(volume);
+                return Ok(());
+            }
+        };
+        let patch = plan.patch(volume);
+        if is_empty_patch(&patch) {
+            self.judged.settled(volume);
+            return Ok(());
+        }
+        if let Some(written) = strategic_patch(&self.api, name(volume), None, &patch).await? {
+            tracing::info!(volume = name(volume), %patch, "volume labelled");
+            self.judged.settled(&written);
+            if let Some(note) = plan.note() {
+                self.say(&written, INCOMPLETE, note);
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&self, volume: &PersistentVolume, reason: &str, message: String) {
+        self.events.event(&ObjectRef::of(volume), EventType::Warning, reason, message);
     }
 }

@@ -1,0 +1,121 @@
+//! What is settled already, so that neither a resync nor a change of something else asks the cloud again.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cloud_provider::PersistentVolume;
+use cloud_provider::names::{LABEL_REGION, LABEL_REGION_BETA, LABEL_ZONE, LABEL_ZONE_BETA};
+
+use super::plan::label;
+
+/// Remembers volumes by name.
+#[derive(Default)]
+pub(super) struct Judged(Mutex<HashMap<Box<str>, Entry>>);
+
+struct Entry {
+    uid: Box<str>,
+    verdict: Verdict,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Verdict {
+    /// Not a volume of this cloud, and it never will be: what it is made of cannot change.
+    Foreign,
+    /// Nothing is to be done as long as labels and affinity are these.
+    Settled(u64),
+}
+
+impl Judged {
+    /// Whether there is nothing to do with the volume as it is now.
+    pub(super) fn knows(&self, volume: &PersistentVolume) -> bool {
+        match self.lock().get(name(volume)) {
+            Some(entry) if *entry.uid != *uid(volume) => false,
+            Some(Entry { verdict: Verdict::Foreign, .. }) => true,
+            Some(entry) => entry.verdict == Verdict::Settled(fingerprint(volume)),
+            None => false,
+        }
+    }
+
+    /// It is a volume of somebody else.
+    pub(super) fn foreign(&self, volume: &PersistentVolume) {
+        self.note(volume, Verdict::Foreign);
+    }
+
+    /// Nothing more is to be done with it as it is.
+    pub(super) fn settled(&self, volume: &PersistentVolume) {
+        self.note(volume, Verdict::Settled(fingerprint(volume)));
+    }
+
+    /// It is gone.
+    pub(super) fn forget(&self, volume: &PersistentVolume) {
+        let mut all = self.lock();
+        if all.get(name(volume)).is_some_and(|entry| *entry.uid == *uid(volume)) {
+            all.remove(name(volume));
+        }
+    }
+
+    fn note(&self, volume: &PersistentVolume, verdict: Verdict) {
+        self.lock().insert(name(volume).into(), Entry { uid: uid(volume).into(), verdict });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn name(volume: &PersistentVolume) -> &str {
+    volume.metadata.name.as_deref().unwrap_or_default()
+}
+
+pub(super) fn uid(volume: &PersistentVolume) -> &str {
+    volume.metadata.uid.as_deref().unwrap_or_default()
+}
+
+/// Of everything that decides, beside the cloud.
+fn fingerprint(volume: &PersistentVolume) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for key in [LABEL_ZONE, LABEL_ZONE_BETA, LABEL_REGION, LABEL_REGION_BETA] {
+        label(volume, key).hash(&mut hasher);
+    }
+    let affinity = volume.spec.as_ref().and_then(|spec| spec.node_affinity.as_ref());
+    serde_json::to_string(&affinity).unwrap_or_default().hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(uid: &str, zone: Option<&str>) -> PersistentVolume {
+        let mut volume = PersistentVolume::default();
+        volume.metadata.name = Some("pv".into());
+        volume.metadata.uid = Some(uid.into());
+        volume.metadata.labels = zone.map(|zone| [(LABEL_ZONE.to_owned(), zone.to_owned())].into());
+        volume
+    }
+
+    #[test]
+    fn a_verdict_holds_until_something_that_decides_changes() {
+        let judged = Judged::default();
+        judged.settled(&volume("1", None));
+        let mut bound = volume("1", None);
+        bound.metadata.resource_version = Some("9".into());
+        bound.status.get_or_insert_default().phase = Some("Bound".into());
+        assert!(judged.knows(&bound));
+        assert!(!judged.knows(&volume("1", Some("a"))), "a user set a label");
+        assert!(!judged.knows(&volume("2", None)), "another volume of that name");
+        judged.foreign(&volume("1", None));
+        assert!(judged.knows(&volume("1", Some("a"))) && !judged.knows(&volume("2", None)));
+    }
+
+    #[test]
+    fn only_the_one_that_is_gone_is_forgotten() {
+        let judged = Judged::default();
+        judged.settled(&volume("2", None));
+        judged.forget(&volume("1", None));
+        assert!(judged.knows(&volume("2", None)));
+        judged.forget(&volume("2", None));
+        assert!(!judged.knows(&volume("2", None)));
+    }
+}
