@@ -81,9 +81,9 @@ impl RequestLog {
         } else {
             format!("{}/{}", request.resource, request.subresource)
         };
-        let program = request.user_agent.split('/').next().unwrap_or_default().to_owned();
+        let sender = sender(&request.user_agent);
         let mut log = self.lock();
-        *log.counts_by_agent.entry((program, request.verb.to_owned(), resource.clone())).or_default() += 1;
+        *log.counts_by_agent.entry((sender, request.verb.to_owned(), resource.clone())).or_default() += 1;
         *log.counts.entry((request.verb.to_owned(), resource)).or_default() += 1;
         log.requests.push_back(request);
         while log.requests.len() > self.capacity {
@@ -109,7 +109,8 @@ impl RequestLog {
         self.lock().counts.clone()
     }
 
-    /// As [`counts`](Self::counts), by sender: the program's name in its `User-Agent`, verb, resource.
+    /// As [`counts`](Self::counts), by sender, verb and resource. The sender is the program's name in its `User-Agent`,
+    /// with the component where it names one: `kubectl`, `cloud-controller-manager/node-controller`.
     #[must_use]
     pub fn counts_by_agent(&self) -> BTreeMap<(String, String, String), u64> {
         self.lock().counts_by_agent.clone()
@@ -124,5 +125,29 @@ impl RequestLog {
     /// Forgets all requests and counts.
     pub fn clear(&self) {
         *self.lock() = Log::default();
+    }
+}
+
+/// `PROGRAM` or `PROGRAM/COMPONENT` of `PROGRAM/VERSION (OS/ARCH) kubernetes/COMMIT/COMPONENT`.
+fn sender(user_agent: &str) -> String {
+    let program = user_agent.split('/').next().unwrap_or_default();
+    let commit = user_agent.split_once(" kubernetes/").map_or("", |(_, rest)| rest);
+    match commit.split_once('/') {
+        Some((_, component)) => format!("{program}/{component}"),
+        None => program.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sender;
+
+    #[test]
+    fn senders_are_programs_and_their_components() {
+        let system = "v1.36.3 (linux/amd64) kubernetes/0123456";
+        assert_eq!(sender(&format!("kubectl/{system}")), "kubectl");
+        assert_eq!(sender(&format!("ccm/{system}/node-controller")), "ccm/node-controller");
+        assert_eq!(sender("curl/8.5.0"), "curl");
+        assert_eq!(sender(""), "");
     }
 }

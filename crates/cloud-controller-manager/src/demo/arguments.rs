@@ -12,18 +12,27 @@ const FEWEST: usize = 5;
 /// More would only measure this machine.
 const MOST: usize = 20_000;
 
+/// One changes its port, one its type, one is deleted.
+const FEWEST_SERVICES: usize = 3;
+/// As many as there are node ports, with some to spare.
+const MOST_SERVICES: usize = 2000;
+
 /// What was asked for.
 #[derive(Parser, Debug, Clone, PartialEq, Eq)]
-#[command(name = COMMAND, version, max_term_width = 120, about = "A whole cluster and a whole cloud in this process, and what becomes of Nodes.",
+#[command(name = COMMAND, version, max_term_width = 120, about = "A whole cluster and a whole cloud in this process, and what becomes of Nodes and Services.",
     long_about = "Starts an in-memory Kubernetes API server, a simulated cloud and the cloud controller manager, all on \
-    loopback TCP, and tells what happens to Nodes: they join, a machine stops, starts, disappears, the credential is \
-    revoked, the cloud's list comes back empty, most machines vanish, everything heals. Every step is asserted from the \
-    Kubernetes API; if one does not happen the exit code is 1.",
+    loopback TCP, and tells what happens: Nodes join and get routes, Services get load balancers, a machine stops, \
+    starts, disappears, the credential is revoked, the cloud's list comes back empty, most machines vanish, everything \
+    heals; Services change and go, and the controllers are killed in the middle of it. Every step is asserted from the \
+    Kubernetes API and from the cloud; if one does not happen the exit code is 1.",
     after_help = "NO_COLOR and TERM=dumb are honoured. Nothing outside this process is touched, except for a temporary directory.")]
 pub(super) struct Arguments {
     /// Number of Nodes, 5 to 20000.
     #[arg(long, default_value = "5", value_name = "N", value_parser = node_count)]
     pub(super) nodes: usize,
+    /// Number of Services, 3 to 2000.
+    #[arg(long, default_value = "3", value_name = "N", value_parser = service_count)]
+    pub(super) services: usize,
     /// Stay up after the story, for kubectl and curl, until Ctrl-C.
     #[arg(long)]
     pub(super) serve: bool,
@@ -84,6 +93,17 @@ fn node_count(text: &str) -> Result<usize, String> {
     }
 }
 
+fn service_count(text: &str) -> Result<usize, String> {
+    let services: usize = text.parse().map_err(|_| "it must be a whole number".to_owned())?;
+    match services {
+        0..FEWEST_SERVICES => Err(format!(
+            "the story needs at least {FEWEST_SERVICES}: one changes its port, one its type, and one is deleted"
+        )),
+        FEWEST_SERVICES..=MOST_SERVICES => Ok(services),
+        _ => Err(format!("at most {MOST_SERVICES}; a cluster has 2768 node ports")),
+    }
+}
+
 /// One line that says which argument is wrong, and the nearest right one.
 fn explain(error: &clap::Error) -> String {
     let context = |kind| match error.get(kind) {
@@ -130,9 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn without_arguments_there_are_five_nodes_and_text() {
+    fn without_arguments_there_are_five_nodes_three_services_and_text() {
         let Parsed::Run(arguments) = run(&[]) else { panic!() };
-        assert_eq!((arguments.nodes, arguments.serve, arguments.output), (5, false, Output::Text));
+        assert_eq!((arguments.nodes, arguments.services), (5, 3));
+        assert_eq!((arguments.serve, arguments.output), (false, Output::Text));
     }
 
     #[test]
@@ -145,10 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn too_few_or_too_many_nodes_are_refused_with_the_reason() {
+    fn too_few_or_too_many_are_refused_with_the_reason() {
         assert!(wrong(&["--nodes", "4"]).contains("at least 5: one is terminated"));
         assert!(wrong(&["--nodes", "20001"]).contains("at most 20000"));
         assert!(wrong(&["--nodes", "many"]).contains("whole number"));
+        assert!(wrong(&["--services", "2"]).contains("at least 3: one changes its port"));
+        assert!(wrong(&["--services", "2001"]).contains("at most 2000"));
         assert!(wrong(&["--nodes"]).starts_with("flag needs an argument: --nodes"));
         assert_eq!(wrong(&["--output", "yaml"]), "invalid argument \"yaml\" for --output: one of text, json");
     }

@@ -1,17 +1,21 @@
-//! What must be seen in the Kubernetes API, and whether it is (pure).
+//! What must be seen in the Kubernetes API and in the cloud, and whether it is (pure).
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+mod nodes;
+mod routes;
+mod services;
 
-use cloud_provider::names::{LABEL_INSTANCE_TYPE, LABEL_REGION, LABEL_ZONE, TAINT_SHUTDOWN};
-use cloud_provider::{AddressType, ConditionStatus, Node};
+use std::time::Duration;
 
-/// Look-ups in the cloud that must follow an explanation before "nothing is deleted" counts.
-const FURTHER_PASSES: u32 = 2;
-/// Nodes or events that are shown as examples.
+use cloud_provider::Node;
+
+use super::observed::{Baseline, Observed};
+use nodes::{is_initialised, is_ready, is_shut_down};
+
+/// Nodes, Services, routes or events that are shown as examples.
 const EXAMPLES: usize = 3;
 
-/// What a step must lead to. In every step, no other Node may disappear or be replaced.
+/// What a step must lead to. In every step, no other Node may disappear or be replaced, and no load balancer be replaced
+/// or lose its address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Expectation {
     /// So many Nodes exist, and all wait behind the start-up taint.
@@ -30,38 +34,20 @@ pub(super) enum Expectation {
     Kept { nodes: Vec<String>, why: &'static str, refused: Option<String> },
     /// So many Nodes exist, all ready, initialised and without the shutdown taint.
     Settled { nodes: usize },
-}
-
-/// What was read from the Kubernetes API, and how often the cloud was asked.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Observed {
-    /// All Nodes.
-    pub(super) nodes: Vec<Arc<Node>>,
-    /// All events about Nodes so far.
-    pub(super) said: Vec<Arc<Said>>,
-    /// Passes in which the cloud was asked for machines so far.
-    pub(super) passes: u32,
-}
-
-/// An event about a Node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Said {
-    /// The Node's name.
-    pub(super) node: String,
-    /// The reason, one word.
-    pub(super) reason: String,
-    /// The message.
-    pub(super) message: String,
-    /// Passes at the time it was read.
-    pub(super) passes: u32,
-}
-
-/// What was there when the step began.
-#[derive(Debug, Default)]
-pub(super) struct Baseline {
-    uids: BTreeMap<Box<str>, Box<str>>,
-    said: usize,
-    passes: u32,
+    /// The cloud has one route for the Pod range of each initialised Node, so many, and no other; the Nodes say so.
+    Routed { nodes: usize },
+    /// These Services, by name and port, have a load balancer each: its address in the status, the finalizer, one
+    /// listener, every initialised Node as target. Nobody else has one, and no other is in the cloud.
+    Balanced { ports: Vec<(String, u16)> },
+    /// There is no such Service.
+    Gone { service: String },
+    /// The controllers were killed while they worked on this Service: it has the finalizer. `deleting`: and waits for its
+    /// end. `in_cloud`: whether it has a load balancer.
+    Interrupted { service: String, deleting: bool, in_cloud: bool },
+    /// The controllers ask the cloud for at most so many changes.
+    AtMost { changes: u64 },
+    /// For so long after all was done, the controllers ask the cloud for no change; `silent`: nor the Kubernetes API.
+    Still { dwell: Duration, silent: bool },
 }
 
 /// How far it is.
@@ -82,18 +68,36 @@ pub(super) enum Verdict {
     Broken(String),
 }
 
-impl Baseline {
-    pub(super) fn new(observed: &Observed) -> Self {
-        let uids = observed.nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect();
-        Self { uids, said: observed.said.len(), passes: observed.passes }
+/// Whether all of it is so: broken if one is, else waiting for the first that does. The text is what is expected.
+pub(super) fn judge(expectations: &[Expectation], before: &Baseline, now: &Observed) -> (String, Verdict) {
+    let all = || expectations.iter().map(Expectation::text).collect::<Vec<_>>().join("; ");
+    if let Some(broken) = unharmed(expectations, before, now) {
+        return (all(), Verdict::Broken(broken));
     }
+    let (mut waiting, mut shown) = (None, Vec::new());
+    for expectation in expectations {
+        match expectation.judge(before, now) {
+            Verdict::Happened(lines) => shown.extend(lines),
+            Verdict::Broken(seen) => return (expectation.text(), Verdict::Broken(seen)),
+            verdict @ Verdict::Waiting { .. } => _ = waiting.get_or_insert((expectation.text(), verdict)),
+        }
+    }
+    waiting.unwrap_or_else(|| (all(), Verdict::Happened(shown)))
+}
 
-    /// Nodes that are not there any more, or are others of the same name.
-    fn lost(&self, observed: &Observed, except: Option<&str>) -> Vec<&str> {
-        let now: BTreeMap<&str, &str> = observed.nodes.iter().map(|node| (&*node.name, &*node.uid)).collect();
-        let lost = self.uids.iter().filter(|(name, uid)| now.get(&***name) != Some(&&***uid));
-        lost.map(|(name, _)| &**name).filter(|name| Some(*name) != except).collect()
+/// What was lost that must not be, in any step.
+fn unharmed(expectations: &[Expectation], before: &Baseline, now: &Observed) -> Option<String> {
+    let doomed = expectations.iter().find_map(|expectation| match expectation {
+        Expectation::Deleted { node } => Some(node.as_str()),
+        _ => None,
+    });
+    let lost = before.lost(now, doomed);
+    if !lost.is_empty() {
+        let names = lost[..lost.len().min(EXAMPLES)].join(", ");
+        return Some(format!("{} Node(s) deleted or replaced: {names}", lost.len()));
     }
+    let moved = before.moved(now);
+    (!moved.is_empty()).then(|| format!("load balancer replaced: {}", moved.join(", ")))
 }
 
 impl Expectation {
@@ -119,144 +123,75 @@ impl Expectation {
                 )
             }
             Self::Settled { nodes } => format!("{nodes} Nodes, all ready and untainted"),
+            Self::Routed { nodes } => {
+                format!(
+                    "{nodes} routes, one to each Node's Pod range, no other, and NetworkUnavailable=False/RouteCreated"
+                )
+            }
+            Self::Balanced { ports } => services::expected(ports),
+            Self::Gone { service } => format!("no Service {service}"),
+            Self::Interrupted { service, deleting, in_cloud } => format!(
+                "Service {service} {} with its finalizer, and {} load balancer of it in the cloud",
+                if *deleting { "waiting for its end" } else { "without an address," },
+                if *in_cloud { "the" } else { "no" }
+            ),
+            Self::AtMost { changes } => format!("at most {changes} request(s) that change something in the cloud"),
+            Self::Still { dwell, silent } => format!(
+                "no request that changes something in the cloud{} for {} s",
+                if *silent { " or in Kubernetes" } else { "" },
+                dwell.as_secs_f64()
+            ),
         }
     }
 
     /// Whether it is so.
-    pub(super) fn judge(&self, before: &Baseline, now: &Observed) -> Verdict {
-        let doomed = if let Self::Deleted { node } = self { Some(node.as_str()) } else { None };
-        let lost = before.lost(now, doomed);
-        if !lost.is_empty() {
-            let names = lost[..lost.len().min(EXAMPLES)].join(", ");
-            return Verdict::Broken(format!("{} Node(s) deleted or replaced: {names}", lost.len()));
-        }
+    fn judge(&self, before: &Baseline, now: &Observed) -> Verdict {
         match self {
-            Self::Registered { nodes } => all(now, *nodes, Node::is_uninitialized),
-            Self::Initialised { nodes, passes, show } => match all(now, *nodes, is_initialised) {
+            Self::Registered { nodes } => nodes::all(now, *nodes, Node::is_uninitialized),
+            Self::Initialised { nodes, passes, show } => match nodes::all(now, *nodes, is_initialised) {
                 Verdict::Happened(_) => match now.passes - before.passes {
-                    asked if asked < *passes => waiting_for_passes(asked, *passes),
-                    _ => Verdict::Happened(examples(now, show.as_deref())),
+                    asked if asked < *passes => nodes::waiting_for_passes(asked, *passes),
+                    _ => Verdict::Happened(nodes::examples(now, show.as_deref())),
                 },
                 verdict => verdict,
             },
             Self::Settled { nodes } => {
-                all(now, *nodes, |node| is_initialised(node) && is_ready(node) && !is_shut_down(node))
+                nodes::all(now, *nodes, |node| is_initialised(node) && is_ready(node) && !is_shut_down(node))
             }
-            Self::ShutDown { node } => one(now, node, |node| !is_ready(node) && is_shut_down(node)),
-            Self::Running { node } => one(now, node, |node| is_ready(node) && !is_shut_down(node)),
-            Self::Deleted { node } => deleted(before, now, node),
-            Self::Kept { nodes, why, refused } => kept(before, now, nodes, why, refused.as_deref()),
+            Self::ShutDown { node } => nodes::one(now, node, |node| !is_ready(node) && is_shut_down(node)),
+            Self::Running { node } => nodes::one(now, node, |node| is_ready(node) && !is_shut_down(node)),
+            Self::Deleted { node } => nodes::deleted(before, now, node),
+            Self::Kept { nodes, why, refused } => nodes::kept(before, now, nodes, why, refused.as_deref()),
+            Self::Routed { nodes } => routes::routed(now, *nodes),
+            Self::Balanced { ports } => services::balanced(now, ports),
+            Self::Gone { service } => services::gone(now, service),
+            Self::Interrupted { service, deleting, in_cloud } => {
+                services::interrupted(now, service, *deleting, *in_cloud)
+            }
+            Self::AtMost { changes } => at_most(now.changes - before.changes, *changes),
+            Self::Still { dwell, silent } => still(before, now, *dwell, *silent),
         }
     }
 }
 
-fn is_ready(node: &Node) -> bool {
-    node.ready == ConditionStatus::True
+fn at_most(asked: u64, most: u64) -> Verdict {
+    let text = format!("{asked} request(s) that change something in the cloud");
+    if asked > most { Verdict::Broken(text) } else { Verdict::Happened(vec![text]) }
 }
 
-fn is_shut_down(node: &Node) -> bool {
-    node.taints.iter().any(|taint| &*taint.key == TAINT_SHUTDOWN)
-}
-
-fn is_initialised(node: &Node) -> bool {
-    !node.is_uninitialized()
-        && node.provider_id().is_some()
-        && node.addresses.iter().any(|address| address.kind == AddressType::InternalIP)
-        && [LABEL_ZONE, LABEL_REGION, LABEL_INSTANCE_TYPE].iter().all(|label| node.labels.get(label).is_some())
-}
-
-/// Some Nodes, or a certain one, in one line each.
-fn examples(now: &Observed, only: Option<&str>) -> Vec<String> {
-    let wanted = now.nodes.iter().filter(|node| only.is_none_or(|only| &*node.name == only));
-    let mut shown: Vec<String> = wanted.take(EXAMPLES).map(|node| describe(node)).collect();
-    if only.is_none() && now.nodes.len() > EXAMPLES {
-        shown.push(format!("… and {} more", now.nodes.len() - EXAMPLES));
+fn still(before: &Baseline, now: &Observed, dwell: Duration, silent: bool) -> Verdict {
+    let (changes, writes) = (now.changes - before.changes, now.writes - before.writes);
+    let text = format!("{changes} change(s) asked of the cloud, {writes} write(s) to Kubernetes");
+    if changes > 0 || silent && writes > 0 {
+        return Verdict::Broken(text);
     }
-    shown
-}
-
-fn describe(node: &Node) -> String {
-    let label = |name| node.labels.get(name).unwrap_or("-");
-    let address = node.addresses.iter().find(|address| address.kind == AddressType::InternalIP);
-    let address = address.map_or("-", |address| &*address.address);
-    let id = node.provider_id().unwrap_or("-");
-    format!("{}: {id}, {address}, {}, {}", node.name, label(LABEL_ZONE), label(LABEL_INSTANCE_TYPE))
-}
-
-fn state(node: &Node) -> String {
-    let taints: Vec<_> = node.taints.iter().map(|taint| &*taint.key).collect();
-    let taints = if taints.is_empty() { "no taint".to_owned() } else { format!("taints {}", taints.join(", ")) };
-    format!("Node {} with Ready={:?}, {taints}", node.name, node.ready)
-}
-
-fn waiting_for_passes(done: u32, of: u32) -> Verdict {
-    let seen = format!("the cloud was asked in {done} of {of} passes");
-    Verdict::Waiting { done: done as usize, of: of as usize, seen }
-}
-
-fn all(now: &Observed, nodes: usize, good: impl Fn(&Node) -> bool) -> Verdict {
-    let done = now.nodes.iter().filter(|node| good(node)).count();
-    if done == nodes && now.nodes.len() == nodes {
-        return Verdict::Happened(Vec::new());
+    let passed = now.at.saturating_sub(before.acted);
+    if passed < dwell {
+        let millis = |duration: Duration| usize::try_from(duration.as_millis()).unwrap_or(usize::MAX);
+        let seen = format!("{text} in {:.1} s", passed.as_secs_f64());
+        return Verdict::Waiting { done: millis(passed), of: millis(dwell), seen };
     }
-    let other = now.nodes.iter().find(|node| !good(node)).map(|node| format!("; {}", state(node)));
-    let seen = format!("{done} of {} Nodes are so{}", now.nodes.len(), other.unwrap_or_default());
-    Verdict::Waiting { done, of: nodes, seen }
-}
-
-fn one(now: &Observed, name: &str, good: impl Fn(&Node) -> bool) -> Verdict {
-    match now.nodes.iter().find(|node| &*node.name == name) {
-        None => Verdict::Broken(format!("no Node {name}")),
-        Some(node) if good(node) => Verdict::Happened(vec![state(node)]),
-        Some(node) => Verdict::Waiting { done: 0, of: 1, seen: state(node) },
-    }
-}
-
-fn event(said: &Said) -> String {
-    format!("{}: {}: {}", said.node, said.reason, said.message)
-}
-
-fn deleted(before: &Baseline, now: &Observed, name: &str) -> Verdict {
-    if let Some(node) = now.nodes.iter().find(|node| &*node.name == name) {
-        return Verdict::Waiting { done: 0, of: 1, seen: state(node) };
-    }
-    match now.said[before.said..].iter().find(|said| said.reason == "DeletingNode" && said.node == name) {
-        Some(said) => Verdict::Happened(vec![event(said)]),
-        None => Verdict::Waiting { done: 0, of: 1, seen: format!("no Node {name}, but no event either") },
-    }
-}
-
-fn kept(before: &Baseline, now: &Observed, names: &[String], why: &str, refused: Option<&str>) -> Verdict {
-    let waiting = |done, seen| Verdict::Waiting { done, of: 3, seen };
-    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-    if let Some(node) = now.nodes.iter().find(|node| names.contains(&*node.name) && is_ready(node)) {
-        return waiting(0, state(node));
-    }
-    let news = &now.said[before.said..];
-    let held = |said: &&Arc<Said>| {
-        said.reason == "NodeDeletionHeld" && names.contains(said.node.as_str()) && said.message.contains(why)
-    };
-    let Some(first) = news.iter().find(held) else {
-        return waiting(1, "no such event, and no Node deleted".to_owned());
-    };
-    let mut details = vec![event(first)];
-    if names.len() > 1 {
-        let told: BTreeSet<&str> = news.iter().filter(held).map(|said| said.node.as_str()).collect();
-        details.push(format!("{} of {} Nodes have such an event so far", told.len(), names.len()));
-    }
-    if let Some(name) = refused {
-        let stuck = now.nodes.iter().any(|node| &*node.name == name && node.is_uninitialized());
-        match news.iter().find(|said| said.reason == "InitializationFailed" && said.node == name) {
-            Some(said) if stuck => details.push(event(said)),
-            _ => return waiting(1, format!("no event InitializationFailed on an uninitialised Node {name}")),
-        }
-    }
-    match now.passes - first.passes {
-        passes if passes < FURTHER_PASSES => {
-            waiting(2, format!("the event, and {passes} of {FURTHER_PASSES} further passes"))
-        }
-        _ => Verdict::Happened(details),
-    }
+    Verdict::Happened(vec![format!("{text} in {:.1} s", passed.as_secs_f64())])
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What kubelets and kube-controller-manager do with Nodes: register them, and say whether they are ready.
+//! What kubelets and kube-controller-manager do with Nodes: register them, give them Pod ranges, and say whether they are
+//! ready.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::node_object::{conditions, node_object};
+use super::pod_ranges::PodRanges;
 
 /// Machines have no watch: they are looked at this often, all at once.
 const LOOK: Duration = Duration::from_millis(100);
@@ -34,6 +36,9 @@ pub(super) struct Kubelets {
 struct State {
     /// By Node name: whether it was last said to be ready.
     registered: BTreeMap<String, bool>,
+    /// Pod ranges that new Nodes are still to get, by Node name.
+    ranges: BTreeMap<String, String>,
+    free: PodRanges,
     /// They run, but do not report.
     silent: HashSet<String>,
     /// The last request that failed.
@@ -44,6 +49,7 @@ struct State {
 #[derive(Debug, PartialEq)]
 enum Task {
     Register(Box<Machine>),
+    Assign { node: String, range: String },
     Report { node: String, ready: bool, restarted: Option<Box<Machine>> },
 }
 
@@ -87,6 +93,7 @@ impl Kubelets {
     async fn carry_out(&self, task: Task) {
         match task {
             Task::Register(machine) => self.register(&machine).await,
+            Task::Assign { node, range } => self.assign(&node, &range).await,
             Task::Report { node, ready, restarted } => {
                 let api: Api<NodeObject> = Api::all(self.client.clone());
                 let patch = json!({"status": {"conditions": conditions(ready, Timestamp::now())}});
@@ -112,9 +119,24 @@ impl Kubelets {
             Err(error) => Err(kube::Error::BuildRequest(error)),
         };
         match answer {
-            Ok(()) => _ = self.state().registered.insert(name, true),
+            Ok(()) => {
+                let range = self.state().join(&name);
+                if let Some(range) = range {
+                    self.assign(&name, &range).await;
+                }
+            }
             Err(error) if is_already_exists(&error) => _ = self.state().registered.insert(name, false),
             Err(error) => self.note(&name, &error),
+        }
+    }
+
+    /// Gives a Node its Pod range, as kube-controller-manager does with `--allocate-node-cidrs`.
+    async fn assign(&self, node: &str, range: &str) {
+        let api: Api<NodeObject> = Api::all(self.client.clone());
+        let patch = json!({"spec": {"podCIDR": range, "podCIDRs": [range]}});
+        match strategic_patch(&api, node, None, &patch).await {
+            Err(error) if !is_not_found(&error) => self.note(node, &error),
+            _ => _ = self.state().ranges.remove(node),
         }
     }
 
@@ -126,9 +148,18 @@ impl Kubelets {
 }
 
 impl State {
+    /// A Node has registered; the Pod range that it is to get.
+    fn join(&mut self, node: &str) -> Option<String> {
+        self.registered.insert(node.to_owned(), true);
+        let range = self.free.take()?;
+        self.ranges.insert(node.to_owned(), range.clone());
+        Some(range)
+    }
+
     /// What differs between the machines and what the API was told.
     fn tasks(&self, machines: &[Machine]) -> Vec<Task> {
-        let mut tasks = Vec::new();
+        let assign = |(node, range): (&String, &String)| Task::Assign { node: node.clone(), range: range.clone() };
+        let mut tasks: Vec<Task> = self.ranges.iter().map(assign).collect();
         let mut running: HashSet<&str> = HashSet::with_capacity(machines.len());
         for machine in machines.iter().filter(|machine| machine.state == MachineState::Running) {
             running.insert(&machine.name);
@@ -172,6 +203,7 @@ mod tests {
         let told = tasks.into_iter().map(|task| match task {
             Task::Register(machine) => (machine.name, None),
             Task::Report { node, ready, .. } => (node, Some(ready)),
+            Task::Assign { node, range } => (format!("{node} {range}"), None),
         });
         told.collect()
     }
@@ -203,6 +235,15 @@ mod tests {
         assert!(told(&state, &cloud).contains(&("n1".to_owned(), Some(true))));
         cloud.stop("n1");
         assert!(!told(&state, &cloud).iter().any(|(node, _)| node == "n1"), "nothing new");
+    }
+
+    #[test]
+    fn a_node_that_joins_gets_a_pod_range_and_keeps_asking_for_it() {
+        let (cloud, mut state) = world();
+        assert_eq!(state.join("n2"), Some("10.128.0.0/24".to_owned()));
+        assert_eq!(told(&state, &cloud), [("n2 10.128.0.0/24".to_owned(), None)]);
+        state.ranges.clear();
+        assert_eq!(told(&state, &cloud), []);
     }
 
     #[test]

@@ -1,19 +1,25 @@
-//! A whole cluster and a whole cloud in this process, and the story of what becomes of Nodes.
+//! A whole cluster and a whole cloud in this process, and the story of what becomes of Nodes and Services.
 //!
-//! [`story`] says what is done and what must come of it, [`expectation`] judges what the Kubernetes API shows,
-//! [`runner`] waits for it in the [`world`], [`timeline`] and [`report`] tell it.
+//! [`story`] says what is done and what must come of it, [`expectation`] judges what was [`observed`] in the Kubernetes
+//! API and in the cloud, [`runner`] waits for it in the [`world`], [`timeline`] and [`report`] tell it.
 
 mod arguments;
+mod controllers;
 mod directory;
 mod expectation;
 mod kubelet;
 mod node_object;
+mod observed;
 mod observer;
+mod pod_ranges;
 mod report;
+mod requests;
 mod runner;
 mod serve;
 mod story;
+mod table;
 mod timeline;
+mod user;
 mod world;
 
 use std::ffi::OsString;
@@ -83,8 +89,8 @@ async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> Result<
     let world = World::start(arguments).await;
     let mut world = world.map_err(|error| format!("the demo did not start: {error:#}"))?;
     timeline.say(&format!("Kubernetes API {}, simulated cloud {}", world.api_url, world.cloud_url));
-    let nodes = arguments.nodes;
-    runner::tell(&story::story(nodes), nodes, &mut world, timeline).await?;
+    let (nodes, services) = (arguments.nodes, arguments.services);
+    runner::tell(&story::story(nodes, services), [nodes, services], &mut world, timeline).await?;
     Ok(world)
 }
 

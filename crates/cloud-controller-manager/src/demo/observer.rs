@@ -1,10 +1,10 @@
-//! The demo's eyes: one watch on Nodes, one on Events, and the cloud's counters.
+//! The demo's eyes: watches on Nodes, Services and Events, the cloud's counters, and the cloud itself.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cloud_provider::Node;
+use cloud_provider::{Node, Service};
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, Client};
 use provider_simulated::cloud::Cloud;
@@ -13,16 +13,21 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::expectation::{Observed, Said};
+use super::observed::{CloudState, Said};
 
 /// The cloud's counters have no watch: they are looked at this often.
 const LOOK: Duration = Duration::from_millis(50);
+/// The cloud's load balancers and routes neither, and they are many.
+const GLANCE: Duration = Duration::from_millis(100);
 /// What routes begin with on which machines are looked up.
 const MACHINE_ROUTES: &str = "GET /v1/machines";
 
 /// Watches the API server and counts passes over the cloud.
 pub(super) struct Observer {
     nodes: Cache<Node>,
+    services: Cache<Service>,
+    cloud: Cloud,
+    seen: Mutex<Option<(Instant, Arc<CloudState>)>>,
     said: Arc<Mutex<Vec<Arc<Said>>>>,
     passes: Arc<Mutex<Passes>>,
     changed: Arc<Notify>,
@@ -34,20 +39,28 @@ impl Observer {
     pub(super) async fn start(client: Client, cloud: Cloud, quiet: Duration, shutdown: CancellationToken) -> Self {
         let observer = Self {
             nodes: Cache::new(),
+            services: Cache::new(),
+            cloud: cloud.clone(),
+            seen: Mutex::default(),
             said: Arc::default(),
             passes: Arc::new(Mutex::new(Passes::new(quiet))),
             changed: Arc::default(),
         };
         let changed = Arc::clone(&observer.changed);
         observer.nodes.subscribe(Resync::never(), move |_| changed.notify_one());
+        let changed = Arc::clone(&observer.changed);
+        observer.services.subscribe(Resync::never(), move |_| changed.notify_one());
         let events = Cache::<SeenEvent>::new();
         observer.hear(&events);
         let config = WatchConfig::default;
         let watch_nodes = watch::<Node>(Api::all(client.clone()), config(), observer.nodes.clone(), shutdown.clone());
+        let services = observer.services.clone();
+        let watch_services = watch::<Service>(Api::all(client.clone()), config(), services, shutdown.clone());
         let watch_events = watch::<SeenEvent>(Api::all(client), config(), events.clone(), shutdown.clone());
-        tokio::spawn(async move { tokio::join!(watch_nodes, watch_events) });
+        tokio::spawn(async move { tokio::join!(watch_nodes, watch_services, watch_events) });
         tokio::spawn(count(cloud, Arc::clone(&observer.passes), Arc::clone(&observer.changed), shutdown));
         observer.nodes.wait_synced().await;
+        observer.services.wait_synced().await;
         events.wait_synced().await;
         observer
     }
@@ -61,15 +74,48 @@ impl Observer {
             }
             let seen = event.object();
             let passes = lock(&passes).passes;
-            let (node, reason, message) = (seen.node.clone(), seen.reason.clone(), seen.message.clone());
-            lock(&said).push(Arc::new(Said { node, reason, message, passes }));
+            let (about, reason, message) = (seen.about.clone(), seen.reason.clone(), seen.message.clone());
+            lock(&said).push(Arc::new(Said { about, reason, message, passes }));
             changed.notify_one();
         });
     }
 
-    /// What there is now.
-    pub(super) fn observe(&self) -> Observed {
-        Observed { nodes: self.nodes.list(), said: lock(&self.said).clone(), passes: lock(&self.passes).passes }
+    /// All Nodes.
+    pub(super) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.nodes.list()
+    }
+
+    /// All Services.
+    pub(super) fn services(&self) -> Vec<Arc<Service>> {
+        self.services.list()
+    }
+
+    /// All events so far.
+    pub(super) fn said(&self) -> Vec<Arc<Said>> {
+        lock(&self.said).clone()
+    }
+
+    /// Passes in which the cloud was asked for machines so far.
+    pub(super) fn passes(&self) -> u32 {
+        lock(&self.passes).passes
+    }
+
+    /// What the cloud has, at most a glance ago.
+    pub(super) fn cloud(&self) -> Arc<CloudState> {
+        let mut seen = lock(&self.seen);
+        match &*seen {
+            Some((at, state)) if at.elapsed() < GLANCE => Arc::clone(state),
+            _ => {
+                let state = Arc::new(CloudState::of(&self.cloud));
+                *seen = Some((Instant::now(), Arc::clone(&state)));
+                state
+            }
+        }
+    }
+
+    /// Something is done to the cloud: what was seen of it counts no more.
+    pub(super) fn look_again(&self) {
+        *lock(&self.seen) = None;
     }
 
     /// Returns between two passes over the cloud, the first of which began after this call. It takes Nodes that are not
@@ -134,12 +180,12 @@ impl Passes {
     }
 }
 
-/// An event about a Node, as it is watched.
+/// An event, as it is watched.
 #[derive(Debug)]
 struct SeenEvent {
     key: String,
     resource_version: String,
-    node: String,
+    about: String,
     reason: String,
     message: String,
 }
@@ -153,7 +199,7 @@ impl Cached for SeenEvent {
         Self {
             key: format!("{}/{}", text(metadata.namespace), text(metadata.name)),
             resource_version: text(metadata.resource_version),
-            node: text(event.involved_object.name),
+            about: text(event.involved_object.name),
             reason: text(event.reason),
             message: text(event.message),
         }

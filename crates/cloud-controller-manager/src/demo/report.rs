@@ -1,72 +1,11 @@
 //! What it cost: requests, writes, seconds, memory.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Who sends requests to the Kubernetes API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Sender {
-    /// The cloud controller manager.
-    Controllers,
-    /// The demo's kubelets.
-    Kubelets,
-    /// The demo's own eyes.
-    Observer,
-    /// Everybody else, such as kubectl.
-    Others,
-}
-
-/// Binary names in the `User-Agent` of the demo's own clients.
-pub(super) const KUBELETS: &str = "demo-kubelets";
-pub(super) const OBSERVER: &str = "demo-observer";
-
-impl Sender {
-    /// Who it is, from the `User-Agent`.
-    pub(super) fn of(user_agent: &str) -> Self {
-        match user_agent.split('/').next() {
-            Some("cloud-controller-manager") => Self::Controllers,
-            Some(KUBELETS) => Self::Kubelets,
-            Some(OBSERVER) => Self::Observer,
-            _ => Self::Others,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Controllers => "controllers",
-            Self::Kubelets => "the demo's kubelets",
-            Self::Observer => "the demo's observer",
-            Self::Others => "others",
-        }
-    }
-}
-
-/// Requests so far.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Requests {
-    /// To the cloud, by method and path template.
-    pub(super) cloud: BTreeMap<String, u64>,
-    /// To the Kubernetes API, by sender, resource and verb.
-    pub(super) kubernetes: BTreeMap<(Sender, String, String), u64>,
-}
-
-impl Requests {
-    fn to_cloud(&self) -> u64 {
-        self.cloud.values().sum()
-    }
-
-    /// Writes of the controllers to a resource and its subresources.
-    fn writes(&self, resource: &str) -> u64 {
-        let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
-        let own = self.kubernetes.iter().filter(|((sender, name, verb), _)| {
-            *sender == Sender::Controllers && is_write(verb) && name.split('/').next() == Some(resource)
-        });
-        own.map(|(_, count)| count).sum()
-    }
-}
+use super::requests::{Requests, Sender};
+use super::table::{aligned, row};
 
 /// What a step cost.
 #[derive(Debug, Clone)]
@@ -84,6 +23,8 @@ pub(super) struct StepCost {
 pub(super) struct Report {
     /// Number of Nodes.
     pub(super) nodes: usize,
+    /// Number of Services that the story begins with.
+    pub(super) services: usize,
     /// Whether every step happened.
     pub(super) ok: bool,
     /// The steps that were run.
@@ -102,38 +43,118 @@ pub(super) struct Section {
     pub(super) rows: Vec<String>,
 }
 
+/// What the controllers asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Asked {
+    cloud_reads: u64,
+    cloud_changes: u64,
+    node_writes: u64,
+    service_writes: u64,
+    event_writes: u64,
+}
+
+/// What one Service cost, on average.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct PerService {
+    cloud_reads: f64,
+    cloud_changes: f64,
+    writes: f64,
+    events: f64,
+}
+
+impl Asked {
+    fn of(requests: &Requests) -> Self {
+        let [cloud_reads, cloud_changes] = requests.to_cloud();
+        let [node_writes, service_writes, event_writes] =
+            ["nodes", "services", "events"].map(|resource| requests.writes_to(resource));
+        Self { cloud_reads, cloud_changes, node_writes, service_writes, event_writes }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            cloud_reads: self.cloud_reads.saturating_sub(before.cloud_reads),
+            cloud_changes: self.cloud_changes.saturating_sub(before.cloud_changes),
+            node_writes: self.node_writes.saturating_sub(before.node_writes),
+            service_writes: self.service_writes.saturating_sub(before.service_writes),
+            event_writes: self.event_writes.saturating_sub(before.event_writes),
+        }
+    }
+
+    fn cells(self) -> [String; 5] {
+        let Self { cloud_reads, cloud_changes, node_writes, service_writes, event_writes } = self;
+        [cloud_reads, cloud_changes, node_writes, service_writes, event_writes].map(|count| count.to_string())
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // Everything is counted in thousands.
+fn per(count: u64, things: usize) -> f64 {
+    count as f64 / things as f64
+}
+
 impl Report {
     fn requests(&self) -> Requests {
         self.steps.last().map(|step| step.requests.clone()).unwrap_or_default()
     }
 
-    /// Seconds, cloud requests, writes to Nodes and event writes of each step alone.
-    fn costs(&self) -> Vec<(&'static str, Duration, [u64; 3])> {
-        let figures = |requests: &Requests| [requests.to_cloud(), requests.writes("nodes"), requests.writes("events")];
-        let mut before = [0; 3];
+    /// What each step alone cost.
+    fn costs(&self) -> Vec<(&'static str, Duration, Asked)> {
+        let mut before = Asked::default();
         let cost = |step: &StepCost| {
-            let now = figures(&step.requests);
-            let spent = std::array::from_fn(|i| now[i].saturating_sub(before[i]));
+            let now = Asked::of(&step.requests);
+            let spent = now.since(before);
             before = now;
             (step.name, step.took, spent)
         };
         self.steps.iter().map(cost).collect()
     }
 
+    /// The requests before a step and at its end.
+    fn around(&self, name: &str) -> Option<[&Requests; 2]> {
+        let mut pairs = self.steps.windows(2);
+        pairs.find(|pair| pair[1].name == name).map(|pair| [&pair[0].requests, &pair[1].requests])
+    }
+
     /// Writes to a Node until it was initialised, on average.
     fn writes_per_node(&self) -> Option<f64> {
         let step = self.steps.iter().find(|step| step.name == "initialise")?;
-        #[allow(clippy::cast_precision_loss)] // Nodes are counted in thousands.
-        Some(step.requests.writes("nodes") as f64 / self.nodes as f64)
+        Some(per(step.requests.writes_of(Sender::NodeControllers, "nodes"), self.nodes))
+    }
+
+    /// Requests to the cloud and writes for the route of a Node, on average.
+    fn per_route(&self) -> Option<[f64; 2]> {
+        let step = self.steps.iter().find(|step| step.name == "routes")?;
+        let [_, changes] = step.requests.to_cloud_about("/v1/routes");
+        Some([changes, step.requests.writes_of(Sender::RouteController, "nodes")].map(|count| per(count, self.nodes)))
+    }
+
+    /// What it took for one of `count` Services that a step is about.
+    fn per_service(&self, step: &str, count: usize) -> Option<PerService> {
+        let [before, after] = self.around(step)?;
+        let spent = |count: fn(&Requests) -> u64| count(after).saturating_sub(count(before));
+        Some(PerService {
+            cloud_reads: per(spent(|it| it.to_cloud_about("/v1/load-balancers")[0]), count),
+            cloud_changes: per(spent(|it| it.to_cloud_about("/v1/load-balancers")[1]), count),
+            writes: per(spent(|it| it.writes_of(Sender::ServiceController, "services")), count),
+            events: per(spent(|it| it.writes_of(Sender::ServiceController, "events")), count),
+        })
+    }
+
+    /// By what is done to a Service: the words, the name for programs, and what it cost.
+    fn service_costs(&self) -> Vec<(&'static str, &'static str, PerService)> {
+        let steps = [("created", "expose", self.services), ("with another port", "port", 1), ("deleted", "delete", 1)];
+        let costs = steps.into_iter();
+        costs.filter_map(|(what, step, count)| Some((what, step, self.per_service(step, count)?))).collect()
     }
 
     /// The tables for people.
     pub(super) fn sections(&self) -> Vec<Section> {
         let requests = self.requests();
-        let mut steps = vec![row(["step", "seconds", "cloud requests", "writes to Nodes", "event writes"])];
-        steps.extend(self.costs().into_iter().map(|(name, took, [cloud, nodes, events])| {
+        let heading =
+            ["step", "seconds", "cloud reads", "cloud changes", "Node writes", "Service writes", "event writes"];
+        let mut steps = vec![row(heading)];
+        steps.extend(self.costs().into_iter().map(|(name, took, asked)| {
             let seconds = format!("{:.2}", took.as_secs_f64());
-            row([name, &seconds, &cloud.to_string(), &nodes.to_string(), &events.to_string()])
+            [vec![name.to_owned(), seconds], asked.cells().to_vec()].concat()
         }));
         let mut cloud = vec![row(["route", "requests"])];
         cloud.extend(requests.cloud.iter().map(|(route, count)| row([route, &count.to_string()])));
@@ -142,20 +163,31 @@ impl Report {
             let resource = if resource.is_empty() { "-" } else { resource };
             row([sender.name(), resource, verb, &count.to_string()])
         }));
+        let mut services =
+            vec![row(["a Service is", "cloud reads", "cloud changes", "Service writes", "event writes"])];
+        services.extend(self.service_costs().into_iter().map(|(what, _, cost)| {
+            let figures = [cost.cloud_reads, cost.cloud_changes, cost.writes, cost.events];
+            [vec![what.to_owned()], figures.map(|figure| format!("{figure:.2}")).to_vec()].concat()
+        }));
         let section =
             |heading: &str, rows: Vec<Vec<String>>| Section { heading: heading.to_owned(), rows: aligned(&rows) };
         vec![
             section("Steps (requests of the controllers)", steps),
             section("Requests to the cloud", cloud),
             section("Requests to Kubernetes", kubernetes),
+            section("For each Service", services),
             Section { heading: "In all".to_owned(), rows: self.totals() },
         ]
     }
 
     fn totals(&self) -> Vec<String> {
-        let mut rows = vec![format!("{} Nodes, {:.1} s", self.nodes, self.took.as_secs_f64())];
+        let mut rows =
+            vec![format!("{} Nodes, {} Services, {:.1} s", self.nodes, self.services, self.took.as_secs_f64())];
         if let Some(writes) = self.writes_per_node() {
             rows.push(format!("{writes:.2} writes to initialise a Node, conflict retries included"));
+        }
+        if let Some([changes, writes]) = self.per_route() {
+            rows.push(format!("{changes:.2} cloud requests and {writes:.2} writes for the route of a Node"));
         }
         if let Some(kib) = self.peak_memory {
             let mib = kib / 1024;
@@ -169,20 +201,40 @@ impl Report {
     /// The same for programs.
     pub(super) fn object(&self) -> Value {
         let requests = self.requests();
-        let steps = self.costs().into_iter().map(|(name, took, [cloud, nodes, events])| {
-            json!({"step": name, "seconds": rounded(took), "cloudRequests": cloud, "nodeWrites": nodes, "eventWrites": events})
+        let steps = self.costs().into_iter().map(|(name, took, asked)| {
+            json!({
+                "step": name,
+                "seconds": rounded(took),
+                "cloudRequests": asked.cloud_reads + asked.cloud_changes,
+                "cloudChanges": asked.cloud_changes,
+                "nodeWrites": asked.node_writes,
+                "serviceWrites": asked.service_writes,
+                "eventWrites": asked.event_writes,
+            })
         });
         let kubernetes = requests.kubernetes.iter().map(|((sender, resource, verb), count)| {
             json!({"sender": sender.name(), "resource": resource, "verb": verb, "requests": count})
         });
+        let services = self.service_costs().into_iter().map(|(_, step, cost)| {
+            json!({
+                "step": step,
+                "cloudReads": cost.cloud_reads,
+                "cloudChanges": cost.cloud_changes,
+                "serviceWrites": cost.writes,
+                "eventWrites": cost.events,
+            })
+        });
         json!({
             "ok": self.ok,
             "nodes": self.nodes,
+            "services": self.services,
             "seconds": rounded(self.took),
             "steps": steps.collect::<Vec<_>>(),
             "cloud": requests.cloud,
             "kubernetes": kubernetes.collect::<Vec<_>>(),
             "writesPerNode": self.writes_per_node(),
+            "writesPerRoute": self.per_route().map(|[_, writes]| writes),
+            "perService": services.collect::<Vec<_>>(),
             "peakMemoryKiB": self.peak_memory,
         })
     }
@@ -203,99 +255,5 @@ fn vm_hwm(status: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
-    cells.map(str::to_owned).to_vec()
-}
-
-/// Columns under each other: text to the left, numbers to the right.
-fn aligned(rows: &[Vec<String>]) -> Vec<String> {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
-    let is_number = |column: usize| rows.iter().skip(1).all(|row| row[column].parse::<f64>().is_ok());
-    let shape: Vec<(usize, bool)> = (0..columns).map(|c| (width(c).unwrap_or(0), is_number(c))).collect();
-    let line = |row: &Vec<String>| {
-        let mut text = String::new();
-        for (cell, (width, number)) in row.iter().zip(&shape) {
-            _ = if *number { write!(text, "{cell:>width$}  ") } else { write!(text, "{cell:<width$}  ") };
-        }
-        text.trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn requests(list: u64, patches: u64) -> Requests {
-        let key = |resource: &str, verb: &str| (Sender::Controllers, resource.to_owned(), verb.to_owned());
-        Requests {
-            cloud: [("GET /v1/machines".to_owned(), list)].into(),
-            kubernetes: [
-                (key("nodes", "patch"), patches),
-                (key("nodes/status", "patch"), patches),
-                (key("nodes", "watch"), 1),
-                (key("events", "create"), 5),
-                ((Sender::Kubelets, "nodes".to_owned(), "create".to_owned()), 5),
-            ]
-            .into(),
-        }
-    }
-
-    fn report() -> Report {
-        let step = |name, millis, requests| StepCost { name, took: Duration::from_millis(millis), requests };
-        Report {
-            nodes: 5,
-            ok: true,
-            steps: vec![
-                step("register", 20, Requests::default()),
-                step("initialise", 130, requests(1, 5)),
-                step("stop", 640, requests(4, 6)),
-            ],
-            took: Duration::from_secs(2),
-            peak_memory: Some(30 * 1024),
-        }
-    }
-
-    #[test]
-    fn tables_are_aligned_and_each_step_shows_its_own_share() {
-        let sections = report().sections();
-        assert_eq!(
-            sections[0].rows,
-            [
-                "step        seconds  cloud requests  writes to Nodes  event writes",
-                "register       0.02               0                0             0",
-                "initialise     0.13               1               10             5",
-                "stop           0.64               3                2             0",
-            ]
-        );
-        assert_eq!(sections[2].rows.len(), 6);
-        assert!(sections[3].rows[1].starts_with("2.00 writes"), "{:?}", sections[3].rows);
-    }
-
-    #[test]
-    fn programs_get_the_same_figures() {
-        let object = report().object();
-        assert_eq!((&object["ok"], &object["writesPerNode"]), (&json!(true), &json!(2.0)));
-        assert_eq!(
-            object["steps"][2],
-            json!({"step": "stop", "seconds": 0.64, "cloudRequests": 3, "nodeWrites": 2, "eventWrites": 0})
-        );
-    }
-
-    #[test]
-    fn senders_are_told_apart_by_their_user_agent() {
-        assert_eq!(
-            Sender::of("cloud-controller-manager/v0.1.0 (linux/amd64) kubernetes/unknown/node-controller"),
-            Sender::Controllers
-        );
-        assert_eq!(Sender::of("demo-kubelets/v0.1.0 (linux/amd64)"), Sender::Kubelets);
-        assert_eq!(Sender::of("kubectl/v1.32.0"), Sender::Others);
-    }
-
-    #[test]
-    fn peak_memory_is_read_from_the_status_file() {
-        assert_eq!(vm_hwm("Name:\tx\nVmPeak:\t  99 kB\nVmHWM:\t   12345 kB\n"), Some(12345));
-        assert_eq!(vm_hwm(""), None);
-    }
-}
+mod tests;

@@ -1,12 +1,14 @@
-//! Tells the story: does what a step says and waits until the API shows what must come of it.
+//! Tells the story: does what a step says and waits until what must come of it is seen.
 
 use std::io::Write;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::expectation::{Baseline, Observed, Verdict};
-use super::report::{Report, Requests, StepCost, peak_memory};
+use super::expectation::{Verdict, judge};
+use super::observed::{Baseline, Observed};
+use super::report::{Report, StepCost, peak_memory};
+use super::requests::Requests;
 use super::story::{Action, Step};
 use super::timeline::Timeline;
 
@@ -17,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(super) trait Stage {
     /// Does something. An error ends the story.
     async fn act(&mut self, action: &Action) -> Result<(), String>;
-    /// What the API shows now.
+    /// What the Kubernetes API and the cloud show now.
     fn observe(&mut self) -> Observed;
     /// Returns when there may be something new to observe; now and then also without.
     async fn changed(&mut self);
@@ -54,11 +56,11 @@ pub(super) struct Failure {
     pub(super) seen: String,
 }
 
-/// Tells a story of `nodes` Nodes up to its end, or to the first step that does not happen. The error is one line that
+/// Tells a story of so many Nodes and Services up to its end, or to the first step that does not happen. The error is one line that
 /// says which, what was expected and what was seen.
 pub(super) async fn tell<S: Stage, W: Write>(
     story: &[Step],
-    nodes: usize,
+    [nodes, services]: [usize; 2],
     stage: &mut S,
     timeline: &mut Timeline<W>,
 ) -> Result<(), String> {
@@ -75,7 +77,7 @@ pub(super) async fn tell<S: Stage, W: Write>(
         }
     }
     let (ok, took) = (result.is_ok(), started.elapsed());
-    timeline.report(&Report { nodes, ok, steps, took, peak_memory: peak_memory() });
+    timeline.report(&Report { nodes, services, ok, steps, took, peak_memory: peak_memory() });
     result
 }
 
@@ -91,20 +93,21 @@ async fn step_result<S: Stage>(
     deadline: Instant,
     progress: &mut impl FnMut(&Progress),
 ) -> Result<Vec<String>, Failure> {
-    let failure = |seen| Failure { expected: step.expectation.text(), seen };
-    let before = Baseline::new(&stage.observe());
+    let failure = |expected, seen| Failure { expected, seen };
+    let mut before = Baseline::new(&stage.observe());
     for action in &step.actions {
-        match tokio::time::timeout_at(deadline, stage.act(action)).await {
-            Ok(done) => done.map_err(failure)?,
-            Err(_) => return Err(failure(format!("{action:?} was not done after {} s", step.within.as_secs()))),
-        }
+        let late = || format!("that was not done after {} s", step.within.as_secs());
+        let done = tokio::time::timeout_at(deadline, stage.act(action)).await;
+        done.unwrap_or_else(|_| Err(late())).map_err(|seen| failure(format!("{action:?}"), seen))?;
     }
+    before.acted = stage.observe().at;
     loop {
-        match step.expectation.judge(&before, &stage.observe()) {
+        let (expected, verdict) = judge(&step.expectations, &before, &stage.observe());
+        match verdict {
             Verdict::Happened(shown) => return Ok(shown),
-            Verdict::Broken(seen) => return Err(failure(seen)),
+            Verdict::Broken(seen) => return Err(failure(expected, seen)),
             Verdict::Waiting { seen, .. } if Instant::now() >= deadline => {
-                return Err(failure(format!("{seen}, after {} s", step.within.as_secs())));
+                return Err(failure(expected, format!("{seen}, after {} s", step.within.as_secs())));
             }
             Verdict::Waiting { done, of, .. } => progress(&Progress { done, of }),
         }
@@ -164,7 +167,7 @@ mod tests {
             name: "register",
             title: "Nodes register".to_owned(),
             actions: vec![Action::StartKubelets],
-            expectation: Expectation::Registered { nodes },
+            expectations: vec![Expectation::Registered { nodes }],
             within: Duration::from_secs(30),
         }
     }
@@ -201,7 +204,7 @@ mod tests {
         let mut out = Vec::new();
         let mut timeline = Timeline::new(&mut out, Style { colour: false, live: false, json: true });
         let story = [step(2), Step { name: "impossible", ..step(3) }, Step { name: "never", ..step(2) }];
-        let error = tell(&story, 3, &mut script(2), &mut timeline).await.unwrap_err();
+        let error = tell(&story, [3, 0], &mut script(2), &mut timeline).await.unwrap_err();
         assert_eq!(
             error,
             "step \"impossible\" did not happen: expected 3 Nodes with the start-up taint; seen: 2 of 2 Nodes are so, \

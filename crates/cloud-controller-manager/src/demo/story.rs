@@ -1,4 +1,7 @@
-//! The story, as data: what is done, and what must be seen in the Kubernetes API after that.
+//! The story, as data: what is done, and what must be seen in the Kubernetes API and in the cloud after that.
+
+mod nodes;
+mod services;
 
 use std::time::Duration;
 
@@ -13,8 +16,8 @@ pub(super) struct Step {
     pub(super) title: String,
     /// What is done, in this order.
     pub(super) actions: Vec<Action>,
-    /// What must come of it.
-    pub(super) expectation: Expectation,
+    /// What must come of it, all of it.
+    pub(super) expectations: Vec<Expectation>,
     /// How long it may take.
     pub(super) within: Duration,
 }
@@ -26,6 +29,8 @@ pub(super) enum Action {
     StartKubelets,
     /// The cloud controller manager starts.
     StartControllers,
+    /// The cloud controller manager is killed: nothing of its state is left, no task ends in order.
+    KillControllers,
     /// A new machine is made; its kubelet registers a Node.
     AddMachine(String),
     /// A machine is shut down.
@@ -48,6 +53,31 @@ pub(super) enum Action {
     Vanish(Vec<String>),
     /// Vanished machines are there again.
     Reappear,
+    /// Services of type LoadBalancer are made, each with a port.
+    CreateServices(Vec<(String, u16)>),
+    /// A Service gets another port.
+    ChangePort(String, u16),
+    /// A Service gets another type.
+    ChangeType(String, &'static str),
+    /// A Service is deleted.
+    DeleteService(String),
+    /// From now on the controllers get stuck at this moment of their work.
+    Arm(Moment),
+    /// Done when they are stuck there.
+    AwaitStuck,
+    /// Done when the controllers have not written anything for a while.
+    Settle,
+}
+
+/// A moment in the controllers' work at which a crash would hurt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Moment {
+    /// The cloud has made a load balancer and the answer is lost.
+    Created,
+    /// The cloud has not begun to delete a load balancer.
+    Deleting,
+    /// The load balancer of this Service is deleted, and its finalizer not yet removed.
+    Deleted(String),
 }
 
 /// The name of the n-th machine and its Node.
@@ -58,91 +88,39 @@ pub(super) fn name(number: usize) -> String {
 /// The prefix of all names.
 pub(super) const PREFIX: &str = "worker-";
 
-/// The story of `nodes` Nodes, at least five.
-pub(super) fn story(nodes: usize) -> Vec<Step> {
-    let within = Duration::from_secs(30) + Duration::from_millis(10) * u32::try_from(nodes).unwrap_or(u32::MAX);
-    let step = |name, title: &str, actions: &[Action], expectation| Step {
-        name,
-        title: title.to_owned(),
-        actions: actions.to_vec(),
-        expectation,
-        within,
-    };
-    let [stopped, terminated, silent, joining] = [name(2), name(3), name(4), name(nodes + 1)];
-    // After one was terminated and one joined there are as many Nodes as before.
-    let most: Vec<String> = (1..=nodes + 1).filter(|n| *n != 3).take(nodes / 2 + 1).map(name).collect();
-    vec![
-        step(
-            "register",
-            &format!("{nodes} kubelets register their Nodes, each with the start-up taint"),
-            &[Action::StartKubelets],
-            Expectation::Registered { nodes },
-        ),
-        step(
-            "initialise",
-            "the cloud controller manager starts: provider id, addresses, labels; the taint goes",
-            &[Action::StartControllers],
-            Expectation::Initialised { nodes, passes: 0, show: None },
-        ),
-        step(
-            "stop",
-            &format!("the machine of {stopped} is stopped: its Node is tainted"),
-            &[Action::Stop(stopped.clone())],
-            Expectation::ShutDown { node: stopped.clone() },
-        ),
-        step(
-            "start",
-            &format!("it is started again: the taint of {stopped} is lifted"),
-            &[Action::Start(stopped.clone())],
-            Expectation::Running { node: stopped },
-        ),
-        step(
-            "terminate",
-            &format!("the machine of {terminated} is terminated: its Node is deleted"),
-            &[Action::Terminate(terminated.clone())],
-            Expectation::Deleted { node: terminated },
-        ),
-        step(
-            "revoke",
-            &format!("{silent} goes silent, the cloud revokes the token, {joining} joins: nothing is deleted"),
-            &[Action::Silence(vec![silent.clone()]), Action::RevokeToken, Action::AddMachine(joining.clone())],
-            Expectation::Kept {
-                nodes: vec![silent.clone()],
-                why: "could not be asked",
-                refused: Some(joining.clone()),
-            },
-        ),
-        step(
-            "restore",
-            &format!("the token is good again: {joining} is initialised"),
-            &[Action::RestoreToken],
-            Expectation::Initialised { nodes, passes: 2, show: Some(joining) },
-        ),
-        step(
-            "empty",
-            "the token becomes another project's, and the list of machines empty: nothing is deleted",
-            &[Action::MoveToken],
-            Expectation::Kept { nodes: vec![silent.clone()], why: "", refused: None },
-        ),
-        step(
-            "recover",
-            &format!("the token is back, {silent} reports again: all is well"),
-            &[Action::RestoreToken, Action::Wake],
-            Expectation::Settled { nodes },
-        ),
-        step(
-            "landslide",
-            &format!("{} of {nodes} machines vanish together: nothing is deleted", most.len()),
-            &[Action::Silence(most.clone()), Action::Vanish(most.clone())],
-            Expectation::Kept { nodes: most, why: "gone together", refused: None },
-        ),
-        step(
-            "heal",
-            "the machines are back: all is well, and every Node is the one it was",
-            &[Action::Reappear, Action::Wake],
-            Expectation::Settled { nodes },
-        ),
-    ]
+/// The story of `nodes` Nodes, at least five, and of `services` Services, at least three.
+pub(super) fn story(nodes: usize, services: usize) -> Vec<Step> {
+    let Services { ports, .. } = &Services::new(services);
+    let thousandth = |count: usize| Duration::from_millis(10) * u32::try_from(count).unwrap_or(u32::MAX);
+    let within = Duration::from_secs(30) + thousandth(nodes) + thousandth(services);
+    let mut steps = nodes::joining(nodes);
+    steps.push(services::exposed(ports, nodes));
+    steps.extend(nodes::trouble(nodes, ports));
+    steps.extend(services::changes(ports, nodes));
+    steps.extend(services::crashes(ports, nodes));
+    steps.iter_mut().for_each(|step| step.within = within);
+    steps
+}
+
+/// The Services that the story begins with, by name and port.
+struct Services {
+    ports: Vec<(String, u16)>,
+}
+
+impl Services {
+    fn new(count: usize) -> Self {
+        Self { ports: (1..=count).map(|number| (service(number), 80)).collect() }
+    }
+}
+
+/// The name of the n-th Service.
+fn service(number: usize) -> String {
+    format!("web-{number}")
+}
+
+fn step(name: &'static str, title: &str, actions: &[Action], expectations: &[Expectation]) -> Step {
+    let (actions, expectations) = (actions.to_vec(), expectations.to_vec());
+    Step { name, title: title.to_owned(), actions, expectations, within: Duration::ZERO }
 }
 
 #[cfg(test)]
@@ -150,7 +128,7 @@ mod tests {
     use super::*;
 
     fn vanished(nodes: usize) -> Vec<String> {
-        let actions = story(nodes).into_iter().flat_map(|step| step.actions);
+        let actions = story(nodes, 3).into_iter().flat_map(|step| step.actions);
         actions
             .filter_map(|action| if let Action::Vanish(names) = action { Some(names) } else { None })
             .flatten()
@@ -172,8 +150,34 @@ mod tests {
 
     #[test]
     fn steps_have_names_of_their_own() {
-        let steps = story(5);
+        let steps = story(5, 3);
         let names: std::collections::BTreeSet<_> = steps.iter().map(|step| step.name).collect();
         assert_eq!(names.len(), steps.len());
+    }
+
+    #[test]
+    fn the_controllers_are_started_again_whenever_they_were_killed() {
+        let mut running = false;
+        for action in story(5, 3).into_iter().flat_map(|step| step.actions) {
+            match action {
+                Action::StartControllers => assert!(!std::mem::replace(&mut running, true), "started twice"),
+                Action::KillControllers => assert!(std::mem::replace(&mut running, false), "killed twice"),
+                _ => {}
+            }
+        }
+        assert!(running, "demo --serve needs them");
+    }
+
+    #[test]
+    fn every_step_with_services_says_what_the_cloud_must_have() {
+        let steps = story(5, 3);
+        let judges_cloud = |step: &Step| {
+            let judges =
+                |it: &Expectation| matches!(it, Expectation::Balanced { .. } | Expectation::Interrupted { .. });
+            step.expectations.iter().any(judges)
+        };
+        let first = steps.iter().position(|step| step.name == "expose").unwrap();
+        let silent: Vec<_> = steps[first..].iter().filter(|step| !judges_cloud(step)).map(|step| step.name).collect();
+        assert!(silent.is_empty(), "{silent:?}");
     }
 }

@@ -183,7 +183,7 @@ mod tests {
     const PLAIN: Style = Style { colour: false, live: false, json: false };
 
     fn step() -> Step {
-        crate::demo::story::story(5).swap_remove(2)
+        crate::demo::story::story(5, 3).into_iter().find(|step| step.name == "stop").unwrap()
     }
 
     fn told(style: Style, tell: impl FnOnce(&mut Timeline<&mut Vec<u8>>)) -> String {

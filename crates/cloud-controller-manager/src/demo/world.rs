@@ -1,36 +1,39 @@
 //! The cluster and the cloud, each behind its own TCP port, and what is done to them.
 
+mod stuck;
+
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use cloud_provider::ConditionStatus;
 use embedded_apiserver::{ApiServer, kubeconfig};
 use kube::Client;
-use manager::flags::{Flags, Parsed};
-use manager::{Handles, launch};
 use provider_simulated::cloud::{self, Cloud, DEFAULT_PROJECT, DEFAULT_TOKEN, Machine, NewMachine};
-use provider_simulated::provider::NAME;
 use runtime::client::{ClientOptions, NoRequestMetrics, UserAgent, connect};
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::Arguments;
+use super::controllers::Controllers;
 use super::directory::Directory;
-use super::expectation::Observed;
 use super::kubelet::Kubelets;
+use super::observed::Observed;
 use super::observer::Observer;
-use super::report::{KUBELETS, OBSERVER, Requests, Sender};
+use super::requests::{KUBELETS, OBSERVER, Requests, Sender, USER};
 use super::runner::Stage;
 use super::story::{Action, PREFIX};
+use super::user::User;
+use stuck::Stuck;
 
-/// The lifecycle controller's pause between passes: a tenth of the default, so that nobody waits. All other settings are
-/// the product's; the five minutes for which a landslide is held, too.
-const MONITOR_PERIOD: &str = "--node-monitor-period=500ms";
+/// Controllers that have not written for so long have nothing left to write: their events wait no longer.
+const SETTLED: Duration = Duration::from_millis(700);
+/// What has no watch is looked at this often.
+const LOOK: Duration = Duration::from_millis(20);
 /// Requests to the cloud that are further apart than this belong to different passes.
 const QUIET: Duration = Duration::from_millis(200);
 /// Requests of which the API server keeps the bodies; it counts all.
@@ -44,8 +47,11 @@ pub(super) struct World {
     cloud: Cloud,
     kubelets: Kubelets,
     observer: Observer,
-    controllers: Option<Handles>,
+    user: User,
+    controllers: Option<Controllers>,
+    stuck: Option<Stuck>,
     vanished: Vec<Machine>,
+    started: Instant,
     /// The Kubernetes API.
     pub(super) api_url: String,
     /// The cloud.
@@ -67,6 +73,7 @@ impl Drop for World {
 impl World {
     /// Starts the servers and the eyes; no Node and no controller yet.
     pub(super) async fn start(arguments: &Arguments) -> Result<Self> {
+        let started = Instant::now();
         let shutdown = CancellationToken::new();
         let directory = Directory::new()?;
 
@@ -99,8 +106,11 @@ impl World {
             cloud,
             kubelets,
             observer,
+            user: User::new(client(&kubeconfig, USER).await?),
             controllers: None,
+            stuck: None,
             vanished: Vec::new(),
+            started,
             api_url,
             cloud_url,
             kubeconfig,
@@ -110,28 +120,36 @@ impl World {
         })
     }
 
-    /// As the program does with these flags.
     async fn start_controllers(&mut self) -> Result<()> {
-        let flag = |name: &str, value: &Path| {
-            let mut flag = OsString::from(name);
-            flag.push(value);
-            flag
-        };
-        let arguments = [
-            OsString::from("cloud-controller-manager"),
-            OsString::from(format!("--cloud-provider={NAME}")),
-            flag("--cloud-config=", &self.cloud_config),
-            flag("--kubeconfig=", &self.kubeconfig),
-            OsString::from(MONITOR_PERIOD),
-            // Nobody gives the Nodes Pod ranges here.
-            OsString::from("--configure-cloud-routes=false"),
-        ];
-        let flags = match Flags::parse(arguments) {
-            Parsed::Flags(flags) => *flags,
-            Parsed::Say(text) | Parsed::Wrong(text) => bail!("the controllers' flags: {text}"),
-        };
-        self.controllers = Some(launch(&flags, &crate::providers(), self.shutdown.clone()).await?);
+        let started = Controllers::start(&self.kubeconfig, &self.cloud_config, self.shutdown.clone()).await;
+        self.controllers = Some(started?);
         Ok(())
+    }
+
+    /// Nothing of them is left, and nobody is stuck any more.
+    async fn kill_controllers(&mut self) -> Result<()> {
+        if let Some(controllers) = self.controllers.take() {
+            controllers.kill().await?;
+        }
+        self.stuck = None;
+        self.server.faults().clear();
+        self.cloud.clear_faults();
+        Ok(())
+    }
+
+    /// Returns when the controllers have not written anything for [`SETTLED`].
+    async fn wait_until_settled(&self) {
+        let (mut last, mut since) = (0, Instant::now());
+        loop {
+            let requests = self.requests();
+            let asked = requests.writes() + requests.to_cloud()[1];
+            if asked != last {
+                (last, since) = (asked, Instant::now());
+            } else if since.elapsed() >= SETTLED {
+                return;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Returns when the controllers, too, have heard that these Nodes are not ready.
@@ -144,24 +162,9 @@ impl World {
         }
     }
 
-    fn ids(&self, names: &[String]) -> Vec<String> {
-        let machines = self.cloud.machines();
-        let ids: BTreeMap<&str, &str> = machines.iter().map(|machine| (&*machine.name, &*machine.id)).collect();
-        names.iter().filter_map(|name| ids.get(name.as_str())).map(|id| (*id).to_owned()).collect()
-    }
-}
-
-impl Stage for World {
-    async fn act(&mut self, action: &Action) -> Result<(), String> {
-        let done = match action {
-            Action::StartKubelets => {
-                tokio::spawn(self.kubelets.clone().run(self.shutdown.clone()));
-                true
-            }
-            Action::StartControllers => {
-                self.start_controllers().await.map_err(|error| format!("the controllers did not start: {error:#}"))?;
-                true
-            }
+    /// What concerns the cloud alone; whether it could be done.
+    async fn act_on_cloud(&mut self, action: &Action) -> bool {
+        match action {
             Action::AddMachine(name) => {
                 self.cloud.add_machine(NewMachine { name: name.clone(), ..NewMachine::default() });
                 true
@@ -169,15 +172,6 @@ impl Stage for World {
             Action::Stop(name) => self.cloud.stop(name),
             Action::Start(name) => self.cloud.start(name),
             Action::Terminate(name) => self.cloud.terminate(name),
-            Action::Silence(names) => {
-                self.kubelets.silence(names);
-                self.wait_until_known_silent(names).await;
-                true
-            }
-            Action::Wake => {
-                self.kubelets.wake();
-                true
-            }
             Action::RevokeToken => self.cloud.revoke_token(DEFAULT_TOKEN),
             Action::MoveToken => {
                 self.cloud.add_token(DEFAULT_TOKEN, OTHER_PROJECT);
@@ -198,12 +192,71 @@ impl Stage for World {
                 self.cloud.restore(std::mem::take(&mut self.vanished));
                 true
             }
-        };
-        if done { Ok(()) } else { Err(format!("the cloud has nothing for {action:?}")) }
+            _ => false,
+        }
+    }
+
+    fn ids(&self, names: &[String]) -> Vec<String> {
+        let machines = self.cloud.machines();
+        let ids: BTreeMap<&str, &str> = machines.iter().map(|machine| (&*machine.name, &*machine.id)).collect();
+        names.iter().filter_map(|name| ids.get(name.as_str())).map(|id| (*id).to_owned()).collect()
+    }
+}
+
+impl Stage for World {
+    async fn act(&mut self, action: &Action) -> Result<(), String> {
+        self.observer.look_again();
+        match action {
+            Action::StartKubelets => {
+                tokio::spawn(self.kubelets.clone().run(self.shutdown.clone()));
+            }
+            Action::StartControllers => {
+                self.start_controllers().await.map_err(|error| format!("the controllers did not start: {error:#}"))?;
+            }
+            Action::KillControllers => {
+                self.kill_controllers().await.map_err(|error| format!("the controllers did not end: {error:#}"))?;
+            }
+            Action::Silence(names) => {
+                self.kubelets.silence(names);
+                self.wait_until_known_silent(names).await;
+            }
+            Action::Wake => self.kubelets.wake(),
+            Action::CreateServices(ports) => {
+                for (name, port) in ports {
+                    self.user.create(name, *port).await?;
+                }
+            }
+            Action::ChangePort(name, port) => self.user.change_port(name, *port).await?,
+            Action::ChangeType(name, kind) => self.user.change_type(name, kind).await?,
+            Action::DeleteService(name) => self.user.delete(name).await?,
+            Action::Arm(moment) => self.stuck = Some(Stuck::arm(moment, &self.cloud, self.server.faults())),
+            Action::AwaitStuck => {
+                while self.stuck.as_ref().is_some_and(|stuck| !stuck.is_so(&self.cloud, self.server.faults())) {
+                    tokio::time::sleep(LOOK).await;
+                }
+            }
+            Action::Settle => self.wait_until_settled().await,
+            cloud => {
+                let done = self.act_on_cloud(cloud).await;
+                return if done { Ok(()) } else { Err("the cloud has no such thing".to_owned()) };
+            }
+        }
+        self.observer.look_again();
+        Ok(())
     }
 
     fn observe(&mut self) -> Observed {
-        self.observer.observe()
+        let requests = self.requests();
+        Observed {
+            at: self.started.elapsed(),
+            nodes: self.observer.nodes(),
+            services: self.observer.services(),
+            said: self.observer.said(),
+            passes: self.observer.passes(),
+            cloud: self.observer.cloud(),
+            changes: requests.to_cloud()[1],
+            writes: requests.writes(),
+        }
     }
 
     async fn changed(&mut self) {

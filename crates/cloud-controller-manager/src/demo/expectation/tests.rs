@@ -1,6 +1,13 @@
+use std::sync::Arc;
+
+use cloud_provider::names::{
+    EFFECT_NO_SCHEDULE, LABEL_INSTANCE_TYPE, LABEL_REGION, LABEL_ZONE, TAINT_SHUTDOWN, TAINT_UNINITIALIZED,
+};
+use cloud_provider::{AddressType, ConditionStatus, NodeAddress, Service, Taint, default_load_balancer_name};
+use serde_json::json;
+
 use super::*;
-use cloud_provider::names::{EFFECT_NO_SCHEDULE, TAINT_UNINITIALIZED};
-use cloud_provider::{NodeAddress, Taint};
+use crate::demo::observed::{Balancer, CloudState, Said};
 
 fn new(name: &str) -> Node {
     Node {
@@ -27,11 +34,11 @@ fn down(name: &str) -> Node {
 }
 
 fn seen(nodes: impl IntoIterator<Item = Node>) -> Observed {
-    Observed { nodes: nodes.into_iter().map(Arc::new).collect(), said: Vec::new(), passes: 0 }
+    Observed { nodes: nodes.into_iter().map(Arc::new).collect(), ..Observed::default() }
 }
 
 fn say(observed: &mut Observed, node: &str, reason: &str, message: &str) {
-    let said = Said { node: node.into(), reason: reason.into(), message: message.into(), passes: observed.passes };
+    let said = Said { about: node.into(), reason: reason.into(), message: message.into(), passes: observed.passes };
     observed.said.push(Arc::new(said));
 }
 
@@ -69,7 +76,7 @@ fn a_node_that_is_replaced_breaks_any_step() {
     let before = Baseline::new(&seen([initialised("a"), initialised("b")]));
     let other = Node { uid: "another".into(), ..initialised("b") };
     for expectation in [Expectation::Settled { nodes: 2 }, Expectation::Deleted { node: "a".into() }] {
-        let verdict = expectation.judge(&before, &seen([initialised("a"), other.clone()]));
+        let (_, verdict) = judge(&[expectation], &before, &seen([initialised("a"), other.clone()]));
         assert_eq!(verdict, Verdict::Broken("1 Node(s) deleted or replaced: b".into()));
     }
 }
@@ -138,4 +145,72 @@ fn after_a_refusal_the_cloud_must_have_been_asked_again() {
     now.passes = 2;
     let shown = vec!["b: simulated://m-1, 10.0.0.1, z, t".to_owned()];
     assert_eq!(expectation.judge(&Baseline::default(), &now), Verdict::Happened(shown));
+}
+
+/// A Service with a load balancer of this id and address.
+fn served(id: &str, ip: &str) -> Observed {
+    let service: Service = serde_json::from_value(json!({"metadata": {"name": "web", "uid": "u"}})).unwrap();
+    let balancer = Balancer {
+        id: id.into(),
+        name: default_load_balancer_name(&service),
+        ip: Some(ip.into()),
+        ..Balancer::default()
+    };
+    let cloud = Arc::new(CloudState { balancers: vec![balancer], routes: Vec::new() });
+    Observed { services: vec![Arc::new(service)], cloud, ..Observed::default() }
+}
+
+#[test]
+fn a_load_balancer_that_is_replaced_or_moves_breaks_any_step() {
+    let before = Baseline::new(&served("lb-1", "198.19.0.1"));
+    let verdict = |now: &Observed| judge(&[Expectation::Settled { nodes: 0 }], &before, now).1;
+    assert!(happened(&verdict(&served("lb-1", "198.19.0.1"))));
+    assert!(happened(&verdict(&Observed::default())), "gone is another expectation's business");
+    for now in [served("lb-2", "198.19.0.1"), served("lb-1", "198.19.0.2")] {
+        let Verdict::Broken(seen) = verdict(&now) else { panic!("{:?}", verdict(&now)) };
+        assert!(seen.starts_with("load balancer replaced: web: lb-1 (198.19.0.1) is now lb-"), "{seen}");
+    }
+}
+
+#[test]
+fn a_step_happens_when_all_of_it_does_and_says_what_is_missing() {
+    let now = seen([initialised("a")]);
+    let (both, none) = (Expectation::Settled { nodes: 1 }, Expectation::Gone { service: "web".into() });
+    let before = Baseline::default();
+    let (text, verdict) = judge(&[none.clone(), both.clone()], &before, &now);
+    assert_eq!(text, "no Service web; 1 Nodes, all ready and untainted");
+    assert_eq!(verdict, Verdict::Happened(vec!["no Service web".to_owned()]));
+    let (text, verdict) = judge(&[none, both], &before, &seen([]));
+    assert_eq!(text, "1 Nodes, all ready and untainted");
+    assert!(matches!(verdict, Verdict::Waiting { .. }));
+}
+
+#[test]
+fn stillness_takes_its_time_and_ends_with_the_first_change() {
+    let dwell = Duration::from_secs(2);
+    let still = |silent| Expectation::Still { dwell, silent };
+    let at = |seconds, changes, writes| Observed {
+        at: Duration::from_secs(seconds),
+        changes,
+        writes,
+        ..Observed::default()
+    };
+    let mut before = Baseline::new(&at(5, 7, 9));
+    before.acted = Duration::from_secs(6);
+    let verdict = |now: Observed, silent| judge(&[still(silent)], &before, &now).1;
+    assert!(matches!(verdict(at(7, 7, 9), true), Verdict::Waiting { done: 1000, of: 2000, .. }));
+    assert!(happened(&verdict(at(8, 7, 9), true)));
+    assert!(happened(&verdict(at(8, 7, 10), false)), "an event is allowed");
+    let broken = |seen: &str| Verdict::Broken(seen.to_owned());
+    assert_eq!(verdict(at(7, 7, 10), true), broken("0 change(s) asked of the cloud, 1 write(s) to Kubernetes"));
+    assert_eq!(verdict(at(7, 8, 9), false), broken("1 change(s) asked of the cloud, 0 write(s) to Kubernetes"));
+}
+
+#[test]
+fn one_change_too_many_is_not_forgiven() {
+    let before = Baseline::new(&Observed { changes: 7, ..Observed::default() });
+    let verdict =
+        |changes| judge(&[Expectation::AtMost { changes: 1 }], &before, &Observed { changes, ..Observed::default() }).1;
+    assert!(happened(&verdict(8)));
+    assert_eq!(verdict(9), Verdict::Broken("2 request(s) that change something in the cloud".to_owned()));
 }

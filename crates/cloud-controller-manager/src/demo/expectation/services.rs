@@ -1,0 +1,167 @@
+//! What is expected of Services and their load balancers.
+
+use std::collections::BTreeSet;
+
+use cloud_provider::names::FINALIZER_LOAD_BALANCER;
+use cloud_provider::{LoadBalancerIngress, Service, default_load_balancer_name};
+
+use super::super::observed::{Balancer, Observed};
+use super::routes::machine_id;
+use super::{EXAMPLES, Verdict};
+
+/// What [`balanced`] expects.
+pub(super) fn expected(ports: &[(String, u16)]) -> String {
+    let mut names: Vec<String> = ports.iter().take(EXAMPLES).map(|(name, port)| format!("{name} ({port})")).collect();
+    if ports.len() > EXAMPLES {
+        names.push(format!("{} more", ports.len() - EXAMPLES));
+    }
+    let whose =
+        if names.is_empty() { "no load balancer".to_owned() } else { format!("one each for {}", names.join(", ")) };
+    format!("{whose}, with address, finalizer and every Node as target, and nothing else in the cloud")
+}
+
+/// Whether these Services, and only these, have a load balancer that is as it should be.
+pub(super) fn balanced(now: &Observed, ports: &[(String, u16)]) -> Verdict {
+    let targets: BTreeSet<&str> = now.nodes.iter().filter_map(|node| machine_id(node)).collect();
+    let (mut done, mut other, mut shown) = (0, None, Vec::new());
+    for (name, port) in ports {
+        match served(now, name, *port, &targets) {
+            Ok(line) => {
+                done += 1;
+                shown.push(line);
+            }
+            Err(problem) => _ = other.get_or_insert(problem),
+        }
+    }
+    let others = now.services.iter().filter(|service| !ports.iter().any(|(name, _)| name == name_of(service)));
+    if let Some(left) = others.filter_map(|service| leftover(service)).next() {
+        other.get_or_insert(left);
+    }
+    let names: BTreeSet<String> = ports
+        .iter()
+        .filter_map(|(name, _)| now.service(name))
+        .map(|service| default_load_balancer_name(service))
+        .collect();
+    if let Some(stray) = now.cloud.balancers.iter().find(|balancer| !names.contains(&balancer.name)) {
+        other.get_or_insert(format!("the cloud has {} {} too many", stray.id, stray.name));
+    }
+    if let Some(other) = other {
+        let has = now.cloud.balancers.len();
+        let seen = format!("{done} of {} Services are so, {has} load balancers in the cloud; {other}", ports.len());
+        return Verdict::Waiting { done, of: ports.len(), seen };
+    }
+    if shown.len() > EXAMPLES {
+        let more = format!("… and {} more", shown.len() - EXAMPLES);
+        shown.truncate(EXAMPLES);
+        shown.push(more);
+    }
+    Verdict::Happened(shown)
+}
+
+/// A Service's load balancer in one line; or what is not as it should be.
+fn served(now: &Observed, name: &str, port: u16, targets: &BTreeSet<&str>) -> Result<String, String> {
+    let service = now.service(name).ok_or_else(|| format!("no Service {name}"))?;
+    let balancers = now.balancers(service);
+    let balancer = match balancers.as_slice() {
+        [one] => *one,
+        [] => return Err(format!("{name} has no load balancer")),
+        several => return Err(format!("{name} has {} load balancers", several.len())),
+    };
+    let wanted: BTreeSet<(u16, String, u16)> = [(port, "TCP".to_owned(), node_port(service))].into();
+    if balancer.pending || balancer.listeners != wanted {
+        return Err(format!("{name} has {}, wanted {}", describe(balancer), listeners(&wanted)));
+    }
+    if !balancer.targets.iter().map(String::as_str).eq(targets.iter().copied()) {
+        return Err(format!("{name} has {} targets of {} Nodes", balancer.targets.len(), targets.len()));
+    }
+    if !has_finalizer(service) {
+        return Err(format!("{name} has no finalizer"));
+    }
+    let addresses: Vec<&str> = addresses(service).collect();
+    if balancer.ip.as_deref().into_iter().ne(addresses.iter().copied()) || addresses.is_empty() {
+        return Err(format!(
+            "{name} says {addresses:?}, the cloud {:?}",
+            balancer.ip.as_deref().unwrap_or("no address")
+        ));
+    }
+    Ok(format!("{name}: {}", describe(balancer)))
+}
+
+/// What a Service still has that it should not have without a load balancer.
+fn leftover(service: &Service) -> Option<String> {
+    let name = name_of(service);
+    if has_finalizer(service) {
+        return Some(format!("{name} still has the finalizer"));
+    }
+    let address = addresses(service).next()?;
+    Some(format!("{name} still says {address}"))
+}
+
+/// Whether there is no such Service.
+pub(super) fn gone(now: &Observed, name: &str) -> Verdict {
+    match now.service(name) {
+        None => Verdict::Happened(vec![format!("no Service {name}")]),
+        Some(service) => Verdict::Waiting { done: 0, of: 1, seen: state(now, service) },
+    }
+}
+
+/// Whether a Service is in the middle of something: see `Expectation::Interrupted`.
+pub(super) fn interrupted(now: &Observed, name: &str, deleting: bool, in_cloud: bool) -> Verdict {
+    let Some(service) = now.service(name) else { return Verdict::Broken(format!("no Service {name}")) };
+    let so = has_finalizer(service)
+        && service.metadata.deletion_timestamp.is_some() == deleting
+        && now.balancers(service).len() == usize::from(in_cloud)
+        && (deleting || addresses(service).next().is_none());
+    if so {
+        return Verdict::Happened(vec![state(now, service)]);
+    }
+    Verdict::Waiting { done: 0, of: 1, seen: state(now, service) }
+}
+
+fn state(now: &Observed, service: &Service) -> String {
+    let deleting = if service.metadata.deletion_timestamp.is_some() { "being deleted, " } else { "" };
+    let finalizer = if has_finalizer(service) { "with" } else { "without" };
+    let balancers: Vec<String> = now.balancers(service).into_iter().map(describe).collect();
+    let balancers = if balancers.is_empty() { "nothing".to_owned() } else { balancers.join(" and ") };
+    format!("Service {}: {deleting}{finalizer} finalizer; in the cloud: {balancers}", name_of(service))
+}
+
+fn describe(balancer: &Balancer) -> String {
+    format!(
+        "{} at {}{}, {}, {} targets",
+        balancer.id,
+        balancer.ip.as_deref().unwrap_or("no address"),
+        if balancer.pending { " (pending)" } else { "" },
+        listeners(&balancer.listeners),
+        balancer.targets.len()
+    )
+}
+
+fn listeners(listeners: &BTreeSet<(u16, String, u16)>) -> String {
+    let texts: Vec<String> =
+        listeners.iter().map(|(port, protocol, target)| format!("{port}/{protocol} → {target}")).collect();
+    if texts.is_empty() { "no listener".to_owned() } else { texts.join(", ") }
+}
+
+fn name_of(service: &Service) -> &str {
+    service.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn has_finalizer(service: &Service) -> bool {
+    service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER)
+}
+
+fn addresses(service: &Service) -> impl Iterator<Item = &str> {
+    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    let ingress: &[LoadBalancerIngress] = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
+    ingress.iter().filter_map(|ingress| ingress.ip.as_deref())
+}
+
+/// The port on the Nodes; the demo's Services have one port.
+fn node_port(service: &Service) -> u16 {
+    let port = service.spec.as_ref().and_then(|spec| spec.ports.as_ref()).and_then(|ports| ports.first());
+    port.and_then(|port| port.node_port).and_then(|port| u16::try_from(port).ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! Requests by sender, and what they were for.
+
+use std::collections::BTreeMap;
+
+/// Who sends requests to the Kubernetes API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Sender {
+    /// The node controller and the lifecycle controller: they share an identity.
+    NodeControllers,
+    /// The service controller.
+    ServiceController,
+    /// The route controller.
+    RouteController,
+    /// What the controllers share: start-up, caches.
+    Shared,
+    /// The demo's kubelets and its kube-controller-manager.
+    Kubelets,
+    /// The demo's user, who makes and changes Services.
+    User,
+    /// The demo's own eyes.
+    Observer,
+    /// Everybody else, such as kubectl.
+    Others,
+}
+
+/// Binary names in the `User-Agent` of the demo's own clients.
+pub(super) const KUBELETS: &str = "demo-kubelets";
+pub(super) const USER: &str = "demo-user";
+pub(super) const OBSERVER: &str = "demo-observer";
+
+impl Sender {
+    /// Who it is, from the program and its component.
+    pub(super) fn of(agent: &str) -> Self {
+        match agent.split_once('/').unwrap_or((agent, "")) {
+            ("cloud-controller-manager", "node-controller") => Self::NodeControllers,
+            ("cloud-controller-manager", "service-controller") => Self::ServiceController,
+            ("cloud-controller-manager", "route-controller") => Self::RouteController,
+            ("cloud-controller-manager", _) => Self::Shared,
+            (KUBELETS, _) => Self::Kubelets,
+            (USER, _) => Self::User,
+            (OBSERVER, _) => Self::Observer,
+            _ => Self::Others,
+        }
+    }
+
+    /// For people and programs.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::NodeControllers => "node controllers",
+            Self::ServiceController => "service controller",
+            Self::RouteController => "route controller",
+            Self::Shared => "controllers, shared",
+            Self::Kubelets => "the demo's kubelets",
+            Self::User => "the demo's user",
+            Self::Observer => "the demo's observer",
+            Self::Others => "others",
+        }
+    }
+
+    /// Whether it is part of the cloud controller manager.
+    fn is_ours(self) -> bool {
+        matches!(self, Self::NodeControllers | Self::ServiceController | Self::RouteController | Self::Shared)
+    }
+}
+
+/// Requests so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Requests {
+    /// To the cloud, by method and path template.
+    pub(super) cloud: BTreeMap<String, u64>,
+    /// To the Kubernetes API, by sender, resource and verb.
+    pub(super) kubernetes: BTreeMap<(Sender, String, String), u64>,
+}
+
+impl Requests {
+    /// To the cloud: reads, and requests that ask for a change.
+    pub(super) fn to_cloud(&self) -> [u64; 2] {
+        self.to_cloud_about("/v1/")
+    }
+
+    /// As [`to_cloud`](Self::to_cloud), only those whose path begins with `prefix`.
+    pub(super) fn to_cloud_about(&self, prefix: &str) -> [u64; 2] {
+        let mut counts = [0; 2];
+        for (route, count) in &self.cloud {
+            if let Some((method, path)) = route.split_once(' ')
+                && path.starts_with(prefix)
+            {
+                counts[usize::from(method != "GET")] += count;
+            }
+        }
+        counts
+    }
+
+    /// Writes of the cloud controller manager to the Kubernetes API, events included.
+    pub(super) fn writes(&self) -> u64 {
+        self.written(|sender, _| sender.is_ours())
+    }
+
+    /// Writes of the cloud controller manager to a resource and its subresources.
+    pub(super) fn writes_to(&self, resource: &str) -> u64 {
+        self.written(|sender, name| sender.is_ours() && name == resource)
+    }
+
+    /// Writes of one sender to a resource and its subresources.
+    pub(super) fn writes_of(&self, by: Sender, resource: &str) -> u64 {
+        self.written(|sender, name| sender == by && name == resource)
+    }
+
+    fn written(&self, counts: impl Fn(Sender, &str) -> bool) -> u64 {
+        let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
+        let resource = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
+        let writes = self.kubernetes.iter();
+        let writes = writes.filter(|((by, name, verb), _)| is_write(verb) && counts(*by, &resource(name)));
+        writes.map(|(_, count)| count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn senders_are_told_apart_by_program_and_component() {
+        assert_eq!(Sender::of("cloud-controller-manager/node-controller"), Sender::NodeControllers);
+        assert_eq!(Sender::of("cloud-controller-manager/service-controller"), Sender::ServiceController);
+        assert_eq!(Sender::of("cloud-controller-manager/shared-informers"), Sender::Shared);
+        assert_eq!(Sender::of("demo-kubelets"), Sender::Kubelets);
+        assert_eq!(Sender::of("kubectl"), Sender::Others);
+    }
+
+    #[test]
+    fn reads_and_changes_are_counted_apart() {
+        let cloud = [("GET /v1/machines", 3), ("POST /v1/load-balancers", 1), ("DELETE /v1/load-balancers/{id}", 2)];
+        let by = |sender, resource: &str, verb: &str| (sender, resource.to_owned(), verb.to_owned());
+        let requests = Requests {
+            cloud: cloud.map(|(route, count)| (route.to_owned(), count)).into(),
+            kubernetes: [
+                (by(Sender::ServiceController, "services/status", "patch"), 2),
+                (by(Sender::ServiceController, "services", "watch"), 1),
+                (by(Sender::RouteController, "nodes/status", "patch"), 4),
+                (by(Sender::NodeControllers, "nodes", "patch"), 8),
+                (by(Sender::User, "services", "create"), 16),
+            ]
+            .into(),
+        };
+        assert_eq!(requests.to_cloud(), [3, 3]);
+        assert_eq!(requests.to_cloud_about("/v1/load-balancers"), [0, 3]);
+        assert_eq!((requests.writes(), requests.writes_to("nodes")), (14, 12));
+        assert_eq!(requests.writes_of(Sender::ServiceController, "services"), 2);
+    }
+}

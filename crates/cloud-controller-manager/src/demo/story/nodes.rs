@@ -1,0 +1,101 @@
+//! What becomes of Nodes.
+
+use super::{Action, Expectation, Step, name, step};
+
+/// Nodes register, are initialised and get their routes.
+pub(super) fn joining(nodes: usize) -> Vec<Step> {
+    vec![
+        step(
+            "register",
+            &format!("{nodes} kubelets register their Nodes, each with the start-up taint"),
+            &[Action::StartKubelets],
+            &[Expectation::Registered { nodes }],
+        ),
+        step(
+            "initialise",
+            "the cloud controller manager starts: provider id, addresses, labels; the taint goes",
+            &[Action::StartControllers],
+            &[Expectation::Initialised { nodes, passes: 0, show: None }],
+        ),
+        step(
+            "routes",
+            "the cloud gets a route to the Pod range of each Node, and the Nodes say so",
+            &[],
+            &[Expectation::Routed { nodes }],
+        ),
+    ]
+}
+
+/// Machines stop, go and come; the credential, the inventory and most machines are lost for a while. `ports`: the
+/// Services, whose load balancers only follow Nodes that come and go.
+pub(super) fn trouble(nodes: usize, ports: &[(String, u16)]) -> Vec<Step> {
+    let [stopped, terminated, silent, joining] = [name(2), name(3), name(4), name(nodes + 1)];
+    // After one was terminated and one joined there are as many Nodes as before.
+    let most: Vec<String> = (1..=nodes + 1).filter(|n| *n != 3).take(nodes / 2 + 1).map(name).collect();
+    let balanced = Expectation::Balanced { ports: ports.to_vec() };
+    let kept = |nodes: &[String], why, refused| Expectation::Kept { nodes: nodes.to_vec(), why, refused };
+    let routed = |nodes| Expectation::Routed { nodes };
+    // A route, and the targets of each load balancer.
+    let follows = Expectation::AtMost { changes: 1 + ports.len() as u64 };
+    let nothing_moves = Expectation::AtMost { changes: 0 };
+    let quiet = |it, nodes| [it, balanced.clone(), routed(nodes), nothing_moves.clone()];
+    let follow = |it, nodes| [it, balanced.clone(), routed(nodes), follows.clone()];
+    vec![
+        step(
+            "stop",
+            &format!("the machine of {stopped} is stopped: its Node is tainted"),
+            &[Action::Stop(stopped.clone())],
+            &quiet(Expectation::ShutDown { node: stopped.clone() }, nodes),
+        ),
+        step(
+            "start",
+            &format!("it is started again: the taint of {stopped} is lifted"),
+            &[Action::Start(stopped.clone())],
+            &quiet(Expectation::Running { node: stopped }, nodes),
+        ),
+        step(
+            "terminate",
+            &format!("the machine of {terminated} is terminated: its Node is deleted, its route and targets go"),
+            &[Action::Terminate(terminated.clone())],
+            &follow(Expectation::Deleted { node: terminated }, nodes - 1),
+        ),
+        step(
+            "revoke",
+            &format!("{silent} goes silent, the cloud revokes the token, {joining} joins: nothing is deleted"),
+            &[Action::Silence(vec![silent.clone()]), Action::RevokeToken, Action::AddMachine(joining.clone())],
+            &[kept(std::slice::from_ref(&silent), "could not be asked", Some(joining.clone())), balanced.clone()],
+        ),
+        step(
+            "restore",
+            &format!(
+                "the token is good again: {joining} is initialised, gets its route and becomes a target everywhere"
+            ),
+            &[Action::RestoreToken],
+            &follow(Expectation::Initialised { nodes, passes: 2, show: Some(joining) }, nodes),
+        ),
+        step(
+            "empty",
+            "the token becomes another project's, and the list of machines empty: nothing is deleted",
+            &[Action::MoveToken],
+            &quiet(kept(std::slice::from_ref(&silent), "", None), nodes),
+        ),
+        step(
+            "recover",
+            &format!("the token is back, {silent} reports again: all is well"),
+            &[Action::RestoreToken, Action::Wake],
+            &quiet(Expectation::Settled { nodes }, nodes),
+        ),
+        step(
+            "landslide",
+            &format!("{} of {nodes} machines vanish together: nothing is deleted", most.len()),
+            &[Action::Silence(most.clone()), Action::Vanish(most.clone())],
+            &[kept(&most, "gone together", None), balanced.clone(), nothing_moves.clone()],
+        ),
+        step(
+            "heal",
+            "the machines are back: all is well, and every Node is the one it was",
+            &[Action::Reappear, Action::Wake],
+            &quiet(Expectation::Settled { nodes }, nodes),
+        ),
+    ]
+}

@@ -1,0 +1,140 @@
+//! What becomes of Services.
+
+use std::time::Duration;
+
+use super::{Action, Expectation, Moment, Step, name, service, step};
+
+/// How long after a flap nothing may move.
+const AFTER_A_FLAP: Duration = Duration::from_secs(1);
+/// How long a steady state is watched.
+const STEADY: Duration = Duration::from_secs(2);
+/// The port that the first Service changes to.
+const NEW_PORT: u16 = 8080;
+
+/// Services get load balancers.
+pub(super) fn exposed(ports: &[(String, u16)], nodes: usize) -> Step {
+    let changes = ports.len() as u64;
+    step(
+        "expose",
+        &format!("{} Services of type LoadBalancer get addresses, and {nodes} Nodes as targets", ports.len()),
+        &[Action::CreateServices(ports.to_vec())],
+        &[balanced(ports, &[]), Expectation::AtMost { changes }],
+    )
+}
+
+/// A Node flaps, a port changes, a type flips and one Service is deleted.
+pub(super) fn changes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
+    let [first, second, third] = [service(1), service(2), service(3)];
+    let flapping = name(1);
+    let one = Expectation::AtMost { changes: 1 };
+    let still = Expectation::Still { dwell: AFTER_A_FLAP, silent: false };
+    let changed = with_new_port(ports);
+    vec![
+        step(
+            "flap",
+            &format!("{flapping} is not ready for a moment: nothing moves in the cloud"),
+            &[Action::Silence(vec![flapping]), Action::Wake],
+            &[Expectation::Settled { nodes }, balanced(ports, &[]), still],
+        ),
+        step(
+            "port",
+            &format!("the port of {first} becomes {NEW_PORT}: its listener changes, its address does not"),
+            &[Action::ChangePort(first, NEW_PORT)],
+            &[balanced(&changed, &[]), one.clone()],
+        ),
+        step(
+            "flip",
+            &format!("{second} becomes a ClusterIP: load balancer, address and finalizer go"),
+            &[Action::ChangeType(second.clone(), "ClusterIP")],
+            &[balanced(&changed, &[&second]), one.clone()],
+        ),
+        step(
+            "flop",
+            &format!("{second} becomes a LoadBalancer again: all is there again"),
+            &[Action::ChangeType(second, "LoadBalancer")],
+            &[balanced(&changed, &[]), one.clone()],
+        ),
+        step(
+            "delete",
+            &format!("{third} is deleted: nothing of it is left in the cloud"),
+            &[Action::DeleteService(third.clone())],
+            &[Expectation::Gone { service: third.clone() }, balanced(&changed, &[&third]), one],
+        ),
+    ]
+}
+
+/// The controllers are killed at the worst moments, and at a good one.
+pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
+    let [first, third, new] = [service(1), service(3), service(ports.len() + 1)];
+    let mut all = with_new_port(ports);
+    all.push((new.clone(), 443));
+    let at_most = |changes| Expectation::AtMost { changes };
+    let gone = |service: &String| Expectation::Gone { service: service.clone() };
+    let interrupted = |service: &String, deleting, in_cloud| Expectation::Interrupted {
+        service: service.clone(),
+        deleting,
+        in_cloud,
+    };
+    let left = balanced(&all, &[&first, &third, &new]);
+    vec![
+        step(
+            "lose",
+            &format!("{new} is made; the cloud's answer is lost and the controllers are killed"),
+            &[
+                Action::Arm(Moment::Created),
+                Action::CreateServices(vec![(new.clone(), 443)]),
+                Action::AwaitStuck,
+                Action::KillControllers,
+            ],
+            &[interrupted(&new, false, true)],
+        ),
+        step(
+            "adopt",
+            &format!("they start again: {new} has the load balancer that was made, and no second one"),
+            &[Action::StartControllers],
+            &[balanced(&all, &[&third]), at_most(0)],
+        ),
+        step(
+            "crash",
+            &format!(
+                "{new} and {first} are deleted, and the controllers killed after the one cloud request, before the other"
+            ),
+            &[
+                Action::Arm(Moment::Deleted(new.clone())),
+                Action::DeleteService(new.clone()),
+                Action::AwaitStuck,
+                Action::Arm(Moment::Deleting),
+                Action::DeleteService(first.clone()),
+                Action::AwaitStuck,
+                Action::KillControllers,
+            ],
+            &[interrupted(&new, true, false), interrupted(&first, true, true)],
+        ),
+        step(
+            "restart",
+            "they start again: both Services end, and nothing of them is left in the cloud",
+            &[Action::StartControllers],
+            &[gone(&new), gone(&first), left.clone(), at_most(1)],
+        ),
+        step(
+            "steady",
+            "all is well, the controllers are killed and started once more: they read, and write nothing to anybody",
+            &[Action::Settle, Action::KillControllers, Action::StartControllers],
+            &[
+                Expectation::Settled { nodes },
+                left,
+                Expectation::Routed { nodes },
+                Expectation::Still { dwell: STEADY, silent: true },
+            ],
+        ),
+    ]
+}
+
+fn with_new_port(ports: &[(String, u16)]) -> Vec<(String, u16)> {
+    let first = service(1);
+    ports.iter().map(|(name, port)| (name.clone(), if *name == first { NEW_PORT } else { *port })).collect()
+}
+
+fn balanced(ports: &[(String, u16)], except: &[&String]) -> Expectation {
+    Expectation::Balanced { ports: ports.iter().filter(|(name, _)| !except.contains(&name)).cloned().collect() }
+}

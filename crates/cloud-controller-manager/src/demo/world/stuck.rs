@@ -1,0 +1,51 @@
+//! Controllers that are stuck at a bad moment, so that they can be killed there.
+
+use embedded_apiserver::{Action, Faults, Matcher};
+use provider_simulated::cloud::{Cloud, Fault, FaultKind};
+
+use super::super::story::Moment;
+
+const CREATE: &str = "POST /v1/load-balancers";
+const DELETE: &str = "DELETE /v1/load-balancers/{id}";
+
+/// A fault that waits for the controllers.
+#[derive(Debug)]
+pub(super) enum Stuck {
+    /// In the cloud: when it has hit, there are more load balancers than so many, if that is stated.
+    Cloud { more_than: Option<usize> },
+    /// In the Kubernetes API: the rule.
+    Kubernetes { rule: u64 },
+}
+
+impl Stuck {
+    /// Sets it up; it hits once.
+    pub(super) fn arm(moment: &Moment, cloud: &Cloud, kubernetes: &Faults) -> Self {
+        match moment {
+            Moment::Created => {
+                cloud.inject(Fault::new(FaultKind::LostAnswer).on(CREATE).times(1));
+                Self::Cloud { more_than: Some(cloud.load_balancers().len()) }
+            }
+            Moment::Deleting => {
+                cloud.inject(Fault::new(FaultKind::Hang).on(DELETE).times(1));
+                Self::Cloud { more_than: None }
+            }
+            Moment::Deleted(service) => {
+                // First the finalizer is removed: that patch is never answered, and not carried out.
+                let patch = Matcher::any().verb("patch").resource("services/status").name(service);
+                Self::Kubernetes { rule: kubernetes.add(patch, Action::Hang) }
+            }
+        }
+    }
+
+    /// Whether it has hit.
+    pub(super) fn is_so(&self, cloud: &Cloud, kubernetes: &Faults) -> bool {
+        match self {
+            Self::Cloud { more_than } => {
+                cloud.faults().is_empty() && more_than.is_none_or(|count| cloud.load_balancers().len() > count)
+            }
+            Self::Kubernetes { rule } => {
+                kubernetes.list().iter().any(|listed| listed.id == *rule && listed.applied > 0)
+            }
+        }
+    }
+}
