@@ -20,6 +20,7 @@ enum End {
     Success,
     Failure,
     Later(Duration),
+    Aside,
 }
 
 impl<K: Eq + Hash + Clone> Claim<K> {
@@ -45,6 +46,12 @@ impl<K: Eq + Hash + Clone> Claim<K> {
     pub fn retry_after(mut self, delay: Duration) {
         self.end = End::Later(delay);
     }
+
+    /// The key was not worked on, because somebody else works on the same thing; who sets it aside sees to it that it is
+    /// added again. Its failures are neither counted nor forgotten.
+    pub fn set_aside(mut self) {
+        self.end = End::Aside;
+    }
 }
 
 impl<K: Eq + Hash + Clone> Drop for Claim<K> {
@@ -53,6 +60,7 @@ impl<K: Eq + Hash + Clone> Drop for Claim<K> {
             End::Success => self.queue.forget(&self.key),
             End::Failure => self.queue.add_rate_limited(self.key.clone()),
             End::Later(delay) => self.queue.add_after(self.key.clone(), delay),
+            End::Aside => {}
         }
         self.queue.done(&self.key);
     }
@@ -93,5 +101,15 @@ mod tests {
         Claim::new(queue.clone(), queue.next().await.unwrap()).retry_after(Duration::from_secs(7));
         assert_eq!(queue.next().await, Some("a"));
         assert_eq!((start.elapsed(), queue.retries(&"a")), (Duration::from_secs(7), 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_claim_that_is_set_aside_changes_nothing() {
+        let queue = Queue::new("q", RateLimiter::standard(), Arc::new(NoMetrics));
+        queue.add("a");
+        drop(Claim::new(queue.clone(), queue.next().await.unwrap()));
+        Claim::new(queue.clone(), queue.next().await.unwrap()).set_aside();
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        assert_eq!((queue.retries(&"a"), queue.len()), (1, 0));
     }
 }

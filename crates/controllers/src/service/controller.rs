@@ -1,21 +1,43 @@
-//! The shell of the service controller.
+//! The shell of the service controller: what it is made of, and what it tells.
 
 use std::sync::Arc;
 
-use cloud_provider::{Cluster, Service};
+use cloud_provider::{Cluster, Error, Service};
+use kube::Api;
+use runtime::api_error::is_not_found;
 use runtime::cache::Cache;
+use runtime::claim::Claim;
 use runtime::events::EventRecorder;
-use runtime::queue::QueueMetrics;
+use runtime::queue::{Queue, QueueMetrics};
+use runtime::writes::strategic_patch;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{ConstructionError, ControllerContext};
-use crate::options::Options;
+use crate::options::{Options, ServiceOptions};
+use crate::service::cloud::Cloud;
+use crate::service::condition::{self, Condition};
+use crate::service::events::News;
+use crate::service::ledger::Ledger;
 use crate::service::metrics::ServiceMetrics;
+use crate::service::own_writes::OwnWrites;
+use crate::service::retry::Retry;
+use crate::service::running;
+use crate::service::targets::{Members, Targets};
+use crate::service::wants::Operation;
 
 /// service-lb-controller.
 pub struct ServiceController {
-    context: ControllerContext,
-    services: Cache<Service>,
+    pub(super) context: ControllerContext,
+    pub(super) services: Cache<Service>,
+    pub(super) options: ServiceOptions,
+    explain: bool,
+    events: EventRecorder,
+    pub(super) metrics: Arc<dyn ServiceMetrics>,
+    pub(super) cloud: Cloud,
+    pub(super) ledger: Ledger,
+    pub(super) targets: Targets,
+    pub(super) writes: OwnWrites,
 }
 
 impl ServiceController {
@@ -26,26 +48,141 @@ impl ServiceController {
     pub fn new(
         context: ControllerContext,
         services: Cache<Service>,
-        _cluster: Cluster,
-        _options: &Options,
-        _events: EventRecorder,
-        _metrics: Arc<dyn ServiceMetrics>,
+        cluster: Cluster,
+        options: &Options,
+        events: EventRecorder,
+        metrics: Arc<dyn ServiceMetrics>,
     ) -> Result<Self, ConstructionError> {
         context.require_load_balancers()?;
-        Ok(Self { context, services })
+        Ok(Self {
+            services,
+            options: options.service.clone(),
+            explain: options.explain,
+            events,
+            cloud: Cloud::new(Arc::clone(&context.provider), cluster, Arc::clone(&metrics)),
+            metrics,
+            ledger: Ledger::default(),
+            targets: Targets::new(context.nodes.clone()),
+            writes: OwnWrites::default(),
+            context,
+        })
     }
 
-    /// Runs until `shutdown`: waits for both caches, then works off the queues (SVC-5).
+    /// Runs until `shutdown`: waits for both caches, then works off the queues (SVC-5). When it returns no call to the
+    /// cloud is under way; those that do not end within seconds of the shutdown are given up (SVC-73).
     pub async fn run(
         self: Arc<Self>,
-        _service_queue: Arc<dyn QueueMetrics>,
-        _node_queue: Arc<dyn QueueMetrics>,
+        service_queue: Arc<dyn QueueMetrics>,
+        node_queue: Arc<dyn QueueMetrics>,
         shutdown: CancellationToken,
     ) {
-        tokio::select! {
-            _ = async { tokio::join!(self.services.wait_synced(), self.context.nodes.wait_synced()) } => {}
-            () = shutdown.cancelled() => return,
+        running::run(self, service_queue, node_queue, shutdown).await;
+    }
+
+    /// Works on a key of the queue `service` to the end: syncs the Service, says on it why that failed, and gives the key
+    /// back as the outcome asks (SVC-31, D-3).
+    pub async fn work(&self, queue: &Queue<String>, claim: Claim<String>) {
+        let key = claim.key().clone();
+        let result = self.sync(&key).await;
+        let retry = Retry::of(&result);
+        if let Err(error) = &result {
+            tracing::warn!(service = key, %error, "service sync failed, it is tried again");
+            self.explain(&key, error, retry, queue.retries(&key)).await;
         }
-        shutdown.cancelled().await;
+        match retry {
+            Retry::Never => claim.succeed(),
+            Retry::After(delay) => claim.retry_after(delay),
+            Retry::BackOff => claim.fail(),
+        }
+    }
+
+    /// Remembers a Service as if it had been processed, and the targets that its load balancer was given, if any.
+    pub fn remember(&self, service: Arc<Service>, targets: Option<&Members>) {
+        let key = runtime::cache::Cached::key(&*service).into_owned();
+        self.ledger.store(&key, service);
+        if let Some(targets) = targets {
+            self.ledger.remember_targets(&key, targets);
+        }
+    }
+
+    /// The Service of this key as it was last processed, if its load balancer is still looked after (SVC-37, SVC-40).
+    #[must_use]
+    pub fn remembered(&self, key: &str) -> Option<Arc<Service>> {
+        self.ledger.service(key)
+    }
+
+    /// The targets that the load balancer of this Service was last given (SVC-64).
+    #[must_use]
+    pub fn remembered_targets(&self, key: &str) -> Option<Members> {
+        self.ledger.targets(key)
+    }
+
+    /// Services that are synced at the same time, and as many whose targets are moved (SVC-3). Settings are validated
+    /// before; a number that slipped through must not stop the controller.
+    pub(super) fn workers(&self) -> usize {
+        usize::try_from(self.options.concurrent_syncs).unwrap_or(1).max(1)
+    }
+
+    pub(super) fn say(&self, service: &Service, news: &News) {
+        news.say(&self.events, service);
+    }
+
+    /// Patches `services/NAME/status`; no main resource is ever written (SVC-99). An empty patch is not sent.
+    pub(super) async fn write(&self, key: &str, service: &Service, patch: &Value) -> Result<(), kube::Error> {
+        let name = service.metadata.name.as_deref().unwrap_or_default();
+        tracing::debug!(service = key, %patch, "writing");
+        if let Some(written) = strategic_patch(&self.api(service), name, Some("status"), patch).await? {
+            self.writes.note(key, &written);
+        }
+        Ok(())
+    }
+
+    pub(super) fn api(&self, service: &Service) -> Api<Service> {
+        Api::namespaced(self.context.client.clone(), service.metadata.namespace.as_deref().unwrap_or_default())
+    }
+
+    /// Says on the Service why its sync failed: only if that is another reason than what it shows (D-3).
+    async fn explain(&self, key: &str, error: &Error, retry: Retry, failures: u32) {
+        let Some(service) = self.services.get(key).filter(|_| self.explain && !self.cloud.is_stopping()) else {
+            return;
+        };
+        let (operation, now) = (Operation::of(&service, &self.options), self.context.clock.now());
+        let delay = retry.delay(failures).unwrap_or_default();
+        let condition = Condition::failed(error, operation, retry, delay, now);
+        if self.shown_reason(key, &service) == Some(condition.reason) {
+            return;
+        }
+        let mut patch = json!({});
+        condition.put(&mut patch, &service, now);
+        match self.write(key, &service, &patch).await {
+            Ok(()) => self.ledger.remember_told(key, &service, Some(condition.reason)),
+            Err(error) if is_not_found(&error) => {}
+            Err(error) => {
+                let error = runtime::api_error::api_error(&error);
+                tracing::warn!(service = key, %error, "cannot say on the service why its load balancer waits");
+            }
+        }
+    }
+
+    /// Adds to a patch that all is well again; nothing if nothing else was ever said (D-3).
+    pub(super) fn put_ready(&self, key: &str, service: &Service, patch: &mut Value) -> Option<&'static str> {
+        let ready = Condition::ready();
+        let said_otherwise = self.shown_reason(key, service).is_some_and(|shown| shown != ready.reason);
+        (self.explain && said_otherwise).then(|| {
+            ready.put(patch, service, self.context.clock.now());
+            ready.reason
+        })
+    }
+
+    /// Takes our condition away with a patch, if it is there.
+    pub(super) fn remove_condition(&self, key: &str, service: &Service, patch: &mut Value) {
+        if self.explain && self.shown_reason(key, service).is_some() {
+            Condition::remove(patch);
+        }
+    }
+
+    /// The reason that our condition shows. What we wrote ourselves counts before the cache, which may be behind.
+    fn shown_reason<'a>(&self, key: &str, service: &'a Service) -> Option<&'a str> {
+        self.ledger.told(key, service).or_else(|| condition::reason(service))
     }
 }

@@ -1,0 +1,133 @@
+//! Calls about load balancers, so that nothing a provider does stops the controller.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{
+    CloudProvider, Cluster, Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan,
+    PlanObserver, Result, Service,
+};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::service::metrics::ServiceMetrics;
+
+/// A call that takes longer is given up, so that nothing waits for ever. Some clouds take many minutes for a load
+/// balancer; providers have shorter limits for each request of theirs.
+const DEADLINE: Duration = Duration::from_secs(15 * 60);
+/// A question that changes nothing.
+const QUESTION: Duration = Duration::from_secs(2 * 60);
+/// A call in flight when the process stops may take that long to end well (SVC-73). What it leaves behind is found again
+/// by its marks.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The cloud's load balancers for the Services of one cluster.
+pub(super) struct Cloud {
+    provider: Arc<dyn CloudProvider>,
+    cluster: Cluster,
+    metrics: Arc<dyn ServiceMetrics>,
+    stopping: CancellationToken,
+}
+
+impl Cloud {
+    pub(super) fn new(provider: Arc<dyn CloudProvider>, cluster: Cluster, metrics: Arc<dyn ServiceMetrics>) -> Self {
+        Self { provider, cluster, metrics, stopping: CancellationToken::new() }
+    }
+
+    /// The process stops: calls in flight have a moment to end, no other begins.
+    pub(super) fn stop(&self) {
+        self.stopping.cancel();
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.is_cancelled()
+    }
+
+    /// Whether the provider says what it will do.
+    pub(super) fn has_plans(&self) -> bool {
+        self.provider.load_balancers().is_some_and(LoadBalancers::has_plans)
+    }
+
+    /// The name that the load balancer has in the cloud.
+    pub(super) fn name(&self, service: &Service) -> String {
+        self.provider.load_balancers().map(|it| it.name(&self.cluster, service)).unwrap_or_default()
+    }
+
+    pub(super) async fn exists(&self, service: &Service) -> Result<bool> {
+        let request = self.request(service, &[], &());
+        Ok(self.call(DEADLINE, |it| it.get(request)).await?.is_some())
+    }
+
+    pub(super) async fn ensure(
+        &self,
+        service: &Service,
+        nodes: &[Arc<Node>],
+        observer: &dyn PlanObserver,
+    ) -> Result<Option<LoadBalancerStatus>> {
+        let (request, start) = (self.request(service, nodes, observer), Instant::now());
+        let result = self.call(DEADLINE, |it| it.ensure(request)).await;
+        self.metrics.ensured(start.elapsed(), result.is_ok());
+        result
+    }
+
+    pub(super) async fn update_targets(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<()> {
+        let request = self.request(service, nodes, &());
+        self.call(DEADLINE, |it| it.update_targets(request)).await
+    }
+
+    pub(super) async fn delete(&self, service: &Service) -> Result<()> {
+        let (request, start) = (self.request(service, &[], &()), Instant::now());
+        let result = self.call(DEADLINE, |it| it.delete(request)).await;
+        self.metrics.deleted(start.elapsed(), result.is_ok());
+        result
+    }
+
+    /// What would be done to bring the load balancer up to date.
+    pub(super) async fn plan(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<Plan> {
+        let request = self.request(service, nodes, &());
+        self.call(QUESTION, |it| it.plan(request, Goal::Ensured)).await
+    }
+
+    fn request<'a>(
+        &'a self,
+        service: &'a Service,
+        nodes: &'a [Arc<Node>],
+        observer: &'a dyn PlanObserver,
+    ) -> LoadBalancerRequest<'a> {
+        LoadBalancerRequest { cluster: &self.cluster, service, nodes, observer }
+    }
+
+    async fn call<'a, T>(
+        &'a self,
+        deadline: Duration,
+        call: impl FnOnce(&'a dyn LoadBalancers) -> BoxFuture<'a, Result<T>>,
+    ) -> Result<T> {
+        let provider = self.provider.name();
+        let Some(balancers) = self.provider.load_balancers() else {
+            return Err(Error::other("the cloud provider does not support external load balancers"));
+        };
+        if self.is_stopping() {
+            return Err(Error::other("not begun: the process is stopping"));
+        }
+        // The call is inside, so that a panic before the first await is caught too.
+        let answer = timeout(deadline, AssertUnwindSafe(async { call(balancers).await }).catch_unwind());
+        let out_of_time = async {
+            self.stopping.cancelled().await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            biased;
+            answer = answer => match answer {
+                Ok(Ok(result)) => result,
+                Ok(Err(_)) => Err(Error::other(format!("cloud provider {provider} panicked"))),
+                Err(_) => Err(Error::other(format!(
+                    "cloud provider {provider} gave no answer within {} s", deadline.as_secs()
+                ))),
+            },
+            () = out_of_time => Err(Error::other("given up: the process is stopping")),
+        }
+    }
+}

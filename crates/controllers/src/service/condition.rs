@@ -1,0 +1,211 @@
+//! The condition that says why a load balancer waits or fails (D-3, P-24, P-20).
+//!
+//! It is added when something fails, changed when the reason changes, and set to `True` when all is well again; a Service
+//! that always was well never gets one. Other conditions are not touched.
+
+use std::time::Duration;
+
+use cloud_provider::names::{ANNOTATION_ABANDON_LOAD_BALANCER, CONDITION_LOAD_BALANCER_READY};
+use cloud_provider::{Error, Service};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::service::retry::{CAP, Retry};
+use crate::service::wants::Operation;
+
+/// Longer messages are cut; the API takes 32 KiB, and nobody reads as much.
+const LONGEST: usize = 2048;
+
+/// What the condition says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    is_ready: bool,
+    pub(super) reason: &'static str,
+    message: String,
+}
+
+/// Reason of a load balancer that is as its Service wants it.
+const READY: &str = "Ensured";
+
+impl Condition {
+    /// All is well again.
+    pub(super) fn ready() -> Self {
+        let message = "The load balancer is as this service asks for.".to_owned();
+        Self { is_ready: true, reason: READY, message }
+    }
+
+    /// Why a sync failed, what to do about it, and when it is tried again.
+    pub(super) fn failed(error: &Error, operation: Operation, retry: Retry, delay: Duration, now: Timestamp) -> Self {
+        let cause = Cause::of(error);
+        let is_deletion = operation != Operation::Ensure;
+        let reason = match (cause, is_deletion) {
+            (Cause::Passing, false) => "EnsureFailed",
+            (Cause::Passing, true) => "DeletionFailed",
+            (Cause::Waiting, false) => "Waiting",
+            (Cause::Waiting, true) => "Deleting",
+            (_, true) => "DeletionBlocked",
+            (Cause::Protected, false) => "Protected",
+            (Cause::Unauthorized, false) => "Unauthorized",
+            (Cause::Quota, false) => "QuotaExceeded",
+            (Cause::Invalid, false) => "Invalid",
+        };
+        let text: String = error.to_string().chars().take(LONGEST).collect();
+        let at = seconds(now.checked_add(delay).unwrap_or(now));
+        let next = match retry {
+            Retry::BackOff => {
+                format!("Next try at {at}, then at growing intervals of up to {} minutes.", CAP.as_secs() / 60)
+            }
+            Retry::After(_) | Retry::Never => format!("Next try at {at}, as the cloud asked."),
+        };
+        let parts = [format!("{}.", text.trim_end_matches('.')), cause.advice(is_deletion), next];
+        let message = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+        Self { is_ready: false, reason, message }
+    }
+
+    /// Puts it into a patch of the Service.
+    pub(super) fn put(&self, patch: &mut Value, service: &Service, now: Timestamp) {
+        let status = if self.is_ready { "True" } else { "False" };
+        let since = present(service).filter(|c| c.status == status).map(|c| c.last_transition_time.0);
+        patch["status"]["conditions"] = json!([{
+            "type": CONDITION_LOAD_BALANCER_READY,
+            "status": status,
+            "reason": self.reason,
+            "message": self.message,
+            "lastTransitionTime": seconds(since.unwrap_or(now)),
+        }]);
+    }
+
+    /// Takes the condition away with this patch.
+    pub(super) fn remove(patch: &mut Value) {
+        patch["status"]["conditions"] = json!([{"$patch": "delete", "type": CONDITION_LOAD_BALANCER_READY}]);
+    }
+}
+
+/// The reason that the Service shows.
+pub(super) fn reason(service: &Service) -> Option<&str> {
+    present(service).map(|condition| &*condition.reason)
+}
+
+fn present(service: &Service) -> Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition> {
+    let conditions = service.status.as_ref().and_then(|status| status.conditions.as_deref());
+    conditions.unwrap_or_default().iter().find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)
+}
+
+fn seconds(time: Timestamp) -> String {
+    Timestamp::from_second(time.as_second()).unwrap_or(time).to_string()
+}
+
+/// Who has to do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// A person has to lift a lock or protection.
+    Protected,
+    /// A person has to give us a credential or its permissions.
+    Unauthorized,
+    /// A person has to make room.
+    Quota,
+    /// A person has to change something.
+    Invalid,
+    /// The cloud is at work, or asked us to wait.
+    Waiting,
+    /// Nobody, as far as we know.
+    Passing,
+}
+
+impl Cause {
+    /// Looks at the whole chain: whoever wrapped the error did not change who has to act.
+    fn of(error: &Error) -> Self {
+        let any = |is: fn(&Error) -> bool| error.chain().any(is);
+        if any(Error::is_protected) {
+            Self::Protected
+        } else if any(Error::is_unauthorized) {
+            Self::Unauthorized
+        } else if any(Error::is_quota) {
+            Self::Quota
+        } else if any(Error::is_invalid) {
+            Self::Invalid
+        } else if error.retry_after().is_some() {
+            Self::Waiting
+        } else {
+            Self::Passing
+        }
+    }
+
+    fn advice(self, is_deletion: bool) -> String {
+        let what = match self {
+            Self::Protected => "Lift the lock or protection in the cloud.",
+            Self::Unauthorized => {
+                "Give the cloud controller manager a valid credential that may do this; see its configuration."
+            }
+            Self::Quota => "Free something or have the limit raised in the cloud.",
+            Self::Invalid => "Change what is named here, on this service or in the cloud.",
+            Self::Waiting | Self::Passing => return String::new(),
+        };
+        if is_deletion {
+            format!(
+                "It does not heal by itself: {}{} Or annotate this service, once it is being deleted, with {ANNOTATION_ABANDON_LOAD_BALANCER}=true to let it go and leave the load balancer behind.",
+                what[..1].to_lowercase(),
+                &what[1..]
+            )
+        } else {
+            what.to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-01-01T00:00:00.5Z";
+
+    fn failed(error: &Error, operation: Operation) -> Condition {
+        let retry = Retry::of(&Err(error.clone()));
+        Condition::failed(error, operation, retry, retry.delay(1).unwrap_or_default(), NOW.parse().unwrap())
+    }
+
+    #[test]
+    fn the_reason_says_who_has_to_act() {
+        let wait = || Error::retry_in("busy", Duration::from_secs(9));
+        let table = [
+            (Error::other("503"), "EnsureFailed", "DeletionFailed"),
+            (wait(), "Waiting", "Deleting"),
+            (Error::protected("locked"), "Protected", "DeletionBlocked"),
+            (Error::unauthorized("401"), "Unauthorized", "DeletionBlocked"),
+            (Error::quota("10 of 10"), "QuotaExceeded", "DeletionBlocked"),
+            (Error::invalid("annotation x"), "Invalid", "DeletionBlocked"),
+        ];
+        for (error, ensure, deletion) in table {
+            let error = error.context("failed");
+            assert_eq!(failed(&error, Operation::Ensure).reason, ensure, "{error}");
+            assert_eq!(failed(&error, Operation::TearDown).reason, deletion, "{error}");
+        }
+    }
+
+    #[test]
+    fn the_message_says_what_to_do_and_when_it_is_tried_again() {
+        let locked = failed(&Error::protected("load balancer lb-7 is locked"), Operation::TearDown);
+        assert_eq!(
+            locked.message,
+            "load balancer lb-7 is locked. It does not heal by itself: lift the lock or protection in the cloud. Or \
+             annotate this service, once it is being deleted, with ccm-rs/abandon-load-balancer=true to let it go and \
+             leave the load balancer behind. Next try at 2026-01-01T00:00:10Z, then at growing intervals of up to 5 \
+             minutes."
+        );
+        let busy = failed(&Error::retry_in("busy", Duration::from_secs(9)), Operation::Ensure);
+        assert_eq!(busy.message, "busy. Next try at 2026-01-01T00:00:09Z, as the cloud asked.");
+    }
+
+    #[test]
+    fn the_transition_time_changes_with_the_status_only() {
+        let since = |status: &str| -> String {
+            let service = serde_json::from_value(json!({"status": {"conditions": [{
+                "type": CONDITION_LOAD_BALANCER_READY, "status": status, "reason": "x", "message": "",
+                "lastTransitionTime": "2025-01-01T00:00:00Z"}]}}));
+            let mut patch = json!({});
+            Condition::ready().put(&mut patch, &service.unwrap(), NOW.parse().unwrap());
+            patch["status"]["conditions"][0]["lastTransitionTime"].as_str().unwrap().to_owned()
+        };
+        assert_eq!((&*since("True"), &*since("False")), ("2025-01-01T00:00:00Z", "2026-01-01T00:00:00Z"));
+    }
+}

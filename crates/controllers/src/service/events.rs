@@ -1,0 +1,89 @@
+//! What is said on a Service (§11 of the service controller's rules), and what the reference does not say.
+
+use cloud_provider::Service;
+use runtime::events::{EventRecorder, EventType, ObjectRef};
+
+/// What there is to say. [`message`](Self::message) is what people read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    Ensuring,
+    Ensured,
+    Deleting,
+    Deleted,
+    TargetsUpdated,
+    NoTargets,
+    SyncFailed(String),
+    UpdateFailed {
+        hosts: String,
+        count: usize,
+        error: String,
+    },
+    DeleteFailed(String),
+    /// The Service goes, the load balancer of this name stays (P-20).
+    Abandoned(String),
+    /// The load balancer differs from what the Service wants (P-23).
+    Drift {
+        steps: String,
+        is_repaired: bool,
+    },
+}
+
+impl News {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Ensuring => "EnsuringLoadBalancer",
+            Self::Ensured => "EnsuredLoadBalancer",
+            Self::Deleting => "DeletingLoadBalancer",
+            Self::Deleted => "DeletedLoadBalancer",
+            Self::TargetsUpdated => "UpdatedLoadBalancer",
+            Self::NoTargets => "UnAvailableLoadBalancer",
+            Self::SyncFailed(_) => "SyncLoadBalancerFailed",
+            Self::UpdateFailed { .. } => "UpdateLoadBalancerFailed",
+            Self::DeleteFailed(_) => "DeleteLoadBalancerFailed",
+            Self::Abandoned(_) => "LoadBalancerAbandoned",
+            Self::Drift { .. } => "LoadBalancerDrift",
+        }
+    }
+
+    fn event_type(&self) -> EventType {
+        match self {
+            Self::Ensuring | Self::Ensured | Self::Deleting | Self::Deleted | Self::TargetsUpdated => EventType::Normal,
+            Self::NoTargets
+            | Self::SyncFailed(_)
+            | Self::UpdateFailed { .. }
+            | Self::DeleteFailed(_)
+            | Self::Abandoned(_)
+            | Self::Drift { .. } => EventType::Warning,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Ensuring => "Ensuring load balancer".to_owned(),
+            Self::Ensured => "Ensured load balancer".to_owned(),
+            Self::Deleting => "Deleting load balancer".to_owned(),
+            Self::Deleted => "Deleted load balancer".to_owned(),
+            Self::TargetsUpdated => "Updated load balancer with new hosts".to_owned(),
+            Self::NoTargets => "There are no available nodes for LoadBalancer".to_owned(),
+            Self::SyncFailed(error) => format!("Error syncing load balancer: {error}"),
+            Self::UpdateFailed { hosts, count, error } => format!(
+                "Error updating load balancer with new hosts {hosts} [node names limited, total number of nodes: {count}], error: {error}"
+            ),
+            Self::DeleteFailed(error) => format!("Error deleting load balancer: {error}"),
+            Self::Abandoned(name) => format!(
+                "Load balancer {name:?} was not deleted, as ccm-rs/abandon-load-balancer asks: it is left in the cloud, and nothing here will remove it"
+            ),
+            Self::Drift { steps, is_repaired: true } => {
+                format!("Load balancer differs from what this service asks for, and is put right: {steps}")
+            }
+            Self::Drift { steps, is_repaired: false } => format!(
+                "Load balancer differs from what this service asks for: {steps}. It is left as it is until the service changes; --load-balancer-drift=repair puts it right by itself"
+            ),
+        }
+    }
+
+    /// Says it on the Service.
+    pub(super) fn say(&self, events: &EventRecorder, service: &Service) {
+        events.event(&ObjectRef::of(service), self.event_type(), self.reason(), self.message());
+    }
+}

@@ -1,0 +1,119 @@
+//! What is remembered of the Services that were worked on.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cloud_provider::Service;
+
+use crate::options::ServiceOptions;
+use crate::service::needs_update::needs_update;
+use crate::service::targets::Members;
+use crate::service::wants::{is_deleting, wants_load_balancer};
+
+/// The service cache of the rules: key → the Service as it was last processed, the targets that its load balancer was
+/// last given, and what was said (SVC-37, SVC-64). All of it goes together (SVC-69).
+#[derive(Default)]
+pub(super) struct Ledger(Mutex<BTreeMap<Box<str>, Entry>>);
+
+struct Entry {
+    service: Arc<Service>,
+    targets: Option<Members>,
+    /// Reason of the condition that was last written.
+    told: Option<&'static str>,
+    /// The drift that was last reported.
+    drift: Option<String>,
+}
+
+impl Ledger {
+    /// The Service as it was last processed.
+    pub(super) fn service(&self, key: &str) -> Option<Arc<Service>> {
+        self.entries().get(key).map(|entry| Arc::clone(&entry.service))
+    }
+
+    /// SVC-37. What is remembered of another Service of that name goes.
+    pub(super) fn store(&self, key: &str, service: Arc<Service>) {
+        let mut entries = self.entries();
+        match entries.get_mut(key) {
+            Some(entry) if entry.service.metadata.uid == service.metadata.uid => entry.service = service,
+            _ => _ = entries.insert(key.into(), Entry { service, targets: None, told: None, drift: None }),
+        }
+    }
+
+    /// Takes over a newer version of a Service that makes no difference to its load balancer, so that no old version is
+    /// kept alive.
+    pub(super) fn freshen(&self, key: &str, service: &Arc<Service>, options: &ServiceOptions) {
+        if let Some(entry) = self.entries().get_mut(key)
+            && entry.service.metadata.uid == service.metadata.uid
+            && !needs_update(&entry.service, service, options)
+        {
+            entry.service = Arc::clone(service);
+        }
+    }
+
+    /// SVC-40, SVC-69.
+    pub(super) fn forget(&self, key: &str) {
+        self.entries().remove(key);
+    }
+
+    /// The targets that the load balancer was last given, or was to be given.
+    pub(super) fn targets(&self, key: &str) -> Option<Members> {
+        self.entries().get(key)?.targets.clone()
+    }
+
+    /// SVC-50, SVC-64: remembered before the call, whatever becomes of it.
+    pub(super) fn remember_targets(&self, key: &str, targets: &Members) {
+        self.change(key, |entry| entry.targets = Some(targets.clone()));
+    }
+
+    /// Reason of the condition that was last written on this very Service.
+    pub(super) fn told(&self, key: &str, service: &Service) -> Option<&'static str> {
+        let entries = self.entries();
+        let entry = entries.get(key).filter(|entry| entry.service.metadata.uid == service.metadata.uid)?;
+        entry.told
+    }
+
+    pub(super) fn remember_told(&self, key: &str, service: &Service, reason: Option<&'static str>) {
+        self.change(key, |entry| {
+            if entry.service.metadata.uid == service.metadata.uid {
+                entry.told = reason;
+            }
+        });
+    }
+
+    /// Remembers what drifted; whether that is news.
+    pub(super) fn is_new_drift(&self, key: &str, drift: Option<String>) -> bool {
+        let mut entries = self.entries();
+        let Some(entry) = entries.get_mut(key) else { return false };
+        let is_new = drift.is_some() && entry.drift != drift;
+        entry.drift = drift;
+        is_new
+    }
+
+    /// All keys whose load balancer was last given other targets than these, in order; with `None` all that have a load
+    /// balancer (SVC-64, SVC-68).
+    pub(super) fn with_other_targets(&self, now: Option<&Members>, options: &ServiceOptions) -> Vec<String> {
+        let has_others = |entry: &Entry| match (now, &entry.targets) {
+            (Some(now), Some(then)) => !now.same(then),
+            _ => true,
+        };
+        let entries = self.entries();
+        let stale = entries.iter().filter(|(_, entry)| gets_targets(&entry.service, options) && has_others(entry));
+        stale.map(|(key, _)| key.to_string()).collect()
+    }
+
+    fn change(&self, key: &str, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.entries().get_mut(key) {
+            change(entry);
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<Box<str>, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the targets of this Service's load balancer are kept up to date. Not if it is being deleted: then it is only
+/// cleaned up (P-20).
+pub(super) fn gets_targets(service: &Service, options: &ServiceOptions) -> bool {
+    wants_load_balancer(service, options) && !is_deleting(service)
+}

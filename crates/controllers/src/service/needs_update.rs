@@ -1,0 +1,135 @@
+//! Whether a change of a Service concerns its load balancer (SVC-16, SVC-20 … SVC-22).
+
+use cloud_provider::Service;
+use k8s_openapi::api::core::v1::{ServicePort, ServiceSpec};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use crate::options::ServiceOptions;
+use crate::service::wants::{has_finalizer, is_deleting, needs_cleanup, wants_load_balancer};
+
+/// Whether the change from `old` to `new` calls for a sync (SVC-20).
+#[must_use]
+pub fn needs_update(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
+    match (wants_load_balancer(old, options), wants_load_balancer(new, options)) {
+        (false, false) => return false,
+        (true, true) => {}
+        _ => return true,
+    }
+    let empty = ServiceSpec::default();
+    let (a, b) = (old.spec.as_ref().unwrap_or(&empty), new.spec.as_ref().unwrap_or(&empty));
+    a.load_balancer_source_ranges != b.load_balancer_source_ranges
+        || ports_differ(a, b)
+        || text(&a.session_affinity) != text(&b.session_affinity)
+        || a.session_affinity_config != b.session_affinity_config
+        || text(&a.load_balancer_ip) != text(&b.load_balancer_ip)
+        || list(&a.external_ips) != list(&b.external_ips)
+        || old.metadata.annotations != new.metadata.annotations
+        || text(&old.metadata.uid) != text(&new.metadata.uid)
+        || text(&a.external_traffic_policy) != text(&b.external_traffic_policy)
+        || a.health_check_node_port.unwrap_or_default() != b.health_check_node_port.unwrap_or_default()
+        || list(&a.ip_families).len() != list(&b.ip_families).len()
+}
+
+/// Whether the change is worth a sync: SVC-20, or there is something to clean up and the change is one that the cleanup
+/// looks at. A Service that waits for its cleanup keeps its back-off over resyncs and over our own writes of its status
+/// (SVC-18).
+#[must_use]
+pub fn is_news(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
+    needs_update(old, new, options) || (needs_cleanup(new) && cleanup_differs(old, new))
+}
+
+fn cleanup_differs(old: &Service, new: &Service) -> bool {
+    has_finalizer(old) != has_finalizer(new)
+        || is_deleting(old) != is_deleting(new)
+        || text(&old.metadata.uid) != text(&new.metadata.uid)
+        || old.metadata.annotations != new.metadata.annotations
+        || old.spec != new.spec
+}
+
+/// Order counts.
+fn ports_differ(a: &ServiceSpec, b: &ServiceSpec) -> bool {
+    let (a, b) = (list(&a.ports), list(&b.ports));
+    a.len() != b.len() || a.iter().zip(b).any(|(a, b)| port_differs(a, b))
+}
+
+fn port_differs(a: &ServicePort, b: &ServicePort) -> bool {
+    text(&a.name) != text(&b.name)
+        || text(&a.protocol) != text(&b.protocol)
+        || a.port != b.port
+        || a.node_port.unwrap_or_default() != b.node_port.unwrap_or_default()
+        || target(a) != target(b)
+        || a.app_protocol != b.app_protocol
+}
+
+/// The text `"80"` is another target than the number 80; none is the number 0.
+fn target(port: &ServicePort) -> &IntOrString {
+    const NONE: &IntOrString = &IntOrString::Int(0);
+    port.target_port.as_ref().unwrap_or(NONE)
+}
+
+fn text(field: &Option<String>) -> &str {
+    field.as_deref().unwrap_or_default()
+}
+
+fn list<T>(field: &Option<Vec<T>>) -> &[T] {
+    field.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloud_provider::names::FINALIZER_LOAD_BALANCER;
+    use serde_json::{Value, json};
+
+    fn service(change: impl FnOnce(&mut Value)) -> Service {
+        let mut service = json!({
+            "metadata": {"name": "web", "uid": "u", "resourceVersion": "1", "finalizers": [FINALIZER_LOAD_BALANCER]},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "targetPort": 8080}]},
+        });
+        change(&mut service);
+        serde_json::from_value(service).unwrap()
+    }
+
+    #[test]
+    fn what_the_load_balancer_does_not_show_is_no_change() {
+        let same: [fn(&mut Value); 5] = [
+            |s| s["metadata"]["labels"] = json!({"a": "b"}),
+            |s| s["metadata"]["finalizers"] = json!([]),
+            |s| s["spec"]["selector"] = json!({"a": "b"}),
+            |s| s["spec"]["externalIPs"] = json!([]),
+            |s| s["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}),
+        ];
+        for change in same {
+            assert!(!needs_update(&service(|_| ()), &service(change), &ServiceOptions::default()));
+        }
+        let other: [fn(&mut Value); 4] = [
+            |s| s["metadata"]["annotations"] = json!({}),
+            |s| s["spec"]["ports"][0]["targetPort"] = json!("8080"),
+            |s| s["spec"]["ports"][0]["appProtocol"] = json!(""),
+            |s| s["spec"]["loadBalancerSourceRanges"] = json!([]),
+        ];
+        for change in other {
+            assert!(needs_update(&service(|_| ()), &service(change), &ServiceOptions::default()));
+        }
+    }
+
+    #[test]
+    fn a_cleanup_that_waits_is_not_hurried_by_a_resync_or_a_status_write() {
+        let deleting = |s: &mut Value| s["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        let (alive, waits) = (service(|_| ()), service(deleting));
+        let news = |old: &Service, new: &Service| is_news(old, new, &ServiceOptions::default());
+        assert!(news(&alive, &waits), "it begins");
+        assert!(!news(&waits, &waits), "a resync");
+        let told = service(|s| {
+            deleting(s);
+            s["status"] = json!({"conditions": []});
+            s["metadata"]["resourceVersion"] = json!("2");
+        });
+        assert!(!news(&waits, &told), "our own write");
+        let abandoned = service(|s| {
+            deleting(s);
+            s["metadata"]["annotations"] = json!({"ccm-rs/abandon-load-balancer": "true"});
+        });
+        assert!(news(&waits, &abandoned), "somebody lets it go");
+    }
+}

@@ -1,0 +1,104 @@
+//! What a change of the Nodes does to load balancers (SVC-63 … SVC-74).
+
+use std::sync::{Mutex, PoisonError};
+
+use cloud_provider::{Error, Result, Service};
+use runtime::loops::parallel_for;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::service::controller::ServiceController;
+use crate::service::events::News;
+use crate::service::ledger::gets_targets;
+use crate::service::targets::{TargetSet, host_names};
+
+impl ServiceController {
+    /// One item of the node queue, to its end: every load balancer that has other targets than there are now gets them.
+    /// The keys of the Services that failed, sorted; they belong into the queue `service` at once (SVC-63).
+    pub async fn node_sync(&self) -> Vec<String> {
+        let (start, failed) = (Instant::now(), Mutex::new(Vec::new()));
+        parallel_for(self.stale(), self.workers(), &CancellationToken::new(), |key| {
+            let failed = &failed;
+            async move {
+                if self.refresh_targets(&key).await.is_err() {
+                    failed.lock().unwrap_or_else(PoisonError::into_inner).push(key);
+                }
+            }
+        })
+        .await;
+        self.metrics.node_synced(start.elapsed());
+        let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        failed.sort_unstable();
+        failed
+    }
+
+    /// The Services whose load balancers have other targets than there are now, in order.
+    pub(super) fn stale(&self) -> Vec<String> {
+        let now = self.targets.current().ok();
+        self.ledger.with_other_targets(now.as_ref().map(|set| &set.members), &self.options)
+    }
+
+    /// Gives the load balancer of this Service the targets as they are now, if it has others (SVC-64).
+    ///
+    /// Calls for one key must not overlap with each other and with [`sync`](Self::sync).
+    ///
+    /// # Errors
+    /// The Service is to be synced.
+    pub(super) async fn refresh_targets(&self, key: &str) -> Result<()> {
+        let Some(service) = self.ledger.service(key).filter(|it| gets_targets(it, &self.options)) else {
+            return Ok(());
+        };
+        let result = match self.targets.current() {
+            Ok(targets) => {
+                // Nothing remembered counts as no targets.
+                let before = self.ledger.targets(key).unwrap_or_default();
+                self.ledger.remember_targets(key, &targets.members);
+                if before.same(&targets.members) {
+                    return Ok(());
+                }
+                self.update_targets(key, &service, &targets).await
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &result {
+            tracing::warn!(service = key, %error, "moving the targets failed, the service is synced");
+            self.metrics.node_sync_failed();
+        }
+        result
+    }
+
+    /// §10.
+    async fn update_targets(&self, key: &str, service: &Service, targets: &TargetSet) -> Result<()> {
+        self.metrics.targets_sync_started();
+        let start = Instant::now();
+        let result = self.update_or_explain(key, service, targets).await;
+        self.metrics.targets_synced(start.elapsed());
+        result
+    }
+
+    async fn update_or_explain(&self, key: &str, service: &Service, targets: &TargetSet) -> Result<()> {
+        let error = match self.cloud.update_targets(service, &targets.nodes).await {
+            Ok(()) => {
+                let nobody = targets.nodes.is_empty();
+                self.say(service, if nobody { &News::NoTargets } else { &News::TargetsUpdated });
+                return Ok(());
+            }
+            Err(error) if error.is_implemented_elsewhere() => return Ok(()),
+            Err(error) => error,
+        };
+        match self.cloud.exists(service).await {
+            Ok(false) => return Ok(()),
+            Ok(true) => {}
+            Err(error) => tracing::warn!(service = key, %error, "failed to check whether the load balancer exists"),
+        }
+        if !self.cloud.is_stopping() {
+            self.say(service, &update_failed(targets, &error));
+        }
+        Err(error)
+    }
+}
+
+fn update_failed(targets: &TargetSet, error: &Error) -> News {
+    let names: Vec<&str> = targets.members.names().collect();
+    News::UpdateFailed { hosts: host_names(&names), count: names.len(), error: error.to_string() }
+}

@@ -1,0 +1,77 @@
+//! Whether the cache has caught up with what we wrote.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cloud_provider::Service;
+
+/// Versions of the Services that we wrote and that the cache did not show yet.
+///
+/// A Service can be synced again before the watch delivers our own write. If its finalizer was just removed, the cache
+/// still shows it, and a load balancer would be made without one: nothing would hold the Service when it is deleted
+/// (INV-2). Whoever finds the cache behind reads the Service from the API.
+#[derive(Default)]
+pub(super) struct OwnWrites(Mutex<HashMap<Box<str>, u64>>);
+
+impl OwnWrites {
+    /// We wrote this.
+    pub(super) fn note(&self, key: &str, written: &Service) {
+        if let Some(version) = version(written) {
+            self.lock().insert(key.into(), version);
+        }
+    }
+
+    /// Whether the cache shows an older version than we wrote.
+    pub(super) fn are_missing_in(&self, key: &str, cached: &Service) -> bool {
+        let Some(written) = self.lock().get(key).copied() else { return false };
+        version(cached).is_some_and(|cached| cached < written)
+    }
+
+    /// The cache shows this version.
+    pub(super) fn seen(&self, key: &str, cached: &Service) {
+        let mut writes = self.lock();
+        if let Some(written) = writes.get(key)
+            && version(cached).is_none_or(|cached| cached >= *written)
+        {
+            writes.remove(key);
+        }
+    }
+
+    /// The Service is gone.
+    pub(super) fn forget(&self, key: &str) {
+        self.lock().remove(key);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Versions are numbers that grow; a server whose are not is not waited for.
+fn version(service: &Service) -> Option<u64> {
+    service.metadata.resource_version.as_deref()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(version: &str) -> Service {
+        let mut service = Service::default();
+        service.metadata.resource_version = Some(version.into());
+        service
+    }
+
+    #[test]
+    fn a_cache_is_behind_until_it_shows_the_write() {
+        let writes = OwnWrites::default();
+        assert!(!writes.are_missing_in("a/b", &at("1")));
+        writes.note("a/b", &at("10"));
+        assert!(writes.are_missing_in("a/b", &at("9")) && !writes.are_missing_in("a/c", &at("9")));
+        writes.seen("a/b", &at("9"));
+        assert!(writes.are_missing_in("a/b", &at("9")));
+        assert!(!writes.are_missing_in("a/b", &at("10")) && !writes.are_missing_in("a/b", &at("x")));
+        writes.seen("a/b", &at("11"));
+        assert!(!writes.are_missing_in("a/b", &at("9")), "nothing is remembered of what was seen");
+    }
+}

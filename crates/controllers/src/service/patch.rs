@@ -1,0 +1,172 @@
+//! Patches of `services/NAME/status`, by directive, so that what others write at the same time survives (HELP-60, HELP-61,
+//! D-8, SVC-99).
+//!
+//! Nothing but finalizers, `status.loadBalancer` and our own condition is ever in them.
+
+use cloud_provider::names::FINALIZER_LOAD_BALANCER;
+use cloud_provider::{LoadBalancerIngress, Service};
+use serde_json::{Map, Value, json};
+
+use crate::service::wants::has_finalizer;
+
+/// The patch that makes `old` into `new`, as far as finalizers and the load balancer's addresses go; empty if that is
+/// no change. The spec plays no role.
+#[must_use]
+pub fn difference(old: &Service, new: &Service) -> Value {
+    let mut patch = Map::new();
+    insert_finalizers(&mut patch, finalizers(old), finalizers(new));
+    insert_ingress(&mut patch, ingress(old), ingress(new));
+    Value::Object(patch)
+}
+
+/// The patch that appends our finalizer; `None` if it is there (SVC-50).
+#[must_use]
+pub fn add_finalizer(service: &Service) -> Option<Value> {
+    if has_finalizer(service) {
+        return None;
+    }
+    let before = finalizers(service);
+    let after = [before, &[FINALIZER_LOAD_BALANCER.to_owned()]].concat();
+    let mut patch = Map::new();
+    insert_finalizers(&mut patch, before, &after);
+    Some(Value::Object(patch))
+}
+
+/// The patch that removes our finalizer, all occurrences of it; `None` if it is not there (SVC-46).
+#[must_use]
+pub fn remove_finalizer(service: &Service) -> Option<Value> {
+    if !has_finalizer(service) {
+        return None;
+    }
+    let before = finalizers(service);
+    let after: Vec<_> = before.iter().filter(|finalizer| *finalizer != FINALIZER_LOAD_BALANCER).cloned().collect();
+    let mut patch = Map::new();
+    insert_finalizers(&mut patch, before, &after);
+    Some(Value::Object(patch))
+}
+
+/// The patch that writes these addresses; `None` if the Service has them, up to what the API server would fill in
+/// (SVC-55, SVC-56, D-8).
+#[must_use]
+pub fn set_ingress(service: &Service, wanted: &[LoadBalancerIngress]) -> Option<Value> {
+    let mut patch = Map::new();
+    insert_ingress(&mut patch, ingress(service), wanted);
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// The addresses that the Service has.
+pub(super) fn ingress(service: &Service) -> &[LoadBalancerIngress] {
+    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    status.and_then(|status| status.ingress.as_deref()).unwrap_or_default()
+}
+
+fn finalizers(service: &Service) -> &[String] {
+    service.metadata.finalizers.as_deref().unwrap_or_default()
+}
+
+/// A list that is merged by value: what is new, what goes, and, if anything is kept, the order.
+fn insert_finalizers(patch: &mut Map<String, Value>, old: &[String], new: &[String]) {
+    let added: Vec<_> = new.iter().filter(|finalizer| !old.contains(finalizer)).collect();
+    let mut removed: Vec<_> = old.iter().filter(|finalizer| !new.contains(finalizer)).collect();
+    removed.sort_unstable();
+    removed.dedup();
+    let mut metadata = Map::new();
+    if (!added.is_empty() || !removed.is_empty()) && !old.is_empty() && !new.is_empty() {
+        metadata.insert("$setElementOrder/finalizers".into(), json!(new));
+    }
+    if !added.is_empty() {
+        metadata.insert("finalizers".into(), json!(added));
+    }
+    if !removed.is_empty() {
+        metadata.insert("$deleteFromPrimitiveList/finalizers".into(), json!(removed));
+    }
+    if !metadata.is_empty() {
+        patch.insert("metadata".into(), Value::Object(metadata));
+    }
+}
+
+/// A list that is replaced as a whole; an empty one is cleared.
+fn insert_ingress(patch: &mut Map<String, Value>, old: &[LoadBalancerIngress], new: &[LoadBalancerIngress]) {
+    if old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same_ingress(old, new)) {
+        return;
+    }
+    let ingress = if new.is_empty() { Value::Null } else { json!(new) };
+    patch.insert("status".into(), json!({"loadBalancer": {"ingress": ingress}}));
+}
+
+/// HELP-58, with the default that the API server gives to an entry with an address: `ipMode: VIP` (SVC-56).
+fn same_ingress(a: &LoadBalancerIngress, b: &LoadBalancerIngress) -> bool {
+    let mode = |entry: &LoadBalancerIngress| match (&entry.ip_mode, text(&entry.ip)) {
+        (None, ip) if !ip.is_empty() => Some("VIP".to_owned()),
+        (mode, _) => mode.clone(),
+    };
+    text(&a.ip) == text(&b.ip)
+        && text(&a.hostname) == text(&b.hostname)
+        && mode(a) == mode(b)
+        && a.ports.as_deref().unwrap_or_default() == b.ports.as_deref().unwrap_or_default()
+}
+
+fn text(field: &Option<String>) -> &str {
+    field.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(finalizers: &[&str], ingress: Value) -> Service {
+        serde_json::from_value(json!({
+            "metadata": {"name": "web", "finalizers": finalizers},
+            "status": {"loadBalancer": {"ingress": ingress}},
+        }))
+        .unwrap()
+    }
+
+    fn entries(ingress: Value) -> Vec<LoadBalancerIngress> {
+        serde_json::from_value(ingress).unwrap()
+    }
+
+    #[test]
+    fn finalizers_come_and_go_by_directive() {
+        const OURS: &str = FINALIZER_LOAD_BALANCER;
+        let table = [
+            (vec![], Some(json!({"metadata": {"finalizers": [OURS]}}))),
+            (vec!["a"], Some(json!({"metadata": {"$setElementOrder/finalizers": ["a", OURS], "finalizers": [OURS]}}))),
+            (vec!["a", OURS], None),
+        ];
+        for (finalizers, patch) in table {
+            assert_eq!(add_finalizer(&service(&finalizers, json!([]))), patch, "{finalizers:?}");
+        }
+        let table = [
+            (vec!["a"], None),
+            (vec![OURS], Some(json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [OURS]}}))),
+            (vec![OURS, OURS], Some(json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [OURS]}}))),
+            (
+                vec!["a", OURS, "b"],
+                Some(json!({"metadata": {
+                    "$setElementOrder/finalizers": ["a", "b"], "$deleteFromPrimitiveList/finalizers": [OURS]}})),
+            ),
+        ];
+        for (finalizers, patch) in table {
+            assert_eq!(remove_finalizer(&service(&finalizers, json!([]))), patch, "{finalizers:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_api_server_filled_in_is_no_change() {
+        let table = [
+            (json!([{"ip": "192.0.2.1", "ipMode": "VIP"}]), json!([{"ip": "192.0.2.1"}]), false),
+            (json!([{"ip": "192.0.2.1", "ipMode": "VIP"}]), json!([{"ip": "192.0.2.1", "ipMode": "Proxy"}]), true),
+            (json!([{"ip": "192.0.2.1"}]), json!([{"ip": "192.0.2.1", "ports": []}]), false),
+            (json!([{"hostname": "a"}]), json!([{"hostname": "a", "ipMode": "VIP"}]), true),
+            (json!([{"hostname": "a"}, {"hostname": "b"}]), json!([{"hostname": "b"}, {"hostname": "a"}]), true),
+            (json!([]), json!([]), false),
+        ];
+        for (has, wanted, changes) in table {
+            let patch = set_ingress(&service(&[], has.clone()), &entries(wanted.clone()));
+            assert_eq!(patch.is_some(), changes, "{has} → {wanted}");
+        }
+        let cleared = set_ingress(&service(&[], json!([{"hostname": "a"}])), &[]);
+        assert_eq!(cleared, Some(json!({"status": {"loadBalancer": {"ingress": null}}})));
+    }
+}

@@ -1,0 +1,62 @@
+//! When a Service is tried again (SVC-30, SVC-31).
+
+use std::time::Duration;
+
+use cloud_provider::Result;
+
+/// Back-off of the queue: 5, 10, 20, 40, 80, 160, 300, 300 … seconds (SVC-30).
+pub(super) const BASE: Duration = Duration::from_secs(5);
+pub(super) const CAP: Duration = Duration::from_secs(300);
+
+/// What becomes of a key after its sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// Nothing; its failures are forgotten.
+    Never,
+    /// It comes again after this time, which the cloud asked for; its failures are neither counted nor forgotten.
+    After(Duration),
+    /// It comes again after its back-off.
+    BackOff,
+}
+
+impl Retry {
+    /// A cloud that says when to come again is heard wherever it says so (SVC-31; the reference hears it on two paths only).
+    pub(super) fn of(result: &Result<()>) -> Self {
+        match result {
+            Ok(()) => Self::Never,
+            Err(error) => error.retry_after().map_or(Self::BackOff, Self::After),
+        }
+    }
+
+    /// How long it takes until the key comes again, if it failed so often before.
+    pub(super) fn delay(self, failures: u32) -> Option<Duration> {
+        match self {
+            Self::Never => None,
+            Self::After(delay) => Some(delay),
+            Self::BackOff => {
+                Some(2u32.checked_pow(failures).map_or(CAP, |factor| BASE.saturating_mul(factor).min(CAP)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloud_provider::Error;
+
+    #[test]
+    fn a_cloud_that_says_when_is_heard_through_other_errors() {
+        let later = Error::retry_in("still deleting", Duration::from_secs(9)).context("failed to delete load balancer");
+        assert_eq!(Retry::of(&Err(later)), Retry::After(Duration::from_secs(9)));
+        assert_eq!(Retry::of(&Err(Error::other("boom"))), Retry::BackOff);
+        assert_eq!(Retry::of(&Ok(())), Retry::Never);
+    }
+
+    #[test]
+    fn the_back_off_is_that_of_the_queue() {
+        let delays: Vec<u64> =
+            [0, 1, 2, 3, 4, 5, 6, 40].iter().filter_map(|n| Retry::BackOff.delay(*n)).map(|d| d.as_secs()).collect();
+        assert_eq!(delays, [5, 10, 20, 40, 80, 160, 300, 300]);
+    }
+}

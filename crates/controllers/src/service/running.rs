@@ -1,0 +1,192 @@
+//! Queues and workers of the service controller (SVC-5, SVC-15 … SVC-19, D-9).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::{Node, Service};
+use runtime::cache::{CacheEvent, Cached, Resync};
+use runtime::claim::Claim;
+use runtime::limiter::RateLimiter;
+use runtime::queue::{NoMetrics, Queue, QueueMetrics};
+use runtime::workers::{run_batch_workers, run_workers};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::service::controller::ServiceController;
+use crate::service::metrics::ServiceMetrics;
+use crate::service::needs_update::is_news;
+use crate::service::retry::{BASE, CAP};
+use crate::service::targets::needs_node_sync;
+use crate::service::turns::Turns;
+use crate::service::wants::concerns_us;
+
+/// Node events of so long are taken together: a Node that joins is added, then gets its provider id, and its neighbours
+/// come with it. One change of each load balancer covers all (P-5).
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// A controller at work.
+struct Running {
+    controller: Arc<ServiceController>,
+    turns: Arc<Turns>,
+    /// Services to be synced (SVC-30).
+    services: Queue<String>,
+    /// Node events (SVC-30).
+    nodes: Queue<String>,
+    /// Services whose targets moved.
+    targets: Queue<String>,
+    /// Services whose load balancer is looked at now and then.
+    drift: Queue<String>,
+    /// Which node sync a Service in `targets` belongs to.
+    rounds: Mutex<HashMap<String, Arc<Round>>>,
+}
+
+/// A node sync. It ends when the last of its Services is through, or was taken over by a later one.
+struct Round {
+    start: Instant,
+    metrics: Arc<dyn ServiceMetrics>,
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        self.metrics.node_synced(self.start.elapsed());
+    }
+}
+
+pub(super) async fn run(
+    controller: Arc<ServiceController>,
+    service_queue: Arc<dyn QueueMetrics>,
+    node_queue: Arc<dyn QueueMetrics>,
+    shutdown: CancellationToken,
+) {
+    let queue = |name: &str, metrics| Queue::new(name, RateLimiter::exponential(BASE, CAP), metrics);
+    let running = Arc::new(Running {
+        turns: Arc::default(),
+        services: queue("service", service_queue),
+        nodes: queue("node", node_queue),
+        targets: queue("service-targets", Arc::new(NoMetrics)),
+        drift: queue("service-drift", Arc::new(NoMetrics)),
+        rounds: Mutex::default(),
+        controller,
+    });
+    running.feed();
+    let controller = &running.controller;
+    let synced = async { tokio::join!(controller.services.wait_synced(), controller.context.nodes.wait_synced()) };
+    tokio::select! {
+        _ = synced => {}
+        () = shutdown.cancelled() => return,
+    }
+    let stop = async {
+        shutdown.cancelled().await;
+        controller.cloud.stop();
+    };
+    let workers = controller.workers();
+    tokio::join!(
+        stop,
+        run_workers(&running.services, workers, shutdown.clone(), running.each(Running::sync)),
+        run_workers(&running.targets, workers, shutdown.clone(), running.each(Running::refresh_targets)),
+        run_workers(&running.drift, workers, shutdown.clone(), running.each(Running::check_drift)),
+        run_batch_workers(&running.nodes, 1, usize::MAX, shutdown.clone(), {
+            let (running, shutdown) = (Arc::clone(&running), shutdown.clone());
+            move |claims| Arc::clone(&running).node_sync(claims, shutdown.clone())
+        }),
+    );
+}
+
+impl Running {
+    /// What a worker does with each key.
+    fn each<F>(self: &Arc<Self>, work: fn(Arc<Self>, Claim<String>) -> F) -> impl Fn(Claim<String>) -> F + use<F> {
+        let running = Arc::clone(self);
+        move |claim| work(Arc::clone(&running), claim)
+    }
+
+    /// SVC-15 … SVC-19. There is nothing to do at a resync: what failed waits in the queue (SVC-18).
+    fn feed(self: &Arc<Self>) {
+        let running = Arc::clone(self);
+        self.controller.services.subscribe(Resync::never(), move |event| running.service_changed(event));
+        let running = Arc::clone(self);
+        self.controller.context.nodes.subscribe(Resync::never(), move |event| running.node_changed(event));
+    }
+
+    fn service_changed(&self, event: &CacheEvent<Service>) {
+        let (key, options) = (event.object().key().into_owned(), &self.controller.options);
+        match event {
+            CacheEvent::Added(service) => {
+                self.controller.writes.seen(&key, service);
+                if concerns_us(service, options) {
+                    self.services.add(key);
+                }
+            }
+            CacheEvent::Updated { old, new } => {
+                self.controller.writes.seen(&key, new);
+                if is_news(old, new, options) {
+                    self.services.add(key);
+                } else {
+                    self.controller.ledger.freshen(&key, new, options);
+                }
+            }
+            CacheEvent::Deleted(_) => self.controller.writes.forget(&key),
+        }
+    }
+
+    fn node_changed(&self, event: &CacheEvent<Node>) {
+        match event {
+            CacheEvent::Updated { old, new } if !needs_node_sync(old, new) => {}
+            CacheEvent::Added(node) | CacheEvent::Updated { new: node, .. } | CacheEvent::Deleted(node) => {
+                self.nodes.add(node.name.to_string());
+            }
+        }
+    }
+
+    async fn sync(self: Arc<Self>, claim: Claim<String>) {
+        let Some(_turn) = self.turns.take(claim.key(), &self.services) else { return claim.set_aside() };
+        let key = claim.key().clone();
+        self.controller.work(&self.services, claim).await;
+        if self.controller.ledger.service(&key).is_some()
+            && let Some(pause) = self.controller.drift_pause(true)
+        {
+            self.drift.add_after(key, pause);
+        }
+    }
+
+    /// SVC-63: all Node events that wait are one node sync. It only finds out which Services it concerns: neither a slow
+    /// one nor one that is being synced holds up the others, or the next node sync (INV-6).
+    async fn node_sync(self: Arc<Self>, claims: Vec<Claim<String>>, shutdown: CancellationToken) {
+        tokio::select! {
+            () = tokio::time::sleep(WINDOW) => {}
+            () = shutdown.cancelled() => return,
+        }
+        let metrics = Arc::clone(&self.controller.metrics);
+        let round = Arc::new(Round { start: Instant::now(), metrics });
+        for key in self.controller.stale() {
+            self.rounds.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone(), Arc::clone(&round));
+            self.targets.add(key);
+        }
+        claims.into_iter().for_each(Claim::succeed);
+    }
+
+    async fn refresh_targets(self: Arc<Self>, claim: Claim<String>) {
+        let Some(_turn) = self.turns.take(claim.key(), &self.targets) else { return claim.set_aside() };
+        let round = self.rounds.lock().unwrap_or_else(PoisonError::into_inner).remove(claim.key());
+        if self.controller.refresh_targets(claim.key()).await.is_err() {
+            self.services.add(claim.key().clone());
+        }
+        drop(round);
+        claim.succeed();
+    }
+
+    async fn check_drift(self: Arc<Self>, claim: Claim<String>) {
+        let key = claim.key().clone();
+        // A Service that is being worked on, or waits to be tried again, is in the middle of a change.
+        if self.services.retries(&key) == 0
+            && let Some(_turn) = self.turns.take_if_free(&key)
+            && self.controller.check_drift(&key).await
+        {
+            self.services.add(key.clone());
+        }
+        match self.controller.drift_pause(false) {
+            Some(pause) if self.controller.ledger.service(&key).is_some() => claim.retry_after(pause),
+            _ => claim.succeed(),
+        }
+    }
+}

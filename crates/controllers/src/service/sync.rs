@@ -1,0 +1,229 @@
+//! One item of the queue `service` (SVC-33 … SVC-57, SVC-80 … SVC-86).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cloud_provider::{Error, LoadBalancerIngress, Plan, PlanObserver, Result, Service};
+use runtime::api_error::{api_error, is_not_found};
+use serde_json::{Value, json};
+
+use crate::service::controller::ServiceController;
+use crate::service::events::News;
+use crate::service::patch;
+use crate::service::wants::{Operation, is_abandoned, is_deleting, is_foreign, wants_load_balancer};
+
+impl ServiceController {
+    /// Brings the cloud and the Service of this key into agreement, once.
+    ///
+    /// Calls for one key must not overlap.
+    ///
+    /// # Errors
+    /// Whatever went wrong; the Service is to be tried again as the error asks (SVC-31).
+    pub async fn sync(&self, key: &str) -> Result<()> {
+        if key.matches('/').count() > 1 {
+            return Err(Error::other(format!("unexpected key format: {key:?}")));
+        }
+        match self.current(key).await? {
+            None => self.delete_remembered(key).await,
+            Some(service) => self.process(key, &service).await,
+        }
+    }
+
+    /// The Service from the cache; from the API if the cache does not show yet what we wrote ourselves.
+    async fn current(&self, key: &str) -> Result<Option<Arc<Service>>> {
+        let Some(cached) = self.services.get(key) else { return Ok(None) };
+        if !self.writes.are_missing_in(key, &cached) {
+            return Ok(Some(cached));
+        }
+        let name = cached.metadata.name.as_deref().unwrap_or_default();
+        match self.api(&cached).get_opt(name).await {
+            Ok(fresh) => Ok(fresh.map(Arc::new)),
+            Err(error) => Err(Error::other(format!("failed to read service {key}: {}", api_error(&error)))),
+        }
+    }
+
+    async fn process(&self, key: &str, service: &Arc<Service>) -> Result<()> {
+        // SVC-36: of a Service that was deleted and made anew the old load balancer goes first.
+        if self.ledger.service(key).is_some_and(|known| known.metadata.uid != service.metadata.uid) {
+            self.delete_remembered(key).await?;
+        }
+        self.ledger.store(key, Arc::clone(service));
+        let operation = Operation::of(service, &self.options);
+        let result = match operation {
+            Operation::Ensure => self.ensure(key, service).await,
+            Operation::TearDown => self.tear_down(key, service).await,
+            Operation::Abandon => self.abandon(key, service).await,
+            Operation::Nothing => Ok(()),
+        };
+        match &result {
+            Ok(()) if operation == Operation::Ensure => {}
+            Ok(()) => self.ledger.forget(key),
+            // What the end of the process cut short is no news of the Service.
+            Err(_) if self.cloud.is_stopping() => {}
+            Err(error) => self.say(service, &News::SyncFailed(error.to_string())),
+        }
+        result
+    }
+
+    /// §7.
+    async fn ensure(&self, key: &str, service: &Service) -> Result<()> {
+        let narrator = Narrator::new(self, service);
+        if let Some(patch) = patch::add_finalizer(service) {
+            let failed = |error| refused("failed to add load balancer cleanup finalizer", &error);
+            self.write(key, service, &patch).await.map_err(failed)?;
+        }
+        let targets = self.targets.current().map_err(|error| error.context(FAILED_TO_ENSURE))?;
+        if targets.nodes.is_empty() {
+            self.say(service, &News::NoTargets);
+        }
+        self.ledger.remember_targets(key, &targets.members);
+        match self.cloud.ensure(service, &targets.nodes, &narrator).await {
+            Ok(Some(status)) => {
+                narrator.finish();
+                self.ledger.is_new_drift(key, None);
+                self.write_status(key, service, &status.ingress.unwrap_or_default()).await
+            }
+            Ok(None) => Err(Error::other("service status returned by EnsureLoadBalancer is nil")),
+            Err(error) if error.is_implemented_elsewhere() => self.clear_condition(key, service).await,
+            Err(error) => Err(error.context(FAILED_TO_ENSURE)),
+        }
+    }
+
+    /// §6. What is gone already is done (P-20).
+    async fn tear_down(&self, key: &str, service: &Service) -> Result<()> {
+        let exists = self.cloud.exists(service).await;
+        let exists = exists.map_err(|e| e.context("failed to check if load balancer exists before cleanup"))?;
+        if exists {
+            self.say(service, &News::Deleting);
+            match self.cloud.delete(service).await {
+                Err(error) if !error.is_implemented_elsewhere() => {
+                    return Err(error.context("failed to delete load balancer"));
+                }
+                _ => {}
+            }
+        } else if is_foreign(service, &self.options) {
+            tracing::debug!(service = key, "cleanup is left to the controller of the service's class");
+            return Ok(());
+        }
+        self.remove_finalizer(key, service).await?;
+        self.say(service, &News::Deleted);
+        self.write_status(key, service, &[]).await
+    }
+
+    /// P-20: the finalizer goes without a call to the cloud.
+    async fn abandon(&self, key: &str, service: &Service) -> Result<()> {
+        self.remove_finalizer(key, service).await?;
+        self.say(service, &News::Abandoned(self.cloud.name(service)));
+        Ok(())
+    }
+
+    /// SVC-46. With it goes our condition from a Service that stays.
+    async fn remove_finalizer(&self, key: &str, service: &Service) -> Result<()> {
+        let mut patch = patch::remove_finalizer(service).unwrap_or_else(|| json!({}));
+        if !is_deleting(service) {
+            self.remove_condition(key, service, &mut patch);
+        }
+        match self.write(key, service, &patch).await {
+            Err(error) if !is_not_found(&error) => {
+                Err(refused("failed to remove load balancer cleanup finalizer", &error))
+            }
+            _ => {
+                self.ledger.remember_told(key, service, None);
+                Ok(())
+            }
+        }
+    }
+
+    /// SVC-55: computed against the Service as it was read.
+    async fn write_status(&self, key: &str, service: &Service, ingress: &[LoadBalancerIngress]) -> Result<()> {
+        let mut patch = patch::set_ingress(service, ingress).unwrap_or_else(|| json!({}));
+        let is_ensured = Operation::of(service, &self.options) == Operation::Ensure;
+        let told = if is_ensured { self.put_ready(key, service, &mut patch) } else { None };
+        self.write_if_there(key, service, &patch).await?;
+        if told.is_some() {
+            self.ledger.remember_told(key, service, told);
+        }
+        Ok(())
+    }
+
+    /// Somebody else runs the load balancer: what we said of it is void.
+    async fn clear_condition(&self, key: &str, service: &Service) -> Result<()> {
+        let mut patch = json!({});
+        self.remove_condition(key, service, &mut patch);
+        self.write_if_there(key, service, &patch).await?;
+        self.ledger.remember_told(key, service, None);
+        Ok(())
+    }
+
+    /// A Service that is gone needs no status.
+    async fn write_if_there(&self, key: &str, service: &Service, patch: &Value) -> Result<()> {
+        match self.write(key, service, patch).await {
+            Err(error) if !is_not_found(&error) => Err(refused("failed to update load balancer status", &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// §8: the Service is gone, or another one has its name; what is remembered of it goes with its load balancer.
+    async fn delete_remembered(&self, key: &str) -> Result<()> {
+        let Some(service) = self.ledger.service(key) else { return Ok(()) };
+        let is_left_behind = is_deleting(&service) && is_abandoned(&service);
+        if wants_load_balancer(&service, &self.options) && !is_left_behind {
+            self.say(&service, &News::Deleting);
+            if let Err(error) = self.cloud.delete(&service).await {
+                if !self.cloud.is_stopping() {
+                    self.say(&service, &News::DeleteFailed(error.to_string()));
+                }
+                return Err(error);
+            }
+            self.say(&service, &News::Deleted);
+        }
+        self.ledger.forget(key);
+        Ok(())
+    }
+}
+
+const FAILED_TO_ENSURE: &str = "failed to ensure load balancer";
+
+/// An error of the Kubernetes API.
+fn refused(what: &str, error: &kube::Error) -> Error {
+    Error::other(format!("{what}: {}", api_error(error)))
+}
+
+/// Tells that a load balancer is ensured: always, or, if quiet, only what changes something (D-4).
+struct Narrator<'a> {
+    controller: &'a ServiceController,
+    service: &'a Service,
+    is_quiet: bool,
+    has_begun: AtomicBool,
+}
+
+impl<'a> Narrator<'a> {
+    fn new(controller: &'a ServiceController, service: &'a Service) -> Self {
+        let is_quiet = controller.options.quiet && controller.cloud.has_plans();
+        let narrator = Self { controller, service, is_quiet, has_begun: AtomicBool::new(false) };
+        if !is_quiet {
+            narrator.begin();
+        }
+        narrator
+    }
+
+    fn begin(&self) {
+        if !self.has_begun.swap(true, Ordering::Relaxed) {
+            self.controller.say(self.service, &News::Ensuring);
+        }
+    }
+
+    fn finish(&self) {
+        if self.has_begun.load(Ordering::Relaxed) {
+            self.controller.say(self.service, &News::Ensured);
+        }
+    }
+}
+
+impl PlanObserver for Narrator<'_> {
+    fn planned(&self, plan: &Plan) {
+        if self.is_quiet && !plan.is_empty() {
+            self.begin();
+        }
+    }
+}

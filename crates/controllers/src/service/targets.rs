@@ -1,0 +1,183 @@
+//! Which Nodes load balancers send traffic to (SVC-60 … SVC-66, SVC-74).
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cloud_provider::names::{LABEL_EXCLUDE_BALANCER, TAINT_TO_BE_DELETED};
+use cloud_provider::{Error, Node, Result};
+use runtime::cache::{Cache, Resync};
+
+/// Names that a message shows at most (SVC-74).
+const SHOWN: usize = 20;
+
+/// Whether the Node's label lets it into load balancers (SVC-61).
+#[must_use]
+pub fn is_included(node: &Node) -> bool {
+    matches!(node.labels.get(LABEL_EXCLUDE_BALANCER), None | Some("0" | "f" | "F" | "false" | "False" | "FALSE"))
+}
+
+/// Whether cluster-autoscaler is about to remove the Node.
+#[must_use]
+pub fn is_tainted_for_deletion(node: &Node) -> bool {
+    node.taints.iter().any(|taint| &*taint.key == TAINT_TO_BE_DELETED)
+}
+
+/// Whether the Node is a target (SVC-60). The same for every Service.
+#[must_use]
+pub fn is_eligible(node: &Node) -> bool {
+    !node.terminating && is_included(node) && !is_tainted_for_deletion(node)
+}
+
+/// Whether the change of a Node makes a node sync necessary (SVC-65).
+#[must_use]
+pub fn needs_node_sync(old: &Node, new: &Node) -> bool {
+    is_included(old) != is_included(new) || old.provider_id != new.provider_id
+}
+
+/// Names of Nodes in a message, sorted; of more than 20 the first 20 and how many more (SVC-74).
+///
+/// ```
+/// assert_eq!(controllers::service::targets::host_names(&["b", "a"]), "[a b]");
+/// ```
+#[must_use]
+pub fn host_names<S: AsRef<str>>(names: &[S]) -> String {
+    let mut shown: Vec<&str> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
+    shown.sort_unstable();
+    let mut text = shown.join(" ");
+    if names.len() > SHOWN {
+        text += &format!(" <{} more>", names.len() - SHOWN);
+    }
+    format!("[{text}]")
+}
+
+/// Nodes as far as they make two sets of targets differ: names, and their provider ids (SVC-66).
+///
+/// This is what is remembered of a set. The Nodes themselves change with every heartbeat; a Service that has not been
+/// synced for a day would keep a whole old set of them alive.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members(Arc<[(Box<str>, Box<str>)]>);
+
+impl Members {
+    /// The members of a set of Nodes, in whatever order they come. All count, eligible or not.
+    #[must_use]
+    pub fn of<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Self {
+        let mut members: Vec<_> = nodes.into_iter().map(|node| (node.name.clone(), node.provider_id.clone())).collect();
+        members.sort_unstable();
+        Self(members.into())
+    }
+
+    /// Their names, sorted.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
+
+    /// Whether they are the same (SVC-66). Of a set that is shared this costs nothing.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+
+    fn are(&self, nodes: &[Arc<Node>]) -> bool {
+        self.0.len() == nodes.len()
+            && self.0.iter().zip(nodes).all(|((name, id), node)| *name == node.name && *id == node.provider_id)
+    }
+}
+
+/// The targets of all load balancers at one time. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct TargetSet {
+    /// The Nodes, by name.
+    pub nodes: Arc<[Arc<Node>]>,
+    /// What is remembered of them.
+    pub members: Members,
+}
+
+impl TargetSet {
+    /// The eligible ones of these Nodes (SVC-60).
+    #[must_use]
+    pub fn eligible(nodes: &[Arc<Node>]) -> Self {
+        let mut nodes: Vec<_> = nodes.iter().filter(|node| is_eligible(node)).cloned().collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Self { members: Members::of(nodes.iter().map(|node| &**node)), nodes: nodes.into() }
+    }
+}
+
+/// The current targets: made once for each change of the Node cache, however many Services ask.
+pub(super) struct Targets {
+    cache: Cache<Node>,
+    latest: Arc<Mutex<Latest>>,
+}
+
+/// What was made last. The Nodes are let go with the next change, so that no old ones are kept; the members stay.
+#[derive(Default)]
+struct Latest {
+    nodes: Option<Arc<[Arc<Node>]>>,
+    members: Option<Members>,
+}
+
+impl Targets {
+    pub(super) fn new(cache: Cache<Node>) -> Self {
+        let latest = Arc::new(Mutex::new(Latest::default()));
+        let outdated = Arc::clone(&latest);
+        cache.subscribe(Resync::never(), move |event| {
+            if !event.is_resync() {
+                outdated.lock().unwrap_or_else(PoisonError::into_inner).nodes = None;
+            }
+        });
+        Self { cache, latest }
+    }
+
+    /// The targets as of now (SVC-64).
+    ///
+    /// # Errors
+    /// As long as the Nodes are not known: no load balancer is emptied because we do not see them yet (P-25).
+    pub(super) fn current(&self) -> Result<TargetSet> {
+        if !self.cache.is_synced() {
+            return Err(Error::other("the Nodes of the cluster have not been listed yet"));
+        }
+        // Held over the list: a change during it lets go what is made here.
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Latest { nodes: Some(nodes), members: Some(members) } = &*latest {
+            return Ok(TargetSet { nodes: Arc::clone(nodes), members: members.clone() });
+        }
+        let nodes: Arc<[_]> = self.cache.list().into_iter().filter(|node| is_eligible(node)).collect();
+        let members = match latest.members.take() {
+            Some(before) if before.are(&nodes) => before,
+            _ => Members::of(nodes.iter().map(|node| &**node)),
+        };
+        *latest = Latest { nodes: Some(Arc::clone(&nodes)), members: Some(members.clone()) };
+        Ok(TargetSet { nodes, members })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, provider_id: &str) -> Node {
+        Node { name: name.into(), provider_id: provider_id.into(), ..Node::default() }
+    }
+
+    #[test]
+    fn a_set_is_made_once_for_each_change_and_its_members_are_shared() {
+        let cache = Cache::with([node("a", "p://a"), node("b", "p://b")]);
+        let targets = Targets::new(cache.clone());
+        let (first, again) = (targets.current().unwrap(), targets.current().unwrap());
+        assert!(Arc::ptr_eq(&first.nodes, &again.nodes));
+
+        cache.insert(Node { ready: cloud_provider::ConditionStatus::False, ..node("a", "p://a") });
+        let flapped = targets.current().unwrap();
+        assert!(!Arc::ptr_eq(&first.nodes, &flapped.nodes), "a provider sees Nodes as they are");
+        assert!(Arc::ptr_eq(&first.members.0, &flapped.members.0), "the set is the same, and kept once");
+
+        cache.insert(node("b", "p://other"));
+        assert!(!first.members.same(&targets.current().unwrap().members));
+        cache.remove("b");
+        assert_eq!(targets.current().unwrap().members.names().collect::<Vec<_>>(), ["a"]);
+    }
+
+    #[test]
+    fn nodes_that_were_never_listed_are_not_no_nodes() {
+        let targets = Targets::new(Cache::new());
+        assert!(targets.current().is_err());
+    }
+}

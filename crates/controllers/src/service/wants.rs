@@ -1,0 +1,176 @@
+//! Which Services are ours, and what is to be done about one (SVC-10, SVC-11, SVC-38, P-29).
+
+use cloud_provider::Service;
+use cloud_provider::names::{ANNOTATION_ABANDON_LOAD_BALANCER, FINALIZER_LOAD_BALANCER};
+
+use crate::options::ServiceOptions;
+
+/// What a sync does with a Service (SVC-38).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Its load balancer is created or brought up to date.
+    Ensure,
+    /// What there is of its load balancer is removed, then our finalizer.
+    TearDown,
+    /// Our finalizer goes, the load balancer stays: somebody asked for that (P-20).
+    Abandon,
+    /// Nothing: it is being deleted and our finalizer is not on it, so nothing of ours may be added (SVC-54).
+    Nothing,
+}
+
+impl Operation {
+    /// What a sync of this Service does.
+    #[must_use]
+    pub fn of(service: &Service, options: &ServiceOptions) -> Self {
+        let cleanup = needs_cleanup(service);
+        if cleanup && is_deleting(service) && is_abandoned(service) {
+            Self::Abandon
+        } else if cleanup || !wants_load_balancer(service, options) {
+            Self::TearDown
+        } else if is_deleting(service) {
+            Self::Nothing
+        } else {
+            Self::Ensure
+        }
+    }
+
+    /// What becomes of this Service when the controller starts; `None` if it is not looked at (SVC-15, SVC-95).
+    #[must_use]
+    pub fn at_start(service: &Service, options: &ServiceOptions) -> Option<Self> {
+        concerns_us(service, options).then(|| Self::of(service, options))
+    }
+}
+
+/// Whether a Service wants a load balancer from us (SVC-10).
+///
+/// Without settings any class, even an empty one, means "not ours"; with `--load-balancer-classes` those classes are
+/// ours, and with `--default-load-balancer=false` Services without a class are not (P-29).
+#[must_use]
+pub fn wants_load_balancer(service: &Service, options: &ServiceOptions) -> bool {
+    is_load_balancer(service) && is_our_class(service, options)
+}
+
+/// Whether there may be something of ours to clean up: our finalizer is on it, and it is being deleted or its type is
+/// not `LoadBalancer` any more. Its class plays no role (SVC-11).
+#[must_use]
+pub fn needs_cleanup(service: &Service) -> bool {
+    has_finalizer(service) && (is_deleting(service) || !is_load_balancer(service))
+}
+
+/// Whether a Service that is seen for the first time is looked at (SVC-15).
+#[must_use]
+pub fn concerns_us(service: &Service, options: &ServiceOptions) -> bool {
+    wants_load_balancer(service, options) || needs_cleanup(service)
+}
+
+/// Whether a Service that needs cleanup may hold another controller's load balancer: its class is not ours, and somebody
+/// told us which are. What exists by our marks is cleaned up; what does not is not ours to let go (P-29, INV-7).
+pub(super) fn is_foreign(service: &Service, options: &ServiceOptions) -> bool {
+    let told = !options.classes.is_empty() || !options.is_default;
+    told && is_load_balancer(service) && !is_our_class(service, options)
+}
+
+/// HELP-56.
+pub(super) fn has_finalizer(service: &Service) -> bool {
+    service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER)
+}
+
+pub(super) fn is_deleting(service: &Service) -> bool {
+    service.metadata.deletion_timestamp.is_some()
+}
+
+/// Whether somebody asked to leave the load balancer behind when the Service goes.
+pub(super) fn is_abandoned(service: &Service) -> bool {
+    let asked = service.metadata.annotations.as_ref().and_then(|all| all.get(ANNOTATION_ABANDON_LOAD_BALANCER));
+    asked.is_some_and(|value| value == "true")
+}
+
+fn is_load_balancer(service: &Service) -> bool {
+    service.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer")
+}
+
+fn is_our_class(service: &Service, options: &ServiceOptions) -> bool {
+    match service.spec.as_ref().and_then(|spec| spec.load_balancer_class.as_ref()) {
+        None => options.is_default,
+        Some(class) => options.classes.contains(class),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn service(class: Option<&str>, deleting: bool, finalizer: bool, annotations: &[(&str, &str)]) -> Service {
+        let mut service = json!({"metadata": {"name": "web"}, "spec": {"type": "LoadBalancer"}});
+        if let Some(class) = class {
+            service["spec"]["loadBalancerClass"] = json!(class);
+        }
+        if deleting {
+            service["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        if finalizer {
+            service["metadata"]["finalizers"] = json!(["x", FINALIZER_LOAD_BALANCER]);
+        }
+        for (key, value) in annotations {
+            service["metadata"]["annotations"][key] = json!(value);
+        }
+        serde_json::from_value(service).unwrap()
+    }
+
+    fn options(classes: &[&str], is_default: bool) -> ServiceOptions {
+        let classes = classes.iter().map(ToString::to_string).collect();
+        ServiceOptions { classes, is_default, ..ServiceOptions::default() }
+    }
+
+    #[test]
+    fn classes_are_ours_as_told() {
+        type Row<'a> = (&'a [&'a str], bool, Option<&'a str>, bool);
+        let table: [Row<'_>; 9] = [
+            (&[], true, None, true),
+            (&[], true, Some("a"), false),
+            (&[], true, Some(""), false),
+            (&[], false, None, false),
+            (&["a", "b"], true, None, true),
+            (&["a", "b"], true, Some("b"), true),
+            (&["a", "b"], false, Some("a"), true),
+            (&["a", "b"], false, None, false),
+            (&["a"], true, Some("c"), false),
+        ];
+        for (classes, is_default, class, wants) in table {
+            let (service, options) = (service(class, false, false, &[]), options(classes, is_default));
+            assert_eq!(wants_load_balancer(&service, &options), wants, "{classes:?} {is_default} {class:?}");
+        }
+    }
+
+    #[test]
+    fn a_service_of_another_class_is_foreign_only_if_we_were_told_our_classes() {
+        let other = service(Some("other"), true, true, &[]);
+        assert!(needs_cleanup(&other));
+        assert!(!is_foreign(&other, &options(&[], true)));
+        assert!(is_foreign(&other, &options(&["ours"], true)));
+        assert!(is_foreign(&service(None, true, true, &[]), &options(&["ours"], false)));
+        assert!(!is_foreign(&service(Some("ours"), true, true, &[]), &options(&["ours"], false)));
+    }
+
+    #[test]
+    fn a_sync_does_one_thing() {
+        let abandon = [(ANNOTATION_ABANDON_LOAD_BALANCER, "true")];
+        let table = [
+            (service(None, false, false, &[]), Some(Operation::Ensure)),
+            (service(None, false, true, &[]), Some(Operation::Ensure)),
+            (service(None, true, true, &[]), Some(Operation::TearDown)),
+            (service(None, true, false, &[]), Some(Operation::Nothing)),
+            (service(None, true, true, &abandon), Some(Operation::Abandon)),
+            (service(None, false, true, &abandon), Some(Operation::Ensure)),
+            (service(None, true, true, &[(ANNOTATION_ABANDON_LOAD_BALANCER, "yes")]), Some(Operation::TearDown)),
+            (service(Some("x"), false, false, &[]), None),
+            (service(Some("x"), true, true, &[]), Some(Operation::TearDown)),
+        ];
+        for (service, operation) in table {
+            assert_eq!(Operation::at_start(&service, &options(&[], true)), operation, "{:?}", service.metadata);
+        }
+        let gained_a_class = service(Some("x"), false, false, &[]);
+        assert_eq!(Operation::of(&gained_a_class, &options(&[], true)), Operation::TearDown, "SVC-49");
+    }
+}
