@@ -5,6 +5,7 @@
 //! | [`transport`] | HTTP with credential, time-outs, bounded retries, pauses, metrics; failures as [`cloud_provider::Error`] |
 //! | [`paging`] | lists read page by page, with proof that they are whole |
 //! | [`inventory`] | all machines, read once and shared: [`Instances`](cloud_provider::Instances) for any cloud that can list |
+//! | [`load_balancers`] | from what a Service wants to ordered operations: [`LoadBalancers`](cloud_provider::LoadBalancers) for any cloud |
 //! | [`operation`] | waiting for what a cloud does in the background |
 //! | [`source_ranges`], [`health_check`] | what a Service asks of its load balancer |
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
@@ -23,10 +24,12 @@
 
 pub mod health_check;
 pub mod inventory;
+pub mod load_balancers;
 pub mod operation;
 pub mod paging;
 pub mod provider_id;
 pub mod settings;
+mod single_flight;
 pub mod source_ranges;
 pub mod transport;
 pub mod volume_size;

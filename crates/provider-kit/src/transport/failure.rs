@@ -65,10 +65,15 @@ impl Refusal {
     }
 }
 
+/// What a refusal means beyond its status: an error for the code words that a cloud has for it, such as `protected`, made
+/// from the finished text. `None`: what the status means.
+pub type Meaning = fn(&Refusal) -> Option<fn(String) -> Error>;
+
 pub(super) fn refused(
     call: &Call,
     answer: &Response<Bytes>,
     reader: RefusalReader,
+    meaning: Meaning,
     redact: impl Fn(String) -> String,
 ) -> Failure {
     let status = answer.status();
@@ -78,6 +83,9 @@ pub(super) fn refused(
     let text = redact(format!("{} answered {}{colon}{said}", call.place(), status.as_u16()));
     let pause =
         (status == StatusCode::TOO_MANY_REQUESTS).then(|| asked_pause(answer.headers()).unwrap_or(DEFAULT_PAUSE));
+    if let Some(error) = refusal.as_ref().and_then(meaning) {
+        return Failure { status: Some(status), error: error(text), pause };
+    }
     let error = match status.as_u16() {
         401 | 403 => Error::unauthorized(text),
         // A gateway speaks JSON too; only the API itself has a word for it. One without words brings its own reader.

@@ -35,7 +35,7 @@ use tokio::time::Instant;
 pub use call::{Answer, Call};
 pub use credential::Credential;
 use credential::Token;
-pub use failure::{Refusal, RefusalReader};
+pub use failure::{Meaning, Refusal, RefusalReader};
 use leaf::{InProcess, Network};
 pub use leaf::{Leaf, NoAnswer};
 
@@ -80,7 +80,7 @@ impl Default for Patience {
 
 /// A client for one cloud API with one credential. Cheap to clone; clones share the pause.
 #[derive(Clone)]
-pub struct Transport(Arc<Inner>);
+pub struct Transport(Arc<Inner>, Meaning);
 
 struct Inner {
     base: String,
@@ -167,15 +167,18 @@ impl Builder {
             Some(leaf) => leaf,
             None => Box::new(Network::new(scheme == "https", host)?),
         };
-        Ok(Transport(Arc::new(Inner {
-            base: self.base.trim_end_matches('/').to_owned(),
-            credential: self.credential,
-            leaf,
-            metrics: self.metrics,
-            patience: self.patience,
-            refusals: self.refusals,
-            paused_until: Mutex::new(None),
-        })))
+        Ok(Transport(
+            Arc::new(Inner {
+                base: self.base.trim_end_matches('/').to_owned(),
+                credential: self.credential,
+                leaf,
+                metrics: self.metrics,
+                patience: self.patience,
+                refusals: self.refusals,
+                paused_until: Mutex::new(None),
+            }),
+            |_| None,
+        ))
     }
 }
 
@@ -191,6 +194,26 @@ impl Transport {
             patience: Patience::default(),
             refusals: Refusal::read,
         }
+    }
+
+    /// The same client for an API whose code words say more than the status.
+    ///
+    /// ```
+    /// use cloud_provider::Error;
+    /// use provider_kit::transport::Transport;
+    ///
+    /// # fn main() -> cloud_provider::Result<()> {
+    /// let cloud = Transport::builder("http://127.0.0.1:8080").build()?.meaning(|refusal| match &*refusal.code {
+    ///     "resource_limit_exceeded" => Some(Error::quota),
+    ///     "protected" => Some(Error::protected),
+    ///     _ => None,
+    /// });
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn meaning(mut self, meaning: Meaning) -> Self {
+        self.1 = meaning;
+        self
     }
 
     /// Sends a call and reads the answer as JSON.
@@ -280,7 +303,7 @@ impl Transport {
                 }
                 Ok(Answer { place: call.place(), status: parts.status, headers: parts.headers, body })
             }
-            Ok(Ok(answer)) => Err(failure::refused(call, &answer, self.0.refusals, |text| redact(text, token))),
+            Ok(Ok(answer)) => Err(failure::refused(call, &answer, self.0.refusals, self.1, |text| redact(text, token))),
         })
     }
 

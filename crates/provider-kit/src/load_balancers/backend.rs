@@ -1,0 +1,167 @@
+//! What a provider says about its cloud's load balancers.
+
+use std::borrow::Cow;
+
+use cloud_provider::{Cluster, LoadBalancerRequest, Result, Service, async_trait, default_load_balancer_name};
+use futures::future::try_join_all;
+
+use super::model::{Actual, Marks, State, Tree};
+use super::ownership::Identity;
+use super::plan::Operation;
+use super::targets::TargetSets;
+use crate::operation::Polling;
+use crate::paging::Reading;
+
+/// A cloud's load balancers: how they are read and changed. [`Balancers`](super::Balancers) makes everything else of it.
+///
+/// Calls for one Service never overlap; any call may be dropped at any await. So whatever is made must carry the marks, or
+/// be found from something that does, from the moment on that it exists.
+#[async_trait]
+pub trait Backend: Send + Sync + 'static {
+    /// The name of a new load balancer.
+    fn name(&self, _cluster: &Cluster, service: &Service) -> String {
+        default_load_balancer_name(service)
+    }
+
+    /// Names under which it may exist from earlier times.
+    fn other_names(&self, _cluster: &Cluster, _service: &Service) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What the reference's own sign on a load balancer of this Service says; compared with [`Actual::sign`]. What carries it
+    /// and no mark is ours (D-11).
+    fn sign(&self, _cluster: &Cluster, _service: &Service) -> Option<String> {
+        None
+    }
+
+    /// Whether the cloud refuses a second load balancer of the same name, with a *conflict*. If it does not, one is
+    /// [looked for](Self::find) before it is made.
+    fn names_are_unique(&self) -> bool {
+        true
+    }
+
+    /// What a Service wants. Reads no load balancer, and changes nothing.
+    ///
+    /// # Errors
+    /// *Invalid*, naming the annotation or field, its value and what is accepted, for what the user must change.
+    async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree>;
+
+    /// Reads all load balancers: the cheap way to many. It may lag behind. Pass every set of targets through `sets`, page by
+    /// page: a thousand load balancers have mostly the same thousand targets.
+    ///
+    /// # Errors
+    /// What the cloud answered.
+    async fn list(&self, sets: &TargetSets) -> Result<Reading<Actual>>;
+
+    /// Reads everything that carries this Service's marks, the reference's sign for it or its name, whoever it belongs to:
+    /// from what does not lag behind. Asked where it must be certain what is there, such as before a deletion.
+    ///
+    /// # Errors
+    /// What the cloud answered.
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>>;
+
+    /// Reads one, whole. `None` only if the cloud itself says that it is not there.
+    ///
+    /// # Errors
+    /// Every other answer.
+    async fn read(&self, id: &str) -> Result<Option<Actual>>;
+
+    /// Reads several; those that are not there are left out. Asked again and again while the cloud is at work on them, so
+    /// worth one request where it can be had.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    async fn read_many(&self, ids: &[String]) -> Result<Vec<Actual>> {
+        let reads = try_join_all(ids.iter().map(|id| self.read(id))).await?;
+        Ok(reads.into_iter().flatten().collect())
+    }
+
+    /// Does the first of the change's operations, or as many as one request can do. Not called while the cloud is at work on
+    /// it.
+    ///
+    /// # Errors
+    /// *Conflict* if it exists already, or has changed: it is read again, and planned anew. *Protected* if a person must lift
+    /// something first. Any error: nobody knows what was done, and it is read again before the next change.
+    async fn apply(&self, change: Change<'_>) -> Result<Applied>;
+
+    /// How patiently work in the background is awaited.
+    fn polling(&self) -> Polling {
+        Polling::default()
+    }
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy)]
+pub struct Change<'a> {
+    /// For whom.
+    pub identity: &'a Identity<'a>,
+    /// What is there; `None`: nothing yet.
+    pub actual: Option<&'a Actual>,
+    /// What is to be done, in order; never empty. Do at least the first.
+    pub operations: &'a [Operation],
+}
+
+impl Change<'_> {
+    /// What will be there when the first `count` operations are done, as far as it can be told beforehand; `None`: nothing.
+    #[must_use]
+    pub fn outcome(&self, count: usize) -> Option<Actual> {
+        let operations = &self.operations[..count.min(self.operations.len())];
+        let tree = self.actual.map_or_else(|| Cow::Owned(Tree::default()), Actual::known_tree).after(operations);
+        if tree.parts.is_empty() {
+            return None;
+        }
+        let mut outcome = self.actual.cloned().unwrap_or_default();
+        if self.actual.is_none() {
+            outcome.name.clone_from(&self.identity.name);
+            outcome.marks = self.identity.marks();
+        }
+        for operation in operations {
+            match operation {
+                Operation::Mark => outcome.marks = self.identity.marks(),
+                Operation::Unmark => outcome.marks = Marks::default(),
+                _ => {}
+            }
+        }
+        Some(Actual { tree: Some(tree), ..outcome })
+    }
+
+    /// What will be there when all is done.
+    #[must_use]
+    pub fn outcome_of_all(&self) -> Option<Actual> {
+        self.outcome(self.operations.len())
+    }
+}
+
+/// What [`Backend::apply`] has done.
+#[derive(Debug)]
+pub enum Applied {
+    /// The first so many operations, and this is what the cloud shows now. If it is [`State::Busy`], it is awaited.
+    Shown(usize, Box<Actual>),
+    /// The cloud has begun with the first so many and showed nothing; it is read until it is done. Not for what is new: its
+    /// id must be told.
+    Begun(usize),
+    /// All of them; nothing is left of it.
+    Gone,
+}
+
+impl Applied {
+    /// [`Shown`](Self::Shown), for all of the change's operations.
+    #[must_use]
+    pub fn all(change: Change<'_>, actual: Actual) -> Self {
+        Self::Shown(change.operations.len(), Box::new(actual))
+    }
+
+    /// How many are done, and what is known now.
+    pub(super) fn outcome(self, change: Change<'_>) -> (usize, Option<Actual>) {
+        match self {
+            Self::Shown(count, actual) => (count.max(1), Some(*actual)),
+            Self::Begun(count) => {
+                let count = count.max(1);
+                // What will be gone is still there.
+                let outcome = change.outcome(count).or_else(|| change.actual.cloned());
+                (count, outcome.map(|outcome| Actual { state: State::Busy, ..outcome }))
+            }
+            Self::Gone => (change.operations.len(), None),
+        }
+    }
+}

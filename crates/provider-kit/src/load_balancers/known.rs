@@ -1,0 +1,301 @@
+//! All load balancers of a cloud, read once and shared by every Service (INV-8).
+//!
+//! What is known comes from lists, which may lag behind, and from *certain* reads: by id, by name, and the answers to our
+//! own writes. A list does not overrule a certain read for [`SETTLING`].
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::Result;
+use futures::FutureExt;
+use tokio::time::Instant;
+
+use super::backend::Backend;
+use super::looks::Looks;
+use super::model::{Actual, Shared, share_targets};
+use super::ownership::Identity;
+use super::targets::TargetSets;
+use crate::paging::Reading;
+use crate::single_flight::SingleFlight;
+
+/// How old what is known may be for a Service to be judged by it.
+pub const MAX_AGE: Duration = Duration::from_secs(60);
+/// How long a cloud's list may lag behind its single reads.
+pub const SETTLING: Duration = Duration::from_secs(60);
+
+pub(super) struct Known<B>(Arc<Inner<B>>);
+
+impl<B> Clone for Known<B> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+struct Inner<B> {
+    backend: B,
+    sets: TargetSets,
+    state: Mutex<State>,
+    lists: SingleFlight<Result<()>>,
+    looks: Looks,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<String, Entry>,
+    /// Names, UIDs and signs → ids.
+    handles: HashMap<String, BTreeSet<String>>,
+    /// When the last whole list began.
+    listed: Option<Instant>,
+    pages: usize,
+    /// Ids that are gone, and since when we know.
+    gone: HashMap<String, Instant>,
+    /// UIDs of Services for which a request was sent whose outcome is not known.
+    in_doubt: HashSet<String>,
+    /// Single reads since the last list, and when the last one was.
+    spent: usize,
+    spent_at: Option<Instant>,
+}
+
+struct Entry {
+    actual: Shared,
+    /// What it says is at most this old.
+    at: Instant,
+    is_certain: bool,
+}
+
+/// What is known of one Service's load balancer.
+pub(super) struct Found {
+    pub(super) actuals: Vec<Shared>,
+    /// Whether it was read by id or name just now.
+    pub(super) is_certain: bool,
+}
+
+impl<B: Backend> Known<B> {
+    pub(super) fn new(backend: B) -> Self {
+        let (sets, lists) = (TargetSets::default(), SingleFlight::default());
+        Self(Arc::new(Inner { backend, sets, state: Mutex::default(), lists, looks: Looks::default() }))
+    }
+
+    pub(super) fn backend(&self) -> &B {
+        &self.0.backend
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of this Service's, at most [`MAX_AGE`] old. One list answers for all Services that come at the same
+    /// time; a few reads by name are cheaper than a list of many pages.
+    pub(super) async fn look_up(&self, identity: &Identity<'_>) -> Result<Found> {
+        let recalled = self.state().recall(identity);
+        if let Some(found) = recalled {
+            return self.whole(found).await;
+        }
+        if self.state().in_doubt.contains(identity.uid()) || !self.list_is_cheaper() {
+            return self.find(identity).await;
+        }
+        self.list().await?;
+        let recalled = self.state().recall(identity);
+        match recalled {
+            Some(found) => self.whole(found).await,
+            // The list was not whole.
+            None => self.find(identity).await,
+        }
+    }
+
+    /// What is there, for certain.
+    pub(super) async fn find(&self, identity: &Identity<'_>) -> Result<Found> {
+        let began = Instant::now();
+        let found = self.backend().find(identity).await?;
+        let seen: HashSet<String> = found.iter().map(|actual| actual.id.clone()).collect();
+        let mut actuals: Vec<Shared> = found.into_iter().map(|actual| self.put_at(actual, began)).collect();
+        // One that was renamed in the meantime, or whose name another one has now.
+        let others = self.state().ids(identity).into_iter().filter(|id| !seen.contains(id)).collect::<Vec<_>>();
+        for id in others {
+            match self.backend().read(&id).await? {
+                Some(actual) => actuals.push(self.put_at(actual, began)),
+                None => self.forget(&id),
+            }
+        }
+        let found = self.whole(Found { actuals, is_certain: true }).await?;
+        self.state().in_doubt.remove(identity.uid());
+        Ok(found)
+    }
+
+    /// Reads the parts of those whose list did not tell them.
+    async fn whole(&self, mut found: Found) -> Result<Found> {
+        for actual in &mut found.actuals {
+            if actual.tree.is_some() {
+                continue;
+            }
+            let began = Instant::now();
+            if let Some(read) = self.backend().read(&actual.id).await? {
+                *actual = self.put_at(read, began);
+            } else {
+                self.forget(&actual.id);
+                *actual = Arc::default();
+            }
+        }
+        found.actuals.retain(|actual| !actual.id.is_empty());
+        Ok(found)
+    }
+
+    /// Single reads are counted: once a list would have been as cheap it is read, so that many Services that come one by one
+    /// cost at most twice what one list costs.
+    fn list_is_cheaper(&self) -> bool {
+        let mut state = self.state();
+        if state.listed.is_none() || self.0.lists.can_be_joined(false) {
+            return true;
+        }
+        if state.spent_at.is_none_or(|at| at.elapsed() >= MAX_AGE) {
+            state.spent = 0;
+        }
+        state.spent += 1;
+        state.spent_at = Some(Instant::now());
+        state.spent >= state.pages
+    }
+
+    /// Reads all, together with everybody who wants the same.
+    async fn list(&self) -> Result<()> {
+        let this = self.clone();
+        self.0.lists.join(false, || async move { this.read_list().await }.boxed()).await
+    }
+
+    async fn read_list(&self) -> Result<()> {
+        let began = Instant::now();
+        let reading = self.backend().list(&self.0.sets).await?;
+        let is_whole = match &reading {
+            Reading::Complete { .. } => true,
+            Reading::Flawed { flaw, .. } => {
+                tracing::warn!(%flaw, "load balancers that are missing in it are looked for one by one");
+                false
+            }
+        };
+        let items: Vec<Shared> = reading.items().iter().map(|actual| self.shared(actual.clone())).collect();
+        let mut state = self.state();
+        state.merge(items, began, is_whole.then_some(reading.pages()));
+        drop(state);
+        self.0.sets.forget_unused();
+        Ok(())
+    }
+
+    fn shared(&self, mut actual: Actual) -> Shared {
+        share_targets(&mut actual, &self.0.sets);
+        Arc::new(actual)
+    }
+
+    /// Remembers what a certain read, or the answer to a write, has just told.
+    pub(super) fn put(&self, actual: Actual) -> Shared {
+        self.put_at(actual, Instant::now())
+    }
+
+    pub(super) fn put_at(&self, actual: Actual, at: Instant) -> Shared {
+        let actual = self.shared(actual);
+        self.state().insert(Entry { actual: Arc::clone(&actual), at, is_certain: true });
+        actual
+    }
+
+    /// Remembers that it is gone; ids are never used twice.
+    pub(super) fn forget(&self, id: &str) {
+        let mut state = self.state();
+        state.remove(id);
+        state.gone.insert(id.to_owned(), Instant::now());
+    }
+
+    /// From now on nobody knows what is there for this Service, until [`settle`](Self::settle) or [`find`](Self::find). Said
+    /// before a request is sent, so that it holds for one whose answer is never heard, too.
+    pub(super) fn doubt(&self, uid: &str) {
+        self.state().in_doubt.insert(uid.to_owned());
+    }
+
+    /// The request was answered.
+    pub(super) fn settle(&self, uid: &str) {
+        self.state().in_doubt.remove(uid);
+    }
+
+    /// Reads one on which the cloud is at work, together with all others that are awaited.
+    pub(super) async fn look(&self, id: &str) -> Result<Option<Shared>> {
+        let this = self.clone();
+        let seen = self.0.looks.at(id, move |ids| {
+            async move {
+                let began = Instant::now();
+                let read = this.backend().read_many(&ids).await?;
+                let read: HashMap<_, _> =
+                    read.into_iter().map(|actual| (actual.id.clone(), this.put_at(actual, began))).collect();
+                for id in ids.iter().filter(|id| !read.contains_key(*id)) {
+                    this.forget(id);
+                }
+                Ok(Arc::new(read))
+            }
+            .boxed()
+        });
+        Ok(seen.await?.get(id).cloned())
+    }
+}
+
+impl State {
+    /// What is known and not too old; `None`: the cloud must be asked.
+    fn recall(&self, identity: &Identity<'_>) -> Option<Found> {
+        if self.in_doubt.contains(identity.uid()) {
+            return None;
+        }
+        let ids = self.ids(identity);
+        let entries: Vec<&Entry> = ids.iter().filter_map(|id| self.entries.get(id)).collect();
+        let is_young = |at: Instant| at.elapsed() < MAX_AGE;
+        let ours = |entry: &&Entry| entry.actual.marks.service.as_deref() == Some(identity.uid()) && is_young(entry.at);
+        let known = self.listed.is_some_and(is_young) || entries.iter().any(ours);
+        let actuals = entries.iter().map(|entry| Arc::clone(&entry.actual)).collect();
+        known.then_some(Found { actuals, is_certain: false })
+    }
+
+    fn ids(&self, identity: &Identity<'_>) -> BTreeSet<String> {
+        identity.handles().filter_map(|handle| self.handles.get(handle)).flatten().cloned().collect()
+    }
+
+    fn merge(&mut self, items: Vec<Shared>, began: Instant, whole: Option<usize>) {
+        let overrules = |entry: &Entry| !entry.is_certain || entry.at + SETTLING <= began;
+        if let Some(pages) = whole {
+            let listed: HashSet<&str> = items.iter().map(|actual| &*actual.id).collect();
+            let missing = |(id, entry): (&String, &Entry)| {
+                (overrules(entry) && !listed.contains(id.as_str())).then(|| id.clone())
+            };
+            for id in self.entries.iter().filter_map(missing).collect::<Vec<_>>() {
+                self.remove(&id);
+            }
+            (self.listed, self.pages, self.spent) = (Some(began), pages, 0);
+        }
+        self.gone.retain(|_, at| *at + SETTLING > began);
+        for actual in items {
+            let is_gone = self.gone.contains_key(&actual.id);
+            if !is_gone && self.entries.get(&actual.id).is_none_or(overrules) {
+                self.insert(Entry { actual, at: began, is_certain: false });
+            }
+        }
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let id = entry.actual.id.clone();
+        self.remove(&id);
+        for handle in handles(&entry.actual) {
+            self.handles.entry(handle.to_owned()).or_default().insert(id.clone());
+        }
+        self.entries.insert(id, entry);
+    }
+
+    fn remove(&mut self, id: &str) {
+        let Some(entry) = self.entries.remove(id) else { return };
+        for handle in handles(&entry.actual) {
+            if let Some(ids) = self.handles.get_mut(handle) {
+                ids.remove(id);
+                if ids.is_empty() {
+                    self.handles.remove(handle);
+                }
+            }
+        }
+    }
+}
+
+fn handles(actual: &Actual) -> impl Iterator<Item = &str> {
+    [Some(&*actual.name), actual.marks.service.as_deref(), actual.sign.as_deref()].into_iter().flatten()
+}

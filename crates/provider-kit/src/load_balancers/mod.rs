@@ -1,0 +1,86 @@
+//! Load balancers for any cloud: from what a Service wants and what the cloud has to ordered, idempotent operations.
+//!
+//! A provider describes its cloud in a [`Backend`]; [`Balancers`] makes [`LoadBalancers`](cloud_provider::LoadBalancers) of
+//! it. What a provider need not think of any more:
+//!
+//! * **Order.** [`plan`] compares two [`Tree`]s of [`Part`]s; the operations are safe at every step, and can be broken off
+//!   after any of them: the next plan goes on from there (INV-2). Planned again after all is done, there is nothing to do.
+//! * **Ownership** (D-11, INV-7). What carries our [`Marks`] is ours. What carries the reference's own sign and no mark is
+//!   ours too, and is marked along with its next real change. What is marked for another cluster, or for another live
+//!   Service, is refused and never changed; what a dead Service of this cluster left under our name is taken over.
+//! * **Cost** (INV-8). All Services share what was read: one list for a start of the program, no read at all for a change
+//!   within [`MAX_AGE`], few single reads for few Services later on, and one request for all that wait for the cloud.
+//! * **Certainty.** Lists may lag behind. Before anything is deleted, before it is said that nothing is there, after a
+//!   conflict and after any request whose outcome is not known (an error, a lost answer, a dropped call) it is read by name
+//!   and by id. *Conflict* on the making means that it exists: it is read, and ours if it carries our mark.
+//! * **Targets.** The controller decides who is a target; an empty set is obeyed. A set that nobody knows is not empty: see
+//!   [`machine_ids`] (P-25).
+//!
+//! # One request, or many
+//!
+//! [`Backend::apply`] is handed all operations that are left, and says how many it has done. A cloud that takes the whole
+//! state sends [`Change::outcome_of_all`]; one with a request for each part looks at the first operation only; one that makes
+//! the whole tree with one POST and changes part by part does the one for `Create` of [`Part::Balancer`] and the other for
+//! the rest. What is [`State::Busy`] afterwards is awaited before the next.
+//!
+//! ```
+//! use cloud_provider::{async_trait, LoadBalancerRequest, Result};
+//! use provider_kit::load_balancers::{
+//!     Actual, Applied, Attributes, Backend, Balancers, Change, Identity, TargetSets, Tree, machine_ids,
+//! };
+//! use provider_kit::paging::Reading;
+//! # use provider_kit::provider_id::ProviderIds;
+//! # const IDS: ProviderIds = ProviderIds { scheme: "acme", form: "<number>", valid: |_| true };
+//!
+//! struct Acme { /* a Transport */ }
+//! # impl Acme {
+//! #     async fn put(&self, _: Option<&str>, _: Actual) -> Result<Actual> { Ok(Actual::default()) }
+//! #     async fn remove(&self, _: Option<&str>) -> Result<()> { Ok(()) }
+//! # }
+//!
+//! #[async_trait]
+//! impl Backend for Acme {
+//!     async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+//!         let targets = machine_ids(request.nodes, &IDS);
+//!         let mut tree = Tree::default().balancer(Attributes::default()).pool("main", Attributes::default(), targets);
+//!         for port in request.service.spec.iter().flat_map(|spec| spec.ports.iter().flatten()) {
+//!             let settings = Attributes::default().set("target_port", port.node_port);
+//!             tree = tree.listener(u16::try_from(port.port).unwrap_or_default(), "TCP", "main", settings);
+//!         }
+//!         Ok(tree)
+//!     }
+//! #   async fn list(&self, _: &TargetSets) -> Result<Reading<Actual>> { unimplemented!() }
+//! #   async fn find(&self, _: &Identity<'_>) -> Result<Vec<Actual>> { unimplemented!() }
+//! #   async fn read(&self, _: &str) -> Result<Option<Actual>> { unimplemented!() }
+//!     // list, find, read …
+//!
+//!     async fn apply(&self, change: Change<'_>) -> Result<Applied> {
+//!         let id = change.actual.map(|actual| &*actual.id);
+//!         match change.outcome_of_all() {
+//!             Some(outcome) => Ok(Applied::all(change, self.put(id, outcome).await?)),
+//!             None => self.remove(id).await.map(|()| Applied::Gone),
+//!         }
+//!     }
+//! }
+//!
+//! let balancers = Balancers::new(Acme {});
+//! ```
+
+mod attributes;
+mod backend;
+mod balancers;
+mod known;
+mod looks;
+mod model;
+mod ownership;
+mod plan;
+mod targets;
+
+pub use attributes::{Attributes, Difference};
+pub use backend::{Applied, Backend, Change};
+pub use balancers::Balancers;
+pub use known::{MAX_AGE, SETTLING};
+pub use model::{Actual, Aside, Marks, POOL, Part, Port, State, Tree};
+pub use ownership::Identity;
+pub use plan::{Operation, plan, plan_removal, steps};
+pub use targets::{TargetSets, Targets, machine_ids};

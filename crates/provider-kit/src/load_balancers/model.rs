@@ -1,0 +1,304 @@
+//! A load balancer as a tree of parts, wanted and actual.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use cloud_provider::{Cluster, LoadBalancerIngress, LoadBalancerStatus};
+
+use super::plan::Operation;
+use super::{Attributes, Targets};
+
+/// Setting of a listener: the pool that it sends traffic to.
+pub const POOL: &str = "pool";
+
+/// A part of a load balancer. The order of this type is the order in which parts are made; they are removed the other way
+/// round.
+///
+/// | cloud has | becomes |
+/// |---|---|
+/// | listeners and targets of the whole load balancer | one [`Pool`](Part::Pool) |
+/// | a pool, target group or back-end for each listener | as many pools, named for their port |
+/// | a firewall, a certificate, a reserved address, a health check as an object of its own | [`Support`](Part::Support) |
+/// | a floating IP or DNS name on top | [`Front`](Part::Front) |
+///
+/// What cannot be changed on a pool (its protocol, say) belongs into its name: then the new pool is made, the listener moves
+/// and the old pool goes, in this order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// Something that must be there before it.
+    Support(Aside),
+    /// The load balancer itself.
+    Balancer,
+    /// Targets that belong together, and how they are checked.
+    Pool(String),
+    /// A port that takes traffic, for the pool in its setting [`POOL`].
+    Listener(Port),
+    /// Something that leads traffic to it once it works.
+    Front(Aside),
+}
+
+/// A part beside the load balancer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Aside {
+    /// Lower ranks are made first.
+    pub rank: u8,
+    /// What it is, for messages: `security group`.
+    pub kind: Cow<'static, str>,
+    /// Which one.
+    pub name: String,
+}
+
+/// Port and transport protocol: 53/TCP and 53/UDP are two.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port {
+    /// 1 to 65535.
+    pub number: u16,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: Cow<'static, str>,
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.protocol)
+    }
+}
+
+/// For messages; the load balancer's name is added by those who know it.
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Support(aside) | Self::Front(aside) => write!(f, "{} {:?}", aside.kind, aside.name),
+            Self::Balancer => f.write_str("load balancer"),
+            Self::Pool(name) => write!(f, "pool {name:?}"),
+            Self::Listener(port) => write!(f, "listener {port}"),
+        }
+    }
+}
+
+/// All parts of one load balancer: what a Service wants, or what a cloud has.
+///
+/// ```
+/// use provider_kit::load_balancers::{plan, Attributes, Targets, Tree};
+///
+/// let targets: Targets = ["m-1", "m-2"].into_iter().collect();
+/// let wanted = Tree::default()
+///     .balancer(Attributes::default().set("tier", "basic"))
+///     .pool("main", Attributes::default(), Some(targets))
+///     .listener(443, "TCP", "main", Attributes::default().set("target_port", 30443));
+/// let operations = plan(&wanted, &Tree::default());
+/// assert_eq!(operations.len(), 4, "load balancer, pool, its targets, listener");
+/// assert!(plan(&wanted, &Tree::default().after(&operations)).is_empty());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// The parts and their settings.
+    pub parts: BTreeMap<Part, Attributes>,
+    /// The targets of each pool. A wanted pool without an entry makes no statement: its targets stay.
+    pub targets: BTreeMap<String, Targets>,
+}
+
+impl Tree {
+    /// Adds the load balancer itself.
+    #[must_use]
+    pub fn balancer(self, attributes: Attributes) -> Self {
+        self.part(Part::Balancer, attributes)
+    }
+
+    /// Adds a pool; `None`: its targets are unknown, or shall stay as they are.
+    #[must_use]
+    pub fn pool(mut self, name: &str, attributes: Attributes, targets: Option<Targets>) -> Self {
+        self.targets.extend(targets.map(|targets| (name.to_owned(), targets)));
+        self.part(Part::Pool(name.to_owned()), attributes)
+    }
+
+    /// Adds a listener.
+    #[must_use]
+    pub fn listener(
+        self,
+        number: u16,
+        protocol: impl Into<Cow<'static, str>>,
+        pool: &str,
+        attributes: Attributes,
+    ) -> Self {
+        let port = Port { number, protocol: protocol.into() };
+        self.part(Part::Listener(port), attributes.set(POOL, pool))
+    }
+
+    /// Adds any part.
+    #[must_use]
+    pub fn part(mut self, part: Part, attributes: Attributes) -> Self {
+        self.parts.insert(part, attributes);
+        self
+    }
+
+    /// The load balancer's own settings; `None` if there is none, though something made for it may be.
+    #[must_use]
+    pub fn balancer_attributes(&self) -> Option<&Attributes> {
+        self.parts.get(&Part::Balancer)
+    }
+
+    /// The listeners, in order.
+    pub fn listeners(&self) -> impl Iterator<Item = (&Port, &Attributes)> {
+        self.parts.iter().filter_map(|(part, attributes)| match part {
+            Part::Listener(port) => Some((port, attributes)),
+            _ => None,
+        })
+    }
+
+    /// The targets of a pool; none if it is not known.
+    #[must_use]
+    pub fn targets_of(&self, pool: &str) -> Targets {
+        self.targets.get(pool).cloned().unwrap_or_default()
+    }
+
+    /// What it will be when `operations` are done. A cloud that takes the whole state in one request is sent this.
+    #[must_use]
+    pub fn after(&self, operations: &[Operation]) -> Self {
+        let mut tree = self.clone();
+        for operation in operations {
+            tree.apply(operation);
+        }
+        tree
+    }
+
+    fn apply(&mut self, operation: &Operation) {
+        match operation {
+            Operation::Mark | Operation::Unmark => {}
+            Operation::Create { part, attributes } | Operation::Update { part, attributes, .. } => {
+                self.parts.insert(part.clone(), attributes.clone());
+            }
+            Operation::AddTargets { pool, targets } => {
+                let targets = self.targets_of(pool).with(targets);
+                self.targets.insert(pool.clone(), targets);
+            }
+            Operation::RemoveTargets { pool, targets } => {
+                let targets = self.targets_of(pool).without(targets);
+                self.targets.insert(pool.clone(), targets);
+            }
+            Operation::Delete { part } => {
+                self.parts.remove(part);
+                if let Part::Pool(name) = part {
+                    self.targets.remove(name);
+                }
+            }
+        }
+    }
+
+    /// These parts with the targets that `wanted` has for them: what remains of a wish when only targets may change.
+    #[must_use]
+    pub fn with_targets_of(&self, wanted: &Self) -> Self {
+        let mut tree = self.clone();
+        for (pool, targets) in &wanted.targets {
+            if self.parts.contains_key(&Part::Pool(pool.clone())) {
+                tree.targets.insert(pool.clone(), targets.clone());
+            }
+        }
+        tree
+    }
+}
+
+/// Whose a load balancer is: written on it when it is made, in labels, tags or a description (INV-2, D-11).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The cluster's id, or its name where the id may not be read.
+    pub cluster: Option<String>,
+    /// The Service's UID.
+    pub service: Option<String>,
+}
+
+impl Marks {
+    /// The key of the cluster's mark, where a cloud has labels by key.
+    pub const CLUSTER: &str = "ccm-rs/cluster";
+    /// The key of the Service's mark.
+    pub const SERVICE: &str = "ccm-rs/service";
+
+    /// What a cluster is marked with.
+    #[must_use]
+    pub fn cluster(cluster: &Cluster) -> &str {
+        cluster.id.as_deref().unwrap_or(&cluster.name)
+    }
+
+    /// Reads them from labels.
+    #[must_use]
+    pub fn from_labels(labels: &BTreeMap<String, String>) -> Self {
+        Self { cluster: labels.get(Self::CLUSTER).cloned(), service: labels.get(Self::SERVICE).cloned() }
+    }
+
+    /// Writes them into labels, and leaves other labels alone.
+    pub fn write_to(&self, labels: &mut BTreeMap<String, String>) {
+        for (key, value) in [(Self::CLUSTER, &self.cluster), (Self::SERVICE, &self.service)] {
+            match value {
+                Some(value) => labels.insert(key.to_owned(), value.clone()),
+                None => labels.remove(key),
+            };
+        }
+    }
+}
+
+/// What a load balancer is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// It works, and takes changes.
+    #[default]
+    Ready,
+    /// The cloud is at work on it in the background.
+    Busy,
+    /// It is broken, and stays so; in the cloud's words.
+    Failed(String),
+}
+
+/// A load balancer as a cloud shows it.
+#[derive(Clone, Debug, Default)]
+pub struct Actual {
+    /// Its id; if only other parts of it are there, the id of one of them.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    pub marks: Marks,
+    /// The Service that the reference's own sign on it names (a label, tag or name), in the provider's terms.
+    pub sign: Option<String>,
+    /// What it is doing.
+    pub state: State,
+    /// Where it is reached.
+    pub ingress: Vec<LoadBalancerIngress>,
+    /// Its parts; `None` if a list of load balancers does not tell them: then it is read by its id when they are needed.
+    pub tree: Option<Tree>,
+    /// Parts of it that belong to somebody else, and to whom. They stay, and with them the load balancer itself (INV-7).
+    pub foreign: BTreeMap<Part, String>,
+}
+
+impl Actual {
+    /// Its status for a Service.
+    #[must_use]
+    pub fn status(&self) -> LoadBalancerStatus {
+        LoadBalancerStatus { ingress: (!self.ingress.is_empty()).then(|| self.ingress.clone()) }
+    }
+
+    /// An ingress for an IP address.
+    #[must_use]
+    pub fn ip(address: &str) -> LoadBalancerIngress {
+        LoadBalancerIngress { ip: Some(address.to_owned()), ..LoadBalancerIngress::default() }
+    }
+
+    pub(super) fn known_tree(&self) -> Cow<'_, Tree> {
+        self.tree.as_ref().map_or_else(|| Cow::Owned(Tree::default()), Cow::Borrowed)
+    }
+
+    /// A text that names it for people.
+    pub(super) fn place(&self) -> String {
+        format!("load balancer {:?} ({})", self.name, self.id)
+    }
+}
+
+/// Sets that the parts of `tree` have in common with other trees are kept once.
+pub(super) fn share_targets(actual: &mut Actual, sets: &super::TargetSets) {
+    for targets in actual.tree.iter_mut().flat_map(|tree| tree.targets.values_mut()) {
+        *targets = sets.shared(std::mem::take(targets));
+    }
+}
+
+/// What is known of a load balancer, shared.
+pub(super) type Shared = Arc<Actual>;

@@ -1,0 +1,153 @@
+//! From what a cloud has to what is wanted, in an order that is safe at every step.
+
+use cloud_provider::{Plan, PlanAction, PlanStep};
+
+use super::attributes::Difference;
+use super::{Attributes, Part, Targets, Tree};
+
+/// One change. Each can be repeated: made again, it finds its work done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Writes our marks on what exists already.
+    Mark,
+    /// Takes our marks off: somebody else uses it too.
+    Unmark,
+    /// Makes a part. The load balancer itself is made with our marks.
+    Create {
+        /// Which one.
+        part: Part,
+        /// With these settings.
+        attributes: Attributes,
+    },
+    /// Changes a part in place.
+    Update {
+        /// Which one.
+        part: Part,
+        /// All its settings afterwards.
+        attributes: Attributes,
+        /// Those that change.
+        changes: Vec<Difference>,
+    },
+    /// Adds targets to a pool.
+    AddTargets {
+        /// Which pool.
+        pool: String,
+        /// Those that are not there yet.
+        targets: Targets,
+    },
+    /// Takes targets out of a pool.
+    RemoveTargets {
+        /// Which pool.
+        pool: String,
+        /// Those that are there.
+        targets: Targets,
+    },
+    /// Removes a part; a pool goes with its targets.
+    Delete {
+        /// Which one.
+        part: Part,
+    },
+}
+
+/// The operations that lead from `actual` to `wanted`; none if nothing is to do.
+///
+/// 1. In the order of [`Part`]: what is missing is made, what differs is changed; a pool gets its new targets before it loses
+///    its old ones, and both before any listener is touched. So a listener never leads to a pool that is not there, or not
+///    filled yet, and a pool that had targets and shall have some is never empty.
+/// 2. In the reverse order: what nobody wants any more is removed. What carries traffic goes when its replacement stands.
+///
+/// A part whose [fixed](Attributes::fixed) settings differ is removed right before it is made anew (a listener's port cannot
+/// be had twice); the load balancer itself and pools are left as they were made.
+#[must_use]
+pub fn plan(wanted: &Tree, actual: &Tree) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    for (part, attributes) in &wanted.parts {
+        build(part, attributes, actual, &mut operations);
+        if let Part::Pool(pool) = part
+            && let Some(targets) = wanted.targets.get(pool)
+        {
+            change_targets(pool, targets, &actual.targets_of(pool), &mut operations);
+        }
+    }
+    let surplus = actual.parts.keys().rev().filter(|part| !wanted.parts.contains_key(part));
+    operations.extend(surplus.map(|part| Operation::Delete { part: part.clone() }));
+    operations
+}
+
+fn build(part: &Part, wanted: &Attributes, actual: &Tree, operations: &mut Vec<Operation>) {
+    let create = || Operation::Create { part: part.clone(), attributes: wanted.to_make() };
+    let Some(actual) = actual.parts.get(part) else {
+        operations.push(create());
+        return;
+    };
+    if wanted.differs_in_fixed(actual) && !matches!(part, Part::Balancer | Part::Pool(_)) {
+        operations.extend([Operation::Delete { part: part.clone() }, create()]);
+        return;
+    }
+    let changes = wanted.differences(actual);
+    if !changes.is_empty() {
+        operations.push(Operation::Update { part: part.clone(), attributes: actual.overlaid_with(wanted), changes });
+    }
+}
+
+fn change_targets(pool: &str, wanted: &Targets, actual: &Targets, operations: &mut Vec<Operation>) {
+    if wanted == actual {
+        return;
+    }
+    let (add, remove, pool) = (wanted.without(actual), actual.without(wanted), pool.to_owned());
+    if !add.is_empty() {
+        operations.push(Operation::AddTargets { pool: pool.clone(), targets: add });
+    }
+    if !remove.is_empty() {
+        operations.push(Operation::RemoveTargets { pool, targets: remove });
+    }
+}
+
+/// The operations after which nothing of it is left. `shared`: somebody else has parts in it, so the load balancer itself,
+/// and what it stands on, stays and only loses our marks.
+#[must_use]
+pub fn plan_removal(actual: &Tree, shared: bool) -> Vec<Operation> {
+    let stays = |part: &Part| shared && matches!(part, Part::Balancer | Part::Support(_));
+    let parts = actual.parts.keys().rev().filter(|part| !stays(part));
+    let mut operations: Vec<_> = parts.map(|part| Operation::Delete { part: part.clone() }).collect();
+    if shared {
+        operations.push(Operation::Unmark);
+    }
+    operations
+}
+
+/// The same for people. `name`: the load balancer's.
+#[must_use]
+pub fn steps(operations: &[Operation], name: &str) -> Plan {
+    Plan { steps: operations.iter().map(|operation| operation.step(name)).collect() }
+}
+
+impl Operation {
+    fn step(&self, name: &str) -> PlanStep {
+        let what = |part: &Part| match part {
+            Part::Balancer => format!("load balancer {name:?}"),
+            other => format!("{other} of load balancer {name:?}"),
+        };
+        let targets = |pool: &str, targets: &Targets| {
+            let s = if targets.len() == 1 { "" } else { "s" };
+            format!("{} target{s} of pool {pool:?} of load balancer {name:?}", targets.len())
+        };
+        let step = |action, what, detail| PlanStep { action, what, detail };
+        match self {
+            Self::Mark => step(PlanAction::Update, what(&Part::Balancer), "our marks are added".to_owned()),
+            Self::Unmark => step(PlanAction::Update, what(&Part::Balancer), "our marks are removed".to_owned()),
+            Self::Create { part, attributes } => step(PlanAction::Create, what(part), attributes.to_string()),
+            Self::Update { part, changes, .. } => {
+                let changes: Vec<_> = changes.iter().map(ToString::to_string).collect();
+                step(PlanAction::Update, what(part), changes.join(", "))
+            }
+            Self::AddTargets { pool, targets: added } => {
+                step(PlanAction::Create, targets(pool, added), added.to_string())
+            }
+            Self::RemoveTargets { pool, targets: removed } => {
+                step(PlanAction::Delete, targets(pool, removed), removed.to_string())
+            }
+            Self::Delete { part } => step(PlanAction::Delete, what(part), String::new()),
+        }
+    }
+}
