@@ -111,7 +111,9 @@ mod tests {
     #[test]
     fn families_are_checked_before_the_number() {
         let not_dual = |n| {
-            format!("len of ClusterCIDRs=={n} and they are not configured as dual stack (at least one from each IPFamily")
+            format!(
+                "len of ClusterCIDRs=={n} and they are not configured as dual stack (at least one from each IPFamily"
+            )
         };
         assert_eq!(parse("10.0.0.0/8,11.0.0.0/8").unwrap_err(), not_dual(2));
         assert_eq!(parse("fd00::/48,fd01::/48,fd02::/48").unwrap_err(), not_dual(3));

@@ -1,24 +1,54 @@
-//! The shell of the route controller.
+//! The shell of the route controller: what makes it reconcile.
 
-use std::sync::Arc;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use cloud_provider::Cluster;
-use runtime::cache::Resync;
+use cloud_provider::{Cluster, Node};
+use futures::FutureExt;
+use kube::Api;
+use runtime::cache::{CacheEvent, Resync};
 use runtime::events::EventRecorder;
-use runtime::queue::QueueMetrics;
+use runtime::limiter::{RateLimiter, TokenBucket};
+use runtime::loops::fixed;
+use runtime::node::NodeObject;
+use runtime::queue::{Queue, QueueMetrics};
+use runtime::workers::run_workers;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::memory::Memory;
 use super::metrics::RouteMetrics;
+use super::pace::{Pace, Step, Wishes};
+use super::work::Work;
+use super::{node_event, plan};
 use crate::context::{ConstructionError, ControllerContext};
-use crate::options::{Options, RouteOptions};
+use crate::options::{Options, RouteMode, RouteOptions};
+
+/// Queue name in the work-queue metrics, and its only key (ROUTE-11).
+const QUEUE: &str = "Routes";
+const KEY: &str = "routes";
+/// One reconcile in that time, and no event waits longer (ROUTE-13).
+const WATCH_INTERVAL: Duration = Duration::from_secs(10);
+/// How long a pass waits for its calls before it goes on without those that are left (INV-6).
+const PATIENCE: Duration = Duration::from_secs(10);
+/// While calls go on after their pass, conditions are looked after that often.
+const SETTLE_EVERY: Duration = Duration::from_secs(1);
 
 /// node-route-controller.
 pub struct RouteController {
     pub(super) context: ControllerContext,
+    pub(super) api: Api<NodeObject>,
     pub(super) cluster: Cluster,
     pub(super) options: RouteOptions,
+    /// Say more than the reference does (D-3).
+    pub(super) explain: bool,
     pub(super) events: EventRecorder,
     pub(super) metrics: Arc<dyn RouteMetrics>,
+    /// Calls to the cloud in flight (ROUTE-31).
+    pub(super) calls: Semaphore,
+    memory: Mutex<Memory>,
 }
 
 impl RouteController {
@@ -39,13 +69,174 @@ impl RouteController {
         if options.route.cluster_cidrs.is_empty() {
             return Err(ConstructionError::NoClusterCidrs);
         }
-        Ok(Self { context, cluster, options: options.route.clone(), events, metrics })
+        Ok(Self {
+            api: Api::all(context.client.clone()),
+            cluster,
+            explain: options.explain,
+            events,
+            metrics,
+            calls: Semaphore::new(options.route.concurrency.clamp(1, Semaphore::MAX_PERMITS)),
+            memory: Mutex::default(),
+            options: options.route.clone(),
+            context,
+        })
     }
 
     /// Runs until `shutdown`: waits for the cache of Nodes, then reconciles as its mode says (ROUTE-6, D-5). `queue`:
     /// the metrics of the queue `Routes`, which watch mode has. `resync`: how often watch mode is told of every Node again.
-    pub async fn run(self: Arc<Self>, _queue: Arc<dyn QueueMetrics>, _resync: Resync, shutdown: CancellationToken) {
-        let _ = (&self.context, &self.cluster, &self.options, &self.events, &self.metrics);
-        shutdown.cancelled().await;
+    pub async fn run(self: Arc<Self>, queue: Arc<dyn QueueMetrics>, resync: Resync, shutdown: CancellationToken) {
+        match self.options.mode {
+            RouteMode::Periodic => self.run_periodically(&shutdown).await,
+            RouteMode::Watch => self.run_on_events(queue, resync, &shutdown).await,
+            RouteMode::Adaptive => self.run_adaptively(&shutdown).await,
+        }
+    }
+
+    /// ROUTE-10.
+    async fn run_periodically(&self, shutdown: &CancellationToken) {
+        if self.nodes_are_known(shutdown).await {
+            fixed(self.options.reconciliation_period, shutdown.clone(), || async {
+                self.reconcile_and_log(shutdown).await;
+            })
+            .await;
+        }
+    }
+
+    /// ROUTE-11 … ROUTE-16. What failed is tried again, which the reference forgets (ROUTE-15).
+    async fn run_on_events(
+        self: Arc<Self>,
+        metrics: Arc<dyn QueueMetrics>,
+        resync: Resync,
+        shutdown: &CancellationToken,
+    ) {
+        let pacing = RateLimiter::bucket(TokenBucket::new(WATCH_INTERVAL, 1, Some(WATCH_INTERVAL)));
+        let queue: Queue<&'static str> = Queue::new(QUEUE, pacing, metrics);
+        let feed = queue.clone();
+        self.context.nodes.subscribe(resync, move |event| {
+            if concerns_routes(event, node_event::enqueues) {
+                feed.add_rate_limited(KEY);
+            }
+        });
+        if !self.nodes_are_known(shutdown).await {
+            return;
+        }
+        let stop = shutdown.clone();
+        run_workers(&queue, 1, shutdown.clone(), move |claim| {
+            let (this, stop) = (Arc::clone(&self), stop.clone());
+            async move {
+                match this.reconcile_and_log(&stop).await {
+                    true => claim.succeed(),
+                    false => claim.fail(),
+                }
+            }
+        })
+        .await;
+    }
+
+    /// D-5.
+    async fn run_adaptively(&self, shutdown: &CancellationToken) {
+        let changed = Arc::new(Notify::new());
+        let bell = Arc::clone(&changed);
+        self.context.nodes.subscribe(Resync::never(), move |event| {
+            if concerns_routes(event, node_event::changes_inputs) {
+                bell.notify_one();
+            }
+        });
+        if !self.nodes_are_known(shutdown).await {
+            return;
+        }
+        let (mut pace, mut work) = (Pace::new(self.options.reconciliation_period), Work::default());
+        while !shutdown.is_cancelled() {
+            let (now, wishes) = (Instant::now(), self.wishes());
+            if pace.step(now, wishes) == Step::Pass {
+                pace.passed(now, wishes.inputs, fastrand::f64());
+                self.pass_and_survive(&mut work, shutdown).await;
+                work.drain(Some(Instant::now() + PATIENCE)).await;
+            }
+            let in_flight = work.in_flight.clone();
+            work.alongside(self.settle(&in_flight, shutdown)).await;
+            work.failures.clear();
+            if let Step::Rest(at) = pace.step(Instant::now(), self.wishes()) {
+                rest(&mut work, at, &changed, shutdown).await;
+            }
+        }
+    }
+
+    async fn pass_and_survive<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) {
+        let pass = AssertUnwindSafe(self.pass(work, shutdown)).catch_unwind();
+        match pass.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "could not reconcile routes"),
+            Err(_) => {
+                tracing::error!("a pass over the routes panicked, the next one comes in its time");
+                self.memory().list_failed(Instant::now());
+            }
+        }
+    }
+
+    /// Whether everything succeeded.
+    async fn reconcile_and_log(&self, shutdown: &CancellationToken) -> bool {
+        match self.reconcile(shutdown).await {
+            Ok(failures) => failures.is_empty(),
+            Err(error) => {
+                tracing::error!(%error, "could not reconcile routes");
+                false
+            }
+        }
+    }
+
+    fn wishes(&self) -> Wishes {
+        let inputs = plan::inputs(&self.context.nodes.list(), |node| self.waits(node));
+        let memory = self.memory();
+        Wishes { inputs, again: memory.next_due(), not_before: memory.paused_until(Instant::now()) }
+    }
+
+    /// Whether a Node's new routes are left for later. In the modes of the reference none waits.
+    pub(super) fn waits(&self, node: &Node) -> bool {
+        self.is_adaptive() && plan::waits(&*self.context.provider, node)
+    }
+
+    pub(super) fn is_adaptive(&self) -> bool {
+        self.options.mode == RouteMode::Adaptive
+    }
+
+    /// ROUTE-6. Whether there is something to begin.
+    async fn nodes_are_known(&self, shutdown: &CancellationToken) -> bool {
+        tokio::select! {
+            () = self.context.nodes.wait_synced() => true,
+            () = shutdown.cancelled() => false,
+        }
+    }
+
+    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Rests until then, until a Node changed, or until calls that went on have ended.
+async fn rest(work: &mut Work<'_>, until: Instant, changed: &Notify, shutdown: &CancellationToken) {
+    let is_busy = !work.is_empty();
+    let until = if is_busy { until.min(Instant::now() + SETTLE_EVERY) } else { until };
+    let woken = async {
+        tokio::select! {
+            () = changed.notified() => {}
+            () = tokio::time::sleep_until(until) => {}
+            () = shutdown.cancelled() => {}
+        }
+    };
+    tokio::pin!(woken);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut woken => return,
+            () = work.next() => if work.is_empty() { return },
+        }
+    }
+}
+
+fn concerns_routes(event: &CacheEvent<Node>, update: fn(&Node, &Node) -> bool) -> bool {
+    match event {
+        CacheEvent::Added(_) | CacheEvent::Deleted(_) => true,
+        CacheEvent::Updated { old, new } => update(old, new),
     }
 }

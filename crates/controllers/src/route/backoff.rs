@@ -1,0 +1,126 @@
+//! How long what failed is left alone (P-2). Pure: the time is passed in.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Exponential back-off for each key, in which a key also can be told when to come again.
+///
+/// ```
+/// use controllers::route::backoff::Backoff;
+/// use std::time::Duration;
+/// use tokio::time::Instant;
+///
+/// let (now, second) = (Instant::now(), Duration::from_secs(1));
+/// let mut backoff = Backoff::new(10 * second, 300 * second);
+/// backoff.failed(now, "route");
+/// assert!(backoff.waits(now + 9 * second, &"route") && !backoff.waits(now + 10 * second, &"route"));
+/// assert_eq!(backoff.next_due(), Some(now + 10 * second));
+/// backoff.succeeded(&"route");
+/// assert_eq!(backoff.next_due(), None);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Backoff<K> {
+    base: Duration,
+    cap: Duration,
+    keys: HashMap<K, Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    failures: u32,
+    /// `None`: it is being tried.
+    due: Option<Instant>,
+}
+
+impl<K: Eq + Hash> Backoff<K> {
+    /// `base` after the first failure, twice as long after each further one, `cap` at most.
+    #[must_use]
+    pub fn new(base: Duration, cap: Duration) -> Self {
+        Self { base, cap, keys: HashMap::new() }
+    }
+
+    /// The key failed at `now`.
+    pub fn failed(&mut self, now: Instant, key: K) {
+        let (base, cap) = (self.base, self.cap);
+        let entry = self.keys.entry(key).or_insert(Entry { failures: 0, due: None });
+        let delay = 2_u32.checked_pow(entry.failures).and_then(|n| base.checked_mul(n)).map_or(cap, |d| d.min(cap));
+        entry.failures = entry.failures.saturating_add(1);
+        entry.due = entry.due.max(Some(now + delay));
+    }
+
+    /// The key is left alone until then; its failures are neither counted nor forgotten.
+    pub fn hold(&mut self, until: Instant, key: K) {
+        let entry = self.keys.entry(key).or_insert(Entry { failures: 0, due: None });
+        entry.due = entry.due.max(Some(until));
+    }
+
+    /// The key is tried again: it is not due until it fails again.
+    pub fn started(&mut self, key: &K) {
+        if let Some(entry) = self.keys.get_mut(key) {
+            entry.due = None;
+        }
+    }
+
+    /// The key succeeded: its failures are forgotten.
+    pub fn succeeded(&mut self, key: &K) {
+        self.keys.remove(key);
+    }
+
+    /// Whether the key is to be left alone at `now`.
+    #[must_use]
+    pub fn waits(&self, now: Instant, key: &K) -> bool {
+        self.keys.get(key).is_some_and(|entry| entry.due.is_some_and(|due| now < due))
+    }
+
+    /// When the first key is due.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Instant> {
+        self.keys.values().filter_map(|entry| entry.due).min()
+    }
+
+    /// Drops the keys that nobody wants any more.
+    pub fn retain(&mut self, mut wanted: impl FnMut(&K) -> bool) {
+        self.keys.retain(|key, _| wanted(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_the_cap_and_start_again_after_a_success() {
+        let start = Instant::now();
+        let seconds = |n| Duration::from_secs(n);
+        let mut backoff = Backoff::new(seconds(10), seconds(300));
+        let mut now = start;
+        for delay in [10, 20, 40, 80, 160, 300, 300] {
+            backoff.failed(now, 1);
+            assert_eq!(backoff.next_due(), Some(now + seconds(delay)));
+            now += seconds(delay);
+            assert!(!backoff.waits(now, &1));
+            backoff.started(&1);
+            assert_eq!(backoff.next_due(), None, "it is under way");
+        }
+        backoff.succeeded(&1);
+        backoff.failed(now, 1);
+        assert_eq!(backoff.next_due(), Some(now + seconds(10)));
+    }
+
+    #[test]
+    fn the_longer_of_a_hold_and_a_failure_counts() {
+        let now = Instant::now();
+        let seconds = |n| Duration::from_secs(n);
+        let mut backoff = Backoff::new(seconds(10), seconds(300));
+        backoff.hold(now + seconds(60), "a");
+        backoff.failed(now, "a");
+        backoff.failed(now, "b");
+        assert!(backoff.waits(now + seconds(59), &"a") && !backoff.waits(now + seconds(59), &"b"));
+        assert!(!backoff.waits(now, &"c"));
+        backoff.retain(|key| *key == "b");
+        assert!(!backoff.waits(now, &"a"));
+    }
+}

@@ -1,0 +1,45 @@
+//! Calls to the cloud about routes, so that nothing that it does stops the controller (INV-6).
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use cloud_provider::{CloudProvider, Cluster, Error, Result, Route, Routes};
+use futures::FutureExt;
+
+/// A call that takes longer is given up. Providers have shorter limits for each request of theirs, but some poll the
+/// operations that they start.
+pub(super) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// All routes of the cluster.
+pub(super) async fn list(provider: &dyn CloudProvider, cluster: &Cluster) -> Result<Vec<Route>> {
+    guarded(provider, async { offered(provider)?.list(cluster).await }).await
+}
+
+/// Creates a route.
+pub(super) async fn create(provider: &dyn CloudProvider, cluster: &Cluster, hint: &str, route: &Route) -> Result<()> {
+    guarded(provider, async { offered(provider)?.create(cluster, hint, route).await }).await
+}
+
+/// Deletes a route. One that is gone already is deleted.
+pub(super) async fn delete(provider: &dyn CloudProvider, cluster: &Cluster, route: &Route) -> Result<()> {
+    match guarded(provider, async { offered(provider)?.delete(cluster, route).await }).await {
+        Err(error) if error.is_not_found() => Ok(()),
+        result => result,
+    }
+}
+
+/// The answer must always be the same (PROV-19); one that is not is no reason to panic.
+fn offered(provider: &dyn CloudProvider) -> Result<&dyn Routes> {
+    provider.routes().ok_or_else(|| Error::other("cloud provider does not support routes"))
+}
+
+async fn guarded<T>(provider: &dyn CloudProvider, call: impl Future<Output = Result<T>>) -> Result<T> {
+    match tokio::time::timeout(DEADLINE, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(Error::other(format!("cloud provider {} panicked", provider.name()))),
+        Err(_) => {
+            let seconds = DEADLINE.as_secs();
+            Err(Error::other(format!("cloud provider {} gave no answer within {seconds} s", provider.name())))
+        }
+    }
+}

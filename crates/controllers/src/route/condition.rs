@@ -1,0 +1,91 @@
+//! The Node condition `NetworkUnavailable` (ROUTE-40 … ROUTE-46).
+
+use cloud_provider::names::CONDITION_NETWORK_UNAVAILABLE;
+use cloud_provider::{ConditionStatus, NetworkCondition, Node};
+use jiff::Timestamp;
+use kube::Api;
+use runtime::api_error::is_conflict;
+use runtime::node::NodeObject;
+use runtime::retry::ConflictRetry;
+use runtime::writes::strategic_patch_unread;
+use serde_json::{Value, json};
+
+/// What the condition says of a Node: all its routes are there, or they are not.
+///
+/// ```
+/// use controllers::route::condition::Verdict;
+///
+/// assert_eq!((Verdict::Created.reason(), Verdict::NotCreated.reason()), ("RouteCreated", "NoRouteCreated"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every Pod CIDR of the Node is routed (ROUTE-42).
+    Created,
+    /// Some is not (ROUTE-43).
+    NotCreated,
+}
+
+impl Verdict {
+    /// Status of the condition, which says that the network is *un*available.
+    #[must_use]
+    pub fn status(self) -> ConditionStatus {
+        match self {
+            Self::Created => ConditionStatus::False,
+            Self::NotCreated => ConditionStatus::True,
+        }
+    }
+
+    /// Reason of the condition.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Created => "RouteCreated",
+            Self::NotCreated => "NoRouteCreated",
+        }
+    }
+
+    /// Message of the condition.
+    #[must_use]
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Created => "RouteController created a route",
+            Self::NotCreated => "RouteController failed to create a route",
+        }
+    }
+
+    /// Whether the Node says so already, status and reason; a network plug-in's reason is not ours (ROUTE-44).
+    #[must_use]
+    pub fn is_said_by(self, node: &Node) -> bool {
+        let said = NetworkCondition { status: self.status(), reason: self.reason().into() };
+        node.network_unavailable.as_ref() == Some(&said)
+    }
+
+    /// The patch of `nodes/NAME/status` (ROUTE-45).
+    #[must_use]
+    pub fn patch(self, now: Timestamp) -> Value {
+        let now = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let status = if self == Self::Created { "False" } else { "True" };
+        json!({"status": {"conditions": [{
+            "type": CONDITION_NETWORK_UNAVAILABLE,
+            "status": status,
+            "reason": self.reason(),
+            "message": self.message(),
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }]}})
+    }
+}
+
+/// Writes the condition, again after a conflict, 5 times at most (ROUTE-45). Nothing is sent if `node` says so already.
+///
+/// # Errors
+/// What the API server answered to the last attempt.
+pub async fn write(api: &Api<NodeObject>, node: &Node, verdict: Verdict, now: Timestamp) -> Result<(), kube::Error> {
+    if verdict.is_said_by(node) {
+        return Ok(());
+    }
+    let patch = &verdict.patch(now);
+    ConflictRetry::ROUTES
+        .run(is_conflict, |_| async move { strategic_patch_unread(api, &node.name, "status", patch).await })
+        .await
+}

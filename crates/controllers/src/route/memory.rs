@@ -1,0 +1,207 @@
+//! What one pass of the route controller leaves for the next. All of it can be lost: routes are found again by listing
+//! (INV-2).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use cloud_provider::{Error, Node};
+use tokio::time::Instant;
+
+use super::Destination;
+use super::backoff::Backoff;
+use super::condition::Verdict;
+use super::flapping::Flapping;
+use super::plan::{Creation, Decision, Plan, Record};
+use super::work::Item;
+
+/// Failed routes are tried again after that long, then after twice as long, and so on (P-2).
+const ROUTE_BACKOFF: Duration = Duration::from_secs(10);
+/// As [`ROUTE_BACKOFF`], for conditions that cannot be written.
+const CONDITION_BACKOFF: Duration = Duration::from_secs(5);
+/// No back-off is longer.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
+
+/// A destination together with what is to become of it: when that changes, earlier failures do not count.
+pub(super) type Key = (Destination, u64);
+
+/// See the module.
+pub(super) struct Memory {
+    /// By Node name, as of the last pass and what was done since.
+    records: BTreeMap<Box<str>, Record>,
+    routes: Backoff<Key>,
+    lists: Backoff<()>,
+    /// By Node name.
+    conditions: Backoff<Box<str>>,
+    /// By Node UID: the version of the Node at which the condition was written. Until the cache shows another one, it is
+    /// not written again.
+    written: HashMap<Box<str>, (Box<str>, Verdict)>,
+    flapping: Flapping<(Box<str>, Destination)>,
+    /// Ranges outside the cluster's, by Node UID, that were told of.
+    outside: HashSet<(Box<str>, Destination)>,
+    paused_until: Option<Instant>,
+    look_again: Option<Instant>,
+}
+
+/// A route of ours that somebody else changed.
+pub(super) struct Contested {
+    pub(super) creation: Creation,
+    /// It is a war: how long to leave the route alone.
+    pub(super) rest: Option<Duration>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            records: BTreeMap::new(),
+            routes: Backoff::new(ROUTE_BACKOFF, LONGEST_BACKOFF),
+            lists: Backoff::new(ROUTE_BACKOFF, LONGEST_BACKOFF),
+            conditions: Backoff::new(CONDITION_BACKOFF, LONGEST_BACKOFF),
+            written: HashMap::new(),
+            flapping: Flapping::default(),
+            outside: HashSet::new(),
+            paused_until: None,
+            look_again: None,
+        }
+    }
+}
+
+impl Memory {
+    /// A pass has planned. The answer is what somebody else changed since the last one.
+    pub(super) fn planned(&mut self, now: Instant, plan: &Plan) -> Vec<Contested> {
+        self.lists.succeeded(&());
+        self.look_again = None;
+        self.flapping.forget_old(now);
+        let was_right = |creation: &&Creation| {
+            let node = &creation.node;
+            match (self.records.get(&node.name), plan.records.get(&node.name)) {
+                (Some(old), Some(new)) => {
+                    (&old.uid, old.inputs) == (&new.uid, new.inputs)
+                        && old.decisions.get(&creation.destination) == Some(&Decision::Keep)
+                }
+                _ => false,
+            }
+        };
+        let changed: Vec<Creation> = plan.creates.iter().filter(was_right).cloned().collect();
+        self.records.clone_from(&plan.records);
+        changed
+            .into_iter()
+            .map(|creation| {
+                let key = (creation.node.uid.clone(), creation.destination.clone());
+                Contested { rest: self.flapping.observe(now, key), creation }
+            })
+            .collect()
+    }
+
+    /// Somebody else changes routes: the cloud is to be looked at again then, though nothing else changed.
+    pub(super) fn look_again(&mut self, at: Instant) {
+        self.look_again = Some(at);
+    }
+
+    /// The list failed.
+    pub(super) fn list_failed(&mut self, now: Instant) {
+        self.lists.failed(now, ());
+    }
+
+    /// When something that failed is due again.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        [self.routes.next_due(), self.lists.next_due(), self.look_again].into_iter().flatten().min()
+    }
+
+    /// The cloud throttles until then.
+    pub(super) fn paused_until(&self, now: Instant) -> Option<Instant> {
+        self.paused_until.filter(|until| now < *until)
+    }
+
+    /// Takes a pause if this error asks for one of everybody.
+    pub(super) fn pause_for(&mut self, now: Instant, error: &Error) {
+        if let (true, Some(pause)) = (error.chain().any(Error::is_rate_limited), error.retry_after()) {
+            self.paused_until = self.paused_until.max(now.checked_add(pause));
+        }
+    }
+
+    /// Keeps only those back-offs that belong to these items.
+    pub(super) fn retain(&mut self, items: &[Item], in_flight: &HashSet<Destination>) {
+        let wanted: HashSet<Key> = items.iter().map(Item::key).collect();
+        self.routes.retain(|key| wanted.contains(key) || in_flight.contains(&key.0));
+    }
+
+    /// Whether a destination may be worked on now; if so, that begins.
+    pub(super) fn start(&mut self, now: Instant, key: &Key) -> bool {
+        let may = !self.routes.waits(now, key);
+        if may {
+            self.routes.started(key);
+        }
+        may
+    }
+
+    /// A destination is left alone until then.
+    pub(super) fn hold(&mut self, until: Instant, key: Key) {
+        self.routes.hold(until, key);
+    }
+
+    /// A destination failed.
+    pub(super) fn failed(&mut self, now: Instant, key: Key, error: &Error) {
+        self.pause_for(now, error);
+        match error.retry_after().and_then(|delay| now.checked_add(delay)) {
+            Some(at) => self.routes.hold(at, key),
+            None => self.routes.failed(now, key),
+        }
+    }
+
+    /// A destination is as it should be.
+    pub(super) fn succeeded(&mut self, key: &Key) {
+        self.routes.succeeded(key);
+    }
+
+    /// A route was created (ROUTE-32).
+    pub(super) fn created(&mut self, creation: &Creation) {
+        if let Some(record) = self.records.get_mut(&creation.node.name).filter(|record| record.uid == creation.node.uid)
+            && let Some(decision) = record.decisions.get_mut(&creation.destination)
+        {
+            *decision = Decision::Keep;
+        }
+    }
+
+    /// Whether it was not told yet that this range of the Node lies outside the cluster's; then it counts as told.
+    pub(super) fn is_news(&mut self, node: &Node, destination: &Destination) -> bool {
+        self.outside.insert((node.uid.clone(), destination.clone()))
+    }
+
+    /// It could not be told after all.
+    pub(super) fn untell(&mut self, node: &Node, destination: &Destination) {
+        self.outside.remove(&(node.uid.clone(), destination.clone()));
+    }
+
+    /// What is to be written into a Node's condition now. Nothing as long as one of its destinations is being worked on.
+    pub(super) fn verdict(&self, now: Instant, node: &Node, in_flight: &HashSet<Destination>) -> Option<Verdict> {
+        let record = self.records.get(&node.name).filter(|record| record.uid == node.uid)?;
+        let is_open = |(destination, decision): (&Destination, &Decision)| {
+            *decision != Decision::Keep && in_flight.contains(destination)
+        };
+        if record.decisions.iter().any(is_open) || self.conditions.waits(now, &node.name) {
+            return None;
+        }
+        let verdict = record.verdict().filter(|verdict| !verdict.is_said_by(node))?;
+        let is_written = self.written.get(&node.uid) == Some(&(node.resource_version.clone(), verdict));
+        // Objects without a version, as tests make them, are all alike.
+        (!is_written || node.resource_version.is_empty()).then_some(verdict)
+    }
+
+    /// The condition was written.
+    pub(super) fn condition_written(&mut self, node: &Node, verdict: Verdict) {
+        self.conditions.succeeded(&node.name);
+        self.written.insert(node.uid.clone(), (node.resource_version.clone(), verdict));
+    }
+
+    /// The condition could not be written.
+    pub(super) fn condition_failed(&mut self, now: Instant, node: &Node) {
+        self.conditions.failed(now, node.name.clone());
+    }
+
+    /// Forgets Nodes that are gone.
+    pub(super) fn forget_nodes(&mut self, is_there: impl Fn(&str) -> bool, has_uid: impl Fn(&str) -> bool) {
+        self.conditions.retain(|name| is_there(name));
+        self.written.retain(|uid, _| has_uid(uid));
+        self.outside.retain(|(uid, _)| has_uid(uid));
+    }
+}

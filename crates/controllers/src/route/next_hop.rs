@@ -1,0 +1,73 @@
+//! Whether a route still leads to its Node (ROUTE-23, P-18).
+
+use std::net::IpAddr;
+
+use cloud_provider::{Node, NodeAddress, Route};
+
+/// Whether the addresses of a route are still the Node's.
+///
+/// A provider that knows nothing of ownership lists all addresses of the Node, which are compared as the reference does:
+/// equally many, and each of the Node's among the route's (ROUTE-23). One that does (D-5) lists the next hops: each has
+/// to be an address of the Node. A next hop of a kind that the Node has no address of says nothing. So a Node that gets a
+/// further address keeps its routes.
+#[must_use]
+pub(super) fn leads_to(route: &Route, node: &Node) -> bool {
+    let (hops, own) = (&route.target_node_addresses, &node.addresses);
+    match route.owned {
+        _ if !route.enable_node_addresses => true,
+        None => own.len() == hops.len() && own.iter().all(|address| hops.contains(address)),
+        Some(_) => hops.iter().all(|hop| {
+            let mut of_its_kind = own.iter().filter(|address| address.kind == hop.kind).peekable();
+            of_its_kind.peek().is_none() || of_its_kind.any(|address| is_same(address, hop))
+        }),
+    }
+}
+
+/// Addresses may be spelled differently.
+fn is_same(a: &NodeAddress, b: &NodeAddress) -> bool {
+    let ip = |address: &NodeAddress| address.address.parse::<IpAddr>().ok();
+    a.address == b.address || (ip(a).is_some() && ip(a) == ip(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloud_provider::AddressType;
+
+    fn addresses(text: &str) -> Vec<NodeAddress> {
+        let address = |word: &str| {
+            let (kind, address) = word.split_once('=').unwrap();
+            NodeAddress::new(AddressType::from(kind), address)
+        };
+        text.split_whitespace().map(address).collect()
+    }
+
+    #[test]
+    fn routes_are_compared_as_their_provider_means_them() {
+        // The Node's, the route's, the same for the reference, the same for a provider that knows about ownership.
+        let table = [
+            ("InternalIP=10.0.0.1", "InternalIP=10.0.0.1", true, true),
+            ("InternalIP=10.0.0.1", "InternalIP=10.0.0.2", false, false),
+            ("InternalIP=10.0.0.1 Hostname=n", "InternalIP=10.0.0.1", false, true),
+            ("InternalIP=10.0.0.1 Hostname=n", "Hostname=n InternalIP=10.0.0.1", true, true),
+            ("InternalIP=10.0.0.1 InternalIP=fd00::1", "InternalIP=10.0.0.1", false, true),
+            ("InternalIP=10.0.0.1", "InternalIP=10.0.0.1 InternalIP=10.0.0.2", false, false),
+            ("InternalIP=10.0.0.1 InternalIP=10.0.0.1", "InternalIP=10.0.0.1 InternalIP=10.0.0.2", true, false),
+            ("InternalIP=fd00::1", "InternalIP=fd00:0:0:0::1", false, true),
+            ("InternalIP=10.0.0.1", "", false, true),
+            ("Hostname=n", "InternalIP=10.0.0.1", false, true),
+            ("", "InternalIP=10.0.0.1", false, true),
+            ("ExternalIP=10.0.0.1", "InternalIP=10.0.0.1", false, true),
+        ];
+        for (own, hops, for_reference, for_owner) in table {
+            let node = Node { addresses: addresses(own).into(), ..Node::default() };
+            let mut route =
+                Route { enable_node_addresses: true, target_node_addresses: addresses(hops), ..Route::default() };
+            assert_eq!(leads_to(&route, &node), for_reference, "{own} | {hops}");
+            route.owned = Some(true);
+            assert_eq!(leads_to(&route, &node), for_owner, "{own} | {hops}, owned");
+            route.enable_node_addresses = false;
+            assert!(leads_to(&route, &node), "addresses that are not filled in are not compared");
+        }
+    }
+}

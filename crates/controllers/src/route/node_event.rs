@@ -1,0 +1,60 @@
+//! Which changes of a Node concern its routes.
+
+use cloud_provider::Node;
+
+/// Whether an update leads to a reconcile in watch mode (ROUTE-12): Pod CIDRs or addresses changed, in order, or nothing
+/// at all did, which is the cache's resync.
+#[must_use]
+pub fn enqueues(old: &Node, new: &Node) -> bool {
+    changes_routes(old, new) || old.resource_version == new.resource_version
+}
+
+/// Whether an update may change what is to be done in adaptive mode: as [`enqueues`] without the resync, which tells
+/// nothing new, but with what a provider needs to make the route (the provider id), and with the end of the
+/// initialisation that the Node's routes waited for.
+#[must_use]
+pub fn changes_inputs(old: &Node, new: &Node) -> bool {
+    changes_routes(old, new)
+        || old.uid != new.uid
+        || old.provider_id != new.provider_id
+        || old.is_uninitialized() != new.is_uninitialized()
+}
+
+fn changes_routes(old: &Node, new: &Node) -> bool {
+    old.pod_cidrs != new.pod_cidrs || old.addresses != new.addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloud_provider::names::TAINT_UNINITIALIZED;
+    use cloud_provider::{AddressType, NodeAddress, Taint};
+
+    #[test]
+    fn what_a_provider_needs_counts_in_adaptive_mode_only() {
+        let old = Node { name: "n".into(), uid: "u".into(), resource_version: "1".into(), ..Node::default() };
+        let next = |change: fn(&mut Node)| {
+            let mut node = Node { resource_version: "2".into(), ..old.clone() };
+            change(&mut node);
+            node
+        };
+        let table = [
+            ("nothing", next(|_| ()), false, false),
+            ("resync", old.clone(), true, false),
+            ("labels", next(|node| node.unschedulable = true), false, false),
+            ("ranges", next(|node| node.pod_cidrs = ["10.0.0.0/24".into()].into()), true, true),
+            (
+                "addresses",
+                next(|node| node.addresses = [NodeAddress::new(AddressType::Hostname, "n")].into()),
+                true,
+                true,
+            ),
+            ("provider id", next(|node| node.provider_id = "p://1".into()), false, true),
+            ("taint", next(|node| node.taints = [Taint::new(TAINT_UNINITIALIZED, "NoSchedule")].into()), false, true),
+            ("uid", next(|node| node.uid = "v".into()), false, true),
+        ];
+        for (what, new, watch, adaptive) in table {
+            assert_eq!((enqueues(&old, &new), changes_inputs(&old, &new)), (watch, adaptive), "{what}");
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! One pass: list, plan, carry out, tell (ROUTE-20 … ROUTE-47).
+
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::{Error, Node, Result};
+use futures::FutureExt;
+use runtime::api_error::{api_error, is_not_found};
+use runtime::events::{EventType, ObjectRef};
+use runtime::go_duration::GoDuration;
+use runtime::loops::parallel_for;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::condition::{self, Verdict};
+use super::controller::RouteController;
+use super::memory::{Contested, Key};
+use super::plan::{Creation, Deletion, Plan, plan};
+use super::responsibility::{is_in_range, is_responsible};
+use super::work::{Done, Item, Work, items};
+use super::{Destination, calls};
+
+/// A condition that takes longer to be written is given up until the next pass.
+const CONDITION_DEADLINE: Duration = Duration::from_secs(30);
+
+/// Why a call was not made.
+enum Refused {
+    /// The process is stopping.
+    Stopping,
+    /// The cloud throttles until then.
+    Paused(Instant),
+    /// It was made, and failed.
+    Failed(Error),
+}
+
+impl RouteController {
+    /// Reconciles once: lists, deletes, creates, writes conditions, and waits for all of it. The answer is what failed, in
+    /// words; failures are told by events, the log and metrics already, and do not make the reconcile fail (ROUTE-47).
+    ///
+    /// # Errors
+    /// If the routes cannot be listed (ROUTE-21).
+    pub async fn reconcile(&self, shutdown: &CancellationToken) -> Result<Vec<String>> {
+        let mut work = Work::default();
+        self.pass(&mut work, shutdown).await?;
+        work.drain(None).await;
+        let mut failures = std::mem::take(&mut work.failures);
+        failures.extend(self.settle(&HashSet::new(), shutdown).await);
+        Ok(failures)
+    }
+
+    /// What a reconcile would do now, without doing anything (P-31).
+    ///
+    /// # Errors
+    /// If the routes cannot be listed.
+    pub async fn plan(&self) -> Result<Plan> {
+        let routes = calls::list(&*self.context.provider, &self.cluster).await;
+        let routes = routes.map_err(|error| error.context("error listing routes"))?;
+        Ok(plan(&self.context.nodes.list(), &routes, &self.options.cluster_cidrs, |node| self.waits(node)))
+    }
+
+    /// Lists, plans and begins. What is left to do goes on in `work`.
+    pub(super) async fn pass<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) -> Result<()> {
+        self.metrics.sync();
+        let listed = work.alongside(calls::list(&*self.context.provider, &self.cluster)).await;
+        let routes = listed.map_err(|error| {
+            let mut memory = self.memory();
+            memory.pause_for(Instant::now(), &error);
+            memory.list_failed(Instant::now());
+            error.context("error listing routes")
+        })?;
+        let ranges = &self.options.cluster_cidrs;
+        self.metrics.listed(routes.iter().filter(|route| is_responsible(route, ranges)).count());
+        let nodes = self.context.nodes.list();
+        let plan = plan(&nodes, &routes, ranges, |node| self.waits(node));
+        drop(routes);
+        self.forget(&nodes);
+        self.tell_ranges(&nodes);
+        let contested = self.memory().planned(Instant::now(), &plan);
+        let Plan { deletes, creates, creates_wait, .. } = plan;
+        if creates_wait && !self.is_adaptive() {
+            self.face(contested, &[]);
+            self.begin(work, items(deletes, Vec::new()), shutdown);
+            work.drain(None).await;
+            self.begin(work, items(Vec::new(), creates), shutdown);
+            return Ok(());
+        }
+        let items = items(deletes, creates);
+        self.memory().retain(&items, &work.in_flight);
+        self.face(contested, &items);
+        self.begin(work, items, shutdown);
+        Ok(())
+    }
+
+    fn begin<'a>(&'a self, work: &mut Work<'a>, items: Vec<Item>, shutdown: &'a CancellationToken) {
+        for item in items {
+            if work.in_flight.contains(&item.destination) {
+                continue;
+            }
+            let key = item.key();
+            if self.is_adaptive() && !self.memory().start(Instant::now(), &key) {
+                continue;
+            }
+            let destination = item.destination.clone();
+            work.begin(destination, self.carry_out_and_survive(item, key, shutdown).boxed());
+        }
+    }
+
+    async fn carry_out_and_survive(&self, item: Item, key: Key, shutdown: &CancellationToken) -> Done {
+        let destination = item.destination.clone();
+        let failures = AssertUnwindSafe(self.carry_out(item, key, shutdown)).catch_unwind().await;
+        let failures = failures.unwrap_or_else(|_| {
+            tracing::error!(%destination, "the work on a route panicked, the next pass tries again");
+            vec![format!("the work on the route {destination} panicked")]
+        });
+        Done { destination, failures }
+    }
+
+    /// Deletes, then creates whatever came of the deletes (ROUTE-28).
+    async fn carry_out(&self, item: Item, key: Key, shutdown: &CancellationToken) -> Vec<String> {
+        let (mut failures, mut refused) = (Vec::new(), Vec::new());
+        for deletion in &item.deletes {
+            if let Err(error) = self.delete(deletion, shutdown).await {
+                refused.push((format!("deleting the route {}", deletion.route.name), error));
+            }
+        }
+        for creation in &item.creates {
+            if let Err(error) = self.create(creation, shutdown).await {
+                refused.push((format!("creating the route {} to {}", item.destination, creation.node.name), error));
+            }
+        }
+        let (now, mut memory) = (Instant::now(), self.memory());
+        if refused.is_empty() {
+            memory.succeeded(&key);
+        }
+        for (what, refusal) in refused {
+            match refusal {
+                Refused::Stopping => failures.push(format!("{what}: the process is stopping")),
+                Refused::Paused(until) => {
+                    memory.hold(until, key.clone());
+                    failures.push(format!("{what}: the cloud throttles"));
+                }
+                Refused::Failed(error) => {
+                    memory.failed(now, key.clone(), &error);
+                    failures.push(format!("{what}: {error}"));
+                }
+            }
+        }
+        failures
+    }
+
+    async fn delete(&self, deletion: &Deletion, shutdown: &CancellationToken) -> Result<(), Refused> {
+        let Deletion { route, destination, cause } = deletion;
+        let call = calls::delete(&*self.context.provider, &self.cluster, route);
+        match self.in_turn(call, shutdown).await {
+            Ok(()) => {
+                self.metrics.changed("delete");
+                let (route, node, why) = (&*route.name, &*route.target_node, cause.as_str());
+                tracing::info!(route, %destination, node, why, "route deleted");
+                Ok(())
+            }
+            Err(Refused::Failed(error)) => {
+                self.metrics.failed("delete");
+                let (name, node) = (&*route.name, &*route.target_node);
+                tracing::error!(route = name, %destination, node, %error, "deleting the route failed");
+                if let Some(node) =
+                    self.context.nodes.get(&route.target_node).filter(|_| self.explain && concerns_one(&error))
+                {
+                    let message =
+                        format!("Could not delete route {name} {destination} for node {}: {error}", node.name);
+                    self.events.event(&reference(&node), EventType::Warning, "FailedToDeleteRoute", message);
+                }
+                Err(Refused::Failed(error))
+            }
+            refused => refused,
+        }
+    }
+
+    /// ROUTE-30 … ROUTE-34.
+    async fn create(&self, creation: &Creation, shutdown: &CancellationToken) -> Result<(), Refused> {
+        let Creation { node, route, .. } = creation;
+        let began = Instant::now();
+        let call = calls::create(&*self.context.provider, &self.cluster, &node.uid, route);
+        match self.in_turn(call, shutdown).await {
+            Ok(()) => {
+                self.metrics.changed("create");
+                self.memory().created(creation);
+                tracing::info!(node = &*node.name, destination = route.destination_cidr, "route created");
+                Ok(())
+            }
+            Err(Refused::Failed(error)) => {
+                self.metrics.failed("create");
+                let cidr = &*route.destination_cidr;
+                tracing::error!(node = &*node.name, destination = cidr, %error, "creating the route failed");
+                if !self.is_adaptive() || concerns_one(&error) {
+                    let elapsed = GoDuration::from(began.elapsed());
+                    let (hint, name) = (&node.uid, &node.name);
+                    let message =
+                        format!("Could not create route {hint} {cidr} for node {name} after {elapsed}: {error}");
+                    self.events.event(&reference(node), EventType::Warning, "FailedToCreateRoute", message);
+                }
+                Err(Refused::Failed(error))
+            }
+            refused => refused,
+        }
+    }
+
+    /// Waits for a turn to call the cloud (ROUTE-31). No call begins after the shutdown, or while the cloud throttles.
+    async fn in_turn(
+        &self,
+        call: impl Future<Output = Result<()>>,
+        shutdown: &CancellationToken,
+    ) -> Result<(), Refused> {
+        let Ok(_turn) = self.calls.acquire().await else { return Err(Refused::Stopping) };
+        if shutdown.is_cancelled() {
+            return Err(Refused::Stopping);
+        }
+        if let Some(until) = self.memory().paused_until(Instant::now()).filter(|_| self.is_adaptive()) {
+            return Err(Refused::Paused(until));
+        }
+        let result = call.await;
+        if let Err(error) = &result {
+            // Before the turn is given away: the next call must not meet the limit too.
+            self.memory().pause_for(Instant::now(), error);
+        }
+        result.map_err(Refused::Failed)
+    }
+
+    /// Routes that somebody else changed are looked at again soon; contested ones are left alone for some time (P-33).
+    fn face(&self, contested: Vec<Contested>, items: &[Item]) {
+        let now = Instant::now();
+        for Contested { creation, rest } in contested {
+            let (node, destination) = (&creation.node, &creation.destination);
+            tracing::warn!(node = &*node.name, %destination, "somebody else changed or removed the route");
+            let Some(rest) = rest else {
+                self.memory().look_again(now + self.options.reconciliation_period);
+                continue;
+            };
+            self.metrics.flapping();
+            let mut message = format!(
+                "Somebody else keeps changing the route {destination} to node {}; look for another controller, or another \
+                 cluster, that manages the same routes",
+                node.name
+            );
+            if self.is_adaptive() {
+                message += &format!(". It is left alone for {}", GoDuration::from(rest));
+                if let Some(item) = items.iter().find(|item| item.creates.contains(&creation)) {
+                    self.memory().hold(now + rest, item.key());
+                }
+            }
+            if self.explain {
+                self.events.event(&reference(node), EventType::Warning, "RouteFlapping", message);
+            }
+        }
+    }
+
+    /// Tells once of each Pod CIDR outside the cluster's ranges: its route is created, and never deleted (ROUTE-37, P-33).
+    fn tell_ranges(&self, nodes: &[Arc<Node>]) {
+        for node in nodes.iter().filter(|node| !self.waits(node)) {
+            for cidr in &node.pod_cidrs {
+                let destination = Destination::new(cidr);
+                if is_in_range(&destination, &self.options.cluster_cidrs) || !self.memory().is_news(node, &destination)
+                {
+                    continue;
+                }
+                self.metrics.outside_cluster_cidr();
+                let ranges: Vec<String> = self.options.cluster_cidrs.iter().map(ToString::to_string).collect();
+                let message = format!(
+                    "Pod CIDR {cidr} of node {} lies outside --cluster-cidr ({}): its route is never deleted; correct the flag",
+                    node.name,
+                    ranges.join(","),
+                );
+                tracing::warn!(node = &*node.name, "{message}");
+                if self.explain
+                    && !self.events.event(&reference(node), EventType::Warning, "PodCIDROutsideClusterCIDR", message)
+                {
+                    self.memory().untell(node, &destination);
+                }
+            }
+        }
+    }
+
+    fn forget(&self, nodes: &[Arc<Node>]) {
+        let names: HashSet<&str> = nodes.iter().map(|node| &*node.name).collect();
+        let uids: HashSet<&str> = nodes.iter().map(|node| &*node.uid).collect();
+        self.memory().forget_nodes(|name| names.contains(name), |uid| uids.contains(uid));
+    }
+
+    /// Writes the conditions that are not as they should be (ROUTE-40 … ROUTE-46). The answer is what failed, in words.
+    pub(super) async fn settle(&self, in_flight: &HashSet<Destination>, shutdown: &CancellationToken) -> Vec<String> {
+        let now = Instant::now();
+        let due: Vec<(Arc<Node>, Verdict)> = {
+            let nodes = self.context.nodes.list();
+            let memory = self.memory();
+            let verdict = |node: Arc<Node>| memory.verdict(now, &node, in_flight).map(|verdict| (node, verdict));
+            nodes.into_iter().filter_map(verdict).collect()
+        };
+        let failures = Mutex::new(Vec::new());
+        parallel_for(due, self.options.concurrency.max(1), shutdown, |(node, verdict)| {
+            let failures = &failures;
+            async move {
+                if let Err(text) = self.write_condition(&node, verdict).await {
+                    failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+                }
+            }
+        })
+        .await;
+        failures.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn write_condition(&self, node: &Node, verdict: Verdict) -> Result<(), String> {
+        let write = condition::write(&self.api, node, verdict, self.context.clock.now());
+        let text = match tokio::time::timeout(CONDITION_DEADLINE, write).await {
+            Ok(Ok(())) => {
+                self.memory().condition_written(node, verdict);
+                return Ok(());
+            }
+            // The Node was deleted meanwhile.
+            Ok(Err(error)) if is_not_found(&error) => return Ok(()),
+            Ok(Err(error)) => api_error(&error).to_string(),
+            Err(_) => format!("no answer within {} s", CONDITION_DEADLINE.as_secs()),
+        };
+        if self.is_adaptive() {
+            self.memory().condition_failed(Instant::now(), node);
+        }
+        tracing::error!(node = &*node.name, error = text, "writing the condition NetworkUnavailable failed");
+        Err(format!("writing the condition of node {}: {text}", node.name))
+    }
+}
+
+fn reference(node: &Node) -> ObjectRef {
+    ObjectRef::node(&node.name, &node.uid)
+}
+
+/// That the cloud throttles is no matter of one Node, and heals by itself.
+fn concerns_one(error: &Error) -> bool {
+    !error.chain().any(Error::is_rate_limited)
+}

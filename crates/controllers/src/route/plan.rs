@@ -1,0 +1,299 @@
+//! What is to be done about the routes: a pure function of Nodes, listed routes and ranges (ROUTE-22 … ROUTE-27).
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use cloud_provider::{CloudProvider, Node, Route};
+use ipnet::IpNet;
+
+use super::Destination;
+use super::condition::Verdict;
+use super::next_hop::leads_to;
+use super::responsibility::is_responsible;
+
+/// What is to be done, in a fixed order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// Routes to be deleted, by destination and name.
+    pub deletes: Vec<Deletion>,
+    /// Routes to be created, by Node and in the order of its Pod CIDRs.
+    pub creates: Vec<Creation>,
+    /// By Node name: how it stands with each of its Pod CIDRs before anything is done. A Node with neither Pod CIDRs nor
+    /// routes has no record (ROUTE-40).
+    pub records: BTreeMap<Box<str>, Record>,
+    /// Whether all deletes end before the first create (ROUTE-29). Where not, a create still waits for the deletes of its
+    /// own destination.
+    pub creates_wait: bool,
+}
+
+/// A route to be deleted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deletion {
+    /// The route as it was listed (PROV-59).
+    pub route: Route,
+    /// Where it leads from.
+    pub destination: Destination,
+    /// Why it goes.
+    pub cause: Cause,
+}
+
+/// Why a route is deleted (ROUTE-25).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It leads nowhere.
+    Blackhole,
+    /// Its target is no Node that is known.
+    NoTarget,
+    /// Its Node is gone, or has another Pod CIDR now.
+    NotAssigned,
+    /// Its Node has other addresses now; it is created anew (P-18).
+    NextHopChanged,
+}
+
+impl Cause {
+    /// In words, for logs and the output of `plan`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Blackhole => "it leads nowhere",
+            Self::NoTarget => "it leads to no known node",
+            Self::NotAssigned => "its node is gone or has another pod CIDR",
+            Self::NextHopChanged => "its node has other addresses now",
+        }
+    }
+}
+
+/// A route to be created.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Creation {
+    /// The Node that it leads to.
+    pub node: Arc<Node>,
+    /// Where it leads from.
+    pub destination: Destination,
+    /// What the provider is given (PROV-58).
+    pub route: Route,
+}
+
+/// How it stands with the routes of one Node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// UID of the Node: another Node of this name inherits nothing.
+    pub uid: Box<str>,
+    /// What its routes are made of: if that is unchanged and a route is not as it was, somebody else changed it.
+    pub inputs: u64,
+    /// By Pod CIDR. Empty: the Node lost its Pod CIDRs, but a route still leads to it (ROUTE-41).
+    pub decisions: BTreeMap<Destination, Decision>,
+}
+
+/// How it stands with one Pod CIDR of a Node (ROUTE-22).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The route is there.
+    Keep,
+    /// There is none.
+    Add,
+    /// There is one with another next hop.
+    Update,
+    /// There is none, and the Node waits for something else before it can get one.
+    Wait,
+}
+
+impl Record {
+    /// What the Node's condition is to say (ROUTE-41); `None`: nothing yet.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        let any = |of: &[Decision]| self.decisions.values().any(|decision| of.contains(decision));
+        match () {
+            () if self.decisions.is_empty() || any(&[Decision::Add, Decision::Update]) => Some(Verdict::NotCreated),
+            () if any(&[Decision::Wait]) => None,
+            () => Some(Verdict::Created),
+        }
+    }
+}
+
+/// Whether routes of a Node are left for later: it is another cloud's (P-15), or it waits for its initialisation and has
+/// no provider id yet, so that the provider could only refuse. Routes that it has are judged all the same. In the modes
+/// that do what the reference does no Node waits.
+#[must_use]
+pub fn waits(provider: &dyn CloudProvider, node: &Node) -> bool {
+    !provider.owns(node) || (node.is_uninitialized() && node.provider_id().is_none())
+}
+
+/// A digest of what a Node's routes are made of.
+#[must_use]
+pub fn inputs_of(node: &Node) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&node.uid, &node.provider_id, &node.pod_cidrs).hash(&mut hasher);
+    for address in &node.addresses {
+        (&address.kind, &address.address).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// A digest of everything that a pass looks at besides the list of routes: if it is unchanged, nothing new is to be
+/// expected of a pass.
+pub(super) fn inputs(nodes: &[Arc<Node>], waits: impl Fn(&Node) -> bool) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for node in nodes.iter().filter(|node| !node.pod_cidrs.is_empty() && !waits(node)) {
+        (&node.name, inputs_of(node)).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Plans. `routes` in the order in which they were listed; `waits`: Nodes that get no new route yet.
+///
+/// ```
+/// use cloud_provider::{Node, Route};
+/// use controllers::route::plan::plan;
+/// use std::sync::Arc;
+///
+/// let node = Node { name: "worker-1".into(), pod_cidrs: ["10.244.1.0/24".into()].into(), ..Node::default() };
+/// let stale = Route { name: "r-7".into(), target_node: "gone".into(), destination_cidr: "10.244.9.0/24".into(), ..Route::default() };
+/// let plan = plan(&[Arc::new(node)], &[stale], &["10.244.0.0/16".parse()?], |_| false);
+/// assert_eq!(plan.deletes[0].route.name, "r-7");
+/// assert_eq!(plan.creates[0].route.destination_cidr, "10.244.1.0/24");
+/// # Ok::<(), ipnet::AddrParseError>(())
+/// ```
+#[must_use]
+pub fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster_cidrs: &[IpNet], waits: impl Fn(&Node) -> bool) -> Plan {
+    let table = Table::of(routes);
+    let mut plan = Plan { creates_wait: routes.first().is_some_and(is_replaced_by_phases), ..Plan::default() };
+    let mut waiting: HashSet<Destination> = HashSet::new();
+    for node in nodes {
+        if node.pod_cidrs.is_empty() && !table.leads_to(&node.name) {
+            continue;
+        }
+        let mut record = Record { uid: node.uid.clone(), inputs: inputs_of(node), decisions: BTreeMap::new() };
+        let must_wait = waits(node);
+        for cidr in &node.pod_cidrs {
+            let destination = Destination::new(cidr);
+            if record.decisions.contains_key(&destination) {
+                // ROUTE-35: listed twice.
+                continue;
+            }
+            let decision = match table.find(node, &destination) {
+                Some(route) if leads_to(route, node) => Decision::Keep,
+                _ if must_wait => Decision::Wait,
+                Some(_) => Decision::Update,
+                None => Decision::Add,
+            };
+            match decision {
+                Decision::Keep => {}
+                Decision::Wait => _ = waiting.insert(destination.clone()),
+                Decision::Add | Decision::Update => plan.creates.push(creation(node, cidr, destination.clone())),
+            }
+            record.decisions.insert(destination, decision);
+        }
+        plan.records.insert(node.name.clone(), record);
+    }
+    let wanted: HashSet<&Destination> = plan.creates.iter().map(|creation| &creation.destination).collect();
+    let may_go = |route: &&Route| {
+        is_responsible(route, cluster_cidrs)
+            // What is proved to be ours and makes room for its successor goes outside the ranges too.
+            || (route.owned == Some(true) && wanted.contains(&Destination::new(&route.destination_cidr)))
+    };
+    let deletes = routes.iter().filter(may_go).filter_map(|route| plan.deletion(route, &waiting));
+    plan.deletes = deletes.collect();
+    plan.deletes.sort_by(|a, b| (&a.destination, &a.route.name).cmp(&(&b.destination, &b.route.name)));
+    plan.creates.sort_by(|a, b| a.node.name.cmp(&b.node.name));
+    plan
+}
+
+impl Plan {
+    /// Whether there is nothing to do for the cloud.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.deletes.is_empty() && self.creates.is_empty()
+    }
+
+    /// Conditions that are to be written if everything that is planned succeeds, by Node name.
+    #[must_use]
+    pub fn conditions(&self, nodes: &[Arc<Node>]) -> Vec<(Arc<Node>, Verdict)> {
+        let verdict = |node: &Arc<Node>| {
+            let mut record = self.records.get(&node.name)?.clone();
+            let done = |decision: &mut Decision| {
+                if matches!(decision, Decision::Add | Decision::Update) {
+                    *decision = Decision::Keep;
+                }
+            };
+            record.decisions.values_mut().for_each(done);
+            record.verdict().filter(|verdict| !verdict.is_said_by(node))
+        };
+        nodes.iter().filter_map(|node| Some((Arc::clone(node), verdict(node)?))).collect()
+    }
+
+    /// ROUTE-25.
+    fn deletion(&self, route: &Route, waiting: &HashSet<Destination>) -> Option<Deletion> {
+        let destination = Destination::new(&route.destination_cidr);
+        let decision = self.records.get(&*route.target_node).and_then(|record| record.decisions.get(&destination));
+        let cause = match decision {
+            _ if route.blackhole => Cause::Blackhole,
+            // Its Node may be the one that waits: until that is known the route may still serve it.
+            _ if route.target_node.is_empty() && waiting.contains(&destination) => return None,
+            _ if route.target_node.is_empty() => Cause::NoTarget,
+            None => Cause::NotAssigned,
+            Some(Decision::Update) => Cause::NextHopChanged,
+            Some(Decision::Keep | Decision::Add | Decision::Wait) => return None,
+        };
+        Some(Deletion { route: route.clone(), destination, cause })
+    }
+}
+
+/// ROUTE-29: the reference waits for all deletes if the first route has addresses. A provider that knows about ownership
+/// is spared that: there each create waits for the deletes of its destination only, so that one that hangs holds back
+/// nobody else (INV-6).
+fn is_replaced_by_phases(first: &Route) -> bool {
+    first.enable_node_addresses && first.owned.is_none()
+}
+
+/// ROUTE-30, PROV-58.
+fn creation(node: &Arc<Node>, cidr: &str, destination: Destination) -> Creation {
+    let route = Route {
+        target_node: node.name.to_string(),
+        target_node_addresses: node.addresses.to_vec(),
+        destination_cidr: cidr.to_owned(),
+        ..Route::default()
+    };
+    Creation { node: Arc::clone(node), destination, route }
+}
+
+/// The listed routes by target.
+struct Table<'a> {
+    by_target: HashMap<&'a str, Vec<(&'a Route, Destination)>>,
+}
+
+impl<'a> Table<'a> {
+    fn of(routes: &'a [Route]) -> Self {
+        let mut by_target: HashMap<&str, Vec<_>> = HashMap::new();
+        // ROUTE-26: a route without a target is nobody's.
+        for route in routes.iter().filter(|route| !route.target_node.is_empty()) {
+            let destination = Destination::new(&route.destination_cidr);
+            by_target.entry(&route.target_node).or_default().push((route, destination));
+        }
+        Self { by_target }
+    }
+
+    fn to(&self, node: &str) -> &[(&'a Route, Destination)] {
+        self.by_target.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// The first route to this Node from there. One that leads nowhere does not count (ROUTE-27); one of somebody else
+    /// counts if it serves.
+    fn find(&self, node: &Node, destination: &Destination) -> Option<&'a Route> {
+        let from_there = || {
+            let routes = self.to(&node.name).iter().filter(|(route, from)| !route.blackhole && from == destination);
+            routes.map(|(route, _)| *route)
+        };
+        let mut ours = from_there().filter(|route| route.owned != Some(false));
+        ours.next().or_else(|| from_there().find(|route| leads_to(route, node)))
+    }
+
+    /// Whether a route that may be ours leads to this Node (ROUTE-40).
+    fn leads_to(&self, node: &str) -> bool {
+        self.to(node).iter().any(|(route, _)| route.owned != Some(false))
+    }
+}
+
+#[cfg(test)]
+mod tests;
