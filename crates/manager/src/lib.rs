@@ -19,6 +19,7 @@ mod clients;
 mod controllers_task;
 pub mod flags;
 mod logging;
+pub mod plan;
 mod process;
 mod selection;
 mod start;

@@ -7,14 +7,18 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::flags::{Flags, Parsed};
-use crate::{logging, start};
+use crate::{logging, plan, start};
 
 /// Worker threads at most: more only cost memory.
 const MAX_THREADS: usize = 4;
 
-/// Runs the cloud controller manager with the process's arguments. Returns when it has ended.
+/// Runs the cloud controller manager, or its subcommand `plan`, with the process's arguments. Returns when it has ended.
 #[must_use]
 pub fn run(providers: &Registry) -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|first| first == plan::SUBCOMMAND) {
+        let name = std::env::args_os().take(1);
+        return plan::main(providers, name.chain(std::env::args_os().skip(2)));
+    }
     let flags = match Flags::parse(std::env::args_os()) {
         Parsed::Flags(flags) => *flags,
         Parsed::Say(text) => {

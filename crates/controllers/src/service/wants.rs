@@ -65,7 +65,8 @@ pub fn concerns_us(service: &Service, options: &ServiceOptions) -> bool {
 
 /// Whether a Service that needs cleanup may hold another controller's load balancer: its class is not ours, and somebody
 /// told us which are. What exists by our marks is cleaned up; what does not is not ours to let go (P-29, INV-7).
-pub(super) fn is_foreign(service: &Service, options: &ServiceOptions) -> bool {
+#[must_use]
+pub fn is_foreign(service: &Service, options: &ServiceOptions) -> bool {
     let told = !options.classes.is_empty() || !options.is_default;
     told && is_load_balancer(service) && !is_our_class(service, options)
 }

@@ -1,0 +1,84 @@
+//! The subcommand: flags in, report out, exit code.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{CommandFactory as _, Parser};
+use cloud_provider::Registry;
+use tokio_util::sync::CancellationToken;
+
+use super::output::Output;
+use super::report::Outcome;
+use super::{plan, read_only_client};
+use crate::flags::{self, Flags, Parsed};
+use crate::process::block_on;
+use crate::{logging, start};
+
+/// Name in messages about arguments.
+const COMMAND: &str = "cloud-controller-manager plan";
+const ABOUT: &str = "Tells what the cloud controller manager would change in Kubernetes and in the cloud if it ran with \
+                     these flags, and changes nothing.";
+const AFTER_HELP: &str = "Exit code: 0 nothing to do, 2 changes, 1 error (of one object too; the rest is printed all the same).\n\
+                          JSON: {\"version\": 1, \"provider\", \"cluster\", \"objects\": [{\"kind\", \"namespace\", \"name\", \
+                          \"steps\": [{\"side\", \"action\", \"what\", \"detail\"}], \"notes\", \"errors\"}], \"notes\", \
+                          \"errors\", \"summary\": {\"create\", \"update\", \"delete\", \"exitCode\", …}}";
+
+/// All flags of the manager, and the form of the output.
+#[derive(Parser, Debug)]
+struct PlanFlags {
+    #[command(flatten)]
+    flags: Flags,
+    /// Form of the output: text or json.
+    #[arg(long, default_value = "text", value_name = "FORM", value_parser = str::parse::<Output>, help_heading = "Plan")]
+    output: Output,
+}
+
+/// Runs the subcommand; the first argument is the program's name.
+pub(crate) fn main(providers: &Registry, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let command = PlanFlags::command()
+        .name(COMMAND)
+        .bin_name(COMMAND)
+        .about(ABOUT)
+        .after_help(AFTER_HELP)
+        .disable_help_subcommand(true)
+        .args_override_self(true)
+        .max_term_width(120);
+    let flags = match flags::parse::<PlanFlags>(command, COMMAND, arguments) {
+        Parsed::Flags(flags) => flags,
+        Parsed::Say(text) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Parsed::Wrong(text) => return wrong(&text),
+    };
+    if let Err(text) = flags.flags.validate() {
+        return wrong(&text);
+    }
+    logging::init_for_output(flags.flags.verbosity);
+    block_on(async {
+        match run(&flags, providers).await {
+            Ok(outcome) => outcome.into(),
+            Err(error) => wrong(&format!("{error:#}")),
+        }
+    })
+}
+
+fn wrong(text: &str) -> ExitCode {
+    eprintln!("Error: {text}");
+    Outcome::Incomplete.into()
+}
+
+async fn run(PlanFlags { flags, output }: &PlanFlags, providers: &Registry) -> Result<Outcome> {
+    let settings = flags.settings();
+    let provider = start::provider(flags, &settings, providers)?;
+    let shutdown = CancellationToken::new();
+    let client = read_only_client(&settings, start::PROVIDER_CLIENT).await?;
+    // A person waits for the answer: one try.
+    let cluster = start::cluster(flags, &client, std::time::Duration::ZERO, &shutdown).await?;
+    start::initialize(&*provider, &cluster, client, &shutdown).await?;
+    let report = plan(&settings, &*provider, &cluster).await?;
+    shutdown.cancel();
+    print!("{}", output.render(&report));
+    Ok(report.outcome())
+}

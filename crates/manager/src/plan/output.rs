@@ -1,0 +1,238 @@
+//! A report for people, and for programs.
+
+use std::fmt::{self, Write as _};
+
+use serde_json::{Value, json};
+
+use super::report::{Key, Kind, ObjectPlan, Outcome, Report};
+
+/// `--output`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// For programs: see [`json`](fn@json).
+    Json,
+}
+
+impl std::str::FromStr for Output {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            other => Err(format!("{other:?} is not one of text, json")),
+        }
+    }
+}
+
+impl Output {
+    /// The report in this form, with a line break at the end.
+    #[must_use]
+    pub fn render(self, report: &Report) -> String {
+        match self {
+            Self::Text => text(report),
+            Self::Json => format!("{:#}\n", json(report)),
+        }
+    }
+}
+
+/// Version of the JSON form: it grows when a field changes its meaning or goes, not when one is added.
+pub const JSON_VERSION: u32 = 1;
+
+/// The report as one JSON object:
+///
+/// ```text
+/// {
+///   "version": 1,
+///   "provider": "simulated",
+///   "cluster": {"name": "kubernetes", "id": "4f2c…" or null},
+///   "objects": [{                      objects that there is something to say of, sorted
+///     "kind": "Node", "Route", "Service" or "PersistentVolume",
+///     "namespace": "" or a name,
+///     "name": "worker-1",
+///     "steps": [{                      in the order in which they would be taken
+///       "side": "kubernetes" or "cloud",
+///       "action": "create", "update" or "delete",
+///       "what": "label topology.kubernetes.io/zone",
+///       "detail": "" or from what to what
+///     }],
+///     "notes": ["…"], "errors": ["…"]
+///   }],
+///   "notes": ["…"], "errors": ["…"],   what concerns no single object
+///   "summary": {
+///     "lookedAt": {"Node": 3, …},
+///     "create": 1, "update": 2, "delete": 0,
+///     "objects": 1,                    with at least one step
+///     "errors": 0,
+///     "exitCode": 0 nothing to do, 2 changes, 1 something could not be found out
+///   }
+/// }
+/// ```
+#[must_use]
+pub fn json(report: &Report) -> Value {
+    let totals = report.totals();
+    let looked_at: serde_json::Map<String, Value> =
+        report.looked_at.iter().map(|(kind, count)| (kind.to_string(), json!(count))).collect();
+    json!({
+        "version": JSON_VERSION,
+        "provider": report.provider,
+        "cluster": {"name": report.cluster.name, "id": report.cluster.id},
+        "objects": report.objects.iter().map(|(key, plan)| object(key, plan)).collect::<Vec<_>>(),
+        "notes": report.notes,
+        "errors": report.errors,
+        "summary": {
+            "lookedAt": looked_at,
+            "create": totals.create,
+            "update": totals.update,
+            "delete": totals.delete,
+            "objects": totals.objects,
+            "errors": totals.errors,
+            "exitCode": report.outcome().code(),
+        },
+    })
+}
+
+fn object(key: &Key, plan: &ObjectPlan) -> Value {
+    let step = |step: &super::report::Step| {
+        json!({
+            "side": step.side.to_string(),
+            "action": step.step.action.to_string(),
+            "what": step.step.what,
+            "detail": step.step.detail,
+        })
+    };
+    json!({
+        "kind": key.kind.to_string(),
+        "namespace": key.namespace,
+        "name": key.name,
+        "steps": plan.steps.iter().map(step).collect::<Vec<_>>(),
+        "notes": plan.notes,
+        "errors": plan.errors,
+    })
+}
+
+/// The report for people: each object with its steps, then what concerns all, then one line with the numbers.
+#[must_use]
+pub fn text(report: &Report) -> String {
+    let mut out = String::new();
+    // Writing to a String never fails.
+    _ = write_text(&mut out, report);
+    out
+}
+
+fn write_text(out: &mut String, report: &Report) -> fmt::Result {
+    for (key, plan) in &report.objects {
+        writeln!(out, "{key}")?;
+        let width = plan.steps.iter().map(|step| step.step.what.chars().count()).max().unwrap_or_default();
+        for step in &plan.steps {
+            let (action, what, detail) = (step.step.action.to_string(), &step.step.what, &step.step.detail);
+            let line = format!("  {:<10}  {action:<6}  {what:<width$}  {detail}", step.side);
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        plan.notes.iter().try_for_each(|note| writeln!(out, "  note        {note}"))?;
+        plan.errors.iter().try_for_each(|error| writeln!(out, "  error       {error}"))?;
+        writeln!(out)?;
+    }
+    report.notes.iter().try_for_each(|note| writeln!(out, "Note: {note}"))?;
+    report.errors.iter().try_for_each(|error| writeln!(out, "Error: {error}"))?;
+    writeln!(out, "{}", summary(report))
+}
+
+fn summary(report: &Report) -> String {
+    let totals = report.totals();
+    let looked_at: Vec<String> =
+        report.looked_at.iter().map(|(kind, count)| format!("{count} {}", plural(*kind, *count))).collect();
+    let looked_at = looked_at.join(", ");
+    let errors = if totals.errors == 1 { "1 error".to_owned() } else { format!("{} errors", totals.errors) };
+    let changes = format!(
+        "{} to create, {} to update, {} to delete, at {} of the objects looked at ({looked_at})",
+        totals.create, totals.update, totals.delete, totals.objects
+    );
+    match report.outcome() {
+        Outcome::Nothing => format!("Nothing to do: {looked_at}."),
+        Outcome::Changes => format!("Plan: {changes}. Nothing was changed."),
+        Outcome::Incomplete => format!("Plan, incomplete because of {errors}: {changes}. Nothing was changed."),
+    }
+}
+
+fn plural(kind: Kind, count: usize) -> String {
+    if count == 1 { kind.to_string() } else { format!("{kind}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloud_provider::{Cluster, PlanAction, PlanStep};
+
+    fn report() -> Report {
+        let mut report = Report::new("acme", &Cluster { name: "kubernetes".into(), id: Some("u".into()) });
+        report.looked_at.insert(Kind::Node, 2);
+        report.looked_at.insert(Kind::Service, 1);
+        let node = report.object(Kind::Node, "", "worker-1");
+        node.kubernetes(PlanAction::Update, "provider id", "acme://1");
+        node.kubernetes(PlanAction::Delete, "taint x", "");
+        report.object(Kind::Node, "", "worker-2").notes.push("kept".into());
+        report.object(Kind::Service, "shop", "web").cloud(PlanStep {
+            action: PlanAction::Create,
+            what: "load balancer \"a\"".into(),
+            detail: "2 targets".into(),
+        });
+        report
+    }
+
+    #[test]
+    fn people_read_objects_and_a_line_of_numbers() {
+        assert_eq!(
+            text(&report()),
+            "\
+Node worker-1
+  kubernetes  update  provider id  acme://1
+  kubernetes  delete  taint x
+
+Node worker-2
+  note        kept
+
+Service shop/web
+  cloud       create  load balancer \"a\"  2 targets
+
+Plan: 1 to create, 1 to update, 1 to delete, at 2 of the objects looked at (2 Nodes, 1 Service). Nothing was changed.
+"
+        );
+        assert_eq!(report().outcome(), Outcome::Changes);
+    }
+
+    #[test]
+    fn an_error_makes_it_incomplete_and_nothing_is_nothing() {
+        let mut broken = report();
+        broken.object(Kind::Service, "shop", "api").errors.push("the cloud did not answer".into());
+        assert!(text(&broken).contains("Service shop/api\n  error       the cloud did not answer\n"));
+        assert!(text(&broken).contains("Plan, incomplete because of 1 error: 1 to create"));
+        assert_eq!(broken.outcome().code(), 1);
+        let mut nothing = report();
+        nothing.objects.clear();
+        assert_eq!(text(&nothing), "Nothing to do: 2 Nodes, 1 Service.\n");
+        assert_eq!(nothing.outcome().code(), 0);
+    }
+
+    #[test]
+    fn programs_read_a_documented_shape() {
+        let value = json(&report());
+        assert_eq!(
+            value["objects"][0],
+            json!({"kind": "Node", "namespace": "", "name": "worker-1", "notes": [], "errors": [], "steps": [
+                {"side": "kubernetes", "action": "update", "what": "provider id", "detail": "acme://1"},
+                {"side": "kubernetes", "action": "delete", "what": "taint x", "detail": ""},
+            ]})
+        );
+        assert_eq!((&value["version"], &value["cluster"]), (&json!(1), &json!({"name": "kubernetes", "id": "u"})));
+        assert_eq!(
+            value["summary"],
+            json!({"lookedAt": {"Node": 2, "Service": 1}, "create": 1, "update": 1, "delete": 1, "objects": 2,
+                "errors": 0, "exitCode": 2})
+        );
+        assert_eq!("json".parse(), Ok(Output::Json));
+        assert_eq!("yaml".parse::<Output>(), Err("\"yaml\" is not one of text, json".to_owned()));
+    }
+}

@@ -1,0 +1,83 @@
+//! Reads of the Kubernetes API, and nothing but reads.
+
+use http::{Method, Request, Response};
+use kube::api::ListParams;
+use kube::client::Body;
+use kube::{Api, Client};
+use runtime::api_error::api_error;
+use runtime::cache::Cached;
+use tower::{BoxError, service_fn};
+
+/// Objects per page.
+const PAGE: u32 = 500;
+
+/// A client that refuses, before it is sent, whatever is not a read; events too.
+pub(super) fn read_only(client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let guarded = service_fn(move |request: Request<Body>| {
+        let client = client.clone();
+        async move { forward(client, request).await }
+    });
+    Client::new(guarded, namespace)
+}
+
+async fn forward(client: Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    if ![Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method()) {
+        let (method, path) = (request.method(), request.uri().path());
+        return Err(format!("{method} {path} is not sent: a plan changes nothing").into());
+    }
+    Ok(client.send(request).await?)
+}
+
+/// All objects of a kind, page by page.
+///
+/// # Errors
+/// Why they cannot be read, and what to do.
+pub(super) async fn list<T: Cached>(client: &Client) -> Result<Vec<T>, String> {
+    let api: Api<T::Wire> = Api::all(client.clone());
+    let mut objects = Vec::new();
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = api.list(&params).await.map_err(|error| {
+            let kind = <T::Wire as kube::Resource>::plural(&());
+            format!("cannot list {kind}: {}; the identity needs the verb \"list\" on them", api_error(&error))
+        })?;
+        objects.extend(page.items.into_iter().map(T::from_wire));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(objects),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[tokio::test]
+    async fn only_reads_pass() {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&sent);
+        let server = service_fn(move |_: Request<Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async { Ok::<_, std::convert::Infallible>(Response::new(Body::from(b"{}".to_vec()))) }
+        });
+        let client = read_only(Client::new(server, "default"));
+        let ask = |method: Method| {
+            let client = client.clone();
+            async move {
+                let request = Request::builder().method(method).uri("/api/v1/events").body(Body::empty()).unwrap();
+                client.send(request).await.map(drop).map_err(|error| api_error(&error).to_string())
+            }
+        };
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            let error = ask(method.clone()).await.unwrap_err();
+            assert!(error.contains(&format!("{method} /api/v1/events is not sent")), "{error}");
+        }
+        assert_eq!(sent.load(Ordering::Relaxed), 0);
+        ask(Method::GET).await.unwrap();
+        assert_eq!(sent.load(Ordering::Relaxed), 1);
+    }
+}

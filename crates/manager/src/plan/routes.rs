@@ -1,0 +1,57 @@
+//! Routes: what would be deleted and created in the cloud, and what Nodes would say of it.
+
+use std::sync::Arc;
+
+use cloud_provider::names::{CONDITION_NETWORK_UNAVAILABLE, ROUTE_CONTROLLER};
+use cloud_provider::{CloudProvider, Cluster, Node, PlanAction, PlanStep, Route};
+use controllers::options::RouteMode;
+use controllers::route::plan::{plan as plan_routes, waits};
+
+use super::report::{Kind, ObjectPlan, Report};
+use crate::controllers_task::Settings;
+
+/// Plans for all routes with one list.
+pub(super) async fn plan(
+    settings: &Settings,
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+    nodes: &[Arc<Node>],
+    report: &mut Report,
+) {
+    let Some(cloud) = provider.routes().filter(|_| settings.wants(ROUTE_CONTROLLER)) else { return };
+    let routes = match cloud.list(cluster).await {
+        Ok(routes) => routes,
+        Err(error) => {
+            report.errors.push(format!("cannot list the cloud's routes: {error}"));
+            return;
+        }
+    };
+    report.looked_at.insert(Kind::Route, routes.len());
+    let options = &settings.options.route;
+    // As the controller: in the modes of the reference no Node waits.
+    let waiting = |node: &Node| options.mode == RouteMode::Adaptive && waits(provider, node);
+    let plan = plan_routes(nodes, &routes, &options.cluster_cidrs, waiting);
+    for deletion in &plan.deletes {
+        let mut object = ObjectPlan::default();
+        object.cloud(step(PlanAction::Delete, &deletion.route, deletion.cause.as_str()));
+        report.add(Kind::Route, "", &deletion.route.destination_cidr, object);
+    }
+    for creation in &plan.creates {
+        let mut object = ObjectPlan::default();
+        object.cloud(step(PlanAction::Create, &creation.route, ""));
+        report.add(Kind::Route, "", &creation.route.destination_cidr, object);
+    }
+    for (node, verdict) in plan.conditions(nodes) {
+        let action = if node.network_unavailable.is_some() { PlanAction::Update } else { PlanAction::Create };
+        let detail = format!("{:?}, {}", verdict.status(), verdict.reason());
+        let condition = format!("condition {CONDITION_NETWORK_UNAVAILABLE}");
+        report.object(Kind::Node, "", &node.name).kubernetes(action, condition, detail);
+    }
+}
+
+fn step(action: PlanAction, route: &Route, why: &str) -> PlanStep {
+    let target = if route.target_node.is_empty() { "no known node" } else { &route.target_node };
+    let what = if route.name.is_empty() { "route".to_owned() } else { format!("route {:?}", route.name) };
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    PlanStep { action, what, detail: format!("{} → {target}{why}", route.destination_cidr) }
+}
