@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::pod_ranges::CLUSTER_CIDR;
+
 /// Where everything is.
 pub(super) struct Places<'a> {
     /// The Kubernetes API.
@@ -28,14 +30,23 @@ Everything stays up until Ctrl-C; kubelets and controllers keep following the cl
   export KUBECONFIG={kubeconfig}
   kubectl get nodes -o wide
   kubectl get nodes -w -o custom-columns='NAME:.metadata.name,ID:.spec.providerID,TAINTS:.spec.taints[*].key'
+  kubectl get services -w                           # leave it running: addresses come and go
 
-and in a third one:
+and in a third one, with the same KUBECONFIG:
 
   C={cloud_url} J='Content-Type: application/json'
   curl -X POST   $C/admin/machines/worker-1/stop    # not ready, then tainted: kubectl describe node worker-1
   curl -X POST   $C/admin/machines/worker-1/start
-  curl -X DELETE $C/admin/machines/worker-2         # its Node is deleted
+  curl -X DELETE $C/admin/machines/worker-2         # its Node is deleted, its route and targets go
   curl -H "$J" $C/admin/machines -d '{{"name": "new-1", "type": "large"}}'    # a Node joins
+
+Services and the load balancers that the cloud has for them:
+
+  kubectl expose service web-2 --name=shop --type=LoadBalancer --port=80
+  kubectl describe service shop                     # address, finalizer, events
+  curl $C/admin/load-balancers                      # listeners and targets; routes: curl $C/admin/routes
+  kubectl patch service shop -p '{{"spec": {{"type": "ClusterIP"}}}}'         # and back: "LoadBalancer"
+  kubectl delete service shop                       # returns when nothing is left of it in the cloud
 
 Break the cloud; only Nodes that are not ready are asked for, so stop a machine first:
 
@@ -43,7 +54,7 @@ Break the cloud; only Nodes that are not ready are asked for, so stop a machine 
   kubectl get events --field-selector reason=NodeDeletionHeld
   curl -H "$J" -X PUT $C/admin/tokens/demo-token -d '{{"project": "other"}}'  # an empty list
   curl -H "$J" -X PUT $C/admin/tokens/demo-token -d '{{"project": "demo"}}'   # well again
-  curl -H "$J" $C/admin/faults -d '{{"kind": "status", "status": 500}}'       # or latency, hang, empty_list …
+  curl -H "$J" $C/admin/faults -d '{{"kind": "status", "status": 500}}'       # or latency, hang, lost_answer …
   curl -X DELETE $C/admin/faults                    # well again
   curl $C/admin/requests                            # what the controllers asked
 
@@ -52,11 +63,10 @@ Break the Kubernetes API:
   curl {api_url}/_faults -d '{{"match": {{"verb": "patch", "times": 3}}, "action": {{"status": {{"code": 500}}}}}}'
   curl -X DELETE {api_url}/_faults
 
-Another controller manager of your own joins with:
+What another controller manager would do here, without doing it:
 
-  cloud-controller-manager --cloud-provider=simulated --cloud-config={cloud_config} --kubeconfig=$KUBECONFIG --configure-cloud-routes=false
-
-What it would do, without doing it, is told by `cloud-controller-manager plan` with the same flags.
+  F="--cloud-provider=simulated --cloud-config={cloud_config} --kubeconfig=$KUBECONFIG --cluster-cidr={CLUSTER_CIDR}"
+  cloud-controller-manager plan $F                  # and without "plan" it joins in
 "#
         )
     }
@@ -64,6 +74,9 @@ What it would do, without doing it, is told by `cloud-controller-manager plan` w
     /// For programs.
     pub(super) fn object(&self) -> Value {
         json!({"serve": {
+            "loadBalancers": format!("{}/admin/load-balancers", self.cloud_url),
+            "routes": format!("{}/admin/routes", self.cloud_url),
+            "clusterCIDR": CLUSTER_CIDR,
             "kubernetes": self.api_url,
             "cloud": self.cloud_url,
             "kubeconfig": self.kubeconfig,
@@ -86,6 +99,8 @@ mod tests {
         };
         assert!(places.text().contains("export KUBECONFIG=/tmp/d/kubeconfig\n"));
         assert!(places.text().contains("C=http://127.0.0.1:2 "));
+        assert!(places.text().contains("--cluster-cidr=10.128.0.0/9"));
         assert_eq!(places.object()["serve"]["cloud"], "http://127.0.0.1:2");
+        assert_eq!(places.object()["serve"]["routes"], "http://127.0.0.1:2/admin/routes");
     }
 }
