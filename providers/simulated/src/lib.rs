@@ -36,6 +36,11 @@
 //! curl -X DELETE $C/admin/machines/worker-2                     # the same as terminate
 //! curl -X PATCH  $C/admin/machines/worker-3 --json '{"addresses": [{"type": "InternalIP", "address": "10.9.9.9"}]}'
 //!
+//! curl $C/admin/load-balancers                                  # all load balancers; drift: change or remove one by hand
+//! curl -X PATCH  $C/admin/load-balancers/a17 --json '{"tier": "premium", "targets": []}'
+//! curl -X PATCH  $C/admin/load-balancers/a17 --json '{"protected": true}'   # its deletion is refused; routes have it too
+//! curl -X DELETE $C/admin/load-balancers/a17
+//!
 //! curl -X DELETE $C/admin/tokens/demo-token                     # the credential is revoked …
 //! curl -X PUT    $C/admin/tokens/demo-token --json '{"project": "other"}'   # … or for another, empty project
 //! curl -X PUT    $C/admin/tokens/demo-token --json '{"project": "demo"}'    # … and well again
@@ -53,6 +58,7 @@
 //!
 //! curl -X PUT $C/admin/options --json '{"rate_limit": {"requests": 100, "seconds": 60}}'
 //! curl -X PUT $C/admin/options --json '{"list_delay_milliseconds": 2000, "operation_milliseconds": 5000}'
+//! curl -X PUT $C/admin/options --json '{"load_balancer_quota": 3}'
 //! curl $C/admin/requests                                        # how many, by route; -X DELETE starts from zero
 //! curl -X POST $C/admin/reset
 //! ```

@@ -139,6 +139,12 @@ impl Tree {
         self.parts.get(&Part::Balancer)
     }
 
+    /// A pool's settings.
+    #[must_use]
+    pub fn pool_attributes(&self, pool: &str) -> Option<&Attributes> {
+        self.parts.get(&Part::Pool(pool.to_owned()))
+    }
+
     /// The listeners, in order.
     pub fn listeners(&self) -> impl Iterator<Item = (&Port, &Attributes)> {
         self.parts.iter().filter_map(|(part, attributes)| match part {

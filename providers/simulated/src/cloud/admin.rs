@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{get, patch, post, put};
 use axum::{Json, Router};
 use http::StatusCode;
 use serde::Deserialize;
@@ -13,7 +13,7 @@ use super::gate::{Answer, Refusal};
 use super::machines::{Machine, MachineChange, NewMachine};
 use super::routes::NewRoute;
 use super::volumes::Volume;
-use super::{Cloud, LoadBalancerSpec, Options};
+use super::{Cloud, LoadBalancerChange, LoadBalancerSpec, Options};
 
 pub(super) fn router(cloud: &Cloud) -> Router {
     Router::new()
@@ -21,7 +21,9 @@ pub(super) fn router(cloud: &Cloud) -> Router {
         .route("/admin/machines/{id}", get(machine).patch(change_machine).delete(terminate))
         .route("/admin/machines/{id}/{action}", post(act))
         .route("/admin/load-balancers", get(load_balancers).post(add_load_balancer))
+        .route("/admin/load-balancers/{id}", patch(edit_load_balancer).delete(remove_load_balancer))
         .route("/admin/routes", get(routes).post(add_route))
+        .route("/admin/routes/{id}", patch(edit_route))
         .route("/admin/volumes", post(add_volume))
         .route("/admin/tokens/{token}", put(add_token).delete(revoke_token))
         .route("/admin/faults", get(faults).post(inject).delete(clear_faults))
@@ -93,6 +95,29 @@ async fn load_balancers(State(cloud): Of) -> Response {
 
 async fn add_load_balancer(State(cloud): Of, Json(spec): Json<LoadBalancerSpec>) -> Response {
     (StatusCode::CREATED, Json(cloud.add_load_balancer(spec))).into_response()
+}
+
+async fn edit_load_balancer(
+    State(cloud): Of,
+    Path(id): Path<String>,
+    Json(change): Json<LoadBalancerChange>,
+) -> Answer {
+    let changed = cloud.edit_load_balancer(&id, change).map(|changed| Json(changed).into_response());
+    changed.ok_or_else(|| Refusal::not_found("load balancer with id or name", &id, "any"))
+}
+
+async fn remove_load_balancer(State(cloud): Of, Path(id): Path<String>) -> StatusCode {
+    if cloud.remove_load_balancer(&id) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RouteChange {
+    protected: bool,
+}
+
+async fn edit_route(State(cloud): Of, Path(id): Path<String>, Json(change): Json<RouteChange>) -> StatusCode {
+    if cloud.protect_route(&id, change.protected) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
 }
 
 async fn routes(State(cloud): Of) -> Response {

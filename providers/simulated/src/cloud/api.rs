@@ -1,5 +1,7 @@
 //! The API under `/v1`.
 
+use std::collections::BTreeSet;
+
 use axum::extract::{Path, Query as UrlQuery, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -41,6 +43,9 @@ type Of = State<Cloud>;
 impl Listed for Machine {
     fn project(&self) -> &str {
         &self.project
+    }
+    fn id(&self) -> &str {
+        &self.id
     }
     fn name(&self) -> &str {
         &self.name
@@ -92,18 +97,37 @@ async fn load_balancer(State(cloud): Of, Extension(Project(project)): Ours, Path
     Ok(Json(find(&cloud.model().load_balancers, "load balancer", &id, &project)?.show()).into_response())
 }
 
-/// Names are unique; targets exist.
+/// Names and addresses are unique; targets exist; the rest makes sense.
 fn check(model: &Model, project: &str, id: Option<&str>, spec: &LoadBalancerSpec) -> Result<(), Refusal> {
-    let mut others = model.load_balancers.values().map(|stored| &stored.object).filter(|lb| Some(&*lb.id) != id);
-    if others.any(|lb| lb.project == project && lb.spec.name == spec.name) {
-        let message = format!("a load balancer named {:?} exists", spec.name);
-        return Err(Refusal::conflict("name_taken", message));
+    let others = model.load_balancers.values().map(|stored| &stored.object).filter(|lb| Some(&*lb.id) != id);
+    for other in others {
+        if other.project == project && other.spec.name == spec.name {
+            return Err(Refusal::conflict("name_taken", format!("a load balancer named {:?} exists", spec.name)));
+        }
+        if other.ip == spec.address {
+            return Err(Refusal::invalid(format!("address {} is in use", spec.address)));
+        }
+    }
+    if !["", "basic", "premium"].contains(&&*spec.tier) {
+        return Err(Refusal::invalid(format!("tier {:?} is not one of basic, premium", spec.tier)));
+    }
+    let ports: BTreeSet<_> = spec.listeners.iter().map(|it| (it.port, &it.protocol)).collect();
+    if ports.len() < spec.listeners.len() || ports.iter().any(|(_, protocol)| !["TCP", "UDP"].contains(&&***protocol)) {
+        return Err(Refusal::invalid("every listener needs a port of its own, TCP or UDP".to_owned()));
     }
     for target in &spec.targets {
         find(&model.machines, "machine", target, project)
             .map_err(|_| Refusal::invalid(format!("target {target:?} is not a machine of project {project:?}")))?;
     }
     Ok(())
+}
+
+fn check_quota(model: &Model, project: &str) -> Result<(), Refusal> {
+    let count = model.load_balancers.values().filter(|stored| stored.object.project == project).count();
+    match model.options.load_balancer_quota {
+        Some(quota) if count >= quota => Err(Refusal::quota("load balancers", quota, project)),
+        _ => Ok(()),
+    }
 }
 
 async fn create_load_balancer(
@@ -113,6 +137,7 @@ async fn create_load_balancer(
 ) -> Answer {
     let mut model = cloud.model();
     check(&model, &project, None, &spec)?;
+    check_quota(&model, &project)?;
     Ok((StatusCode::ACCEPTED, Json(model.add_load_balancer(&project, spec))).into_response())
 }
 
@@ -127,12 +152,17 @@ async fn change_load_balancer(
         return Err(Refusal::conflict("locked", format!("an operation runs on load balancer {id:?}")));
     }
     check(&model, &project, Some(&id), &spec)?;
+    if find(&model.load_balancers, "load balancer", &id, &project)?.spec.address != spec.address {
+        return Err(Refusal::invalid("the address of a load balancer cannot be changed".to_owned()));
+    }
     Ok((StatusCode::ACCEPTED, Json(model.change_load_balancer(&project, &id, spec))).into_response())
 }
 
 async fn delete_load_balancer(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
     let mut model = cloud.model();
-    find(&model.load_balancers, "load balancer", &id, &project)?;
+    if find(&model.load_balancers, "load balancer", &id, &project)?.is_protected {
+        return Err(Refusal::protected("load balancer", &id));
+    }
     model.load_balancers.remove(&id);
     Ok(StatusCode::NO_CONTENT.into_response())
 }
@@ -165,7 +195,9 @@ async fn create_route(State(cloud): Of, Extension(Project(project)): Ours, Json(
 
 async fn delete_route(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
     let mut model = cloud.model();
-    find(&model.routes, "route", &id, &project)?;
+    if find(&model.routes, "route", &id, &project)?.is_protected {
+        return Err(Refusal::protected("route", &id));
+    }
     model.routes.remove(&id);
     Ok(StatusCode::NO_CONTENT.into_response())
 }

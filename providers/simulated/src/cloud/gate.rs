@@ -37,6 +37,14 @@ impl Refusal {
     pub(super) fn invalid(message: String) -> Self {
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, code: "invalid", message }
     }
+    pub(super) fn protected(what: &str, id: &str) -> Self {
+        let message = format!("{what} {id:?} is protected against deletion; switch its protection off first");
+        Self { status: StatusCode::LOCKED, code: "protected", message }
+    }
+    pub(super) fn quota(what: &str, limit: usize, project: &str) -> Self {
+        let message = format!("project {project:?} has {limit} {what}, its limit");
+        Self { status: StatusCode::FORBIDDEN, code: "quota_exceeded", message }
+    }
     fn unauthorized() -> Self {
         let message = "the token is missing, unknown or revoked".to_owned();
         Self { status: StatusCode::UNAUTHORIZED, code: "unauthorized", message }

@@ -23,6 +23,47 @@ pub struct LoadBalancerSpec {
     /// Ids of the machines that traffic goes to.
     #[serde(default)]
     pub targets: BTreeSet<String>,
+    /// `basic` or `premium`; empty: `basic`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tier: String,
+    /// Networks that may reach it; empty: all.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub source_ranges: BTreeSet<String>,
+    /// How targets are checked; `None`: by a connection to the listener's target port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub health_check: Option<HealthCheck>,
+    /// Whether a client stays with its target.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sticky: bool,
+    /// The address that it must have; cannot be changed afterwards. Empty: any.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub address: String,
+}
+
+/// An HTTP check of the targets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HealthCheck {
+    /// The port on the machines.
+    pub port: u16,
+    /// Such as `/healthz`.
+    pub path: String,
+}
+
+/// What an operator changes by hand; what is `None` stays.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoadBalancerChange {
+    /// Whether it can be deleted.
+    pub protected: Option<bool>,
+    /// All labels anew.
+    pub labels: Option<BTreeMap<String, String>>,
+    /// All listeners anew.
+    pub listeners: Option<BTreeSet<Listener>>,
+    /// All targets anew.
+    pub targets: Option<BTreeSet<String>>,
+    /// Another tier.
+    pub tier: Option<String>,
 }
 
 /// One port of a load balancer.
@@ -46,6 +87,9 @@ pub struct LoadBalancer {
     pub status: LoadBalancerStatus,
     /// Its address, once it was active for the first time.
     pub ip: Option<String>,
+    /// Whether a deletion is refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub protected: bool,
     /// The operation that the request started, in the answer to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
@@ -68,7 +112,8 @@ pub(super) struct StoredLoadBalancer {
     pub(super) id: String,
     pub(super) project: String,
     pub(super) spec: LoadBalancerSpec,
-    ip: String,
+    pub(super) is_protected: bool,
+    pub(super) ip: String,
     ready_for_the_first_time: Instant,
     ready: Instant,
 }
@@ -85,6 +130,7 @@ impl StoredLoadBalancer {
             id: self.id.clone(),
             status,
             ip: has_address.then(|| self.ip.clone()),
+            protected: self.is_protected,
             operation: None,
             spec: self.spec.clone(),
         }
@@ -94,6 +140,9 @@ impl StoredLoadBalancer {
 impl Listed for StoredLoadBalancer {
     fn project(&self) -> &str {
         &self.project
+    }
+    fn id(&self) -> &str {
+        &self.id
     }
     fn name(&self) -> &str {
         &self.spec.name
@@ -116,8 +165,9 @@ impl Model {
         let object = StoredLoadBalancer {
             id: id.clone(),
             project: project.to_owned(),
+            ip: if spec.address.is_empty() { format!("198.19.{a}.{b}") } else { spec.address.clone() },
             spec,
-            ip: format!("198.19.{a}.{b}"),
+            is_protected: false,
             ready_for_the_first_time: ready,
             ready,
         };
@@ -138,5 +188,29 @@ impl Model {
         let object = &mut self.load_balancers.get_mut(id)?.object;
         (object.spec, object.ready) = (spec, ready);
         Some(LoadBalancer { operation: Some(operation), ..object.show() })
+    }
+
+    fn load_balancer_mut(&mut self, id_or_name: &str) -> Option<&mut StoredLoadBalancer> {
+        let mut all = self.load_balancers.values_mut().map(|stored| &mut stored.object);
+        all.find(|it| it.id == id_or_name || it.spec.name == id_or_name)
+    }
+
+    /// By hand: at once, and whatever runs on it.
+    pub(super) fn edit_load_balancer(&mut self, id_or_name: &str, change: LoadBalancerChange) -> Option<LoadBalancer> {
+        let object = self.load_balancer_mut(id_or_name)?;
+        let LoadBalancerChange { protected, labels, listeners, targets, tier } = change;
+        object.is_protected = protected.unwrap_or(object.is_protected);
+        let spec = &mut object.spec;
+        spec.labels = labels.unwrap_or_else(|| std::mem::take(&mut spec.labels));
+        spec.listeners = listeners.unwrap_or_else(|| std::mem::take(&mut spec.listeners));
+        spec.targets = targets.unwrap_or_else(|| std::mem::take(&mut spec.targets));
+        spec.tier = tier.unwrap_or_else(|| std::mem::take(&mut spec.tier));
+        Some(object.show())
+    }
+
+    /// By hand: protected or not.
+    pub(super) fn remove_load_balancer(&mut self, id_or_name: &str) -> bool {
+        let id = self.load_balancer_mut(id_or_name).map(|it| it.id.clone());
+        id.is_some_and(|id| self.load_balancers.remove(&id).is_some())
     }
 }

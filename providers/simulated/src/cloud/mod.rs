@@ -26,7 +26,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use faults::{Fault, FaultKind};
-pub use load_balancers::{Listener, LoadBalancer, LoadBalancerSpec, LoadBalancerStatus};
+pub use load_balancers::{
+    HealthCheck, Listener, LoadBalancer, LoadBalancerChange, LoadBalancerSpec, LoadBalancerStatus,
+};
 pub use machines::{Machine, MachineChange, MachineState, NewMachine};
 use model::Model;
 pub use rate_limit::RateLimit;
@@ -46,8 +48,10 @@ pub const PAGE_SIZE: usize = 50;
 pub struct Options {
     /// How long an operation (creating or changing a load balancer) runs.
     pub operation_milliseconds: u64,
-    /// After how long a created object appears in lists. It can be read by its id at once.
+    /// After how long a created object appears in lists. It can be read by its id and by its name at once.
     pub list_delay_milliseconds: u64,
+    /// How many load balancers a project may have; `None`: any number.
+    pub load_balancer_quota: Option<usize>,
     /// Requests that each token may send; `None`: any number.
     pub rate_limit: Option<RateLimit>,
 }
@@ -208,6 +212,27 @@ impl Cloud {
     /// Adds a load balancer as somebody else's tool would. Its name and targets are not checked.
     pub fn add_load_balancer(&self, spec: LoadBalancerSpec) -> LoadBalancer {
         self.model().add_load_balancer(DEFAULT_PROJECT, spec)
+    }
+
+    /// Changes a load balancer, by id or name, as an operator does in a console: at once. The changed one.
+    pub fn edit_load_balancer(&self, id_or_name: &str, change: LoadBalancerChange) -> Option<LoadBalancer> {
+        self.model().edit_load_balancer(id_or_name, change)
+    }
+
+    /// Removes a load balancer, by id or name, as an operator does; `false` if there is none.
+    pub fn remove_load_balancer(&self, id_or_name: &str) -> bool {
+        self.model().remove_load_balancer(id_or_name)
+    }
+
+    /// Makes the deletion of a load balancer, by id or name, refused or not; `false` if there is none.
+    pub fn protect_load_balancer(&self, id_or_name: &str, protected: bool) -> bool {
+        let change = LoadBalancerChange { protected: Some(protected), ..LoadBalancerChange::default() };
+        self.edit_load_balancer(id_or_name, change).is_some()
+    }
+
+    /// Makes the deletion of a route, by id or range, refused or not; `false` if there is none.
+    pub fn protect_route(&self, id_or_destination: &str, protected: bool) -> bool {
+        self.model().protect_route(id_or_destination, protected)
     }
 
     /// All routes, in the order of their ids.

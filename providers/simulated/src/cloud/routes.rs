@@ -32,6 +32,9 @@ pub struct CloudRoute {
     pub machine_name: String,
     /// Whether the machine is gone, so that the route leads nowhere.
     pub blackhole: bool,
+    /// Whether a deletion is refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub protected: bool,
     /// What was asked for.
     #[serde(flatten)]
     pub route: NewRoute,
@@ -41,14 +44,19 @@ pub(super) struct StoredRoute {
     pub(super) id: String,
     pub(super) project: String,
     pub(super) route: NewRoute,
+    pub(super) is_protected: bool,
 }
 
+/// Its name is its range, which no other route of its project has.
 impl Listed for StoredRoute {
     fn project(&self) -> &str {
         &self.project
     }
-    fn name(&self) -> &str {
+    fn id(&self) -> &str {
         &self.id
+    }
+    fn name(&self) -> &str {
+        &self.route.destination
     }
     fn label(&self, key: &str) -> Option<&str> {
         self.route.labels.get(key).map(String::as_str)
@@ -62,6 +70,7 @@ impl Model {
             id: stored.id.clone(),
             machine_name: machine.map(|machine| machine.name.clone()).unwrap_or_default(),
             blackhole: machine.is_none(),
+            protected: stored.is_protected,
             route: stored.route.clone(),
         }
     }
@@ -77,10 +86,17 @@ impl Model {
             route.next_hop = machine.object.internal_ips();
         }
         let id = format!("r-{:06}", self.next_number());
-        let object = StoredRoute { id: id.clone(), project: project.to_owned(), route };
+        let object = StoredRoute { id: id.clone(), project: project.to_owned(), route, is_protected: false };
         let shown = self.show_route(&object);
         let stored = self.stored(object);
         self.routes.insert(id, stored);
         shown
+    }
+
+    /// By hand; `false` if there is none of this id or range.
+    pub(super) fn protect_route(&mut self, id_or_destination: &str, protected: bool) -> bool {
+        let mut routes = self.routes.values_mut().map(|stored| &mut stored.object);
+        let found = routes.find(|it| it.id == id_or_destination || it.route.destination == id_or_destination);
+        found.map(|route| route.is_protected = protected).is_some()
     }
 }

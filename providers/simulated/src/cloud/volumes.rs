@@ -29,6 +29,9 @@ impl Listed for Volume {
     fn project(&self) -> &str {
         &self.project
     }
+    fn id(&self) -> &str {
+        &self.id
+    }
     fn name(&self) -> &str {
         &self.id
     }

@@ -51,7 +51,7 @@ impl MachineSource for Api {
     type Machine = KeptMachine;
 
     async fn list(&self) -> Result<Reading<KeptMachine>> {
-        self.read_list("/v1/machines", |machine: &KeptMachine| machine.id.clone()).await
+        self.read_list("/v1/machines", |machine| machine, |machine: &KeptMachine| machine.id.clone()).await
     }
 
     async fn by_id(&self, id: &str) -> Result<Option<KeptMachine>> {

@@ -1,129 +1,216 @@
-//! Load balancers: what a Service wants, what the cloud has, and the one request between them.
+//! Load balancers: what a Service wants here, how the cloud writes it, and its three requests. The rest is the kit's.
 
-use cloud_provider::{
-    Error, Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanAction,
-    PlanStep, Result, async_trait, default_load_balancer_name,
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud_provider::{Cluster, Error, LoadBalancerRequest, Result, Service, async_trait};
+use provider_kit::health_check::HealthCheck;
+use provider_kit::load_balancers::{
+    Actual, Applied, Attributes, Backend, Change, Identity, Marks, State, TargetSets, Targets, Tree, machine_ids,
 };
-use provider_kit::operation::{Polling, until_done};
+use provider_kit::paging::Reading;
+use provider_kit::source_ranges::{allows_all, source_ranges};
 use provider_kit::transport::Call;
+use serde::{Deserialize, Serialize};
 
-use super::{IDS, ListPage, MARK_CLUSTER, Simulated};
-use crate::cloud::{Listener, LoadBalancer, LoadBalancerSpec, LoadBalancerStatus as State};
+use super::{Api, IDS, ListPage};
+use crate::cloud::{LoadBalancerStatus as Status, PAGE_SIZE};
 
-const MARK_SERVICE: &str = "ccm-rs/service";
+const ALL: &str = "/v1/load-balancers";
+const ONE: &str = "/v1/load-balancers/{id}";
+/// `basic` or `premium`.
+const TIER: &str = "simulated.ccm-rs/tier";
+/// The sign of the CCM that ran this cloud before us.
+const SIGN: &str = "simulated/service-uid";
+/// The targets are those of the whole load balancer.
+const POOL: &str = "main";
 
-fn wanted(request: &LoadBalancerRequest<'_>) -> Result<LoadBalancerSpec> {
-    let uid = request.service.metadata.uid.clone().unwrap_or_default();
-    let ports = request.service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
-    let number = |port: i32| u16::try_from(port).unwrap_or_default();
-    let listeners = ports.iter().map(|port| Listener {
-        port: number(port.port),
-        protocol: port.protocol.clone().unwrap_or_else(|| "TCP".to_owned()),
-        target_port: number(port.node_port.unwrap_or_default()),
-    });
-    let ids = request.nodes.iter().filter_map(|node| node.provider_id()).map(|id| IDS.read(id).map(str::to_owned));
-    let mark = Simulated::mark(request.cluster).to_owned();
-    Ok(LoadBalancerSpec {
-        name: default_load_balancer_name(request.service),
-        labels: [(MARK_CLUSTER.to_owned(), mark), (MARK_SERVICE.to_owned(), uid)].into(),
-        listeners: listeners.collect(),
-        targets: ids.collect::<Result<_>>()?,
-    })
+/// A load balancer, as the API reads and writes it.
+#[derive(Deserialize, Serialize)]
+struct Wire {
+    #[serde(skip_serializing)]
+    id: String,
+    #[serde(skip_serializing)]
+    status: Status,
+    #[serde(skip_serializing)]
+    ip: Option<String>,
+    name: String,
+    labels: BTreeMap<String, String>,
+    listeners: Vec<Listener>,
+    targets: Targets,
+    #[serde(default = "basic")]
+    tier: String,
+    #[serde(default)]
+    source_ranges: BTreeSet<String>,
+    #[serde(default)]
+    address: String,
+    #[serde(default)]
+    health_check: Option<Check>,
+    #[serde(default)]
+    sticky: bool,
 }
 
-fn plan(wanted: &LoadBalancerSpec, actual: Option<&LoadBalancer>) -> Plan {
-    let counts = |it: &LoadBalancerSpec| format!("{} listeners, {} targets", it.listeners.len(), it.targets.len());
-    let (action, detail) = match actual.map(|actual| &actual.spec) {
-        Some(actual) if actual == wanted => return Plan::default(),
-        Some(actual) => (PlanAction::Update, format!("{} → {}", counts(actual), counts(wanted))),
-        None => (PlanAction::Create, counts(wanted)),
-    };
-    Plan { steps: vec![PlanStep { action, what: format!("load balancer {:?}", wanted.name), detail }] }
+#[derive(Deserialize, Serialize)]
+struct Listener {
+    port: u16,
+    protocol: String,
+    target_port: u16,
 }
 
-fn status(load_balancer: &LoadBalancer) -> LoadBalancerStatus {
-    let ingress = |ip: &String| vec![LoadBalancerIngress { ip: Some(ip.clone()), ..Default::default() }];
-    LoadBalancerStatus { ingress: load_balancer.ip.as_ref().map(ingress) }
+#[derive(Deserialize, Serialize)]
+struct Check {
+    port: u16,
+    path: String,
 }
 
-impl Simulated {
-    /// The load balancer of this Service's name: ours, or somebody else's as an error.
-    async fn find(&self, request: &LoadBalancerRequest<'_>) -> Result<Result<Option<LoadBalancer>>> {
-        let name = default_load_balancer_name(request.service);
-        let call = Call::get("/v1/load-balancers", &[]).query("name", name);
-        let mut page: ListPage<LoadBalancer> = self.http.read(call).await?;
-        let Some(found) = page.items.pop() else { return Ok(Ok(None)) };
-        let has = |label, value: &str| found.spec.labels.get(label).is_some_and(|mark| mark == value);
-        let uid = request.service.metadata.uid.as_deref().unwrap_or_default();
-        if has(MARK_CLUSTER, Self::mark(request.cluster)) && has(MARK_SERVICE, uid) {
-            return Ok(Ok(Some(found)));
+fn basic() -> String {
+    "basic".to_owned()
+}
+
+impl Wire {
+    fn into_actual(mut self, sets: &TargetSets) -> Actual {
+        let marks = Marks::from_labels(&self.labels);
+        Marks::default().write_to(&mut self.labels);
+        let balancer = Attributes::default()
+            .set("tier", self.tier)
+            .set("source_ranges", self.source_ranges)
+            .set("address", self.address);
+        let pool = Attributes::default().set("health_check", self.health_check).set("sticky", self.sticky);
+        let sign = self.labels.get(SIGN).cloned();
+        let mut tree = Tree::default()
+            // Kept for the next PUT, which replaces all.
+            .balancer(balancer.set("labels", self.labels))
+            .pool(POOL, pool, Some(sets.shared(self.targets)));
+        for Listener { port, protocol, target_port } in self.listeners {
+            tree = tree.listener(port, protocol, POOL, Attributes::default().set("target_port", target_port));
         }
-        Ok(Err(Error::invalid(format!(
-            "load balancer {:?} ({}) does not carry the marks of this cluster and service; rename or delete it",
-            found.spec.name, found.id
-        ))))
+        let state = if self.status == Status::Active { State::Ready } else { State::Busy };
+        let ingress = self.ip.iter().map(|ip| Actual::ip(ip)).collect();
+        let (id, name, tree) = (self.id, self.name, Some(tree));
+        Actual { id, name, marks, sign, state, ingress, tree, foreign: BTreeMap::new() }
     }
 
-    async fn until_active(&self, found: LoadBalancer) -> Result<LoadBalancer> {
-        if found.status == State::Active {
-            return Ok(found);
+    fn of(outcome: Actual) -> Result<Self> {
+        #[derive(Deserialize)]
+        struct Balancer {
+            tier: String,
+            #[serde(default)]
+            source_ranges: BTreeSet<String>,
+            #[serde(default)]
+            address: String,
+            #[serde(default)]
+            labels: BTreeMap<String, String>,
         }
-        until_done(&format!("load balancer {:?}", found.spec.name), Polling::default(), async || {
-            let now: LoadBalancer = self.http.read(Call::get("/v1/load-balancers/{id}", &[&found.id])).await?;
-            Ok((now.status == State::Active).then_some(now))
+        #[derive(Default, Deserialize)]
+        struct Pool {
+            health_check: Option<Check>,
+            sticky: bool,
+        }
+        let tree = outcome.tree.unwrap_or_default();
+        let mut balancer: Balancer = tree.balancer_attributes().cloned().unwrap_or_default().read()?;
+        outcome.marks.write_to(&mut balancer.labels);
+        let pool: Pool = tree.pool_attributes(POOL).map(Attributes::read).transpose()?.unwrap_or_default();
+        let listener = |(port, attributes): (&provider_kit::load_balancers::Port, &Attributes)| Listener {
+            port: port.number,
+            protocol: port.protocol.to_string(),
+            target_port: attributes.number("target_port").unwrap_or_default(),
+        };
+        Ok(Self {
+            id: outcome.id,
+            status: Status::Active,
+            ip: None,
+            name: outcome.name,
+            labels: balancer.labels,
+            listeners: tree.listeners().map(listener).collect(),
+            targets: tree.targets_of(POOL),
+            tier: balancer.tier,
+            source_ranges: balancer.source_ranges,
+            address: balancer.address,
+            health_check: pool.health_check,
+            sticky: pool.sticky,
         })
-        .await
-    }
-
-    /// Replaces the spec. A change is refused while another one runs, so that one is awaited first.
-    async fn replace(&self, actual: LoadBalancer, spec: &LoadBalancerSpec) -> Result<LoadBalancer> {
-        let actual = self.until_active(actual).await?;
-        self.http.read(Call::put("/v1/load-balancers/{id}", &[&actual.id]).json(spec)).await
     }
 }
 
 #[async_trait]
-impl LoadBalancers for Simulated {
-    async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-        Ok(self.find(&request).await?.ok().flatten().as_ref().map(status))
+impl Backend for Api {
+    fn sign(&self, _cluster: &Cluster, service: &Service) -> Option<String> {
+        service.metadata.uid.clone()
     }
 
-    async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-        let (wanted, actual) = (wanted(&request)?, self.find(&request).await??);
-        let plan = plan(&wanted, actual.as_ref());
-        if !plan.is_empty() {
-            request.observer.planned(&plan);
-        }
-        let accepted = match actual {
-            Some(actual) if plan.is_empty() => actual,
-            Some(actual) => self.replace(actual, &wanted).await?,
-            // Not repeated by itself: after a lost answer the next call finds it by its name and marks.
-            None => self.http.read(Call::post("/v1/load-balancers", &[]).json(&wanted)).await?,
+    async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+        let (service, spec) = (request.service, request.service.spec.clone().unwrap_or_default());
+        let annotation = |key| service.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
+        let tier = match annotation(TIER).unwrap_or("basic") {
+            tier @ ("basic" | "premium") => tier,
+            other => return Err(Error::invalid(format!("annotation {TIER}: {other:?} is not one of basic, premium"))),
         };
-        Ok(Some(status(&self.until_active(accepted).await?)))
-    }
-
-    async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        let wanted = wanted(&request)?;
-        let missing = || Error::not_found(format!("there is no load balancer {:?}", wanted.name));
-        let actual = self.find(&request).await??.ok_or_else(missing)?;
-        let spec = LoadBalancerSpec { targets: wanted.targets, ..actual.spec.clone() };
-        if spec != actual.spec {
-            self.replace(actual, &spec).await?;
+        let ranges = source_ranges(service)?;
+        let ranges: BTreeSet<_> = ranges.iter().filter(|_| !allows_all(&ranges)).map(ToString::to_string).collect();
+        let balancer = Attributes::default().set("tier", tier).set("source_ranges", ranges);
+        let balancer = balancer.set("address", spec.load_balancer_ip.unwrap_or_default()).fixed(&["address"]);
+        let check = HealthCheck::of(service).map(|check| Check { port: number(check.port), path: check.path.into() });
+        let sticky = spec.session_affinity.as_deref() == Some("ClientIP");
+        let pool = Attributes::default().set("health_check", check).set("sticky", sticky);
+        let mut tree = Tree::default().balancer(balancer).pool(POOL, pool, machine_ids(request.nodes, &IDS));
+        for port in spec.ports.unwrap_or_default() {
+            let protocol = port.protocol.unwrap_or_else(|| "TCP".to_owned());
+            if !["TCP", "UDP"].contains(&&*protocol) {
+                let text = format!("port {}: protocol {protocol} is not one of TCP, UDP", port.port);
+                return Err(Error::invalid(text));
+            }
+            let Some(node_port) = port.node_port.filter(|port| *port > 0) else {
+                let text = format!("port {} has no node port; set allocateLoadBalancerNodePorts", port.port);
+                return Err(Error::invalid(text));
+            };
+            let settings = Attributes::default().set("target_port", node_port);
+            tree = tree.listener(number(port.port), protocol, POOL, settings);
         }
-        Ok(())
+        Ok(tree)
     }
 
-    async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        let Ok(Some(found)) = self.find(&request).await? else { return Ok(()) };
-        self.http.remove(Call::delete("/v1/load-balancers/{id}", &[&found.id])).await
+    async fn list(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
+        self.read_list(ALL, |wire: Wire| wire.into_actual(sets), |actual| actual.id.clone()).await
     }
 
-    fn has_plans(&self) -> bool {
-        true
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+        self.some(Call::get(ALL, &[]).query("name", &identity.name)).await
     }
 
-    async fn plan(&self, request: LoadBalancerRequest<'_>, _goal: Goal) -> Result<Plan> {
-        Ok(plan(&wanted(&request)?, self.find(&request).await??.as_ref()))
+    async fn read(&self, id: &str) -> Result<Option<Actual>> {
+        let found: Option<Wire> = self.http.find(Call::get(ONE, &[id])).await?;
+        Ok(found.map(|wire| wire.into_actual(&TargetSets::default())))
     }
+
+    async fn read_many(&self, ids: &[String]) -> Result<Vec<Actual>> {
+        let mut found = Vec::new();
+        for ids in ids.chunks(PAGE_SIZE) {
+            found.extend(self.some(Call::get(ALL, &[]).query("ids", ids.join(","))).await?);
+        }
+        Ok(found)
+    }
+
+    async fn apply(&self, change: Change<'_>) -> Result<Applied> {
+        let id = change.actual.map(|actual| &*actual.id);
+        let call = match (id, change.outcome_of_all()) {
+            (None, Some(outcome)) => Call::post(ALL, &[]).json(&Wire::of(outcome)?),
+            (Some(id), Some(outcome)) => Call::put(ONE, &[id]).json(&Wire::of(outcome)?),
+            (id, None) => {
+                self.http.remove(Call::delete(ONE, &[id.unwrap_or_default()])).await?;
+                return Ok(Applied::Gone);
+            }
+        };
+        let shown: Wire = self.http.read(call).await?;
+        Ok(Applied::all(change, shown.into_actual(&TargetSets::default())))
+    }
+}
+
+impl Api {
+    async fn some(&self, call: Call) -> Result<Vec<Actual>> {
+        let page: ListPage<Wire> = self.http.read(call.query("per_page", PAGE_SIZE)).await?;
+        Ok(page.items.into_iter().map(|wire| wire.into_actual(&TargetSets::default())).collect())
+    }
+}
+
+fn number(port: i32) -> u16 {
+    u16::try_from(port).unwrap_or_default()
 }

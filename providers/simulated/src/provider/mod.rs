@@ -16,10 +16,11 @@ use std::sync::{Arc, OnceLock};
 
 use cloud_provider::names::{LABEL_REGION, LABEL_ZONE, ZONE_DELIMITER};
 use cloud_provider::{
-    Caches, CloudProvider, Cluster, ConfigFile, Context, Error, Instances, LoadBalancers, PersistentVolume, Result,
-    Routes, Volumes, async_trait,
+    Caches, CloudProvider, ConfigFile, Context, Error, Instances, LoadBalancers, PersistentVolume, Result, Routes,
+    Volumes, async_trait,
 };
 use provider_kit::inventory::Inventory;
+use provider_kit::load_balancers::Balancers;
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
 use provider_kit::provider_id::ProviderIds;
 use provider_kit::settings::Settings;
@@ -32,8 +33,6 @@ use crate::cloud::{PAGE_SIZE, Volume};
 /// The provider's name, and the scheme of its provider ids.
 pub const NAME: &str = "simulated";
 const VOLUME_DRIVER: &str = "simulated.csi";
-/// Label of everything that we make: whose it is. What does not carry it is left alone (INV-7).
-const MARK_CLUSTER: &str = "ccm-rs/cluster";
 const IDS: ProviderIds = ProviderIds {
     scheme: NAME,
     form: "<machine id>, such as m-000123",
@@ -55,14 +54,16 @@ pub fn factory(config: Option<&ConfigFile>) -> Result<Arc<dyn CloudProvider>> {
 pub struct Simulated {
     http: Transport,
     instances: Inventory<Api>,
+    balancers: Balancers<Api>,
     expected_project: Option<String>,
     caches: OnceLock<Arc<dyn Caches>>,
 }
 
 /// The cloud's API, and the project that the token is for once that is known.
+#[derive(Clone)]
 struct Api {
     http: Transport,
-    project: OnceLock<String>,
+    project: Arc<OnceLock<String>>,
 }
 
 #[derive(Deserialize)]
@@ -74,11 +75,17 @@ struct ListPage<T> {
 }
 
 impl Api {
-    async fn read_list<T: DeserializeOwned, K: Hash>(&self, path: &'static str, id: fn(&T) -> K) -> Result<Reading<T>> {
-        read_pages(Rules { what: path, totals: true }, 1, id, async |number: u32| {
+    /// Reads a list to its end. Each object becomes what is kept of it as soon as its page is there.
+    async fn read_list<W: DeserializeOwned, T, K: Hash>(
+        &self,
+        path: &'static str,
+        keep: impl Fn(W) -> T,
+        key: fn(&T) -> K,
+    ) -> Result<Reading<T>> {
+        read_pages(Rules { what: path, totals: true }, 1, key, async |number: u32| {
             let call = Call::get(path, &[]).query("page", number).query("per_page", PAGE_SIZE);
-            let page: ListPage<T> = self.http.read(call).await?;
-            Ok(Page { items: page.items, next: page.next_page, total: page.total })
+            let page: ListPage<W> = self.http.read(call).await?;
+            Ok(Page { items: page.items.into_iter().map(&keep).collect(), next: page.next_page, total: page.total })
         })
         .await
     }
@@ -88,12 +95,14 @@ impl Simulated {
     /// A provider that talks over `http`; `project`: the one that its token must be for.
     #[must_use]
     pub fn new(http: Transport, project: Option<String>) -> Self {
-        let instances = Inventory::new(Api { http: http.clone(), project: OnceLock::new() });
-        Self { http, instances, expected_project: project, caches: OnceLock::new() }
-    }
-
-    fn mark(cluster: &Cluster) -> &str {
-        cluster.id.as_deref().unwrap_or(&cluster.name)
+        let http = http.meaning(|refusal| match &*refusal.code {
+            "protected" => Some(Error::protected),
+            "quota_exceeded" => Some(Error::quota),
+            _ => None,
+        });
+        let api = Api { http: http.clone(), project: Arc::default() };
+        let (instances, balancers) = (Inventory::new(api.clone()), Balancers::new(api));
+        Self { http, instances, balancers, expected_project: project, caches: OnceLock::new() }
     }
 }
 
@@ -117,13 +126,14 @@ impl CloudProvider for Simulated {
     }
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {
+        self.balancers.set_caches(Arc::clone(&caches));
         self.caches.get_or_init(|| caches);
     }
     fn instances(&self) -> Option<&dyn Instances> {
         Some(&self.instances)
     }
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
-        Some(self)
+        Some(&self.balancers)
     }
     fn routes(&self) -> Option<&dyn Routes> {
         Some(self)

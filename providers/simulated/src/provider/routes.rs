@@ -3,15 +3,40 @@
 use std::collections::HashMap;
 
 use cloud_provider::{AddressType, Cluster, Error, Node, NodeAddress, Result, Route, Routes, async_trait};
+use provider_kit::load_balancers::Marks;
 use provider_kit::transport::Call;
 
-use super::{IDS, MARK_CLUSTER, Simulated};
+use super::{IDS, ListPage, Simulated};
 use crate::cloud::{CloudRoute, NewRoute};
+
+const ALL: &str = "/v1/routes";
+
+fn is_ours(route: &NewRoute, cluster: &Cluster) -> bool {
+    route.labels.get(Marks::CLUSTER).is_some_and(|mark| mark == Marks::cluster(cluster))
+}
+
+impl Simulated {
+    /// What has the range already: what was to be made, or something in its way.
+    async fn check_existing(&self, cluster: &Cluster, new: &NewRoute, conflict: Error) -> Result<()> {
+        let call = Call::get(ALL, &[]).query("name", &new.destination);
+        let page: ListPage<CloudRoute> = self.http.read(call).await?;
+        match page.items.first().map(|existing| &existing.route) {
+            Some(route) if route == new => Ok(()),
+            Some(route) if !is_ours(route, cluster) => Err(Error::invalid(format!(
+                "the route to {} that exists is not this cluster's and is left alone; remove it, or mark it with {}={}",
+                new.destination,
+                Marks::CLUSTER,
+                Marks::cluster(cluster)
+            ))),
+            _ => Err(conflict),
+        }
+    }
+}
 
 #[async_trait]
 impl Routes for Simulated {
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Route>> {
-        let list = self.instances.source().read_list("/v1/routes", |route: &CloudRoute| route.id.clone());
+        let list = self.instances.source().read_list(ALL, |route| route, |route: &CloudRoute| route.id.clone());
         let routes = list.await?.complete()?;
         let nodes = self.caches.get().map(|caches| caches.nodes()).unwrap_or_default();
         let id = |node: &Node| IDS.read(&node.provider_id).ok().map(str::to_owned);
@@ -24,7 +49,7 @@ impl Routes for Simulated {
             target_node_addresses: route.next_hop.iter().map(internal).collect(),
             destination_cidr: route.destination.clone(),
             blackhole: *blackhole,
-            owned: Some(route.labels.get(MARK_CLUSTER).is_some_and(|mark| mark == Self::mark(cluster))),
+            owned: Some(is_ours(route, cluster)),
         };
         Ok(routes.items().iter().map(to_route).collect())
     }
@@ -38,10 +63,13 @@ impl Routes for Simulated {
             destination: route.destination_cidr.clone(),
             machine: IDS.read(id)?.to_owned(),
             next_hop: internal.map(|a| a.address.to_string()).collect(),
-            labels: [(MARK_CLUSTER.to_owned(), Self::mark(cluster).to_owned())].into(),
+            labels: [(Marks::CLUSTER.to_owned(), Marks::cluster(cluster).to_owned())].into(),
         };
-        // A range is routed once: after a lost answer the next pass finds the route in the list.
-        self.http.send(Call::post("/v1/routes", &[]).json(&new)).await.map(drop)
+        match self.http.send(Call::post(ALL, &[]).json(&new)).await {
+            // A range is routed once: this may be our own, made by a request whose answer was lost.
+            Err(err) if err.is_conflict() => self.check_existing(cluster, &new, err).await,
+            outcome => outcome.map(drop),
+        }
     }
 
     async fn delete(&self, _cluster: &Cluster, route: &Route) -> Result<()> {

@@ -5,7 +5,8 @@ use std::sync::Mutex;
 use cloud_provider::{
     Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanObserver, default_load_balancer_name,
 };
-use provider_simulated::cloud::{Fault, FaultKind, LoadBalancerSpec, Options};
+use provider_simulated::cloud::{Fault, FaultKind, LoadBalancerChange, LoadBalancerSpec, Options};
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -18,8 +19,15 @@ impl PlanObserver for Seen {
     }
 }
 
-struct Scene {
-    cloud: Cloud,
+impl Seen {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// One Service, 17-c0, of a cluster with three Nodes.
+pub(super) struct Scene {
+    pub(super) cloud: Cloud,
     provider: Simulated,
     nodes: Vec<Arc<Node>>,
     service: Service,
@@ -28,17 +36,34 @@ struct Scene {
 }
 
 const NAME: &str = "a17c0";
+const POST: &str = "POST /v1/load-balancers";
+const LIST: &str = "GET /v1/load-balancers";
+const PUT: &str = "PUT /v1/load-balancers/{id}";
+const DELETE: &str = "DELETE /v1/load-balancers/{id}";
+
+pub(super) fn service(uid: &str, spec: &Value) -> Service {
+    let mut service = json!({
+        "metadata": {"name": format!("web-{uid}"), "namespace": "default", "uid": uid},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        service["spec"][key] = value.clone();
+    }
+    serde_json::from_value(service).unwrap()
+}
 
 impl Scene {
-    fn new() -> Self {
-        let cloud = Cloud::new(Options { operation_milliseconds: 3000, ..Options::default() });
+    pub(super) fn new() -> Self {
+        Self::with(Options { operation_milliseconds: 3000, ..Options::default() })
+    }
+
+    pub(super) fn with(options: Options) -> Self {
+        let cloud = Cloud::new(options);
         let nodes = nodes(&cloud.create_machines("w-", 3));
-        let service = serde_json::from_value(serde_json::json!({
-            "metadata": {"name": "web", "namespace": "default", "uid": "17-c0"},
-            "spec": {"ports": [{"port": 80, "nodePort": 30080}, {"port": 53, "nodePort": 30053, "protocol": "UDP"}]}
-        }));
+        let ports = json!([{"port": 80, "nodePort": 30080}, {"port": 53, "nodePort": 30053, "protocol": "UDP"}]);
+        let service = service("17-c0", &json!({"ports": ports}));
         let (provider, seen) = (provider(&cloud), Seen::default());
-        Self { cloud, provider, nodes, service: service.unwrap(), cluster: cluster(), seen }
+        Self { cloud, provider, nodes, service, cluster: cluster(), seen }
     }
 
     fn request(&self, nodes: usize) -> LoadBalancerRequest<'_> {
@@ -46,99 +71,387 @@ impl Scene {
         LoadBalancerRequest { cluster, service, nodes: &self.nodes[..nodes], observer: seen }
     }
 
-    async fn ensure(&self, nodes: usize) -> Result<Option<LoadBalancerStatus>> {
-        self.provider.ensure(self.request(nodes)).await
+    fn balancers(&self) -> &dyn LoadBalancers {
+        self.provider.load_balancers().unwrap()
     }
 
+    async fn ensure(&self, nodes: usize) -> Result<Option<LoadBalancerStatus>> {
+        self.balancers().ensure(self.request(nodes)).await
+    }
+
+    async fn update_targets(&self, nodes: usize) -> Result<()> {
+        self.balancers().update_targets(self.request(nodes)).await
+    }
+
+    async fn get(&self) -> Option<LoadBalancerStatus> {
+        self.balancers().get(self.request(0)).await.unwrap()
+    }
+
+    async fn delete(&self) -> Result<()> {
+        self.balancers().delete(self.request(0)).await
+    }
+
+    async fn plan(&self, nodes: usize, goal: Goal) -> Result<Vec<String>> {
+        let plan = self.balancers().plan(self.request(nodes), goal).await?;
+        Ok(plan.steps.iter().map(ToString::to_string).collect())
+    }
+
+    /// What was sent since the last call.
     fn requests(&self) -> Vec<String> {
         let requests = self.cloud.requests().into_iter().map(|(route, count)| format!("{count} {route}")).collect();
         self.cloud.reset_requests();
         requests
     }
+
+    /// The program ends and starts again: nothing is remembered.
+    fn restart(&mut self) {
+        self.provider = provider(&self.cloud);
+    }
+
+    fn somebody_elses(&self, labels: &[(&str, &str)]) {
+        let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        self.cloud.add_load_balancer(LoadBalancerSpec { name: NAME.into(), labels, ..LoadBalancerSpec::default() });
+    }
+
+    fn only(&self) -> LoadBalancerSpec {
+        let mut all = self.cloud.load_balancers();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all.remove(0).spec
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_service_gets_an_address_and_what_is_well_is_left_alone() {
-    let scene = Scene::new();
+    let mut scene = Scene::new();
     assert_eq!(default_load_balancer_name(&scene.service), NAME);
-    assert_eq!(scene.provider.get(scene.request(0)).await.unwrap(), None);
+    assert_eq!(scene.get().await, None);
     let status = scene.ensure(2).await.unwrap().unwrap();
     let ingress = status.ingress.as_deref().unwrap();
     assert_eq!(ingress[0].ip, scene.cloud.load_balancers()[0].ip);
-    assert_eq!(*scene.seen.0.lock().unwrap(), ["create load balancer \"a17c0\": 2 listeners, 2 targets"]);
-    let made = &scene.cloud.load_balancers()[0].spec;
-    assert_eq!((made.listeners.first().unwrap().port, made.targets.len()), (53, 2));
-    scene.requests();
-    assert_eq!(scene.ensure(2).await.unwrap().unwrap(), status);
-    scene.provider.update_targets(scene.request(2)).await.unwrap();
-    assert_eq!(scene.provider.get(scene.request(0)).await.unwrap(), Some(status));
-    assert_eq!(scene.requests(), ["3 GET /v1/load-balancers"]);
-    assert_eq!(scene.seen.0.lock().unwrap().len(), 1, "an empty plan is not told");
+    let told = scene.seen.take();
+    assert_eq!(told[0], "create load balancer \"a17c0\": address , source_ranges [], tier basic");
+    assert_eq!(told[2], "create 2 targets of pool \"main\" of load balancer \"a17c0\": m-000001, m-000002");
+    assert_eq!(told[4], "create listener 80/TCP of load balancer \"a17c0\": pool main, target_port 30080");
+    assert_eq!(scene.only().listeners.len(), 2);
+    for _ in 0..2 {
+        scene.requests();
+        assert_eq!(scene.ensure(2).await.unwrap().unwrap(), status);
+        scene.update_targets(2).await.unwrap();
+        assert_eq!(scene.get().await, Some(status.clone()));
+        assert!(scene.plan(2, Goal::Ensured).await.unwrap().is_empty());
+        scene.restart();
+    }
+    assert_eq!(scene.requests(), ["1 GET /v1/load-balancers"], "one list after the restart");
+    assert!(scene.seen.take().is_empty(), "an empty plan is not told");
 }
 
 #[tokio::test(start_paused = true)]
 async fn targets_follow_and_a_change_waits_for_the_one_before() {
     let scene = Scene::new();
     scene.ensure(2).await.unwrap();
-    scene.provider.update_targets(scene.request(3)).await.unwrap();
-    scene.provider.update_targets(scene.request(1)).await.unwrap();
-    assert_eq!(scene.cloud.load_balancers()[0].spec.targets.len(), 1);
-    let plan = scene.provider.plan(scene.request(3), Goal::Ensured).await.unwrap();
-    let detail = "update load balancer \"a17c0\": 2 listeners, 1 targets → 2 listeners, 3 targets";
-    assert_eq!(plan.steps[0].to_string(), detail);
+    scene.update_targets(3).await.unwrap();
+    scene.update_targets(1).await.unwrap();
+    assert_eq!(scene.only().targets.len(), 1);
+    assert_eq!(scene.cloud.requests()[PUT], 2);
+    let expected = ["create 2 targets of pool \"main\" of load balancer \"a17c0\": m-000002, m-000003"];
+    assert_eq!(scene.plan(3, Goal::Ensured).await.unwrap(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_whose_machine_nobody_knows_are_no_targets_and_take_none_away() {
+    let scene = Scene::new();
+    let joining = joining(["n".to_owned()]);
+    let ask = |nodes| LoadBalancerRequest { nodes, ..scene.request(0) };
+    scene.balancers().ensure(ask(&joining)).await.unwrap();
+    assert!(scene.only().targets.is_empty(), "there may be a load balancer before the first Node is known");
+    scene.ensure(2).await.unwrap();
+    scene.requests();
+    scene.balancers().update_targets(ask(&joining)).await.unwrap();
+    scene.balancers().ensure(ask(&joining)).await.unwrap();
+    assert_eq!(scene.requests(), [""; 0]);
+    let mixed = [joining.clone(), scene.nodes.clone()].concat();
+    scene.balancers().update_targets(ask(&mixed)).await.unwrap();
+    assert_eq!(scene.only().targets.len(), 3);
+    scene.update_targets(0).await.unwrap();
+    assert!(scene.only().targets.is_empty(), "no Node at all is what the controller says");
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_of_a_service_become_settings_of_the_cloud() {
+    let mut scene = Scene::new();
+    let spec = json!({
+        "externalTrafficPolicy": "Local", "healthCheckNodePort": 32000, "sessionAffinity": "ClientIP",
+        "loadBalancerSourceRanges": ["192.0.2.7/24"], "loadBalancerIP": "203.0.113.9",
+        "ports": [{"port": 53, "nodePort": 30053, "protocol": "UDP"}, {"port": 53, "nodePort": 30054}],
+    });
+    scene.service = service("17-c0", &spec);
+    let status = scene.ensure(1).await.unwrap().unwrap();
+    assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), Some("203.0.113.9"));
+    let made = scene.only();
+    assert_eq!((made.listeners.len(), made.sticky, made.health_check.clone().unwrap().port), (2, true, 32000));
+    assert_eq!(made.source_ranges, ["192.0.2.0/24".to_owned()].into());
+    scene.service = service("17-c0", &json!({"loadBalancerIP": "203.0.113.10"}));
+    scene.service.metadata.annotations = Some([("simulated.ccm-rs/tier".to_owned(), "premium".to_owned())].into());
+    scene.seen.take();
+    scene.ensure(1).await.unwrap();
+    let changed = scene.only();
+    assert_eq!((&*changed.tier, changed.sticky, changed.health_check), ("premium", false, None));
+    assert_eq!((changed.listeners.len(), &*changed.address), (1, "203.0.113.9"), "an address stays");
+    let told = scene.seen.take();
+    let first = "update load balancer \"a17c0\": source_ranges: [192.0.2.0/24] → [], tier: basic → premium";
+    assert_eq!(told[0], first);
+    assert_eq!(told.last().unwrap(), "delete listener 53/TCP of load balancer \"a17c0\"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_user_must_change_is_said_with_key_value_and_what_is_accepted() {
+    let mut scene = Scene::new();
+    scene.service.metadata.annotations = Some([("simulated.ccm-rs/tier".to_owned(), "gold".to_owned())].into());
+    let err = scene.ensure(1).await.unwrap_err();
+    assert_eq!(err.to_string(), "annotation simulated.ccm-rs/tier: \"gold\" is not one of basic, premium");
+    scene.service = service("17-c0", &json!({"ports": [{"port": 7, "protocol": "SCTP", "nodePort": 30007}]}));
+    assert!(err.is_invalid() && scene.ensure(1).await.unwrap_err().is_invalid());
+    assert_eq!(scene.requests(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_delete_is_done_once_and_is_well_with_nothing_to_do() {
     let scene = Scene::new();
-    scene.provider.delete(scene.request(0)).await.unwrap();
+    scene.delete().await.unwrap();
     scene.ensure(1).await.unwrap();
-    scene.cloud.inject(Fault::new(FaultKind::LostAnswer).on("DELETE /v1/load-balancers/{id}").times(1));
-    scene.provider.delete(scene.request(0)).await.unwrap();
+    scene.cloud.inject(Fault::new(FaultKind::LostAnswer).on(DELETE).times(1));
+    assert_eq!(scene.plan(0, Goal::Deleted).await.unwrap().last().unwrap(), "delete load balancer \"a17c0\"");
+    scene.seen.take();
+    scene.delete().await.unwrap();
+    assert_eq!(scene.seen.take().len(), 4);
     assert!(scene.cloud.load_balancers().is_empty());
-    scene.provider.delete(scene.request(0)).await.unwrap();
-    assert!(scene.provider.update_targets(scene.request(1)).await.unwrap_err().is_not_found());
+    scene.delete().await.unwrap();
+    assert!(scene.plan(0, Goal::Deleted).await.unwrap().is_empty());
+    assert!(scene.update_targets(1).await.unwrap_err().to_string().contains("no load balancer \"a17c0\""));
+    scene.ensure(1).await.unwrap();
+    assert_eq!(scene.cloud.load_balancers().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_answer_doubles_nothing() {
     let scene = Scene::new();
-    scene.cloud.inject(Fault::new(FaultKind::LostAnswer).on("POST /v1/load-balancers").times(1));
+    scene.cloud.inject(Fault::new(FaultKind::LostAnswer).on(POST).times(1));
     scene.ensure(1).await.unwrap_err();
     scene.ensure(1).await.unwrap().unwrap();
-    assert_eq!(scene.cloud.load_balancers().len(), 1);
+    assert_eq!((scene.cloud.load_balancers().len(), scene.cloud.requests()[POST]), (1, 1));
+    scene.cloud.inject(Fault::new(FaultKind::LostAnswer).on(PUT).times(1));
+    scene.ensure(3).await.unwrap();
+    assert_eq!(scene.only().targets.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lists_do_not_show_yet_is_neither_doubled_nor_leaked() {
+    let lagging = Options { list_delay_milliseconds: 600_000, ..Options::default() };
+    // The answer to the creation is lost, or the program dies, and lists do not show it for ten minutes.
+    for restarts in [false, true] {
+        for answer_is_lost in [false, true] {
+            let mut scene = Scene::with(lagging);
+            if answer_is_lost {
+                scene.cloud.inject(Fault::new(FaultKind::LostAnswer).on(POST).times(1));
+            }
+            assert_eq!(scene.ensure(1).await.is_err(), answer_is_lost);
+            if restarts {
+                scene.restart();
+            }
+            assert!(scene.get().await.is_some());
+            scene.ensure(2).await.unwrap();
+            assert_eq!(scene.only().targets.len(), 2);
+            if restarts {
+                scene.restart();
+            }
+            scene.delete().await.unwrap();
+            assert!(scene.cloud.load_balancers().is_empty(), "restarts {restarts}, lost {answer_is_lost}");
+        }
+    }
+    // Straight to the deletion.
+    let scene = Scene::with(lagging);
+    scene.cloud.inject(Fault::new(FaultKind::LostAnswer).on(POST).times(1));
+    scene.ensure(1).await.unwrap_err();
+    scene.delete().await.unwrap();
+    assert!(scene.cloud.load_balancers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_at_any_moment_doubles_and_leaks_nothing() {
+    use std::time::Duration;
+    for milliseconds in (0..8000).step_by(50) {
+        let scene = Scene::new();
+        scene.cloud.inject(Fault::latency(100));
+        let limit = Duration::from_millis(milliseconds);
+        let is_done = tokio::time::timeout(limit, scene.ensure(2)).await.is_ok();
+        assert!(is_done || milliseconds < 7000);
+        if milliseconds % 100 == 0 {
+            scene.ensure(3).await.unwrap();
+            assert_eq!(scene.only().targets.len(), 3);
+        }
+        let _ = tokio::time::timeout(limit, scene.delete()).await;
+        scene.delete().await.unwrap();
+        assert_eq!(scene.get().await, None);
+        assert!(scene.cloud.load_balancers().is_empty());
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn somebody_elses_load_balancer_is_refused_and_left_alone() {
-    let scene = Scene::new();
-    let marks: [&[(&str, &str)]; 3] = [
-        &[],
-        &[("ccm-rs/cluster", "another"), ("ccm-rs/service", "17-c0")],
-        &[("ccm-rs/cluster", "5c1d"), ("ccm-rs/service", "another")],
+    let mut scene = Scene::new();
+    let table: [(&[(&str, &str)], &str); 5] = [
+        (&[], "carries no mark of this cluster"),
+        (&[("simulated/service-uid", "another")], "mark it to have it taken over: ccm-rs/cluster=5c1d"),
+        (&[("ccm-rs/cluster", "another"), ("ccm-rs/service", "17-c0")], "marked for another cluster, \"another\""),
+        (&[("ccm-rs/cluster", "another"), ("simulated/service-uid", "17-c0")], "marked for another cluster"),
+        (&[("ccm-rs/cluster", "5c1d"), ("ccm-rs/service", "another")], "another Service of this cluster"),
     ];
-    for marks in marks {
-        let cloud = &scene.cloud;
-        cloud.reset(Options::default());
-        let labels = marks.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        cloud.add_load_balancer(LoadBalancerSpec { name: NAME.into(), labels, ..LoadBalancerSpec::default() });
-        let before = cloud.load_balancers();
+    for (marks, expected) in table {
+        scene.cloud.reset(Options::default());
+        scene.restart();
+        scene.somebody_elses(marks);
+        let before = scene.cloud.load_balancers();
         let err = scene.ensure(0).await.unwrap_err();
-        assert!(err.is_invalid() && err.to_string().contains("does not carry the marks"), "{err:?}");
-        assert!(scene.provider.update_targets(scene.request(0)).await.unwrap_err().is_invalid());
-        assert_eq!(scene.provider.get(scene.request(0)).await.unwrap(), None);
-        scene.provider.delete(scene.request(0)).await.unwrap();
-        assert_eq!(cloud.load_balancers(), before);
+        assert!(err.is_invalid() && err.to_string().contains(expected), "{err:?}");
+        assert!(scene.update_targets(0).await.unwrap_err().is_invalid());
+        assert!(scene.plan(0, Goal::Ensured).await.unwrap_err().is_invalid());
+        assert_eq!(scene.get().await, None);
+        scene.delete().await.unwrap();
+        assert_eq!(scene.cloud.load_balancers(), before);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_live_service_of_this_cluster_has_is_refused_and_what_a_dead_one_left_is_taken_over() {
+    struct These(Vec<Arc<Service>>);
+    impl Caches for These {
+        fn nodes(&self) -> Vec<Arc<Node>> {
+            Vec::new()
+        }
+        fn node(&self, _name: &str) -> Option<Arc<Node>> {
+            None
+        }
+        fn services(&self) -> Vec<Arc<Service>> {
+            self.0.clone()
+        }
+    }
+    let mut scene = Scene::new();
+    scene.somebody_elses(&[("ccm-rs/cluster", "5c1d"), ("ccm-rs/service", "other")]);
+    let [this, other] = [scene.service.clone(), service("other", &json!({}))].map(Arc::new);
+    scene.provider.set_caches(Arc::new(These(vec![Arc::clone(&this), other])));
+    let err = scene.ensure(1).await.unwrap_err();
+    assert!(err.is_invalid() && err.to_string().contains("belongs to Service default/web-other"), "{err:?}");
+    scene.restart();
+    scene.provider.set_caches(Arc::new(These(Vec::new())));
+    assert!(scene.ensure(1).await.is_err(), "a cache that is still empty says nothing about the dead");
+    scene.restart();
+    scene.provider.set_caches(Arc::new(These(vec![this])));
+    scene.delete().await.unwrap();
+    assert_eq!(scene.cloud.load_balancers().len(), 1, "not ours before it is taken over");
+    scene.ensure(1).await.unwrap();
+    assert_eq!((&*scene.only().labels["ccm-rs/service"], scene.only().targets.len()), ("17-c0", 1));
+    scene.delete().await.unwrap();
+    assert!(scene.cloud.load_balancers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn taking_over_from_the_reference_writes_nothing_until_something_changes() {
+    let mut scene = Scene::new();
+    scene.ensure(1).await.unwrap();
+    let labels = [("simulated/service-uid", "17-c0"), ("team", "blue")];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let change = LoadBalancerChange { labels: Some(labels.into()), ..LoadBalancerChange::default() };
+    scene.cloud.edit_load_balancer(NAME, change);
+    scene.restart();
+    scene.requests();
+    assert!(scene.get().await.is_some());
+    scene.ensure(1).await.unwrap();
+    scene.update_targets(1).await.unwrap();
+    assert_eq!(scene.requests(), ["1 GET /v1/load-balancers"]);
+    scene.update_targets(2).await.unwrap();
+    let labels = scene.only().labels;
+    assert_eq!((&*labels["ccm-rs/service"], &*labels["ccm-rs/cluster"]), ("17-c0", "5c1d"));
+    assert_eq!((&*labels["team"], &*labels["simulated/service-uid"]), ("blue", "17-c0"));
+    assert_eq!(scene.cloud.requests()[PUT], 1);
+    scene.delete().await.unwrap();
+    assert!(scene.cloud.load_balancers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_whose_id_becomes_readable_keeps_what_it_has() {
+    let mut scene = Scene::new();
+    scene.cluster.id = None;
+    scene.ensure(1).await.unwrap();
+    for (id, nodes) in [(Some("5c1d"), 1), (None, 2)] {
+        scene.cluster.id = id.map(str::to_owned);
+        scene.restart();
+        scene.cloud.reset_requests();
+        scene.ensure(nodes).await.unwrap();
+        assert_eq!(scene.cloud.requests().get(PUT), None, "another mark is no reason to write");
+        scene.update_targets(nodes + 1).await.unwrap();
+        assert_eq!(scene.only().labels["ccm-rs/cluster"], id.unwrap_or("kubernetes"));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_takes_long_is_looked_at_again_later() {
-    let scene = Scene::new();
-    scene.cloud.set_options(Options { operation_milliseconds: 60_000, ..Options::default() });
+    let scene = Scene::with(Options { operation_milliseconds: 60_000, ..Options::default() });
     let err = scene.ensure(1).await.unwrap_err();
     assert!(err.retry_after().is_some(), "{err:?}");
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     assert!(scene.ensure(1).await.unwrap().unwrap().ingress.is_some());
     assert_eq!(scene.cloud.load_balancers().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_protected_load_balancer_stays_and_the_error_says_what_to_lift() {
+    let scene = Scene::new();
+    scene.ensure(1).await.unwrap();
+    scene.cloud.protect_load_balancer(NAME, true);
+    let err = scene.delete().await.unwrap_err();
+    assert!(err.is_protected() && err.to_string().contains("switch its protection off first"), "{err:?}");
+    assert!(scene.get().await.is_some());
+    scene.update_targets(2).await.unwrap();
+    scene.cloud.protect_load_balancer(NAME, false);
+    scene.delete().await.unwrap();
+    assert!(scene.cloud.load_balancers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_is_reached_is_said_and_others_work_on() {
+    let mut scene = Scene::with(Options { load_balancer_quota: Some(1), ..Options::default() });
+    scene.ensure(1).await.unwrap();
+    scene.service = service("18", &json!({}));
+    let err = scene.ensure(1).await.unwrap_err();
+    assert!(err.is_quota(), "{err:?}");
+    scene.cloud.set_options(Options::default());
+    scene.ensure(1).await.unwrap();
+    assert_eq!(scene.cloud.load_balancers().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_changed_or_removed_by_hand_is_seen_within_a_minute_and_by_the_next_change_at_once() {
+    let scene = Scene::with(Options::default());
+    scene.ensure(2).await.unwrap();
+    let change = LoadBalancerChange { tier: Some("premium".into()), ..LoadBalancerChange::default() };
+    scene.cloud.edit_load_balancer(NAME, change);
+    tokio::time::sleep(std::time::Duration::from_secs(61)).await;
+    let drift = scene.plan(2, Goal::Ensured).await.unwrap();
+    assert_eq!(drift, ["update load balancer \"a17c0\": tier: premium → basic"]);
+    scene.ensure(2).await.unwrap();
+    scene.cloud.remove_load_balancer(NAME);
+    scene.ensure(3).await.unwrap();
+    assert_eq!((scene.only().targets.len(), scene.cloud.requests()[POST]), (3, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_is_not_whole_or_empty_by_mistake_costs_requests_only() {
+    for kind in [FaultKind::EmptyList, FaultKind::EarlyEnd] {
+        let mut scene = Scene::with(Options::default());
+        scene.ensure(1).await.unwrap();
+        scene.restart();
+        scene.cloud.inject(Fault::new(kind).on(LIST).times(1));
+        scene.ensure(2).await.unwrap();
+        assert_eq!(scene.only().targets.len(), 2, "{kind:?}");
+    }
 }
