@@ -24,7 +24,7 @@ use crate::resources::{GROUPS, Resource, Verbs};
 use crate::server::{Inner, User};
 use crate::status::ApiError;
 use crate::store::Stored;
-use crate::{discovery, openapi};
+use crate::{discovery, openapi, validation};
 
 /// A request for a resource, with everything its handler needs.
 pub(crate) struct Call<'a> {
@@ -70,7 +70,13 @@ impl Call<'_> {
     /// The answer with one object and the warnings for the client.
     pub(crate) fn answer(&self, code: u16, stored: &Stored, warnings: &[String]) -> Response<Body> {
         let mut response = respond(self.form, code, self.view().object(stored, true));
-        for warning in warnings {
+        let is_write = matches!(self.request.verb, Verb::Create | Verb::Update | Verb::Patch);
+        let own = if is_write {
+            validation::warnings(self.resource(), self.subresource(), &self.view().value(stored))
+        } else {
+            Vec::new()
+        };
+        for warning in warnings.iter().chain(&own) {
             let text = format!("299 - \"{}\"", warning.replace('\\', "\\\\").replace('"', "\\\""));
             if let Ok(value) = HeaderValue::from_str(&text) {
                 response.headers_mut().append(http::header::WARNING, value);

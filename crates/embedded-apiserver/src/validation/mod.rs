@@ -5,6 +5,7 @@ mod meta;
 pub(crate) mod names;
 mod node;
 mod others;
+mod persistent_volume;
 mod service;
 
 use serde_json::Value;
@@ -51,6 +52,14 @@ pub(crate) fn update(resource: &Resource, subresource: &str, new: &Value, old: &
     causes
 }
 
+/// What a writer should know of an object that was taken.
+pub(crate) fn warnings(resource: &Resource, subresource: &str, object: &Value) -> Vec<String> {
+    match (resource.plural, subresource) {
+        ("persistentvolumes", "") => persistent_volume::warnings(object),
+        _ => Vec::new(),
+    }
+}
+
 fn kind(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<Cause> {
     match resource.plural {
         "nodes" => node::create(new),
@@ -59,7 +68,7 @@ fn kind(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<Cause> {
         "leases" => others::lease(new),
         "events" if resource.group.is_empty() => others::event(new),
         "endpointslices" => others::endpoint_slice(new, old),
-        "persistentvolumes" => others::volume(new, old),
+        "persistentvolumes" => persistent_volume::check(new, old),
         _ => Vec::new(),
     }
 }
