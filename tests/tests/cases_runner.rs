@@ -53,7 +53,7 @@ fn all_cases_of_the_repository_pass() {
     assert!(well, "{report}");
     assert!(report.contains("\nsuite lifecycle: 28 passed, 0 failed\n"), "{report}");
     assert!(report.contains("\nsuite route-reconcile: not yet (31 cases)\n"), "{report}");
-    assert!(report.ends_with("\n313 passed, 0 failed\n"), "{report}");
+    assert!(report.ends_with("\n496 passed, 0 failed\n"), "{report}");
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! A Kubernetes API that knows Nodes only: get, patch, delete; it writes down what it is asked, and refuses what a case
-//! says.
+//! A Kubernetes API that knows Nodes (get, patch, delete) and the status of Services (patch) only; it writes down what it
+//! is asked, and refuses what a case says.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Collected, Full};
 use kube::client::Body;
@@ -13,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::schema::ApiErrorKind;
 
-/// Version of a Node that does not say its own.
+/// Version of an object that does not say its own.
 const VERSION: u64 = 41;
 
 /// The API. Clones share everything.
@@ -25,6 +26,8 @@ pub(crate) struct Api {
 #[derive(Debug, Default)]
 struct State {
     nodes: BTreeMap<String, Value>,
+    /// By `<namespace>/<name>`.
+    services: BTreeMap<String, Value>,
     writes: u64,
     faults: Vec<Fault>,
     requests: Vec<ApiRequest>,
@@ -35,14 +38,28 @@ struct State {
 pub(crate) struct ApiRequest {
     /// Verb and resource: `get nodes`, `patch nodes/status`.
     pub(crate) what: String,
+    /// `<name>`, or `<namespace>/<name>`; empty if it is about no single object.
+    pub(crate) name: String,
     /// The body; null if there is none.
     pub(crate) body: Value,
+    /// `Content-Type`; empty if there is none.
+    pub(crate) content_type: String,
 }
 
 impl ApiRequest {
     /// A write of a Node's main resource that changes its taints.
     pub(crate) fn changes_taints(&self) -> bool {
         self.what == "patch nodes" && self.body.pointer("/spec/taints").is_some()
+    }
+
+    /// A write of a Service that changes its finalizers.
+    pub(crate) fn changes_finalizers(&self) -> bool {
+        self.what == "patch services/status" && self.body.get("metadata").is_some()
+    }
+
+    /// A write of a Service that changes its status.
+    pub(crate) fn changes_status(&self) -> bool {
+        self.what == "patch services/status" && self.body.get("status").is_some()
     }
 
     /// Any patch.
@@ -67,15 +84,24 @@ struct Fault {
 
 impl Api {
     /// Puts a Node there, as if somebody had created it, and returns it as the API has it.
-    pub(crate) fn seed(&self, mut node: Value) -> Value {
-        node["apiVersion"] = json!("v1");
-        node["kind"] = json!("Node");
-        if node["metadata"]["resourceVersion"].is_null() {
-            node["metadata"]["resourceVersion"] = json!(VERSION.to_string());
-        }
+    pub(crate) fn seed(&self, node: Value) -> Value {
+        let node = stored(node, "Node");
         let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         self.state().nodes.insert(name, node.clone());
         node
+    }
+
+    /// Puts a Service there, as if somebody had created it, and returns it as the API has it.
+    pub(crate) fn seed_service(&self, service: Value) -> Value {
+        let service = stored(service, "Service");
+        let text = |field: &str| service["metadata"][field].as_str().unwrap_or_default();
+        self.state().services.insert(format!("{}/{}", text("namespace"), text("name")), service.clone());
+        service
+    }
+
+    /// The Service `<namespace>/<name>` as it is now, if it is there.
+    pub(crate) fn service(&self, key: &str) -> Option<Value> {
+        self.state().services.get(key).cloned()
     }
 
     /// Refuses these requests, so many times or always. What was said first is used up first.
@@ -102,7 +128,9 @@ impl Api {
                 let (head, body) = request.into_parts();
                 // The client's own bodies are in memory; reading them cannot fail.
                 let body = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
-                Ok::<_, Infallible>(api.answer(&head.method, head.uri.path(), &body))
+                let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+                let content_type = content_type.unwrap_or_default();
+                Ok::<_, Infallible>(api.answer(&head.method, head.uri.path(), content_type, &body))
             }
         });
         kube::Client::new(service, "default")
@@ -112,8 +140,9 @@ impl Api {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(&self, method: &Method, path: &str, body: &Bytes) -> Response<Full<Bytes>> {
-        let (code, answer) = self.state().handle(method, path, body).unwrap_or_else(|refusal| refusal);
+    fn answer(&self, method: &Method, path: &str, content_type: &str, body: &Bytes) -> Response<Full<Bytes>> {
+        let answer = self.state().handle(method, path, content_type, body);
+        let (code, answer) = answer.unwrap_or_else(|refusal| refusal);
         let mut response = Response::new(Full::from(answer.to_string()));
         *response.status_mut() = code;
         response
@@ -124,31 +153,28 @@ impl Api {
 type Answer = (StatusCode, Value);
 
 impl State {
-    fn handle(&mut self, method: &Method, path: &str, body: &Bytes) -> Result<Answer, Answer> {
+    fn handle(&mut self, method: &Method, path: &str, content_type: &str, body: &Bytes) -> Result<Answer, Answer> {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         let verb = match *method {
             Method::PUT => "update".to_owned(),
             Method::POST => "create".to_owned(),
             ref other => other.as_str().to_lowercase(),
         };
-        let (name, subresource) = match path.strip_prefix("/api/v1/nodes/").map(|rest| rest.split_once('/')) {
-            None => ("", None),
-            Some(None) => (path.trim_start_matches("/api/v1/nodes/"), None),
-            Some(Some((name, subresource))) => (name, Some(subresource)),
+        let (resource, name) = parts(path);
+        let request = ApiRequest {
+            what: format!("{verb} {resource}"),
+            name: name.clone(),
+            body,
+            content_type: content_type.to_owned(),
         };
-        let resource = match subresource {
-            _ if name.is_empty() => path.to_owned(),
-            None => "nodes".to_owned(),
-            Some(subresource) => format!("nodes/{subresource}"),
-        };
-        let request = ApiRequest { what: format!("{verb} {resource}"), body };
         self.requests.push(request.clone());
         self.refuse(&request)?;
         match request.what.as_str() {
-            "get nodes" => Ok((StatusCode::OK, self.find(name)?.clone())),
-            "patch nodes" => self.patch(name, &request.body, &["metadata", "spec"]),
-            "patch nodes/status" => self.patch(name, &request.body, &["metadata", "status"]),
-            "delete nodes" => self.delete(name, &request.body),
+            "get nodes" => Ok((StatusCode::OK, find(&mut self.nodes, "nodes", &name)?.clone())),
+            "patch nodes" => self.patch_node(&name, &request.body, &["metadata", "spec"]),
+            "patch nodes/status" => self.patch_node(&name, &request.body, &["metadata", "status"]),
+            "delete nodes" => self.delete(&name, &request.body),
+            "patch services/status" => self.patch_service(&name, &request.body),
             what => Err(status(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", &format!("no case needs {what}"))),
         }
     }
@@ -169,32 +195,21 @@ impl State {
         })
     }
 
-    fn find(&mut self, name: &str) -> Result<&mut Value, Answer> {
-        self.nodes.get_mut(name).ok_or_else(|| not_found(&format!("nodes {name:?} not found")))
+    fn patch_node(&mut self, name: &str, patch: &Value, parts: &[&str]) -> Result<Answer, Answer> {
+        let node = find(&mut self.nodes, "nodes", name)?;
+        self.writes += 1;
+        apply(node, patch, parts, VERSION + self.writes)
     }
 
-    /// A strategic-merge patch; parts of the object that do not belong to the (sub)resource stay as they are.
-    fn patch(&mut self, name: &str, patch: &Value, parts: &[&str]) -> Result<Answer, Answer> {
-        let version = VERSION + self.writes + 1;
-        let node = self.find(name)?;
-        let expected = &patch["metadata"]["resourceVersion"];
-        if !expected.is_null() && *expected != node["metadata"]["resourceVersion"] {
-            return Err(conflict(&format!(
-                "Operation cannot be fulfilled on nodes {name:?}: the object has been modified"
-            )));
-        }
-        for (part, change) in patch.as_object().into_iter().flatten().filter(|(part, _)| parts.contains(&&***part)) {
-            merge(&mut node[part.as_str()], change, part);
-        }
-        node["metadata"]["resourceVersion"] = json!(version.to_string());
-        let answer = node.clone();
+    fn patch_service(&mut self, key: &str, patch: &Value) -> Result<Answer, Answer> {
+        let service = find(&mut self.services, "services", key)?;
         self.writes += 1;
-        Ok((StatusCode::OK, answer))
+        apply(service, patch, &["metadata", "status"], VERSION + self.writes)
     }
 
     /// With the UID as a precondition; a Node with finalizers only begins to go.
     fn delete(&mut self, name: &str, options: &Value) -> Result<Answer, Answer> {
-        let node = self.find(name)?;
+        let node = find(&mut self.nodes, "nodes", name)?;
         let (expected, uid) = (&options["preconditions"]["uid"], &node["metadata"]["uid"]);
         if !expected.is_null() && expected != uid {
             return Err(conflict(&format!(
@@ -210,7 +225,51 @@ impl State {
     }
 }
 
-/// Merges as the API does it for Nodes: maps by key, lists as a whole, except addresses, which are merged by their type.
+/// An object as the API has it.
+fn stored(mut object: Value, kind: &str) -> Value {
+    object["apiVersion"] = json!("v1");
+    object["kind"] = json!(kind);
+    if object["metadata"]["resourceVersion"].is_null() {
+        object["metadata"]["resourceVersion"] = json!(VERSION.to_string());
+    }
+    object
+}
+
+/// Resource (`nodes`, `services/status`) and key (`<name>` or `<namespace>/<name>`) of a path.
+fn parts(path: &str) -> (String, String) {
+    let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    match words[..] {
+        ["api", "v1", "nodes", name] => ("nodes".to_owned(), name.to_owned()),
+        ["api", "v1", "nodes", name, subresource] => (format!("nodes/{subresource}"), name.to_owned()),
+        ["api", "v1", "namespaces", namespace, resource, name] => (resource.to_owned(), format!("{namespace}/{name}")),
+        ["api", "v1", "namespaces", namespace, resource, name, subresource] => {
+            (format!("{resource}/{subresource}"), format!("{namespace}/{name}"))
+        }
+        _ => (path.to_owned(), String::new()),
+    }
+}
+
+fn find<'a>(objects: &'a mut BTreeMap<String, Value>, resource: &str, key: &str) -> Result<&'a mut Value, Answer> {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    objects.get_mut(key).ok_or_else(|| not_found(&format!("{resource} {name:?} not found")))
+}
+
+/// A strategic-merge patch; parts of the object that do not belong to the (sub)resource stay as they are.
+fn apply(object: &mut Value, patch: &Value, parts: &[&str], version: u64) -> Result<Answer, Answer> {
+    let expected = &patch["metadata"]["resourceVersion"];
+    if !expected.is_null() && *expected != object["metadata"]["resourceVersion"] {
+        let name = &object["metadata"]["name"];
+        return Err(conflict(&format!("Operation cannot be fulfilled on nodes {name}: the object has been modified")));
+    }
+    for (part, change) in patch.as_object().into_iter().flatten().filter(|(part, _)| parts.contains(&&***part)) {
+        merge(&mut object[part.as_str()], change, part);
+    }
+    object["metadata"]["resourceVersion"] = json!(version.to_string());
+    Ok((StatusCode::OK, object.clone()))
+}
+
+/// Merges as the API does it for Nodes and Services: maps by key, lists as a whole, except addresses, which are merged by
+/// their type, and finalizers, which are a set.
 fn merge(target: &mut Value, change: &Value, path: &str) {
     match change {
         Value::Object(fields) => {
@@ -218,12 +277,24 @@ fn merge(target: &mut Value, change: &Value, path: &str) {
                 *target = Value::Object(Map::new());
             }
             for (key, value) in fields {
-                if value.is_null() {
+                if let Some(list) = key.strip_prefix("$deleteFromPrimitiveList/") {
+                    let gone = value.as_array().cloned().unwrap_or_default();
+                    if let Some(Value::Array(items)) = target.get_mut(list) {
+                        items.retain(|item| !gone.contains(item));
+                    }
+                } else if key.starts_with("$setElementOrder/") {
+                    // New elements are appended, which is the order that our patches ask for.
+                } else if value.is_null() {
                     target.as_object_mut().and_then(|object| object.remove(key));
                 } else {
                     merge(&mut target[key.as_str()], value, &format!("{path}.{key}"));
                 }
             }
+        }
+        Value::Array(items) if path == "metadata.finalizers" => {
+            let mut list = target.as_array().cloned().unwrap_or_default();
+            list.extend(items.iter().filter(|item| !list.contains(item)).cloned().collect::<Vec<_>>());
+            *target = Value::Array(list);
         }
         Value::Array(items) if path == "status.addresses" => *target = merge_by_type(target, items),
         other => *target = other.clone(),

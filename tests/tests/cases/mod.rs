@@ -6,8 +6,9 @@
 //! | [`files`] | the case files: found, read, checked |
 //! | [`schema`] | what the files' fields mean; whatever is not known is an error |
 //! | [`script`] | a scripted provider from a case |
+//! | [`services`] | Kubernetes API, caches, provider and events around Services |
 //! | [`world`] | Kubernetes API, cache, provider and events around one Node |
-//! | [`api`] | the few requests on Nodes that the controllers make, and failures of them |
+//! | [`api`] | the few requests on Nodes and Services that the controllers make, and failures of them |
 //! | [`comparison`] | what was expected, and what happened |
 //! | [`suites`] | one module for each suite |
 //! | [`report`] | what is printed |
@@ -19,6 +20,7 @@ pub(crate) mod files;
 mod report;
 mod schema;
 mod script;
+mod services;
 mod suites;
 mod world;
 

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use anyhow::{Result, anyhow};
-use cloud_provider::{AddressType, NodeAddress, Taint};
-use serde::Deserialize;
+use anyhow::{Result, anyhow, ensure};
+use cloud_provider::{AddressType, Node, NodeAddress, Service, Taint};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Reads a part of a case; errors name the field by its path from `part`.
@@ -182,10 +182,41 @@ pub(crate) enum ApiErrorKind {
 /// # Errors
 /// The first such field, or a value of another type.
 pub(crate) fn check_node(part: &str, node: &Value) -> Result<()> {
-    let typed: k8s_openapi::api::core::v1::Node = read(part, node)?;
-    match lost(node, &serde_json::to_value(typed)?) {
-        Some(path) => Err(anyhow!("{part}{path}: unknown field of a Node")),
-        None => Ok(()),
+    check::<k8s_openapi::api::core::v1::Node>(part, node, "Node").map(drop)
+}
+
+/// Reads a Service.
+///
+/// # Errors
+/// The first field that the API's type lacks, or a value of another type.
+pub(crate) fn service(part: &str, service: &Value) -> Result<Service> {
+    check(part, service, "Service")
+}
+
+/// Reads a Node.
+///
+/// # Errors
+/// As [`check_node`]; or no name.
+pub(crate) fn node(part: &str, form: &Value) -> Result<Node> {
+    check_node(part, form)?;
+    let node: Node = serde_json::from_value(form.clone())?;
+    ensure!(!node.name.is_empty(), "{part}.metadata.name: is missing");
+    Ok(node)
+}
+
+/// Reads a list of Nodes.
+///
+/// # Errors
+/// As [`node`].
+pub(crate) fn nodes(part: &str, forms: &[Value]) -> Result<Vec<Node>> {
+    forms.iter().enumerate().map(|(i, form)| node(&format!("{part}[{i}]"), form)).collect()
+}
+
+fn check<T: DeserializeOwned + Serialize>(part: &str, object: &Value, kind: &str) -> Result<T> {
+    let typed: T = read(part, object)?;
+    match lost(object, &serde_json::to_value(&typed)?) {
+        Some(path) => Err(anyhow!("{part}{path}: unknown field of a {kind}")),
+        None => Ok(typed),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::scripted::{Answer, Capability, ScriptedProvider};
-use cloud_provider::{Error, InstanceMetadata, Result, Zone};
+use cloud_provider::{Error, InstanceMetadata, LoadBalancerStatus, Result, Zone};
 use serde::Deserialize;
 
 use super::comparison::Expected;
@@ -31,6 +31,10 @@ pub(crate) struct ProviderScript {
     instance_exists: Option<Scripted<bool>>,
     instance_shutdown: Option<Scripted<bool>>,
     instance_metadata: Option<Scripted<Option<MetadataForm>>>,
+    /// Whether it exists.
+    get_load_balancer: Option<Scripted<bool>>,
+    ensure_load_balancer: Option<Scripted<Option<LoadBalancerStatus>>>,
+    ensure_load_balancer_deleted: Option<Scripted<()>>,
 }
 
 impl ProviderScript {
@@ -56,6 +60,9 @@ impl ProviderScript {
                 script.instance_shutdown = answer(&self.instance_shutdown, |yes| yes);
                 script.instance_metadata =
                     answer(&self.instance_metadata, |metadata| metadata.map(InstanceMetadata::from));
+                script.get_load_balancer = answer(&self.get_load_balancer, existing);
+                script.ensure_load_balancer = answer(&self.ensure_load_balancer, |status| status);
+                script.ensure_load_balancer_deleted = answer(&self.ensure_load_balancer_deleted, |()| ());
             });
         Arc::new(provider)
     }
@@ -64,6 +71,11 @@ impl ProviderScript {
     pub(crate) fn withdraw(&self, provider: &ScriptedProvider) {
         provider.switch(Capability::Instances, self.instances.unwrap_or(true));
     }
+}
+
+/// A load balancer that exists, or not.
+pub(crate) fn existing(exists: bool) -> Option<LoadBalancerStatus> {
+    exists.then(LoadBalancerStatus::default)
 }
 
 fn answer<A: ?Sized, T: Clone, U: Clone + Send + Sync + 'static>(
@@ -76,7 +88,7 @@ fn answer<A: ?Sized, T: Clone, U: Clone + Send + Sync + 'static>(
 /// `{value: …}` or `{error: …}`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "RawScripted<T>", bound(deserialize = "T: Deserialize<'de> + Default"))]
-struct Scripted<T>(Result<T>);
+pub(crate) struct Scripted<T>(pub(crate) Result<T>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "T: Deserialize<'de>"))]
@@ -102,7 +114,7 @@ impl<T: Default> TryFrom<RawScripted<T>> for Scripted<T> {
 /// An error of the provider.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "RawProviderError")]
-struct ProviderError(Error);
+pub(crate) struct ProviderError(pub(crate) Error);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

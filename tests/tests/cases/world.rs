@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::api::Api;
 use super::comparison::Comparison;
-use super::schema::{Event, check_node};
+use super::schema::{self, Event};
 use super::script::ProviderScript;
 
 /// API, cache, cloud and events around one Node.
@@ -35,10 +35,7 @@ pub(crate) struct World {
 /// # Errors
 /// An unknown field, or no name.
 pub(crate) fn node(form: &Value) -> Result<Node> {
-    check_node("given.node", form)?;
-    let node: Node = serde_json::from_value(form.clone())?;
-    ensure!(!node.name.is_empty(), "given.node.metadata.name: is missing");
-    Ok(node)
+    schema::node("given.node", form)
 }
 
 impl World {

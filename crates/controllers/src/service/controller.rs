@@ -21,6 +21,7 @@ use crate::service::events::News;
 use crate::service::ledger::Ledger;
 use crate::service::metrics::ServiceMetrics;
 use crate::service::own_writes::OwnWrites;
+use crate::service::patch::SUBRESOURCE;
 use crate::service::retry::Retry;
 use crate::service::running;
 use crate::service::targets::{Members, Targets};
@@ -131,7 +132,7 @@ impl ServiceController {
     pub(super) async fn write(&self, key: &str, service: &Service, patch: &Value) -> Result<(), kube::Error> {
         let name = service.metadata.name.as_deref().unwrap_or_default();
         tracing::debug!(service = key, %patch, "writing");
-        if let Some(written) = strategic_patch(&self.api(service), name, Some("status"), patch).await? {
+        if let Some(written) = strategic_patch(&self.api(service), name, Some(SUBRESOURCE), patch).await? {
             self.writes.note(key, &written);
         }
         Ok(())

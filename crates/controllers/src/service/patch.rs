@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 
 use crate::service::wants::has_finalizer;
 
+/// All writes go to this subresource: an operator's role may allow no other (SVC-99).
+pub const SUBRESOURCE: &str = "status";
+
 /// The patch that makes `old` into `new`, as far as finalizers and the load balancer's addresses go; empty if that is
 /// no change. The spec plays no role.
 #[must_use]
@@ -87,23 +90,34 @@ fn insert_finalizers(patch: &mut Map<String, Value>, old: &[String], new: &[Stri
 
 /// A list that is replaced as a whole; an empty one is cleared.
 fn insert_ingress(patch: &mut Map<String, Value>, old: &[LoadBalancerIngress], new: &[LoadBalancerIngress]) {
-    if old.len() == new.len() && old.iter().zip(new).all(|(old, new)| same_ingress(old, new)) {
+    if same_ingress(&as_stored(old), &as_stored(new)) {
         return;
     }
     let ingress = if new.is_empty() { Value::Null } else { json!(new) };
     patch.insert("status".into(), json!({"loadBalancer": {"ingress": ingress}}));
 }
 
-/// HELP-58, with the default that the API server gives to an entry with an address: `ipMode: VIP` (SVC-56).
-fn same_ingress(a: &LoadBalancerIngress, b: &LoadBalancerIngress) -> bool {
-    let mode = |entry: &LoadBalancerIngress| match (&entry.ip_mode, text(&entry.ip)) {
-        (None, ip) if !ip.is_empty() => Some("VIP".to_owned()),
-        (mode, _) => mode.clone(),
+/// Whether two lists say the same, in the same order (HELP-58). An absent `ipMode` is no other; absent ports are none.
+#[must_use]
+pub fn same_ingress(a: &[LoadBalancerIngress], b: &[LoadBalancerIngress]) -> bool {
+    let same = |a: &LoadBalancerIngress, b: &LoadBalancerIngress| {
+        text(&a.ip) == text(&b.ip)
+            && text(&a.hostname) == text(&b.hostname)
+            && a.ip_mode == b.ip_mode
+            && a.ports.as_deref().unwrap_or_default() == b.ports.as_deref().unwrap_or_default()
     };
-    text(&a.ip) == text(&b.ip)
-        && text(&a.hostname) == text(&b.hostname)
-        && mode(a) == mode(b)
-        && a.ports.as_deref().unwrap_or_default() == b.ports.as_deref().unwrap_or_default()
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+}
+
+/// With the default that the API server gives to an entry with an address: `ipMode: VIP` (SVC-56).
+fn as_stored(ingress: &[LoadBalancerIngress]) -> Vec<LoadBalancerIngress> {
+    let mut ingress = ingress.to_vec();
+    for entry in &mut ingress {
+        if entry.ip_mode.is_none() && !text(&entry.ip).is_empty() {
+            entry.ip_mode = Some("VIP".to_owned());
+        }
+    }
+    ingress
 }
 
 fn text(field: &Option<String>) -> &str {

@@ -71,8 +71,9 @@ pub fn is_foreign(service: &Service, options: &ServiceOptions) -> bool {
     told && is_load_balancer(service) && !is_our_class(service, options)
 }
 
-/// HELP-56.
-pub(super) fn has_finalizer(service: &Service) -> bool {
+/// Whether our finalizer is on it (HELP-56).
+#[must_use]
+pub fn has_finalizer(service: &Service) -> bool {
     service.metadata.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER)
 }
 

@@ -1,0 +1,105 @@
+//! What surrounds a service controller.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use cloud_provider::scripted::ScriptedProvider;
+use cloud_provider::{CloudProvider, Cluster, Node, Service};
+use controllers::service::ServiceMetrics;
+use controllers::{ControllerContext, Options, ServiceController};
+use runtime::cache::Cache;
+use runtime::clock::SystemClock;
+use runtime::events::{EventRecorder, RecordedEvent};
+
+use super::api::Api;
+use super::comparison::Comparison;
+use super::schema::Event;
+
+/// API, caches, cloud and events around Services.
+pub(crate) struct ServiceWorld {
+    pub(crate) api: Api,
+    pub(crate) cloud: Arc<ScriptedProvider>,
+    pub(crate) nodes: Cache<Node>,
+    pub(crate) services: Cache<Service>,
+    pub(crate) counters: Arc<Counters>,
+    recorder: EventRecorder,
+    events: Arc<Mutex<Vec<RecordedEvent>>>,
+}
+
+/// What the controller measures, as far as cases look at it.
+#[derive(Debug, Default)]
+pub(crate) struct Counters(Mutex<(u64, u64)>);
+
+impl Counters {
+    /// `loadbalancer_sync_total` and `nodesync_error_total`.
+    pub(crate) fn get(&self) -> (u64, u64) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ServiceMetrics for Counters {
+    fn targets_sync_started(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 += 1;
+    }
+    fn node_sync_failed(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1 += 1;
+    }
+    fn targets_synced(&self, _took: std::time::Duration) {}
+    fn node_synced(&self, _took: std::time::Duration) {}
+    fn ensured(&self, _took: std::time::Duration, _well: bool) {}
+    fn deleted(&self, _took: std::time::Duration, _well: bool) {}
+    fn drift_found(&self) {}
+}
+
+impl ServiceWorld {
+    /// A world with this cloud and these Nodes. Without Nodes to list, the cache was never filled.
+    pub(crate) fn new(cloud: Arc<ScriptedProvider>, nodes: Option<Vec<Node>>) -> Self {
+        let (recorder, events) = EventRecorder::to_memory("cases", Arc::new(SystemClock));
+        Self {
+            api: Api::default(),
+            cloud,
+            nodes: nodes.map_or_else(Cache::new, Cache::with),
+            services: Cache::with([]),
+            counters: Arc::default(),
+            recorder,
+            events,
+        }
+    }
+
+    /// The service controller, as the reference is set up.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(crate) fn controller(&self) -> Result<ServiceController> {
+        let context = ControllerContext {
+            client: self.api.client(),
+            nodes: self.nodes.clone(),
+            provider: Arc::clone(&self.cloud) as Arc<dyn CloudProvider>,
+            clock: Arc::new(SystemClock),
+        };
+        let cluster = Cluster { name: "kubernetes".to_owned(), id: None };
+        let (recorder, metrics) = (self.recorder.clone(), Arc::clone(&self.counters) as Arc<dyn ServiceMetrics>);
+        let services = self.services.clone();
+        Ok(ServiceController::new(context, services, cluster, &Options::reference(), recorder, metrics)?)
+    }
+
+    /// Takes the events so far: the key of the Service that each is about, and what it says.
+    pub(crate) fn take_events(&self) -> Vec<(String, Event)> {
+        let events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
+        let about = |event: &RecordedEvent| format!("{}/{}", event.regarding.namespace, event.regarding.name);
+        let said = |event: &RecordedEvent| Event {
+            type_: Some(event.type_.to_string()),
+            reason: Some(event.reason.clone()),
+            message: Some(event.message.clone()),
+        };
+        events.iter().map(|event| (about(event), said(event))).collect()
+    }
+
+    /// What must not happen in any case: calls that nobody scripted, requests but patches of a Service's status.
+    pub(crate) fn forbid_surprises(&self, comparison: &mut Comparison) {
+        comparison.forbid(self.cloud.violations());
+        let requests = self.api.requests().into_iter().map(|request| request.what);
+        let unknown = requests.filter(|what| what != "patch services/status");
+        comparison.forbid(unknown.map(|what| format!("the API was asked to {what:?}")));
+    }
+}

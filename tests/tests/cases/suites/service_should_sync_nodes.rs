@@ -1,0 +1,32 @@
+//! Whether a change of a Node calls for a node sync.
+
+use anyhow::Result;
+use controllers::service::targets::needs_node_sync;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::cases::comparison::{Comparison, Expected};
+use crate::cases::schema::{node, read};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    old: Value,
+    new: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expect {
+    #[serde(default)]
+    should_sync: Expected<bool>,
+}
+
+pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
+    let given: Given = read("given", given)?;
+    let expect: Expect = read("expect", expect)?;
+    let (old, new) = (node("given.old", &given.old)?, node("given.new", &given.new)?);
+    let mut comparison = Comparison::default();
+    comparison.key("should_sync", &expect.should_sync, &needs_node_sync(&old, &new));
+    Ok(comparison)
+}
