@@ -63,6 +63,7 @@ impl RouteController {
     /// Lists, plans and begins. What is left to do goes on in `work`.
     pub(super) async fn pass<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) -> Result<()> {
         self.metrics.sync();
+        work.next_pass();
         let listed = work.alongside(calls::list(&*self.context.provider, &self.cluster)).await;
         let routes = listed.map_err(|error| {
             let mut memory = self.memory();
@@ -103,7 +104,7 @@ impl RouteController {
                 continue;
             }
             let destination = item.destination.clone();
-            work.begin(destination, self.carry_out_and_survive(item, key, shutdown).boxed());
+            work.begin(destination, self.carry_out_and_survive(item, key, shutdown));
         }
     }
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
 use super::Destination;
@@ -62,7 +62,10 @@ pub(super) struct Done {
 /// Items under way. One that hangs stays here while passes go on without it (INV-6).
 #[derive(Default)]
 pub(super) struct Work<'a> {
-    running: FuturesUnordered<BoxFuture<'a, Done>>,
+    running: FuturesUnordered<BoxFuture<'a, (u64, Done)>>,
+    /// Number of the current pass, and how many of its items are under way.
+    pass: u64,
+    current: usize,
     /// Destinations that nobody else may touch.
     pub(super) in_flight: HashSet<Destination>,
     /// What failed so far, in words.
@@ -74,15 +77,23 @@ impl<'a> Work<'a> {
         self.running.is_empty()
     }
 
-    pub(super) fn begin(&mut self, destination: Destination, item: BoxFuture<'a, Done>) {
+    /// From now on items belong to the next pass.
+    pub(super) fn next_pass(&mut self) {
+        (self.pass, self.current) = (self.pass.wrapping_add(1), 0);
+    }
+
+    pub(super) fn begin(&mut self, destination: Destination, item: impl Future<Output = Done> + Send + 'a) {
+        let pass = self.pass;
         self.in_flight.insert(destination);
-        self.running.push(item);
+        self.current += 1;
+        self.running.push(async move { (pass, item.await) }.boxed());
     }
 
     /// Waits for the next item to end; for ever if there is none. Cancel-safe.
     pub(super) async fn next(&mut self) {
         match self.running.next().await {
-            Some(Done { destination, failures }) => {
+            Some((pass, Done { destination, failures })) => {
+                self.current -= usize::from(pass == self.pass);
                 self.in_flight.remove(&destination);
                 self.failures.extend(failures);
             }
@@ -90,7 +101,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Waits for all items to end, or until then.
+    /// Waits for all items of this pass to end, or until then.
     pub(super) async fn drain(&mut self, until: Option<Instant>) {
         let patience = async {
             match until {
@@ -99,7 +110,7 @@ impl<'a> Work<'a> {
             }
         };
         tokio::pin!(patience);
-        while !self.is_empty() {
+        while self.current > 0 {
             tokio::select! {
                 biased;
                 () = self.next() => {}

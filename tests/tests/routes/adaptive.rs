@@ -1,0 +1,141 @@
+//! When the product looks, and what it tells (D-5, P-33).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::table::Table;
+use crate::world::{CREATED, NOT_CREATED, World, product, seconds};
+
+fn running(table: &Table) -> World {
+    let world = World::new(Arc::new(table.clone()), &product("10.244.0.0/16,fd00::/48"));
+    world.run();
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_joining_nodes_costs_a_list_every_ten_seconds() {
+    let table = Table::new();
+    let world = running(&table);
+    seconds(1).await;
+    for n in 1..=60 {
+        world.put(&format!("worker-{n}"), "table://x", "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
+        seconds(1).await;
+    }
+    seconds(10).await;
+    assert_eq!(table.routes().len(), 60);
+    let lists = table.calls().iter().filter(|call| *call == "list").count();
+    assert!((7..=8).contains(&lists), "{lists} lists in 71 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dual_stack_is_all_or_nothing() {
+    let table = Table::new();
+    let world = running(&table);
+    table.trouble(
+        "fd00:0:0:1::/64",
+        Some(crate::table::Trouble::Fails(cloud_provider::Error::quota("50 of 50 routes"))),
+    );
+    world.put("worker-1", "table://1", "10.0.0.1", &["10.244.1.0/24", "fd00:0:0:1::/64"]);
+    seconds(5).await;
+    assert_eq!(
+        (table.routes(), world.condition("worker-1")),
+        (vec!["10.244.1.0/24 worker-1".into()], NOT_CREATED.into())
+    );
+    table.trouble("fd00:0:0:1::/64", None);
+    seconds(30).await;
+    assert_eq!((table.routes().len(), world.condition("worker-1")), (2, CREATED.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_range_outside_the_cluster_is_told_once() {
+    let table = Table::new();
+    let world = running(&table);
+    world.put("worker-1", "table://1", "10.0.0.1", &["2001:db8:1::/64", "10.244.1.0/24"]);
+    seconds(3600).await;
+    let told = world.events_of("PodCIDROutsideClusterCIDR");
+    let expected = "Pod CIDR 2001:db8:1::/64 of node worker-1 lies outside --cluster-cidr (10.244.0.0/16,fd00::/48): its \
+                    route is never deleted; correct the flag";
+    assert_eq!(told, [expected]);
+    assert_eq!((table.routes().len(), world.condition("worker-1")), (2, CREATED.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_somebody_else_removes_is_repaired_and_a_war_is_told_and_left() {
+    let table = Table::new();
+    let world = running(&table);
+    world.put("worker-1", "table://1", "10.0.0.1", &["10.244.1.0/24"]);
+    seconds(5).await;
+    table.calls();
+    table.take("10.244.1.0/24");
+    seconds(361).await;
+    assert_eq!((table.routes().len(), world.reasons().len()), (1, 0), "once is no war");
+
+    // The other writer looks every five seconds.
+    table.timed_calls();
+    for _ in 0..720 {
+        seconds(5).await;
+        table.take("10.244.1.0/24");
+    }
+    let told = world.events_of("RouteFlapping");
+    assert!(told[0].contains("10.244.1.0/24 to node worker-1") && told[0].contains("left alone for 5m0s"), "{told:?}");
+    assert!((2..=5).contains(&told.len()), "an hour of war: {told:?}");
+    let calls = table.timed_calls();
+    let creates = calls.iter().filter(|(_, call)| call.starts_with("create")).count();
+    assert!(creates <= 9, "{creates} creates in an hour");
+    assert!(calls.len() - creates <= 30, "{} lists in an hour", calls.len() - creates);
+    assert_eq!(world.condition("worker-1"), NOT_CREATED);
+
+    // It gives up.
+    seconds(3700).await;
+    assert_eq!((table.routes().len(), world.condition("worker-1")), (1, CREATED.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_condition_is_overwritten_without_a_list() {
+    let table = Table::new();
+    let world = running(&table);
+    world.put("worker-1", "table://1", "10.0.0.1", &["10.244.1.0/24"]);
+    seconds(5).await;
+    table.calls();
+    world.change("worker-1", |node| node["status"]["conditions"][0]["reason"] = "CalicoIsUp".into());
+    seconds(11).await;
+    assert_eq!((world.condition("worker-1"), table.calls()), (CREATED.into(), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_call_at_a_time_comes_in_a_fixed_order() {
+    let table = Table::new().taking(Duration::from_secs(1));
+    let mut options = product("10.244.0.0/16");
+    options.route.concurrency = 1;
+    let world = World::new(Arc::new(table.clone()), &options);
+    for n in [3, 1, 2] {
+        world.put(&format!("worker-{n}"), "table://x", "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
+        table.put(&format!("old-{n}"), "gone", &format!("10.244.10{n}.0/24"), Some(true));
+    }
+    table.put("old-9", "worker-9", "10.244.2.0/24", Some(true));
+    world.run();
+    seconds(20).await;
+    let calls = [
+        "list",
+        "delete 10.244.101.0/24",
+        "delete 10.244.102.0/24",
+        "delete 10.244.103.0/24",
+        "delete 10.244.2.0/24",
+        "create 10.244.1.0/24",
+        "create 10.244.3.0/24",
+        "create 10.244.2.0/24",
+    ];
+    assert_eq!((table.calls(), table.most()), (calls.map(str::to_owned).to_vec(), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_calls_run_at_a_time_than_allowed() {
+    let table = Table::new().taking(Duration::from_secs(1));
+    let world = running(&table);
+    for n in 1..=100 {
+        world.put(&format!("worker-{n}"), "table://x", "10.0.0.1", &[&format!("10.244.{n}.0/24")]);
+    }
+    seconds(30).await;
+    assert_eq!((table.routes().len(), table.most()), (100, 16));
+    assert_eq!(world.writes(), 100, "no Node was told that its route is missing while it was being made");
+}

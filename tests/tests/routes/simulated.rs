@@ -1,0 +1,184 @@
+//! Over the simulated cloud.
+
+use std::sync::Arc;
+
+use cloud_provider::{AddressType, CloudProvider};
+use provider_kit::transport::{Credential, Transport};
+use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, Fault, FaultKind, NewMachine, NewRoute};
+use provider_simulated::provider::Simulated;
+use serde_json::json;
+
+use crate::world::{CREATED, NOT_CREATED, World, product, seconds};
+
+/// A running world with so many machines, `worker-1` and so on, each with its Node and Pod CIDR `10.244.N.0/24`.
+fn running(machines: usize) -> (World, Cloud) {
+    let cloud = Cloud::default();
+    (1..=machines).for_each(|n| boot(&cloud, n));
+    let transport = Transport::builder("http://simulated").credential(Credential::token(DEFAULT_TOKEN));
+    let transport = transport.service(cloud.router()).build().unwrap();
+    let provider: Arc<dyn CloudProvider> = Arc::new(Simulated::new(transport, None));
+    let world = World::new(provider, &product("10.244.0.0/16,fd00::/48"));
+    for n in 1..=machines {
+        join(&world, &cloud, n);
+    }
+    world.run();
+    (world, cloud)
+}
+
+fn boot(cloud: &Cloud, n: usize) {
+    cloud.add_machine(NewMachine { name: format!("worker-{n}"), ..NewMachine::default() });
+}
+
+fn join(world: &World, cloud: &Cloud, n: usize) {
+    let machine = cloud.machine(&format!("worker-{n}")).unwrap();
+    let ip = &machine.addresses.iter().find(|address| address.kind == AddressType::InternalIP).unwrap().address;
+    world.put(&machine.name, &format!("simulated://{}", machine.id), ip, &[&format!("10.244.{n}.0/24")]);
+}
+
+/// `DESTINATION MACHINE` of all routes, in order.
+fn routes(cloud: &Cloud) -> Vec<String> {
+    let mut routes: Vec<String> =
+        cloud.routes().iter().map(|route| format!("{} {}", route.route.destination, route.machine_name)).collect();
+    routes.sort();
+    routes
+}
+
+/// Requests so far that ask the cloud for a change, and lists, and forgets them.
+fn requests(cloud: &Cloud) -> (u64, u64) {
+    let of = |wanted: &dyn Fn(&str) -> bool| {
+        cloud.requests().iter().filter(|(route, _)| wanted(route)).map(|(_, count)| count).sum()
+    };
+    let counted = (of(&|route| !route.starts_with("GET ")), of(&|route| route == "GET /v1/routes"));
+    cloud.reset_requests();
+    counted
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_follow_nodes_that_join_and_leave() {
+    let (world, cloud) = running(3);
+    seconds(5).await;
+    assert_eq!(routes(&cloud), ["10.244.1.0/24 worker-1", "10.244.2.0/24 worker-2", "10.244.3.0/24 worker-3"]);
+    for n in 1..=3 {
+        assert_eq!(world.condition(&format!("worker-{n}")), CREATED);
+    }
+    assert_eq!((requests(&cloud), world.writes()), ((3, 1), 3), "one list, one call a route, one write a Node");
+
+    boot(&cloud, 4);
+    join(&world, &cloud, 4);
+    seconds(11).await;
+    assert_eq!(routes(&cloud).last().unwrap(), "10.244.4.0/24 worker-4");
+    assert_eq!((world.condition("worker-4"), requests(&cloud)), (CREATED.into(), (1, 1)));
+
+    world.api.remove("nodes", None, "worker-2");
+    seconds(11).await;
+    assert_eq!(routes(&cloud), ["10.244.1.0/24 worker-1", "10.244.3.0/24 worker-3", "10.244.4.0/24 worker-4"]);
+    assert_eq!((requests(&cloud), world.writes()), ((1, 1), 4));
+    assert_eq!(world.reasons(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_steady_state_lists_every_five_minutes_and_changes_nothing() {
+    let (world, cloud) = running(60);
+    seconds(30).await;
+    requests(&cloud);
+    let writes = world.writes();
+    for n in 0..360 {
+        // Heartbeats are no reason to look.
+        world.change("worker-7", |node| node["metadata"]["annotations"] = json!({"beat": n.to_string()}));
+        seconds(10).await;
+    }
+    let (changes, pages) = requests(&cloud);
+    assert_eq!((changes, world.writes()), (0, writes), "INV-3");
+    assert!((20..=24).contains(&pages), "10 to 12 lists of 2 pages in an hour: {pages}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_changes_nothing() {
+    let (world, cloud) = running(3);
+    seconds(30).await;
+    requests(&cloud);
+    let writes = world.writes();
+    world.run();
+    seconds(200).await;
+    assert_eq!((requests(&cloud).0, world.writes()), (0, writes));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_next_hop_is_replaced() {
+    let (world, cloud) = running(2);
+    seconds(30).await;
+    requests(&cloud);
+    world.change("worker-1", |node| node["status"]["addresses"][0]["address"] = json!("10.9.9.9"));
+    seconds(11).await;
+    let next_hops: Vec<_> = cloud.routes().into_iter().map(|route| route.route.next_hop).collect();
+    assert!(next_hops.contains(&vec!["10.9.9.9".to_owned()]), "{next_hops:?}");
+    assert_eq!((next_hops.len(), requests(&cloud)), (2, (2, 1)));
+    assert_eq!(world.condition("worker-1"), CREATED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_of_others_are_never_touched() {
+    let (world, cloud) = running(2);
+    let foreign = |destination: &str| NewRoute {
+        destination: destination.into(),
+        machine: cloud.machine("worker-1").unwrap().id,
+        ..NewRoute::default()
+    };
+    for destination in ["10.244.77.0/24", "0.0.0.0/0", "192.168.0.0/24", "10.244.3.0/24"] {
+        cloud.add_route(foreign(destination));
+    }
+    seconds(30).await;
+    // The range of this Node is taken by somebody else.
+    boot(&cloud, 3);
+    join(&world, &cloud, 3);
+    world.api.remove("nodes", None, "worker-2");
+    seconds(700).await;
+    assert_eq!(
+        routes(&cloud),
+        [
+            "0.0.0.0/0 worker-1",
+            "10.244.1.0/24 worker-1",
+            "10.244.3.0/24 worker-1",
+            "10.244.77.0/24 worker-1",
+            "192.168.0.0/24 worker-1"
+        ]
+    );
+    assert_eq!(world.condition("worker-3"), NOT_CREATED);
+    let told = world.events_of("FailedToCreateRoute");
+    assert!(told[0].ends_with("a route to 10.244.3.0/24 exists") || told[0].contains("exists"), "{told:?}");
+    assert!(told.len() < 10, "it backs off: {}", told.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_leads_to_the_same_end() {
+    let (world, cloud) = running(0);
+    seconds(30).await;
+    cloud.inject(Fault::new(FaultKind::LostAnswer).on("POST /v1/routes").times(6));
+    cloud.inject(Fault::new(FaultKind::LostAnswer).on("DELETE /v1/routes/{id}").times(6));
+    (1..=3).for_each(|n| boot(&cloud, n));
+    (1..=3).for_each(|n| join(&world, &cloud, n));
+    seconds(120).await;
+    assert_eq!(routes(&cloud).len(), 3);
+    (1..=3).for_each(|n| assert_eq!(world.condition(&format!("worker-{n}")), CREATED));
+    (1..=3).for_each(|n| assert!(world.api.remove("nodes", None, &format!("worker-{n}"))));
+    seconds(120).await;
+    assert_eq!(routes(&cloud), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_node_waits_for_its_initialisation_in_silence() {
+    let (world, cloud) = running(1);
+    seconds(30).await;
+    requests(&cloud);
+    let writes = world.writes();
+    boot(&cloud, 2);
+    let taint =
+        json!([{"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}]);
+    world.put_with("worker-2", &["10.244.2.0/24"], &json!([]), |node| node["spec"]["taints"] = taint);
+    seconds(60).await;
+    assert_eq!((requests(&cloud), world.writes() - writes, world.condition("worker-2")), ((0, 0), 0, String::new()));
+    join(&world, &cloud, 2);
+    seconds(11).await;
+    assert_eq!((world.condition("worker-2"), requests(&cloud)), (CREATED.into(), (1, 1)));
+    assert_eq!(world.reasons(), Vec::<String>::new());
+}

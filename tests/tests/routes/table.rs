@@ -1,0 +1,173 @@
+//! A cloud that is nothing but a table of routes, with troubles by destination.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cloud_provider::{AddressType, CloudProvider, Cluster, Error, Result, Route, Routes, async_trait};
+use tokio::time::Instant;
+
+/// What goes wrong with calls about a destination.
+#[derive(Clone)]
+pub(crate) enum Trouble {
+    Fails(Error),
+    Hangs,
+    Panics,
+}
+
+/// The cloud. Clones share everything.
+#[derive(Clone)]
+pub(crate) struct Table {
+    state: Arc<Mutex<State>>,
+    start: Instant,
+}
+
+#[derive(Default)]
+struct State {
+    routes: Vec<Route>,
+    troubles: BTreeMap<String, Trouble>,
+    list_error: Option<Error>,
+    takes: Duration,
+    calls: Vec<(Duration, String)>,
+    running: usize,
+    most: usize,
+    made: usize,
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        Self { state: Arc::default(), start: Instant::now() }
+    }
+
+    /// Every call takes so long.
+    pub(crate) fn taking(self, time: Duration) -> Self {
+        self.state.lock().unwrap().takes = time;
+        self
+    }
+
+    pub(crate) fn trouble(&self, destination: &str, trouble: Option<Trouble>) {
+        let mut state = self.state.lock().unwrap();
+        match trouble {
+            Some(trouble) => _ = state.troubles.insert(destination.to_owned(), trouble),
+            None => _ = state.troubles.remove(destination),
+        }
+    }
+
+    pub(crate) fn list_fails(&self, error: Option<Error>) {
+        self.state.lock().unwrap().list_error = error;
+    }
+
+    /// Puts a route there, as somebody else would.
+    pub(crate) fn put(&self, name: &str, node: &str, destination: &str, owned: Option<bool>) {
+        self.state.lock().unwrap().routes.push(Route {
+            name: name.into(),
+            target_node: node.into(),
+            destination_cidr: destination.into(),
+            enable_node_addresses: true,
+            owned,
+            ..Route::default()
+        });
+    }
+
+    /// Takes a route away, as somebody else would.
+    pub(crate) fn take(&self, destination: &str) {
+        self.state.lock().unwrap().routes.retain(|route| route.destination_cidr != destination);
+    }
+
+    /// `DESTINATION NODE` of all routes, in order.
+    pub(crate) fn routes(&self) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        let mut routes: Vec<String> =
+            state.routes.iter().map(|route| format!("{} {}", route.destination_cidr, route.target_node)).collect();
+        routes.sort();
+        routes
+    }
+
+    /// `list`, `create DESTINATION` and `delete DESTINATION`, in order, and forgets them.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.timed_calls().into_iter().map(|(_, call)| call).collect()
+    }
+
+    /// As [`calls`](Self::calls), with the seconds since the start.
+    pub(crate) fn timed_calls(&self) -> Vec<(u64, String)> {
+        let calls = std::mem::take(&mut self.state.lock().unwrap().calls);
+        calls.into_iter().map(|(at, call)| (at.as_secs(), call)).collect()
+    }
+
+    /// Most calls that ran at the same time.
+    pub(crate) fn most(&self) -> usize {
+        self.state.lock().unwrap().most
+    }
+
+    async fn call<T>(&self, what: String, destination: &str, apply: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let (takes, trouble) = {
+            let mut state = self.state.lock().unwrap();
+            state.calls.push((self.start.elapsed(), what));
+            state.running += 1;
+            state.most = state.most.max(state.running);
+            (state.takes, state.troubles.get(destination).cloned())
+        };
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
+        }
+        match trouble {
+            Some(Trouble::Hangs) => std::future::pending().await,
+            Some(Trouble::Panics) => {
+                self.state.lock().unwrap().running -= 1;
+                panic!("a defect of the provider")
+            }
+            _ => {}
+        }
+        let mut state = self.state.lock().unwrap();
+        state.running -= 1;
+        match trouble {
+            Some(Trouble::Fails(error)) => Err(error),
+            _ => apply(&mut state),
+        }
+    }
+}
+
+impl CloudProvider for Table {
+    fn name(&self) -> &'static str {
+        "table"
+    }
+    fn routes(&self) -> Option<&dyn Routes> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Routes for Table {
+    async fn list(&self, _cluster: &Cluster) -> Result<Vec<Route>> {
+        self.call("list".into(), "", |state| match &state.list_error {
+            Some(error) => Err(error.clone()),
+            None => Ok(state.routes.clone()),
+        })
+        .await
+    }
+
+    async fn create(&self, _cluster: &Cluster, _hint: &str, route: &Route) -> Result<()> {
+        let mut route = Route { owned: Some(true), enable_node_addresses: true, ..route.clone() };
+        route.target_node_addresses.retain(|address| address.kind == AddressType::InternalIP);
+        let destination = route.destination_cidr.clone();
+        self.call(format!("create {destination}"), &destination, |state| {
+            if state.routes.iter().any(|other| other.destination_cidr == route.destination_cidr) {
+                return Err(Error::conflict(format!("a route to {} exists", route.destination_cidr)));
+            }
+            state.made += 1;
+            route.name = format!("r-{}", state.made);
+            state.routes.push(route);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn delete(&self, _cluster: &Cluster, route: &Route) -> Result<()> {
+        let destination = &route.destination_cidr;
+        self.call(format!("delete {destination}"), destination, |state| {
+            state.routes.retain(|other| other.name != route.name);
+            Ok(())
+        })
+        .await
+    }
+}

@@ -1,0 +1,135 @@
+//! An API server, a cache of its Nodes, and a route controller that runs.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cloud_provider::{Caches, CloudProvider, Cluster, Node, Service};
+use controllers::route::{NoRouteMetrics, cluster_cidr};
+use controllers::{ControllerContext, Options, RouteController};
+use embedded_apiserver::ApiServer;
+use kube::{Api, Client};
+use runtime::cache::{Cache, Resync, WatchConfig, watch};
+use runtime::clock::SystemClock;
+use runtime::events::{EventRecorder, RecordedEvent};
+use runtime::node::NodeObject;
+use runtime::queue::NoMetrics;
+use serde_json::{Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// The world; everything in it stops when it is dropped.
+pub(crate) struct World {
+    pub(crate) api: ApiServer,
+    controller: Arc<RouteController>,
+    events: Arc<Mutex<Vec<RecordedEvent>>>,
+    shutdown: CancellationToken,
+    _until: DropGuard,
+}
+
+/// The cache, as providers see it.
+pub(crate) struct TheseNodes(pub(crate) Cache<Node>);
+
+impl Caches for TheseNodes {
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.0.list()
+    }
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.0.get(name)
+    }
+    fn services(&self) -> Vec<Arc<Service>> {
+        Vec::new()
+    }
+}
+
+/// The product's options, for these ranges.
+pub(crate) fn product(ranges: &str) -> Options {
+    let mut options = Options::default();
+    options.route.cluster_cidrs = cluster_cidr::parse(ranges).unwrap();
+    options
+}
+
+pub(crate) async fn seconds(n: u64) {
+    tokio::time::sleep(Duration::from_secs(n)).await;
+}
+
+impl World {
+    /// A world without Nodes in which the controller does not run yet.
+    pub(crate) fn new(provider: Arc<dyn CloudProvider>, options: &Options) -> Self {
+        let (api, nodes, shutdown) = (ApiServer::new(), Cache::new(), CancellationToken::new());
+        let client = Client::new(api.service(), "default");
+        provider.set_caches(Arc::new(TheseNodes(nodes.clone())));
+        let clock = Arc::new(SystemClock);
+        let (recorder, events) = EventRecorder::to_memory("route_controller", clock.clone());
+        let context = ControllerContext { client: client.clone(), nodes: nodes.clone(), provider, clock };
+        let cluster = Cluster { name: "kubernetes".into(), id: Some("this-cluster".into()) };
+        let controller = RouteController::new(context, cluster, options, recorder, Arc::new(NoRouteMetrics)).unwrap();
+        let watched = watch(Api::<NodeObject>::all(client), WatchConfig::default(), nodes.clone(), shutdown.clone());
+        tokio::spawn(watched);
+        let until = shutdown.clone().drop_guard();
+        Self { api, controller: Arc::new(controller), events, shutdown, _until: until }
+    }
+
+    /// Starts the controller.
+    pub(crate) fn run(&self) {
+        let controller = Arc::clone(&self.controller);
+        tokio::spawn(controller.run(Arc::new(NoMetrics), Resync::never(), self.shutdown.clone()));
+    }
+
+    /// Puts an initialised Node there.
+    pub(crate) fn put(&self, name: &str, provider_id: &str, ip: &str, cidrs: &[&str]) {
+        self.put_with(
+            name,
+            cidrs,
+            &json!([{"type": "InternalIP", "address": ip}, {"type": "Hostname", "address": name}]),
+            |node| {
+                node["spec"]["providerID"] = json!(provider_id);
+            },
+        );
+    }
+
+    /// Puts a Node there, changed as told.
+    pub(crate) fn put_with(&self, name: &str, cidrs: &[&str], addresses: &Value, change: impl FnOnce(&mut Value)) {
+        let mut node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name},
+            "spec": {"podCIDRs": cidrs, "podCIDR": cidrs.first()},
+            "status": {"addresses": addresses},
+        });
+        change(&mut node);
+        self.api.seed(node).unwrap();
+    }
+
+    /// Changes a Node, as its kubelet or somebody else would.
+    pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Value)) {
+        let mut node = self.api.get("nodes", None, name).unwrap();
+        change(&mut node);
+        self.api.seed(node).unwrap();
+    }
+
+    /// `STATUS REASON` of the condition; empty if there is none.
+    pub(crate) fn condition(&self, name: &str) -> String {
+        let node = self.api.get("nodes", None, name).unwrap();
+        let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let ours = conditions.iter().find(|condition| condition["type"] == "NetworkUnavailable");
+        let text = |condition: &Value, field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+        ours.map(|c| format!("{} {}", text(c, "status"), text(c, "reason"))).unwrap_or_default()
+    }
+
+    /// The messages of all events with this reason.
+    pub(crate) fn events_of(&self, reason: &str) -> Vec<String> {
+        let events = self.events.lock().unwrap();
+        events.iter().filter(|event| event.reason == reason).map(|event| event.message.clone()).collect()
+    }
+
+    /// All reasons of events.
+    pub(crate) fn reasons(&self) -> Vec<String> {
+        self.events.lock().unwrap().iter().map(|event| event.reason.clone()).collect()
+    }
+
+    /// Requests so far that ask the API for a change.
+    pub(crate) fn writes(&self) -> usize {
+        self.api.requests().writes().len()
+    }
+}
+
+pub(crate) const CREATED: &str = "False RouteCreated";
+pub(crate) const NOT_CREATED: &str = "True NoRouteCreated";
