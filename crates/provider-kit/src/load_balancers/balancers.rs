@@ -11,7 +11,7 @@ use super::backend::{Backend, Change};
 use super::known::{Found, Known};
 use super::model::{Actual, Part, Shared, State, Tree};
 use super::ownership::{Identity, Sorted};
-use super::plan::{Operation, plan, plan_removal, steps};
+use super::plan::{Operation, plan, plan_removal, removals_first, steps};
 use crate::operation::until_done;
 
 /// How often a change is planned anew because the cloud was not as it was believed to be.
@@ -82,21 +82,29 @@ impl<B: Backend> Balancers<B> {
 
     /// What a change starts from.
     async fn found(&self, identity: &Identity<'_>, aim: Aim, fresh: bool) -> Result<Sorted> {
-        if aim != Aim::Ensured || fresh {
-            // What is removed is read right before; targets of nothing are an error that must be true.
-            return match aim {
-                Aim::Targets if !fresh => self.ours(identity).await,
-                _ => Ok(self.sorted(self.known.find(identity).await?, identity)),
-            };
+        match aim {
+            Aim::Targets if !fresh => self.ours(identity).await,
+            Aim::Ensured if !fresh => self.found_to_ensure(identity).await,
+            // What is removed is read right before.
+            _ => Ok(self.sorted(self.known.find(identity).await?, identity)),
         }
-        let sorted = self.sorted(self.known.look_up(identity).await?, identity);
-        let is_refused = sorted.for_changes().is_err();
-        let must_be_looked_for =
-            sorted.for_changes().is_ok_and(|found| found.is_none()) && !self.backend().names_are_unique();
-        if is_refused || must_be_looked_for {
-            return Ok(self.sorted(self.known.find(identity).await?, identity));
+    }
+
+    async fn found_to_ensure(&self, identity: &Identity<'_>) -> Result<Sorted> {
+        let names_are_unique = self.backend().names_are_unique();
+        if names_are_unique && self.known.has_never_seen(identity) {
+            return Ok(Sorted::default());
         }
-        Ok(sorted)
+        let found = self.known.look_up(identity).await?;
+        let is_certain = found.is_certain;
+        let sorted = self.sorted(found, identity);
+        match sorted.for_changes() {
+            Ok(Some(_)) => Ok(sorted),
+            Ok(None) if names_are_unique => Ok(sorted),
+            _ if is_certain => Ok(sorted),
+            // Refused, or to be made though the cloud would not refuse a second one: that must be certain.
+            _ => Ok(self.sorted(self.known.find(identity).await?, identity)),
+        }
     }
 
     /// Brings it about. A conflict, or something that is gone, means that the cloud is not as it was believed to be: it is
@@ -107,13 +115,18 @@ impl<B: Backend> Balancers<B> {
             Aim::Deleted => None,
             _ => Some(self.backend().wanted(request).await?),
         };
-        let mut run = Run { this: self, request, identity, wanted, aim, is_told: false };
+        let mut run =
+            Run { this: self, request, identity, wanted, aim, is_told: false, is_at_limit: false, removes: false };
         let mut tries = 1..=TRIES;
         loop {
             let number = tries.next().unwrap_or(TRIES);
             match run.once(number > 1).await {
                 Err(err) if number < TRIES && (err.is_conflict() || err.is_not_found()) => {
                     tracing::debug!(%err, "the load balancer is read again and planned anew");
+                }
+                Err(err) if number < TRIES && err.is_quota() && !run.is_at_limit && run.removes => {
+                    tracing::info!(%err, "what is not wanted any more is removed first");
+                    run.is_at_limit = true;
                 }
                 outcome => return outcome,
             }
@@ -129,6 +142,10 @@ struct Run<'a, B> {
     wanted: Option<Tree>,
     aim: Aim,
     is_told: bool,
+    /// Whether the cloud refused more than there is: then there is no making before breaking.
+    is_at_limit: bool,
+    /// Whether the last plan had something to remove.
+    removes: bool,
 }
 
 impl<B: Backend> Run<'_, B> {
@@ -166,10 +183,14 @@ impl<B: Backend> Run<'_, B> {
     /// Plans and does. What the cloud is at work on is awaited first, and planned anew.
     async fn change(&mut self, mut actual: Option<Shared>) -> Result<Option<Shared>> {
         let operations = loop {
-            let operations = operations(self.wanted.as_ref(), actual.as_deref(), &self.identity, self.aim)?;
+            let mut operations = operations(self.wanted.as_ref(), actual.as_deref(), &self.identity, self.aim)?;
             if operations.is_empty() {
                 return self.until_ready(actual).await;
             }
+            if self.is_at_limit {
+                operations = removals_first(operations, &actual.as_deref().map(Actual::known_tree).unwrap_or_default());
+            }
+            self.removes = operations.iter().any(Operation::removes);
             if !std::mem::replace(&mut self.is_told, true) {
                 let name = actual.as_deref().map_or(&self.identity.name, |actual| &actual.name);
                 self.request.observer.planned(&steps(&operations, name));

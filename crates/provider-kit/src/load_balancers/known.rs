@@ -123,6 +123,13 @@ impl<B: Backend> Known<B> {
         Ok(found)
     }
 
+    /// Whether nothing was seen of this Service's in the last list, however old that is. Enough to make one where the cloud
+    /// refuses a second one of the same name.
+    pub(super) fn has_never_seen(&self, identity: &Identity<'_>) -> bool {
+        let state = self.state();
+        state.listed.is_some() && !state.in_doubt.contains(identity.uid()) && state.ids(identity).is_empty()
+    }
+
     /// Reads the parts of those whose list did not tell them.
     async fn whole(&self, mut found: Found) -> Result<Found> {
         for actual in &mut found.actuals {

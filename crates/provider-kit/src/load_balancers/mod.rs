@@ -82,5 +82,8 @@ pub use balancers::Balancers;
 pub use known::{MAX_AGE, SETTLING};
 pub use model::{Actual, Aside, Marks, POOL, Part, Port, State, Tree};
 pub use ownership::Identity;
-pub use plan::{Operation, plan, plan_removal, steps};
+pub use plan::{Operation, plan, plan_removal, removals_first, steps};
+
+#[cfg(test)]
+mod tests;
 pub use targets::{TargetSets, Targets, machine_ids};

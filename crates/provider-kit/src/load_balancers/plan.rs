@@ -103,6 +103,35 @@ fn change_targets(pool: &str, wanted: &Targets, actual: &Targets, operations: &m
     }
 }
 
+/// The same operations for a load balancer that is at a limit of the cloud, and cannot have more before it has less: surplus
+/// listeners go first, and a pool loses its old targets, but for one, before it gets new ones.
+#[must_use]
+pub fn removals_first(operations: Vec<Operation>, actual: &Tree) -> Vec<Operation> {
+    let (mut first, mut rest): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
+    let made: Vec<Part> = operations.iter().filter_map(Operation::made).cloned().collect();
+    for operation in operations {
+        match operation {
+            Operation::Delete { part: part @ (Part::Listener(_) | Part::Front(_)) } if !made.contains(&part) => {
+                first.push(Operation::Delete { part });
+            }
+            Operation::RemoveTargets { pool, targets } => {
+                let kept: Targets = match actual.targets_of(&pool).without(&targets).is_empty() {
+                    true => targets.iter().take(1).collect(),
+                    false => Targets::default(),
+                };
+                for (targets, order) in [(targets.without(&kept), &mut first), (kept, &mut rest)] {
+                    if !targets.is_empty() {
+                        order.push(Operation::RemoveTargets { pool: pool.clone(), targets });
+                    }
+                }
+            }
+            other => rest.push(other),
+        }
+    }
+    first.extend(rest);
+    first
+}
+
 /// The operations after which nothing of it is left. `shared`: somebody else has parts in it, so the load balancer itself,
 /// and what it stands on, stays and only loses our marks.
 #[must_use]
@@ -123,6 +152,17 @@ pub fn steps(operations: &[Operation], name: &str) -> Plan {
 }
 
 impl Operation {
+    fn made(&self) -> Option<&Part> {
+        match self {
+            Self::Create { part, .. } => Some(part),
+            _ => None,
+        }
+    }
+
+    pub(super) fn removes(&self) -> bool {
+        matches!(self, Self::Delete { .. } | Self::RemoveTargets { .. })
+    }
+
     fn step(&self, name: &str) -> PlanStep {
         let what = |part: &Part| match part {
             Part::Balancer => format!("load balancer {name:?}"),

@@ -1,0 +1,175 @@
+//! A cloud that takes one operation at a time, in the background, and whose lists tell no parts: as different from one with
+//! a single PUT as clouds get.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cloud_provider::{CompleteListing, Error, Listing, LoadBalancerRequest, Result, async_trait};
+use tokio::time::Instant;
+
+use super::super::{
+    Actual, Applied, Attributes, Backend, Change, Identity, Marks, Operation, Part, Port, State, TargetSets, Tree,
+};
+use crate::paging::Reading;
+
+#[derive(Default)]
+pub(super) struct Model {
+    pub(super) balancers: BTreeMap<String, Actual>,
+    busy_until: BTreeMap<String, Instant>,
+    pub(super) wanted: Tree,
+    pub(super) reads: Vec<String>,
+    pub(super) writes: Vec<String>,
+    /// The write after which everything fails, applied or not: the program is as good as dead.
+    pub(super) breaks_at: Option<(usize, bool)>,
+    pub(super) most_listeners: Option<usize>,
+    pub(super) names_are_not_unique: bool,
+    pub(super) foreign: BTreeMap<Part, String>,
+    made: usize,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct StepByStep(pub(super) Arc<Mutex<Model>>);
+
+pub(super) const TAKES: Duration = Duration::from_millis(700);
+
+impl Model {
+    fn show(&self, id: &str) -> Option<Actual> {
+        let mut shown = self.balancers.get(id)?.clone();
+        if self.busy_until.get(id).is_some_and(|until| *until > Instant::now()) {
+            shown.state = State::Busy;
+        }
+        shown.foreign.clone_from(&self.foreign);
+        Some(shown)
+    }
+
+    fn begin(&mut self, what: &Operation) -> Result<bool> {
+        self.writes.push(format!("{what:?}").split([' ', '(']).next().unwrap_or_default().to_owned());
+        match self.breaks_at {
+            Some((at, _)) if self.writes.len() > at + 1 => Err(Error::other("dead")),
+            Some((at, is_applied)) if self.writes.len() > at => Ok(is_applied),
+            _ => Ok(true),
+        }
+    }
+
+    fn is_answered(&self) -> Result<()> {
+        let is_lost = self.breaks_at.is_some_and(|(at, _)| self.writes.len() > at);
+        if is_lost { Err(Error::other("the answer was lost")) } else { Ok(()) }
+    }
+
+    pub(super) fn add(&mut self, name: &str, marks: Marks, tree: Tree) -> String {
+        self.made += 1;
+        let id = format!("lb-{}", self.made);
+        let ingress = vec![Actual::ip(&format!("192.0.2.{}", self.made))];
+        let actual =
+            Actual { id: id.clone(), name: name.into(), marks, ingress, tree: Some(tree), ..Actual::default() };
+        self.balancers.insert(id.clone(), actual);
+        id
+    }
+}
+
+impl StepByStep {
+    pub(super) fn model(&self) -> std::sync::MutexGuard<'_, Model> {
+        self.0.lock().unwrap()
+    }
+}
+
+#[async_trait]
+impl Backend for StepByStep {
+    fn names_are_unique(&self) -> bool {
+        !self.model().names_are_not_unique
+    }
+
+    async fn wanted(&self, _request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+        Ok(self.model().wanted.clone())
+    }
+
+    async fn list(&self, _sets: &TargetSets) -> Result<Reading<Actual>> {
+        let mut model = self.model();
+        model.reads.push("list".into());
+        let heads: Vec<_> = model.balancers.keys().filter_map(|id| model.show(id)).collect();
+        let mut listing = Listing::new();
+        listing.page(heads.into_iter().map(|head| Actual { tree: None, ..head }).collect(), false);
+        let listing: CompleteListing<Actual> = listing.finish()?;
+        Ok(Reading::Complete { listing, pages: 1 })
+    }
+
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+        let mut model = self.model();
+        model.reads.push("find".into());
+        let all = model.balancers.keys().filter_map(|id| model.show(id));
+        let of_it = |it: &Actual| it.name == identity.name || it.marks == identity.marks();
+        Ok(all.filter(of_it).map(|head| Actual { tree: None, ..head }).collect())
+    }
+
+    async fn read(&self, id: &str) -> Result<Option<Actual>> {
+        let mut model = self.model();
+        model.reads.push(format!("read {id}"));
+        Ok(model.show(id))
+    }
+
+    async fn apply(&self, change: Change<'_>) -> Result<Applied> {
+        let mut model = self.model();
+        let operation = &change.operations[0];
+        let is_applied = model.begin(operation)?;
+        let id = change.actual.map(|actual| actual.id.clone());
+        if let Some(id) = &id {
+            assert_ne!(model.show(id).map(|it| it.state), Some(State::Busy), "one thing after the other");
+        }
+        if let Operation::Create { part: Part::Listener(Port { .. }), .. } = operation
+            && let Some(most) = model.most_listeners
+            && change.actual.is_some_and(|actual| actual.known_tree().listeners().count() >= most)
+        {
+            return Err(Error::quota("no more listeners"));
+        }
+        let outcome = change.outcome(1);
+        if !is_applied {
+            return Err(Error::other("not sent"));
+        }
+        let id = match (id, &outcome) {
+            (Some(id), None) => {
+                model.balancers.remove(&id);
+                model.is_answered()?;
+                return Ok(Applied::Begun(1));
+            }
+            (Some(id), Some(outcome)) => {
+                let stored = model.balancers.get_mut(&id).ok_or_else(|| Error::not_found("gone"))?;
+                stored.tree.clone_from(&outcome.tree);
+                stored.marks.clone_from(&outcome.marks);
+                id
+            }
+            (None, _) => {
+                let name = change.identity.name.clone();
+                if !model.names_are_not_unique && model.balancers.values().any(|it| it.name == name) {
+                    return Err(Error::conflict("name taken"));
+                }
+                let tree = outcome.and_then(|outcome| outcome.tree).unwrap_or_default();
+                model.add(&name, change.identity.marks(), tree)
+            }
+        };
+        model.busy_until.insert(id.clone(), Instant::now() + TAKES);
+        model.is_answered()?;
+        let shown = model.show(&id).unwrap();
+        // A new one is told, a change is not.
+        Ok(if change.actual.is_none() { Applied::Shown(1, Box::new(shown)) } else { Applied::Begun(1) })
+    }
+}
+
+/// Two pools, two ports.
+pub(super) fn wish(ports: &[u16], targets: &[&str]) -> Tree {
+    let tree = Tree::default()
+        .part(
+            Part::Support(super::super::Aside { rank: 0, kind: "firewall".into(), name: "f".into() }),
+            Attributes::default(),
+        )
+        .balancer(Attributes::default().set("tier", "basic"));
+    ports.iter().fold(tree, |tree, port| {
+        let pool = format!("pool-{port}");
+        tree.pool(&pool, Attributes::default(), Some(targets.iter().copied().collect())).listener(
+            *port,
+            "TCP",
+            &pool,
+            Attributes::default().set("target_port", 30_000 + port),
+        )
+    })
+}

@@ -1,0 +1,210 @@
+//! The whole way, against a cloud that does one thing after the other.
+
+use std::sync::Arc;
+
+use cloud_provider::{Cluster, Goal, LoadBalancerRequest, LoadBalancers, Service};
+use tokio::time::Instant;
+
+use super::super::{Balancers, Marks, Part, Port, Tree, plan};
+use super::cloud::{StepByStep, TAKES, wish};
+
+struct Scene {
+    cloud: StepByStep,
+    balancers: Balancers<StepByStep>,
+    cluster: Cluster,
+    service: Service,
+}
+
+impl Scene {
+    fn new(wanted: Tree) -> Self {
+        let cloud = StepByStep::default();
+        cloud.model().wanted = wanted;
+        let balancers = Balancers::new(cloud.clone());
+        let cluster = Cluster { name: "kubernetes".into(), id: Some("c1".into()) };
+        Self { cloud, balancers, cluster, service: service("s1") }
+    }
+
+    fn restart(&mut self) {
+        self.cloud.model().breaks_at = None;
+        self.balancers = Balancers::new(self.cloud.clone());
+    }
+
+    fn request(&self) -> LoadBalancerRequest<'_> {
+        LoadBalancerRequest { cluster: &self.cluster, service: &self.service, nodes: &[], observer: &() }
+    }
+
+    fn want(&self, wanted: Tree) {
+        self.cloud.model().wanted = wanted;
+    }
+
+    async fn ensure(&self) -> cloud_provider::Result<()> {
+        self.balancers.ensure(self.request()).await.map(drop)
+    }
+
+    async fn delete(&self) -> cloud_provider::Result<()> {
+        self.balancers.delete(self.request()).await
+    }
+
+    fn writes(&self) -> usize {
+        std::mem::take(&mut self.cloud.model().writes).len()
+    }
+
+    fn reads(&self) -> Vec<String> {
+        std::mem::take(&mut self.cloud.model().reads)
+    }
+
+    /// Exactly one, as wanted.
+    fn check(&self) {
+        let model = self.cloud.model();
+        assert_eq!(model.balancers.len(), 1, "{:?}", model.balancers);
+        let actual = model.balancers.values().next().unwrap();
+        assert_eq!(plan(&model.wanted, actual.tree.as_ref().unwrap()), []);
+        assert_eq!(actual.marks, marks("s1"));
+    }
+}
+
+fn service(uid: &str) -> Service {
+    serde_json::from_value(serde_json::json!({"metadata": {"uid": uid}})).unwrap()
+}
+
+fn marks(service: &str) -> Marks {
+    Marks { cluster: Some("c1".into()), service: Some(service.into()) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_operation_is_awaited_before_the_next() {
+    let scene = Scene::new(wish(&[80, 443], &["a", "b"]));
+    let began = Instant::now();
+    scene.ensure().await.unwrap();
+    scene.check();
+    // Firewall, load balancer, two pools, their targets, two listeners.
+    assert_eq!(scene.writes(), 8);
+    assert!(began.elapsed() >= 8 * TAKES);
+    scene.reads();
+    scene.ensure().await.unwrap();
+    assert_eq!((scene.writes(), scene.reads()), (0, vec![]));
+    scene.want(wish(&[443], &["b", "c"]));
+    scene.balancers.update_targets(scene.request()).await.unwrap();
+    assert_eq!(scene.writes(), 2, "only the pool that is still wanted");
+    scene.ensure().await.unwrap();
+    scene.check();
+    assert_eq!(scene.writes(), 2, "listener 80 and its pool go");
+    let plan = scene.balancers.plan(scene.request(), Goal::Deleted).await.unwrap();
+    assert_eq!((plan.steps.len(), scene.writes()), (4, 0));
+    scene.delete().await.unwrap();
+    assert_eq!((scene.writes(), scene.cloud.model().balancers.len()), (4, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_death_before_or_after_any_write_leaks_nothing_and_doubles_nothing() {
+    let wishes = [wish(&[80, 443], &["a", "b"]), wish(&[443, 8443], &["b", "c"])];
+    for names_are_not_unique in [false, true] {
+        for is_applied in [false, true] {
+            for at in 0.. {
+                let mut scene = Scene::new(wishes[0].clone());
+                scene.cloud.model().names_are_not_unique = names_are_not_unique;
+                scene.cloud.model().breaks_at = Some((at, is_applied));
+                let mut died = false;
+                for wish in &wishes {
+                    scene.want(wish.clone());
+                    died = died || scene.ensure().await.is_err();
+                }
+                died = died || scene.delete().await.is_err();
+                if !died {
+                    assert!(at > 15, "so many writes: {at}");
+                    break;
+                }
+                scene.restart();
+                scene.ensure().await.unwrap();
+                scene.check();
+                scene.restart();
+                scene.delete().await.unwrap();
+                assert!(scene.cloud.model().balancers.is_empty());
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_not_believed_by_the_same_program_either() {
+    for is_applied in [false, true] {
+        for at in 0..8 {
+            let scene = Scene::new(wish(&[80, 443], &["a"]));
+            scene.cloud.model().breaks_at = Some((at, is_applied));
+            scene.ensure().await.unwrap_err();
+            scene.cloud.model().breaks_at = None;
+            scene.ensure().await.unwrap();
+            scene.check();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_a_limit_surplus_goes_first() {
+    let scene = Scene::new(wish(&[80, 443], &["a"]));
+    scene.cloud.model().most_listeners = Some(2);
+    scene.ensure().await.unwrap();
+    scene.want(wish(&[8080, 8443], &["b"]));
+    scene.ensure().await.unwrap();
+    scene.check();
+    scene.want(wish(&[1, 2, 3], &["b"]));
+    assert!(scene.ensure().await.unwrap_err().is_quota(), "what is too much stays too much");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_the_one_whose_address_is_published_stays() {
+    let mut scene = Scene::new(wish(&[80], &["a"]));
+    scene.cloud.model().names_are_not_unique = true;
+    scene.cloud.model().add("as1", marks("s1"), wish(&[80], &["a"]));
+    let second = scene.cloud.model().add("as1", marks("s1"), wish(&[80], &["a"]));
+    let status = serde_json::json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.2"}]}});
+    scene.service.status = serde_json::from_value(status).unwrap();
+    scene.ensure().await.unwrap();
+    scene.check();
+    assert!(scene.cloud.model().balancers.contains_key(&second));
+    scene.cloud.model().add("as1", marks("s1"), wish(&[80], &["a"]));
+    scene.restart();
+    scene.delete().await.unwrap();
+    assert!(scene.cloud.model().balancers.is_empty(), "of ours nothing stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_part_stays_and_with_it_the_load_balancer() {
+    let scene = Scene::new(wish(&[80], &["a"]));
+    scene.ensure().await.unwrap();
+    let theirs = Part::Listener(Port { number: 443, protocol: "TCP".into() });
+    scene.cloud.model().foreign.insert(theirs, "Service default/other's".into());
+    scene.want(wish(&[80, 443], &["a"]));
+    tokio::time::sleep(super::super::MAX_AGE).await;
+    scene.writes();
+    let err = scene.ensure().await.unwrap_err();
+    assert!(err.is_invalid() && err.to_string().contains("listener 443/TCP"), "{err}");
+    assert_eq!(scene.writes(), 0);
+    scene.delete().await.unwrap();
+    let model = scene.cloud.model();
+    let left = model.balancers.values().next().unwrap();
+    assert_eq!((left.marks.clone(), left.known_tree().listeners().count()), (Marks::default(), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_services_share_lists_and_looks() {
+    let scene = Scene::new(wish(&[80], &["a"]));
+    let services: Vec<_> = (0..100).map(|n| service(&format!("s{n}"))).collect();
+    let ensure = |service| scene.balancers.ensure(LoadBalancerRequest { service, ..scene.request() });
+    futures::future::try_join_all(services.iter().map(ensure)).await.unwrap();
+    assert_eq!((scene.writes(), scene.cloud.model().balancers.len()), (500, 100));
+    let reads = scene.reads();
+    assert_eq!(reads.iter().filter(|read| *read == "list").count(), 1, "one for all");
+    let scene = Scene { balancers: Balancers::new(scene.cloud.clone()), ..scene };
+    let ensure = |service| scene.balancers.ensure(LoadBalancerRequest { service, ..scene.request() });
+    futures::future::try_join_all(services.iter().map(ensure)).await.unwrap();
+    assert_eq!((scene.writes(), scene.reads().len()), (0, 101), "a list without parts, and the parts of each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_uid_is_refused_before_anything_is_asked() {
+    let scene = Scene { service: Service::default(), ..Scene::new(wish(&[80], &[])) };
+    assert!(scene.ensure().await.unwrap_err().is_invalid());
+    assert!(scene.reads().is_empty());
+    assert_eq!(Arc::strong_count(&scene.cloud.0), 2);
+}

@@ -1,0 +1,3 @@
+mod cloud;
+mod flow;
+mod planning;

@@ -1,0 +1,209 @@
+//! Every plan, from any state to any other, broken off anywhere.
+
+use proptest::collection::{btree_map, btree_set};
+use proptest::prelude::*;
+
+use super::super::{Aside, Attributes, Operation, POOL, Part, Port, Targets, Tree, plan, plan_removal, removals_first};
+
+const POOLS: [&str; 3] = ["p", "q", "r"];
+
+fn port(number: usize) -> Part {
+    let (number, protocol) = [(80, "TCP"), (80, "UDP"), (443, "TCP"), (53, "UDP")][number];
+    Part::Listener(Port { number, protocol: protocol.into() })
+}
+
+fn aside(number: usize) -> Aside {
+    Aside { rank: u8::try_from(number / 2).unwrap(), kind: "thing".into(), name: number.to_string() }
+}
+
+fn targets() -> impl Strategy<Value = Targets> {
+    btree_set("[a-d]", 0..4).prop_map(|set| set.into_iter().collect())
+}
+
+/// Whole settings; or some, of which one is fixed.
+fn settings(wanted: bool) -> impl Strategy<Value = Attributes> {
+    (0..3_u8, proptest::option::of(0..3_u8), 0..2_u8).prop_map(move |(tier, size, zone)| {
+        let attributes = Attributes::default().set("tier", tier).set("zone", zone);
+        let attributes = if size.is_some() || !wanted { attributes.set("size", size) } else { attributes };
+        if wanted { attributes.fixed(&["zone"]) } else { attributes.to_make() }
+    })
+}
+
+/// A load balancer whose listeners lead to pools of its own; a wanted one may leave the targets of a pool open.
+fn tree(wanted: bool) -> impl Strategy<Value = Tree> {
+    let pools = btree_map(0..POOLS.len(), (settings(wanted), targets(), any::<bool>()), 1..=POOLS.len());
+    let listeners = btree_map(0..4_usize, (settings(wanted), any::<prop::sample::Index>()), 0..4);
+    let asides = (btree_map(0..4_usize, settings(wanted), 0..3), btree_map(0..4_usize, settings(wanted), 0..3));
+    (settings(wanted), pools, listeners, asides).prop_map(move |(balancer, pools, listeners, (supports, fronts))| {
+        let mut tree = Tree::default().balancer(balancer);
+        for (pool, (settings, targets, are_known)) in &pools {
+            tree = tree.pool(POOLS[*pool], settings.clone(), (*are_known || !wanted).then(|| targets.clone()));
+        }
+        for (number, (settings, pool)) in listeners {
+            let pool = POOLS[*pool.get(&pools.keys().copied().collect::<Vec<_>>())];
+            tree = tree.part(port(number), settings.set(POOL, pool));
+        }
+        for (number, settings) in supports {
+            tree = tree.part(Part::Support(aside(number)), settings);
+        }
+        fronts.into_iter().fold(tree, |tree, (number, it)| tree.part(Part::Front(aside(number)), it))
+    })
+}
+
+/// Whole, nothing at all, only what was made before it, or half removed.
+fn any_actual() -> impl Strategy<Value = Tree> {
+    (tree(false), 0..12_usize).prop_map(|(tree, kept)| match kept {
+        0 => Tree::default(),
+        1..8 => {
+            let removal = plan_removal(&tree, false);
+            tree.after(&removal[..removal.len().saturating_sub(kept - 1)])
+        }
+        _ => tree,
+    })
+}
+
+/// Fails if a cloud would refuse the operation.
+fn check_possible(tree: &Tree, operation: &Operation) {
+    let is_there = |part: &Part| tree.parts.contains_key(part);
+    let pool = |pool: &String| is_there(&Part::Pool(pool.clone()));
+    match operation {
+        Operation::Mark | Operation::Unmark => {}
+        Operation::Create { part, .. } => assert!(!is_there(part), "made twice: {part}"),
+        Operation::Update { part, .. } | Operation::Delete { part } => assert!(is_there(part), "not there: {part}"),
+        Operation::AddTargets { pool: name, targets } => {
+            assert!(
+                pool(name) && !targets.is_empty() && tree.targets_of(name).without(targets) == tree.targets_of(name)
+            );
+        }
+        Operation::RemoveTargets { pool: name, targets } => {
+            assert!(pool(name) && !targets.is_empty() && targets.without(&tree.targets_of(name)).is_empty());
+        }
+    }
+}
+
+fn is_inside(part: &Part) -> bool {
+    matches!(part, Part::Pool(_) | Part::Listener(_))
+}
+
+/// What holds at every moment, if it held at the beginning.
+fn check_state(tree: &Tree) {
+    let has_balancer = tree.balancer_attributes().is_some();
+    assert!(has_balancer || !tree.parts.keys().any(is_inside), "parts without a load balancer: {tree:?}");
+    for (port, attributes) in tree.listeners() {
+        let pool = attributes.text(POOL).unwrap();
+        assert!(
+            tree.pool_attributes(pool).is_some(),
+            "listener {port} leads to {pool:?}, which is not there: {tree:?}"
+        );
+    }
+}
+
+fn check_step(wanted: &Tree, before: &Tree, operation: &Operation) {
+    check_possible(before, operation);
+    let after = before.after(std::slice::from_ref(operation));
+    check_state(&after);
+    if let Operation::Create { part: Part::Listener(port), attributes } = operation {
+        let pool = attributes.text(POOL).unwrap();
+        let missing = wanted.targets_of(pool).without(&after.targets_of(pool));
+        assert!(missing.is_empty(), "listener {port} is there before its targets {missing:?}");
+    }
+    for (pool, targets) in &wanted.targets {
+        let was_empty = before.targets_of(pool).is_empty();
+        assert!(was_empty || targets.is_empty() || !after.targets_of(pool).is_empty(), "pool {pool:?} was emptied");
+    }
+}
+
+/// Does them all; what it comes to.
+fn run(wanted: &Tree, actual: &Tree, operations: &[Operation]) -> Tree {
+    operations.iter().fold(actual.clone(), |tree, operation| {
+        check_step(wanted, &tree, operation);
+        tree.after(std::slice::from_ref(operation))
+    })
+}
+
+fn check_reached(wanted: &Tree, reached: &Tree) {
+    assert!(wanted.parts.keys().eq(reached.parts.keys()), "{wanted:?} is not {reached:?}");
+    for (part, attributes) in &wanted.parts {
+        assert!(attributes.differences(&reached.parts[part]).is_empty(), "{part}");
+    }
+    for (pool, targets) in &wanted.targets {
+        assert_eq!(*targets, reached.targets_of(pool));
+    }
+    assert_eq!(plan(wanted, reached), []);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn a_plan_leads_from_anything_to_what_is_wanted_safely(wanted in tree(true), actual in any_actual()) {
+        let operations = plan(&wanted, &actual);
+        check_reached(&wanted, &run(&wanted, &actual, &operations));
+    }
+
+    #[test]
+    fn a_plan_that_is_broken_off_anywhere_is_finished_by_the_next(wanted in tree(true), actual in any_actual()) {
+        let operations = plan(&wanted, &actual);
+        for done in 0..=operations.len() {
+            let half = actual.after(&operations[..done]);
+            let rest = plan(&wanted, &half);
+            prop_assert!(rest.len() <= operations.len(), "no more is left to do than before");
+            check_reached(&wanted, &run(&wanted, &half, &rest));
+        }
+    }
+
+    #[test]
+    fn at_a_limit_less_comes_before_more_and_it_is_safe_all_the_same(wanted in tree(true), actual in any_actual()) {
+        let operations = removals_first(plan(&wanted, &actual), &actual);
+        check_reached(&wanted, &run(&wanted, &actual, &operations));
+    }
+
+    #[test]
+    fn a_removal_leaves_nothing_and_can_be_broken_off(actual in tree(false)) {
+        let operations = plan_removal(&actual, false);
+        for done in 0..=operations.len() {
+            let half = actual.after(&operations[..done]);
+            check_state(&half);
+            let nothing = run(&Tree::default(), &half, &plan_removal(&half, false));
+            prop_assert!(nothing.parts.is_empty() && nothing.targets.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_is_kept_carries_traffic_all_the_time(wanted in tree(true), actual in tree(false)) {
+        let mut state = actual.clone();
+        let replaced = |part: &Part| wanted.parts[part].differs_in_fixed(&actual.parts[part]);
+        let kept: Vec<_> = actual.listeners().map(|(port, _)| Part::Listener(port.clone()))
+            .filter(|part| wanted.parts.contains_key(part) && !replaced(part)).collect();
+        for operation in plan(&wanted, &actual) {
+            state = state.after(&[operation]);
+            for part in &kept {
+                prop_assert!(state.parts.contains_key(part), "{} went away", part);
+            }
+        }
+    }
+
+    #[test]
+    fn when_only_targets_may_change_nothing_else_does(wanted in tree(true), actual in tree(false)) {
+        let operations = plan(&actual.with_targets_of(&wanted), &actual);
+        for operation in &operations {
+            assert!(matches!(operation, Operation::AddTargets { .. } | Operation::RemoveTargets { .. }));
+        }
+        let reached = run(&actual.with_targets_of(&wanted), &actual, &operations);
+        for (pool, targets) in &wanted.targets {
+            prop_assert!(reached.pool_attributes(pool).is_none() || reached.targets_of(pool) == *targets);
+        }
+    }
+}
+
+#[test]
+fn a_shared_load_balancer_stays_when_our_parts_go() {
+    let actual = Tree::default()
+        .part(Part::Support(aside(0)), Attributes::default())
+        .balancer(Attributes::default())
+        .pool("p", Attributes::default(), None)
+        .listener(80, "TCP", "p", Attributes::default());
+    let operations = plan_removal(&actual, true);
+    let deleted: Vec<_> = operations.iter().filter(|it| matches!(it, Operation::Delete { .. })).collect();
+    assert_eq!((deleted.len(), operations.last()), (2, Some(&Operation::Unmark)));
+}
