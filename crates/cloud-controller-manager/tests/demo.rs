@@ -27,8 +27,10 @@ fn services_routes_and_crashes_are_part_of_the_story_and_of_the_figures() {
     for name in ["routes", "expose", "flap", "port", "flip", "flop", "delete", "lose", "adopt", "crash", "restart"] {
         assert_eq!(step(&steps, name)["ok"], true);
     }
-    assert!(step(&steps, "expose")["seen"][0].as_str().unwrap().contains("80/TCP → 3"), "{steps:?}");
-    assert!(step(&steps, "routes")["seen"][0].as_str().unwrap().starts_with("route 10.128."), "{steps:?}");
+    let seen = |name| step(&steps, name)["seen"].to_string();
+    assert!(seen("expose").contains("of web-1: ") && seen("expose").contains(", 80/TCP → 3"), "{steps:?}");
+    assert!(seen("port").contains(", 8080/TCP → 3") && seen("delete").contains("gone: lb-"), "{steps:?}");
+    assert!(format!("{}{}", seen("initialise"), seen("routes")).contains("route 10.128."), "{steps:?}");
     assert_eq!((&summary["nodes"], &summary["services"]), (&7.into(), &4.into()));
     let costs = summary["steps"].as_array().unwrap();
     let steady = step(costs, "steady");

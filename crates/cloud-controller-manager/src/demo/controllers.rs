@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::pod_ranges::CLUSTER_CIDR;
 
-/// The pauses of the lifecycle and the route controller: a tenth and less of the defaults, so that nobody waits. All
+/// The pauses of the lifecycle and the route controller: less than a tenth of the defaults, so that nobody waits. All
 /// other settings are the product's; the five minutes for which a landslide is held, too.
-const PERIODS: [&str; 2] = ["--node-monitor-period=500ms", "--route-reconciliation-period=500ms"];
+const PERIODS: [&str; 2] = ["--node-monitor-period=400ms", "--route-reconciliation-period=400ms"];
 /// Worker threads: few, as the program has.
 const THREADS: usize = 2;
 /// A killed task ends at its next await: long before this.

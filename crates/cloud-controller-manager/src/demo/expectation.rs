@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cloud_provider::Node;
 
+use super::news::Inventory;
 use super::observed::{Baseline, Observed};
 use nodes::{is_initialised, is_ready, is_shut_down};
 
@@ -68,7 +69,8 @@ pub(super) enum Verdict {
     Broken(String),
 }
 
-/// Whether all of it is so: broken if one is, else waiting for the first that does. The text is what is expected.
+/// Whether all of it is so: broken if one is, else waiting for the first that does. The text is what is expected; what
+/// changed in the cloud is shown in any case.
 pub(super) fn judge(expectations: &[Expectation], before: &Baseline, now: &Observed) -> (String, Verdict) {
     let all = || expectations.iter().map(Expectation::text).collect::<Vec<_>>().join("; ");
     if let Some(broken) = unharmed(expectations, before, now) {
@@ -82,7 +84,10 @@ pub(super) fn judge(expectations: &[Expectation], before: &Baseline, now: &Obser
             verdict @ Verdict::Waiting { .. } => _ = waiting.get_or_insert((expectation.text(), verdict)),
         }
     }
-    waiting.unwrap_or_else(|| (all(), Verdict::Happened(shown)))
+    waiting.unwrap_or_else(|| {
+        shown.extend(Inventory::of(now).news(&before.inventory));
+        (all(), Verdict::Happened(shown))
+    })
 }
 
 /// What was lost that must not be, in any step.
@@ -135,10 +140,10 @@ impl Expectation {
                 if *deleting { "waiting for its end" } else { "without an address," },
                 if *in_cloud { "the" } else { "no" }
             ),
-            Self::AtMost { changes } => format!("at most {changes} request(s) that change something in the cloud"),
+            Self::AtMost { changes } => format!("at most {changes} change(s) asked of the cloud"),
             Self::Still { dwell, silent } => format!(
-                "no request that changes something in the cloud{} for {} s",
-                if *silent { " or in Kubernetes" } else { "" },
+                "no change asked of the cloud{} for {} s",
+                if *silent { " or of Kubernetes" } else { "" },
                 dwell.as_secs_f64()
             ),
         }
@@ -175,8 +180,11 @@ impl Expectation {
 }
 
 fn at_most(asked: u64, most: u64) -> Verdict {
-    let text = format!("{asked} request(s) that change something in the cloud");
-    if asked > most { Verdict::Broken(text) } else { Verdict::Happened(vec![text]) }
+    match asked {
+        0 => Verdict::Happened(vec!["no change asked of the cloud".to_owned()]),
+        _ if asked <= most => Verdict::Happened(vec![format!("{asked} change(s) asked of the cloud")]),
+        _ => Verdict::Broken(format!("{asked} changes asked of the cloud")),
+    }
 }
 
 fn still(before: &Baseline, now: &Observed, dwell: Duration, silent: bool) -> Verdict {

@@ -8,6 +8,7 @@ mod controllers;
 mod directory;
 mod expectation;
 mod kubelet;
+mod news;
 mod node_object;
 mod observed;
 mod observer;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use cloud_provider::{Node, Service, default_load_balancer_name};
 use provider_simulated::cloud::{Cloud, CloudRoute, LoadBalancer, LoadBalancerStatus};
 
+use super::news::Inventory;
+
 /// What was read from the Kubernetes API and from the cloud, and how often the controllers asked for something.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Observed {
@@ -75,6 +77,22 @@ impl CloudState {
     }
 }
 
+impl Balancer {
+    /// Address, listeners and number of targets.
+    pub(super) fn state(&self) -> String {
+        let address = self.ip.as_deref().unwrap_or("no address");
+        let pending = if self.pending { " (pending)" } else { "" };
+        format!("{address}{pending}, {}, {} targets", listed(&self.listeners), self.targets.len())
+    }
+}
+
+/// Listeners in one line.
+pub(super) fn listed(listeners: &BTreeSet<(u16, String, u16)>) -> String {
+    let listener = |(port, protocol, target): &(u16, String, u16)| format!("{port}/{protocol} → {target}");
+    let texts: Vec<String> = listeners.iter().map(listener).collect();
+    if texts.is_empty() { "no listener".to_owned() } else { texts.join(", ") }
+}
+
 impl From<LoadBalancer> for Balancer {
     fn from(it: LoadBalancer) -> Self {
         let listeners = it.spec.listeners.into_iter();
@@ -108,6 +126,8 @@ pub(super) struct Baseline {
     uids: BTreeMap<Box<str>, Box<str>>,
     /// Id and address of the load balancer of each Service, by the Service's name.
     balancers: BTreeMap<String, (String, Option<String>)>,
+    /// What the cloud had.
+    pub(super) inventory: Inventory,
     /// Number of events.
     pub(super) said: usize,
     /// Passes.
@@ -129,6 +149,7 @@ impl Baseline {
         Self {
             uids: observed.nodes.iter().map(|node| (node.name.clone(), node.uid.clone())).collect(),
             balancers: observed.services.iter().filter_map(balancer).collect(),
+            inventory: Inventory::of(observed),
             said: observed.said.len(),
             passes: observed.passes,
             changes: observed.changes,

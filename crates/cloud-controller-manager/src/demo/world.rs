@@ -31,7 +31,7 @@ use super::user::User;
 use stuck::Stuck;
 
 /// Controllers that have not written for so long have nothing left to write: their events wait no longer.
-const SETTLED: Duration = Duration::from_millis(700);
+const SETTLED: Duration = Duration::from_millis(500);
 /// What has no watch is looked at this often.
 const LOOK: Duration = Duration::from_millis(20);
 /// Requests to the cloud that are further apart than this belong to different passes.

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use cloud_provider::{AddressType, ConditionStatus, Node};
 use provider_simulated::cloud::CloudRoute;
 
+use super::super::news::leads_to;
 use super::super::observed::Observed;
-use super::{EXAMPLES, Verdict};
+use super::Verdict;
 
 /// The part of a provider id that the cloud knows.
 pub(super) fn machine_id(node: &Node) -> Option<&str> {
@@ -21,15 +22,12 @@ pub(super) fn routed(now: &Observed, nodes: usize) -> Verdict {
             return Verdict::Broken(format!("two routes to {}", route.route.destination));
         }
     }
-    let (mut done, mut wanted, mut other, mut shown) = (0, 0, None, Vec::new());
+    let (mut done, mut wanted, mut other) = (0, 0, None);
     for node in now.nodes.iter().filter(|node| node.provider_id().is_some()) {
         wanted += node.pod_cidrs.len().max(1);
         match problem(node, &routes) {
             None => done += 1,
             Some(problem) => _ = other.get_or_insert(problem),
-        }
-        if shown.len() < EXAMPLES {
-            shown.extend(node.pod_cidrs.iter().filter_map(|range| routes.get(&**range)).map(|route| describe(route)));
         }
     }
     if other.is_none() && routes.len() > wanted {
@@ -40,10 +38,7 @@ pub(super) fn routed(now: &Observed, nodes: usize) -> Verdict {
             .map(|(_, route)| format!("{} is left", describe(route)));
     }
     if done == nodes && other.is_none() {
-        if nodes > shown.len() {
-            shown.push(format!("… and {} more", nodes - shown.len()));
-        }
-        return Verdict::Happened(shown);
+        return Verdict::Happened(Vec::new());
     }
     let other = other.map(|other| format!("; {other}")).unwrap_or_default();
     Verdict::Waiting {
@@ -54,8 +49,7 @@ pub(super) fn routed(now: &Observed, nodes: usize) -> Verdict {
 }
 
 fn describe(route: &CloudRoute) -> String {
-    let machine = if route.blackhole { "a machine that is gone" } else { &route.machine_name };
-    format!("route {} to {machine} ({})", route.route.destination, route.route.next_hop.join(", "))
+    format!("route {} {}", route.route.destination, leads_to(route))
 }
 
 /// What is not as it should be with a Node's routes.
@@ -132,8 +126,7 @@ mod tests {
     #[test]
     fn each_node_has_the_route_of_its_pod_range_and_says_so() {
         let now = seen(vec![node(1), node(2)], vec![route(1), route(2)]);
-        let shown = ["route 10.128.1.0/24 to n1 (10.0.0.1)", "route 10.128.2.0/24 to n2 (10.0.0.2)"];
-        assert_eq!(routed(&now, 2), Verdict::Happened(shown.map(str::to_owned).into()));
+        assert_eq!(routed(&now, 2), Verdict::Happened(vec![]));
     }
 
     #[test]

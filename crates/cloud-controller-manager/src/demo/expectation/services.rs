@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use cloud_provider::{LoadBalancerIngress, Service, default_load_balancer_name};
 
-use super::super::observed::{Balancer, Observed};
+use super::super::observed::{Balancer, Observed, listed};
 use super::routes::machine_id;
 use super::{EXAMPLES, Verdict};
 
@@ -23,14 +23,11 @@ pub(super) fn expected(ports: &[(String, u16)]) -> String {
 /// Whether these Services, and only these, have a load balancer that is as it should be.
 pub(super) fn balanced(now: &Observed, ports: &[(String, u16)]) -> Verdict {
     let targets: BTreeSet<&str> = now.nodes.iter().filter_map(|node| machine_id(node)).collect();
-    let (mut done, mut other, mut shown) = (0, None, Vec::new());
+    let (mut done, mut other) = (0, None);
     for (name, port) in ports {
-        match served(now, name, *port, &targets) {
-            Ok(line) => {
-                done += 1;
-                shown.push(line);
-            }
-            Err(problem) => _ = other.get_or_insert(problem),
+        match problem(now, name, *port, &targets) {
+            None => done += 1,
+            Some(problem) => _ = other.get_or_insert(problem),
         }
     }
     let others = now.services.iter().filter(|service| !ports.iter().any(|(name, _)| name == name_of(service)));
@@ -45,46 +42,35 @@ pub(super) fn balanced(now: &Observed, ports: &[(String, u16)]) -> Verdict {
     if let Some(stray) = now.cloud.balancers.iter().find(|balancer| !names.contains(&balancer.name)) {
         other.get_or_insert(format!("the cloud has {} {} too many", stray.id, stray.name));
     }
-    if let Some(other) = other {
-        let has = now.cloud.balancers.len();
-        let seen = format!("{done} of {} Services are so, {has} load balancers in the cloud; {other}", ports.len());
-        return Verdict::Waiting { done, of: ports.len(), seen };
-    }
-    if shown.len() > EXAMPLES {
-        let more = format!("… and {} more", shown.len() - EXAMPLES);
-        shown.truncate(EXAMPLES);
-        shown.push(more);
-    }
-    Verdict::Happened(shown)
+    let Some(other) = other else { return Verdict::Happened(Vec::new()) };
+    let has = now.cloud.balancers.len();
+    let seen = format!("{done} of {} Services are so, {has} load balancers in the cloud; {other}", ports.len());
+    Verdict::Waiting { done, of: ports.len(), seen }
 }
 
-/// A Service's load balancer in one line; or what is not as it should be.
-fn served(now: &Observed, name: &str, port: u16, targets: &BTreeSet<&str>) -> Result<String, String> {
-    let service = now.service(name).ok_or_else(|| format!("no Service {name}"))?;
+/// What is not as it should be with a Service's load balancer.
+fn problem(now: &Observed, name: &str, port: u16, targets: &BTreeSet<&str>) -> Option<String> {
+    let Some(service) = now.service(name) else { return Some(format!("no Service {name}")) };
     let balancers = now.balancers(service);
     let balancer = match balancers.as_slice() {
         [one] => *one,
-        [] => return Err(format!("{name} has no load balancer")),
-        several => return Err(format!("{name} has {} load balancers", several.len())),
+        [] => return Some(format!("{name} has no load balancer")),
+        several => return Some(format!("{name} has {} load balancers", several.len())),
     };
     let wanted: BTreeSet<(u16, String, u16)> = [(port, "TCP".to_owned(), node_port(service))].into();
     if balancer.pending || balancer.listeners != wanted {
-        return Err(format!("{name} has {}, wanted {}", describe(balancer), listeners(&wanted)));
+        return Some(format!("{name} has {}, wanted {}", describe(balancer), listed(&wanted)));
     }
     if !balancer.targets.iter().map(String::as_str).eq(targets.iter().copied()) {
-        return Err(format!("{name} has {} targets of {} Nodes", balancer.targets.len(), targets.len()));
+        return Some(format!("{name} has {} targets of {} Nodes", balancer.targets.len(), targets.len()));
     }
     if !has_finalizer(service) {
-        return Err(format!("{name} has no finalizer"));
+        return Some(format!("{name} has no finalizer"));
     }
     let addresses: Vec<&str> = addresses(service).collect();
-    if balancer.ip.as_deref().into_iter().ne(addresses.iter().copied()) || addresses.is_empty() {
-        return Err(format!(
-            "{name} says {addresses:?}, the cloud {:?}",
-            balancer.ip.as_deref().unwrap_or("no address")
-        ));
-    }
-    Ok(format!("{name}: {}", describe(balancer)))
+    let same = !addresses.is_empty() && balancer.ip.as_deref().into_iter().eq(addresses.iter().copied());
+    let cloud = balancer.ip.as_deref().unwrap_or("no address");
+    (!same).then(|| format!("{name} says {addresses:?}, the cloud {cloud:?}"))
 }
 
 /// What a Service still has that it should not have without a load balancer.
@@ -127,20 +113,7 @@ fn state(now: &Observed, service: &Service) -> String {
 }
 
 fn describe(balancer: &Balancer) -> String {
-    format!(
-        "{} at {}{}, {}, {} targets",
-        balancer.id,
-        balancer.ip.as_deref().unwrap_or("no address"),
-        if balancer.pending { " (pending)" } else { "" },
-        listeners(&balancer.listeners),
-        balancer.targets.len()
-    )
-}
-
-fn listeners(listeners: &BTreeSet<(u16, String, u16)>) -> String {
-    let texts: Vec<String> =
-        listeners.iter().map(|(port, protocol, target)| format!("{port}/{protocol} → {target}")).collect();
-    if texts.is_empty() { "no listener".to_owned() } else { texts.join(", ") }
+    format!("{} at {}", balancer.id, balancer.state())
 }
 
 fn name_of(service: &Service) -> &str {

@@ -212,5 +212,5 @@ fn one_change_too_many_is_not_forgiven() {
     let verdict =
         |changes| judge(&[Expectation::AtMost { changes: 1 }], &before, &Observed { changes, ..Observed::default() }).1;
     assert!(happened(&verdict(8)));
-    assert_eq!(verdict(9), Verdict::Broken("2 request(s) that change something in the cloud".to_owned()));
+    assert_eq!(verdict(9), Verdict::Broken("2 changes asked of the cloud".to_owned()));
 }

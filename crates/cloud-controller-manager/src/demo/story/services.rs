@@ -7,7 +7,7 @@ use super::{Action, Expectation, Moment, Step, name, service, step};
 /// How long after a flap nothing may move.
 const AFTER_A_FLAP: Duration = Duration::from_secs(1);
 /// How long a steady state is watched.
-const STEADY: Duration = Duration::from_secs(2);
+const STEADY: Duration = Duration::from_millis(1500);
 /// The port that the first Service changes to.
 const NEW_PORT: u16 = 8080;
 
@@ -97,7 +97,7 @@ pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
         step(
             "crash",
             &format!(
-                "{new} and {first} are deleted, and the controllers killed after the one cloud request, before the other"
+                "{new} and {first} are deleted; the controllers are killed when the cloud has done the one, not the other"
             ),
             &[
                 Action::Arm(Moment::Deleted(new.clone())),
