@@ -20,7 +20,8 @@ pub struct RouteFlags {
     /// Accepted, without effect: kube-controller-manager gives Nodes their Pod ranges.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = go_bool, action = ArgAction::Set, value_name = "BOOL")]
     pub allocate_node_cidrs: bool,
-    /// Routes are compared at least this often after a change; without one seldom, see the feature gate of routes.
+    /// After a change routes are compared at least this often. Without one, they are compared every five minutes; with the
+    /// feature gate CloudControllerManagerWatchBasedRoutesReconciliation=false always at this period, with =true never.
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     pub route_reconciliation_period: GoDuration,
 }
