@@ -1,6 +1,7 @@
 //! What a provider says about its cloud's load balancers.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use cloud_provider::{Cluster, LoadBalancerRequest, Result, Service, async_trait, default_load_balancer_name};
 use futures::future::try_join_all;
@@ -84,9 +85,9 @@ pub trait Backend: Send + Sync + 'static {
     /// something first. Any error: nobody knows what was done, and it is read again before the next change.
     async fn apply(&self, change: Change<'_>) -> Result<Applied>;
 
-    /// How patiently work in the background is awaited.
+    /// How patiently work in the background is awaited. All that wait are looked at together, so it may be often.
     fn polling(&self) -> Polling {
-        Polling::default()
+        Polling { longest: Duration::from_secs(1), ..Polling::default() }
     }
 }
 

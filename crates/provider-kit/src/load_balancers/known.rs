@@ -24,6 +24,9 @@ pub const MAX_AGE: Duration = Duration::from_secs(60);
 /// How long a cloud's list may lag behind its single reads.
 pub const SETTLING: Duration = Duration::from_secs(60);
 
+/// How many are on a page, if the last list was too short to tell.
+const LIKELY_PAGE: usize = 100;
+
 pub(super) struct Known<B>(Arc<Inner<B>>);
 
 impl<B> Clone for Known<B> {
@@ -160,7 +163,7 @@ impl<B: Backend> Known<B> {
         }
         state.spent += 1;
         state.spent_at = Some(Instant::now());
-        state.spent >= state.pages
+        state.spent >= state.pages.max(state.entries.len() / LIKELY_PAGE)
     }
 
     /// Reads all, together with everybody who wants the same.

@@ -94,6 +94,43 @@ async fn what_is_new_appears_in_lists_later() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_asks_by_name_or_ids_is_answered_for_certain() {
+    let cloud = Cloud::new(Options { list_delay_milliseconds: 1000, ..Options::default() });
+    let (_, made) = do_it(&cloud, Method::POST, "/v1/load-balancers", json!({"name": "a"})).await;
+    let count = async |query: String| {
+        do_it(&cloud, Method::GET, &format!("/v1/load-balancers{query}"), Value::Null).await.1["total"].clone()
+    };
+    assert_eq!(count(String::new()).await, 0);
+    assert_eq!(count("?name=a".into()).await, 1);
+    assert_eq!(count(format!("?ids=x,{}", made["id"].as_str().unwrap())).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancers_are_protected_limited_and_changed_by_hand() {
+    let cloud = Cloud::default();
+    let (_, made) = do_it(&cloud, Method::POST, "/v1/load-balancers", json!({"name": "a"})).await;
+    let own = format!("/v1/load-balancers/{}", made["id"].as_str().unwrap());
+    do_it(&cloud, Method::PATCH, "/admin/load-balancers/a", json!({"protected": true, "tier": "premium"})).await;
+    let (status, body) = do_it(&cloud, Method::DELETE, &own, Value::Null).await;
+    assert_eq!((status, &body["error"]["code"]), (StatusCode::LOCKED, &json!("protected")));
+    let (_, shown) = do_it(&cloud, Method::GET, &own, Value::Null).await;
+    assert_eq!((&shown["protected"], &shown["tier"]), (&json!(true), &json!("premium")));
+    do_it(&cloud, Method::PUT, "/admin/options", json!({"load_balancer_quota": 1})).await;
+    let (status, body) = do_it(&cloud, Method::POST, "/v1/load-balancers", json!({"name": "b"})).await;
+    assert_eq!((status, &body["error"]["code"]), (StatusCode::FORBIDDEN, &json!("quota_exceeded")));
+    do_it(&cloud, Method::DELETE, "/admin/load-balancers/a", Value::Null).await;
+    assert!(cloud.load_balancers().is_empty());
+    for wrong in [
+        json!({"name": "c", "tier": "gold"}),
+        json!({"name": "c", "targets": ["m-000001"]}),
+        json!({"name": "c", "listeners": [{"port": 1, "protocol": "SCTP", "target_port": 2}]}),
+    ] {
+        let (status, _) = do_it(&cloud, Method::POST, "/v1/load-balancers", wrong).await;
+        assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rate_limit_tells_itself_in_headers() {
     use tower::ServiceExt;
     let rate_limit = Some(RateLimit { requests: 2, seconds: 60 });

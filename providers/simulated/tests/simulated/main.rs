@@ -8,6 +8,7 @@ mod faults;
 mod load_balancers;
 mod look_ups;
 mod routes_and_volumes;
+mod thousand_services;
 
 use std::sync::Arc;
 

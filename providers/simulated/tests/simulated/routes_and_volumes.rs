@@ -1,7 +1,7 @@
 //! Routes and volumes of the provider.
 
 use cloud_provider::{AddressType, NodeAddress, PersistentVolume, Route, Routes, Volumes};
-use provider_simulated::cloud::{NewRoute, Volume};
+use provider_simulated::cloud::{Fault, FaultKind, NewRoute, Volume};
 
 use super::*;
 
@@ -59,6 +59,38 @@ async fn a_foreign_route_is_shown_as_such_and_never_removed() {
     assert_eq!(routes[0].target_node_addresses[0].kind, AddressType::InternalIP);
     assert!(provider.delete(&cluster(), &routes[0]).await.unwrap_err().is_invalid());
     assert_eq!(cloud.routes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_exists_already_is_made_once_and_a_foreign_one_in_its_way_is_named() {
+    let cloud = Cloud::default();
+    let ids = cloud.create_machines("w-", 2);
+    let provider = provider(&cloud);
+    provider.set_caches(Arc::new(TheseNodes(nodes(&ids))));
+    let route = |machine: &str, hop: &str| Route {
+        target_node: format!("node-{machine}"),
+        target_node_addresses: vec![internal(hop)],
+        destination_cidr: "10.244.0.0/24".into(),
+        ..Route::default()
+    };
+    cloud.inject(Fault::new(FaultKind::LostAnswer).on("POST /v1/routes").times(1));
+    let wanted = route(&ids[0], "10.0.0.1");
+    assert!(provider.create(&cluster(), "uid", &wanted).await.is_err());
+    provider.create(&cluster(), "uid", &wanted).await.unwrap();
+    assert_eq!(cloud.routes().len(), 1);
+    for other in [route(&ids[1], "10.0.0.1"), route(&ids[0], "10.0.0.2")] {
+        assert!(provider.create(&cluster(), "uid", &other).await.unwrap_err().is_conflict(), "ours, but another");
+    }
+    let another = Cluster { name: "kubernetes".into(), id: Some("another".into()) };
+    let err = provider.create(&another, "uid", &wanted).await.unwrap_err();
+    assert!(err.is_invalid() && err.to_string().contains("mark it with ccm-rs/cluster=another"), "{err}");
+    let listed = provider.list(&cluster()).await.unwrap();
+    cloud.protect_route("10.244.0.0/24", true);
+    let err = provider.delete(&cluster(), &listed[0]).await.unwrap_err();
+    assert!(err.is_protected() && err.to_string().contains("switch its protection off first"), "{err}");
+    cloud.protect_route(&listed[0].name, false);
+    provider.delete(&cluster(), &listed[0]).await.unwrap();
+    assert!(cloud.routes().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
