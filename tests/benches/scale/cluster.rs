@@ -25,10 +25,10 @@ use tokio::net::TcpListener;
 use crate::arguments::Arguments;
 use crate::counters::Counters;
 
-/// Label of the Nodes of this program.
-const OURS: &str = "example.com/scale";
+/// Label of the objects of this program.
+pub(crate) const OURS: &str = "example.com/scale";
 /// Requests at the same time.
-const CONCURRENT: usize = 16;
+pub(crate) const CONCURRENT: usize = 16;
 
 /// Names of Nodes and of their machines.
 pub(crate) fn node_names(count: usize) -> Vec<String> {
@@ -37,7 +37,7 @@ pub(crate) fn node_names(count: usize) -> Vec<String> {
 
 /// A cluster.
 pub(crate) struct Cluster {
-    client: Client,
+    pub(crate) client: Client,
     kubeconfig: PathBuf,
     counted: Counted,
 }
@@ -116,7 +116,8 @@ impl Cluster {
         }
     }
 
-    fn note_ours(&self, request: &str) {
+    /// A request of this program, which the server counts as well.
+    pub(crate) fn note_ours(&self, request: &str) {
         if let Counted::ByTheServer { ours } = &self.counted {
             ours.lock().unwrap_or_else(PoisonError::into_inner).add(request.to_owned(), 1);
         }
@@ -149,14 +150,14 @@ impl Cluster {
             .context("registering Nodes")
     }
 
-    /// Says of Nodes that they are not ready.
-    pub(crate) async fn report_not_ready(&self, names: &[String]) -> Result<()> {
+    /// Says of Nodes whether they are ready.
+    pub(crate) async fn report(&self, names: &[String], is_ready: bool) -> Result<()> {
         let api = self.nodes();
         let reports = names.iter().map(|name| {
             let api = api.clone();
             async move {
                 self.note_ours("PATCH nodes/status");
-                api.patch_status(name, &PatchParams::default(), &Patch::Strategic(readiness(false))).await?;
+                api.patch_status(name, &PatchParams::default(), &Patch::Strategic(readiness(is_ready))).await?;
                 anyhow::Ok(())
             }
         });
@@ -234,7 +235,7 @@ async fn note(State(requests): State<ApiRequests>, request: Request, next: Next)
     answer
 }
 
-/// The requests for Nodes and Events that a server's metrics tell of. What else it counts are its own affairs.
+/// The requests for Nodes, Services and Events that a server's metrics tell of. What else it counts are its own affairs.
 fn served(metrics: &str) -> Counters {
     let samples = metrics.lines().filter_map(|line| line.strip_prefix("apiserver_request_total{")?.split_once("} "));
     let counts = samples.filter_map(|(labels, count)| {

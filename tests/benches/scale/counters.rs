@@ -28,11 +28,18 @@ impl Counters {
 
     /// Those that ask for a change, of resources (or routes) that `of` picks.
     pub(crate) fn writes(&self, of: impl Fn(&str) -> bool) -> u64 {
-        let writes = self
-            .0
-            .iter()
-            .filter(|(name, _)| name.split_once(' ').is_some_and(|(verb, resource)| is_write(verb) && of(resource)));
-        writes.map(|(_, count)| count).sum()
+        self.sum(|verb, resource| is_write(verb) && of(resource))
+    }
+
+    /// Those that only read, of resources (or routes) that `of` picks.
+    pub(crate) fn reads(&self, of: impl Fn(&str) -> bool) -> u64 {
+        self.sum(|verb, resource| !is_write(verb) && of(resource))
+    }
+
+    fn sum(&self, picks: impl Fn(&str, &str) -> bool) -> u64 {
+        let picked =
+            self.0.iter().filter(|(name, _)| name.split_once(' ').is_some_and(|(verb, rest)| picks(verb, rest)));
+        picked.map(|(_, count)| count).sum()
     }
 
     pub(crate) fn into_inner(self) -> BTreeMap<String, u64> {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo bench -p ccm-tests --bench scale -- --nodes 5000
+//! cargo bench -p ccm-tests --bench scale -- --nodes 1000 --services 1000
 //! ```
 //!
 //! The controller is a process of its own: the release build of README.md, which this program builds first, or what
@@ -19,6 +20,15 @@
 //! 4. `gone`: that tenth is terminated; until their Nodes are deleted.
 //! 5. `steady`: nothing happens. The five that are off are asked for all the time.
 //!
+//! With `--services` these come after the burst instead:
+//!
+//! 1. `create`: so many Services, until each has its address.
+//! 2. `quiet`: nothing happens.
+//! 3. `node joins`: one more Node, until it is a target of every load balancer.
+//! 4. `node flaps`: it is not ready for a while, then ready again.
+//! 5. `restart`: the controller ends and starts again over what is healthy.
+//! 6. `delete`: all Services are deleted, until they are gone.
+//!
 //! The last line holds the figures beside what is required of them; the exit code is 1 if one is missed.
 
 mod arguments;
@@ -28,6 +38,9 @@ mod measurement;
 mod phases;
 mod release;
 mod requirements;
+mod service_phases;
+mod service_requirements;
+mod services;
 
 use std::process::ExitCode;
 
@@ -38,7 +51,7 @@ use tempfile::TempDir;
 
 use crate::arguments::{Arguments, USAGE};
 use crate::cluster::Cluster;
-use crate::phases::Run;
+use crate::phases::{Run, create_machines};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -72,10 +85,11 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     let directory = TempDir::with_prefix("ccm-scale-")?;
     let served = ServedCloud::start(directory.path()).await?;
     let cluster = Cluster::from_environment(directory.path()).await?;
+    cluster.delete_services().await?;
     cluster.delete_nodes().await?;
     eprintln!("scale: registering {} Nodes in {}", arguments.nodes, cluster.name());
     let names = cluster::node_names(arguments.nodes);
-    phases::create_machines(&served.cloud, &names);
+    create_machines(&served.cloud, &names);
     cluster.register(&names, arguments).await?;
     served.cloud.reset_requests();
 
@@ -88,11 +102,14 @@ async fn run(arguments: &Arguments) -> Result<bool> {
             format!("--concurrent-node-syncs={}", arguments.concurrency),
             "--node-status-update-frequency=30s".to_owned(),
             "--configure-cloud-routes=false".to_owned(),
+            "--configure-cloud-routes=false".to_owned(),
         ];
         Controller::start(&binary, flags.into_iter().chain(arguments.flags.clone()).map(Into::into), &log)
     };
-    let result = Run { arguments, cluster: &cluster, cloud: &served.cloud, names: &names }.play(start).await;
+    let run = Run { arguments, cluster: &cluster, cloud: &served.cloud, names: &names };
+    let result = if arguments.services == 0 { run.play(start).await } else { run.play_services(start).await };
     eprintln!("scale: removing the Nodes");
+    cluster.delete_services().await?;
     cluster.delete_nodes().await?;
     let phases = result.inspect_err(|_| {
         let log = std::fs::read_to_string(&log).unwrap_or_default();

@@ -36,6 +36,38 @@ pub(crate) struct Phase {
     pub(crate) events: u64,
     /// Writes to the cloud and to Kubernetes, Events apart.
     pub(crate) mutations: u64,
+    /// What the phase is about is Services: what they cost.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) services: Option<OfServices>,
+}
+
+/// What Services cost in a phase that is about them.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct OfServices {
+    /// Services in the cluster.
+    pub(crate) services: usize,
+    /// Requests about load balancers that only read.
+    pub(crate) load_balancer_reads: u64,
+    /// Requests that change load balancers.
+    pub(crate) load_balancer_writes: u64,
+    /// Writes to Services, divided by their number.
+    pub(crate) writes_per_service: f64,
+    /// Events, divided by the Services.
+    pub(crate) events_per_service: f64,
+}
+
+impl OfServices {
+    fn new(services: usize, cloud: &Counters, kubernetes: &Counters) -> Self {
+        let balancers = |route: &str| route.starts_with("/v1/load-balancers");
+        let each = |count: u64| count as f64 / services as f64;
+        Self {
+            services,
+            load_balancer_reads: cloud.reads(balancers),
+            load_balancer_writes: cloud.writes(balancers),
+            writes_per_service: each(kubernetes.writes(|resource| resource.starts_with("services"))),
+            events_per_service: each(kubernetes.writes(|resource| resource == "events")),
+        }
+    }
 }
 
 /// The state of all counters at the start of a phase.
@@ -43,6 +75,8 @@ pub(crate) struct Measurement {
     phase: &'static str,
     nodes: usize,
     concerned: usize,
+    /// 0: the phase is not about them.
+    services: usize,
     start: Instant,
     usage: Usage,
     cloud: Counters,
@@ -59,7 +93,12 @@ impl Measurement {
     ) -> Result<Self> {
         let (cloud, kubernetes) = (cloud.requests().into_iter().collect(), cluster.requests().await?);
         let usage = Usage::default();
-        Ok(Self { phase, nodes, concerned: nodes, start: Instant::now(), usage, cloud, kubernetes })
+        Ok(Self { phase, nodes, concerned: nodes, services: 0, start: Instant::now(), usage, cloud, kubernetes })
+    }
+
+    /// The phase is about so many Services.
+    pub(crate) fn of_services(self, services: usize) -> Self {
+        Self { services, ..self }
     }
 
     pub(crate) async fn begin(
@@ -101,6 +140,7 @@ impl Measurement {
             // Not rounded to two digits: one write too many must show.
             writes_per_node: writes_to_nodes as f64 / self.concerned.max(1) as f64,
             events: kubernetes.writes(|resource| resource == "events"),
+            services: (self.services > 0).then(|| OfServices::new(self.services, &cloud, &kubernetes)),
             mutations: kubernetes.writes(|resource| resource != "events") + cloud.writes(|_| true),
             cloud: cloud.into_inner(),
             kubernetes: kubernetes.into_inner(),

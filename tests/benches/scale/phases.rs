@@ -14,7 +14,7 @@ use crate::cluster::Cluster;
 use crate::measurement::{Measurement, Phase};
 
 /// No phase takes that long.
-const LIMIT: Duration = Duration::from_secs(480);
+pub(crate) const LIMIT: Duration = Duration::from_secs(480);
 /// Machines that are off in the steady state.
 const OFF: usize = 5;
 /// From a Node's first write to its second one, and more.
@@ -38,13 +38,7 @@ pub(crate) fn create_machines(cloud: &Cloud, names: &[String]) {
 impl Run<'_> {
     pub(crate) async fn play(&self, start: impl FnOnce() -> Result<Controller>) -> Result<Vec<Phase>> {
         let tenth = self.arguments.tenth();
-        let begun = Measurement::begin_with_the_process("burst", self.names.len(), self.cluster, self.cloud).await?;
-        let mut controller = start()?;
-        let end = self.burst().await?;
-        controller.check()?;
-        // Events may trail; they belong to the burst.
-        self.quiet().await?;
-        let burst = begun.end(end, &controller, self.cluster, self.cloud).await?;
+        let (burst, mut controller) = self.first(start).await?;
         let addresses = self.measure("addresses", tenth, &controller, async || self.addresses().await).await?;
         let off = tenth + OFF;
         let not_ready = self.measure("not ready", off, &controller, async || self.not_ready(off).await).await?;
@@ -58,6 +52,17 @@ impl Run<'_> {
         let status = controller.stop(Duration::from_secs(10)).await?;
         ensure!(status.success(), "the controller ended with {status}");
         Ok(vec![burst, addresses, not_ready, gone, steady])
+    }
+
+    /// The controller starts and initialises all Nodes.
+    pub(crate) async fn first(&self, start: impl FnOnce() -> Result<Controller>) -> Result<(Phase, Controller)> {
+        let begun = Measurement::begin_with_the_process("burst", self.names.len(), self.cluster, self.cloud).await?;
+        let mut controller = start()?;
+        let end = self.burst().await?;
+        controller.check()?;
+        // Events may trail; they belong to the burst.
+        self.quiet().await?;
+        Ok((begun.end(end, &controller, self.cluster, self.cloud).await?, controller))
     }
 
     async fn measure(
@@ -92,7 +97,7 @@ impl Run<'_> {
     }
 
     /// Waits until a second goes by without a further write.
-    async fn quiet(&self) -> Result<()> {
+    pub(crate) async fn quiet(&self) -> Result<()> {
         let mut before = self.cluster.requests().await?.writes(|_| true);
         until("writes end", LIMIT, async || {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -123,7 +128,7 @@ impl Run<'_> {
     async fn not_ready(&self, count: usize) -> Result<()> {
         let off = &self.names[..count];
         off.iter().for_each(|name| _ = self.cloud.stop(name));
-        self.cluster.report_not_ready(off).await?;
+        self.cluster.report(off, false).await?;
         self.each(off, |node| node.is_some_and(|node| node.taints.iter().any(|taint| &*taint.key == TAINT_SHUTDOWN)))
             .await
     }

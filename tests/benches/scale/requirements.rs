@@ -5,11 +5,14 @@ use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::measurement::Phase;
+use crate::service_requirements;
 
 /// Nodes per second on a real server: 20 times what the reference does with its defaults.
 const NODES_PER_SECOND: f64 = 20.0 * 6.7;
 /// Resident memory at its peak, in MiB.
 const MEMORY: f64 = 45.0;
+/// The same with Services.
+const MEMORY_WITH_SERVICES: f64 = 30.0;
 
 /// One requirement.
 #[derive(Debug, Serialize)]
@@ -26,14 +29,20 @@ pub(crate) struct Verdict {
     phase: &'static str,
     api: &'static str,
     nodes: usize,
+    services: usize,
     pub(crate) ok: bool,
     requirements: Vec<Requirement>,
 }
 
+impl Requirement {
+    pub(crate) fn at_most(requirement: &'static str, limit: f64, measured: f64) -> Self {
+        Self { requirement, limit, measured, ok: measured <= limit }
+    }
+}
+
 /// Holds the figures of a run against what is required.
 pub(crate) fn judge(arguments: &Arguments, is_real: bool, phases: &[Phase]) -> Verdict {
-    let at_most =
-        |requirement, limit: f64, measured: f64| Requirement { requirement, limit, measured, ok: measured <= limit };
+    let at_most = Requirement::at_most;
     let pages = arguments.nodes.div_ceil(PAGE_SIZE) as f64;
     let mut requirements = Vec::new();
     let mut peak: f64 = 0.0;
@@ -62,11 +71,12 @@ pub(crate) fn judge(arguments: &Arguments, is_real: bool, phases: &[Phase]) -> V
                 let writes = (phase.mutations + phase.events) as f64;
                 requirements.push(at_most("steady: writes, Events included", 0.0, writes));
             }
-            _ => {}
+            _ => requirements.extend(service_requirements::judge(phase)),
         }
     }
-    requirements.push(at_most("resident memory at its peak, MiB", MEMORY, peak));
+    let memory = if arguments.services == 0 { MEMORY } else { MEMORY_WITH_SERVICES };
+    requirements.push(at_most("resident memory at its peak, MiB", memory, peak));
     let ok = requirements.iter().all(|requirement| requirement.ok);
     let api = if is_real { "kube-apiserver" } else { "embedded" };
-    Verdict { phase: "requirements", api, nodes: arguments.nodes, ok, requirements }
+    Verdict { phase: "requirements", api, nodes: arguments.nodes, services: arguments.services, ok, requirements }
 }

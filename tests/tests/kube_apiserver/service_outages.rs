@@ -110,3 +110,29 @@ pub(crate) async fn a_revoked_credential_is_named_on_each_service_until_it_is_go
     })
     .await
 }
+
+pub(crate) async fn a_protected_load_balancer_is_named_on_its_service_and_goes_once_it_may(
+    environment: &Environment,
+) -> Result<()> {
+    play(environment, "protected", &[], async |scene| {
+        let nodes = scene.members(2).await?;
+        let names = scene.create_services(2).await?;
+        scene.balanced(&names, &nodes, SOON).await?;
+        let balancer = scene.balancer(&names[0]).await?;
+        ensure!(scene.cloud().protect_load_balancer(&balancer.id, true), "there is no {}", balancer.id);
+        scene.delete_services(&names).await?;
+        let waits = |service: &_| condition(service).is_some_and(|condition| condition.status == "False");
+        let service = scene.service_becomes(&names[0], "said to be held by its load balancer", waits).await?;
+        let said = condition(&service).map(|it| (it.reason.clone(), it.message.clone())).unwrap_or_default();
+        ensure!(said.1.contains("protect"), "it is said to wait for {said:?}");
+        ensure!(is_held(&service), "it is not held, and its load balancer is left");
+        scene.service_is_told(&names[0], "SyncLoadBalancerFailed").await?;
+        // The other one is not held up.
+        scene.services_are_gone(&names[1..], SOON).await?;
+        scene.cloud_has(1)?;
+        ensure!(scene.cloud().protect_load_balancer(&balancer.id, false), "there is no {}", balancer.id);
+        scene.services_are_gone(&names, SOON).await?;
+        scene.cloud_has(0)
+    })
+    .await
+}

@@ -1,0 +1,168 @@
+//! The phases of Services, over a cluster whose Nodes are initialised.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use ccm_tests::controller::Controller;
+use ccm_tests::wait::until;
+use provider_simulated::cloud::PAGE_SIZE;
+
+use crate::cluster::node_names;
+use crate::counters::Counters;
+use crate::measurement::{Measurement, Phase};
+use crate::phases::{LIMIT, Run, create_machines};
+
+/// How long a Node is not ready, and how long is waited for what its coming back may cause: longer than a pass.
+const FLAP: Duration = Duration::from_secs(8);
+/// For so long the controller must have asked the cloud nothing before it counts as having started.
+const STARTED: Duration = Duration::from_secs(3);
+
+impl Run<'_> {
+    /// All phases with Services.
+    pub(crate) async fn play_services(&self, start: impl Fn() -> Result<Controller>) -> Result<Vec<Phase>> {
+        let (burst, mut controller) = self.first(&start).await?;
+        let create = self.of_services("create", &controller, async || self.create().await).await?;
+        let quiet = self.of_services("quiet", &controller, async || self.wait_for(self.steady()).await).await?;
+        let joins = self.of_services("node joins", &controller, async || self.node_joins().await).await?;
+        let flaps = self.of_services("node flaps", &controller, async || self.node_flaps().await).await?;
+        controller.check()?;
+        end(&mut controller).await?;
+        let restart = self.restart(start, &mut controller).await?;
+        let delete = self.of_services("delete", &controller, async || self.delete().await).await?;
+        end(&mut controller).await?;
+        Ok(vec![burst, create, quiet, joins, flaps, restart, delete])
+    }
+
+    /// Measures until `body` says it was over, and counts what trails.
+    async fn of_services(
+        &self,
+        phase: &'static str,
+        controller: &Controller,
+        body: impl AsyncFnOnce() -> Result<Instant>,
+    ) -> Result<Phase> {
+        eprintln!("scale: {phase}");
+        let (nodes, services) = (self.names.len(), self.arguments.services);
+        let begun = Measurement::begin(phase, (nodes, nodes), controller, self.cluster, self.cloud).await?;
+        let end = body().await.with_context(|| format!("phase {phase:?}"))?;
+        self.quiet().await?;
+        begun.of_services(services).end(end, controller, self.cluster, self.cloud).await
+    }
+
+    fn steady(&self) -> Duration {
+        Duration::from_secs(self.arguments.steady)
+    }
+
+    async fn wait_for(&self, time: Duration) -> Result<Instant> {
+        tokio::time::sleep(time).await;
+        Ok(Instant::now())
+    }
+
+    /// Waits until the cloud was sent so many of these requests.
+    async fn cloud_was_sent(&self, request: &str, before: u64) -> Result<()> {
+        until(request, LIMIT, async || {
+            let sent = self.sent(request) - before;
+            ensure!(sent >= self.arguments.services as u64, "{sent} were sent");
+            Ok(())
+        })
+        .await
+    }
+
+    fn sent(&self, request: &str) -> u64 {
+        self.cloud.requests().get(request).copied().unwrap_or_default()
+    }
+
+    async fn create(&self) -> Result<Instant> {
+        let services = self.arguments.services;
+        let before = self.sent("POST /v1/load-balancers");
+        self.cluster.create_services(services).await?;
+        self.cloud_was_sent("POST /v1/load-balancers", before).await?;
+        self.cluster.all_have_an_address(services, LIMIT).await?;
+        let end = Instant::now();
+        self.check_targets(self.names.len())?;
+        Ok(end)
+    }
+
+    /// Every load balancer leads to so many machines.
+    fn check_targets(&self, count: usize) -> Result<()> {
+        let balancers = self.cloud.load_balancers();
+        ensure!(balancers.len() == self.arguments.services, "there are {} load balancers", balancers.len());
+        for balancer in balancers {
+            let targets = balancer.spec.targets.len();
+            ensure!(targets == count, "{} has {targets} targets instead of {count}", balancer.id);
+        }
+        Ok(())
+    }
+
+    async fn node_joins(&self) -> Result<Instant> {
+        let before = self.sent("PUT /v1/load-balancers/{id}");
+        let late = self.late_node();
+        create_machines(self.cloud, &late);
+        self.cluster.register(&late, self.arguments).await?;
+        self.cloud_was_sent("PUT /v1/load-balancers/{id}", before).await?;
+        let end = Instant::now();
+        self.check_targets(self.names.len() + 1)?;
+        Ok(end)
+    }
+
+    /// The name of the Node that joins.
+    fn late_node(&self) -> Vec<String> {
+        node_names(self.names.len() + 1).split_off(self.names.len())
+    }
+
+    async fn node_flaps(&self) -> Result<Instant> {
+        for is_ready in [false, true] {
+            self.cluster.report(&self.late_node(), is_ready).await?;
+            tokio::time::sleep(FLAP).await;
+        }
+        self.wait_for(Duration::ZERO).await
+    }
+
+    /// Its seconds are those from the start of the process to its last request to the cloud, to a moment.
+    async fn restart(&self, start: impl Fn() -> Result<Controller>, controller: &mut Controller) -> Result<Phase> {
+        eprintln!("scale: restart");
+        let begun = Measurement::begin_with_the_process("restart", self.names.len(), self.cluster, self.cloud).await?;
+        let lists = self.sent("GET /v1/load-balancers");
+        *controller = start()?;
+        let pages = self.arguments.services.div_ceil(PAGE_SIZE) as u64;
+        until("the load balancers are listed", LIMIT, async || {
+            let read = self.sent("GET /v1/load-balancers") - lists;
+            ensure!(read >= pages, "{read} pages were read");
+            Ok(())
+        })
+        .await?;
+        let end = self.cloud_is_left_alone().await?;
+        self.quiet().await?;
+        controller.check()?;
+        begun.of_services(self.arguments.services).end(end, controller, self.cluster, self.cloud).await
+    }
+
+    /// Since when the controller has asked the cloud nothing.
+    async fn cloud_is_left_alone(&self) -> Result<Instant> {
+        let count = || self.cloud.requests().into_iter().collect::<Counters>().total();
+        let mut last = (count(), Instant::now());
+        until("the cloud is left alone", LIMIT, async || {
+            let now = count();
+            if now != last.0 {
+                last = (now, Instant::now());
+            }
+            ensure!(last.1.elapsed() >= STARTED, "{now} requests so far");
+            Ok(last.1)
+        })
+        .await
+    }
+
+    async fn delete(&self) -> Result<Instant> {
+        self.cluster.ask_to_delete_services().await?;
+        self.cluster.services_are_gone(LIMIT).await?;
+        let end = Instant::now();
+        let left = self.cloud.load_balancers().len();
+        ensure!(left == 0, "the Services are gone, and {left} load balancers are left");
+        Ok(end)
+    }
+}
+
+async fn end(controller: &mut Controller) -> Result<()> {
+    let status = controller.stop(Duration::from_secs(10)).await?;
+    ensure!(status.success(), "the controller ended with {status}");
+    Ok(())
+}
