@@ -298,6 +298,11 @@ fn the_cost_grows_with_pages() {
             }))
             .expect("a Node");
     }
+    world.live(async |stage, _| {
+        for number in 0..300 {
+            stage.user.create_service(&format!("web-{number}"), &[80]).await;
+        }
+    });
     world.cloud.reset_requests();
     let before = world.stage.gate.passed().len();
     let report = world.plan();
@@ -314,6 +319,9 @@ fn the_cost_grows_with_pages() {
     assert_eq!(nodes, 3, "pages of 500: {sent:?}");
     let services = sent.iter().filter(|request| request.target.starts_with("/api/v1/services")).count();
     assert_eq!(services, 1);
+    let balancers: u64 = requests.iter().filter(|(route, _)| route.starts_with("GET /v1/load-b")).map(|(_, n)| n).sum();
+    assert!(balancers <= 2, "one list for all Services: {requests:?}");
+    assert!(sent.len() < 40, "{sent:?}");
 }
 
 #[test]

@@ -89,15 +89,17 @@ async fn ensure(cloud: Cloud<'_>, service: &Service, plan: &mut ObjectPlan) -> R
     if cloud.nodes.is_empty() {
         plan.notes.push("no Node is available for its load balancer".to_owned());
     }
-    let (steps, found) = match cloud.outlook(service, Goal::Ensured).await {
+    let steps = match cloud.steps(service, Goal::Ensured).await {
         Err(error) if error.is_implemented_elsewhere() => {
             plan.notes.push("another controller runs its load balancer".to_owned());
             return Ok(());
         }
         answer => answer?,
     };
+    // Of a load balancer that is about to be made nobody asks for the address.
+    let is_new = !steps.is_empty() && !has_ingress(service);
     steps.into_iter().for_each(|step| plan.cloud(step));
-    let ingress = found.and_then(|status| status.ingress).unwrap_or_default();
+    let ingress = if is_new { Vec::new() } else { cloud.ingress(service).await? };
     if ingress.is_empty() {
         let action = if has_ingress(service) { PlanAction::Update } else { PlanAction::Create };
         plan.kubernetes(action, "status.loadBalancer", "the address that the cloud gives");
@@ -112,8 +114,8 @@ async fn ensure(cloud: Cloud<'_>, service: &Service, plan: &mut ObjectPlan) -> R
 
 /// SVC-42 … SVC-48.
 async fn tear_down(cloud: Cloud<'_>, service: &Service, is_foreign: bool, plan: &mut ObjectPlan) -> Result<()> {
-    let (steps, found) = cloud.outlook(service, Goal::Deleted).await?;
-    if is_foreign && found.is_none() {
+    let steps = cloud.steps(service, Goal::Deleted).await?;
+    if is_foreign && steps.is_empty() {
         plan.notes.push("its load balancer is another controller's, and so is its finalizer".to_owned());
         return Ok(());
     }
@@ -168,24 +170,28 @@ struct Cloud<'a> {
 }
 
 impl Cloud<'_> {
-    /// What would be done about the load balancer, and what there is of it. Of a provider without plans only whether it is
-    /// made or removed is known.
-    async fn outlook(self, service: &Service, goal: Goal) -> Result<(Vec<PlanStep>, Option<LoadBalancerStatus>)> {
-        let found = ask(self.name, self.balancers.get(self.request(service, &[]))).await?;
+    /// What would be done about the load balancer. Of a provider without plans only whether it is made or removed is known.
+    async fn steps(self, service: &Service, goal: Goal) -> Result<Vec<PlanStep>> {
         if self.balancers.has_plans() {
-            if goal == Goal::Deleted && found.is_none() {
-                return Ok((Vec::new(), found));
-            }
             let request = self.request(service, if goal == Goal::Ensured { self.nodes } else { &[] });
-            return Ok((ask(self.name, self.balancers.plan(request, goal)).await?.steps, found));
+            return Ok(ask(self.name, self.balancers.plan(request, goal)).await?.steps);
         }
-        let action = match (goal, &found) {
+        let action = match (goal, self.get(service).await?) {
             (Goal::Ensured, None) => PlanAction::Create,
             (Goal::Deleted, Some(_)) => PlanAction::Delete,
-            (Goal::Ensured, Some(_)) | (Goal::Deleted, None) => return Ok((Vec::new(), found)),
+            (Goal::Ensured, Some(_)) | (Goal::Deleted, None) => return Ok(Vec::new()),
         };
         let what = format!("load balancer {:?}", self.balancers.name(self.cluster, service));
-        Ok((vec![PlanStep { action, what, detail: String::new() }], found))
+        Ok(vec![PlanStep { action, what, detail: String::new() }])
+    }
+
+    /// The addresses that it has; none if it is not there.
+    async fn ingress(self, service: &Service) -> Result<Vec<LoadBalancerIngress>> {
+        Ok(self.get(service).await?.and_then(|status| status.ingress).unwrap_or_default())
+    }
+
+    async fn get(self, service: &Service) -> Result<Option<LoadBalancerStatus>> {
+        ask(self.name, self.balancers.get(self.request(service, &[]))).await
     }
 
     fn request<'b>(&'b self, service: &'b Service, nodes: &'b [Arc<Node>]) -> LoadBalancerRequest<'b> {
