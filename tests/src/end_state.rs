@@ -51,6 +51,14 @@ fn api_aliases(stage: &Stage) -> Vec<(String, String)> {
             aliases.push((uid.to_owned(), format!("<uid of {kind} {name}>")));
             let balancer: String = std::iter::once('a').chain(uid.chars().filter(|it| *it != '-')).take(32).collect();
             aliases.push((balancer, format!("<name for {name}>")));
+            for port in object["spec"]["ports"].as_array().into_iter().flatten() {
+                if let Some(number) = port["nodePort"].as_u64() {
+                    aliases.push((number.to_string(), format!("<node port of {name} for {}>", port["port"])));
+                }
+            }
+            if let Some(address) = object["spec"]["clusterIP"].as_str().filter(|it| *it != "None") {
+                aliases.push((address.to_owned(), format!("<cluster IP of {name}>")));
+            }
         }
     }
     aliases
@@ -99,7 +107,10 @@ impl EndState {
         for (name, wanted) in &self.0 {
             match other.0.get(name) {
                 Some(actual) if actual == wanted => {}
-                Some(actual) => found.push(format!("{name}:\n    wanted {wanted}\n    is     {actual}")),
+                Some(actual) => {
+                    let (wanted, actual) = where_they_part(wanted, actual);
+                    found.push(format!("{name}:\n    wanted {wanted}\n    is     {actual}"));
+                }
                 None => found.push(format!("{name} is missing: {wanted}")),
             }
         }
@@ -107,4 +118,15 @@ impl EndState {
         found.extend(more.map(|(name, actual)| format!("{name} is too many: {actual}")));
         found
     }
+}
+
+/// Both texts from shortly before the first difference on.
+fn where_they_part<'a>(one: &'a str, other: &'a str) -> (&'a str, &'a str) {
+    let same = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
+    let from = (0..=same.saturating_sub(100)).rev().find(|at| one.is_char_boundary(*at)).unwrap_or_default();
+    let cut = |text: &'a str| {
+        let end = (from..=text.len().min(from + 400)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(from);
+        &text[from..end]
+    };
+    (cut(one), cut(other))
 }

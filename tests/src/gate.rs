@@ -119,8 +119,8 @@ struct State {
     witness: Option<Witness>,
 }
 
-/// Sees each request right before it is carried out.
-type Witness = Arc<dyn Fn(&Passed) + Send + Sync>;
+/// Sees each request, with its body, right before it is carried out.
+type Witness = Arc<dyn Fn(&Passed, &[u8]) + Send + Sync>;
 
 impl Default for Gate {
     fn default() -> Self {
@@ -214,8 +214,8 @@ impl Gate {
         self.state().refused.push(text.to_owned());
     }
 
-    /// Shows each request to `witness` right before it is carried out.
-    pub fn watch(&self, witness: impl Fn(&Passed) + Send + Sync + 'static) {
+    /// Shows each request, with its body, to `witness` right before it is carried out.
+    pub fn watch(&self, witness: impl Fn(&Passed, &[u8]) + Send + Sync + 'static) {
         self.state().witness = Some(Arc::new(witness));
     }
 
@@ -259,7 +259,8 @@ impl Gate {
         state.mutations += usize::from(is_mutation);
         state.passed.push(passed);
         if let Some((_, moment)) = state.kill.filter(|(number, _)| *number == state.passed.len()) {
-            return Some(Verdict::Die(moment));
+            // What is refused is never carried out, whoever dies.
+            return Some(Verdict::Die(if is_refused { Moment::Before } else { moment }));
         }
         if is_refused {
             return Some(Verdict::Trouble(Trouble::Status(422, None)));
@@ -320,7 +321,7 @@ where
             let forward = async || {
                 let witness = gate.state().witness.clone();
                 if let Some(witness) = witness {
-                    witness(&passed);
+                    witness(&passed, &body);
                 }
                 let request = Request::from_parts(head, Full::new(body));
                 service.oneshot(request).await.map_err(|_| NoAnswer)

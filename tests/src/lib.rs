@@ -6,6 +6,8 @@
 
 pub mod api_requests;
 pub mod binary;
+pub mod breaches;
+pub mod chaos;
 pub mod cloud_under_test;
 pub mod controller;
 pub mod crash;

@@ -15,8 +15,9 @@ use runtime::client::{Limits, NoRequestMetrics, wrap};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::breaches::Breaches;
 use crate::cloud_under_test::CloudUnderTest;
-use crate::gate::{Gate, Passed, Side};
+use crate::gate::{Gate, Side};
 use crate::observed_provider::{ObservedProvider, Overlaps};
 use crate::settled::unsettled;
 use crate::user::User;
@@ -38,8 +39,8 @@ pub struct Stage {
     pub options: Options,
     /// Calls for one Service that overlapped.
     pub overlaps: Overlaps,
-    /// Nodes that the program deleted although their machine existed.
-    pub wrongly_deleted: Arc<Mutex<Vec<String>>>,
+    /// Requests that must never be sent.
+    pub breaches: Breaches,
     hopeless: Mutex<BTreeSet<String>>,
 }
 
@@ -51,16 +52,9 @@ impl Stage {
         let server = embedded_apiserver::Options { taint_new_nodes: false, ..Default::default() };
         let (api, cloud, gate) =
             (ApiServer::with_options(server), Arc::<dyn CloudUnderTest>::from(cloud), Gate::new(seed));
-        let wrongly_deleted = Arc::<Mutex<Vec<String>>>::default();
-        let (watched, machines, noted) = (api.clone(), Arc::clone(&cloud), Arc::clone(&wrongly_deleted));
-        gate.watch(move |request| {
-            if let Some(name) = deleted_node(request)
-                && let Some(node) = watched.get("nodes", None, name)
-                && machines.machines().iter().any(|it| node["spec"]["providerID"] == *it.provider_id)
-            {
-                noted.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
-            }
-        });
+        let breaches = Breaches::default();
+        let (watched, machines, noted) = (api.clone(), Arc::clone(&cloud), breaches.clone());
+        gate.watch(move |request, body| noted.look_at(&watched, &*machines, request, body));
         Self {
             user: User::of(&api),
             api,
@@ -68,7 +62,7 @@ impl Stage {
             gate,
             options,
             overlaps: Overlaps::default(),
-            wrongly_deleted,
+            breaches,
             hopeless: Mutex::default(),
         }
     }
@@ -105,9 +99,7 @@ impl Stage {
     /// What must never have happened, in words; empty if it did not.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
-        let deleted = self.wrongly_deleted.lock().unwrap_or_else(PoisonError::into_inner);
-        let deleted = deleted.iter().map(|name| format!("Node {name} was deleted although its machine exists (INV-1)"));
-        deleted.chain(self.overlaps.found()).collect()
+        [self.breaches.found(), self.overlaps.found()].concat()
     }
 
     /// The last so many warnings of the program, of all its lives.
@@ -170,13 +162,6 @@ impl ClientBuilder for NoClients {
     fn client(&self, component: &str) -> cloud_provider::Result<Arc<dyn KubernetesApi>> {
         Err(cloud_provider::Error::other(format!("no client for {component:?} on this stage")))
     }
-}
-
-/// The Node that a request deletes.
-fn deleted_node(request: &Passed) -> Option<&str> {
-    let is_delete = request.side == Side::Kubernetes && request.method == http::Method::DELETE;
-    let path = request.target.split('?').next().unwrap_or_default();
-    path.strip_prefix("/api/v1/nodes/").filter(|_| is_delete)
 }
 
 /// The running program.

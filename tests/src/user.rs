@@ -71,6 +71,9 @@ impl User {
     }
 
     /// Creates a Service of type LoadBalancer with these ports, TCP; the object.
+    ///
+    /// # Panics
+    /// If the API refuses it.
     pub async fn create_service(&self, name: &str, ports: &[u16]) -> Value {
         let service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},

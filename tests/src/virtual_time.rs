@@ -14,7 +14,8 @@ const HEAD_START: Duration = Duration::from_secs(24 * 3600);
 /// The virtual time.
 #[derive(Debug, Default)]
 pub struct VirtualTime {
-    now: Option<Instant>,
+    beginning: Option<Instant>,
+    elapsed: Duration,
 }
 
 impl VirtualTime {
@@ -28,16 +29,22 @@ impl VirtualTime {
             .start_paused(true)
             .build()
             .expect("a runtime without I/O");
-        let (outcome, now) = runtime.block_on(async {
-            let start = self.now.unwrap_or_else(|| Instant::now() + HEAD_START);
+        runtime.block_on(async {
+            let beginning = *self.beginning.get_or_insert_with(|| Instant::now() + HEAD_START);
             // Whole milliseconds, as timers have; otherwise each life would round differently.
-            let ahead = start.saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
+            let ahead = (beginning + self.elapsed).saturating_duration_since(Instant::now()).as_micros().div_ceil(1000);
             tokio::time::advance(Duration::from_millis(u64::try_from(ahead).unwrap_or(u64::MAX))).await;
+            let begun = Instant::now();
             let outcome = life().await;
-            (outcome, Instant::now())
-        });
-        self.now = Some(now);
-        outcome
+            self.elapsed += Duration::from_millis(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
+            outcome
+        })
+    }
+
+    /// The time of all lives so far, in whole milliseconds.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.elapsed
     }
 }
 

@@ -14,6 +14,7 @@
 //! at_every_request(simulated_cloud, &SCENARIOS);
 //! ```
 
+mod deeds;
 mod play;
 mod report;
 mod scenarios;
@@ -21,6 +22,7 @@ mod scenarios;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 
@@ -34,7 +36,16 @@ pub use scenarios::SCENARIOS;
 /// What users, kubelets and the cloud's machines do. It is over before anybody else runs.
 pub type Action = for<'a> fn(&'a Stage) -> BoxFuture<'a, ()>;
 
-/// A story. After each action everything must settle.
+/// A step of a story.
+#[derive(Clone, Copy)]
+pub enum Step {
+    /// Something is done, and everything must settle.
+    Settled(Action),
+    /// Something is done, and the next thing so much later, settled or not.
+    Then(Action, Duration),
+}
+
+/// A story.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     /// Its name, in reports.
@@ -44,7 +55,7 @@ pub struct Scenario {
     /// What is there before; an undisturbed life of the program settles it.
     pub set_up: Option<Action>,
     /// What happens.
-    pub actions: &'static [Action],
+    pub steps: &'static [Step],
 }
 
 /// A cloud for each play.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use controllers::Options;
 
 use super::report::Failure;
-use super::{MakeCloud, Scenario};
+use super::{MakeCloud, Scenario, Step};
 use crate::end_state::EndState;
 use crate::gate::{Moment, Passed};
 use crate::stage::Stage;
@@ -14,6 +14,8 @@ use crate::virtual_time::VirtualTime;
 
 /// How long, in virtual time, things may take to settle after an action, crash and back-off included.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
+/// What is still under way when everything is settled, such as an operation of the cloud, ends in this time.
+const LINGER: Duration = Duration::from_secs(6);
 /// How long it must stay settled and silent in the end.
 const QUIET: Duration = Duration::from_secs(60);
 /// Between the start of a life and the next action.
@@ -57,16 +59,29 @@ async fn start(stage: &Stage) -> Result<crate::stage::Program, Vec<String>> {
     stage.start().await.map_err(|error| vec![format!("the program does not start: {error:#}")])
 }
 
-/// Plays the actions from `done` on, up to the end or the program's death.
+/// Plays the steps from `done` on, up to the end or the program's death.
 async fn act(stage: &Stage, scenario: &Scenario, done: &Cell<usize>) -> Result<(), Vec<String>> {
     let _program = start(stage).await?;
     tokio::time::sleep(PAUSE).await;
-    stage.settle(PATIENCE).await?;
-    while let Some(action) = scenario.actions.get(done.get()) {
-        action(stage).await;
-        done.set(done.get() + 1);
+    let before = done.get().checked_sub(1).and_then(|last| scenario.steps.get(last));
+    if !matches!(before, Some(Step::Then(..))) {
         stage.settle(PATIENCE).await?;
     }
+    while let Some(step) = scenario.steps.get(done.get()) {
+        let (Step::Settled(action) | Step::Then(action, _)) = step;
+        action(stage).await;
+        done.set(done.get() + 1);
+        match step {
+            Step::Settled(_) => stage.settle(PATIENCE).await?,
+            Step::Then(_, pause) => tokio::time::sleep(*pause).await,
+        }
+    }
+    Ok(())
+}
+
+async fn act_and_linger(stage: &Stage, scenario: &Scenario, done: &Cell<usize>) -> Result<(), Vec<String>> {
+    act(stage, scenario, done).await?;
+    tokio::time::sleep(LINGER).await;
     Ok(())
 }
 
@@ -76,7 +91,7 @@ pub(super) fn undisturbed(cloud: MakeCloud, scenario: &Scenario) -> Result<Refer
         set_up(&stage, &mut time, scenario)?;
         let before = stage.gate.count();
         time.live(async || {
-            act(&stage, scenario, &done).await?;
+            act_and_linger(&stage, scenario, &done).await?;
             let requests = stage.gate.passed().split_off(before);
             let (end, mutations) = (EndState::of(&stage), stage.gate.mutations());
             tokio::time::sleep(QUIET).await;
@@ -104,7 +119,7 @@ pub(super) fn killed(
             tokio::select! {
                 biased;
                 () = stage.gate.died() => Ok(true),
-                outcome = act(&stage, scenario, &done) => outcome.map(|()| false),
+                outcome = act_and_linger(&stage, scenario, &done) => outcome.map(|()| false),
             }
         })?;
         if !died {
@@ -134,7 +149,7 @@ pub(super) fn killed(
 
 /// Waits until everything looks as after the undisturbed play.
 async fn equal(stage: &Stage, end: &EndState) -> Result<(), Vec<String>> {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + PATIENCE / 3;
     loop {
         let differences = end.differences(&EndState::of(stage));
         if differences.is_empty() {

@@ -1,154 +1,111 @@
 //! The stories.
 
-use futures::FutureExt;
-use serde_json::json;
+use std::time::Duration;
 
 use super::Scenario;
-use crate::stage::Stage;
+use super::Step::{Settled, Then};
+use super::deeds::{
+    a_service, annotations_change, everything_at_once, machine_ends, machine_starts, machine_stops, node_joins,
+    ports_change, service_comes, service_goes, set_other_class, set_ready, set_type, three_services_one_hopeless,
+    two_nodes,
+};
+
+/// Shorter than making a load balancer takes.
+const SOON: Duration = Duration::from_millis(700);
 
 /// All stories.
-pub const SCENARIOS: [Scenario; 12] = [
+pub const SCENARIOS: [Scenario; 15] = [
     Scenario {
         name: "a Node is initialised",
         routes: false,
         set_up: None,
-        actions: &[|stage| node_joins(stage, "worker-1").boxed()],
+        steps: &[Settled(|stage| node_joins(stage, "worker-1"))],
     },
     Scenario {
         name: "a machine is stopped and started",
         routes: false,
-        set_up: Some(|stage| nodes_join(stage, 2).boxed()),
-        actions: &[|stage| machine_stops(stage, "worker-2").boxed(), |stage| machine_starts(stage, "worker-2").boxed()],
+        set_up: Some(two_nodes),
+        steps: &[Settled(|stage| machine_stops(stage, "worker-2")), Settled(|stage| machine_starts(stage, "worker-2"))],
     },
     Scenario {
-        name: "a Node's machine is terminated",
+        name: "a machine is terminated and its Node deleted",
         routes: false,
-        set_up: Some(|stage| nodes_join(stage, 2).boxed()),
-        actions: &[|stage| machine_ends(stage, "worker-2").boxed()],
+        set_up: Some(two_nodes),
+        steps: &[Settled(|stage| machine_ends(stage, "worker-2"))],
     },
     Scenario {
         name: "a Service is created",
         routes: false,
-        set_up: Some(|stage| nodes_join(stage, 2).boxed()),
-        actions: &[|stage| service_comes(stage, "web").boxed()],
+        set_up: Some(two_nodes),
+        steps: &[Settled(|stage| service_comes(stage, "web"))],
     },
+    Scenario { name: "ports change", routes: false, set_up: Some(a_service), steps: &[Settled(ports_change)] },
     Scenario {
-        name: "ports and annotations change",
+        name: "annotations change, and ports meanwhile",
         routes: false,
-        set_up: Some(|stage| a_service(stage).boxed()),
-        actions: &[
-            |stage| async move { assert!(stage.user.set_ports("web", &[443, 8443]).await) }.boxed(),
-            |stage| {
-                let patch = json!({"metadata": {"annotations": {"example.com/owner": "platform"}}});
-                async move { assert!(stage.user.patch_service("web", &patch).await) }.boxed()
-            },
-        ],
+        set_up: Some(a_service),
+        steps: &[Then(annotations_change, Duration::ZERO), Settled(ports_change)],
     },
     Scenario {
         name: "type away and back",
         routes: false,
-        set_up: Some(|stage| a_service(stage).boxed()),
-        actions: &[
-            |stage| set_type(stage, json!({"type": "ClusterIP"})).boxed(),
-            |stage| set_type(stage, json!({"type": "LoadBalancer"})).boxed(),
+        set_up: Some(a_service),
+        steps: &[Settled(|stage| set_type(stage, "ClusterIP")), Settled(|stage| set_type(stage, "LoadBalancer"))],
+    },
+    Scenario {
+        name: "type away and back in a hurry",
+        routes: false,
+        set_up: Some(a_service),
+        steps: &[
+            Then(|stage| set_type(stage, "ClusterIP"), Duration::ZERO),
+            Settled(|stage| set_type(stage, "LoadBalancer")),
         ],
     },
     Scenario {
-        name: "another class takes over",
+        name: "class of another controller",
         routes: false,
-        set_up: Some(|stage| a_service(stage).boxed()),
-        actions: &[
-            |stage| set_type(stage, json!({"type": "ClusterIP"})).boxed(),
-            |stage| set_type(stage, json!({"type": "LoadBalancer", "loadBalancerClass": "example.com/other"})).boxed(),
-        ],
+        set_up: Some(a_service),
+        steps: &[Settled(|stage| set_type(stage, "ClusterIP")), Settled(set_other_class)],
     },
     Scenario {
-        name: "Nodes join and leave",
+        name: "Nodes join, flap and leave",
         routes: false,
-        set_up: Some(|stage| a_service(stage).boxed()),
-        actions: &[|stage| node_joins(stage, "worker-3").boxed(), |stage| machine_ends(stage, "worker-2").boxed()],
+        set_up: Some(a_service),
+        steps: &[
+            Settled(|stage| node_joins(stage, "worker-3")),
+            Settled(|stage| set_ready(stage, "worker-3", false)),
+            Settled(|stage| set_ready(stage, "worker-3", true)),
+            Settled(|stage| machine_ends(stage, "worker-2")),
+        ],
     },
     Scenario {
         name: "a Service is deleted",
         routes: false,
-        set_up: Some(|stage| a_service(stage).boxed()),
-        actions: &[|stage| async move { assert!(stage.user.delete_service("web").await) }.boxed()],
+        set_up: Some(a_service),
+        steps: &[Settled(|stage| service_goes(stage, "web"))],
     },
     Scenario {
         name: "a Service is deleted while it is made",
         routes: false,
-        set_up: Some(|stage| nodes_join(stage, 2).boxed()),
-        actions: &[|stage| {
-            async move {
-                service_comes(stage, "web").await;
-                tokio::time::sleep(std::time::Duration::from_millis(700)).await;
-                stage.user.delete_service("web").await;
-            }
-            .boxed()
-        }],
+        set_up: Some(two_nodes),
+        steps: &[Then(|stage| service_comes(stage, "web"), SOON), Settled(|stage| service_goes(stage, "web"))],
     },
     Scenario {
-        name: "three Services, one always fails",
+        name: "three Services, of which one always fails",
         routes: false,
-        set_up: Some(|stage| nodes_join(stage, 2).boxed()),
-        actions: &[
-            |stage| {
-                async move {
-                    service_comes(stage, "broken").await;
-                    stage.make_hopeless("broken");
-                    service_comes(stage, "web").await;
-                    service_comes(stage, "mail").await;
-                }
-                .boxed()
-            },
-            |stage| async move { assert!(stage.user.delete_service("mail").await) }.boxed(),
-        ],
+        set_up: Some(two_nodes),
+        steps: &[Settled(three_services_one_hopeless), Settled(|stage| service_goes(stage, "mail"))],
     },
     Scenario {
         name: "routes follow the Nodes",
         routes: true,
-        set_up: Some(|stage| nodes_join(stage, 2).boxed()),
-        actions: &[|stage| node_joins(stage, "worker-3").boxed(), |stage| machine_ends(stage, "worker-2").boxed()],
+        set_up: Some(two_nodes),
+        steps: &[Settled(|stage| node_joins(stage, "worker-3")), Settled(|stage| machine_ends(stage, "worker-2"))],
+    },
+    Scenario {
+        name: "Nodes, Services and routes, all at once",
+        routes: true,
+        set_up: Some(a_service),
+        steps: &[Settled(everything_at_once)],
     },
 ];
-
-/// A machine and its Node, with a Pod CIDR of the name's number.
-async fn node_joins(stage: &Stage, name: &str) {
-    stage.cloud.add_machine(name);
-    let number = name.rsplit('-').next().unwrap_or_default();
-    stage.user.register_node(name, &[format!("10.244.{number}.0/24")]).await;
-}
-
-async fn nodes_join(stage: &Stage, count: usize) {
-    for number in 1..=count {
-        node_joins(stage, &format!("worker-{number}")).await;
-    }
-}
-
-async fn machine_stops(stage: &Stage, name: &str) {
-    stage.cloud.stop(name);
-    stage.user.set_ready(name, false).await;
-}
-
-async fn machine_starts(stage: &Stage, name: &str) {
-    stage.cloud.start(name);
-    stage.user.set_ready(name, true).await;
-}
-
-async fn machine_ends(stage: &Stage, name: &str) {
-    stage.cloud.terminate(name);
-    stage.user.set_ready(name, false).await;
-}
-
-async fn service_comes(stage: &Stage, name: &str) {
-    stage.user.create_service(name, &[80, 443]).await;
-}
-
-async fn a_service(stage: &Stage) {
-    nodes_join(stage, 2).await;
-    service_comes(stage, "web").await;
-}
-
-async fn set_type(stage: &Stage, spec: serde_json::Value) {
-    assert!(stage.user.patch_service("web", &json!({"spec": spec})).await);
-}

@@ -1,0 +1,77 @@
+//! Chaos: users, kubelets and machines do as they please while both APIs fail, slow down, lose answers, drop watches and
+//! throttle, and the program is restarted and killed; all of it in an order that a seed decides, under virtual time.
+//!
+//! After the trouble everything must converge: nothing leaked, nothing doubled, no live Node deleted, no calls for one
+//! Service overlapped; and then the program must be silent.
+//!
+//! `CCM_SEED=n` replays one run, `CCM_SEEDS=n` plays so many. A further provider takes part by one call:
+//!
+//! ```no_run
+//! use ccm_tests::chaos::{self, Seeds};
+//! use ccm_tests::cloud_under_test::simulated_cloud;
+//!
+//! chaos::survive(simulated_cloud, &Seeds::from_environment(500));
+//! ```
+
+mod operation;
+mod run;
+mod script;
+mod trouble;
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use crate::crash::{MakeCloud, in_parallel};
+pub use run::{Failure, Run, Tally, run};
+
+/// Which runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seeds(Vec<u64>);
+
+impl Seeds {
+    /// `CCM_SEED`, or as many as `CCM_SEEDS` says, or so many.
+    ///
+    /// # Panics
+    /// If one of them is no number.
+    #[must_use]
+    pub fn from_environment(count: u64) -> Self {
+        let number =
+            |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number in CCM_SEED(S)"));
+        match number("CCM_SEED") {
+            Some(seed) => Self(vec![seed]),
+            None => Self((1..=number("CCM_SEEDS").unwrap_or(count)).collect()),
+        }
+    }
+}
+
+/// Plays the runs and prints what was done in all of them.
+///
+/// # Panics
+/// If a run ends badly; the text names its seed.
+pub fn survive(cloud: MakeCloud, seeds: &Seeds) -> Tally {
+    let start = std::time::Instant::now();
+    let (total, failures) = (Mutex::new(Tally::default()), Mutex::new(Vec::<Failure>::new()));
+    in_parallel(seeds.0.len(), |index| match run(cloud, seeds.0[index]) {
+        Run { tally, failure: None, .. } => total.lock().unwrap_or_else(PoisonError::into_inner).add(&tally),
+        Run { failure: Some(failure), .. } => failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure),
+    });
+    let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    println!("{} runs in {:.1} s: {total}", seeds.0.len(), start.elapsed().as_secs_f64());
+    failures.sort_by_key(|failure| failure.seed);
+    let all: Vec<String> = failures.iter().map(|failure| failure.seed.to_string()).collect();
+    let first: Vec<String> = failures.iter().take(3).map(ToString::to_string).collect();
+    assert!(failures.is_empty(), "{} runs ended badly, seeds {}:\n\n{}", all.len(), all.join(" "), first.join("\n"));
+    total
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { operations, troubles, hits, lives, requests, virtual_time } = self;
+        let hours = virtual_time.as_secs() / 3600;
+        write!(
+            f,
+            "{operations} operations, {troubles} faults that hit {hits} requests of {requests}, {lives} lives, {hours} virtual hours"
+        )
+    }
+}

@@ -1,0 +1,105 @@
+//! The order of things, as the dice fall. It outlives the lives of the program.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{operation, trouble};
+use crate::gate::Moment;
+use crate::stage::Stage;
+
+/// Operations in each run, at least.
+const OPERATIONS: usize = 40;
+/// Faults in each run, at least.
+const TROUBLES: usize = 30;
+
+/// What happens to the program at some point of the script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It is killed.
+    Killed,
+    /// It is stopped as an operator does.
+    Stopped,
+    /// The script is over.
+    Over,
+}
+
+/// The script.
+pub(super) struct Script {
+    dice: fastrand::Rng,
+    begun: Option<Instant>,
+    pub(super) operations: usize,
+    pub(super) troubles: usize,
+    /// What happened, with the seconds since the beginning.
+    pub(super) log: Vec<String>,
+}
+
+impl Script {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { dice: fastrand::Rng::with_seed(seed), begun: None, operations: 0, troubles: 0, log: Vec::new() }
+    }
+
+    pub(super) fn note(&mut self, what: &str) {
+        let begun = *self.begun.get_or_insert_with(Instant::now);
+        self.log.push(format!("{:>8.1} s  {what}", begun.elapsed().as_secs_f64()));
+    }
+
+    /// The cluster that it begins with.
+    pub(super) async fn begin(&mut self, stage: &Stage) {
+        self.note("three Nodes are there");
+        for number in 1..=3 {
+            let name = format!("worker-{number}");
+            stage.cloud.add_machine(&name);
+            operation::register(stage, &name).await;
+        }
+    }
+
+    /// Goes on up to the next turn of the program. What is dropped at an await is taken up by the next call.
+    pub(super) async fn go_on(&mut self, stage: &Stage) -> Turn {
+        while self.operations < OPERATIONS || self.troubles < TROUBLES {
+            tokio::time::sleep(self.pause()).await;
+            match self.dice.u8(0..100) {
+                0..=1 => return self.turn(Turn::Killed, "the program is killed"),
+                2..=3 => return self.turn(Turn::Stopped, "the program is restarted"),
+                4..=7 => {
+                    let moment = if self.dice.bool() { Moment::Before } else { Moment::After };
+                    let number = self.dice.usize(1..=15);
+                    stage.gate.kill_at(number, moment);
+                    self.note(&format!("the program will be killed {moment:?} the {number}th request"));
+                    self.operations += 1;
+                }
+                8..=45 => {
+                    let what = trouble::strike(stage, &mut self.dice);
+                    self.note(&what);
+                    self.troubles += 1;
+                }
+                _ => {
+                    if let Some(what) = operation::operate(stage, &mut self.dice, self.operations).await {
+                        self.note(&what);
+                        self.operations += 1;
+                    }
+                }
+            }
+        }
+        self.note("all trouble is over");
+        stage.gate.calm();
+        operation::heal(stage).await;
+        Turn::Over
+    }
+
+    fn turn(&mut self, turn: Turn, what: &str) -> Turn {
+        self.note(what);
+        self.operations += 1;
+        turn
+    }
+
+    /// Often nothing, so that things meet; sometimes long enough that they settle.
+    fn pause(&mut self) -> Duration {
+        let milliseconds = match self.dice.u8(0..10) {
+            0..=4 => self.dice.u64(0..=1500),
+            5..=8 => self.dice.u64(1500..=8000),
+            _ => self.dice.u64(8000..=30_000),
+        };
+        Duration::from_millis(milliseconds)
+    }
+}
