@@ -18,7 +18,7 @@ use crate::service::metrics::ServiceMetrics;
 use crate::service::needs_update::is_news;
 use crate::service::retry::{BASE, CAP};
 use crate::service::targets::needs_node_sync;
-use crate::service::turns::Turns;
+use crate::service::turns::{Lane, Turns};
 use crate::service::wants::concerns_us;
 
 /// Node events of so long are taken together: a Node that joins is added, then gets its provider id, and its neighbours
@@ -60,11 +60,12 @@ pub(super) async fn run(
     shutdown: CancellationToken,
 ) {
     let queue = |name: &str, metrics| Queue::new(name, RateLimiter::exponential(BASE, CAP), metrics);
+    let (services, targets) = (queue("service", service_queue), queue("service-targets", Arc::new(NoMetrics)));
     let running = Arc::new(Running {
-        turns: Arc::default(),
-        services: queue("service", service_queue),
+        turns: Arc::new(Turns::new(&services, &targets)),
+        services,
         nodes: queue("node", node_queue),
-        targets: queue("service-targets", Arc::new(NoMetrics)),
+        targets,
         drift: queue("service-drift", Arc::new(NoMetrics)),
         rounds: Mutex::default(),
         controller,
@@ -139,7 +140,7 @@ impl Running {
     }
 
     async fn sync(self: Arc<Self>, claim: Claim<String>) {
-        let Some(_turn) = self.turns.take(claim.key(), &self.services) else { return claim.set_aside() };
+        let Some(_turn) = self.turns.take(claim.key(), Lane::Sync) else { return claim.set_aside() };
         let key = claim.key().clone();
         self.controller.work(&self.services, claim).await;
         if self.controller.ledger.service(&key).is_some()
@@ -166,10 +167,10 @@ impl Running {
     }
 
     async fn refresh_targets(self: Arc<Self>, claim: Claim<String>) {
-        let Some(_turn) = self.turns.take(claim.key(), &self.targets) else { return claim.set_aside() };
+        let Some(turn) = self.turns.take(claim.key(), Lane::Targets) else { return claim.set_aside() };
         let round = self.rounds.lock().unwrap_or_else(PoisonError::into_inner).remove(claim.key());
         if self.controller.refresh_targets(claim.key()).await.is_err() {
-            self.services.add(claim.key().clone());
+            turn.then_sync();
         }
         drop(round);
         claim.succeed();

@@ -5,10 +5,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runtime::queue::Queue;
 
-/// Who may call the cloud about which Service. Calls for one Service never overlap, whichever queue they come from;
-/// nobody waits for a Service that is being worked on.
+/// Who wants to call the cloud about a Service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// Its sync. It goes first, because it gives the load balancer its targets as well.
+    Sync,
+    /// A move of its targets.
+    Targets,
+}
+
+/// Who may call the cloud about which Service. Calls for one Service never overlap, whichever queue they come from; nobody
+/// waits for a Service that is being worked on: who comes too late is added to its queue again when that ends.
+pub(super) struct Turns {
+    syncs: Queue<String>,
+    targets: Queue<String>,
+    services: Mutex<HashMap<String, State>>,
+}
+
+/// A Service that is being worked on, or whose sync was just called for.
 #[derive(Default)]
-pub(super) struct Turns(Mutex<HashMap<String, Vec<Queue<String>>>>);
+struct State {
+    is_busy: bool,
+    sync_waits: bool,
+    targets_wait: bool,
+}
 
 /// The right to call the cloud about a Service, until it is dropped.
 pub(super) struct Turn {
@@ -17,42 +37,66 @@ pub(super) struct Turn {
 }
 
 impl Turns {
-    /// The turn, or `None` if somebody else has it: then the key is added to `queue` again when that one ends.
-    pub(super) fn take(self: &Arc<Self>, key: &str, queue: &Queue<String>) -> Option<Turn> {
-        let mut busy = self.lock();
-        match busy.get_mut(key) {
-            Some(later) => {
-                if !later.iter().any(|other| other.name() == queue.name()) {
-                    later.push(queue.clone());
-                }
-                None
-            }
-            None => {
-                busy.insert(key.to_owned(), Vec::new());
-                Some(Turn { turns: Arc::clone(self), key: key.to_owned() })
-            }
-        }
+    /// Those who come too late are added to these queues.
+    pub(super) fn new(syncs: &Queue<String>, targets: &Queue<String>) -> Self {
+        Self { syncs: syncs.clone(), targets: targets.clone(), services: Mutex::default() }
     }
 
-    /// The turn, or `None` if somebody else has it.
-    pub(super) fn take_if_free(self: &Arc<Self>, key: &str) -> Option<Turn> {
-        let mut busy = self.lock();
-        if busy.contains_key(key) {
-            return None;
+    /// The turn, or `None` if somebody else has it or goes first: then the key comes again when that one ends.
+    pub(super) fn take(self: &Arc<Self>, key: &str, lane: Lane) -> Option<Turn> {
+        let mut services = self.services();
+        if let Some(state) = services.get_mut(key) {
+            match lane {
+                Lane::Sync if !state.is_busy => {}
+                Lane::Sync => state.sync_waits = true,
+                Lane::Targets => state.targets_wait = true,
+            }
+            if state.is_busy || lane != Lane::Sync {
+                return None;
+            }
         }
-        busy.insert(key.to_owned(), Vec::new());
+        let state = services.entry(key.to_owned()).or_default();
+        (state.is_busy, state.sync_waits) = (true, false);
         Some(Turn { turns: Arc::clone(self), key: key.to_owned() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Queue<String>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The turn, or `None` if somebody else has it or waits for it.
+    pub(super) fn take_if_free(self: &Arc<Self>, key: &str) -> Option<Turn> {
+        if self.services().contains_key(key) {
+            return None;
+        }
+        self.take(key, Lane::Sync)
+    }
+
+    fn services(&self) -> MutexGuard<'_, HashMap<String, State>> {
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn {
+    /// A sync is the next that happens to this Service.
+    pub(super) fn then_sync(&self) {
+        if let Some(state) = self.turns.services().get_mut(&self.key) {
+            state.sync_waits = true;
+        }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let later = self.turns.lock().remove(&self.key);
-        for queue in later.into_iter().flatten() {
+        let mut services = self.turns.services();
+        let Some(state) = services.get_mut(&self.key) else { return };
+        let next = if state.sync_waits {
+            // It is kept for the sync: a move of targets that waits too comes after it, and will find nothing to do.
+            state.is_busy = false;
+            Some(&self.turns.syncs)
+        } else {
+            let next = state.targets_wait.then_some(&self.turns.targets);
+            services.remove(&self.key);
+            next
+        };
+        drop(services);
+        if let Some(queue) = next {
             queue.add(self.key.clone());
         }
     }
@@ -64,17 +108,41 @@ mod tests {
     use runtime::limiter::RateLimiter;
     use runtime::queue::NoMetrics;
 
+    fn turns() -> (Arc<Turns>, Queue<String>, Queue<String>) {
+        let queue = |name: &str| Queue::new(name, RateLimiter::standard(), Arc::new(NoMetrics));
+        let (syncs, targets) = (queue("syncs"), queue("targets"));
+        (Arc::new(Turns::new(&syncs, &targets)), syncs, targets)
+    }
+
     #[tokio::test]
     async fn who_comes_too_late_comes_again_when_the_turn_ends() {
-        let turns = Arc::new(Turns::default());
-        let queue = |name| Queue::new(name, RateLimiter::standard(), Arc::new(NoMetrics));
-        let (a, b) = (queue("a"), queue("b"));
-        let turn = turns.take("x", &a);
-        assert!(turn.is_some() && turns.take("y", &b).is_some());
-        assert!(turns.take("x", &b).is_none() && turns.take("x", &b).is_none() && turns.take("x", &a).is_none());
-        assert!(a.is_empty() && b.is_empty());
+        let (turns, syncs, targets) = turns();
+        let turn = turns.take("x", Lane::Sync);
+        assert!(turn.is_some() && turns.take("y", Lane::Targets).is_some());
+        assert!(turns.take("x", Lane::Targets).is_none() && turns.take("x", Lane::Targets).is_none());
+        assert!(turns.take_if_free("x").is_none() && turns.take_if_free("y").is_some());
+        assert!(syncs.is_empty() && targets.is_empty());
         drop(turn);
-        assert_eq!((a.len(), b.len()), (1, 1));
-        assert!(turns.take("x", &b).is_some());
+        assert_eq!((syncs.len(), targets.len()), (0, 1));
+        assert!(turns.take("x", Lane::Targets).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_sync_goes_before_a_move_of_targets() {
+        let (turns, syncs, targets) = turns();
+        let turn = turns.take("x", Lane::Targets).unwrap();
+        assert!(turns.take("x", Lane::Targets).is_none());
+        turn.then_sync();
+        drop(turn);
+        assert_eq!((syncs.len(), targets.len()), (1, 0));
+        assert!(
+            turns.take("x", Lane::Targets).is_none() && turns.take_if_free("x").is_none(),
+            "it is kept for the sync"
+        );
+        let sync = turns.take("x", Lane::Sync);
+        assert!(sync.is_some());
+        drop(sync);
+        assert_eq!((syncs.len(), targets.len()), (1, 1));
+        assert!(turns.take_if_free("x").is_some());
     }
 }

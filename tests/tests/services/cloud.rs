@@ -1,0 +1,278 @@
+//! A cloud with nothing but load balancers, which watches how it is called.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::{
+    CloudProvider, Error, Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan,
+    PlanAction, PlanStep, Result, Service, async_trait,
+};
+use embedded_apiserver::ApiServer;
+use tokio::time::Instant;
+
+const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+
+/// The cloud. Clones share everything.
+#[derive(Clone)]
+pub(crate) struct LbCloud {
+    api: ApiServer,
+    has_plans: bool,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By UID of the Service.
+    balancers: BTreeMap<String, Balancer>,
+    behaviours: HashMap<(String, &'static str), Behaviour>,
+    busy: BTreeSet<String>,
+    calls: Vec<Call>,
+    violations: Vec<String>,
+    addresses: u8,
+}
+
+/// A load balancer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Balancer {
+    pub(crate) ports: Vec<i32>,
+    pub(crate) targets: Vec<String>,
+    pub(crate) address: String,
+}
+
+/// A call, and when it began.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    /// `ensure web`, `update web`, `get web`, `delete web`, `plan web`.
+    pub(crate) what: String,
+    pub(crate) at: Instant,
+    /// It changed something.
+    pub(crate) changed: bool,
+}
+
+/// What a method does for one Service instead of succeeding at once.
+#[derive(Clone)]
+pub(crate) enum Behaviour {
+    Hangs,
+    Panics,
+    Takes(Duration),
+    Fails(Error),
+}
+
+/// Gives the Service free, also if the call is dropped.
+struct Busy<'a>(&'a LbCloud, String);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.state().busy.remove(&self.1);
+    }
+}
+
+impl LbCloud {
+    /// A cloud for the Services of this API.
+    pub(crate) fn new(api: &ApiServer) -> Self {
+        Self { api: api.clone(), has_plans: true, state: Arc::default() }
+    }
+
+    /// The same, but it does not say what it will do.
+    pub(crate) fn without_plans(self) -> Self {
+        Self { has_plans: false, ..self }
+    }
+
+    /// From now on `method` (`ensure`, `update`, `get`, `delete`, `plan`) behaves so for the Service of this name.
+    pub(crate) fn behave(&self, service: &str, method: &'static str, behaviour: Behaviour) {
+        self.state().behaviours.insert((service.to_owned(), method), behaviour);
+    }
+
+    /// From now on everything succeeds at once.
+    pub(crate) fn heal(&self) {
+        self.state().behaviours.clear();
+    }
+
+    /// All load balancers, by UID of their Service.
+    pub(crate) fn balancers(&self) -> BTreeMap<String, Balancer> {
+        self.state().balancers.clone()
+    }
+
+    /// The only load balancer.
+    pub(crate) fn only(&self) -> Balancer {
+        let balancers = self.balancers();
+        assert_eq!(balancers.len(), 1, "{balancers:?}");
+        balancers.into_values().next().unwrap()
+    }
+
+    /// Somebody changes all load balancers in the cloud's console.
+    pub(crate) fn tamper(&self, change: impl Fn(&mut Balancer)) {
+        self.state().balancers.values_mut().for_each(change);
+    }
+
+    pub(crate) fn calls(&self) -> Vec<Call> {
+        self.state().calls.clone()
+    }
+
+    /// How many calls of this kind began: `ensure web`, or a part of it.
+    pub(crate) fn count(&self, what: &str) -> usize {
+        self.state().calls.iter().filter(|call| call.what.contains(what)).count()
+    }
+
+    /// Calls that changed something.
+    pub(crate) fn changes(&self) -> usize {
+        self.state().calls.iter().filter(|call| call.changed).count()
+    }
+
+    pub(crate) fn clear_calls(&self) {
+        self.state().calls.clear();
+    }
+
+    /// Overlapping calls for one Service, and load balancers that were made without a finalizer.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        self.state().violations.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn enter(&self, method: &'static str, service: &Service) -> Result<(Busy<'_>, usize)> {
+        let (name, uid) = (text(&service.metadata.name), text(&service.metadata.uid));
+        let (index, behaviour) = {
+            let mut state = self.state();
+            if !state.busy.insert(uid.clone()) {
+                state.violations.push(format!("{method} {name} began during another call for it"));
+            }
+            state.calls.push(Call { what: format!("{method} {name}"), at: Instant::now(), changed: false });
+            (state.calls.len() - 1, state.behaviours.get(&(name, method)).cloned())
+        };
+        let busy = Busy(self, uid);
+        match behaviour {
+            None => tokio::task::yield_now().await,
+            Some(Behaviour::Takes(time)) => tokio::time::sleep(time).await,
+            Some(Behaviour::Hangs) => std::future::pending().await,
+            Some(Behaviour::Panics) => panic!("a defect of the provider"),
+            Some(Behaviour::Fails(error)) => return Err(error),
+        }
+        Ok((busy, index))
+    }
+
+    /// INV-2: what is made must be held.
+    fn check_finalizer(&self, service: &Service) {
+        let (namespace, name) = (text(&service.metadata.namespace), text(&service.metadata.name));
+        let object = self.api.get("services", Some(&namespace), &name).unwrap_or_default();
+        let held = object["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|it| it == FINALIZER));
+        if !held {
+            self.state().violations.push(format!("{name} got a load balancer that no finalizer holds"));
+        }
+    }
+
+    fn noted_change(&self, index: usize) {
+        if let Some(call) = self.state().calls.get_mut(index) {
+            call.changed = true;
+        }
+    }
+}
+
+fn text(field: &Option<String>) -> String {
+    field.clone().unwrap_or_default()
+}
+
+fn targets(request: &LoadBalancerRequest<'_>) -> Vec<String> {
+    request.nodes.iter().map(|node| format!("{}={}", node.name, node.provider_id)).collect()
+}
+
+fn ports(service: &Service) -> Vec<i32> {
+    let spec = service.spec.as_ref();
+    spec.and_then(|spec| spec.ports.as_ref()).into_iter().flatten().map(|port| port.port).collect()
+}
+
+fn plan(wanted: &Balancer, actual: Option<&Balancer>) -> Plan {
+    let step = |action, what: &str, detail: String| PlanStep { action, what: what.to_owned(), detail };
+    let steps = match actual {
+        None => vec![step(PlanAction::Create, "load balancer", String::new())],
+        Some(actual) => {
+            let mut steps = Vec::new();
+            if actual.ports != wanted.ports {
+                let detail = format!("{:?} → {:?}", actual.ports, wanted.ports);
+                steps.push(step(PlanAction::Update, "ports", detail));
+            }
+            if actual.targets != wanted.targets {
+                let detail = format!("{:?} → {:?}", actual.targets, wanted.targets);
+                steps.push(step(PlanAction::Update, "targets", detail));
+            }
+            steps
+        }
+    };
+    Plan { steps }
+}
+
+impl CloudProvider for LbCloud {
+    fn name(&self) -> &'static str {
+        "lbs"
+    }
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl LoadBalancers for LbCloud {
+    async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+        let _busy = self.enter("get", request.service).await?;
+        Ok(self.state().balancers.get(&text(&request.service.metadata.uid)).map(|_| LoadBalancerStatus::default()))
+    }
+
+    async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+        self.check_finalizer(request.service);
+        let (_busy, index) = self.enter("ensure", request.service).await?;
+        let uid = text(&request.service.metadata.uid);
+        let actual = self.state().balancers.get(&uid).cloned();
+        let address = actual.as_ref().map(|actual| actual.address.clone()).unwrap_or_else(|| {
+            let mut state = self.state();
+            state.addresses += 1;
+            format!("192.0.2.{}", state.addresses)
+        });
+        let wanted = Balancer { ports: ports(request.service), targets: targets(&request), address };
+        let plan = plan(&wanted, actual.as_ref());
+        request.observer.planned(&plan);
+        if !plan.is_empty() {
+            self.noted_change(index);
+        }
+        let ip = Some(wanted.address.clone());
+        self.state().balancers.insert(uid, wanted);
+        Ok(Some(LoadBalancerStatus { ingress: Some(vec![LoadBalancerIngress { ip, ..Default::default() }]) }))
+    }
+
+    async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
+        let (_busy, index) = self.enter("update", request.service).await?;
+        let (uid, targets) = (text(&request.service.metadata.uid), targets(&request));
+        let mut state = self.state();
+        let balancer = state.balancers.get_mut(&uid).ok_or_else(|| Error::not_found("there is no load balancer"))?;
+        let changed = balancer.targets != targets;
+        balancer.targets = targets;
+        drop(state);
+        if changed {
+            self.noted_change(index);
+        }
+        Ok(())
+    }
+
+    async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
+        let (_busy, index) = self.enter("delete", request.service).await?;
+        if self.state().balancers.remove(&text(&request.service.metadata.uid)).is_some() {
+            self.noted_change(index);
+        }
+        Ok(())
+    }
+
+    fn has_plans(&self) -> bool {
+        self.has_plans
+    }
+
+    async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
+        assert_eq!(goal, Goal::Ensured);
+        let _busy = self.enter("plan", request.service).await?;
+        let actual = self.state().balancers.get(&text(&request.service.metadata.uid)).cloned();
+        let address = actual.as_ref().map(|actual| actual.address.clone()).unwrap_or_default();
+        let wanted = Balancer { ports: ports(request.service), targets: targets(&request), address };
+        Ok(plan(&wanted, actual.as_ref()))
+    }
+}
