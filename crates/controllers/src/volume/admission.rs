@@ -107,8 +107,10 @@ fn decide(object: &Value, volume: &PersistentVolume, labels: &BTreeMap<String, S
     }
 }
 
-fn add(path: String, value: Value) -> Value {
-    json!({"op": "add", "path": path, "value": value})
+fn add(path: &str, value: Value) -> Value {
+    let mut operation = json!({"op": "add", "path": path});
+    operation["value"] = value;
+    operation
 }
 
 fn label_operations(object: &Value, plan: &Plan) -> Vec<Value> {
@@ -116,26 +118,26 @@ fn label_operations(object: &Value, plan: &Plan) -> Vec<Value> {
         return Vec::new();
     }
     if !object["metadata"]["labels"].is_object() {
-        return vec![add("/metadata/labels".to_owned(), json!(plan.labels))];
+        return vec![add("/metadata/labels", json!(plan.labels))];
     }
     // RFC 6901.
     let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
-    plan.labels.iter().map(|(key, value)| add(format!("/metadata/labels/{}", escaped(key)), json!(value))).collect()
+    plan.labels.iter().map(|(key, value)| add(&format!("/metadata/labels/{}", escaped(key)), json!(value))).collect()
 }
 
 /// Before it is stored, an affinity may still be narrowed: each term, since any one of them suffices.
 fn affinity_operations(object: &Value, volume: &PersistentVolume, topology: &Topology, plan: &Plan) -> Vec<Value> {
     if let Some(affinity) = &plan.affinity {
-        return vec![add("/spec/nodeAffinity".to_owned(), json!(affinity))];
+        return vec![add("/spec/nodeAffinity", json!(affinity))];
     }
     let terms = "/spec/nodeAffinity/required/nodeSelectorTerms";
     let mut operations = Vec::new();
     for (at, missing) in affinity::missing(volume, topology) {
         let expressions = format!("{terms}/{at}/matchExpressions");
         if object.pointer(&expressions).is_some_and(Value::is_array) {
-            operations.extend(missing.iter().map(|requirement| add(format!("{expressions}/-"), json!(requirement))));
+            operations.extend(missing.iter().map(|requirement| add(&format!("{expressions}/-"), json!(requirement))));
         } else {
-            operations.push(add(expressions, json!(missing)));
+            operations.push(add(&expressions, json!(missing)));
         }
     }
     operations

@@ -3,13 +3,15 @@ use cloud_provider::names::{LABEL_REGION, LABEL_ZONE, LABEL_ZONE_BETA, VOLUME_PL
 use cloud_provider::{Volumes, async_trait};
 
 fn create(object: Value) -> Value {
-    json!({
+    let mut review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "request": {
-            "uid": "17", "operation": "CREATE", "object": object,
+            "uid": "17", "operation": "CREATE",
             "kind": {"group": "", "version": "v1", "kind": "PersistentVolume"},
         },
-    })
+    });
+    review["request"]["object"] = object;
+    review
 }
 
 fn volume(labels: Value, affinity: Value) -> Value {
@@ -21,7 +23,7 @@ fn volume(labels: Value, affinity: Value) -> Value {
         volume["metadata"]["labels"] = labels;
     }
     if !affinity.is_null() {
-        volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": affinity}});
+        volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = affinity;
     }
     volume
 }

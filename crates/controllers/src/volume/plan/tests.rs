@@ -2,11 +2,12 @@ use super::*;
 
 fn volume(labels: Value, affinity: Value) -> PersistentVolume {
     let mut volume = json!({
-        "metadata": {"name": "pv", "resourceVersion": "7", "labels": labels},
+        "metadata": {"name": "pv", "resourceVersion": "7"},
         "spec": {"csi": {"driver": "acme", "volumeHandle": "v-1"}},
     });
+    volume["metadata"]["labels"] = labels;
     if !affinity.is_null() {
-        volume["spec"]["nodeAffinity"] = json!({"required": {"nodeSelectorTerms": affinity}});
+        volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"] = affinity;
     }
     serde_json::from_value(volume).unwrap()
 }
@@ -118,7 +119,7 @@ fn an_affinity_is_a_conflict_only_if_it_leaves_no_node() {
         match expected {
             None => assert_eq!(found, None, "{affinity}"),
             Some(demands) => {
-                assert!(found.as_ref().is_some_and(|text| text.contains(demands)), "{affinity}: {found:?}")
+                assert!(found.as_ref().is_some_and(|text| text.contains(demands)), "{affinity}: {found:?}");
             }
         }
     }
