@@ -118,7 +118,6 @@ fn what_cannot_be_run_fails() {
     fails("empty", "", &["no cases"]);
     fails("comment", "# nothing here\n", &["no cases"]);
     fails("no-cases", "suite: lifecycle\ncases: []\n", &["cases"]);
-    fails("later-empty", "suite: zones\ncases: []\n", &["cases"]);
     fails("no-suite", "cases: [{id: A}]\n", &["`suite`"]);
     fails("yaml", "suite: [\n", &["YAML"]);
     fails(

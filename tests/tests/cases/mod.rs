@@ -33,7 +33,7 @@ use anyhow::{Result, anyhow, bail};
 use arguments::Arguments;
 use files::{Case, Sources};
 use report::Report;
-use suites::{LATER, RUNNABLE, Run};
+use suites::{RUNNABLE, Run};
 
 /// Longer, in the case's own (virtual) time, no case takes: the longest retries end after seconds.
 const PATIENCE: Duration = Duration::from_secs(3600);
@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments, sources: &Sources, out: &mut dyn Write)
     let mut report = Report::new(found.problems);
     let selected = |case: &&Case| arguments.selects(&case.suite, &case.id);
     if arguments.list {
-        let cases = found.cases.iter().filter(selected).filter(|case| !LATER.contains(&&*case.suite));
+        let cases = found.cases.iter().filter(selected);
         return report.list(cases, arguments.terse, out);
     }
     for (suite, run) in RUNNABLE {
@@ -57,10 +57,6 @@ pub(crate) fn run(arguments: &Arguments, sources: &Sources, out: &mut dyn Write)
                 report.ran(case, run_case(case, run));
             }
         }
-    }
-    for suite in LATER {
-        let cases = found.cases.iter().filter(selected).filter(|case| case.suite == suite).count();
-        report.not_yet(suite, cases);
     }
     report.print(out)
 }

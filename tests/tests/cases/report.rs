@@ -11,14 +11,12 @@ pub(crate) struct Report {
     failures: Vec<String>,
     /// Suite, passed, failed; in the order in which they were run.
     suites: Vec<(String, usize, usize)>,
-    /// Suite, cases.
-    later: Vec<(String, usize)>,
 }
 
 impl Report {
     /// A report of a run whose files have these problems.
     pub(crate) fn new(problems: Vec<String>) -> Self {
-        Self { problems, failures: Vec::new(), suites: Vec::new(), later: Vec::new() }
+        Self { problems, failures: Vec::new(), suites: Vec::new() }
     }
 
     /// A case was run.
@@ -36,13 +34,6 @@ impl Report {
         }
     }
 
-    /// A suite has so many cases that cannot be run yet.
-    pub(crate) fn not_yet(&mut self, suite: &str, cases: usize) {
-        if cases > 0 {
-            self.later.push((suite.to_owned(), cases));
-        }
-    }
-
     /// Prints everything. Whether all is well.
     pub(crate) fn print(self, out: &mut dyn Write) -> Result<bool> {
         for failure in &self.failures {
@@ -53,9 +44,6 @@ impl Report {
         }
         for (suite, passed, failed) in &self.suites {
             writeln!(out, "suite {suite}: {passed} passed, {failed} failed")?;
-        }
-        for (suite, cases) in &self.later {
-            writeln!(out, "suite {suite}: not yet ({cases} cases)")?;
         }
         let passed: usize = self.suites.iter().map(|(_, passed, _)| passed).sum();
         let failed = self.failures.len() + self.problems.len();

@@ -80,6 +80,3 @@ pub(crate) const RUNNABLE: [(&str, Run); 29] = [
     ("service-helpers", |given, expect| async move { service_helpers::run(given, &expect) }.boxed_local()),
     ("service-patch", |given, expect| service_patch::run(given, expect).boxed_local()),
 ];
-
-/// Suites whose subject is still to be written.
-pub(crate) const LATER: [&str; 0] = [];
