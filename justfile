@@ -42,9 +42,9 @@ real KUBECONFIG:
     CCM_TEST_KUBECONFIG={{KUBECONFIG}} cargo test -p ccm-tests --test equal_answers
     CCM_TEST_KUBECONFIG={{KUBECONFIG}} cargo test -p ccm-tests --test kube_apiserver -- --nocapture
 
-# Seconds, memory and requests at scale, as JSON lines.
-scale NODES="5000":
-    cargo bench -p ccm-tests --bench scale -- --nodes {{NODES}}
+# Seconds, memory and requests at scale, as JSON lines; with Services the phases are theirs.
+scale NODES="5000" SERVICES="0":
+    cargo bench -p ccm-tests --bench scale -- --nodes {{NODES}} --services {{SERVICES}}
 
 # Everything.
 ci:

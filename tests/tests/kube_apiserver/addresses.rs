@@ -15,7 +15,7 @@ pub(crate) async fn addresses_that_change_in_the_cloud_change_on_the_node_and_in
 ) -> Result<()> {
     play(environment, "addresses", &ROUTES, async |scene| {
         let names = scene.members(3).await?;
-        scene.routed(&names, 0).await?;
+        scene.routed(&names, &[]).await?;
         let addresses = vec![
             NodeAddress::new(AddressType::InternalIP, "10.77.0.1"),
             NodeAddress::new(AddressType::ExternalIP, "198.18.77.1"),
@@ -34,7 +34,7 @@ pub(crate) async fn addresses_that_change_in_the_cloud_change_on_the_node_and_in
             check_initialised(&scene.nodes().get(name).await?, &machine)?;
         }
         // The next hop of the route is the new address.
-        scene.routed(&names, 0).await
+        scene.routed(&names, &[]).await
     })
     .await
 }
