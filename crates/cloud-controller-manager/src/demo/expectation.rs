@@ -10,6 +10,7 @@ use cloud_provider::Node;
 
 use super::news::Inventory;
 use super::observed::{Baseline, Observed};
+use super::tally::Tally;
 use nodes::{is_initialised, is_ready, is_shut_down};
 
 /// Nodes, Services, routes or events that are shown as examples.
@@ -173,33 +174,30 @@ impl Expectation {
             Self::Interrupted { service, deleting, in_cloud } => {
                 services::interrupted(now, service, *deleting, *in_cloud)
             }
-            Self::AtMost { changes } => at_most(now.changes - before.changes, *changes),
+            Self::AtMost { changes } => at_most(&now.changes.since(&before.changes), *changes),
             Self::Still { dwell, silent } => still(before, now, *dwell, *silent),
         }
     }
 }
 
-fn at_most(asked: u64, most: u64) -> Verdict {
-    match asked {
-        0 => Verdict::Happened(vec!["no change asked of the cloud".to_owned()]),
-        _ if asked <= most => Verdict::Happened(vec![format!("{asked} change(s) asked of the cloud")]),
-        _ => Verdict::Broken(format!("{asked} changes asked of the cloud")),
-    }
+fn at_most(asked: &Tally, most: u64) -> Verdict {
+    let text = format!("changes asked of the cloud: {asked}");
+    if asked.total() > most { Verdict::Broken(text) } else { Verdict::Happened(vec![text]) }
 }
 
 fn still(before: &Baseline, now: &Observed, dwell: Duration, silent: bool) -> Verdict {
-    let (changes, writes) = (now.changes - before.changes, now.writes - before.writes);
-    let text = format!("{changes} change(s) asked of the cloud, {writes} write(s) to Kubernetes");
-    if changes > 0 || silent && writes > 0 {
+    let (changes, writes) = (now.changes.since(&before.changes), now.writes.since(&before.writes));
+    let text = format!("changes asked of the cloud: {changes}; writes to Kubernetes: {writes}");
+    if changes.total() > 0 || silent && writes.total() > 0 {
         return Verdict::Broken(text);
     }
     let passed = now.at.saturating_sub(before.acted);
     if passed < dwell {
         let millis = |duration: Duration| usize::try_from(duration.as_millis()).unwrap_or(usize::MAX);
-        let seen = format!("{text} in {:.1} s", passed.as_secs_f64());
+        let seen = format!("{text}; in {:.1} s", passed.as_secs_f64());
         return Verdict::Waiting { done: millis(passed), of: millis(dwell), seen };
     }
-    Verdict::Happened(vec![format!("{text} in {:.1} s", passed.as_secs_f64())])
+    Verdict::Happened(vec![format!("{text}; in {:.1} s", passed.as_secs_f64())])
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod runner;
 mod serve;
 mod story;
 mod table;
+mod tally;
 mod timeline;
 mod user;
 mod world;

@@ -8,6 +8,7 @@ use cloud_provider::{Node, Service, default_load_balancer_name};
 use provider_simulated::cloud::{Cloud, CloudRoute, LoadBalancer, LoadBalancerStatus};
 
 use super::news::Inventory;
+use super::tally::Tally;
 
 /// What was read from the Kubernetes API and from the cloud, and how often the controllers asked for something.
 #[derive(Debug, Clone, Default)]
@@ -25,9 +26,9 @@ pub(super) struct Observed {
     /// What the cloud has.
     pub(super) cloud: Arc<CloudState>,
     /// Requests of the controllers to the cloud so far that ask for a change.
-    pub(super) changes: u64,
+    pub(super) changes: Tally,
     /// Writes of the controllers to the Kubernetes API so far, events included.
-    pub(super) writes: u64,
+    pub(super) writes: Tally,
 }
 
 /// An event about a Node or a Service.
@@ -133,9 +134,9 @@ pub(super) struct Baseline {
     /// Passes.
     pub(super) passes: u32,
     /// Requests to the cloud that ask for a change.
-    pub(super) changes: u64,
+    pub(super) changes: Tally,
     /// Writes to the Kubernetes API.
-    pub(super) writes: u64,
+    pub(super) writes: Tally,
     /// When the step's actions were done.
     pub(super) acted: Duration,
 }
@@ -152,8 +153,8 @@ impl Baseline {
             inventory: Inventory::of(observed),
             said: observed.said.len(),
             passes: observed.passes,
-            changes: observed.changes,
-            writes: observed.writes,
+            changes: observed.changes.clone(),
+            writes: observed.writes.clone(),
             acted: observed.at,
         }
     }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::tally::Tally;
+
 /// Who sends requests to the Kubernetes API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sender {
@@ -91,9 +93,31 @@ impl Requests {
         counts
     }
 
+    /// Requests of the cloud controller manager that ask the cloud for a change.
+    pub(super) fn changes(&self) -> Tally {
+        let mut tally = Tally::default();
+        for (route, count) in self.cloud.iter().filter(|(route, _)| !route.starts_with("GET ")) {
+            tally.add(route, *count);
+        }
+        tally
+    }
+
     /// Writes of the cloud controller manager to the Kubernetes API, events included.
-    pub(super) fn writes(&self) -> u64 {
-        self.written(|sender, _| sender.is_ours())
+    pub(super) fn writes(&self) -> Tally {
+        let mut tally = Tally::default();
+        for ((by, resource, verb), count) in
+            self.kubernetes.iter().filter(|((by, _, verb), _)| by.is_ours() && is_write(verb))
+        {
+            tally.add(&format!("{verb} {resource} by {}", by.name()), *count);
+        }
+        tally
+    }
+
+    /// All that the cloud controller manager has asked so far for Services and routes of the cloud, and written to the
+    /// Kubernetes API. As long as a Node is not ready, its machine is asked for in every pass.
+    pub(super) fn asked(&self) -> u64 {
+        let about = |prefix| self.to_cloud_about(prefix).into_iter().sum::<u64>();
+        about("/v1/load-balancers") + about("/v1/routes") + self.writes().total()
     }
 
     /// Writes of the cloud controller manager to a resource and its subresources.
@@ -107,12 +131,15 @@ impl Requests {
     }
 
     fn written(&self, counts: impl Fn(Sender, &str) -> bool) -> u64 {
-        let is_write = |verb: &str| !matches!(verb, "get" | "list" | "watch");
         let resource = |name: &str| name.split('/').next().unwrap_or_default().to_owned();
         let writes = self.kubernetes.iter();
         let writes = writes.filter(|((by, name, verb), _)| is_write(verb) && counts(*by, &resource(name)));
         writes.map(|(_, count)| count).sum()
     }
+}
+
+fn is_write(verb: &str) -> bool {
+    !matches!(verb, "get" | "list" | "watch")
 }
 
 #[cfg(test)]
@@ -145,7 +172,8 @@ mod tests {
         };
         assert_eq!(requests.to_cloud(), [3, 3]);
         assert_eq!(requests.to_cloud_about("/v1/load-balancers"), [0, 3]);
-        assert_eq!((requests.writes(), requests.writes_to("nodes")), (14, 12));
+        assert_eq!((requests.writes().total(), requests.writes_to("nodes")), (14, 12));
+        assert_eq!((requests.changes().total(), requests.asked()), (3, 17));
         assert_eq!(requests.writes_of(Sender::ServiceController, "services"), 2);
     }
 }

@@ -65,7 +65,7 @@ pub(super) enum Action {
     Arm(Moment),
     /// Done when they are stuck there.
     AwaitStuck,
-    /// Done when the controllers have not written anything for a while.
+    /// Done when the controllers have been quiet for a while, except for asking about Nodes that are not ready.
     Settle,
 }
 

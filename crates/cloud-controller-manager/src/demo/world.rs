@@ -30,7 +30,7 @@ use super::story::{Action, PREFIX};
 use super::user::User;
 use stuck::Stuck;
 
-/// Controllers that have not written for so long have nothing left to write: their events wait no longer.
+/// Controllers that have been quiet for so long have nothing left to do: neither events nor passes wait longer.
 const SETTLED: Duration = Duration::from_millis(500);
 /// What has no watch is looked at this often.
 const LOOK: Duration = Duration::from_millis(20);
@@ -137,12 +137,11 @@ impl World {
         Ok(())
     }
 
-    /// Returns when the controllers have not written anything for [`SETTLED`].
+    /// Returns when the controllers have not asked for anything, machines aside, for [`SETTLED`].
     async fn wait_until_settled(&self) {
         let (mut last, mut since) = (0, Instant::now());
         loop {
-            let requests = self.requests();
-            let asked = requests.writes() + requests.to_cloud()[1];
+            let asked = self.requests().asked();
             if asked != last {
                 (last, since) = (asked, Instant::now());
             } else if since.elapsed() >= SETTLED {
@@ -254,7 +253,7 @@ impl Stage for World {
             said: self.observer.said(),
             passes: self.observer.passes(),
             cloud: self.observer.cloud(),
-            changes: requests.to_cloud()[1],
+            changes: requests.changes(),
             writes: requests.writes(),
         }
     }

@@ -81,11 +81,9 @@ fn problem(node: &Node, routes: &HashMap<&str, &CloudRoute>) -> Option<String> {
 mod tests {
     use std::sync::Arc;
 
-    use cloud_provider::{NetworkCondition, NodeAddress};
-    use provider_simulated::cloud::NewRoute;
-
     use super::*;
     use crate::demo::observed::CloudState;
+    use cloud_provider::{NetworkCondition, NodeAddress};
 
     fn node(number: usize) -> Node {
         Node {
@@ -102,13 +100,16 @@ mod tests {
     }
 
     fn route(number: usize) -> CloudRoute {
-        let route = NewRoute {
-            destination: format!("10.128.{number}.0/24"),
-            machine: format!("m-{number}"),
-            next_hop: vec![format!("10.0.0.{number}")],
-            ..NewRoute::default()
-        };
-        CloudRoute { id: format!("r-{number}"), machine_name: format!("n{number}"), blackhole: false, route }
+        let route = serde_json::json!({
+            "id": format!("r-{number}"),
+            "machine_name": format!("n{number}"),
+            "blackhole": false,
+            "protected": false,
+            "destination": format!("10.128.{number}.0/24"),
+            "machine": format!("m-{number}"),
+            "next_hop": [format!("10.0.0.{number}")],
+        });
+        serde_json::from_value(route).unwrap()
     }
 
     fn seen(nodes: Vec<Node>, routes: Vec<CloudRoute>) -> Observed {

@@ -185,16 +185,21 @@ fn a_step_happens_when_all_of_it_does_and_says_what_is_missing() {
     assert!(matches!(verdict, Verdict::Waiting { .. }));
 }
 
+fn tally(what: &str, count: u64) -> Tally {
+    let mut tally = Tally::default();
+    tally.add(what, count);
+    tally
+}
+
+/// So many seconds after the start, after so many requests.
+fn at(seconds: u64, changes: u64, writes: u64) -> Observed {
+    let (changes, writes) = (tally("PUT /a", changes), tally("patch nodes", writes));
+    Observed { at: Duration::from_secs(seconds), changes, writes, ..Observed::default() }
+}
+
 #[test]
 fn stillness_takes_its_time_and_ends_with_the_first_change() {
-    let dwell = Duration::from_secs(2);
-    let still = |silent| Expectation::Still { dwell, silent };
-    let at = |seconds, changes, writes| Observed {
-        at: Duration::from_secs(seconds),
-        changes,
-        writes,
-        ..Observed::default()
-    };
+    let still = |silent| Expectation::Still { dwell: Duration::from_secs(2), silent };
     let mut before = Baseline::new(&at(5, 7, 9));
     before.acted = Duration::from_secs(6);
     let verdict = |now: Observed, silent| judge(&[still(silent)], &before, &now).1;
@@ -202,15 +207,16 @@ fn stillness_takes_its_time_and_ends_with_the_first_change() {
     assert!(happened(&verdict(at(8, 7, 9), true)));
     assert!(happened(&verdict(at(8, 7, 10), false)), "an event is allowed");
     let broken = |seen: &str| Verdict::Broken(seen.to_owned());
-    assert_eq!(verdict(at(7, 7, 10), true), broken("0 change(s) asked of the cloud, 1 write(s) to Kubernetes"));
-    assert_eq!(verdict(at(7, 8, 9), false), broken("1 change(s) asked of the cloud, 0 write(s) to Kubernetes"));
+    let written = "changes asked of the cloud: 0; writes to Kubernetes: 1 (1 × patch nodes)";
+    assert_eq!(verdict(at(7, 7, 10), true), broken(written));
+    let changed = "changes asked of the cloud: 1 (1 × PUT /a); writes to Kubernetes: 0";
+    assert_eq!(verdict(at(7, 8, 9), false), broken(changed));
 }
 
 #[test]
 fn one_change_too_many_is_not_forgiven() {
-    let before = Baseline::new(&Observed { changes: 7, ..Observed::default() });
-    let verdict =
-        |changes| judge(&[Expectation::AtMost { changes: 1 }], &before, &Observed { changes, ..Observed::default() }).1;
+    let before = Baseline::new(&at(0, 7, 0));
+    let verdict = |changes| judge(&[Expectation::AtMost { changes: 1 }], &before, &at(1, changes, 0)).1;
     assert!(happened(&verdict(8)));
-    assert_eq!(verdict(9), Verdict::Broken("2 changes asked of the cloud".to_owned()));
+    assert_eq!(verdict(9), Verdict::Broken("changes asked of the cloud: 2 (2 × PUT /a)".to_owned()));
 }

@@ -76,7 +76,7 @@ pub(super) fn trouble(nodes: usize, ports: &[(String, u16)]) -> Vec<Step> {
         step(
             "empty",
             "the token becomes another project's, and the list of machines empty: nothing is deleted",
-            &[Action::MoveToken],
+            &[Action::Settle, Action::MoveToken],
             &quiet(kept(std::slice::from_ref(&silent), "", None), nodes),
         ),
         step(
@@ -88,7 +88,7 @@ pub(super) fn trouble(nodes: usize, ports: &[(String, u16)]) -> Vec<Step> {
         step(
             "landslide",
             &format!("{} of {nodes} machines vanish together: nothing is deleted", most.len()),
-            &[Action::Silence(most.clone()), Action::Vanish(most.clone())],
+            &[Action::Settle, Action::Silence(most.clone()), Action::Vanish(most.clone())],
             &[kept(&most, "gone together", None), balanced.clone(), nothing_moves.clone()],
         ),
         step(

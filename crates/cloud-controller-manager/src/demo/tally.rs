@@ -1,0 +1,51 @@
+//! Requests by what was asked.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How often what was asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Tally(BTreeMap<String, u64>);
+
+impl Tally {
+    /// So many more of `what`.
+    pub(super) fn add(&mut self, what: &str, count: u64) {
+        *self.0.entry(what.to_owned()).or_default() += count;
+    }
+
+    /// How many in all.
+    pub(super) fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// What was asked since `before`.
+    pub(super) fn since(&self, before: &Self) -> Self {
+        let of = |what: &String| before.0.get(what).copied().unwrap_or(0);
+        let more = self.0.iter().map(|(what, count)| (what.clone(), count.saturating_sub(of(what))));
+        Self(more.filter(|(_, count)| *count > 0).collect())
+    }
+}
+
+/// `3 (2 × POST /a, 1 × PUT /b)`.
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.total())?;
+        let each: Vec<String> = self.0.iter().map(|(what, count)| format!("{count} × {what}")).collect();
+        if each.is_empty() { Ok(()) } else { write!(f, " ({})", each.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let (mut before, mut now) = (Tally::default(), Tally::default());
+        before.add("PUT /b", 4);
+        now.add("PUT /b", 5);
+        now.add("POST /a", 2);
+        assert_eq!(now.since(&before).to_string(), "3 (2 × POST /a, 1 × PUT /b)");
+        assert_eq!(now.since(&now).to_string(), "0");
+    }
+}
