@@ -147,7 +147,7 @@ fn summary(report: &Report) -> String {
     let looked_at = looked_at.join(", ");
     let errors = if totals.errors == 1 { "1 error".to_owned() } else { format!("{} errors", totals.errors) };
     let changes = format!(
-        "{} to create, {} to update, {} to delete, at {} of the objects looked at ({looked_at})",
+        "{} to create, {} to update, {} to delete, for {} objects (looked at {looked_at})",
         totals.create, totals.update, totals.delete, totals.objects
     );
     match report.outcome() {
@@ -197,7 +197,7 @@ Node worker-2
 Service shop/web
   cloud       create  load balancer \"a\"  2 targets
 
-Plan: 1 to create, 1 to update, 1 to delete, at 2 of the objects looked at (2 Nodes, 1 Service). Nothing was changed.
+Plan: 1 to create, 1 to update, 1 to delete, for 2 objects (looked at 2 Nodes, 1 Service). Nothing was changed.
 "
         );
         assert_eq!(report().outcome(), Outcome::Changes);
