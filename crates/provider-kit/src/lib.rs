@@ -7,7 +7,7 @@
 //! | [`inventory`] | all machines, read once and shared: [`Instances`](cloud_provider::Instances) for any cloud that can list |
 //! | [`load_balancers`] | from what a Service wants to ordered operations: [`LoadBalancers`](cloud_provider::LoadBalancers) for any cloud |
 //! | [`operation`] | waiting for what a cloud does in the background |
-//! | [`source_ranges`], [`health_check`] | what a Service asks of its load balancer |
+//! | [`annotations`], [`source_ranges`], [`health_check`] | what a Service asks of its load balancer |
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
 //! | [`provider_id`] | `acme://<id>` and back |
 //! | [`settings`] | the configuration file, all mistakes at once |
@@ -22,6 +22,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod annotations;
 pub mod health_check;
 pub mod inventory;
 pub mod load_balancers;

@@ -2,13 +2,12 @@
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use cloud_provider::{Error, Gone, InstanceState, Node, Result, Want, WantMetadata};
 use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
-use super::{Inventory, MAX_AGE, Machine, MachineSource, SINGLE_READS_AT_FIRST, Snapshot, WeakFlight};
+use super::{Inventory, MAX_AGE, Machine, MachineSource, SINGLE_READS_AT_FIRST, Snapshot};
 use crate::paging::Reading;
 
 /// How many machines are read one by one at the same time.
@@ -214,11 +213,10 @@ impl<S: MachineSource> Inventory<S> {
     /// List or single reads. Single reads that need not be fresh are counted: once a list would have been as cheap, it is
     /// read, so that many small look-ups cost at most twice what one large one costs.
     fn cheapest_way(&self, machines: usize, fresh: bool) -> Way {
-        let mut state = self.state();
-        let flight = state.flight.as_ref().and_then(WeakFlight::upgrade);
-        if flight.is_some_and(|flight| !fresh || !flight.started.load(Ordering::Acquire)) {
+        if self.0.lists.can_be_joined(fresh) {
             return Way::List;
         }
+        let mut state = self.state();
         let pages = state.pages.unwrap_or(SINGLE_READS_AT_FIRST + 1);
         if fresh {
             return if state.under_way + machines < pages { Way::OneByOne } else { Way::List };

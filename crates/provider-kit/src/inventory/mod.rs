@@ -17,17 +17,16 @@ mod snapshot;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::{InstanceMetadata, InstanceState, Instances, Node, Result, Want, WantMetadata, async_trait};
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared, WeakShared};
 use tokio::time::Instant;
 
 use crate::paging::Reading;
 use crate::provider_id::ProviderIds;
+use crate::single_flight::SingleFlight;
 pub use snapshot::Snapshot;
 
 /// How old the list may be from which a look-up is answered that need not be fresh.
@@ -91,13 +90,13 @@ struct Inner<S: MachineSource> {
     source: S,
     hasher: RandomState,
     state: Mutex<State<S::Machine>>,
+    lists: SingleFlight<Result<Arc<Snapshot<S::Machine>>>>,
 }
 
 struct State<M> {
     snapshot: Option<Arc<Snapshot<M>>>,
     /// Pages of the last list that was whole.
     pages: Option<usize>,
-    flight: Option<WeakFlight<M>>,
     /// Which Node a machine was matched to: hash of the machine's id → hash of the Node's UID.
     claims: HashMap<u64, u64>,
     /// Single reads since the last list that a list would have saved, and when the last one was.
@@ -107,43 +106,18 @@ struct State<M> {
     under_way: usize,
 }
 
-type Listed<M> = BoxFuture<'static, Result<Arc<Snapshot<M>>>>;
-
-/// A list that is being read, or that waits for the one before it to end.
-struct Flight<M> {
-    result: Shared<Listed<M>>,
-    /// Whether its first request may have been sent.
-    started: Arc<AtomicBool>,
-}
-
-/// Ends with the last who waits for it: a call may be dropped at any await.
-struct WeakFlight<M> {
-    result: WeakShared<Listed<M>>,
-    started: Arc<AtomicBool>,
-}
-
-impl<M> WeakFlight<M> {
-    /// The flight, if somebody still waits for it.
-    fn upgrade(&self) -> Option<Flight<M>> {
-        let result = self.result.upgrade().filter(|result| result.peek().is_none())?;
-        Some(Flight { result, started: Arc::clone(&self.started) })
-    }
-}
-
 impl<S: MachineSource> Inventory<S> {
     /// An inventory that has read nothing yet.
     #[must_use]
     pub fn new(source: S) -> Self {
-        let state = State {
-            snapshot: None,
-            pages: None,
-            flight: None,
-            claims: HashMap::new(),
-            spent: 0,
-            spent_at: None,
-            under_way: 0,
-        };
-        Self(Arc::new(Inner { source, hasher: RandomState::new(), state: Mutex::new(state) }))
+        let state =
+            State { snapshot: None, pages: None, claims: HashMap::new(), spent: 0, spent_at: None, under_way: 0 };
+        Self(Arc::new(Inner {
+            source,
+            hasher: RandomState::new(),
+            state: Mutex::new(state),
+            lists: SingleFlight::default(),
+        }))
     }
 
     /// How its machines are read.
@@ -177,32 +151,8 @@ impl<S: MachineSource> Inventory<S> {
 
     /// Reads all machines, together with everybody who wants the same.
     async fn list(&self, fresh: bool) -> Result<Arc<Snapshot<S::Machine>>> {
-        let flight = self.flight(fresh);
-        flight.await
-    }
-
-    fn flight(&self, fresh: bool) -> Shared<Listed<S::Machine>> {
-        let mut state = self.state();
-        let before = state.flight.as_ref().and_then(WeakFlight::upgrade);
-        if let Some(flight) = &before
-            && (!fresh || !flight.started.load(Ordering::Acquire))
-        {
-            return flight.result.clone();
-        }
-        let before = before.and_then(|flight| flight.result.downgrade());
-        let started = Arc::new(AtomicBool::new(false));
-        let (this, takes_off) = (self.clone(), Arc::clone(&started));
-        let result = async move {
-            if let Some(before) = before.and_then(|before| before.upgrade()) {
-                // Its failure is told to those who asked for it.
-                let _ = before.await;
-            }
-            takes_off.store(true, Ordering::Release);
-            this.read().await
-        };
-        let result = result.boxed().shared();
-        state.flight = result.downgrade().map(|result| WeakFlight { result, started });
-        result
+        let this = self.clone();
+        self.0.lists.join(fresh, || async move { this.read().await }.boxed()).await
     }
 
     async fn read(&self) -> Result<Arc<Snapshot<S::Machine>>> {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use cloud_provider::{Error, Result};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 type Key = Cow<'static, str>;
@@ -83,6 +83,13 @@ impl Attributes {
         self
     }
 
+    /// Those of these names; the others are the cloud's own business.
+    #[must_use]
+    pub fn only(mut self, keys: &[&str]) -> Self {
+        self.values.retain(|key, _| keys.contains(&&**key));
+        self
+    }
+
     /// A setting.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
@@ -141,6 +148,19 @@ impl Attributes {
     }
 }
 
+/// A JSON object.
+impl Serialize for Attributes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.values.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Attributes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self { values: BTreeMap::deserialize(deserializer)?, fixed: BTreeSet::new() })
+    }
+}
+
 /// A value without the quotes of JSON.
 struct Plain<'a>(&'a Value);
 
@@ -148,6 +168,8 @@ impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Value::Null => f.write_str("none"),
+            Value::String(text) if text.is_empty() => f.write_str("none"),
+            Value::Array(items) if items.is_empty() => f.write_str("none"),
             Value::String(text) => f.write_str(text),
             Value::Array(items) => {
                 let items: Vec<_> = items.iter().map(|item| Plain(item).to_string()).collect();

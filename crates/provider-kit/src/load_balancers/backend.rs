@@ -47,8 +47,8 @@ pub trait Backend: Send + Sync + 'static {
     /// *Invalid*, naming the annotation or field, its value and what is accepted, for what the user must change.
     async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree>;
 
-    /// Reads all load balancers: the cheap way to many. It may lag behind. Pass every set of targets through `sets`, page by
-    /// page: a thousand load balancers have mostly the same thousand targets.
+    /// Reads all load balancers: the cheap way to many. It may lag behind. Let each [share](Actual::sharing) its targets as
+    /// soon as its page is read: a thousand load balancers have mostly the same thousand targets.
     ///
     /// # Errors
     /// What the cloud answered.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::backend::Backend;
 use super::looks::Looks;
-use super::model::{Actual, Shared, share_targets};
+use super::model::{Actual, Shared};
 use super::ownership::Identity;
 use super::targets::TargetSets;
 use crate::paging::Reading;
@@ -190,9 +190,8 @@ impl<B: Backend> Known<B> {
         Ok(())
     }
 
-    fn shared(&self, mut actual: Actual) -> Shared {
-        share_targets(&mut actual, &self.0.sets);
-        Arc::new(actual)
+    fn shared(&self, actual: Actual) -> Shared {
+        Arc::new(actual.sharing(&self.0.sets))
     }
 
     /// Remembers what a certain read, or the answer to a write, has just told.

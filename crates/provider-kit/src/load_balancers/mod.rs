@@ -27,6 +27,7 @@
 //! use cloud_provider::{async_trait, LoadBalancerRequest, Result};
 //! use provider_kit::load_balancers::{
 //!     Actual, Applied, Attributes, Backend, Balancers, Change, Identity, TargetSets, Tree, machine_ids,
+//!     service_ports,
 //! };
 //! use provider_kit::paging::Reading;
 //! # use provider_kit::provider_id::ProviderIds;
@@ -43,9 +44,9 @@
 //!     async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
 //!         let targets = machine_ids(request.nodes, &IDS);
 //!         let mut tree = Tree::default().balancer(Attributes::default()).pool("main", Attributes::default(), targets);
-//!         for port in request.service.spec.iter().flat_map(|spec| spec.ports.iter().flatten()) {
+//!         for port in service_ports(request.service, &["TCP"])? {
 //!             let settings = Attributes::default().set("target_port", port.node_port);
-//!             tree = tree.listener(u16::try_from(port.port).unwrap_or_default(), "TCP", "main", settings);
+//!             tree = tree.listener(port.number, port.protocol, "main", settings);
 //!         }
 //!         Ok(tree)
 //!     }
@@ -74,6 +75,7 @@ mod looks;
 mod model;
 mod ownership;
 mod plan;
+mod ports;
 mod targets;
 
 pub use attributes::{Attributes, Difference};
@@ -86,4 +88,5 @@ pub use plan::{Operation, plan, plan_removal, removals_first, steps};
 
 #[cfg(test)]
 mod tests;
+pub use ports::{ServicePort, service_ports};
 pub use targets::{TargetSets, Targets, machine_ids};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cloud_provider::{Cluster, LoadBalancerIngress, LoadBalancerStatus};
 
 use super::plan::Operation;
-use super::{Attributes, Targets};
+use super::{Attributes, TargetSets, Targets};
 
 /// Setting of a listener: the pool that it sends traffic to.
 pub const POOL: &str = "pool";
@@ -226,20 +226,18 @@ impl Marks {
         cluster.id.as_deref().unwrap_or(&cluster.name)
     }
 
-    /// Reads them from labels.
+    /// Takes them out of an object's labels; the others stay.
     #[must_use]
-    pub fn from_labels(labels: &BTreeMap<String, String>) -> Self {
-        Self { cluster: labels.get(Self::CLUSTER).cloned(), service: labels.get(Self::SERVICE).cloned() }
+    pub fn take_from(labels: &mut BTreeMap<String, String>) -> Self {
+        Self { cluster: labels.remove(Self::CLUSTER), service: labels.remove(Self::SERVICE) }
     }
 
-    /// Writes them into labels, and leaves other labels alone.
-    pub fn write_to(&self, labels: &mut BTreeMap<String, String>) {
-        for (key, value) in [(Self::CLUSTER, &self.cluster), (Self::SERVICE, &self.service)] {
-            match value {
-                Some(value) => labels.insert(key.to_owned(), value.clone()),
-                None => labels.remove(key),
-            };
-        }
+    /// Puts them among an object's other labels.
+    #[must_use]
+    pub fn among(self, mut labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let marks = [(Self::CLUSTER, self.cluster), (Self::SERVICE, self.service)];
+        labels.extend(marks.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+        labels
     }
 }
 
@@ -264,6 +262,8 @@ pub struct Actual {
     pub name: String,
     /// Whose it is.
     pub marks: Marks,
+    /// Other labels, for clouds that replace all labels at once: they stay.
+    pub labels: BTreeMap<String, String>,
     /// The Service that the reference's own sign on it names (a label, tag or name), in the provider's terms.
     pub sign: Option<String>,
     /// What it is doing.
@@ -289,6 +289,15 @@ impl Actual {
         LoadBalancerIngress { ip: Some(address.to_owned()), ..LoadBalancerIngress::default() }
     }
 
+    /// The same, with its sets of targets in the memory of those that are kept already.
+    #[must_use]
+    pub fn sharing(mut self, sets: &TargetSets) -> Self {
+        for targets in self.tree.iter_mut().flat_map(|tree| tree.targets.values_mut()) {
+            *targets = sets.shared(std::mem::take(targets));
+        }
+        self
+    }
+
     pub(super) fn known_tree(&self) -> Cow<'_, Tree> {
         self.tree.as_ref().map_or_else(|| Cow::Owned(Tree::default()), Cow::Borrowed)
     }
@@ -296,13 +305,6 @@ impl Actual {
     /// A text that names it for people.
     pub(super) fn place(&self) -> String {
         format!("load balancer {:?} ({})", self.name, self.id)
-    }
-}
-
-/// Sets that the parts of `tree` have in common with other trees are kept once.
-pub(super) fn share_targets(actual: &mut Actual, sets: &super::TargetSets) {
-    for targets in actual.tree.iter_mut().flat_map(|tree| tree.targets.values_mut()) {
-        *targets = sets.shared(std::mem::take(targets));
     }
 }
 

@@ -24,19 +24,19 @@ pub struct LoadBalancerSpec {
     #[serde(default)]
     pub targets: BTreeSet<String>,
     /// `basic` or `premium`; empty: `basic`.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     pub tier: String,
     /// Networks that may reach it; empty: all.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(default)]
     pub source_ranges: BTreeSet<String>,
     /// How targets are checked; `None`: by a connection to the listener's target port.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub health_check: Option<HealthCheck>,
     /// Whether a client stays with its target.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub sticky: bool,
     /// The address that it must have; cannot be changed afterwards. Empty: any.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     pub address: String,
 }
 
@@ -157,7 +157,10 @@ impl Model {
         self.load_balancers.values().map(|stored| stored.object.show()).collect()
     }
 
-    pub(super) fn add_load_balancer(&mut self, project: &str, spec: LoadBalancerSpec) -> LoadBalancer {
+    pub(super) fn add_load_balancer(&mut self, project: &str, mut spec: LoadBalancerSpec) -> LoadBalancer {
+        if spec.tier.is_empty() {
+            spec.tier = "basic".to_owned();
+        }
         let number = self.next_number();
         let id = format!("lb-{number:06}");
         let (operation, ready) = self.start_operation(project, &id);

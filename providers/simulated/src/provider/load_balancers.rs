@@ -1,28 +1,32 @@
-//! Load balancers: what a Service wants here, how the cloud writes it, and its three requests. The rest is the kit's.
+//! Load balancers: what a Service wants here, how the cloud writes it, and its requests. The rest is the kit's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_provider::{Cluster, Error, LoadBalancerRequest, Result, Service, async_trait};
+use cloud_provider::{Cluster, LoadBalancerRequest, Result, Service, async_trait};
+use provider_kit::annotations::one_of;
 use provider_kit::health_check::HealthCheck;
 use provider_kit::load_balancers::{
     Actual, Applied, Attributes, Backend, Change, Identity, Marks, State, TargetSets, Targets, Tree, machine_ids,
+    service_ports,
 };
 use provider_kit::paging::Reading;
 use provider_kit::source_ranges::{allows_all, source_ranges};
 use provider_kit::transport::Call;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{Api, IDS, ListPage};
-use crate::cloud::{LoadBalancerStatus as Status, PAGE_SIZE};
+use crate::cloud::{Listener, LoadBalancerStatus as Status, PAGE_SIZE};
 
 const ALL: &str = "/v1/load-balancers";
 const ONE: &str = "/v1/load-balancers/{id}";
-/// `basic` or `premium`.
 const TIER: &str = "simulated.ccm-rs/tier";
 /// The sign of the CCM that ran this cloud before us.
 const SIGN: &str = "simulated/service-uid";
-/// The targets are those of the whole load balancer.
+/// Targets are those of the whole load balancer.
 const POOL: &str = "main";
+const TARGET_PORT: &str = "target_port";
+const SETTINGS: [&str; 5] = ["tier", "source_ranges", "address", "health_check", "sticky"];
 
 /// A load balancer, as the API reads and writes it.
 #[derive(Deserialize, Serialize)]
@@ -37,97 +41,50 @@ struct Wire {
     labels: BTreeMap<String, String>,
     listeners: Vec<Listener>,
     targets: Targets,
-    #[serde(default = "basic")]
-    tier: String,
-    #[serde(default)]
-    source_ranges: BTreeSet<String>,
-    #[serde(default)]
-    address: String,
-    #[serde(default)]
-    health_check: Option<Check>,
-    #[serde(default)]
-    sticky: bool,
+    #[serde(flatten)]
+    settings: Attributes,
 }
 
-#[derive(Deserialize, Serialize)]
-struct Listener {
-    port: u16,
-    protocol: String,
-    target_port: u16,
-}
-
-#[derive(Deserialize, Serialize)]
-struct Check {
-    port: u16,
-    path: String,
-}
-
-fn basic() -> String {
-    "basic".to_owned()
-}
-
-impl Wire {
-    fn into_actual(mut self, sets: &TargetSets) -> Actual {
-        let marks = Marks::from_labels(&self.labels);
-        Marks::default().write_to(&mut self.labels);
-        let balancer = Attributes::default()
-            .set("tier", self.tier)
-            .set("source_ranges", self.source_ranges)
-            .set("address", self.address);
-        let pool = Attributes::default().set("health_check", self.health_check).set("sticky", self.sticky);
-        let sign = self.labels.get(SIGN).cloned();
-        let mut tree = Tree::default()
-            // Kept for the next PUT, which replaces all.
-            .balancer(balancer.set("labels", self.labels))
-            .pool(POOL, pool, Some(sets.shared(self.targets)));
-        for Listener { port, protocol, target_port } in self.listeners {
-            tree = tree.listener(port, protocol, POOL, Attributes::default().set("target_port", target_port));
+impl From<Wire> for Actual {
+    fn from(mut wire: Wire) -> Self {
+        let marks = Marks::take_from(&mut wire.labels);
+        let mut tree = Tree::default().balancer(wire.settings.only(&SETTINGS));
+        tree = tree.pool(POOL, Attributes::default(), Some(wire.targets));
+        for Listener { port, protocol, target_port } in wire.listeners {
+            tree = tree.listener(port, protocol, POOL, Attributes::default().set(TARGET_PORT, target_port));
         }
-        let state = if self.status == Status::Active { State::Ready } else { State::Busy };
-        let ingress = self.ip.iter().map(|ip| Actual::ip(ip)).collect();
-        let (id, name, tree) = (self.id, self.name, Some(tree));
-        Actual { id, name, marks, sign, state, ingress, tree, foreign: BTreeMap::new() }
+        Actual {
+            id: wire.id,
+            name: wire.name,
+            marks,
+            sign: wire.labels.get(SIGN).cloned(),
+            labels: wire.labels,
+            state: if wire.status == Status::Active { State::Ready } else { State::Busy },
+            ingress: wire.ip.iter().map(|ip| Actual::ip(ip)).collect(),
+            tree: Some(tree),
+            ..Actual::default()
+        }
     }
+}
 
-    fn of(outcome: Actual) -> Result<Self> {
-        #[derive(Deserialize)]
-        struct Balancer {
-            tier: String,
-            #[serde(default)]
-            source_ranges: BTreeSet<String>,
-            #[serde(default)]
-            address: String,
-            #[serde(default)]
-            labels: BTreeMap<String, String>,
-        }
-        #[derive(Default, Deserialize)]
-        struct Pool {
-            health_check: Option<Check>,
-            sticky: bool,
-        }
-        let tree = outcome.tree.unwrap_or_default();
-        let mut balancer: Balancer = tree.balancer_attributes().cloned().unwrap_or_default().read()?;
-        outcome.marks.write_to(&mut balancer.labels);
-        let pool: Pool = tree.pool_attributes(POOL).map(Attributes::read).transpose()?.unwrap_or_default();
-        let listener = |(port, attributes): (&provider_kit::load_balancers::Port, &Attributes)| Listener {
+impl From<Actual> for Wire {
+    fn from(actual: Actual) -> Self {
+        let tree = actual.tree.unwrap_or_default();
+        let listeners = tree.listeners().map(|(port, settings)| Listener {
             port: port.number,
             protocol: port.protocol.to_string(),
-            target_port: attributes.number("target_port").unwrap_or_default(),
-        };
-        Ok(Self {
-            id: outcome.id,
+            target_port: settings.number(TARGET_PORT).unwrap_or_default(),
+        });
+        Self {
+            listeners: listeners.collect(),
+            targets: tree.targets_of(POOL),
+            settings: tree.balancer_attributes().cloned().unwrap_or_default(),
+            id: actual.id,
             status: Status::Active,
             ip: None,
-            name: outcome.name,
-            labels: balancer.labels,
-            listeners: tree.listeners().map(listener).collect(),
-            targets: tree.targets_of(POOL),
-            tier: balancer.tier,
-            source_ranges: balancer.source_ranges,
-            address: balancer.address,
-            health_check: pool.health_check,
-            sticky: pool.sticky,
-        })
+            name: actual.name,
+            labels: actual.marks.among(actual.labels),
+        }
     }
 }
 
@@ -138,38 +95,28 @@ impl Backend for Api {
     }
 
     async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
-        let (service, spec) = (request.service, request.service.spec.clone().unwrap_or_default());
-        let annotation = |key| service.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
-        let tier = match annotation(TIER).unwrap_or("basic") {
-            tier @ ("basic" | "premium") => tier,
-            other => return Err(Error::invalid(format!("annotation {TIER}: {other:?} is not one of basic, premium"))),
-        };
-        let ranges = source_ranges(service)?;
+        let spec = request.service.spec.clone().unwrap_or_default();
+        let ranges = source_ranges(request.service)?;
         let ranges: BTreeSet<_> = ranges.iter().filter(|_| !allows_all(&ranges)).map(ToString::to_string).collect();
-        let balancer = Attributes::default().set("tier", tier).set("source_ranges", ranges);
-        let balancer = balancer.set("address", spec.load_balancer_ip.unwrap_or_default()).fixed(&["address"]);
-        let check = HealthCheck::of(service).map(|check| Check { port: number(check.port), path: check.path.into() });
-        let sticky = spec.session_affinity.as_deref() == Some("ClientIP");
-        let pool = Attributes::default().set("health_check", check).set("sticky", sticky);
-        let mut tree = Tree::default().balancer(balancer).pool(POOL, pool, machine_ids(request.nodes, &IDS));
-        for port in spec.ports.unwrap_or_default() {
-            let protocol = port.protocol.unwrap_or_else(|| "TCP".to_owned());
-            if !["TCP", "UDP"].contains(&&*protocol) {
-                let text = format!("port {}: protocol {protocol} is not one of TCP, UDP", port.port);
-                return Err(Error::invalid(text));
-            }
-            let Some(node_port) = port.node_port.filter(|port| *port > 0) else {
-                let text = format!("port {} has no node port; set allocateLoadBalancerNodePorts", port.port);
-                return Err(Error::invalid(text));
-            };
-            let settings = Attributes::default().set("target_port", node_port);
-            tree = tree.listener(number(port.port), protocol, POOL, settings);
+        let check = HealthCheck::of(request.service).map(|check| json!({"port": check.port, "path": check.path}));
+        let settings = Attributes::default()
+            .set("tier", one_of(request.service, TIER, &["basic", "premium"])?)
+            .set("source_ranges", ranges)
+            .set("address", spec.load_balancer_ip.unwrap_or_default())
+            .set("health_check", check)
+            .set("sticky", spec.session_affinity.as_deref() == Some("ClientIP"))
+            .fixed(&["address"]);
+        let targets = machine_ids(request.nodes, &IDS);
+        let mut tree = Tree::default().balancer(settings).pool(POOL, Attributes::default(), targets);
+        for port in service_ports(request.service, &["TCP", "UDP"])? {
+            let settings = Attributes::default().set(TARGET_PORT, port.node_port);
+            tree = tree.listener(port.number, port.protocol, POOL, settings);
         }
         Ok(tree)
     }
 
     async fn list(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
-        self.read_list(ALL, |wire: Wire| wire.into_actual(sets), |actual| actual.id.clone()).await
+        self.read_list(ALL, |wire: Wire| Actual::from(wire).sharing(sets), |actual| actual.id.clone()).await
     }
 
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
@@ -178,7 +125,7 @@ impl Backend for Api {
 
     async fn read(&self, id: &str) -> Result<Option<Actual>> {
         let found: Option<Wire> = self.http.find(Call::get(ONE, &[id])).await?;
-        Ok(found.map(|wire| wire.into_actual(&TargetSets::default())))
+        Ok(found.map(Actual::from))
     }
 
     async fn read_many(&self, ids: &[String]) -> Result<Vec<Actual>> {
@@ -189,28 +136,21 @@ impl Backend for Api {
         Ok(found)
     }
 
+    /// The cloud takes the whole state in one request.
     async fn apply(&self, change: Change<'_>) -> Result<Applied> {
-        let id = change.actual.map(|actual| &*actual.id);
-        let call = match (id, change.outcome_of_all()) {
-            (None, Some(outcome)) => Call::post(ALL, &[]).json(&Wire::of(outcome)?),
-            (Some(id), Some(outcome)) => Call::put(ONE, &[id]).json(&Wire::of(outcome)?),
-            (id, None) => {
-                self.http.remove(Call::delete(ONE, &[id.unwrap_or_default()])).await?;
-                return Ok(Applied::Gone);
-            }
+        let id = change.actual.map_or("", |actual| &actual.id);
+        let Some(outcome) = change.outcome_of_all() else {
+            return self.http.remove(Call::delete(ONE, &[id])).await.map(|()| Applied::Gone);
         };
-        let shown: Wire = self.http.read(call).await?;
-        Ok(Applied::all(change, shown.into_actual(&TargetSets::default())))
+        let call = if id.is_empty() { Call::post(ALL, &[]) } else { Call::put(ONE, &[id]) };
+        let shown: Wire = self.http.read(call.json(&Wire::from(outcome))).await?;
+        Ok(Applied::all(change, shown.into()))
     }
 }
 
 impl Api {
     async fn some(&self, call: Call) -> Result<Vec<Actual>> {
-        let page: ListPage<Wire> = self.http.read(call.query("per_page", PAGE_SIZE)).await?;
-        Ok(page.items.into_iter().map(|wire| wire.into_actual(&TargetSets::default())).collect())
+        let page: ListPage<Wire> = self.http.read(call).await?;
+        Ok(page.items.into_iter().map(Actual::from).collect())
     }
-}
-
-fn number(port: i32) -> u16 {
-    u16::try_from(port).unwrap_or_default()
 }
