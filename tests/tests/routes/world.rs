@@ -19,9 +19,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// The world; everything in it stops when it is dropped.
 pub(crate) struct World {
     pub(crate) api: ApiServer,
-    controller: Arc<RouteController>,
+    context: ControllerContext,
+    options: Options,
+    recorder: EventRecorder,
     events: Arc<Mutex<Vec<RecordedEvent>>>,
     shutdown: CancellationToken,
+    /// Of the controller that runs.
+    life: Mutex<CancellationToken>,
     _until: DropGuard,
 }
 
@@ -60,18 +64,20 @@ impl World {
         let clock = Arc::new(SystemClock);
         let (recorder, events) = EventRecorder::to_memory("route_controller", clock.clone());
         let context = ControllerContext { client: client.clone(), nodes: nodes.clone(), provider, clock };
-        let cluster = Cluster { name: "kubernetes".into(), id: Some("this-cluster".into()) };
-        let controller = RouteController::new(context, cluster, options, recorder, Arc::new(NoRouteMetrics)).unwrap();
         let watched = watch(Api::<NodeObject>::all(client), WatchConfig::default(), nodes.clone(), shutdown.clone());
         tokio::spawn(watched);
-        let until = shutdown.clone().drop_guard();
-        Self { api, controller: Arc::new(controller), events, shutdown, _until: until }
+        let (until, life) = (shutdown.clone().drop_guard(), Mutex::new(shutdown.child_token()));
+        Self { api, context, options: options.clone(), recorder, events, shutdown, life, _until: until }
     }
 
-    /// Starts the controller.
+    /// Starts a controller that remembers nothing; one that runs ends.
     pub(crate) fn run(&self) {
-        let controller = Arc::clone(&self.controller);
-        tokio::spawn(controller.run(Arc::new(NoMetrics), Resync::never(), self.shutdown.clone()));
+        let cluster = Cluster { name: "kubernetes".into(), id: Some("this-cluster".into()) };
+        let (context, recorder) = (self.context.clone(), self.recorder.clone());
+        let made = RouteController::new(context, cluster, &self.options, recorder, Arc::new(NoRouteMetrics));
+        let life = self.shutdown.child_token();
+        std::mem::replace(&mut *self.life.lock().unwrap(), life.clone()).cancel();
+        tokio::spawn(Arc::new(made.unwrap()).run(Arc::new(NoMetrics), Resync::never(), life));
     }
 
     /// Puts an initialised Node there.

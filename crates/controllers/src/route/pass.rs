@@ -50,16 +50,6 @@ impl RouteController {
         Ok(failures)
     }
 
-    /// What a reconcile would do now, without doing anything (P-31).
-    ///
-    /// # Errors
-    /// If the routes cannot be listed.
-    pub async fn plan(&self) -> Result<Plan> {
-        let routes = calls::list(&*self.context.provider, &self.cluster).await;
-        let routes = routes.map_err(|error| error.context("error listing routes"))?;
-        Ok(plan(&self.context.nodes.list(), &routes, &self.options.cluster_cidrs, |node| self.waits(node)))
-    }
-
     /// Lists, plans and begins. What is left to do goes on in `work`.
     pub(super) async fn pass<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) -> Result<()> {
         self.metrics.sync();
@@ -120,7 +110,7 @@ impl RouteController {
 
     /// Deletes, then creates whatever came of the deletes (ROUTE-28).
     async fn carry_out(&self, item: Item, key: Key, shutdown: &CancellationToken) -> Vec<String> {
-        let (mut failures, mut refused) = (Vec::new(), Vec::new());
+        let mut refused = Vec::new();
         for deletion in &item.deletes {
             if let Err(error) = self.delete(deletion, shutdown).await {
                 refused.push((format!("deleting the route {}", deletion.route.name), error));
@@ -131,24 +121,39 @@ impl RouteController {
                 refused.push((format!("creating the route {} to {}", item.destination, creation.node.name), error));
             }
         }
+        if self.is_adaptive() {
+            self.remember(key, &refused);
+        }
+        let in_words = |(what, refusal)| match refusal {
+            Refused::Stopping => format!("{what}: the process is stopping"),
+            Refused::Paused(_) => format!("{what}: the cloud throttles"),
+            Refused::Failed(error) => format!("{what}: {error}"),
+        };
+        refused.into_iter().map(in_words).collect()
+    }
+
+    /// When the item is due again, if something in it failed (P-2).
+    fn remember(&self, key: Key, refused: &[(String, Refused)]) {
         let (now, mut memory) = (Instant::now(), self.memory());
         if refused.is_empty() {
             memory.succeeded(&key);
+            return;
         }
-        for (what, refusal) in refused {
-            match refusal {
-                Refused::Stopping => failures.push(format!("{what}: the process is stopping")),
-                Refused::Paused(until) => {
-                    memory.hold(until, key.clone());
-                    failures.push(format!("{what}: the cloud throttles"));
-                }
-                Refused::Failed(error) => {
-                    memory.failed(now, key.clone(), &error);
-                    failures.push(format!("{what}: {error}"));
-                }
-            }
+        let error = refused.iter().find_map(|(_, refusal)| match refusal {
+            Refused::Failed(error) => Some(error),
+            _ => None,
+        });
+        let pause = refused.iter().find_map(|(_, refusal)| match refusal {
+            Refused::Paused(until) => Some(*until),
+            _ => None,
+        });
+        // Several failures of one item count once.
+        match (error, pause) {
+            (Some(error), _) => memory.failed(now, key, error),
+            (None, Some(until)) => memory.hold(until, key),
+            // The process is stopping.
+            (None, None) => {}
         }
-        failures
     }
 
     async fn delete(&self, deletion: &Deletion, shutdown: &CancellationToken) -> Result<(), Refused> {
