@@ -11,6 +11,9 @@
 //! | whether a Node that looks gone may be deleted | [`lifecycle::guard`] |
 //! | which routes are deleted and created | [`route`] |
 //! | taints | [`taints`] |
+//! | which Services are ours, and what a sync does with one | [`service::wants`], [`service::needs_update`] |
+//! | which Nodes load balancers send traffic to | [`service::targets`] |
+//! | what is written to a Service | [`service::patch`] |
 //!
 //! A controller is made from a [`ControllerContext`] and [`Options`] and run until it is cancelled. It knows no cloud by
 //! name: providers are behind [`cloud_provider::CloudProvider`].

@@ -225,11 +225,14 @@ impl LoadBalancers for LbCloud {
         let (_busy, index) = self.enter("ensure", request.service).await?;
         let uid = text(&request.service.metadata.uid);
         let actual = self.state().balancers.get(&uid).cloned();
-        let address = actual.as_ref().map(|actual| actual.address.clone()).unwrap_or_else(|| {
-            let mut state = self.state();
-            state.addresses += 1;
-            format!("192.0.2.{}", state.addresses)
-        });
+        let address = match &actual {
+            Some(actual) => actual.address.clone(),
+            None => {
+                let mut state = self.state();
+                state.addresses += 1;
+                format!("192.0.2.{}", state.addresses)
+            }
+        };
         let wanted = Balancer { ports: ports(request.service), targets: targets(&request), address };
         let plan = plan(&wanted, actual.as_ref());
         request.observer.planned(&plan);

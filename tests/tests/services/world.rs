@@ -121,15 +121,6 @@ impl World {
         start.elapsed()
     }
 
-    /// Ends the controller as `kill -9` does.
-    pub(crate) async fn kill(&mut self) {
-        let process = self.process.take().unwrap();
-        for task in process.watches.into_iter().chain([process.controller]) {
-            task.abort();
-            _ = task.await;
-        }
-    }
-
     /// Lets some seconds pass: longer than the window of the node sync, shorter than the first back-off.
     pub(crate) async fn settle(&self) {
         tokio::time::sleep(Duration::from_secs(4)).await;

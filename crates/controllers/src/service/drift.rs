@@ -10,6 +10,9 @@ use crate::service::events::News;
 use crate::service::needs_update::needs_update;
 use crate::service::wants::{Operation, has_finalizer};
 
+/// Steps that an event names at most.
+const SHOWN: usize = 10;
+
 impl ServiceController {
     /// The pause before the next look at a load balancer; `None` if nobody looks. The first one comes anywhere within the
     /// period, later ones a tenth earlier or later, so that not all come together.
@@ -52,6 +55,11 @@ impl ServiceController {
     }
 }
 
+/// As many as people read.
 fn steps(plan: &Plan) -> String {
-    plan.steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    let mut text = plan.steps.iter().take(SHOWN).map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    if plan.steps.len() > SHOWN {
+        text += &format!("; and {} more", plan.steps.len() - SHOWN);
+    }
+    text
 }

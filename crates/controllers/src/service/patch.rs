@@ -128,7 +128,7 @@ fn text(field: &Option<String>) -> &str {
 mod tests {
     use super::*;
 
-    fn service(finalizers: &[&str], ingress: Value) -> Service {
+    fn service(finalizers: &[&str], ingress: &Value) -> Service {
         serde_json::from_value(json!({
             "metadata": {"name": "web", "finalizers": finalizers},
             "status": {"loadBalancer": {"ingress": ingress}},
@@ -136,8 +136,8 @@ mod tests {
         .unwrap()
     }
 
-    fn entries(ingress: Value) -> Vec<LoadBalancerIngress> {
-        serde_json::from_value(ingress).unwrap()
+    fn entries(ingress: &Value) -> Vec<LoadBalancerIngress> {
+        serde_json::from_value(ingress.clone()).unwrap()
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
             (vec!["a", OURS], None),
         ];
         for (finalizers, patch) in table {
-            assert_eq!(add_finalizer(&service(&finalizers, json!([]))), patch, "{finalizers:?}");
+            assert_eq!(add_finalizer(&service(&finalizers, &json!([]))), patch, "{finalizers:?}");
         }
         let table = [
             (vec!["a"], None),
@@ -162,7 +162,7 @@ mod tests {
             ),
         ];
         for (finalizers, patch) in table {
-            assert_eq!(remove_finalizer(&service(&finalizers, json!([]))), patch, "{finalizers:?}");
+            assert_eq!(remove_finalizer(&service(&finalizers, &json!([]))), patch, "{finalizers:?}");
         }
     }
 
@@ -177,10 +177,10 @@ mod tests {
             (json!([]), json!([]), false),
         ];
         for (has, wanted, changes) in table {
-            let patch = set_ingress(&service(&[], has.clone()), &entries(wanted.clone()));
+            let patch = set_ingress(&service(&[], &has), &entries(&wanted));
             assert_eq!(patch.is_some(), changes, "{has} → {wanted}");
         }
-        let cleared = set_ingress(&service(&[], json!([{"hostname": "a"}])), &[]);
+        let cleared = set_ingress(&service(&[], &json!([{"hostname": "a"}])), &[]);
         assert_eq!(cleared, Some(json!({"status": {"loadBalancer": {"ingress": null}}})));
     }
 }

@@ -24,7 +24,8 @@ impl Retry {
     pub(super) fn of(result: &Result<()>) -> Self {
         match result {
             Ok(()) => Self::Never,
-            Err(error) => error.retry_after().map_or(Self::BackOff, Self::After),
+            // "At once" would be asked again and again without a pause.
+            Err(error) => error.retry_after().filter(|d| !d.is_zero()).map_or(Self::BackOff, Self::After),
         }
     }
 
@@ -49,6 +50,7 @@ mod tests {
     fn a_cloud_that_says_when_is_heard_through_other_errors() {
         let later = Error::retry_in("still deleting", Duration::from_secs(9)).context("failed to delete load balancer");
         assert_eq!(Retry::of(&Err(later)), Retry::After(Duration::from_secs(9)));
+        assert_eq!(Retry::of(&Err(Error::retry_in("now", Duration::ZERO))), Retry::BackOff);
         assert_eq!(Retry::of(&Err(Error::other("boom"))), Retry::BackOff);
         assert_eq!(Retry::of(&Ok(())), Retry::Never);
     }

@@ -103,10 +103,19 @@ impl Running {
 
     /// SVC-15 … SVC-19. There is nothing to do at a resync: what failed waits in the queue (SVC-18).
     fn feed(self: &Arc<Self>) {
-        let running = Arc::clone(self);
-        self.controller.services.subscribe(Resync::never(), move |event| running.service_changed(event));
-        let running = Arc::clone(self);
-        self.controller.context.nodes.subscribe(Resync::never(), move |event| running.node_changed(event));
+        // The caches must not keep alive what holds them.
+        let running = Arc::downgrade(self);
+        self.controller.services.subscribe(Resync::never(), move |event| {
+            if let Some(running) = running.upgrade() {
+                running.service_changed(event);
+            }
+        });
+        let running = Arc::downgrade(self);
+        self.controller.context.nodes.subscribe(Resync::never(), move |event| {
+            if let Some(running) = running.upgrade() {
+                running.node_changed(event);
+            }
+        });
     }
 
     fn service_changed(&self, event: &CacheEvent<Service>) {
