@@ -124,14 +124,16 @@ impl Controller {
 }
 
 fn volume(name: &str, labels: Value) -> Value {
-    json!({
+    let mut volume = json!({
         "apiVersion": "v1", "kind": "PersistentVolume",
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": name},
         "spec": {
             "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
             "csi": {"driver": "simulated.csi", "volumeHandle": format!("v-{name}")},
         },
-    })
+    });
+    volume["metadata"]["labels"] = labels;
+    volume
 }
 
 fn affinity(requirements: &[(&str, &[&str])]) -> Value {
@@ -202,7 +204,9 @@ async fn volumes_of_others_and_those_that_come_or_go_are_left_alone() {
     terminating["metadata"]["deletionTimestamp"] = json!("2024-01-01T00:00:00Z");
     terminating["metadata"]["finalizers"] = json!(["kubernetes.io/pv-protection"]);
     world.in_cloud("terminating", &["z1"]);
-    [&other, &placeholder, &terminating].map(|volume| world.put(volume));
+    for volume in [&other, &placeholder, &terminating] {
+        world.put(volume);
+    }
     let before: Vec<Value> = ["other", "placeholder", "terminating"].map(|name| world.get(name)).into();
 
     let (controller, _until) = world.start();
