@@ -91,8 +91,8 @@ pub(super) const PREFIX: &str = "worker-";
 /// The story of `nodes` Nodes, at least five, and of `services` Services, at least three.
 pub(super) fn story(nodes: usize, services: usize) -> Vec<Step> {
     let Services { ports, .. } = &Services::new(services);
-    let thousandth = |count: usize| Duration::from_millis(10) * u32::try_from(count).unwrap_or(u32::MAX);
-    let within = Duration::from_secs(30) + thousandth(nodes) + thousandth(services);
+    let each = |count: usize| Duration::from_millis(20) * u32::try_from(count).unwrap_or(u32::MAX);
+    let within = Duration::from_secs(30) + each(nodes) + each(services);
     let mut steps = nodes::joining(nodes);
     steps.push(services::exposed(ports, nodes));
     steps.extend(nodes::trouble(nodes, ports));

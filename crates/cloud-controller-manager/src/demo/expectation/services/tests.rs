@@ -56,9 +56,11 @@ fn a_service_with_its_load_balancer_is_as_it_should_be() {
     assert_eq!(balanced(&now, &ports(&["web"])), Verdict::Happened(vec![]));
 }
 
+type Spoil = fn(&mut Service, &mut Balancer);
+
 #[test]
 fn whatever_is_not_as_it_should_be_is_named() {
-    let table: [(fn(&mut Service, &mut Balancer), &str); 7] = [
+    let table: [(Spoil, &str); 7] = [
         (
             |_, balancer| balancer.listeners = [].into(),
             "web has lb-1 at 198.19.0.1, no listener, 2 targets, wanted 80/TCP",
