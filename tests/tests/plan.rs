@@ -77,10 +77,10 @@ impl World {
 
     fn plan_with(&mut self, change: impl FnOnce(&mut Settings)) -> Report {
         let provider = self.stage.cloud.provider(&self.stage.gate);
-        self.plan_of(provider, change)
+        self.plan_of(&*provider, change)
     }
 
-    fn plan_of(&mut self, provider: Arc<dyn CloudProvider>, change: impl FnOnce(&mut Settings)) -> Report {
+    fn plan_of(&mut self, provider: &dyn CloudProvider, change: impl FnOnce(&mut Settings)) -> Report {
         let state = |world: &Self| {
             let (balancers, routes) = (world.cloud.load_balancers(), world.cloud.routes());
             (world.stage.api.revision(), world.cloud.machines(), format!("{balancers:?}{routes:?}"))
@@ -94,7 +94,7 @@ impl World {
             let shutdown = CancellationToken::new();
             let context = Context { cluster: cluster.clone(), clients: Arc::new(NoClients), shutdown };
             provider.initialize(&context).await.expect("a cloud that answers at first");
-            plan(&settings, &*provider, &cluster).await.expect("a report")
+            plan(&settings, provider, &cluster).await.expect("a report")
         });
         let sent = &self.stage.gate.passed()[passed..];
         let mutations: Vec<_> = sent.iter().filter(|request| request.is_mutation()).collect();
@@ -394,7 +394,7 @@ fn a_provider_without_plans_is_said_to_be_one_and_a_defect_of_it_costs_one_answe
             stage.user.create_service(name, &[80]).await;
         }
     });
-    let report = world.plan_of(Arc::new(Planless), |_| {});
+    let report = world.plan_of(&Planless, |_| {});
     assert!(report.notes.iter().any(|note| note.contains("makes no plans")), "{:?}", report.notes);
     assert!(report.notes.iter().any(|note| note.contains("no machines to offer")), "{:?}", report.notes);
     assert!(steps(&report, Kind::Service, "new").iter().any(|step| step.starts_with("cloud create load balancer")));
