@@ -278,6 +278,23 @@ async fn what_lists_do_not_show_yet_is_neither_doubled_nor_leaked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_lags_behind_does_not_overrule_what_is_certain() {
+    let mut scene = Scene::with(Options { list_delay_milliseconds: 600_000, ..Options::default() });
+    let after = async |seconds| tokio::time::sleep(std::time::Duration::from_secs(seconds)).await;
+    scene.plan(1, Goal::Ensured).await.unwrap();
+    after(50).await;
+    scene.ensure(1).await.unwrap();
+    after(20).await;
+    let first = std::mem::replace(&mut scene.service, service("18", &json!({})));
+    scene.requests();
+    scene.plan(1, Goal::Ensured).await.unwrap();
+    assert_eq!(scene.requests(), ["1 GET /v1/load-balancers"], "the list, without the first one");
+    scene.service = first;
+    scene.ensure(1).await.unwrap();
+    assert_eq!(scene.requests(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_is_dropped_at_any_moment_doubles_and_leaks_nothing() {
     use std::time::Duration;
     for milliseconds in (0..8000).step_by(50) {
