@@ -246,3 +246,23 @@ async fn a_lost_answer_leads_to_the_same_end() {
     assert_eq!(*finalizers, json!(["service.kubernetes.io/load-balancer-cleanup"]));
     assert_eq!(world.cloud.balancers().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_was_told_is_not_the_last_that_is_said() {
+    let world = world().await;
+    world.create("web").await;
+    world.settle().await;
+    world.clear();
+    world.take_events("web");
+    world.cloud.behave("web", "ensure", Behaviour::Fails(Error::other("the answer was lost")));
+    world.user.patch_service("web", &json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    world.settle().await;
+    assert!(world.take_events("web").iter().any(|told| told.starts_with("SyncLoadBalancerFailed")));
+    world.cloud.heal();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(
+        world.take_events("web"),
+        ["EnsuredLoadBalancer Ensured load balancer"],
+        "said once, though nothing was to do"
+    );
+}

@@ -22,6 +22,14 @@ struct Entry {
     told: Option<&'static str>,
     /// The drift that was last reported.
     drift: Option<String>,
+    /// Whether an event said that it failed, and none since that it is well.
+    failed: bool,
+}
+
+impl Entry {
+    fn new(service: Arc<Service>) -> Self {
+        Self { service, targets: None, told: None, drift: None, failed: false }
+    }
 }
 
 impl Ledger {
@@ -35,7 +43,7 @@ impl Ledger {
         let mut entries = self.entries();
         match entries.get_mut(key) {
             Some(entry) if entry.service.metadata.uid == service.metadata.uid => entry.service = service,
-            _ => _ = entries.insert(key.into(), Entry { service, targets: None, told: None, drift: None }),
+            _ => _ = entries.insert(key.into(), Entry::new(service)),
         }
     }
 
@@ -87,6 +95,13 @@ impl Ledger {
         let is_new = drift.is_some() && entry.drift != drift;
         entry.drift = drift;
         is_new
+    }
+
+    /// Remembers whether an event has said that it failed; whether the last one did.
+    pub(super) fn is_said_to_fail(&self, key: &str, failed: bool) -> bool {
+        let mut before = false;
+        self.change(key, |entry| before = std::mem::replace(&mut entry.failed, failed));
+        before
     }
 
     /// All keys whose load balancer was last given other targets than these, in order; with `None` all that have a load

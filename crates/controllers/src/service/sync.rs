@@ -60,7 +60,10 @@ impl ServiceController {
             Ok(()) => self.ledger.forget(key),
             // What the end of the process cut short is no news of the Service.
             Err(_) if self.cloud.is_stopping() => {}
-            Err(error) => self.say(service, &News::SyncFailed(error.to_string())),
+            Err(error) => {
+                self.ledger.is_said_to_fail(key, true);
+                self.say(service, &News::SyncFailed(error.to_string()));
+            }
         }
         result
     }
@@ -79,7 +82,7 @@ impl ServiceController {
         self.ledger.remember_targets(key, &targets.members);
         match self.cloud.ensure(service, &targets.nodes, &narrator).await {
             Ok(Some(status)) => {
-                narrator.finish();
+                narrator.finish(self.ledger.is_said_to_fail(key, false));
                 self.ledger.is_new_drift(key, None);
                 self.write_status(key, service, &status.ingress.unwrap_or_default()).await
             }
@@ -213,8 +216,9 @@ impl<'a> Narrator<'a> {
         }
     }
 
-    fn finish(&self) {
-        if self.has_begun.load(Ordering::Relaxed) {
+    /// `has_failed`: the last that was said is that it failed. Nobody is left with that.
+    fn finish(&self, has_failed: bool) {
+        if has_failed || self.has_begun.load(Ordering::Relaxed) {
             self.controller.say(self.service, &News::Ensured);
         }
     }
