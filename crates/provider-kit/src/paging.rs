@@ -70,6 +70,15 @@ impl<T> Reading<T> {
         }
     }
 
+    /// Everything that was read, to keep.
+    #[must_use]
+    pub fn into_items(self) -> Vec<T> {
+        match self {
+            Self::Complete { listing, .. } => listing.into_items(),
+            Self::Flawed { items, .. } => items,
+        }
+    }
+
     /// How many requests it took.
     #[must_use]
     pub fn pages(&self) -> usize {

@@ -9,6 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use super::SortedMap;
+
 type Key = Cow<'static, str>;
 
 /// Settings of a part, by name. What they mean is the provider's business; here they are only compared.
@@ -28,7 +30,7 @@ type Key = Cow<'static, str>;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
-    values: BTreeMap<Key, Value>,
+    values: SortedMap<Key, Value>,
     fixed: BTreeSet<&'static str>,
 }
 
@@ -157,7 +159,8 @@ impl Serialize for Attributes {
 
 impl<'de> Deserialize<'de> for Attributes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self { values: BTreeMap::deserialize(deserializer)?, fixed: BTreeSet::new() })
+        let values = BTreeMap::deserialize(deserializer)?.into_iter().collect();
+        Ok(Self { values, fixed: BTreeSet::new() })
     }
 }
 

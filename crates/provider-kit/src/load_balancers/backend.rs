@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use cloud_provider::{Cluster, LoadBalancerRequest, Result, Service, async_trait, default_load_balancer_name};
+use cloud_provider::{Cluster, LoadBalancerRequest, Node, Result, Service, async_trait, default_load_balancer_name};
 use futures::future::try_join_all;
 
 use super::model::{Actual, Marks, State, Tree};
@@ -76,6 +76,13 @@ pub trait Backend: Send + Sync + 'static {
         let reads = try_join_all(ids.iter().map(|id| self.read(id))).await?;
         Ok(reads.into_iter().flatten().collect())
     }
+
+    /// Whether the cloud shows this Node's machine, with the credential with which load balancers are read. Asked where one
+    /// that a Service had is not found: if none of the cluster's machines is found either, it is the wrong credential.
+    ///
+    /// # Errors
+    /// What the cloud answered.
+    async fn has_machine(&self, node: &Node) -> Result<bool>;
 
     /// Does the first of the change's operations, or as many as one request can do. Not called while the cloud is at work on
     /// it.

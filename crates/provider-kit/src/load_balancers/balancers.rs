@@ -12,6 +12,7 @@ use super::known::{Found, Known};
 use super::model::{Actual, Part, Shared, State, Tree};
 use super::ownership::{Identity, Sorted};
 use super::plan::{Operation, plan, plan_removal, removals_first, steps};
+use super::witness::absence_is_believed;
 use crate::operation::until_done;
 
 /// How often a change is planned anew because the cloud was not as it was believed to be.
@@ -75,9 +76,9 @@ impl<B: Backend> Balancers<B> {
         let is_certain = found.is_certain;
         let sorted = self.sorted(found, identity);
         if is_certain || !sorted.ours.is_empty() {
-            return Ok(sorted);
+            return self.believed(sorted, identity).await;
         }
-        Ok(self.sorted(self.known.find(identity).await?, identity))
+        self.read(identity).await
     }
 
     /// What a change starts from.
@@ -86,24 +87,39 @@ impl<B: Backend> Balancers<B> {
             Aim::Targets if !fresh => self.ours(identity).await,
             Aim::Ensured if !fresh => self.found_to_ensure(identity).await,
             // What is removed is read right before.
-            _ => Ok(self.sorted(self.known.find(identity).await?, identity)),
+            _ => self.read(identity).await,
         }
+    }
+
+    /// What is there, for certain.
+    async fn read(&self, identity: &Identity<'_>) -> Result<Sorted> {
+        let sorted = self.sorted(self.known.find(identity).await?, identity);
+        self.believed(sorted, identity).await
+    }
+
+    /// That nothing is there of what was, only with a witness.
+    async fn believed(&self, sorted: Sorted, identity: &Identity<'_>) -> Result<Sorted> {
+        if sorted.is_empty() {
+            let caches = self.caches.get().map(|caches| &**caches);
+            absence_is_believed(self.backend(), identity, caches).await?;
+        }
+        Ok(sorted)
     }
 
     async fn found_to_ensure(&self, identity: &Identity<'_>) -> Result<Sorted> {
         let names_are_unique = self.backend().names_are_unique();
         if names_are_unique && self.known.has_never_seen(identity) {
-            return Ok(Sorted::default());
+            return self.believed(Sorted::default(), identity).await;
         }
         let found = self.known.look_up(identity).await?;
         let is_certain = found.is_certain;
         let sorted = self.sorted(found, identity);
         match sorted.for_changes() {
             Ok(Some(_)) => Ok(sorted),
-            Ok(None) if names_are_unique => Ok(sorted),
-            _ if is_certain => Ok(sorted),
+            Ok(None) if names_are_unique => self.believed(sorted, identity).await,
+            _ if is_certain => self.believed(sorted, identity).await,
             // Refused, or to be made though the cloud would not refuse a second one: that must be certain.
-            _ => Ok(self.sorted(self.known.find(identity).await?, identity)),
+            _ => self.read(identity).await,
         }
     }
 
@@ -321,6 +337,7 @@ impl<B: Backend> LoadBalancers for Balancers<B> {
         }
         let wanted = self.backend().wanted(&request).await?;
         let sorted = self.sorted(self.known.look_up(&identity).await?, &identity);
+        let sorted = self.believed(sorted, &identity).await?;
         let actual = sorted.for_changes()?;
         let name = actual.map_or(&identity.name, |actual| &actual.name);
         Ok(steps(&operations(Some(&wanted), actual.map(|actual| &**actual), &identity, Aim::Ensured)?, name))

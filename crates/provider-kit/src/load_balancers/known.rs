@@ -47,7 +47,7 @@ struct Inner<B> {
 struct State {
     entries: HashMap<String, Entry>,
     /// Names, UIDs and signs → ids.
-    handles: HashMap<String, BTreeSet<String>>,
+    handles: HashMap<String, Vec<String>>,
     /// When the last whole list began.
     listed: Option<Instant>,
     pages: usize,
@@ -182,9 +182,10 @@ impl<B: Backend> Known<B> {
                 false
             }
         };
-        let items: Vec<Shared> = reading.items().iter().map(|actual| self.shared(actual.clone())).collect();
+        let pages = reading.pages();
+        let items: Vec<Shared> = reading.into_items().into_iter().map(|actual| self.shared(actual)).collect();
         let mut state = self.state();
-        state.merge(items, began, is_whole.then_some(reading.pages()));
+        state.merge(items, began, is_whole.then_some(pages));
         drop(state);
         self.0.sets.forget_unused();
         Ok(())
@@ -287,7 +288,11 @@ impl State {
         let id = entry.actual.id.clone();
         self.remove(&id);
         for handle in handles(&entry.actual) {
-            self.handles.entry(handle.to_owned()).or_default().insert(id.clone());
+            let ids = self.handles.entry(handle.to_owned()).or_default();
+            if !ids.contains(&id) {
+                ids.reserve_exact(1);
+                ids.push(id.clone());
+            }
         }
         self.entries.insert(id, entry);
     }
@@ -296,7 +301,7 @@ impl State {
         let Some(entry) = self.entries.remove(id) else { return };
         for handle in handles(&entry.actual) {
             if let Some(ids) = self.handles.get_mut(handle) {
-                ids.remove(id);
+                ids.retain(|other| other != id);
                 if ids.is_empty() {
                     self.handles.remove(handle);
                 }

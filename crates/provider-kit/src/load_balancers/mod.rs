@@ -13,6 +13,8 @@
 //! * **Certainty.** Lists may lag behind. Before anything is deleted, before it is said that nothing is there, after a
 //!   conflict and after any request whose outcome is not known (an error, a lost answer, a dropped call) it is read by name
 //!   and by id. *Conflict* on the making means that it exists: it is read, and ours if it carries our mark.
+//! * **No empty answer is believed by itself.** A load balancer that a Service had and that is not found is gone only if the
+//!   cloud still shows a machine of the cluster; a credential of the wrong project finds neither.
 //! * **Targets.** The controller decides who is a target; an empty set is obeyed. A set that nobody knows is not empty: see
 //!   [`machine_ids`] (P-25).
 //!
@@ -53,6 +55,7 @@
 //! #   async fn list(&self, _: &TargetSets) -> Result<Reading<Actual>> { unimplemented!() }
 //! #   async fn find(&self, _: &Identity<'_>) -> Result<Vec<Actual>> { unimplemented!() }
 //! #   async fn read(&self, _: &str) -> Result<Option<Actual>> { unimplemented!() }
+//! #   async fn has_machine(&self, _: &cloud_provider::Node) -> Result<bool> { unimplemented!() }
 //!     // list, find, read …
 //!
 //!     async fn apply(&self, change: Change<'_>) -> Result<Applied> {
@@ -75,8 +78,10 @@ mod looks;
 mod model;
 mod ownership;
 mod plan;
+mod sorted_map;
 mod ports;
 mod targets;
+mod witness;
 
 pub use attributes::{Attributes, Difference};
 pub use backend::{Applied, Backend, Change};
@@ -89,4 +94,5 @@ pub use plan::{Operation, plan, plan_removal, removals_first, steps};
 #[cfg(test)]
 mod tests;
 pub use ports::{ServicePort, service_ports};
+pub use sorted_map::SortedMap;
 pub use targets::{TargetSets, Targets, machine_ids};

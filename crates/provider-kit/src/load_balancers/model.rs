@@ -8,7 +8,7 @@ use std::sync::Arc;
 use cloud_provider::{Cluster, LoadBalancerIngress, LoadBalancerStatus};
 
 use super::plan::Operation;
-use super::{Attributes, TargetSets, Targets};
+use super::{Attributes, SortedMap, TargetSets, Targets};
 
 /// Setting of a listener: the pool that it sends traffic to.
 pub const POOL: &str = "pool";
@@ -94,9 +94,9 @@ impl fmt::Display for Part {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     /// The parts and their settings.
-    pub parts: BTreeMap<Part, Attributes>,
+    pub parts: SortedMap<Part, Attributes>,
     /// The targets of each pool. A wanted pool without an entry makes no statement: its targets stay.
-    pub targets: BTreeMap<String, Targets>,
+    pub targets: SortedMap<String, Targets>,
 }
 
 impl Tree {

@@ -86,6 +86,11 @@ impl Sorted {
         sorted
     }
 
+    /// Whether nothing at all was found.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ours.is_empty() && self.orphaned.is_none() && self.refusal.is_none()
+    }
+
     /// The one that a Service's wish is applied to.
     pub(super) fn for_changes(&self) -> Result<Option<&Shared>> {
         match (self.ours.first().or(self.orphaned.as_ref()), &self.refusal) {

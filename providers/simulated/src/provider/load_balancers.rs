@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_provider::{Cluster, LoadBalancerRequest, Result, Service, async_trait};
+use cloud_provider::{Cluster, LoadBalancerRequest, Node, Result, Service, async_trait};
 use provider_kit::annotations::one_of;
 use provider_kit::health_check::HealthCheck;
+use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::{
     Actual, Applied, Attributes, Backend, Change, Identity, Marks, State, TargetSets, Targets, Tree, machine_ids,
     service_ports,
@@ -134,6 +135,10 @@ impl Backend for Api {
             found.extend(self.some(Call::get(ALL, &[]).query("ids", ids.join(","))).await?);
         }
         Ok(found)
+    }
+
+    async fn has_machine(&self, node: &Node) -> Result<bool> {
+        Ok(self.by_id(IDS.read(&node.provider_id)?).await?.is_some())
     }
 
     /// The cloud takes the whole state in one request.

@@ -473,3 +473,56 @@ async fn a_list_that_is_not_whole_or_empty_by_mistake_costs_requests_only() {
         assert_eq!(scene.only().targets.len(), 2, "{kind:?}");
     }
 }
+
+impl Scene {
+    /// The Service's status tells of an address, and the provider knows the cluster's Nodes.
+    fn published(mut self) -> Self {
+        let status = json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}});
+        self.service.status = serde_json::from_value(status).unwrap();
+        self.provider.set_caches(Arc::new(TheseNodes(self.nodes.clone())));
+        self
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_credential_of_another_project_neither_ends_nor_doubles_a_load_balancer() {
+    let scene = Scene::new();
+    scene.ensure(3).await.unwrap();
+    let scene = scene.published();
+    scene.cloud.add_token(DEFAULT_TOKEN, "another-project");
+    // Also what was read before is too old by then.
+    tokio::time::sleep(std::time::Duration::from_secs(120)).await;
+    let made = scene.cloud.load_balancers();
+    let request = || scene.request(3);
+    let errors = [
+        scene.balancers().get(request()).await.map(drop).unwrap_err(),
+        scene.balancers().delete(request()).await.unwrap_err(),
+        scene.balancers().ensure(request()).await.map(drop).unwrap_err(),
+        scene.balancers().update_targets(request()).await.unwrap_err(),
+        scene.balancers().plan(request(), Goal::Deleted).await.map(drop).unwrap_err(),
+        scene.balancers().plan(request(), Goal::Ensured).await.map(drop).unwrap_err(),
+    ];
+    for error in errors {
+        assert!(error.is_unauthorized() && error.to_string().contains("project or account"), "{error}");
+    }
+    assert_eq!(scene.cloud.load_balancers().len(), made.len(), "nothing was made in the wrong place");
+    scene.cloud.add_token(DEFAULT_TOKEN, provider_simulated::cloud::DEFAULT_PROJECT);
+    assert!(scene.balancers().get(request()).await.unwrap().is_some());
+    scene.balancers().delete(request()).await.unwrap();
+    assert!(scene.cloud.load_balancers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_somebody_deleted_is_gone_if_a_machine_testifies() {
+    let scene = Scene::new();
+    scene.ensure(3).await.unwrap();
+    let scene = scene.published();
+    // By hand, in the cloud's console.
+    scene.balancers().delete(scene.request(0)).await.unwrap();
+    let fresh = provider(&scene.cloud);
+    fresh.set_caches(Arc::new(TheseNodes(scene.nodes.clone())));
+    let fresh = fresh.load_balancers().unwrap();
+    assert!(fresh.get(scene.request(0)).await.unwrap().is_none());
+    assert!(fresh.ensure(scene.request(3)).await.unwrap().is_some());
+    assert_eq!(scene.cloud.load_balancers().len(), 1);
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cloud_provider::{CompleteListing, Error, Listing, LoadBalancerRequest, Result, async_trait};
+use cloud_provider::{CompleteListing, Error, Listing, LoadBalancerRequest, Node, Result, async_trait};
 use tokio::time::Instant;
 
 use super::super::{
@@ -106,6 +106,10 @@ impl Backend for StepByStep {
         let mut model = self.model();
         model.reads.push(format!("read {id}"));
         Ok(model.show(id))
+    }
+
+    async fn has_machine(&self, _node: &Node) -> Result<bool> {
+        Ok(true)
     }
 
     async fn apply(&self, change: Change<'_>) -> Result<Applied> {

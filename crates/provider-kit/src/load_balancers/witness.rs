@@ -1,0 +1,56 @@
+//! An empty answer proves nothing: of a load balancer that was there it is believed only if the cloud still shows something
+//! else of the cluster with the same credential.
+//!
+//! A credential of another project or account finds no load balancer, and no error. Without a witness a finalizer would go
+//! while the load balancer stays, or a second one be made in the wrong place.
+
+use cloud_provider::{Caches, ConditionStatus, Error, Result, Service};
+
+use super::backend::Backend;
+use super::ownership::Identity;
+
+/// Machines that are asked for, one after the other, until one is there.
+const QUESTIONS: usize = 3;
+
+/// Whether the Service's status tells of a load balancer.
+fn had_one(service: &Service) -> bool {
+    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    status.and_then(|status| status.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty())
+}
+
+/// Whether it may be believed that nothing is there for this Service.
+///
+/// A Service that never had a load balancer needs no witness; a cluster without machines has none to offer.
+///
+/// # Errors
+/// *Unauthorized* if none of the machines asked for is there either.
+pub(super) async fn absence_is_believed<B: Backend>(
+    backend: &B,
+    identity: &Identity<'_>,
+    caches: Option<&dyn Caches>,
+) -> Result<()> {
+    if !had_one(identity.service) {
+        return Ok(());
+    }
+    let mut nodes = caches.map(Caches::nodes).unwrap_or_default();
+    nodes.retain(|node| node.provider_id().is_some() && !node.terminating);
+    nodes.sort_by_key(|node| (node.ready != ConditionStatus::True, node.name.clone()));
+    let mut asked = Vec::new();
+    for node in nodes.iter().take(QUESTIONS) {
+        match backend.has_machine(node).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => asked.push(&*node.name),
+            Err(error) => {
+                return Err(error.context(format!("cannot tell whether load balancer {:?} is gone", identity.name)));
+            }
+        }
+    }
+    if asked.is_empty() {
+        return Ok(());
+    }
+    Err(Error::unauthorized(format!(
+        "load balancer {:?}, which this service had, is not found, but neither are the machines of {}: nothing is concluded from that. Check that the credential is for this cluster's project or account",
+        identity.name,
+        asked.join(", "),
+    )))
+}
