@@ -158,6 +158,12 @@ impl<T> CompleteListing<T> {
         &self.items
     }
 
+    /// Everything in it, to keep.
+    #[must_use]
+    pub fn into_items(self) -> Vec<T> {
+        self.items
+    }
+
     /// How many requests it took.
     #[must_use]
     pub fn pages(&self) -> usize {

@@ -40,8 +40,19 @@ pub trait Cached: Send + Sync + Sized + 'static {
 impl Cached for Service {
     type Wire = Self;
 
+    /// Its lists keep no room for more: they never grow, and thousands of Services are kept.
     fn from_wire(mut wire: Self) -> Self {
         wire.metadata.managed_fields = None;
+        if let Some(spec) = &mut wire.spec {
+            spec.ports.iter_mut().for_each(Vec::shrink_to_fit);
+            for texts in [&mut spec.cluster_ips, &mut spec.ip_families, &mut spec.external_ips] {
+                texts.iter_mut().for_each(Vec::shrink_to_fit);
+            }
+        }
+        wire.metadata.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
+        if let Some(balancer) = wire.status.as_mut().and_then(|status| status.load_balancer.as_mut()) {
+            balancer.ingress.iter_mut().for_each(Vec::shrink_to_fit);
+        }
         wire
     }
 

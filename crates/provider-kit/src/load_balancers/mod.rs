@@ -78,8 +78,8 @@ mod looks;
 mod model;
 mod ownership;
 mod plan;
-mod sorted_map;
 mod ports;
+mod sorted_map;
 mod targets;
 mod witness;
 
