@@ -12,6 +12,7 @@ use axum::serve::ListenerExt;
 use ccm_tests::api_requests::{ApiRequest, ApiRequests};
 use ccm_tests::node_object::{readiness, registration};
 use ccm_tests::wait::{until, until_every};
+use cloud_provider::names::LABEL_EXCLUDE_BALANCER;
 use embedded_apiserver::{ApiServer, Options};
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Node as ApiNode;
@@ -162,6 +163,16 @@ impl Cluster {
             }
         });
         futures::stream::iter(reports).buffer_unordered(CONCURRENT).try_collect().await
+    }
+
+    /// Keeps a Node out of load balancers, and lets it in again at once.
+    pub(crate) async fn flip_exclusion(&self, name: &str) -> Result<()> {
+        for value in [Some("true"), None] {
+            self.note_ours("PATCH nodes");
+            let patch = Patch::Merge(json!({"metadata": {"labels": {LABEL_EXCLUDE_BALANCER: value}}}));
+            self.nodes().patch_metadata(name, &PatchParams::default(), &patch).await?;
+        }
+        Ok(())
     }
 
     /// Waits until a Node is as `check` wants it; it hears `None` if there is no such Node.

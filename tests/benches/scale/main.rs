@@ -25,7 +25,8 @@
 //! 1. `create`: so many Services, until each has its address.
 //! 2. `quiet`: nothing happens.
 //! 3. `node joins`: one more Node, until it is a target of every load balancer.
-//! 4. `node flaps`: it is not ready for a while, then ready again.
+//! 4. `node flaps`: it is not ready for a while, then ready again; then it is excluded from load balancers, and at once
+//!    no more.
 //! 5. `restart`: the controller ends and starts again over what is healthy.
 //! 6. `delete`: all Services are deleted, until they are gone.
 //!

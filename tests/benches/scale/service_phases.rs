@@ -12,7 +12,8 @@ use crate::counters::Counters;
 use crate::measurement::{Measurement, Phase};
 use crate::phases::{LIMIT, Run, create_machines};
 
-/// How long a Node is not ready, and how long is waited for what its coming back may cause: longer than a pass.
+/// How long a Node is not ready, and how long is waited for what its coming back may cause: longer than a pass. A steady
+/// phase that is shorter shortens it.
 const FLAP: Duration = Duration::from_secs(8);
 /// For so long the controller must have asked the cloud nothing before it counts as having started.
 const STARTED: Duration = Duration::from_secs(3);
@@ -110,11 +111,13 @@ impl Run<'_> {
     }
 
     async fn node_flaps(&self) -> Result<Instant> {
+        let flap = FLAP.min(self.steady());
         for is_ready in [false, true] {
             self.cluster.report(&self.late_node(), is_ready).await?;
-            tokio::time::sleep(FLAP).await;
+            tokio::time::sleep(flap).await;
         }
-        self.wait_for(Duration::ZERO).await
+        self.cluster.flip_exclusion(&self.late_node()[0]).await?;
+        self.wait_for(flap).await
     }
 
     /// Its seconds are those from the start of the process to its last request to the cloud, to a moment.
