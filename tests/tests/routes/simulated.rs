@@ -182,3 +182,39 @@ async fn a_new_node_waits_for_its_initialisation_in_silence() {
     assert_eq!((world.condition("worker-2"), requests(&cloud)), (CREATED.into(), (1, 1)));
     assert_eq!(world.reasons(), Vec::<String>::new());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_credential_of_another_project_makes_no_network_unavailable() {
+    let (world, cloud) = running(3);
+    seconds(30).await;
+    let before = routes(&cloud);
+    let writes = world.writes();
+    requests(&cloud);
+    cloud.add_token(DEFAULT_TOKEN, "another-project");
+    // A Node changes, so that routes are listed.
+    world.change("worker-3", |node| {
+        node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "10.0.0.99"}])
+    });
+    seconds(3600).await;
+    assert_eq!((requests(&cloud).0, world.writes()), (0, writes), "no route is asked for, no Node is told");
+    assert_eq!((world.condition("worker-1"), routes(&cloud)), (CREATED.to_owned(), before));
+    cloud.add_token(DEFAULT_TOKEN, provider_simulated::cloud::DEFAULT_PROJECT);
+    seconds(400).await;
+    assert_eq!(requests(&cloud).0, 2, "the next hop of worker-3 is replaced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_that_were_all_removed_come_back_at_the_word_of_a_machine() {
+    let (world, cloud) = running(3);
+    seconds(30).await;
+    let before = routes(&cloud);
+    for route in cloud.routes() {
+        cloud.remove_route(&route.id);
+    }
+    world.change("worker-3", |node| {
+        node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "10.0.0.99"}])
+    });
+    seconds(60).await;
+    assert_eq!(routes(&cloud), before);
+    assert_eq!(world.condition("worker-1"), CREATED);
+}

@@ -23,6 +23,7 @@ pub mod pace;
 mod pass;
 pub mod plan;
 pub mod responsibility;
+mod witness;
 mod work;
 
 pub use controller::RouteController;

@@ -19,6 +19,7 @@ use super::controller::RouteController;
 use super::memory::{Contested, Key};
 use super::plan::{Creation, Deletion, Plan, plan};
 use super::responsibility::{is_in_range, is_responsible};
+use super::witness::list_is_believed;
 use super::work::{Done, Item, Work, items};
 use super::{Destination, calls};
 
@@ -64,6 +65,11 @@ impl RouteController {
         let ranges = &self.options.cluster_cidrs;
         self.metrics.listed(routes.iter().filter(|route| is_responsible(route, ranges)).count());
         let nodes = self.context.nodes.list();
+        // Beyond the reference, which does what a list says.
+        if self.is_adaptive() {
+            let believed = work.alongside(list_is_believed(&*self.context.provider, &routes, &nodes)).await;
+            believed.inspect_err(|_| self.memory().list_failed(Instant::now()))?;
+        }
         let plan = plan(&nodes, &routes, ranges, |node| self.waits(node));
         drop(routes);
         self.forget(&nodes);

@@ -23,7 +23,7 @@ pub(super) fn router(cloud: &Cloud) -> Router {
         .route("/admin/load-balancers", get(load_balancers).post(add_load_balancer))
         .route("/admin/load-balancers/{id}", patch(edit_load_balancer).delete(remove_load_balancer))
         .route("/admin/routes", get(routes).post(add_route))
-        .route("/admin/routes/{id}", patch(edit_route))
+        .route("/admin/routes/{id}", patch(edit_route).delete(remove_route))
         .route("/admin/volumes", post(add_volume))
         .route("/admin/tokens/{token}", put(add_token).delete(revoke_token))
         .route("/admin/faults", get(faults).post(inject).delete(clear_faults))
@@ -122,6 +122,10 @@ async fn edit_route(State(cloud): Of, Path(id): Path<String>, Json(change): Json
 
 async fn routes(State(cloud): Of) -> Response {
     Json(cloud.routes()).into_response()
+}
+
+async fn remove_route(State(cloud): Of, Path(id): Path<String>) -> StatusCode {
+    if cloud.remove_route(&id) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
 }
 
 async fn add_route(State(cloud): Of, Json(route): Json<NewRoute>) -> Response {

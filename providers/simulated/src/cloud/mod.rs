@@ -246,6 +246,11 @@ impl Cloud {
         self.model().add_route(DEFAULT_PROJECT, route)
     }
 
+    /// Removes a route, by id, as an operator does; `false` if there is none.
+    pub fn remove_route(&self, id: &str) -> bool {
+        self.model().routes.remove(id).is_some()
+    }
+
     /// Breaks something, until its count is used up or [`clear_faults`](Self::clear_faults).
     pub fn inject(&self, fault: Fault) {
         self.model().faults.push(fault);
