@@ -114,7 +114,7 @@ struct State {
     is_dead: bool,
     disturbances: Vec<Disturbance>,
     hits: usize,
-    refused: Vec<String>,
+    singled_out: Vec<(String, Trouble)>,
     dice: fastrand::Rng,
     witness: Option<Witness>,
 }
@@ -146,7 +146,7 @@ impl Gate {
             is_dead: false,
             disturbances: Vec::new(),
             hits: 0,
-            refused: Vec::new(),
+            singled_out: Vec::new(),
             dice: fastrand::Rng::with_seed(seed),
             witness: None,
         };
@@ -209,9 +209,14 @@ impl Gate {
         self.state().hits
     }
 
-    /// The cloud refuses every change whose path or body contains `text`, for ever, as invalid.
-    pub fn refuse(&self, text: &str) {
-        self.state().refused.push(text.to_owned());
+    /// From now on every change in the cloud whose path or body contains `text` meets this trouble.
+    pub fn single_out(&self, text: &str, trouble: Trouble) {
+        self.state().singled_out.push((text.to_owned(), trouble));
+    }
+
+    /// Nobody is singled out any more.
+    pub fn pardon(&self) {
+        self.state().singled_out.clear();
     }
 
     /// Shows each request, with its body, to `witness` right before it is carried out.
@@ -254,16 +259,18 @@ impl Gate {
         }
         let now = Instant::now();
         let (side, is_mutation) = (passed.side, passed.is_mutation());
-        let contains = |text: &String| passed.target.contains(text) || String::from_utf8_lossy(body).contains(text);
-        let is_refused = side == Side::Cloud && is_mutation && state.refused.iter().any(contains);
+        let contains = |text: &str| passed.target.contains(text) || String::from_utf8_lossy(body).contains(text);
+        let is_changed_cloud = side == Side::Cloud && is_mutation;
+        let mut singled_out = state.singled_out.iter().filter(|_| is_changed_cloud);
+        let fate = singled_out.find(|(text, _)| contains(text)).map(|(_, trouble)| *trouble);
         state.mutations += usize::from(is_mutation);
         state.passed.push(passed);
         if let Some((_, moment)) = state.kill.filter(|(number, _)| *number == state.passed.len()) {
             // What is refused is never carried out, whoever dies.
-            return Some(Verdict::Die(if is_refused { Moment::Before } else { moment }));
+            return Some(Verdict::Die(if fate.is_some() { Moment::Before } else { moment }));
         }
-        if is_refused {
-            return Some(Verdict::Trouble(Trouble::Status(422, None)));
+        if let Some(trouble) = fate {
+            return Some(Verdict::Trouble(trouble));
         }
         state.disturbances.retain(|disturbance| disturbance.until > now);
         let State { disturbances, dice, .. } = &mut *state;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use cloud_provider::{ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi};
 use controllers::Options;
 use embedded_apiserver::ApiServer;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::breaches::Breaches;
 use crate::cloud_under_test::CloudUnderTest;
-use crate::gate::{Gate, Side};
+use crate::gate::{Gate, Side, Trouble};
 use crate::observed_provider::{ObservedProvider, Overlaps};
 use crate::settled::unsettled;
 use crate::user::User;
@@ -74,7 +74,7 @@ impl Stage {
     pub fn make_hopeless(&self, service: &str) {
         let object = self.api.get("services", Some("default"), service).expect("a Service of that name");
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-        self.gate.refuse(uid);
+        self.gate.single_out(uid, Trouble::Status(422, None));
         self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).insert(service.to_owned());
     }
 
@@ -120,16 +120,49 @@ impl Stage {
     pub async fn settle(&self, limit: Duration) -> Result<(), Vec<String>> {
         const PAUSE: Duration = Duration::from_millis(500);
         let end = Instant::now() + limit;
+        let mut judged = None;
         loop {
-            let unsettled = unsettled(self);
-            if unsettled.is_empty() {
-                return Ok(());
-            }
-            if Instant::now() >= end {
-                return Err(unsettled);
+            // Judging reads every object: only when something may have happened, and before giving up.
+            let now = (self.api.revision(), self.gate.count());
+            let is_over = Instant::now() >= end;
+            if is_over || judged.replace(now) != Some(now) {
+                let unsettled = unsettled(self);
+                if unsettled.is_empty() {
+                    return Ok(());
+                }
+                if is_over {
+                    return Err(unsettled);
+                }
             }
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// A client of the program, behind the gate.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        let below = Client::new(self.gate.before(Side::Kubernetes, self.api.service()), "default");
+        let limits = Limits { rate: None, request_timeout: Some(REQUEST_TIMEOUT) };
+        wrap(&below, "embedded", "ccm-tests", &limits, Arc::new(NoRequestMetrics))
+    }
+
+    /// What the program is started with.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let mut settings = Settings::new(self.options.clone(), Clients::Shared(self.client()));
+        settings.configure_cloud_routes = self.has_routes();
+        settings
+    }
+
+    /// The cluster, as the program knows it.
+    ///
+    /// # Panics
+    /// If namespace `kube-system` is gone.
+    #[must_use]
+    pub fn cluster(&self) -> Cluster {
+        let namespace = self.api.get("namespaces", None, "kube-system").expect("every cluster has it");
+        let id = namespace["metadata"]["uid"].as_str().map(str::to_owned);
+        Cluster { name: "kubernetes".to_owned(), id }
     }
 
     /// Starts the program in the runtime that this runs in.
@@ -137,20 +170,13 @@ impl Stage {
     /// # Errors
     /// It cannot start: one of its first requests failed.
     pub async fn start(&self) -> anyhow::Result<Program> {
-        let below = Client::new(self.gate.before(Side::Kubernetes, self.api.service()), "default");
-        let limits = Limits { rate: None, request_timeout: Some(REQUEST_TIMEOUT) };
-        let client = wrap(&below, "embedded", "ccm-tests", &limits, Arc::new(NoRequestMetrics));
-        let shutdown = CancellationToken::new();
+        let (cluster, shutdown) = (self.cluster(), CancellationToken::new());
         let provider = self.cloud.provider(&self.gate);
         let provider: Arc<dyn CloudProvider> = Arc::new(ObservedProvider::new(provider, self.overlaps.clone()));
-        let mut settings = Settings::new(self.options.clone(), Clients::Shared(client.clone()));
-        settings.configure_cloud_routes = self.has_routes();
-        let namespace = self.api.get("namespaces", None, "kube-system").context("no namespace kube-system")?;
-        let id = namespace["metadata"]["uid"].as_str().map(str::to_owned);
-        let cluster = Cluster { name: "kubernetes".to_owned(), id };
-        let context = Context { cluster: cluster.clone(), clients: Arc::new(NoClients), shutdown: shutdown.clone() };
+        let clients = Arc::new(NoClients);
+        let context = Context { cluster: cluster.clone(), clients, shutdown: shutdown.clone() };
         provider.initialize(&context).await.map_err(|error| anyhow!("{error}"))?;
-        let handles = manager::start_controllers(&settings, provider, cluster, shutdown.clone()).await?;
+        let handles = manager::start_controllers(&self.settings(), provider, cluster, shutdown.clone()).await?;
         Ok(Program { shutdown, handles })
     }
 }

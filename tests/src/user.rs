@@ -31,8 +31,26 @@ impl User {
     /// # Panics
     /// If there is no answer.
     pub async fn request(&self, method: Method, path: &str, content_type: &str, body: &Value) -> (u16, Value) {
+        self.request_as("", method, path, content_type, body).await
+    }
+
+    /// As [`request`](Self::request), to a server that wants a token.
+    ///
+    /// # Panics
+    /// If there is no answer.
+    pub async fn request_as(
+        &self,
+        token: &str,
+        method: Method,
+        path: &str,
+        content_type: &str,
+        body: &Value,
+    ) -> (u16, Value) {
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-        let request = Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, content_type);
+        let mut request = Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, content_type);
+        if !token.is_empty() {
+            request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
+        }
         let request = request.body(Full::new(body)).expect("a request");
         let answer = self.0.service().oneshot(request).await.expect("an answer");
         let status = answer.status().as_u16();

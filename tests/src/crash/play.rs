@@ -49,7 +49,7 @@ fn set_up(stage: &Stage, time: &mut VirtualTime, scenario: &Scenario) -> Result<
         let program = start(stage).await?;
         set_up(stage).await;
         stage.settle(PATIENCE).await?;
-        tokio::time::sleep(QUIET).await;
+        tokio::time::sleep(LINGER).await;
         program.stop().await;
         Ok(())
     })

@@ -1,0 +1,325 @@
+//! INV-5: No secret in a log line, event, metric, error or `Debug`.
+//!
+//! A canary is given to every input that takes a secret, and searched for in every output. The servers are as rude as can
+//! be: they repeat the credential in their refusals.
+
+use std::fmt::Debug;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::Body;
+use ccm_tests::cloud_under_test::{BalancerFacts, CloudUnderTest, Machine, RouteFacts, SimulatedCloud};
+use ccm_tests::gate::{Gate, Side};
+use ccm_tests::stage::Stage;
+use ccm_tests::user::User;
+use cloud_provider::{CloudProvider, ConfigFile, Registry};
+use controllers::Options;
+use embedded_apiserver::ApiServer;
+use http::{Request, Response, header};
+use manager::flags::{Flags, Parsed};
+use manager::plan::{json, text};
+use provider_kit::settings::Settings;
+use provider_kit::transport::{Call, Credential, RequestMetrics, Transport};
+use provider_simulated::cloud::{Cloud, DEFAULT_PROJECT};
+use provider_simulated::provider::{Simulated, factory};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+use tracing_subscriber::EnvFilter;
+
+/// Recognisable, also as base64 and within other text.
+const CANARY: &str = "c4n4ry-7f3a9b";
+const CANARY_IN_BASE64: &str = "YzRuNHJ5LTdmM2E5Y";
+
+/// Everything that was said. Clones write to the same.
+#[derive(Clone, Default)]
+struct Outputs(Arc<Mutex<Vec<u8>>>);
+
+impl Outputs {
+    fn say(&self, what: impl AsRef<str>) {
+        self.0.lock().unwrap().extend_from_slice(what.as_ref().as_bytes());
+        self.0.lock().unwrap().push(b'\n');
+    }
+
+    fn show(&self, what: &dyn Debug) {
+        self.say(format!("{what:?} {what:#?}"));
+    }
+
+    /// Listens to the log of this thread, with the program's own filter at its highest level.
+    fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        let crates = ["manager", "controllers", "runtime", "cloud_provider", "provider_kit", "provider_simulated"];
+        let directives: Vec<String> = crates.iter().map(|name| format!("{name}=trace")).collect();
+        let filter = EnvFilter::new(format!("warn,kube_client=error,{}", directives.join(",")));
+        let writer = self.clone();
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
+        tracing::subscriber::set_default(log.with_writer(move || writer.clone()).finish())
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+
+    /// Fails if the canary sings; also if there was so little to hear that nothing can be concluded.
+    fn expect_no_canary(&self, expected: &[&str]) {
+        let text = self.text();
+        for word in expected {
+            assert!(text.contains(word), "nothing was said of {word:?}:\n{text}");
+        }
+        let lines = text.lines().filter(|line| line.contains(CANARY) || line.contains(CANARY_IN_BASE64));
+        let found: Vec<&str> = lines.take(10).collect();
+        assert!(found.is_empty(), "a secret was told:\n{}", found.join("\n"));
+    }
+}
+
+impl Write for Outputs {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl RequestMetrics for Outputs {
+    fn finished(&self, route: &str, status: Option<u16>, took: Duration) {
+        self.say(format!("metric {route} {status:?} {took:?}"));
+    }
+}
+
+/// The simulated cloud, which wants the canary as its token and, for every third request, repeats it in a refusal.
+struct RudeCloud {
+    cloud: SimulatedCloud,
+    outputs: Outputs,
+}
+
+impl CloudUnderTest for RudeCloud {
+    fn provider(&self, gate: &Gate) -> Arc<dyn CloudProvider> {
+        let (router, requests) = (self.cloud.0.router(), Arc::new(Mutex::new(0)));
+        let rude = tower::service_fn(move |request: Request<http_body_util::Full<bytes::Bytes>>| {
+            let (router, requests) = (router.clone(), Arc::clone(&requests));
+            async move {
+                let number = {
+                    let mut requests = requests.lock().unwrap();
+                    *requests += 1;
+                    *requests
+                };
+                let token = request.headers().get(header::AUTHORIZATION).cloned();
+                let token = token.as_ref().and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
+                if number % 3 != 0 {
+                    return router.oneshot(request).await;
+                }
+                let status = [400, 401, 403, 404, 409, 422, 500][number / 3 % 7];
+                let body = format!(
+                    r#"{{"error": {{"code": "rude", "message": "I do not like {token}, you said {token:?}"}}}}"#
+                );
+                Ok(Response::builder().status(status).header("x-token", token).body(Body::from(body)).unwrap())
+            }
+        });
+        let transport = Transport::builder("http://simulated")
+            .credential(Credential::token(CANARY))
+            .metrics(Arc::new(self.outputs.clone()))
+            .service(gate.before(Side::Cloud, rude))
+            .build()
+            .unwrap();
+        self.outputs.show(&transport);
+        Arc::new(Simulated::new(transport, None))
+    }
+
+    fn add_machine(&self, name: &str) -> String {
+        self.cloud.add_machine(name)
+    }
+    fn stop(&self, name: &str) {
+        self.cloud.stop(name);
+    }
+    fn start(&self, name: &str) {
+        self.cloud.start(name);
+    }
+    fn terminate(&self, name: &str) {
+        self.cloud.terminate(name);
+    }
+    fn machines(&self) -> Vec<Machine> {
+        self.cloud.machines()
+    }
+    fn load_balancers(&self) -> Vec<BalancerFacts> {
+        self.cloud.load_balancers()
+    }
+    fn routes(&self) -> Vec<RouteFacts> {
+        self.cloud.routes()
+    }
+    fn objects(&self) -> Vec<Value> {
+        self.cloud.objects()
+    }
+    fn aliases(&self) -> Vec<(String, String)> {
+        self.cloud.aliases()
+    }
+}
+
+/// Everything in the API: events, conditions, annotations, all that the program may have written.
+fn say_all_objects(outputs: &Outputs, api: &ApiServer) {
+    for kind in ["events", "nodes", "services"] {
+        api.list(kind).iter().for_each(|object| outputs.say(object.to_string()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn inv_5_a_cloud_that_repeats_the_token_is_not_quoted() {
+    let outputs = Outputs::default();
+    let _log = outputs.listen();
+    let cloud = Cloud::default();
+    cloud.add_token(CANARY, DEFAULT_PROJECT);
+    let mut options = Options::default();
+    options.route.cluster_cidrs = vec!["10.244.0.0/16".parse().unwrap()];
+    let rude = RudeCloud { cloud: SimulatedCloud(cloud), outputs: outputs.clone() };
+    let stage = Stage::new(Box::new(rude), options, 1);
+    crate::scene::join(&stage, 3).await;
+    let program = loop {
+        match stage.start().await {
+            Ok(program) => break program,
+            Err(error) => outputs.say(format!("{error:?} {error:#}")),
+        }
+    };
+    for name in ["web", "mail", "api"] {
+        stage.user.create_service(name, &[80]).await;
+    }
+    tokio::time::sleep(Duration::from_secs(900)).await;
+    stage.cloud.terminate("worker-3");
+    stage.user.set_ready("worker-3", false).await;
+    stage.user.delete_service("web").await;
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+
+    let provider = stage.cloud.provider(&stage.gate);
+    for _ in 0..4 {
+        match manager::plan::plan(&stage.settings(), &*provider, &stage.cluster()).await {
+            Ok(report) => outputs.say(format!("plan: {}\n{}", text(&report), json(&report))),
+            Err(error) => outputs.say(format!("plan: {error:?} {error:#}")),
+        }
+    }
+    program.stop().await;
+    say_all_objects(&outputs, &stage.api);
+    outputs.expect_no_canary(&["I do not like", "SyncLoadBalancerFailed", "plan: ", "metric POST /v1/load-balancers"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn inv_5_neither_debug_nor_a_mistake_shows_what_is_secret() {
+    let outputs = Outputs::default();
+    let _log = outputs.listen();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("token");
+    std::fs::write(&file, CANARY).unwrap();
+    let credentials =
+        [Credential::token(CANARY), Credential::file(&file).unwrap(), Credential::token(format!("{CANARY}\n"))];
+    for credential in credentials {
+        outputs.show(&credential);
+        let refuse = tower::service_fn(|_: Request<http_body_util::Full<bytes::Bytes>>| async {
+            Ok::<_, std::convert::Infallible>(Response::builder().status(500).body(Body::from(CANARY)).unwrap())
+        });
+        let transport = Transport::builder("http://simulated").credential(credential).service(refuse).build().unwrap();
+        let error = transport.send(Call::get("/v1/machines", &[])).await.unwrap_err();
+        outputs.say(format!("{error} {error:?}"));
+    }
+    // Addresses may hold a user and a password.
+    for url in
+        [format!("ftp://user:{CANARY}@host"), format!("http://user:{CANARY}@127.0.0.1:9"), format!("{CANARY}://")]
+    {
+        match Transport::builder(url).build() {
+            Ok(transport) => {
+                outputs.show(&transport);
+                let error = transport.send(Call::get("/", &[])).await.unwrap_err();
+                outputs.say(format!("{error} {error:?}"));
+            }
+            Err(error) => outputs.say(format!("{error} {error:?}")),
+        }
+    }
+    // Files with every mistake that one can make.
+    for text in [
+        format!("endpoint: http://127.0.0.1:9\ntoken: {CANARY}\n"),
+        format!("endpoint: http://127.0.0.1:9\ntoken: {CANARY}\ntoken: {CANARY}\n"),
+        format!("endpoint: 7\ntoken: [{CANARY}]\nunknown: x\n"),
+        format!("endpoint: http://127.0.0.1:9\ntoken: {{a: {CANARY}}}\n"),
+        format!("token: \"{CANARY}\n"),
+        format!("{CANARY}"),
+        format!("- {CANARY}\n"),
+        format!("endpoint: http://127.0.0.1:9\ntokenFile: {}\ntoken: {CANARY}\n", file.display()),
+        format!("\ttoken: {CANARY}\n"),
+    ] {
+        let config = ConfigFile { path: "cloud.yaml".to_owned(), text };
+        outputs.show(&config);
+        if let Ok(mut settings) = Settings::yaml(Some(&config)) {
+            outputs.show(&settings.credential());
+            settings.finish().err().iter().for_each(|error| outputs.say(format!("{error} {error:?}")));
+        }
+        factory(Some(&config)).err().iter().for_each(|error| outputs.say(format!("{error} {error:?}")));
+    }
+    outputs.expect_no_canary(&["redacted", "cloud.yaml", "answered 500"]);
+}
+
+/// Flags for a server on this port, with the canary as token of both sides.
+fn flags(directory: &Path, api: &str, cloud: &str) -> Flags {
+    let (kubeconfig, config) = (directory.join("kubeconfig"), directory.join("cloud.yaml"));
+    std::fs::write(&kubeconfig, embedded_apiserver::kubeconfig(api, None, Some(CANARY))).unwrap();
+    std::fs::write(&config, format!("endpoint: {cloud}\ntoken: {CANARY}\n")).unwrap();
+    let arguments = [
+        "cloud-controller-manager".to_owned(),
+        "--cloud-provider=simulated".to_owned(),
+        format!("--kubeconfig={}", kubeconfig.display()),
+        format!("--cloud-config={}", config.display()),
+        "--configure-cloud-routes=false".to_owned(),
+    ];
+    match Flags::parse(arguments.map(Into::into)) {
+        Parsed::Flags(flags) => *flags,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The program as a whole, from its files on, over the network; no paused clock here, so no pauses either.
+#[tokio::test]
+async fn inv_5_the_program_tells_nothing_of_its_files() {
+    ccm_tests::install_crypto();
+    let outputs = Outputs::default();
+    let _log = outputs.listen();
+    let directory = tempfile::tempdir().unwrap();
+    let shutdown = CancellationToken::new();
+    let _until_the_end = shutdown.clone().drop_guard();
+    let users = [(CANARY.to_owned(), embedded_apiserver::User::admin())];
+    let options = embedded_apiserver::Options { tokens: users.into(), require_token: true, ..Default::default() };
+    let (api, cloud) = (ApiServer::with_options(options), Cloud::default());
+    let (for_api, for_cloud) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let address = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
+    let flags = flags(directory.path(), &address(&for_api), &address(&for_cloud));
+    let (served_api, served_cloud, stop) = (api.clone(), cloud.clone(), shutdown.clone());
+    tokio::spawn(async move { served_api.serve_tcp(for_api, stop).await });
+    let stop = shutdown.clone();
+    tokio::spawn(async move { served_cloud.serve(for_cloud, stop).await });
+
+    let mut providers = Registry::new();
+    providers.register("simulated", factory);
+    outputs.show(&flags);
+    outputs.show(&flags.settings().options);
+    // First the cloud does not know the token.
+    let refused =
+        manager::launch(&flags, &providers, shutdown.clone()).await.err().map(|error| format!("{error:?} {error:#}"));
+    outputs.say(refused.expect("the token is unknown"));
+    cloud.add_token(CANARY, DEFAULT_PROJECT);
+    cloud.create_machines("worker-", 1);
+    let handles = manager::launch(&flags, &providers, shutdown.clone()).await.unwrap();
+    let node = ccm_tests::node_object::registration("worker-1", 0, true);
+    let user = User::of(&api);
+    let request = user.request_as(CANARY, http::Method::POST, "/api/v1/nodes", "application/json", &node).await;
+    assert_eq!(request.0, 201, "{}", request.1);
+    ccm_tests::wait::until("an initialised Node", Duration::from_secs(30), async || {
+        let node = api.get("nodes", None, "worker-1").unwrap_or_default();
+        anyhow::ensure!(node["spec"]["providerID"].is_string(), "not yet");
+        Ok(())
+    })
+    .await
+    .unwrap();
+    shutdown.cancel();
+    handles.wait().await;
+    say_all_objects(&outputs, &api);
+    outputs.expect_no_canary(&["401", "node initialised", "Synced"]);
+}

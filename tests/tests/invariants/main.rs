@@ -1,0 +1,14 @@
+//! INV-1 … INV-8 (ARCHITECTURE.md §7), each by its name. INV-4, losing the lease, comes with the election.
+//!
+//! They are the shortest proof of each; the long ones are `deletion_guard.rs` (INV-1), `crash.rs` (INV-2) and `chaos.rs`.
+
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
+mod inv_1_deletion;
+mod inv_2_crash;
+mod inv_3_silence;
+mod inv_5_secrets;
+mod inv_6_isolation;
+mod inv_7_ownership;
+mod inv_8_cost;
+mod scene;
