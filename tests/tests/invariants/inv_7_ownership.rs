@@ -25,20 +25,16 @@ async fn inv_7_what_is_not_ours_stays_as_it_is_through_a_whole_life() {
     let (stage, cloud) = scene::stage_with_routes();
     scene::join(&stage, 3).await;
     let machine = cloud.machines()[0].id.clone();
-    let cluster = stage.cluster().id.unwrap();
-    // Services whose name in the cloud is taken: by another cluster's, by nobody's, by another Service's of ours.
+    // Services whose name in the cloud is taken: by another cluster's, by nobody's, by a copy's.
     let mut known = Vec::new();
-    let mut uid_of_one = String::new();
     for service in ["one", "two", "three"] {
         let object = stage.user.create_service(service, &[80]).await;
         let object: cloud_provider::Service = serde_json::from_value(object).unwrap();
         let labels = match service {
-            "one" => {
-                uid_of_one = object.metadata.uid.clone().unwrap();
-                labels("another cluster", "")
-            }
+            "one" => labels("another cluster", ""),
             "two" => labels("", ""),
-            _ => labels(&cluster, &uid_of_one),
+            // A cluster that was restored from a backup of this one.
+            _ => labels("another cluster", object.metadata.uid.as_deref().unwrap()),
         };
         let listener = Listener { port: 9, protocol: "TCP".into(), target_port: 9 };
         let spec = LoadBalancerSpec {

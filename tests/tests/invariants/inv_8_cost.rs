@@ -19,10 +19,11 @@ fn reads(cloud: &Cloud, of: &str) -> usize {
 async fn inv_8_reads_grow_with_pages_and_writes_with_changes() {
     let (stage, cloud) = scene::stage();
     scene::join(&stage, NODES).await;
+    let _program = stage.start().await.unwrap();
+    scene::settle(&stage).await;
     for number in 0..SERVICES {
         stage.user.create_service(&format!("service-{number}"), &[80]).await;
     }
-    let _program = stage.start().await.unwrap();
     scene::settle(&stage).await;
     let pages = NODES.div_ceil(PAGE_SIZE);
     let (machines, balancers) = (reads(&cloud, "/v1/machines"), reads(&cloud, "/v1/load-balancers"));
