@@ -139,3 +139,19 @@ async fn no_more_calls_run_at_a_time_than_allowed() {
     assert_eq!((table.routes().len(), table.most()), (100, 16));
     assert_eq!(world.writes(), 100, "no Node was told that its route is missing while it was being made");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_ours_stays_whatever_it_looks_like() {
+    let table = Table::new();
+    let world = running(&table);
+    // In our range, without a Node, with a Node that has another range, outside our range though ours.
+    table.put("foreign-1", "", "10.244.7.0/24", Some(false));
+    table.put("foreign-2", "gone", "10.244.8.0/24", Some(false));
+    table.put("foreign-3", "worker-1", "10.244.9.0/24", Some(false));
+    table.put("outside", "gone", "172.16.0.0/24", Some(true));
+    world.put("worker-1", "table://1", "10.0.0.1", &["10.244.1.0/24"]);
+    seconds(3600).await;
+    assert_eq!(table.routes().len(), 5, "{:?}", table.routes());
+    assert!(!table.calls().iter().any(|call| call.starts_with("delete")), "INV-7");
+    assert_eq!(world.condition("worker-1"), CREATED);
+}

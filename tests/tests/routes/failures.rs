@@ -169,3 +169,20 @@ async fn a_condition_that_cannot_be_written_is_written_later_without_a_list() {
     seconds(90).await;
     assert_eq!((world.condition("worker-1"), table.calls()), (CREATED.into(), vec![]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_for_another_node_leaves_alone_what_backs_off() {
+    let table = Table::new();
+    let world = running(&table);
+    table.trouble("10.244.1.0/24", Some(Trouble::Fails(Error::other("boom"))));
+    put(&world, 1);
+    // Tried at 0, 10, 30, 70, 150 and 310 s.
+    seconds(320).await;
+    table.timed_calls();
+    for n in 2..=11 {
+        put(&world, n);
+        seconds(20).await;
+    }
+    let calls = table.timed_calls();
+    assert_eq!((count(&calls, "create 10.244.1.0/24"), table.routes().len()), (0, 10), "{calls:?}");
+}
