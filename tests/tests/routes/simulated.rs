@@ -193,7 +193,7 @@ async fn a_credential_of_another_project_makes_no_network_unavailable() {
     cloud.add_token(DEFAULT_TOKEN, "another-project");
     // A Node changes, so that routes are listed.
     world.change("worker-3", |node| {
-        node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "10.0.0.99"}])
+        node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "10.0.0.99"}]);
     });
     seconds(3600).await;
     assert_eq!((requests(&cloud).0, world.writes()), (0, writes), "no route is asked for, no Node is told");
@@ -212,7 +212,7 @@ async fn routes_that_were_all_removed_come_back_at_the_word_of_a_machine() {
         cloud.remove_route(&route.id);
     }
     world.change("worker-3", |node| {
-        node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "10.0.0.99"}])
+        node["status"]["addresses"] = json!([{"type": "InternalIP", "address": "10.0.0.99"}]);
     });
     seconds(60).await;
     assert_eq!(routes(&cloud), before);
