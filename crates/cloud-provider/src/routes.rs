@@ -26,7 +26,8 @@ pub struct Route {
     /// Whether the provider fills and honours [`target_node_addresses`](Self::target_node_addresses), so that a changed
     /// next hop makes the controller replace the route. Providers of this project always do (D-5).
     pub enable_node_addresses: bool,
-    /// The next hop's addresses.
+    /// The next hop's addresses. Where [`owned`](Self::owned) is told, each must be an address of the Node of its kind;
+    /// where it is not, they are compared with all of the Node's addresses (ROUTE-23).
     pub target_node_addresses: Vec<NodeAddress>,
     /// The Pod CIDR.
     pub destination_cidr: String,
