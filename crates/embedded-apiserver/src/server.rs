@@ -236,7 +236,7 @@ impl ApiServer {
             metadata["namespace"] = json!("default");
         }
         if metadata["uid"].is_null() {
-            metadata["uid"] = json!(uuid::Uuid::new_v4().to_string());
+            metadata["uid"] = json!(new_uid());
         }
         if metadata["creationTimestamp"].is_null() {
             metadata["creationTimestamp"] = json!(self.inner.now_text());
@@ -305,6 +305,12 @@ impl ApiServer {
     pub fn requests(&self) -> RequestLog {
         self.inner.requests.clone()
     }
+}
+
+/// A UID. It comes from the thread's own dice, as all that the server makes up for objects: who seeds them (`fastrand::seed`)
+/// can replay a run.
+pub(crate) fn new_uid() -> String {
+    uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid().to_string()
 }
 
 fn with_kind(stored: &Stored, resource: &Resource) -> Value {

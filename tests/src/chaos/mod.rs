@@ -4,7 +4,8 @@
 //! After the trouble everything must converge: nothing leaked, nothing doubled, no live Node deleted, no calls for one
 //! Service overlapped; and then the program must be silent.
 //!
-//! `CCM_SEED=n` replays one run, `CCM_SEEDS=n` plays so many. A further provider takes part by one call:
+//! `CCM_SEED=n` replays one run (up to the order of tasks that are ready at the same moment), `CCM_SEEDS=n` plays so many.
+//! A further provider takes part by one call:
 //!
 //! ```no_run
 //! use ccm_tests::chaos::{self, Seeds};
@@ -41,6 +42,12 @@ impl Seeds {
             Some(seed) => Self(vec![seed]),
             None => Self((1..=number("CCM_SEEDS").unwrap_or(count)).collect()),
         }
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
     }
 }
 

@@ -55,6 +55,8 @@ pub struct Run {
     pub tally: Tally,
     /// Every operation and fault, with its time.
     pub script: Vec<String>,
+    /// Every request of the program.
+    pub requests: Vec<Passed>,
     /// How it ended badly, if so.
     pub failure: Option<Failure>,
 }
@@ -122,7 +124,7 @@ pub fn run(cloud: MakeCloud, seed: u64) -> Run {
         last: stage.gate.last(25),
         warnings: stage.warnings(8),
     });
-    Run { tally, script: script.log, failure }
+    Run { tally, script: script.log, requests: stage.gate.passed(), failure }
 }
 
 /// One life of the program; at the end of the script, what is wrong in the end.

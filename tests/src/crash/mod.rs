@@ -81,7 +81,7 @@ pub fn try_every_request(cloud: MakeCloud, scenarios: &[Scenario]) -> Report {
     let lock = || report.lock().unwrap_or_else(PoisonError::into_inner);
     in_parallel(scenarios.len(), |index| match play::undisturbed(cloud, &scenarios[index]) {
         Ok(reference) => references.lock().unwrap_or_else(PoisonError::into_inner).push((index, reference)),
-        Err(failure) => lock().failures.push(failure),
+        Err(failure) => lock().failures.push(*failure),
     });
     let mut references: Vec<(usize, Reference)> = references.into_inner().unwrap_or_else(PoisonError::into_inner);
     references.sort_by_key(|(index, _)| *index);
@@ -97,7 +97,7 @@ pub fn try_every_request(cloud: MakeCloud, scenarios: &[Scenario]) -> Report {
     in_parallel(points.len(), |index| {
         let (scenario, reference, number, moment) = points[index];
         if let Err(failure) = play::killed(cloud, scenario, reference, number, moment) {
-            lock().failures.push(failure);
+            lock().failures.push(*failure);
         }
     });
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);

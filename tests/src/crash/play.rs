@@ -85,7 +85,7 @@ async fn act_and_linger(stage: &Stage, scenario: &Scenario, done: &Cell<usize>) 
     Ok(())
 }
 
-pub(super) fn undisturbed(cloud: MakeCloud, scenario: &Scenario) -> Result<Reference, Failure> {
+pub(super) fn undisturbed(cloud: MakeCloud, scenario: &Scenario) -> Result<Reference, Box<Failure>> {
     let (stage, mut time, done) = (stage(cloud, scenario), VirtualTime::default(), Cell::new(0));
     let mut play = || {
         set_up(&stage, &mut time, scenario)?;
@@ -101,7 +101,7 @@ pub(super) fn undisturbed(cloud: MakeCloud, scenario: &Scenario) -> Result<Refer
             }
         })
     };
-    play().map_err(|problems| Failure::undisturbed(scenario.name, problems, &stage))
+    play().map_err(|problems| Box::new(Failure::undisturbed(scenario.name, problems, &stage)))
 }
 
 pub(super) fn killed(
@@ -110,7 +110,7 @@ pub(super) fn killed(
     reference: &Reference,
     number: usize,
     moment: Moment,
-) -> Result<(), Failure> {
+) -> Result<(), Box<Failure>> {
     let (stage, mut time, done) = (stage(cloud, scenario), VirtualTime::default(), Cell::new(0));
     let mut play = || {
         set_up(&stage, &mut time, scenario)?;
@@ -136,14 +136,16 @@ pub(super) fn killed(
         })
     };
     let request = reference.requests.get(number - 1).cloned();
-    play().map_err(|problems| Failure {
-        scenario: scenario.name,
-        number,
-        moment: Some(moment),
-        request,
-        problems,
-        last: stage.gate.last(12),
-        warnings: stage.warnings(5),
+    play().map_err(|problems| {
+        Box::new(Failure {
+            scenario: scenario.name,
+            number,
+            moment: Some(moment),
+            request,
+            problems,
+            last: stage.gate.last(12),
+            warnings: stage.warnings(5),
+        })
     })
 }
 

@@ -2,7 +2,7 @@
 
 use ccm_tests::cloud_under_test::simulated_cloud;
 use ccm_tests::crash::{SCENARIOS, at_every_request};
-use ccm_tests::gate::Side;
+use ccm_tests::gate::{Passed, Side};
 use http::Method;
 
 use crate::scene;
@@ -26,7 +26,7 @@ async fn inv_2_the_finalizer_comes_before_the_first_cloud_write_and_goes_after_t
     scene::settle(&stage).await;
     stage.user.delete_service("web").await;
     scene::settle(&stage).await;
-    let writes: Vec<_> = stage.gate.passed().into_iter().skip(before).filter(|it| it.is_mutation()).collect();
+    let writes: Vec<_> = stage.gate.passed().into_iter().skip(before).filter(Passed::is_mutation).collect();
     let at = |side, method: &Method| writes.iter().position(|it| it.side == side && it.method == method);
     assert_eq!(at(Side::Kubernetes, &Method::PATCH), Some(0), "{writes:#?}");
     assert!(at(Side::Cloud, &Method::POST) > Some(0), "{writes:#?}");

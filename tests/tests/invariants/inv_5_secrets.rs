@@ -241,7 +241,7 @@ async fn inv_5_neither_debug_nor_a_mistake_shows_what_is_secret() {
         format!("endpoint: 7\ntoken: [{CANARY}]\nunknown: x\n"),
         format!("endpoint: http://127.0.0.1:9\ntoken: {{a: {CANARY}}}\n"),
         format!("token: \"{CANARY}\n"),
-        format!("{CANARY}"),
+        CANARY.to_owned(),
         format!("- {CANARY}\n"),
         format!("endpoint: http://127.0.0.1:9\ntokenFile: {}\ntoken: {CANARY}\n", file.display()),
         format!("\ttoken: {CANARY}\n"),

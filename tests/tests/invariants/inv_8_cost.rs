@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ccm_tests::gate::Side;
+use ccm_tests::gate::{Passed, Side};
 use provider_simulated::cloud::{Cloud, PAGE_SIZE};
 
 use crate::scene;
@@ -29,7 +29,7 @@ async fn inv_8_reads_grow_with_pages_and_writes_with_changes() {
     let (machines, balancers) = (reads(&cloud, "/v1/machines"), reads(&cloud, "/v1/load-balancers"));
     assert!(machines <= 4 * pages, "{machines} reads of machines for {NODES} Nodes on {pages} pages");
     assert!(balancers <= SERVICES, "{balancers} reads of load balancers for {SERVICES} Services");
-    let writes: Vec<_> = stage.gate.passed().into_iter().filter(|it| it.is_mutation()).collect();
+    let writes: Vec<_> = stage.gate.passed().into_iter().filter(Passed::is_mutation).collect();
     let of = |resource: &str| {
         let writes = writes.iter().filter(|it| it.side == Side::Kubernetes);
         writes.filter(|it| it.target.split(['/', '?']).any(|segment| segment == resource)).count()

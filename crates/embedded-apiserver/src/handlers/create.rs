@@ -132,6 +132,6 @@ fn set_system_fields(call: &Call<'_>, object: &mut Value) {
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
         metadata.remove(field);
     }
-    metadata.insert("uid".to_owned(), json!(uuid::Uuid::new_v4().to_string()));
+    metadata.insert("uid".to_owned(), json!(crate::server::new_uid()));
     metadata.insert("creationTimestamp".to_owned(), json!(call.inner.now_text()));
 }
