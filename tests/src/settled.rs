@@ -84,6 +84,11 @@ fn wants_balancer(service: &Value) -> bool {
         && service["metadata"]["deletionTimestamp"].is_null()
 }
 
+/// All controllers of load balancers share one finalizer: on a Service with a class it may be another one's.
+fn is_another_controllers(service: &Value) -> bool {
+    !service["spec"]["loadBalancerClass"].is_null()
+}
+
 fn services_unsettled(stage: &Stage, nodes: &[Value], found: &mut Vec<String>) {
     let mut marked: BTreeMap<String, Vec<BalancerFacts>> = BTreeMap::new();
     for balancer in stage.cloud.load_balancers() {
@@ -111,7 +116,7 @@ fn services_unsettled(stage: &Stage, nodes: &[Value], found: &mut Vec<String>) {
             };
             let problem = problem.or_else(|| (!has_finalizer).then(|| "no finalizer".to_owned()));
             found.extend(problem.map(|problem| format!("Service {name} has {problem}")));
-        } else if has_finalizer || !address.is_empty() || !balancers.is_empty() {
+        } else if (has_finalizer && !is_another_controllers(&service)) || !address.is_empty() || !balancers.is_empty() {
             found.push(format!("Service {name} wants nothing, but: finalizer {has_finalizer}, address {address:?}, in the cloud {balancers:?}"));
         }
     }

@@ -66,9 +66,10 @@ pub fn survive(cloud: MakeCloud, seeds: &Seeds) -> Tally {
     let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!("{} runs in {:.1} s: {total}", seeds.0.len(), start.elapsed().as_secs_f64());
     failures.sort_by_key(|failure| failure.seed);
-    let all: Vec<String> = failures.iter().map(|failure| failure.seed.to_string()).collect();
+    let line = |failure: &Failure| format!("seed {}: {}", failure.seed, failure.problems.join("; "));
+    let all: Vec<String> = failures.iter().map(line).collect();
     let first: Vec<String> = failures.iter().take(3).map(ToString::to_string).collect();
-    assert!(failures.is_empty(), "{} runs ended badly, seeds {}:\n\n{}", all.len(), all.join(" "), first.join("\n"));
+    assert!(failures.is_empty(), "{} runs ended badly:\n{}\n\n{}", all.len(), all.join("\n"), first.join("\n"));
     total
 }
 

@@ -13,8 +13,11 @@ use crate::virtual_time::VirtualTime;
 
 /// How long, in virtual time, things may take to settle: the longest back-off (1000 s) and a held deletion included.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
+/// What was cut short shortly before, such as writing a condition, is made up for in this time: a time-out and the longest
+/// back-off of a Service.
+const AFTERMATH: Duration = Duration::from_secs(60 + 300 + 30);
 /// How long it must stay settled and silent in the end.
-const QUIET: Duration = Duration::from_secs(10 * 60);
+const QUIET: Duration = Duration::from_secs(6 * 60);
 /// A process that could not start is started again after this, as a Pod is.
 const BEFORE_RESTART: Duration = Duration::from_secs(5);
 /// How long a stop may take before it is a kill.
@@ -162,8 +165,7 @@ async fn end(stage: &Stage) -> Vec<String> {
     if let Err(unsettled) = stage.settle(PATIENCE).await {
         return [unsettled, stage.violations()].concat();
     }
-    // What is said once more, such as a condition, may be said.
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(AFTERMATH).await;
     let mutations = stage.gate.mutations();
     tokio::time::sleep(QUIET).await;
     let mut problems = [crate::settled::unsettled(stage), stage.violations()].concat();
