@@ -81,7 +81,7 @@ pub trait Backend: Send + Sync + 'static {
     /// that a Service had is not found: if none of the cluster's machines is found either, it is the wrong credential.
     ///
     /// # Errors
-    /// What the cloud answered.
+    /// *Invalid* for a Node that is no machine of this cloud; else what the cloud answered.
     async fn has_machine(&self, node: &Node) -> Result<bool>;
 
     /// Does the first of the change's operations, or as many as one request can do. Not called while the cloud is at work on

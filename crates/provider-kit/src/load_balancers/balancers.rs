@@ -169,7 +169,7 @@ impl<B: Backend> Run<'_, B> {
         let sorted = self.this.found(&self.identity, self.aim, fresh).await?;
         if self.aim == Aim::Deleted {
             for actual in &sorted.ours {
-                self.change(Some(Arc::clone(actual))).await?;
+                self.change(Some(Arc::clone(actual)), Aim::Deleted).await?;
             }
             return Ok(None);
         }
@@ -177,31 +177,29 @@ impl<B: Backend> Run<'_, B> {
         if actual.is_none() && self.aim == Aim::Targets {
             return Err(Error::other(format!("there is no load balancer {:?} to change", self.identity.name)));
         }
-        let actual = self.change(actual).await?;
+        let actual = self.change(actual, self.aim).await?;
         if self.aim == Aim::Ensured {
-            self.remove_doubles(sorted.ours.get(1..).unwrap_or_default()).await?;
+            self.remove_doubles(sorted.doubles()).await?;
         }
         Ok(actual)
     }
 
     /// Two of ours are one too many, however they came about.
     async fn remove_doubles(&mut self, doubles: &[Shared]) -> Result<()> {
-        let aim = std::mem::replace(&mut self.aim, Aim::Deleted);
-        let wanted = self.wanted.take();
         for double in doubles {
             tracing::warn!(id = double.id, name = double.name, "a second load balancer of one service is removed");
-            self.change(Some(Arc::clone(double))).await?;
+            self.change(Some(Arc::clone(double)), Aim::Deleted).await?;
         }
-        (self.aim, self.wanted) = (aim, wanted);
         Ok(())
     }
 
     /// Plans and does. What the cloud is at work on is awaited first, and planned anew.
-    async fn change(&mut self, mut actual: Option<Shared>) -> Result<Option<Shared>> {
+    async fn change(&mut self, mut actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
         let operations = loop {
-            let mut operations = operations(self.wanted.as_ref(), actual.as_deref(), &self.identity, self.aim)?;
+            let wanted = self.wanted.as_ref().filter(|_| aim != Aim::Deleted);
+            let mut operations = operations(wanted, actual.as_deref(), &self.identity, aim)?;
             if operations.is_empty() {
-                return self.until_ready(actual).await;
+                return self.until_ready(actual, aim).await;
             }
             if self.is_at_limit {
                 operations = removals_first(operations, &actual.as_deref().map(Actual::known_tree).unwrap_or_default());
@@ -212,7 +210,7 @@ impl<B: Backend> Run<'_, B> {
                 self.request.observer.planned(&steps(&operations, name));
             }
             match &actual {
-                Some(busy) if busy.state == State::Busy => actual = self.until_ready(actual).await?,
+                Some(busy) if busy.state == State::Busy => actual = self.until_ready(actual, aim).await?,
                 _ => break operations,
             }
         };
@@ -221,7 +219,7 @@ impl<B: Backend> Run<'_, B> {
             let count;
             (count, actual) = self.apply(actual, rest).await?;
             rest = &rest[count.min(rest.len())..];
-            actual = self.until_ready(actual).await?;
+            actual = self.until_ready(actual, aim).await?;
         }
         Ok(actual)
     }
@@ -241,7 +239,7 @@ impl<B: Backend> Run<'_, B> {
     }
 
     /// Waits as long as the cloud is at work on it; `None` if it is gone then.
-    async fn until_ready(&self, actual: Option<Shared>) -> Result<Option<Shared>> {
+    async fn until_ready(&self, actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
         let Some(mut actual) = actual else { return Ok(None) };
         if actual.state == State::Busy {
             let (polling, place) = (self.this.backend().polling(), actual.place());
@@ -253,12 +251,12 @@ impl<B: Backend> Run<'_, B> {
             });
             match seen.await? {
                 Some(seen) => actual = seen,
-                None if self.aim == Aim::Deleted => return Ok(None),
+                None if aim == Aim::Deleted => return Ok(None),
                 None => return Err(Error::not_found(format!("{} went away while it was awaited", actual.place()))),
             }
         }
         match &actual.state {
-            State::Failed(text) if self.aim != Aim::Deleted => Err(Error::other(format!("{}: {text}", actual.place()))),
+            State::Failed(text) if aim != Aim::Deleted => Err(Error::other(format!("{}: {text}", actual.place()))),
             _ => Ok(Some(actual)),
         }
     }
@@ -328,18 +326,25 @@ impl<B: Backend> LoadBalancers for Balancers<B> {
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
         let identity = self.identity(&request)?;
         if goal == Goal::Deleted {
-            let mut plan = Plan::default();
-            for actual in self.ours(&identity).await?.ours {
-                plan.steps
-                    .extend(steps(&operations(None, Some(&actual), &identity, Aim::Deleted)?, &actual.name).steps);
-            }
-            return Ok(plan);
+            return removal(&self.ours(&identity).await?.ours, &identity);
         }
         let wanted = self.backend().wanted(&request).await?;
         let sorted = self.sorted(self.known.look_up(&identity).await?, &identity);
         let sorted = self.believed(sorted, &identity).await?;
         let actual = sorted.for_changes()?;
         let name = actual.map_or(&identity.name, |actual| &actual.name);
-        Ok(steps(&operations(Some(&wanted), actual.map(|actual| &**actual), &identity, Aim::Ensured)?, name))
+        let mut plan =
+            steps(&operations(Some(&wanted), actual.map(|actual| &**actual), &identity, Aim::Ensured)?, name);
+        plan.steps.extend(removal(sorted.doubles(), &identity)?.steps);
+        Ok(plan)
     }
+}
+
+/// What it takes to remove these.
+fn removal(ours: &[Shared], identity: &Identity<'_>) -> Result<Plan> {
+    let mut plan = Plan::default();
+    for actual in ours {
+        plan.steps.extend(steps(&operations(None, Some(actual), identity, Aim::Deleted)?, &actual.name).steps);
+    }
+    Ok(plan)
 }

@@ -27,6 +27,9 @@ pub const SETTLING: Duration = Duration::from_secs(60);
 /// How many are on a page, if the last list was too short to tell.
 const LIKELY_PAGE: usize = 100;
 
+/// From so many on, ids that are gone are sorted out without waiting for a list.
+const MANY_GONE: usize = 256;
+
 pub(super) struct Known<B>(Arc<Inner<B>>);
 
 impl<B> Clone for Known<B> {
@@ -210,6 +213,9 @@ impl<B: Backend> Known<B> {
     pub(super) fn forget(&self, id: &str) {
         let mut state = self.state();
         state.remove(id);
+        if state.gone.len() >= MANY_GONE {
+            state.gone.retain(|_, at| at.elapsed() < SETTLING);
+        }
         state.gone.insert(id.to_owned(), Instant::now());
     }
 
@@ -240,7 +246,20 @@ impl<B: Backend> Known<B> {
             }
             .boxed()
         });
-        Ok(seen.await?.get(id).cloned())
+        match seen.await {
+            Ok(seen) => Ok(seen.get(id).cloned()),
+            // One that cannot be read is no news of the others (INV-6).
+            Err(_) => self.look_alone(id).await,
+        }
+    }
+
+    async fn look_alone(&self, id: &str) -> Result<Option<Shared>> {
+        let began = Instant::now();
+        let read = self.backend().read(id).await?;
+        if read.is_none() {
+            self.forget(id);
+        }
+        Ok(read.map(|actual| self.put_at(actual, began)))
     }
 }
 

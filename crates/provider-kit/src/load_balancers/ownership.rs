@@ -86,6 +86,11 @@ impl Sorted {
         sorted
     }
 
+    /// Those of the Service's own that are too many.
+    pub(super) fn doubles(&self) -> &[Shared] {
+        self.ours.get(1..).unwrap_or_default()
+    }
+
     /// Whether nothing at all was found.
     pub(super) fn is_empty(&self) -> bool {
         self.ours.is_empty() && self.orphaned.is_none() && self.refusal.is_none()
@@ -133,15 +138,16 @@ fn claim(actual: &Actual, identity: &Identity<'_>, caches: Option<&dyn Caches>) 
         ),
         (_, Some(_)) if is_for_this_service => Claim::Marked,
         (_, None) => refused("is marked for this cluster, but for no Service", "Rename or delete it"),
-        (_, Some(other)) => match owner(other, identity, caches) {
-            Owner::Gone => Claim::Orphaned,
+        (mark, Some(other)) => match owner(other, identity, caches) {
+            // Two clusters may have one name; only an id says that the dead Service was this cluster's.
+            Owner::Gone if cluster.id.is_some() && mark == cluster.id.as_deref() => Claim::Orphaned,
             Owner::Alive(name) => refused(
                 &format!("belongs to Service {name} of this cluster"),
                 "Give one of the two another name for its load balancer",
             ),
-            Owner::Unknown => refused(
-                &format!("is marked for another Service of this cluster, with UID {other}"),
-                "Delete it if that Service is gone",
+            Owner::Unknown | Owner::Gone => refused(
+                &format!("is marked for another Service, with UID {other}"),
+                "Delete it if that Service, of this cluster or another of its name, is gone",
             ),
         },
     }

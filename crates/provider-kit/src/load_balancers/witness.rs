@@ -35,16 +35,23 @@ pub(super) async fn absence_is_believed<B: Backend>(
     let mut nodes = caches.map(Caches::nodes).unwrap_or_default();
     nodes.retain(|node| node.provider_id().is_some() && !node.terminating);
     nodes.sort_by_key(|node| (node.ready != ConditionStatus::True, node.name.clone()));
-    let mut asked = Vec::new();
-    for node in nodes.iter().take(QUESTIONS) {
+    let (mut asked, mut silent) = (Vec::new(), Ok(()));
+    for node in &nodes {
+        if asked.len() >= QUESTIONS {
+            break;
+        }
         match backend.has_machine(node).await {
             Ok(true) => return Ok(()),
             Ok(false) => asked.push(&*node.name),
+            // No machine of this cloud (P-15).
+            Err(error) if error.is_invalid() => {}
             Err(error) => {
-                return Err(error.context(format!("cannot tell whether load balancer {:?} is gone", identity.name)));
+                asked.push(&*node.name);
+                silent = Err(error.context(format!("cannot tell whether load balancer {:?} is gone", identity.name)));
             }
         }
     }
+    silent?;
     if asked.is_empty() {
         return Ok(());
     }

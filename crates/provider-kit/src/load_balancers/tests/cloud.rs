@@ -1,7 +1,7 @@
 //! A cloud that takes one operation at a time, in the background, and whose lists tell no parts: as different from one with
 //! a single PUT as clouds get.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -25,6 +25,12 @@ pub(super) struct Model {
     pub(super) most_listeners: Option<usize>,
     pub(super) names_are_not_unique: bool,
     pub(super) foreign: BTreeMap<Part, String>,
+    /// Load balancers of which the next change is refused, with a conflict.
+    pub(super) contested: BTreeSet<String>,
+    /// Load balancers that cannot be read.
+    pub(super) unreadable: BTreeSet<String>,
+    /// What is known of the Node's machine: `None`: it is another cloud's.
+    pub(super) machines: BTreeMap<String, Option<bool>>,
     made: usize,
 }
 
@@ -105,11 +111,12 @@ impl Backend for StepByStep {
     async fn read(&self, id: &str) -> Result<Option<Actual>> {
         let mut model = self.model();
         model.reads.push(format!("read {id}"));
-        Ok(model.show(id))
+        if model.unreadable.contains(id) { Err(Error::other("500")) } else { Ok(model.show(id)) }
     }
 
-    async fn has_machine(&self, _node: &Node) -> Result<bool> {
-        Ok(true)
+    async fn has_machine(&self, node: &Node) -> Result<bool> {
+        let known = self.model().machines.get(&*node.name).copied().unwrap_or(Some(true));
+        known.ok_or_else(|| Error::invalid("not a machine of this cloud"))
     }
 
     async fn apply(&self, change: Change<'_>) -> Result<Applied> {
@@ -117,6 +124,9 @@ impl Backend for StepByStep {
         let operation = &change.operations[0];
         let is_applied = model.begin(operation)?;
         let id = change.actual.map(|actual| actual.id.clone());
+        if id.as_ref().is_some_and(|id| model.contested.remove(id)) {
+            return Err(Error::conflict("it is changing"));
+        }
         if let Some(id) = &id {
             assert_ne!(model.show(id).map(|it| it.state), Some(State::Busy), "one thing after the other");
         }

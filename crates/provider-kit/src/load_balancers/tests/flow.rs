@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{Cluster, Goal, LoadBalancerRequest, LoadBalancers, Service};
+use cloud_provider::{Caches, Cluster, Goal, LoadBalancerRequest, LoadBalancers, Node, Service};
+use k8s_openapi::api::core::v1::ServiceStatus;
 use tokio::time::Instant;
 
 use super::super::{Balancers, Marks, Part, Port, Tree, plan};
@@ -207,4 +208,108 @@ async fn a_call_without_a_uid_is_refused_before_anything_is_asked() {
     assert!(scene.ensure().await.unwrap_err().is_invalid());
     assert!(scene.reads().is_empty());
     assert_eq!(Arc::strong_count(&scene.cloud.0), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_double_that_cannot_be_removed_at_once_costs_the_other_nothing() {
+    let mut scene = Scene::new(wish(&[80], &["a"]));
+    scene.cloud.model().names_are_not_unique = true;
+    let first = scene.cloud.model().add("as1", marks("s1"), wish(&[80], &["a"]));
+    let second = scene.cloud.model().add("as1", marks("s1"), wish(&[80], &["a"]));
+    scene.service.status = published("192.0.2.1");
+    scene.cloud.model().contested.insert(second.clone());
+    let plan = scene.balancers.plan(scene.request(), Goal::Ensured).await.unwrap();
+    assert!(!plan.is_empty(), "the removal of the second is part of the plan");
+    assert!(scene.balancers.ensure(scene.request()).await.unwrap().is_some());
+    scene.check();
+    assert!(scene.cloud.model().balancers.contains_key(&first));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_cannot_be_read_is_no_news_of_those_awaited_with_it() {
+    let scene = Scene::new(wish(&[80], &["a"]));
+    let bad = scene.cloud.model().add("other", marks("s2"), wish(&[80], &["a"]));
+    scene.ensure().await.unwrap();
+    scene.cloud.model().unreadable.insert(bad.clone());
+    scene.want(wish(&[80, 81], &["a"]));
+    let theirs = service("s2");
+    let (ours, theirs) = futures::future::join(
+        scene.ensure(),
+        scene.balancers.ensure(LoadBalancerRequest { service: &theirs, ..scene.request() }),
+    )
+    .await;
+    assert!(ours.is_ok() && theirs.is_err());
+}
+
+#[tokio::test]
+async fn who_testifies_to_an_absence_is_a_machine_of_this_cloud() {
+    let nodes = || ["edge", "gone", "there"].map(|name| node(name)).to_vec();
+    type Row<'a> = (&'a [(&'a str, Option<bool>)], bool);
+    let table: [Row<'_>; 4] = [
+        (&[("edge", None), ("gone", Some(false)), ("there", Some(true))], true),
+        (&[("edge", None), ("gone", Some(false)), ("there", Some(false))], false),
+        (&[("edge", None), ("gone", None), ("there", None)], true),
+        (&[("edge", Some(true)), ("gone", Some(false)), ("there", Some(false))], true),
+    ];
+    for (machines, is_believed) in table {
+        let mut scene = Scene::new(wish(&[80], &["a"]));
+        scene.service.status = published("192.0.2.1");
+        scene.balancers.set_caches(Arc::new(TheseNodes(nodes())));
+        scene.cloud.model().machines = machines.iter().map(|(name, known)| ((*name).to_owned(), *known)).collect();
+        let answer = scene.balancers.get(scene.request()).await;
+        assert_eq!(answer.is_ok(), is_believed, "{machines:?}: {answer:?}");
+        assert!(answer.is_ok() || answer.unwrap_err().is_unauthorized());
+    }
+}
+
+#[tokio::test]
+async fn what_a_dead_service_left_is_taken_over_only_where_clusters_can_be_told_apart() {
+    for (id, mark, is_taken) in
+        [(Some("c1"), "c1", true), (None, "kubernetes", false), (Some("c1"), "kubernetes", false)]
+    {
+        let mut scene = Scene::new(wish(&[80], &["a"]));
+        scene.cluster.id = id.map(str::to_owned);
+        scene.balancers.set_caches(Arc::new(TheseServices(vec![Arc::new(service("s1"))])));
+        let dead = Marks { cluster: Some(mark.into()), service: Some("dead".into()) };
+        scene.cloud.model().add("as1", dead.clone(), wish(&[80], &["a"]));
+        let answer = scene.ensure().await;
+        assert_eq!(answer.is_ok(), is_taken, "{id:?} {mark}: {answer:?}");
+        let model = scene.cloud.model();
+        assert_eq!(model.balancers.values().any(|it| it.marks == dead), !is_taken, "{id:?} {mark}");
+    }
+}
+
+fn published(ip: &str) -> Option<ServiceStatus> {
+    serde_json::from_value(serde_json::json!({"loadBalancer": {"ingress": [{"ip": ip}]}})).unwrap()
+}
+
+fn node(name: &str) -> Arc<Node> {
+    Arc::new(Node { name: name.into(), provider_id: format!("cloud://{name}").into(), ..Node::default() })
+}
+
+struct TheseNodes(Vec<Arc<Node>>);
+struct TheseServices(Vec<Arc<Service>>);
+
+impl Caches for TheseNodes {
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.0.clone()
+    }
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.0.iter().find(|node| &*node.name == name).cloned()
+    }
+    fn services(&self) -> Vec<Arc<Service>> {
+        Vec::new()
+    }
+}
+
+impl Caches for TheseServices {
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        Vec::new()
+    }
+    fn node(&self, _name: &str) -> Option<Arc<Node>> {
+        None
+    }
+    fn services(&self) -> Vec<Arc<Service>> {
+        self.0.clone()
+    }
 }
