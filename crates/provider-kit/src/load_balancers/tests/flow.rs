@@ -243,7 +243,7 @@ async fn one_that_cannot_be_read_is_no_news_of_those_awaited_with_it() {
 
 #[tokio::test]
 async fn who_testifies_to_an_absence_is_a_machine_of_this_cloud() {
-    let nodes = || ["edge", "gone", "there"].map(|name| node(name)).to_vec();
+    let nodes = || ["edge", "gone", "there"].map(node).to_vec();
     type Row<'a> = (&'a [(&'a str, Option<bool>)], bool);
     let table: [Row<'_>; 4] = [
         (&[("edge", None), ("gone", Some(false)), ("there", Some(true))], true),
