@@ -1,10 +1,13 @@
 //! Where traffic goes to. A thousand load balancers have mostly the same thousand targets: each distinct set is kept once.
 
+use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cloud_provider::Node;
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::provider_id::ProviderIds;
@@ -21,28 +24,89 @@ use crate::provider_id::ProviderIds;
 /// assert_eq!(after.without(&before).iter().collect::<Vec<_>>(), ["c"]);
 /// assert_eq!(after.with(&before).len(), 3);
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Targets(Arc<[Box<str>]>);
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Targets(Arc<Packed>);
+
+/// One text with all of them, in order: a thousand texts of their own would take four times as much room, and a page of a
+/// list has fifty such sets.
+#[derive(PartialEq, Eq, Hash, Default)]
+struct Packed {
+    text: Box<str>,
+    /// Where each of them ends in `text`.
+    ends: Box<[u32]>,
+}
+
+impl Packed {
+    fn get(&self, number: usize) -> &str {
+        let from = number.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        &self.text[from..self.ends[number] as usize]
+    }
+
+    fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.ends.len()).map(|number| self.get(number))
+    }
+}
+
+/// Packs targets as they come.
+#[derive(Default)]
+struct Packing {
+    text: String,
+    ends: Vec<u32>,
+    /// Whether each is greater than the one before.
+    is_sorted: bool,
+}
+
+impl Packing {
+    fn push(&mut self, target: &str) {
+        let last = self.ends.len().checked_sub(1).map(|last| {
+            let from = last.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+            &self.text[from..]
+        });
+        self.is_sorted = last.is_none_or(|last| self.is_sorted && last < target);
+        self.text.push_str(target);
+        self.ends.push(u32::try_from(self.text.len()).expect("the targets of a load balancer are less than 4 GiB"));
+    }
+
+    fn finish(self) -> Targets {
+        let packed = Packed { text: self.text.into(), ends: self.ends.into() };
+        if self.is_sorted || packed.ends.is_empty() {
+            return Targets(Arc::new(packed));
+        }
+        let mut targets: Vec<&str> = packed.iter().collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets.into_iter().collect()
+    }
+}
 
 impl Targets {
     /// The targets, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.0.iter().map(|target| &**target)
+        self.0.iter()
     }
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.0.ends.len()
     }
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.ends.is_empty()
     }
     /// Whether this target is among them.
     #[must_use]
     pub fn contains(&self, target: &str) -> bool {
-        self.0.binary_search_by(|other| (**other).cmp(target)).is_ok()
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.0.get(middle).cmp(target) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return true,
+                Ordering::Greater => high = middle,
+            }
+        }
+        false
     }
     /// Those that are not among `others`.
     #[must_use]
@@ -50,22 +114,23 @@ impl Targets {
         if Arc::ptr_eq(&self.0, &others.0) {
             return Self::default();
         }
-        // Still in order.
-        Self(self.iter().filter(|target| !others.contains(target)).map(Box::from).collect())
+        self.iter().filter(|target| !others.contains(target)).collect()
     }
     /// These and `others`.
     #[must_use]
     pub fn with(&self, others: &Self) -> Self {
+        if others.is_empty() {
+            return self.clone();
+        }
         self.iter().chain(others.iter()).collect()
     }
 }
 
-impl<T: Into<Box<str>>> FromIterator<T> for Targets {
+impl<T: AsRef<str>> FromIterator<T> for Targets {
     fn from_iter<I: IntoIterator<Item = T>>(targets: I) -> Self {
-        let mut targets: Vec<Box<str>> = targets.into_iter().map(Into::into).collect();
-        targets.sort_unstable();
-        targets.dedup();
-        Self(targets.into())
+        let mut packing = Packing::default();
+        targets.into_iter().for_each(|target| packing.push(target.as_ref()));
+        packing.finish()
     }
 }
 
@@ -96,7 +161,29 @@ impl Serialize for Targets {
 
 impl<'de> Deserialize<'de> for Targets {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Vec::<Box<str>>::deserialize(deserializer)?.into_iter().collect())
+        struct AsTheyCome;
+
+        impl<'de> Visitor<'de> for AsTheyCome {
+            type Value = Targets;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of targets")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Targets, A::Error> {
+                let mut packing = Packing::default();
+                // A text without an escape is lent, any other one copied.
+                while let Some(target) = list.next_element::<Text<'_>>()? {
+                    packing.push(&target.0);
+                }
+                Ok(packing.finish())
+            }
+        }
+
+        #[derive(Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+        deserializer.deserialize_seq(AsTheyCome)
     }
 }
 
@@ -155,13 +242,43 @@ impl TargetSets {
 #[must_use]
 pub fn machine_ids(nodes: &[Arc<Node>], ids: &ProviderIds) -> Option<Targets> {
     let known = |node: &&Arc<Node>| node.provider_id_scheme() == Some(ids.scheme);
-    let id = |node: &Arc<Node>| match ids.read(&node.provider_id) {
-        Ok(id) => Some(Box::<str>::from(id)),
+    let targets: Targets = nodes.iter().filter(known).filter_map(|node| machine_id(node, ids)).collect();
+    (nodes.is_empty() || !targets.is_empty()).then_some(targets)
+}
+
+fn machine_id<'a>(node: &'a Node, ids: &ProviderIds) -> Option<&'a str> {
+    match ids.read(&node.provider_id) {
+        Ok(id) => Some(id),
         Err(err) => {
             tracing::warn!(node = &*node.name, %err, "this node is no target of load balancers");
             None
         }
-    };
-    let targets: Targets = nodes.iter().filter(known).filter_map(id).collect();
-    (nodes.is_empty() || !targets.is_empty()).then_some(targets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn some() -> impl Strategy<Value = Vec<String>> {
+        prop::collection::vec("[ab\\\\é]{0,3}", 0..8)
+    }
+
+    proptest! {
+        #[test]
+        fn they_are_a_set_in_order_however_they_come(one in some(), other in some()) {
+            let (a, b): (Targets, Targets) = (one.iter().collect(), other.iter().collect());
+            let (x, y): (BTreeSet<_>, BTreeSet<_>) = (one.iter().collect(), other.iter().collect());
+            prop_assert!(a.iter().eq(x.iter().map(|text| text.as_str())));
+            prop_assert!(a.with(&b).iter().eq(x.union(&y).map(|text| text.as_str())));
+            prop_assert!(a.without(&b).iter().eq(x.difference(&y).map(|text| text.as_str())));
+            prop_assert!(other.iter().all(|target| a.contains(target) == x.contains(target)));
+            let read: Targets = serde_json::from_str(&serde_json::to_string(&one).unwrap()).unwrap();
+            prop_assert_eq!((read.len(), &read), (x.len(), &a));
+        }
+    }
 }
