@@ -15,7 +15,7 @@ use ccm_tests::wait::{until, until_every};
 use cloud_provider::names::LABEL_EXCLUDE_BALANCER;
 use embedded_apiserver::{ApiServer, Options};
 use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::Node as ApiNode;
+use k8s_openapi::api::core::v1::{Event, Node as ApiNode};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
@@ -102,7 +102,7 @@ impl Cluster {
         &self.kubeconfig
     }
 
-    /// The controller's requests so far. Those for Events of a real server are whoever's.
+    /// The controller's requests so far. Those for Events of a real server are whoever's but its own.
     pub(crate) async fn requests(&self) -> Result<Counters> {
         match &self.counted {
             Counted::AtItsPort(requests) => {
@@ -112,9 +112,18 @@ impl Cluster {
             Counted::ByTheServer { ours } => {
                 let request = http::Request::get("/metrics").body(Vec::new())?;
                 let all = served(&self.client.request_text(request).await.context("the API server's metrics")?);
-                Ok(all.since(&ours.lock().unwrap_or_else(PoisonError::into_inner)))
+                let mut others = ours.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                others.add("POST events".to_owned(), self.events_of_the_server().await?);
+                Ok(all.since(&others))
             }
         }
+    }
+
+    /// Events that kube-apiserver itself created: it takes addresses of Services that are being deleted for leaked ones.
+    async fn events_of_the_server(&self) -> Result<u64> {
+        let events: Api<Event> = Api::all(self.client.clone());
+        let theirs = ListParams::default().fields("reportingComponent=ipallocator-repair-controller");
+        Ok(events.list_metadata(&theirs).await.context("the API server's own events")?.items.len() as u64)
     }
 
     /// A request of this program, which the server counts as well.
