@@ -87,6 +87,20 @@ async fn looks_are_spread_over_the_period_and_skip_services_in_the_middle_of_a_c
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_that_waits_because_the_cloud_asked_for_it_has_not_drifted() {
+    let world = with_drift(Drift::Repair).await;
+    let wait = Error::retry_in("the load balancer is being changed", Duration::from_secs(42));
+    world.cloud.behave("web", "ensure", Behaviour::Fails(wait));
+    world.user.set_ports("web", &[81]).await;
+    tokio::time::sleep(10 * PERIOD).await;
+    assert!(world.cloud.count("ensure web") > 100, "it goes on being tried");
+    assert_eq!((world.cloud.count("plan web"), world.drifts.get()), (0, 0));
+    world.cloud.heal();
+    tokio::time::sleep(3 * PERIOD).await;
+    assert!(world.cloud.count("plan web") >= 2, "now it is looked at again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_look_that_hangs_or_fails_delays_nobody() {
     let world = with_drift(Drift::Repair).await;
     world.cloud.behave("web", "plan", Behaviour::Hangs);

@@ -26,12 +26,14 @@ impl ServiceController {
 
     /// Looks whether the load balancer is as the Service wants it, and says what is not. Whether it is to be put right.
     ///
-    /// A Service in the middle of a change is left alone.
+    /// A Service in the middle of a change is left alone, also one that only waits because the cloud asked for it: that is
+    /// no failure to the queue.
     pub(super) async fn check_drift(&self, key: &str) -> bool {
         let Some(known) = self.ledger.service(key) else { return false };
         let Some(service) = self.services.get(key) else { return false };
         let is_settled = Operation::of(&service, &self.options) == Operation::Ensure
             && has_finalizer(&service)
+            && !self.ledger.has_failed(key)
             && service.metadata.uid == known.metadata.uid
             && !needs_update(&known, &service, &self.options);
         let Ok(targets) = self.targets.current() else { return false };

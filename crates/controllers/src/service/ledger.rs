@@ -104,6 +104,11 @@ impl Ledger {
         before
     }
 
+    /// Whether the last that was said of it is that it failed.
+    pub(super) fn has_failed(&self, key: &str) -> bool {
+        self.entries().get(key).is_some_and(|entry| entry.failed)
+    }
+
     /// All keys whose load balancer was last given other targets than these, in order; with `None` all that have a load
     /// balancer (SVC-64, SVC-68).
     pub(super) fn with_other_targets(&self, now: Option<&Members>, options: &ServiceOptions) -> Vec<String> {
