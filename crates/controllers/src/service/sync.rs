@@ -120,12 +120,10 @@ impl ServiceController {
         Ok(())
     }
 
-    /// SVC-46. With it goes our condition from a Service that stays.
+    /// SVC-46. With it goes our condition: the Service may stay, by its type or by another finalizer.
     async fn remove_finalizer(&self, key: &str, service: &Service) -> Result<()> {
         let mut patch = patch::remove_finalizer(service).unwrap_or_else(|| json!({}));
-        if !is_deleting(service) {
-            self.remove_condition(key, service, &mut patch);
-        }
+        self.remove_condition(key, service, &mut patch);
         match self.write(key, service, &patch).await {
             Err(error) if !is_not_found(&error) => {
                 Err(refused("failed to remove load balancer cleanup finalizer", &error))
