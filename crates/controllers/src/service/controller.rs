@@ -133,7 +133,7 @@ impl ServiceController {
         let name = service.metadata.name.as_deref().unwrap_or_default();
         tracing::debug!(service = key, %patch, "writing");
         if let Some(written) = strategic_patch(&self.api(service), name, Some(SUBRESOURCE), patch).await? {
-            self.writes.note(key, &written);
+            self.writes.note(key, &written, &self.services);
         }
         Ok(())
     }

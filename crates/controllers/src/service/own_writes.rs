@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cloud_provider::Service;
+use runtime::cache::Cache;
 
 /// Versions of the Services that we wrote and that the cache did not show yet.
 ///
@@ -14,10 +15,15 @@ use cloud_provider::Service;
 pub(super) struct OwnWrites(Mutex<HashMap<Box<str>, u64>>);
 
 impl OwnWrites {
-    /// We wrote this.
-    pub(super) fn note(&self, key: &str, written: &Service) {
+    /// We wrote this. The watch may have been faster than the answer: what `cache` shows already is not waited for, and of
+    /// a Service that is gone nothing is kept.
+    pub(super) fn note(&self, key: &str, written: &Service, cache: &Cache<Service>) {
         if let Some(version) = version(written) {
             self.lock().insert(key.into(), version);
+        }
+        match cache.get(key) {
+            Some(cached) => self.seen(key, &cached),
+            None => self.forget(key),
         }
     }
 
@@ -58,20 +64,31 @@ mod tests {
 
     fn at(version: &str) -> Service {
         let mut service = Service::default();
+        (service.metadata.namespace, service.metadata.name) = (Some("a".into()), Some("b".into()));
         service.metadata.resource_version = Some(version.into());
         service
     }
 
     #[test]
     fn a_cache_is_behind_until_it_shows_the_write() {
-        let writes = OwnWrites::default();
+        let (writes, cache) = (OwnWrites::default(), Cache::with([at("9")]));
         assert!(!writes.are_missing_in("a/b", &at("1")));
-        writes.note("a/b", &at("10"));
+        writes.note("a/b", &at("10"), &cache);
         assert!(writes.are_missing_in("a/b", &at("9")) && !writes.are_missing_in("a/c", &at("9")));
         writes.seen("a/b", &at("9"));
         assert!(writes.are_missing_in("a/b", &at("9")));
         assert!(!writes.are_missing_in("a/b", &at("10")) && !writes.are_missing_in("a/b", &at("x")));
         writes.seen("a/b", &at("11"));
         assert!(!writes.are_missing_in("a/b", &at("9")), "nothing is remembered of what was seen");
+    }
+
+    #[test]
+    fn nothing_is_remembered_if_the_watch_was_faster_than_the_answer() {
+        let (writes, cache) = (OwnWrites::default(), Cache::with([at("10")]));
+        writes.note("a/b", &at("10"), &cache);
+        assert!(writes.lock().is_empty(), "it is shown");
+        cache.remove("a/b");
+        writes.note("a/b", &at("11"), &cache);
+        assert!(writes.lock().is_empty(), "it is gone");
     }
 }
