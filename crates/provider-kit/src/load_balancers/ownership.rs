@@ -146,8 +146,8 @@ fn claim(actual: &Actual, identity: &Identity<'_>, caches: Option<&dyn Caches>) 
                 "Give one of the two another name for its load balancer",
             ),
             Owner::Unknown | Owner::Gone => refused(
-                &format!("is marked for another Service, with UID {other}"),
-                "Delete it if that Service, of this cluster or another of its name, is gone",
+                &format!("is marked for another Service of this cluster, or of one with its name, with UID {other}"),
+                "Delete it if that Service is gone",
             ),
         },
     }
