@@ -9,6 +9,8 @@ mod adaptive;
 mod failures;
 #[path = "routes/modes.rs"]
 mod modes;
+#[path = "routes/overlap.rs"]
+mod overlap;
 #[path = "routes/simulated.rs"]
 mod simulated;
 #[path = "routes/table.rs"]

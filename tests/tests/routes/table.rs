@@ -28,6 +28,7 @@ struct State {
     troubles: BTreeMap<String, Trouble>,
     list_error: Option<Error>,
     takes: Duration,
+    list_takes: Option<Duration>,
     calls: Vec<(Duration, String)>,
     running: usize,
     most: usize,
@@ -43,6 +44,16 @@ impl Table {
     pub(crate) fn taking(self, time: Duration) -> Self {
         self.state.lock().unwrap().takes = time;
         self
+    }
+
+    /// From now on every call takes so long.
+    pub(crate) fn takes(&self, time: Duration) {
+        self.state.lock().unwrap().takes = time;
+    }
+
+    /// Every list takes so long, and shows what was there when it began.
+    pub(crate) fn list_takes(&self, time: Duration) {
+        self.state.lock().unwrap().list_takes = Some(time);
     }
 
     pub(crate) fn trouble(&self, destination: &str, trouble: Option<Trouble>) {
@@ -83,6 +94,13 @@ impl Table {
         routes
     }
 
+    /// Next hops of the route from there.
+    pub(crate) fn hops(&self, destination: &str) -> Vec<String> {
+        let state = self.state.lock().unwrap();
+        let of = state.routes.iter().filter(|route| route.destination_cidr == destination);
+        of.flat_map(|route| &route.target_node_addresses).map(|address| address.address.to_string()).collect()
+    }
+
     /// `list`, `create DESTINATION` and `delete DESTINATION`, in order, and forgets them.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.timed_calls().into_iter().map(|(_, call)| call).collect()
@@ -100,12 +118,22 @@ impl Table {
     }
 
     async fn call<T>(&self, what: String, destination: &str, apply: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        self.call_taking(None, what, destination, apply).await
+    }
+
+    async fn call_taking<T>(
+        &self,
+        takes: Option<Duration>,
+        what: String,
+        destination: &str,
+        apply: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
         let (takes, trouble) = {
             let mut state = self.state.lock().unwrap();
             state.calls.push((self.start.elapsed(), what));
             state.running += 1;
             state.most = state.most.max(state.running);
-            (state.takes, state.troubles.get(destination).cloned())
+            (takes.unwrap_or(state.takes), state.troubles.get(destination).cloned())
         };
         if !takes.is_zero() {
             tokio::time::sleep(takes).await;
@@ -139,11 +167,16 @@ impl CloudProvider for Table {
 #[async_trait]
 impl Routes for Table {
     async fn list(&self, _cluster: &Cluster) -> Result<Vec<Route>> {
-        self.call("list".into(), "", |state| match &state.list_error {
+        let early = {
+            let state = self.state.lock().unwrap();
+            state.list_takes.map(|takes| (takes, state.routes.clone()))
+        };
+        let (takes, routes) = early.unzip();
+        let answer = self.call_taking(takes, "list".into(), "", |state| match &state.list_error {
             Some(error) => Err(error.clone()),
-            None => Ok(state.routes.clone()),
-        })
-        .await
+            None => Ok(routes.unwrap_or_else(|| state.routes.clone())),
+        });
+        answer.await
     }
 
     async fn create(&self, _cluster: &Cluster, _hint: &str, route: &Route) -> Result<()> {

@@ -153,7 +153,7 @@ impl RouteController {
                 self.pass_and_survive(&mut work, shutdown).await;
                 work.drain(Some(Instant::now() + PATIENCE)).await;
             }
-            let in_flight = work.in_flight.clone();
+            let in_flight = work.in_flight.keys().cloned().collect();
             work.alongside(self.settle(&in_flight, shutdown)).await;
             work.failures.clear();
             if let Step::Rest(at) = pace.step(Instant::now(), self.wishes()) {

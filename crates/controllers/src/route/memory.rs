@@ -11,7 +11,7 @@ use super::Destination;
 use super::backoff::Backoff;
 use super::condition::Verdict;
 use super::flapping::Flapping;
-use super::plan::{Creation, Decision, Plan, Record};
+use super::plan::{Creation, Decision, Plan, Record, inputs_of};
 use super::work::Item;
 
 /// Failed routes are tried again after that long, then after twice as long, and so on (P-2).
@@ -40,6 +40,8 @@ pub(super) struct Memory {
     outside: HashSet<(Box<str>, Destination)>,
     paused_until: Option<Instant>,
     look_again: Option<Instant>,
+    /// What is being done about these is not what is wanted any more.
+    superseded: HashSet<Destination>,
 }
 
 /// A route of ours that somebody else changed.
@@ -61,6 +63,7 @@ impl Default for Memory {
             outside: HashSet::new(),
             paused_until: None,
             look_again: None,
+            superseded: HashSet::new(),
         }
     }
 }
@@ -92,9 +95,43 @@ impl Memory {
             .collect()
     }
 
-    /// Somebody else changes routes: the cloud is to be looked at again then, though nothing else changed.
+    /// The cloud is to be looked at again then, though nothing else changed.
     pub(super) fn look_again(&mut self, at: Instant) {
-        self.look_again = Some(at);
+        self.look_again = Some(self.look_again.map_or(at, |earlier| earlier.min(at)));
+    }
+
+    /// A pass leaves alone what is under way. Whatever is not what it wants is looked at again as soon as it has ended:
+    /// the Nodes' change is used up by then.
+    pub(super) fn supersede(&mut self, items: &[Item], in_flight: &HashMap<Destination, Item>) {
+        let wanted: HashMap<&Destination, &Item> = items.iter().map(|item| (&item.destination, item)).collect();
+        let is_old = |(destination, item): &(&Destination, &Item)| !self.still_stands(item, wanted.get(destination));
+        self.superseded = in_flight.iter().filter(is_old).map(|(destination, _)| destination.clone()).collect();
+    }
+
+    /// Whether what is under way leads to what is wanted; `wanted`: what the list that was just read lacks of it.
+    fn still_stands(&self, under_way: &Item, wanted: Option<&&Item>) -> bool {
+        let is_right = |creation: &Creation| {
+            let record = self.records.get(&creation.node.name).filter(|record| record.is_of(&creation.node));
+            record.is_some_and(|record| record.decisions.contains_key(&creation.destination))
+        };
+        let is_made = |wanted: &Creation| {
+            under_way.creates.iter().any(|creation| inputs_of(&creation.node) == inputs_of(&wanted.node))
+        };
+        under_way.creates.iter().all(is_right)
+            && wanted.into_iter().flat_map(|item| &item.creates).all(is_made)
+            && wanted.into_iter().flat_map(|item| item.deleted()).eq(under_way.deleted())
+    }
+
+    /// What was under way has ended, well or not.
+    pub(super) fn ended(&mut self, now: Instant, destination: &Destination) {
+        if !self.superseded.remove(destination) {
+            return;
+        }
+        self.look_again(now);
+        // Until then nobody knows how it stands, and nothing is said of it.
+        for decision in self.records.values_mut().filter_map(|record| record.decisions.get_mut(destination)) {
+            *decision = Decision::Wait;
+        }
     }
 
     /// The list failed.
@@ -120,9 +157,9 @@ impl Memory {
     }
 
     /// Keeps only those back-offs that belong to these items.
-    pub(super) fn retain(&mut self, items: &[Item], in_flight: &HashSet<Destination>) {
+    pub(super) fn retain(&mut self, items: &[Item], in_flight: &HashMap<Destination, Item>) {
         let wanted: HashSet<Key> = items.iter().map(Item::key).collect();
-        self.routes.retain(|key| wanted.contains(key) || in_flight.contains(&key.0));
+        self.routes.retain(|key| wanted.contains(key) || in_flight.contains_key(&key.0));
     }
 
     /// Whether a destination may be worked on now; if so, that begins.
@@ -153,9 +190,9 @@ impl Memory {
         self.routes.succeeded(key);
     }
 
-    /// A route was created (ROUTE-32).
+    /// A route was created (ROUTE-32). Of a Node that has changed since it says nothing.
     pub(super) fn created(&mut self, creation: &Creation) {
-        if let Some(record) = self.records.get_mut(&creation.node.name).filter(|record| record.uid == creation.node.uid)
+        if let Some(record) = self.records.get_mut(&creation.node.name).filter(|record| record.is_of(&creation.node))
             && let Some(decision) = record.decisions.get_mut(&creation.destination)
         {
             *decision = Decision::Keep;

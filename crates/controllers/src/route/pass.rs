@@ -84,7 +84,11 @@ impl RouteController {
             return Ok(());
         }
         let items = items(deletes, creates);
-        self.memory().retain(&items, &work.in_flight);
+        {
+            let mut memory = self.memory();
+            memory.retain(&items, &work.in_flight);
+            memory.supersede(&items, &work.in_flight);
+        }
         self.face(contested, &items);
         self.begin(work, items, shutdown);
         Ok(())
@@ -92,15 +96,14 @@ impl RouteController {
 
     fn begin<'a>(&'a self, work: &mut Work<'a>, items: Vec<Item>, shutdown: &'a CancellationToken) {
         for item in items {
-            if work.in_flight.contains(&item.destination) {
+            if work.in_flight.contains_key(&item.destination) {
                 continue;
             }
             let key = item.key();
             if self.is_adaptive() && !self.memory().start(Instant::now(), &key) {
                 continue;
             }
-            let destination = item.destination.clone();
-            work.begin(destination, self.carry_out_and_survive(item, key, shutdown));
+            work.begin(item.clone(), self.carry_out_and_survive(item, key, shutdown));
         }
     }
 
@@ -111,6 +114,7 @@ impl RouteController {
             tracing::error!(%destination, "the work on a route panicked, the next pass tries again");
             vec![format!("the work on the route {destination} panicked")]
         });
+        self.memory().ended(Instant::now(), &destination);
         Done { destination, failures }
     }
 

@@ -100,6 +100,11 @@ pub enum Decision {
 }
 
 impl Record {
+    /// Whether it is about this Node as it is.
+    pub(super) fn is_of(&self, node: &Node) -> bool {
+        self.uid == node.uid && self.inputs == inputs_of(node)
+    }
+
     /// What the Node's condition is to say (ROUTE-41); `None`: nothing yet.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {

@@ -1,6 +1,6 @@
 //! What is being done about the routes right now.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use futures::future::BoxFuture;
@@ -29,6 +29,11 @@ impl Item {
             super::plan::inputs_of(&creation.node).hash(&mut hasher);
         }
         (self.destination.clone(), hasher.finish())
+    }
+
+    /// Names of the routes that it deletes, in order.
+    pub(super) fn deleted(&self) -> impl Iterator<Item = &str> {
+        self.deletes.iter().map(|deletion| &*deletion.route.name)
     }
 }
 
@@ -66,8 +71,8 @@ pub(super) struct Work<'a> {
     /// Number of the current pass, and how many of its items are under way.
     pass: u64,
     current: usize,
-    /// Destinations that nobody else may touch.
-    pub(super) in_flight: HashSet<Destination>,
+    /// Destinations that nobody else may touch, and what is being done about them.
+    pub(super) in_flight: HashMap<Destination, Item>,
     /// What failed so far, in words.
     pub(super) failures: Vec<String>,
 }
@@ -82,11 +87,11 @@ impl<'a> Work<'a> {
         (self.pass, self.current) = (self.pass.wrapping_add(1), 0);
     }
 
-    pub(super) fn begin(&mut self, destination: Destination, item: impl Future<Output = Done> + Send + 'a) {
+    pub(super) fn begin(&mut self, item: Item, carried_out: impl Future<Output = Done> + Send + 'a) {
         let pass = self.pass;
-        self.in_flight.insert(destination);
+        self.in_flight.insert(item.destination.clone(), item);
         self.current += 1;
-        self.running.push(async move { (pass, item.await) }.boxed());
+        self.running.push(async move { (pass, carried_out.await) }.boxed());
     }
 
     /// Waits for the next item to end; for ever if there is none. Cancel-safe.
