@@ -157,6 +157,24 @@ async fn a_service_that_is_made_anew_gets_another_load_balancer_and_the_old_one_
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_made_for_a_service_whose_finalizer_met_its_successor() {
+    let world = world().await;
+    world
+        .api
+        .faults()
+        .add(Matcher::any().verb("patch").resource("services/status").times(1), Action::Latency { millis: 2000 });
+    let first = world.create("web").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.user.delete_service("web").await;
+    let second = world.create("web").await;
+    assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.cloud.changes(), 1, "nothing but the second one's was ever made: {:?}", world.cloud.calls());
+    let uid = second["metadata"]["uid"].as_str().unwrap();
+    assert_eq!(world.cloud.balancers().into_keys().collect::<Vec<_>>(), [uid]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_that_is_deleted_without_our_finalizer_is_left_alone() {
     let world = world().await;
     let service = json!({"apiVersion": "v1", "kind": "Service",

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use cloud_provider::{Cluster, Error, Service};
 use kube::Api;
+use kube::core::Status;
+use kube::core::response::reason;
 use runtime::api_error::is_not_found;
 use runtime::cache::Cache;
 use runtime::claim::Claim;
@@ -129,11 +131,17 @@ impl ServiceController {
     }
 
     /// Patches `services/NAME/status`; no main resource is ever written (SVC-99). An empty patch is not sent.
+    ///
+    /// The patch goes by name. That it met another Service, which was made meanwhile, is an error: no load balancer may be
+    /// made for one whose finalizer is on another (INV-2). As the write is noted, the next sync reads that other one.
     pub(super) async fn write(&self, key: &str, service: &Service, patch: &Value) -> Result<(), kube::Error> {
         let name = service.metadata.name.as_deref().unwrap_or_default();
         tracing::debug!(service = key, %patch, "writing");
         if let Some(written) = strategic_patch(&self.api(service), name, Some(SUBRESOURCE), patch).await? {
             self.writes.note(key, &written, &self.services);
+            if written.metadata.uid != service.metadata.uid {
+                return Err(made_anew(name));
+            }
         }
         Ok(())
     }
@@ -186,4 +194,9 @@ impl ServiceController {
     fn shown_reason<'a>(&self, key: &str, service: &'a Service) -> Option<&'a str> {
         self.ledger.told(key, service).or_else(|| condition::reason(service))
     }
+}
+
+fn made_anew(name: &str) -> kube::Error {
+    let message = format!("service {name:?} was deleted and made anew meanwhile, it is synced again");
+    kube::Error::Api(Status::failure(&message, reason::CONFLICT).with_code(409).boxed())
 }
