@@ -80,3 +80,46 @@ async fn slow_calls_that_are_still_right_cost_no_list_of_their_own() {
     let lists = table.calls().iter().filter(|call| *call == "list").count();
     assert_eq!(lists, 1, "the one for the Node that came late");
 }
+
+#[tokio::test(start_paused = true)]
+async fn routes_that_are_made_while_the_list_is_on_its_way_are_not_made_twice() {
+    let table = Table::new();
+    table.list_takes(Duration::from_secs(4));
+    let world = World::new(Arc::new(table.clone()), &product("10.244.0.0/16"));
+    world.run();
+    seconds(10).await;
+    table.takes(Duration::from_secs(12));
+    (1..=16).for_each(|n| world.put(&format!("worker-{n}"), "table://x", "10.0.0.1", &[&format!("10.244.{n}.0/24")]));
+    seconds(9).await;
+    // Its list begins before the creates end, and ends after them.
+    world.put("late", "table://x", "10.0.0.1", &["10.244.200.0/24"]);
+    table.timed_calls();
+    seconds(80).await;
+    assert_eq!((table.routes().len(), world.writes()), (17, 17), "one condition each");
+    let calls = table.timed_calls();
+    let count = |what| calls.iter().filter(|(_, call)| call.starts_with(what)).count();
+    assert!(count("create") == 1 && count("list") <= 2, "{calls:?}");
+    assert_eq!(world.reasons(), Vec::<String>::new());
+    assert_eq!((world.condition("worker-1"), world.condition("late")), (CREATED.into(), CREATED.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_that_fails_while_the_list_is_on_its_way_keeps_its_back_off() {
+    let table = Table::new();
+    table.list_takes(Duration::from_secs(4));
+    let world = World::new(Arc::new(table.clone()), &product("10.244.0.0/16"));
+    world.run();
+    seconds(10).await;
+    table.takes(Duration::from_secs(12));
+    table.trouble(RANGE, Some(crate::table::Trouble::Fails(cloud_provider::Error::other("boom"))));
+    world.put("worker-1", "table://x", "10.0.0.1", &[RANGE]);
+    seconds(9).await;
+    world.put("late", "table://x", "10.0.0.1", &["10.244.200.0/24"]);
+    seconds(300).await;
+    let calls = table.timed_calls();
+    let creates: Vec<u64> = calls.iter().filter(|(_, call)| call.ends_with(RANGE)).map(|(at, _)| *at).collect();
+    assert!(creates.windows(2).all(|pair| pair[1] - pair[0] >= 22) && (4..=6).contains(&creates.len()), "{creates:?}");
+    table.trouble(RANGE, None);
+    seconds(330).await;
+    assert_eq!((table.routes().len(), world.condition("worker-1")), (2, CREATED.into()));
+}

@@ -69,11 +69,15 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// A pass has planned. The answer is what somebody else changed since the last one.
-    pub(super) fn planned(&mut self, now: Instant, plan: &Plan) -> Vec<Contested> {
+    /// A pass has planned; `ended`: what was still worked on when it asked for the list, which is taken out of the plan.
+    /// The answer is what somebody else changed since the last one.
+    pub(super) fn planned(&mut self, now: Instant, plan: &mut Plan, ended: &HashSet<Destination>) -> Vec<Contested> {
         self.lists.succeeded(&());
         self.look_again = None;
         self.flapping.forget_old(now);
+        if self.set_aside(plan, ended) {
+            self.look_again(now);
+        }
         let was_right = |creation: &&Creation| {
             let node = &creation.node;
             match (self.records.get(&node.name), plan.records.get(&node.name)) {
@@ -93,6 +97,30 @@ impl Memory {
                 Contested { rest: self.flapping.observe(now, key), creation }
             })
             .collect()
+    }
+
+    /// The list may show what was worked on meanwhile as it is or as it was: of that nothing new is concluded. Whether it
+    /// is to be looked at again, as everything is but what was made well.
+    fn set_aside(&self, plan: &mut Plan, ended: &HashSet<Destination>) -> bool {
+        let creates = plan.creates.iter().map(|creation| &creation.destination);
+        let changes = plan.deletes.iter().map(|deletion| &deletion.destination).chain(creates);
+        let mut open: HashSet<Destination> = changes.filter(|it| ended.contains(it)).cloned().collect();
+        plan.deletes.retain(|deletion| !ended.contains(&deletion.destination));
+        plan.creates.retain(|creation| !ended.contains(&creation.destination));
+        for (name, record) in &mut plan.records {
+            let of_same = |old: &&Record| (&old.uid, old.inputs) == (&record.uid, record.inputs);
+            let old = self.records.get(name).filter(of_same);
+            for (destination, decision) in record.decisions.iter_mut().filter(|(it, _)| ended.contains(it)) {
+                let known = old.and_then(|old| old.decisions.get(destination)).copied().unwrap_or(Decision::Wait);
+                if known == Decision::Keep {
+                    open.remove(destination);
+                } else if known != *decision {
+                    open.insert(destination.clone());
+                }
+                *decision = known;
+            }
+        }
+        !open.is_empty()
     }
 
     /// The cloud is to be looked at again then, though nothing else changed.
@@ -156,10 +184,10 @@ impl Memory {
         }
     }
 
-    /// Keeps only those back-offs that belong to these items.
-    pub(super) fn retain(&mut self, items: &[Item], in_flight: &HashMap<Destination, Item>) {
+    /// Keeps only those back-offs that belong to these items, or to destinations of which nothing is concluded yet.
+    pub(super) fn retain(&mut self, items: &[Item], is_open: impl Fn(&Destination) -> bool) {
         let wanted: HashSet<Key> = items.iter().map(Item::key).collect();
-        self.routes.retain(|key| wanted.contains(key) || in_flight.contains_key(&key.0));
+        self.routes.retain(|key| wanted.contains(key) || is_open(&key.0));
     }
 
     /// Whether a destination may be worked on now; if so, that begins.

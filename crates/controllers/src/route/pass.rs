@@ -70,11 +70,12 @@ impl RouteController {
             let believed = work.alongside(list_is_believed(&*self.context.provider, &routes, &nodes)).await;
             believed.inspect_err(|_| self.memory().list_failed(Instant::now()))?;
         }
-        let plan = plan(&nodes, &routes, ranges, |node| self.waits(node));
+        let mut plan = plan(&nodes, &routes, ranges, |node| self.waits(node));
         drop(routes);
         self.forget(&nodes);
         self.tell_ranges(&nodes);
-        let contested = self.memory().planned(Instant::now(), &plan);
+        let ended = std::mem::take(&mut work.ended);
+        let contested = self.memory().planned(Instant::now(), &mut plan, &ended);
         let Plan { deletes, creates, creates_wait, .. } = plan;
         if creates_wait && !self.is_adaptive() {
             self.face(contested, &[]);
@@ -86,7 +87,7 @@ impl RouteController {
         let items = items(deletes, creates);
         {
             let mut memory = self.memory();
-            memory.retain(&items, &work.in_flight);
+            memory.retain(&items, |it| work.in_flight.contains_key(it) || ended.contains(it));
             memory.supersede(&items, &work.in_flight);
         }
         self.face(contested, &items);

@@ -1,6 +1,6 @@
 //! What is being done about the routes right now.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use futures::future::BoxFuture;
@@ -73,6 +73,8 @@ pub(super) struct Work<'a> {
     current: usize,
     /// Destinations that nobody else may touch, and what is being done about them.
     pub(super) in_flight: HashMap<Destination, Item>,
+    /// Destinations that were worked on until after this pass began.
+    pub(super) ended: HashSet<Destination>,
     /// What failed so far, in words.
     pub(super) failures: Vec<String>,
 }
@@ -85,6 +87,7 @@ impl<'a> Work<'a> {
     /// From now on items belong to the next pass.
     pub(super) fn next_pass(&mut self) {
         (self.pass, self.current) = (self.pass.wrapping_add(1), 0);
+        self.ended.clear();
     }
 
     pub(super) fn begin(&mut self, item: Item, carried_out: impl Future<Output = Done> + Send + 'a) {
@@ -100,6 +103,7 @@ impl<'a> Work<'a> {
             Some((pass, Done { destination, failures })) => {
                 self.current -= usize::from(pass == self.pass);
                 self.in_flight.remove(&destination);
+                self.ended.insert(destination);
                 self.failures.extend(failures);
             }
             None => std::future::pending().await,
