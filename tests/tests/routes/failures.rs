@@ -123,6 +123,20 @@ async fn a_list_that_fails_changes_nothing_and_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_that_fails_is_not_tried_sooner_because_a_route_failed_too() {
+    let table = Table::new();
+    let world = running(&table);
+    table.trouble("10.244.1.0/24", Some(Trouble::Fails(Error::other("boom"))));
+    put(&world, 1);
+    seconds(5).await;
+    table.list_fails(Some(Error::other("503")));
+    table.calls();
+    seconds(600).await;
+    let calls = table.timed_calls();
+    assert!((5..=7).contains(&calls.len()), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_hangs_or_panics_holds_back_nobody() {
     let table = Table::new();
     let world = running(&table);

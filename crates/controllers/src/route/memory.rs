@@ -167,9 +167,9 @@ impl Memory {
         self.lists.failed(now, ());
     }
 
-    /// When something that failed is due again.
+    /// When something that failed is due again. While the list fails only the list counts: without it nothing can be done.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        [self.routes.next_due(), self.lists.next_due(), self.look_again].into_iter().flatten().min()
+        self.lists.next_due().or_else(|| [self.routes.next_due(), self.look_again].into_iter().flatten().min())
     }
 
     /// The cloud throttles until then.
