@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controllers::options::RouteMode;
+
 use crate::table::Table;
 use crate::world::{CREATED, NOT_CREATED, World, product, seconds};
 
@@ -88,6 +90,22 @@ async fn a_route_that_somebody_else_removes_is_repaired_and_a_war_is_told_and_le
     // It gives up.
     seconds(3700).await;
     assert_eq!((table.routes().len(), world.condition("worker-1")), (1, CREATED.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_leads_nowhere_is_nobodys_attack() {
+    let table = Table::new();
+    let mut options = product("10.244.0.0/16");
+    options.route.mode = RouteMode::Periodic;
+    let world = World::new(Arc::new(table.clone()), &options);
+    world.put("worker-1", "table://1", "10.0.0.1", &["10.244.1.0/24"]);
+    world.run();
+    for _ in 0..10 {
+        seconds(10).await;
+        table.blackhole("10.244.1.0/24");
+    }
+    seconds(10).await;
+    assert_eq!((table.routes().len(), world.reasons()), (1, vec![]));
 }
 
 #[tokio::test(start_paused = true)]

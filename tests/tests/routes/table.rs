@@ -85,6 +85,12 @@ impl Table {
         self.state.lock().unwrap().routes.retain(|route| route.destination_cidr != destination);
     }
 
+    /// The machine behind a route goes.
+    pub(crate) fn blackhole(&self, destination: &str) {
+        let mut state = self.state.lock().unwrap();
+        state.routes.iter_mut().filter(|route| route.destination_cidr == destination).for_each(|it| it.blackhole = true);
+    }
+
     /// `DESTINATION NODE` of all routes, in order.
     pub(crate) fn routes(&self) -> Vec<String> {
         let state = self.state.lock().unwrap();

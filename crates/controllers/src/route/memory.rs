@@ -11,7 +11,7 @@ use super::Destination;
 use super::backoff::Backoff;
 use super::condition::Verdict;
 use super::flapping::Flapping;
-use super::plan::{Creation, Decision, Plan, Record, inputs_of};
+use super::plan::{Cause, Creation, Decision, Plan, Record, inputs_of};
 use super::work::Item;
 
 /// Failed routes are tried again after that long, then after twice as long, and so on (P-2).
@@ -78,7 +78,17 @@ impl Memory {
         if self.set_aside(plan, ended) {
             self.look_again(now);
         }
+        // A route that leads nowhere is the work of nobody: its machine went.
+        let blackholes: HashSet<&Destination> = plan
+            .deletes
+            .iter()
+            .filter(|deletion| deletion.cause == Cause::Blackhole)
+            .map(|deletion| &deletion.destination)
+            .collect();
         let was_right = |creation: &&Creation| {
+            if blackholes.contains(&creation.destination) {
+                return false;
+            }
             let node = &creation.node;
             match (self.records.get(&node.name), plan.records.get(&node.name)) {
                 (Some(old), Some(new)) => {
