@@ -185,6 +185,25 @@ async fn a_condition_that_cannot_be_written_is_written_later_without_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_condition_that_cannot_be_written_does_not_wait_for_a_long_period() {
+    let table = Table::new();
+    let mut options = product("10.244.0.0/16");
+    options.route.reconciliation_period = Duration::from_secs(3600);
+    let world = World::new(Arc::new(table.clone()), &options);
+    world.run();
+    let refusal =
+        Action::Status { code: 500, reason: "InternalError".into(), message: "no".into(), retry_after_seconds: None };
+    world.api.faults().add(Matcher::any().verb("patch").resource("nodes").name("worker-1").times(2), refusal);
+    put(&world, 1);
+    seconds(2).await;
+    table.calls();
+    assert_eq!((world.condition("worker-1"), world.writes()), (String::new(), 1));
+    seconds(17).await;
+    assert_eq!((world.condition("worker-1"), table.calls()), (CREATED.into(), vec![]));
+    assert_eq!(world.writes(), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pass_for_another_node_leaves_alone_what_backs_off() {
     let table = Table::new();
     let world = running(&table);

@@ -88,7 +88,11 @@ impl Table {
     /// The machine behind a route goes.
     pub(crate) fn blackhole(&self, destination: &str) {
         let mut state = self.state.lock().unwrap();
-        state.routes.iter_mut().filter(|route| route.destination_cidr == destination).for_each(|it| it.blackhole = true);
+        state
+            .routes
+            .iter_mut()
+            .filter(|route| route.destination_cidr == destination)
+            .for_each(|it| it.blackhole = true);
     }
 
     /// `DESTINATION NODE` of all routes, in order.

@@ -157,7 +157,11 @@ impl RouteController {
             work.alongside(self.settle(&in_flight, shutdown)).await;
             work.failures.clear();
             if let Step::Rest(at) = pace.step(Instant::now(), self.wishes()) {
-                rest(&mut work, at, &changed, shutdown).await;
+                // A condition that could not be written needs no list.
+                let condition = self.memory().next_condition();
+                let soonest = Instant::now() + SETTLE_EVERY;
+                let until = condition.map_or(at, |due| at.min(due.max(soonest)));
+                rest(&mut work, until, &changed, shutdown).await;
             }
         }
     }

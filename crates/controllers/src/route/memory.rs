@@ -2,6 +2,7 @@
 //! (INV-2).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, Node};
@@ -247,13 +248,33 @@ impl Memory {
         self.outside.remove(&(node.uid.clone(), destination.clone()));
     }
 
-    /// What is to be written into a Node's condition now. Nothing as long as one of its destinations is being worked on.
-    pub(super) fn verdict(&self, now: Instant, node: &Node, in_flight: &HashSet<Destination>) -> Option<Verdict> {
+    /// The conditions that are to be written now. Who has nothing to be told is forgotten, and what failed of it.
+    pub(super) fn due_conditions(
+        &mut self,
+        now: Instant,
+        nodes: Vec<Arc<Node>>,
+        in_flight: &HashSet<Destination>,
+    ) -> Vec<(Arc<Node>, Verdict)> {
+        let verdict = |node: Arc<Node>| self.verdict(&node, in_flight).map(|verdict| (node, verdict));
+        let mut wanted: Vec<_> = nodes.into_iter().filter_map(verdict).collect();
+        let names: HashSet<&str> = wanted.iter().map(|(node, _)| &*node.name).collect();
+        self.conditions.retain(|name| names.contains(&**name));
+        wanted.retain(|(node, _)| !self.conditions.waits(now, &node.name));
+        wanted
+    }
+
+    /// When a condition that could not be written is due again.
+    pub(super) fn next_condition(&self) -> Option<Instant> {
+        self.conditions.next_due()
+    }
+
+    /// What is to be written into a Node's condition. Nothing as long as one of its destinations is being worked on.
+    fn verdict(&self, node: &Node, in_flight: &HashSet<Destination>) -> Option<Verdict> {
         let record = self.records.get(&node.name).filter(|record| record.uid == node.uid)?;
         let is_open = |(destination, decision): (&Destination, &Decision)| {
             *decision != Decision::Keep && in_flight.contains(destination)
         };
-        if record.decisions.iter().any(is_open) || self.conditions.waits(now, &node.name) {
+        if record.decisions.iter().any(is_open) {
             return None;
         }
         let verdict = record.verdict().filter(|verdict| !verdict.is_said_by(node))?;
@@ -274,8 +295,7 @@ impl Memory {
     }
 
     /// Forgets Nodes that are gone.
-    pub(super) fn forget_nodes(&mut self, is_there: impl Fn(&str) -> bool, has_uid: impl Fn(&str) -> bool) {
-        self.conditions.retain(|name| is_there(name));
+    pub(super) fn forget_nodes(&mut self, has_uid: impl Fn(&str) -> bool) {
         self.written.retain(|uid, _| has_uid(uid));
         self.outside.retain(|(uid, _)| has_uid(uid));
     }

@@ -299,20 +299,14 @@ impl RouteController {
     }
 
     fn forget(&self, nodes: &[Arc<Node>]) {
-        let names: HashSet<&str> = nodes.iter().map(|node| &*node.name).collect();
         let uids: HashSet<&str> = nodes.iter().map(|node| &*node.uid).collect();
-        self.memory().forget_nodes(|name| names.contains(name), |uid| uids.contains(uid));
+        self.memory().forget_nodes(|uid| uids.contains(uid));
     }
 
     /// Writes the conditions that are not as they should be (ROUTE-40 … ROUTE-46). The answer is what failed, in words.
     pub(super) async fn settle(&self, in_flight: &HashSet<Destination>, shutdown: &CancellationToken) -> Vec<String> {
-        let now = Instant::now();
-        let due: Vec<(Arc<Node>, Verdict)> = {
-            let nodes = self.context.nodes.list();
-            let memory = self.memory();
-            let verdict = |node: Arc<Node>| memory.verdict(now, &node, in_flight).map(|verdict| (node, verdict));
-            nodes.into_iter().filter_map(verdict).collect()
-        };
+        let nodes = self.context.nodes.list();
+        let due = self.memory().due_conditions(Instant::now(), nodes, in_flight);
         let failures = Mutex::new(Vec::new());
         parallel_for(due, self.options.concurrency.max(1), shutdown, |(node, verdict)| {
             let failures = &failures;
