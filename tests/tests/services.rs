@@ -11,6 +11,8 @@ mod drift;
 mod explain;
 #[path = "services/life.rs"]
 mod life;
+#[path = "services/loss.rs"]
+mod loss;
 #[path = "services/nodes.rs"]
 mod nodes;
 #[path = "services/turns.rs"]

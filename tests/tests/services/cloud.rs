@@ -11,7 +11,8 @@ use cloud_provider::{
 use embedded_apiserver::ApiServer;
 use tokio::time::Instant;
 
-const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
+/// Our finalizer.
+pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// The cloud. Clones share everything.
 #[derive(Clone)]
@@ -127,6 +128,11 @@ impl LbCloud {
     /// Overlapping calls for one Service, and load balancers that were made without a finalizer.
     pub(crate) fn violations(&self) -> Vec<String> {
         self.state().violations.clone()
+    }
+
+    /// Forgets violations that say this: nobody could have known better.
+    pub(crate) fn forgive(&self, what: &str) {
+        self.state().violations.retain(|violation| !violation.contains(what));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -85,8 +85,14 @@ impl ServiceController {
     /// Works on a key of the queue `service` to the end: syncs the Service, says on it why that failed, and gives the key
     /// back as the outcome asks (SVC-31, D-3).
     pub async fn work(&self, queue: &Queue<String>, claim: Claim<String>) {
+        let cached = self.services.get(claim.key());
+        self.work_as(queue, claim, cached).await;
+    }
+
+    /// The same with what the cache showed.
+    pub(super) async fn work_as(&self, queue: &Queue<String>, claim: Claim<String>, cached: Option<Arc<Service>>) {
         let key = claim.key().clone();
-        let result = self.sync(&key).await;
+        let result = self.sync_as(&key, cached).await;
         let retry = Retry::of(&result);
         if let Err(error) = &result {
             tracing::warn!(service = key, %error, "service sync failed, it is tried again");

@@ -8,7 +8,7 @@ use cloud_provider::Service;
 use crate::options::ServiceOptions;
 use crate::service::needs_update::needs_update;
 use crate::service::targets::Members;
-use crate::service::wants::{is_deleting, wants_load_balancer};
+use crate::service::wants::{is_abandoned, is_deleting, wants_load_balancer};
 
 /// The service cache of the rules: key → the Service as it was last processed, the targets that its load balancer was
 /// last given, and what was said (SVC-37, SVC-64). All of it goes together (SVC-69).
@@ -56,6 +56,15 @@ impl Ledger {
         {
             entry.service = Arc::clone(service);
         }
+    }
+
+    /// Its Service is gone. If that asks to leave the load balancer behind, it counts, however late it came.
+    pub(super) fn is_gone(&self, key: &str, last: &Arc<Service>) {
+        self.change(key, |entry| {
+            if entry.service.metadata.uid == last.metadata.uid && is_abandoned(last) {
+                entry.service = Arc::clone(last);
+            }
+        });
     }
 
     /// SVC-40, SVC-69.

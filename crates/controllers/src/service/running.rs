@@ -135,7 +135,15 @@ impl Running {
                     self.controller.ledger.freshen(&key, new, options);
                 }
             }
-            CacheEvent::Deleted(_) => self.controller.writes.forget(&key),
+            CacheEvent::Deleted(last) => {
+                self.controller.writes.forget(&key);
+                self.controller.ledger.is_gone(&key, last);
+                // SVC-17 relies on the finalizer alone. It may have been taken off, or never have come on: a list from an
+                // API server that lags behind shows Services that are gone. A teardown that went well left no memory.
+                if self.controller.ledger.service(&key).is_some() || self.turns.is_taken(&key) {
+                    self.services.add(key);
+                }
+            }
         }
     }
 
@@ -151,7 +159,13 @@ impl Running {
     async fn sync(self: Arc<Self>, claim: Claim<String>) {
         let Some(_turn) = self.turns.take(claim.key(), Lane::Sync) else { return claim.set_aside() };
         let key = claim.key().clone();
-        self.controller.work(&self.services, claim).await;
+        match self.controller.confirmed(&key).await {
+            Ok(cached) => self.controller.work_as(&self.services, claim, cached).await,
+            Err(error) => {
+                tracing::warn!(service = key, %error, "nothing is done about a service that may be gone or not");
+                claim.fail();
+            }
+        }
         if self.controller.ledger.service(&key).is_some()
             && let Some(pause) = self.controller.drift_pause(true)
         {

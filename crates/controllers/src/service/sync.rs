@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::service::controller::ServiceController;
 use crate::service::events::News;
 use crate::service::patch;
-use crate::service::wants::{Operation, is_abandoned, is_deleting, is_foreign, wants_load_balancer};
+use crate::service::wants::{Operation, is_abandoned, is_foreign, wants_load_balancer};
 
 impl ServiceController {
     /// Brings the cloud and the Service of this key into agreement, once.
@@ -20,26 +20,55 @@ impl ServiceController {
     /// # Errors
     /// Whatever went wrong; the Service is to be tried again as the error asks (SVC-31).
     pub async fn sync(&self, key: &str) -> Result<()> {
+        self.sync_as(key, self.services.get(key)).await
+    }
+
+    /// The same with what the cache showed.
+    pub(super) async fn sync_as(&self, key: &str, cached: Option<Arc<Service>>) -> Result<()> {
         if key.matches('/').count() > 1 {
             return Err(Error::other(format!("unexpected key format: {key:?}")));
         }
-        match self.current(key).await? {
+        match self.current(key, cached).await? {
             None => self.delete_remembered(key).await,
             Some(service) => self.process(key, &service).await,
         }
     }
 
     /// The Service from the cache; from the API if the cache does not show yet what we wrote ourselves.
-    async fn current(&self, key: &str) -> Result<Option<Arc<Service>>> {
-        let Some(cached) = self.services.get(key) else { return Ok(None) };
-        if !self.writes.are_missing_in(key, &cached) {
-            return Ok(Some(cached));
+    async fn current(&self, key: &str, cached: Option<Arc<Service>>) -> Result<Option<Arc<Service>>> {
+        match cached {
+            Some(cached) if self.writes.are_missing_in(key, &cached) => {
+                Ok(self.read(key, &cached).await?.map(Arc::new))
+            }
+            cached => Ok(cached),
         }
-        let name = cached.metadata.name.as_deref().unwrap_or_default();
-        match self.api(&cached).get_opt(name).await {
-            Ok(fresh) => Ok(fresh.map(Arc::new)),
-            Err(error) => Err(Error::other(format!("failed to read service {key}: {}", api_error(&error)))),
+    }
+
+    /// What the cache shows, once it is certain that the Service whose load balancer we look after is gone if the cache
+    /// does not show it: a list from an API server that lags behind, as after a lost watch, may miss a Service that was
+    /// made seconds ago, and show one of its name that it succeeded. A live load balancer would be deleted.
+    ///
+    /// # Errors
+    /// The Service is there, or the API does not answer. It is to be tried again: the cache will show it.
+    pub(super) async fn confirmed(&self, key: &str) -> Result<Option<Arc<Service>>> {
+        let cached = self.services.get(key);
+        let Some(known) = self.ledger.service(key) else { return Ok(cached) };
+        let uid = &known.metadata.uid;
+        if cached.as_ref().is_some_and(|cached| cached.metadata.uid == *uid) {
+            return Ok(cached);
         }
+        match self.read(key, &known).await? {
+            Some(fresh) if fresh.metadata.uid == *uid => {
+                Err(Error::other(format!("service {key} is there, though the cache of the API does not show it yet")))
+            }
+            _ => Ok(cached),
+        }
+    }
+
+    /// Of this Service, what the API has now under its name.
+    async fn read(&self, key: &str, service: &Service) -> Result<Option<Service>> {
+        let fresh = self.api(service).get_opt(service.metadata.name.as_deref().unwrap_or_default()).await;
+        fresh.map_err(|error| Error::other(format!("failed to read service {key}: {}", api_error(&error))))
     }
 
     async fn process(&self, key: &str, service: &Arc<Service>) -> Result<()> {
@@ -167,8 +196,12 @@ impl ServiceController {
     /// §8: the Service is gone, or another one has its name; what is remembered of it goes with its load balancer.
     async fn delete_remembered(&self, key: &str) -> Result<()> {
         let Some(service) = self.ledger.service(key) else { return Ok(()) };
-        let is_left_behind = is_deleting(&service) && is_abandoned(&service);
-        if wants_load_balancer(&service, &self.options) && !is_left_behind {
+        if !wants_load_balancer(&service, &self.options) {
+            // SVC-81
+        } else if is_abandoned(&service) {
+            // It need not have been seen while it was being deleted: without finalizers that takes no time.
+            self.say(&service, &News::Abandoned(self.cloud.name(&service)));
+        } else {
             self.say(&service, &News::Deleting);
             if let Err(error) = self.cloud.delete(&service).await {
                 if !self.cloud.is_stopping() {

@@ -62,10 +62,15 @@ impl Turns {
 
     /// The turn, or `None` if somebody else has it or waits for it.
     pub(super) fn take_if_free(self: &Arc<Self>, key: &str) -> Option<Turn> {
-        if self.services().contains_key(key) {
+        if self.is_taken(key) {
             return None;
         }
         self.take(key, Lane::Sync)
+    }
+
+    /// Whether somebody works on this Service, or its sync comes next.
+    pub(super) fn is_taken(&self, key: &str) -> bool {
+        self.services().contains_key(key)
     }
 
     fn services(&self) -> MutexGuard<'_, HashMap<String, State>> {

@@ -1,0 +1,150 @@
+//! Services that vanish, or seem to.
+
+use std::time::Duration;
+
+use controllers::Options;
+use embedded_apiserver::{Action, Matcher};
+use serde_json::{Value, json};
+
+use crate::cloud::{Behaviour, FINALIZER};
+use crate::world::{World, world};
+
+fn uid(service: &Value) -> &str {
+    service["metadata"]["uid"].as_str().unwrap()
+}
+
+/// The next list of Services is this one, as of this revision, and what happened since is told only some seconds later:
+/// an API server that lags behind. The controller lists again at once.
+fn lag(world: &World, items: &[Value], revision: u64) {
+    let faults = world.api.faults();
+    let watch = || Matcher::any().verb("watch").resource("services");
+    let refused =
+        Action::Status { code: 400, reason: "BadRequest".into(), message: "no".into(), retry_after_seconds: None };
+    faults.add(watch().times(1), refused);
+    faults.add(watch().times(3), Action::Refused);
+    let list = json!({"apiVersion": "v1", "kind": "ServiceList", "items": items,
+        "metadata": {"resourceVersion": revision.to_string()}});
+    faults.add(Matcher::any().verb("list").resource("services").times(1), Action::Body { code: 200, body: list });
+    faults.drop_watches();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_a_lagging_list_does_not_show_keeps_its_load_balancer() {
+    let world = world().await;
+    let before = world.api.revision();
+    world.create("web").await;
+    world.settle().await;
+    world.clear();
+    lag(&world, &[], before);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.api.requests().count("list", "services"), 1, "it was listed anew");
+    assert!(world.api.requests().count("get", "services") >= 1, "the API is asked whether it is gone");
+    assert_eq!((world.cloud.count("delete"), world.cloud.changes()), (0, 0), "{:?}", world.cloud.calls());
+    assert_eq!((world.all_events(), world.writes()), (vec![], 0));
+
+    // Afterwards all is as before.
+    world.user.set_ports("web", &[81]).await;
+    world.settle().await;
+    assert_eq!(world.cloud.only().ports, [81]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_whose_predecessor_a_lagging_list_shows_keeps_its_load_balancer() {
+    let world = world().await;
+    let first = world.create("web").await;
+    let before = world.api.revision();
+    world.settle().await;
+    world.user.delete_service("web").await;
+    world.settle().await;
+    let second = world.create("web").await;
+    world.settle().await;
+    world.clear();
+    lag(&world, std::slice::from_ref(&first), before);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(world.api.requests().count("get", "services") >= 1, "the API is asked which of them is gone");
+    assert_eq!((world.cloud.count("delete"), world.cloud.changes()), (0, 0), "{:?}", world.cloud.calls());
+    assert_eq!(world.cloud.balancers().into_keys().collect::<Vec<_>>(), [uid(&second)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_long_as_the_api_does_not_say_that_a_service_is_gone_its_load_balancer_stays() {
+    let world = world().await;
+    let before = world.api.revision();
+    world.create("web").await;
+    world.settle().await;
+    world.clear();
+    let failing = Action::Status { code: 503, reason: "".into(), message: "".into(), retry_after_seconds: None };
+    let rule = world.api.faults().add(Matcher::any().verb("get").resource("services"), failing);
+    world.api.remove("services", Some("default"), "web");
+    lag(&world, &[], before);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.cloud.balancers().len(), 1);
+    world.api.faults().remove(rule);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(world.cloud.balancers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_that_was_made_for_a_service_that_was_gone_already_goes() {
+    let mut world = World::stopped(Options::default());
+    world.put_node("worker-1", "lbs://worker-1");
+    let gone = world.create("web").await;
+    let then = world.api.revision();
+    world.user.delete_service("web").await;
+    let mut held = gone.clone();
+    held["metadata"]["finalizers"] = json!([FINALIZER]);
+    lag(&world, &[held], then);
+    world.start().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((world.cloud.count("ensure"), world.cloud.count("delete")), (1, 1), "{:?}", world.cloud.calls());
+    assert!(world.cloud.balancers().is_empty());
+    world.cloud.forgive("no finalizer holds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_goes_while_its_first_sync_is_at_work_leaves_nothing() {
+    let mut world = World::stopped(Options::default());
+    world.put_node("worker-1", "lbs://worker-1");
+    let gone = world.create("web").await;
+    let then = world.api.revision();
+    world.user.delete_service("web").await;
+    let mut held = gone.clone();
+    held["metadata"]["finalizers"] = json!([FINALIZER]);
+    world.cloud.behave("web", "ensure", Behaviour::Takes(Duration::from_secs(30)));
+    lag(&world, &[held], then);
+    world.start().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!((world.cloud.count("ensure"), world.cloud.count("delete")), (1, 1), "{:?}", world.cloud.calls());
+    assert!(world.cloud.balancers().is_empty());
+    world.cloud.forgive("no finalizer holds");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_vanishes_without_our_finalizer_leaves_nothing() {
+    let world = world().await;
+    world.create("web").await;
+    world.settle().await;
+    world.clear();
+    world.user.patch_service("web", &json!({"metadata": {"finalizers": null}})).await;
+    world.user.delete_service("web").await;
+    world.settle().await;
+    assert!(world.cloud.balancers().is_empty());
+    assert_eq!((world.cloud.count("get"), world.cloud.count("delete"), world.writes()), (0, 1, 0));
+    let told = world.take_events("web");
+    assert_eq!(told, ["DeletingLoadBalancer Deleting load balancer", "DeletedLoadBalancer Deleted load balancer"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_vanishes_can_leave_its_load_balancer_behind() {
+    let world = world().await;
+    world.create("web").await;
+    world.settle().await;
+    world.clear();
+    let abandon = json!({"metadata": {"finalizers": null, "annotations": {"ccm-rs/abandon-load-balancer": "true"}}});
+    world.user.patch_service("web", &abandon).await;
+    world.user.delete_service("web").await;
+    world.settle().await;
+    assert_eq!((world.cloud.calls().len(), world.cloud.balancers().len()), (0, 1));
+    let told = world.take_events("web");
+    assert!(told.len() == 1 && told[0].starts_with("LoadBalancerAbandoned"), "{told:?}");
+}
