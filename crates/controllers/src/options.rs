@@ -168,7 +168,7 @@ impl Options {
             node: NodeOptions { concurrent_node_syncs: 1, ..NodeOptions::default() },
             lifecycle: LifecycleOptions { guard: None, ..LifecycleOptions::default() },
             service: ServiceOptions { concurrent_syncs: 1, quiet: false, ..ServiceOptions::default() },
-            route: RouteOptions { mode: RouteMode::Periodic, concurrency: 200, ..RouteOptions::default() },
+            route: RouteOptions::in_mode(RouteMode::Periodic),
             explain: false,
         }
     }
@@ -221,11 +221,20 @@ impl Default for ServiceOptions {
 
 impl Default for RouteOptions {
     fn default() -> Self {
+        Self::in_mode(RouteMode::Adaptive)
+    }
+}
+
+impl RouteOptions {
+    /// The defaults of a mode: those of the reference call the cloud as often at a time as it does (ROUTE-31), the
+    /// product's less often.
+    #[must_use]
+    pub fn in_mode(mode: RouteMode) -> Self {
         Self {
             cluster_cidrs: Vec::new(),
             reconciliation_period: Duration::from_secs(10),
-            mode: RouteMode::Adaptive,
-            concurrency: 16,
+            mode,
+            concurrency: if mode == RouteMode::Adaptive { 16 } else { 200 },
         }
     }
 }

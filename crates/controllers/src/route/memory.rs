@@ -279,8 +279,7 @@ impl Memory {
         }
         let verdict = record.verdict().filter(|verdict| !verdict.is_said_by(node))?;
         let is_written = self.written.get(&node.uid) == Some(&(node.resource_version.clone(), verdict));
-        // Objects without a version, as tests make them, are all alike.
-        (!is_written || node.resource_version.is_empty()).then_some(verdict)
+        (!is_written).then_some(verdict)
     }
 
     /// The condition was written.

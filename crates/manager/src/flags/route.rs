@@ -32,8 +32,7 @@ impl RouteFlags {
             // Where they are needed and wrong, the start fails (FLAG-21).
             cluster_cidrs: self.cluster_cidrs().unwrap_or_default(),
             reconciliation_period: self.route_reconciliation_period.to_std_or_zero(),
-            mode,
-            ..RouteOptions::default()
+            ..RouteOptions::in_mode(mode)
         }
     }
 

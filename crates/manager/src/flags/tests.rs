@@ -79,7 +79,7 @@ fn every_flag_reaches_its_option() {
                 cluster_cidrs: vec!["10.244.0.0/16".parse().unwrap(), "fd00::/48".parse().unwrap()],
                 reconciliation_period: Duration::from_secs(30),
                 mode: RouteMode::Watch,
-                ..RouteOptions::default()
+                concurrency: 200,
             },
             explain: false,
         }
