@@ -148,3 +148,15 @@ async fn a_service_that_vanishes_can_leave_its_load_balancer_behind() {
     let told = world.take_events("web");
     assert!(told.len() == 1 && told[0].starts_with("LoadBalancerAbandoned"), "{told:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_somebody_takes_off_a_living_service_comes_back() {
+    let world = world().await;
+    world.create("web").await;
+    world.settle().await;
+    world.clear();
+    world.user.patch_service("web", &json!({"metadata": {"finalizers": null}})).await;
+    world.settle().await;
+    assert_eq!(world.service("web")["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!((world.cloud.changes(), world.writes(), world.all_events()), (0, 1, vec![]));
+}

@@ -31,11 +31,16 @@ pub fn needs_update(old: &Service, new: &Service, options: &ServiceOptions) -> b
 }
 
 /// Whether the change is worth a sync: SVC-20, or there is something to clean up and the change is one that the cleanup
-/// looks at. A Service that waits for its cleanup keeps its back-off over resyncs and over our own writes of its status
-/// (SVC-18).
+/// looks at, or somebody took our finalizer off a living Service (SVC-21 leaves it off: then nothing would hold it until its
+/// load balancer is gone). A Service that waits for its cleanup keeps its back-off over resyncs and over our own writes of
+/// its status (SVC-18).
 #[must_use]
 pub fn is_news(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
-    needs_update(old, new, options) || (needs_cleanup(new) && cleanup_differs(old, new))
+    needs_update(old, new, options) || (needs_cleanup(new) && cleanup_differs(old, new)) || is_let_go(old, new, options)
+}
+
+fn is_let_go(old: &Service, new: &Service, options: &ServiceOptions) -> bool {
+    wants_load_balancer(new, options) && !is_deleting(new) && has_finalizer(old) && !has_finalizer(new)
 }
 
 fn cleanup_differs(old: &Service, new: &Service) -> bool {
@@ -111,6 +116,21 @@ mod tests {
         for change in other {
             assert!(needs_update(&service(|_| ()), &service(change), &ServiceOptions::default()));
         }
+    }
+
+    #[test]
+    fn a_living_service_that_loses_our_finalizer_is_news() {
+        let bare = |s: &mut Value| s["metadata"]["finalizers"] = json!([]);
+        let news = |old: &Service, new: &Service| is_news(old, new, &ServiceOptions::default());
+        assert!(news(&service(|_| ()), &service(bare)));
+        assert!(!news(&service(bare), &service(|_| ())), "our own write");
+        assert!(!news(&service(bare), &service(bare)));
+        let other = |s: &mut Value| s["spec"]["loadBalancerClass"] = json!("other");
+        let bare_other = service(|s| {
+            bare(s);
+            other(s);
+        });
+        assert!(!news(&service(other), &bare_other), "it is not ours");
     }
 
     #[test]
