@@ -15,6 +15,7 @@ use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
 use runtime::queue::NoMetrics;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -60,13 +61,19 @@ impl World {
 
     /// A process: a watch and a controller, until the guard is dropped.
     fn start(&self) -> (Controller, DropGuard) {
+        let (started, _, until) = self.start_task();
+        (started, until)
+    }
+
+    /// As [`start`](Self::start), with the task of the controller.
+    fn start_task(&self) -> (Controller, JoinHandle<()>, DropGuard) {
         let (volumes, shutdown) = (Cache::new(), CancellationToken::new());
         let started = self.controller(volumes.clone());
         let run = Arc::clone(&started.controller).run(Arc::new(NoMetrics), Resync::every(RESYNC), shutdown.clone());
-        tokio::spawn(run);
+        let task = tokio::spawn(run);
         let api = Api::all(Client::new(self.api.service(), "default"));
         tokio::spawn(watch(api, WatchConfig::default(), volumes, shutdown.clone()));
-        (started, shutdown.drop_guard())
+        (started, task, shutdown.drop_guard())
     }
 
     /// A volume in the cloud, called `v-<name>`.
@@ -359,6 +366,19 @@ async fn a_request_that_hangs_holds_up_only_its_own_volume() {
         world.labelled(&format!("pv-{n}")).await;
     }
     assert!(start.elapsed() < Duration::from_secs(120), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_request_that_hangs() {
+    let world = World::new();
+    world.cloud.inject(Fault::new(FaultKind::Hang).on(VOLUME_ROUTE));
+    world.both("pv", &["z1"], Value::Null);
+    let (_controller, task, until) = world.start_task();
+    sleep(Duration::from_secs(2)).await;
+    let start = Instant::now();
+    drop(until);
+    task.await.expect("a controller that stops");
+    assert!(start.elapsed() <= Duration::from_secs(6), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,6 +20,7 @@
 
 mod context;
 mod explain;
+mod grace;
 pub mod lifecycle;
 pub mod look_up;
 pub mod node;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cloud_provider::Error;
 use controllers::options::RouteMode;
+use embedded_apiserver::{Action, Matcher};
 
 use crate::table::{Table, Trouble};
 use crate::world::{CREATED, World, product, seconds};
@@ -70,6 +71,27 @@ async fn watch_mode_tries_again_what_failed() {
     table.trouble("10.244.1.0/24", None);
     seconds(100).await;
     assert_eq!((world.condition("worker-1"), times(&table, "create")), (CREATED.into(), vec![30]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_for_a_cloud_or_an_api_server_that_hangs() {
+    for mode in [RouteMode::Periodic, RouteMode::Watch, RouteMode::Adaptive] {
+        for hanging in ["", "10.244.1.0/24", "nodes"] {
+            let table = Table::new();
+            table.trouble(hanging, Some(Trouble::Hangs));
+            let mut options = product("10.244.0.0/16");
+            options.route.mode = mode;
+            let world = World::new(Arc::new(table.clone()), &options);
+            if hanging == "nodes" {
+                world.api.faults().add(Matcher::any().verb("patch").resource("nodes"), Action::Hang);
+            }
+            world.put("worker-1", "table://1", "10.0.0.1", &["10.244.1.0/24"]);
+            let task = world.run_as(Some("this-cluster"));
+            seconds(2).await;
+            let took = world.stop(task).await;
+            assert!(took <= 5, "{mode:?}, {hanging:?}: {took} s");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,8 @@ use runtime::events::{EventRecorder, RecordedEvent};
 use runtime::node::NodeObject;
 use runtime::queue::NoMetrics;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The world; everything in it stops when it is dropped.
@@ -72,12 +74,25 @@ impl World {
 
     /// Starts a controller that remembers nothing; one that runs ends.
     pub(crate) fn run(&self) {
-        let cluster = Cluster { name: "kubernetes".into(), id: Some("this-cluster".into()) };
+        self.run_as(Some("this-cluster"));
+    }
+
+    /// As [`run`](Self::run), for a cluster with this id. The task ends with the controller.
+    pub(crate) fn run_as(&self, id: Option<&str>) -> JoinHandle<()> {
+        let cluster = Cluster { name: "kubernetes".into(), id: id.map(str::to_owned) };
         let (context, recorder) = (self.context.clone(), self.recorder.clone());
         let made = RouteController::new(context, cluster, &self.options, recorder, Arc::new(NoRouteMetrics));
         let life = self.shutdown.child_token();
         std::mem::replace(&mut *self.life.lock().unwrap(), life.clone()).cancel();
-        tokio::spawn(Arc::new(made.unwrap()).run(Arc::new(NoMetrics), Resync::never(), life));
+        tokio::spawn(Arc::new(made.unwrap()).run(Arc::new(NoMetrics), Resync::never(), life))
+    }
+
+    /// Seconds that the controller needs to stop.
+    pub(crate) async fn stop(&self, task: JoinHandle<()>) -> u64 {
+        let start = Instant::now();
+        self.life.lock().unwrap().cancel();
+        task.await.unwrap();
+        start.elapsed().as_secs()
     }
 
     /// Puts an initialised Node there.

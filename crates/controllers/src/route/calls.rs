@@ -5,24 +5,42 @@ use std::time::Duration;
 
 use cloud_provider::{CloudProvider, Cluster, Error, Result, Route, Routes};
 use futures::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::grace::within_grace;
 
 /// A call that takes longer is given up. Providers have shorter limits for each request of theirs, but some poll the
 /// operations that they start.
 pub(super) const DEADLINE: Duration = Duration::from_secs(120);
 
 /// All routes of the cluster.
-pub(super) async fn list(provider: &dyn CloudProvider, cluster: &Cluster) -> Result<Vec<Route>> {
-    guarded(provider, async { offered(provider)?.list(cluster).await }).await
+pub(super) async fn list(
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+    shutdown: &CancellationToken,
+) -> Result<Vec<Route>> {
+    guarded(provider, shutdown, async { offered(provider)?.list(cluster).await }).await
 }
 
 /// Creates a route.
-pub(super) async fn create(provider: &dyn CloudProvider, cluster: &Cluster, hint: &str, route: &Route) -> Result<()> {
-    guarded(provider, async { offered(provider)?.create(cluster, hint, route).await }).await
+pub(super) async fn create(
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+    hint: &str,
+    route: &Route,
+    shutdown: &CancellationToken,
+) -> Result<()> {
+    guarded(provider, shutdown, async { offered(provider)?.create(cluster, hint, route).await }).await
 }
 
 /// Deletes a route. One that is gone already is deleted.
-pub(super) async fn delete(provider: &dyn CloudProvider, cluster: &Cluster, route: &Route) -> Result<()> {
-    match guarded(provider, async { offered(provider)?.delete(cluster, route).await }).await {
+pub(super) async fn delete(
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+    route: &Route,
+    shutdown: &CancellationToken,
+) -> Result<()> {
+    match guarded(provider, shutdown, async { offered(provider)?.delete(cluster, route).await }).await {
         Err(error) if error.is_not_found() => Ok(()),
         result => result,
     }
@@ -33,8 +51,19 @@ fn offered(provider: &dyn CloudProvider) -> Result<&dyn Routes> {
     provider.routes().ok_or_else(|| Error::other("cloud provider does not support routes"))
 }
 
-async fn guarded<T>(provider: &dyn CloudProvider, call: impl Future<Output = Result<T>>) -> Result<T> {
-    match tokio::time::timeout(DEADLINE, AssertUnwindSafe(call).catch_unwind()).await {
+/// The error of what was given up, or not begun, because the process stops.
+pub(super) fn stopping() -> Error {
+    Error::other("given up: the process is stopping")
+}
+
+async fn guarded<T>(
+    provider: &dyn CloudProvider,
+    shutdown: &CancellationToken,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let answer = tokio::time::timeout(DEADLINE, AssertUnwindSafe(call).catch_unwind());
+    let Some(answer) = within_grace(shutdown, answer).await else { return Err(stopping()) };
+    match answer {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(Error::other(format!("cloud provider {} panicked", provider.name()))),
         Err(_) => {

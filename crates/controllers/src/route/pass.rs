@@ -22,6 +22,7 @@ use super::responsibility::{is_in_range, is_responsible};
 use super::witness::list_is_believed;
 use super::work::{Done, Item, Work, items};
 use super::{Destination, calls};
+use crate::grace::within_grace;
 
 /// A condition that takes longer to be written is given up until the next pass.
 const CONDITION_DEADLINE: Duration = Duration::from_secs(30);
@@ -55,19 +56,23 @@ impl RouteController {
     pub(super) async fn pass<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) -> Result<()> {
         self.metrics.sync();
         work.next_pass();
-        let listed = work.alongside(calls::list(&*self.context.provider, &self.cluster)).await;
+        let listed = work.alongside(calls::list(&*self.context.provider, &self.cluster, shutdown)).await;
         let routes = listed.map_err(|error| {
             let mut memory = self.memory();
             memory.pause_for(Instant::now(), &error);
             memory.list_failed(Instant::now());
             error.context("error listing routes")
         })?;
+        if shutdown.is_cancelled() {
+            return Err(calls::stopping());
+        }
         let ranges = &self.options.cluster_cidrs;
         self.metrics.listed(routes.iter().filter(|route| is_responsible(route, ranges)).count());
         let nodes = self.context.nodes.list();
         // Beyond the reference, which does what a list says.
         if self.is_adaptive() {
-            let believed = work.alongside(list_is_believed(&*self.context.provider, &routes, &nodes)).await;
+            let question = within_grace(shutdown, list_is_believed(&*self.context.provider, &routes, &nodes));
+            let believed = work.alongside(question).await.unwrap_or_else(|| Err(calls::stopping()));
             believed.inspect_err(|_| self.memory().list_failed(Instant::now()))?;
         }
         let mut plan = plan(&nodes, &routes, ranges, |node| self.waits(node));
@@ -169,7 +174,7 @@ impl RouteController {
 
     async fn delete(&self, deletion: &Deletion, shutdown: &CancellationToken) -> Result<(), Refused> {
         let Deletion { route, destination, cause } = deletion;
-        let call = calls::delete(&*self.context.provider, &self.cluster, route);
+        let call = calls::delete(&*self.context.provider, &self.cluster, route, shutdown);
         match self.in_turn(call, shutdown).await {
             Ok(()) => {
                 self.metrics.changed("delete");
@@ -198,7 +203,7 @@ impl RouteController {
     async fn create(&self, creation: &Creation, shutdown: &CancellationToken) -> Result<(), Refused> {
         let Creation { node, route, .. } = creation;
         let began = Instant::now();
-        let call = calls::create(&*self.context.provider, &self.cluster, &node.uid, route);
+        let call = calls::create(&*self.context.provider, &self.cluster, &node.uid, route, shutdown);
         match self.in_turn(call, shutdown).await {
             Ok(()) => {
                 self.metrics.changed("create");
@@ -308,15 +313,15 @@ impl RouteController {
         let nodes = self.context.nodes.list();
         let due = self.memory().due_conditions(Instant::now(), nodes, in_flight);
         let failures = Mutex::new(Vec::new());
-        parallel_for(due, self.options.concurrency.max(1), shutdown, |(node, verdict)| {
+        let writes = parallel_for(due, self.options.concurrency.max(1), shutdown, |(node, verdict)| {
             let failures = &failures;
             async move {
                 if let Err(text) = self.write_condition(&node, verdict).await {
                     failures.lock().unwrap_or_else(PoisonError::into_inner).push(text);
                 }
             }
-        })
-        .await;
+        });
+        within_grace(shutdown, writes).await;
         failures.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -23,6 +23,7 @@ use super::plan::{Conflict, Plan, is_open};
 use super::topology::Topology;
 use crate::context::{ConstructionError, ControllerContext};
 use crate::explain::Explainer;
+use crate::grace::within_grace;
 
 /// Queue name in the work-queue metrics.
 const QUEUE: &str = "pvlabel";
@@ -68,7 +69,8 @@ impl VolumeLabelController {
         Ok(Self { context, api, volumes, events, judged: Judged::default(), explainer: Explainer::default() })
     }
 
-    /// Runs until `shutdown`: waits for the cache, then works off the queue.
+    /// Runs until `shutdown`: waits for the cache, then works off the queue. What does not end within seconds of the
+    /// shutdown is given up.
     pub async fn run(
         self: Arc<Self>,
         queue_metrics: Arc<dyn QueueMetrics>,
@@ -81,9 +83,11 @@ impl VolumeLabelController {
             () = self.volumes.wait_synced() => {}
             () = shutdown.cancelled() => return,
         }
+        let stop = shutdown.clone();
         run_workers(&queue, WORKERS, shutdown, move |claim| {
-            let this = Arc::clone(&self);
-            async move { this.sync_claim(claim).await }
+            let (this, stop) = (Arc::clone(&self), stop.clone());
+            // What is given up is looked at again by the next process.
+            async move { _ = within_grace(&stop, this.sync_claim(claim)).await }
         })
         .await;
     }
