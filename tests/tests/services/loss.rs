@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cloud_provider::Error;
 use controllers::Options;
 use embedded_apiserver::{Action, Matcher};
 use serde_json::{Value, json};
@@ -159,4 +160,45 @@ async fn a_finalizer_that_somebody_takes_off_a_living_service_comes_back() {
     world.settle().await;
     assert_eq!(world.service("web")["metadata"]["finalizers"], json!([FINALIZER]));
     assert_eq!((world.cloud.changes(), world.writes(), world.all_events()), (0, 1, vec![]));
+}
+
+/// A Service with a load balancer that is being deleted, while another finalizer holds it, and that lost ours before the
+/// cloud let the load balancer go.
+async fn stripped_in_deletion(annotations: Value) -> World {
+    let world = world().await;
+    world.create("web").await;
+    world.user.patch_service("web", &json!({"metadata": {"finalizers": ["example.com/other"]}})).await;
+    world.settle().await;
+    world.cloud.behave("web", "delete", Behaviour::Fails(Error::other("503")));
+    world.user.delete_service("web").await;
+    world.settle().await;
+    let patch = json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER], "annotations": annotations}});
+    world.user.patch_service("web", &patch).await;
+    world.settle().await;
+    world.cloud.heal();
+    world.clear();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let service = world.service("web");
+    assert_eq!(service["metadata"]["finalizers"], json!(["example.com/other"]), "nothing is added");
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_loses_our_finalizer_while_it_is_deleted_loses_its_load_balancer_too() {
+    let world = stripped_in_deletion(json!({})).await;
+    assert!(world.cloud.balancers().is_empty());
+    assert_eq!(world.condition("web"), None);
+    assert_eq!(world.service("web")["status"]["loadBalancer"], json!({}));
+    world.clear();
+    world.user.patch_service("web", &json!({"metadata": {"labels": {"a": "b"}}})).await;
+    world.user.patch_service("web", &json!({"metadata": {"finalizers": null}})).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(world.service("web").is_null());
+    assert_eq!((world.cloud.calls().len(), world.writes(), world.all_events()), (0, 0, vec![]), "it is forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_loses_our_finalizer_while_it_is_deleted_can_leave_its_load_balancer_behind() {
+    let world = stripped_in_deletion(json!({"ccm-rs/abandon-load-balancer": "true"})).await;
+    assert_eq!((world.cloud.count("delete"), world.cloud.balancers().len()), (0, 1));
 }

@@ -8,7 +8,7 @@ use cloud_provider::Service;
 use crate::options::ServiceOptions;
 use crate::service::needs_update::needs_update;
 use crate::service::targets::Members;
-use crate::service::wants::{is_abandoned, is_deleting, wants_load_balancer};
+use crate::service::wants::{has_finalizer, is_abandoned, is_deleting, wants_load_balancer};
 
 /// The service cache of the rules: key → the Service as it was last processed, the targets that its load balancer was
 /// last given, and what was said (SVC-37, SVC-64). All of it goes together (SVC-69).
@@ -17,6 +17,8 @@ pub(super) struct Ledger(Mutex<BTreeMap<Box<str>, Entry>>);
 
 struct Entry {
     service: Arc<Service>,
+    /// Whether our finalizer was ever seen on it.
+    held: bool,
     targets: Option<Members>,
     /// Reason of the condition that was last written.
     told: Option<&'static str>,
@@ -28,7 +30,7 @@ struct Entry {
 
 impl Entry {
     fn new(service: Arc<Service>) -> Self {
-        Self { service, targets: None, told: None, drift: None, failed: false }
+        Self { held: has_finalizer(&service), service, targets: None, told: None, drift: None, failed: false }
     }
 }
 
@@ -42,7 +44,10 @@ impl Ledger {
     pub(super) fn store(&self, key: &str, service: Arc<Service>) {
         let mut entries = self.entries();
         match entries.get_mut(key) {
-            Some(entry) if entry.service.metadata.uid == service.metadata.uid => entry.service = service,
+            Some(entry) if entry.service.metadata.uid == service.metadata.uid => {
+                entry.held |= has_finalizer(&service);
+                entry.service = service;
+            }
             _ => _ = entries.insert(key.into(), Entry::new(service)),
         }
     }
@@ -80,6 +85,11 @@ impl Ledger {
     /// SVC-50, SVC-64: remembered before the call, whatever becomes of it.
     pub(super) fn remember_targets(&self, key: &str, targets: &Members) {
         self.change(key, |entry| entry.targets = Some(targets.clone()));
+    }
+
+    /// Whether a load balancer may have been made for it: our finalizer comes before, and its targets with it.
+    pub(super) fn may_have_balancer(&self, key: &str) -> bool {
+        self.entries().get(key).is_some_and(|entry| entry.held || entry.targets.is_some())
     }
 
     /// Reason of the condition that was last written on this very Service.

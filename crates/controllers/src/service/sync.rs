@@ -77,7 +77,14 @@ impl ServiceController {
             self.delete_remembered(key).await?;
         }
         self.ledger.store(key, Arc::clone(service));
-        let operation = Operation::of(service, &self.options);
+        let operation = match Operation::of(service, &self.options) {
+            // Somebody took our finalizer off while it was being deleted and another one held it (SVC-54). Its load
+            // balancer goes all the same; we are the last who know of it.
+            Operation::Nothing if !self.ledger.may_have_balancer(key) => Operation::Nothing,
+            Operation::Nothing if is_abandoned(service) => Operation::Abandon,
+            Operation::Nothing => Operation::TearDown,
+            operation => operation,
+        };
         let result = match operation {
             Operation::Ensure => self.ensure(key, service).await,
             Operation::TearDown => self.tear_down(key, service).await,

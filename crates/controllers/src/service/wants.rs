@@ -14,7 +14,8 @@ pub enum Operation {
     TearDown,
     /// Our finalizer goes, the load balancer stays: somebody asked for that (P-20).
     Abandon,
-    /// Nothing: it is being deleted and our finalizer is not on it, so nothing of ours may be added (SVC-54).
+    /// Nothing: it is being deleted and our finalizer is not on it, so nothing of ours may be added (SVC-54). If we remember
+    /// that a load balancer was made for it, that is removed.
     Nothing,
 }
 
