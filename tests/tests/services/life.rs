@@ -156,6 +156,30 @@ async fn a_service_that_is_made_anew_gets_another_load_balancer_and_the_old_one_
     assert_eq!(world.cloud.balancers().into_keys().collect::<Vec<_>>(), [uid(&second)]);
 }
 
+/// SVC-36.
+#[tokio::test(start_paused = true)]
+async fn the_load_balancer_of_a_service_that_was_replaced_unseen_goes_before_the_next_is_made() {
+    let world = world().await;
+    let first = world.create("web").await;
+    world.settle().await;
+    world.clear();
+    // The watch breaks off, and the API server forgets what happened meanwhile: the next list shows another UID.
+    world.api.faults().add(Matcher::any().verb("watch").resource("services").times(2), Action::Refused);
+    world.api.faults().drop_watches();
+    world.api.remove("services", Some("default"), "web");
+    let second = world.create("web").await;
+    world.api.compact();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let calls: Vec<_> = world.cloud.calls().into_iter().map(|call| call.what).collect();
+    assert_eq!(calls, ["delete web", "ensure web"]);
+    let reasons: Vec<_> =
+        world.take_events("web").iter().map(|told| told.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(reasons, ["DeletingLoadBalancer", "DeletedLoadBalancer", "EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+    let uid = |service: &serde_json::Value| service["metadata"]["uid"].as_str().unwrap().to_owned();
+    assert_ne!(uid(&first), uid(&second));
+    assert_eq!(world.cloud.balancers().into_keys().collect::<Vec<_>>(), [uid(&second)]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_made_for_a_service_whose_finalizer_met_its_successor() {
     let world = world().await;
