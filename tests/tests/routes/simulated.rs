@@ -218,3 +218,66 @@ async fn routes_that_were_all_removed_come_back_at_the_word_of_a_machine() {
     assert_eq!(routes(&cloud), before);
     assert_eq!(world.condition("worker-1"), CREATED);
 }
+
+/// The cluster's marks on all routes, by destination.
+fn marks(cloud: &Cloud) -> Vec<String> {
+    let mut routes = cloud.routes();
+    routes.sort_by(|a, b| a.route.destination.cmp(&b.route.destination));
+    routes.iter().map(|it| it.route.labels.get("ccm-rs/cluster").cloned().unwrap_or_default()).collect()
+}
+
+fn marked(cloud: &Cloud, mark: &str, destination: &str, machine: &str) {
+    cloud.add_route(NewRoute {
+        destination: destination.into(),
+        machine: cloud.machine(machine).unwrap().id,
+        labels: [("ccm-rs/cluster".to_owned(), mark.to_owned())].into(),
+        ..NewRoute::default()
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_marked_by_name_stay_the_clusters_when_its_id_is_known() {
+    let (world, cloud) = running(3);
+    world.run_as(None);
+    seconds(30).await;
+    assert_eq!(marks(&cloud), ["kubernetes"; 3]);
+    // Another cluster of this name has a machine too, and a Node of ours had another range.
+    boot(&cloud, 4);
+    marked(&cloud, "kubernetes", "10.244.77.0/24", "worker-4");
+    marked(&cloud, "kubernetes", "10.244.78.0/24", "worker-1");
+    requests(&cloud);
+    let writes = world.writes();
+    world.run_as(Some("this-cluster"));
+    seconds(30).await;
+    assert_eq!((requests(&cloud).0, world.writes()), (1, writes), "the range that its Node has no more");
+    world.change("worker-1", |node| node["status"]["addresses"][0]["address"] = json!("10.9.9.9"));
+    seconds(30).await;
+    assert_eq!(marks(&cloud), ["this-cluster", "kubernetes", "kubernetes", "kubernetes"], "made anew");
+    assert_eq!(world.condition("worker-1"), CREATED);
+    cloud.terminate("worker-2");
+    world.api.remove("nodes", None, "worker-2");
+    seconds(30).await;
+    assert_eq!(routes(&cloud), ["10.244.1.0/24 worker-1", "10.244.3.0/24 worker-3", "10.244.77.0/24 worker-4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_marked_by_id_are_kept_and_kept_right_while_the_id_is_unknown() {
+    let (world, cloud) = running(3);
+    seconds(30).await;
+    assert_eq!(marks(&cloud), ["this-cluster"; 3]);
+    marked(&cloud, "another-cluster", "10.244.77.0/24", "worker-1");
+    requests(&cloud);
+    let writes = world.writes();
+    world.run_as(None);
+    seconds(700).await;
+    assert_eq!((requests(&cloud).0, world.writes()), (0, writes));
+    world.change("worker-1", |node| node["status"]["addresses"][0]["address"] = json!("10.9.9.9"));
+    world.api.remove("nodes", None, "worker-2");
+    seconds(700).await;
+    assert_eq!(marks(&cloud), ["kubernetes", "this-cluster", "this-cluster", "another-cluster"]);
+    assert_eq!((world.condition("worker-1"), world.reasons()), (CREATED.into(), vec![]));
+    world.run_as(Some("this-cluster"));
+    seconds(30).await;
+    let left = ["10.244.1.0/24 worker-1", "10.244.3.0/24 worker-3", "10.244.77.0/24 worker-1"];
+    assert_eq!(routes(&cloud), left, "what was kept goes now that it is clear whose it is");
+}

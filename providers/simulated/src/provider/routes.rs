@@ -1,6 +1,7 @@
 //! Routes. The cloud's lead to machines, the contract's to Nodes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use cloud_provider::{AddressType, Cluster, Error, Node, NodeAddress, Result, Route, Routes, async_trait};
 use provider_kit::load_balancers::Marks;
@@ -11,23 +12,48 @@ use crate::cloud::{CloudRoute, NewRoute};
 
 const ALL: &str = "/v1/routes";
 
-fn is_ours(route: &NewRoute, cluster: &Cluster) -> bool {
-    route.labels.get(Marks::CLUSTER).is_some_and(|mark| mark == Marks::cluster(cluster))
+/// Whether a route is this cluster's. RBAC may grant or take the read of the cluster's id (D-128), so marks of both kinds
+/// are met; two clusters may have one name, so a mark that is not today's needs a machine to bear it out. `node`: the one
+/// on the route's machine.
+fn is_ours(found: &CloudRoute, cluster: &Cluster, node: Option<&Node>) -> bool {
+    let Some(mark) = found.route.labels.get(Marks::CLUSTER) else { return false };
+    let is_of = |node: &Node| node.pod_cidrs.iter().any(|cidr| **cidr == *found.route.destination);
+    match &cluster.id {
+        _ if mark == Marks::cluster(cluster) => true,
+        Some(_) => *mark == cluster.name && (found.blackhole || node.is_some()),
+        // Perhaps by our id: what leads to a Node from its own Pod CIDR. All else stays until the id is known again.
+        None => node.is_some_and(is_of),
+    }
+}
+
+/// Whether a route does what another one would.
+fn is_as_good(existing: &NewRoute, new: &NewRoute) -> bool {
+    (&existing.destination, &existing.machine, &existing.next_hop) == (&new.destination, &new.machine, &new.next_hop)
 }
 
 impl Simulated {
+    /// The Nodes by the id of their machine.
+    fn nodes_by_machine(&self) -> HashMap<String, Arc<Node>> {
+        let nodes = self.caches.get().map(|caches| caches.nodes()).unwrap_or_default();
+        let id = |node: &Node| IDS.read(&node.provider_id).ok().map(str::to_owned);
+        nodes.into_iter().filter_map(|node| Some((id(&node)?, node))).collect()
+    }
+
     /// What has the range already: what was to be made, or something in its way.
     async fn check_existing(&self, cluster: &Cluster, new: &NewRoute, conflict: Error) -> Result<()> {
+        let nodes = self.nodes_by_machine();
         let call = Call::get(ALL, &[]).query("name", &new.destination);
         let page: ListPage<CloudRoute> = self.http.read(call).await?;
-        match page.items.first().map(|existing| &existing.route) {
-            Some(route) if route == new => Ok(()),
-            Some(route) if !is_ours(route, cluster) => Err(Error::invalid(format!(
-                "the route to {} that exists is not this cluster's and is left alone; remove it, or mark it with {}={}",
-                new.destination,
-                Marks::CLUSTER,
-                Marks::cluster(cluster)
-            ))),
+        match page.items.first() {
+            Some(found) if is_as_good(&found.route, new) => Ok(()),
+            Some(found) if !is_ours(found, cluster, nodes.get(&found.route.machine).map(|node| &**node)) => {
+                Err(Error::invalid(format!(
+                    "the route to {} that exists is not this cluster's and is left alone; remove it, or mark it with {}={}",
+                    new.destination,
+                    Marks::CLUSTER,
+                    Marks::cluster(cluster)
+                )))
+            }
             _ => Err(conflict),
         }
     }
@@ -38,18 +64,20 @@ impl Routes for Simulated {
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Route>> {
         let list = self.instances.source().read_list(ALL, |route| route, |route: &CloudRoute| route.id.clone());
         let routes = list.await?.complete()?;
-        let nodes = self.caches.get().map(|caches| caches.nodes()).unwrap_or_default();
-        let id = |node: &Node| IDS.read(&node.provider_id).ok().map(str::to_owned);
-        let names: HashMap<_, _> = nodes.iter().filter_map(|node| Some((id(node)?, &node.name))).collect();
+        let nodes = self.nodes_by_machine();
         let internal = |ip: &String| NodeAddress::new(AddressType::InternalIP, ip);
-        let to_route = |CloudRoute { id, blackhole, route, .. }: &CloudRoute| Route {
-            name: id.clone(),
-            target_node: names.get(&route.machine).map(ToString::to_string).unwrap_or_default(),
-            enable_node_addresses: true,
-            target_node_addresses: route.next_hop.iter().map(internal).collect(),
-            destination_cidr: route.destination.clone(),
-            blackhole: *blackhole,
-            owned: Some(is_ours(route, cluster)),
+        let to_route = |found: &CloudRoute| {
+            let CloudRoute { id, blackhole, route, .. } = found;
+            let node = nodes.get(&route.machine).map(|node| &**node);
+            Route {
+                name: id.clone(),
+                target_node: node.map(|node| node.name.to_string()).unwrap_or_default(),
+                enable_node_addresses: true,
+                target_node_addresses: route.next_hop.iter().map(internal).collect(),
+                destination_cidr: route.destination.clone(),
+                blackhole: *blackhole,
+                owned: Some(is_ours(found, cluster, node)),
+            }
         };
         Ok(routes.items().iter().map(to_route).collect())
     }
