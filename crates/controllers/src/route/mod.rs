@@ -6,6 +6,7 @@
 //! | what may be deleted at all | [`responsibility`] |
 //! | what the Node's condition says | [`condition`] |
 //! | when to list | [`pace`], [`node_event`] |
+//! | whether an empty list is believed | [`witness`] |
 //! | what failed, or is contested | [`backoff`], [`flapping`] |
 
 pub mod backoff;
@@ -23,7 +24,7 @@ pub mod pace;
 mod pass;
 pub mod plan;
 pub mod responsibility;
-mod witness;
+pub mod witness;
 mod work;
 
 pub use controller::RouteController;

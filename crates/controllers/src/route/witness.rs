@@ -14,40 +14,126 @@ use crate::look_up::look_up;
 /// Machines that are asked for.
 const QUESTIONS: usize = 3;
 
-/// Whether the list may be believed.
+/// Whether the list may be believed. The modes of the reference do not ask.
 ///
 /// # Errors
 /// If it shows no route to any Node though some had theirs, and none of their machines is found either.
-pub(super) async fn list_is_believed(
-    provider: &dyn CloudProvider,
-    routes: &[Route],
-    nodes: &[Arc<Node>],
-) -> Result<()> {
-    let had_theirs = routed(nodes);
+pub async fn list_is_believed(provider: &dyn CloudProvider, routes: &[Route], nodes: &[Arc<Node>]) -> Result<()> {
+    let had_theirs = nodes.iter().filter(|node| is_witness(provider, node) && had_its_routes(node)).count();
     let is_empty = !routes.iter().any(|route| nodes.iter().any(|node| *node.name == *route.target_node));
-    if had_theirs.is_empty() || !is_empty || provider.instances().is_none() {
+    if had_theirs == 0 || !is_empty || provider.instances().is_none() {
         return Ok(());
     }
-    let asked = &had_theirs[..had_theirs.len().min(QUESTIONS)];
-    let answers = look_up(provider, asked, Want::EXISTENCE.fresh(), "instances are not supported").await;
+    let asked = witnesses(provider, nodes);
+    let answers = look_up(provider, &asked, Want::EXISTENCE.fresh(), "instances are not supported").await;
     if answers.iter().any(|answer| matches!(answer, Ok(InstanceState::Present { .. }))) {
         return Ok(());
     }
     let names: Vec<&str> = asked.iter().map(|node| &*node.name).collect();
     Err(Error::unauthorized(format!(
         "the cloud lists no route to any of {} nodes that had theirs, and does not show the machines of {} either: nothing is concluded from that. Check that the credential is for this cluster's project or account",
-        had_theirs.len(),
+        had_theirs,
         names.join(", "),
     )))
 }
 
-/// The Nodes whose routes were all there, ready ones first.
-fn routed(nodes: &[Arc<Node>]) -> Vec<Arc<Node>> {
-    let mut routed: Vec<_> = nodes
-        .iter()
-        .filter(|node| !node.pod_cidrs.is_empty() && Verdict::Created.is_said_by(node) && node.provider_id().is_some())
-        .cloned()
-        .collect();
-    routed.sort_by_key(|node| (node.ready != ConditionStatus::True, node.name.clone()));
-    routed
+/// Whether all its routes were there.
+fn had_its_routes(node: &Node) -> bool {
+    !node.pod_cidrs.is_empty() && Verdict::Created.is_said_by(node)
+}
+
+/// Whether its machine can be asked for.
+fn is_witness(provider: &dyn CloudProvider, node: &Node) -> bool {
+    node.provider_id().is_some() && provider.owns(node)
+}
+
+/// Whose machines are asked for: ready Nodes first. One of them never had its routes, if there is a ready one of that kind:
+/// the machines of all that had theirs may have gone together with the routes.
+fn witnesses(provider: &dyn CloudProvider, nodes: &[Arc<Node>]) -> Vec<Arc<Node>> {
+    let is_ready = |node: &Node| node.ready == ConditionStatus::True;
+    let mut all: Vec<_> = nodes.iter().filter(|node| is_witness(provider, node)).cloned().collect();
+    all.sort_by_key(|node| (!is_ready(node), !had_its_routes(node), node.name.clone()));
+    if let Some(newcomer) = all.iter().position(|node| is_ready(node) && !had_its_routes(node)) {
+        let newcomer = all.remove(newcomer);
+        all.insert(0, newcomer);
+    }
+    all.truncate(QUESTIONS);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cloud_provider::{Instances, NetworkCondition, async_trait};
+
+    /// A cloud that shows the machines whose ids it has.
+    struct Acme(Vec<&'static str>);
+
+    #[async_trait]
+    impl Instances for Acme {
+        async fn lookup(&self, nodes: &[Arc<Node>], _want: Want) -> Vec<Result<InstanceState>> {
+            let is_there = |node: &Arc<Node>| self.0.iter().any(|id| **id == *node.provider_id);
+            let answer = |node: &Arc<Node>| match is_there(node) {
+                true => Ok(InstanceState::Present { shutdown: None, metadata: None }),
+                false => Ok(InstanceState::Gone(cloud_provider::Gone::no_such_id("x"))),
+            };
+            nodes.iter().map(answer).collect()
+        }
+    }
+
+    impl CloudProvider for Acme {
+        fn name(&self) -> &'static str {
+            "acme"
+        }
+        fn instances(&self) -> Option<&dyn Instances> {
+            Some(self)
+        }
+    }
+
+    /// `old`: with its routes.
+    fn node(name: &str, id: &str, ready: bool, old: bool) -> Arc<Node> {
+        let said = NetworkCondition { status: Verdict::Created.status(), reason: Verdict::Created.reason().into() };
+        Arc::new(Node {
+            name: name.into(),
+            provider_id: id.into(),
+            pod_cidrs: ["10.244.1.0/24".into()].into(),
+            ready: if ready { ConditionStatus::True } else { ConditionStatus::False },
+            network_unavailable: old.then_some(said),
+            ..Node::default()
+        })
+    }
+
+    fn names(nodes: &[Arc<Node>]) -> Vec<String> {
+        witnesses(&Acme(Vec::new()), nodes).iter().map(|node| node.name.to_string()).collect()
+    }
+
+    #[test]
+    fn ready_nodes_of_this_cloud_testify_and_one_that_is_new() {
+        let old = |name: &str, ready| node(name, "acme://1", ready, true);
+        let nodes = [
+            old("a", false),
+            old("d", true),
+            old("c", true),
+            old("b", true),
+            node("other", "other://1", true, false),
+            node("nameless", "", true, false),
+        ];
+        assert_eq!(names(&nodes), ["b", "c", "d"]);
+        let new = |ready| node("new", "acme://2", ready, false);
+        assert_eq!(names(&[&nodes[..], &[new(true)]].concat()), ["new", "b", "c"]);
+        assert_eq!(names(&[&nodes[..2], &[new(false)]].concat()), ["d", "a", "new"], "it is not ready");
+    }
+
+    #[tokio::test]
+    async fn an_empty_list_is_believed_if_any_of_them_is_seen() {
+        let old = |n: usize| node(&format!("old-{n}"), "acme://gone", false, true);
+        let mut nodes: Vec<_> = (0..5).map(old).collect();
+        let believed = async |nodes: &[Arc<Node>], cloud| list_is_believed(&Acme(cloud), &[], nodes).await.is_ok();
+        assert!(!believed(&nodes, vec![]).await);
+        nodes.push(node("new", "acme://new", true, false));
+        assert!(!believed(&nodes, vec![]).await);
+        assert!(believed(&nodes, vec!["acme://new"]).await, "all old machines were replaced");
+        let foreign = [node("foreign", "other://1", true, true)];
+        assert!(believed(&foreign, vec![]).await, "it has its routes in another cloud: nothing of ours was lost");
+    }
 }
