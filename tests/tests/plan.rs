@@ -10,14 +10,15 @@ use ccm_tests::virtual_time::VirtualTime;
 use cloud_provider::names::VOLUME_LABEL_CONTROLLER;
 use cloud_provider::{
     ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi, LoadBalancerRequest, LoadBalancerStatus,
-    LoadBalancers, Result, async_trait,
+    LoadBalancers, Result, Route, Routes, async_trait,
 };
 use controllers::Options;
+use controllers::options::RouteMode;
 use embedded_apiserver::{Action, Matcher};
 use kube::Client;
 use manager::plan::{Kind, Outcome, Report, json, plan, text};
 use manager::{Clients, Selection, Settings};
-use provider_simulated::cloud::{Cloud, Fault, NewMachine, NewRoute};
+use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, Fault, NewMachine, NewRoute};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -268,6 +269,62 @@ fn an_outage_of_the_cloud_is_an_error_and_the_rest_is_printed() {
     }
     assert!(report.errors[0].starts_with("cannot list the cloud's routes"), "{:?}", report.errors);
     assert_eq!(json(&report)["summary"]["exitCode"], 1);
+}
+
+#[test]
+fn an_empty_list_of_routes_that_the_controller_would_not_believe_is_an_error() {
+    let mut world = World::settled(3);
+    world.cloud.add_token(DEFAULT_TOKEN, "another-project");
+    let report = world.plan();
+    assert_eq!(report.outcome(), Outcome::Incomplete);
+    assert!(
+        report.errors.iter().any(|error| error.contains("lists no route to any of 3 nodes")),
+        "{:?}",
+        report.errors
+    );
+    assert_eq!(steps(&report, Kind::Route, "10.244.1.0/24"), [""; 0]);
+    assert_eq!(steps(&report, Kind::Node, "worker-1"), [""; 0]);
+    let report = world.plan_with(|settings| settings.options.route.mode = RouteMode::Periodic);
+    assert_eq!(steps(&report, Kind::Route, "10.244.1.0/24"), ["cloud create route"], "as the reference would");
+}
+
+/// A cloud whose routes cannot be listed, by a defect of the provider.
+struct Defective {
+    hangs: bool,
+}
+
+#[async_trait]
+impl Routes for Defective {
+    async fn list(&self, _: &Cluster) -> Result<Vec<Route>> {
+        match self.hangs {
+            true => std::future::pending().await,
+            false => panic!("a defect of the provider"),
+        }
+    }
+    async fn create(&self, _: &Cluster, _: &str, _: &Route) -> Result<()> {
+        unreachable!("a plan creates nothing")
+    }
+    async fn delete(&self, _: &Cluster, _: &Route) -> Result<()> {
+        unreachable!("a plan deletes nothing")
+    }
+}
+
+impl CloudProvider for Defective {
+    fn name(&self) -> &'static str {
+        "defective"
+    }
+    fn routes(&self) -> Option<&dyn Routes> {
+        Some(self)
+    }
+}
+
+#[test]
+fn a_list_of_routes_that_panics_or_hangs_costs_the_routes_and_not_the_plan() {
+    let mut world = World::with_nodes(1);
+    for (hangs, expected) in [(false, "panicked"), (true, "gave no answer within 120 s")] {
+        let report = world.plan_of(&Defective { hangs }, |_| {});
+        assert_eq!(report.errors, [format!("cannot list the cloud's routes: cloud provider defective {expected}")]);
+    }
 }
 
 #[test]

@@ -6,7 +6,9 @@ use cloud_provider::names::{CONDITION_NETWORK_UNAVAILABLE, ROUTE_CONTROLLER};
 use cloud_provider::{CloudProvider, Cluster, Node, PlanAction, PlanStep, Route};
 use controllers::options::RouteMode;
 use controllers::route::plan::{plan as plan_routes, waits};
+use controllers::route::witness::list_is_believed;
 
+use super::ask::ask;
 use super::report::{Kind, ObjectPlan, Report};
 use crate::controllers_task::Settings;
 
@@ -19,17 +21,23 @@ pub(super) async fn plan(
     report: &mut Report,
 ) {
     let Some(cloud) = provider.routes().filter(|_| settings.wants(ROUTE_CONTROLLER)) else { return };
-    let routes = match cloud.list(cluster).await {
+    // The call is inside, so that a panic before the first await is caught too.
+    let routes = match ask(provider.name(), async { cloud.list(cluster).await }).await {
         Ok(routes) => routes,
         Err(error) => {
             report.errors.push(format!("cannot list the cloud's routes: {error}"));
             return;
         }
     };
-    report.looked_at.insert(Kind::Route, routes.len());
     let options = &settings.options.route;
-    // As the controller: in the modes of the reference no Node waits.
-    let waiting = |node: &Node| options.mode == RouteMode::Adaptive && waits(provider, node);
+    // As the controller: in the modes of the reference every list is believed, and no Node waits.
+    let is_adaptive = options.mode == RouteMode::Adaptive;
+    if is_adaptive && let Err(error) = list_is_believed(provider, &routes, nodes).await {
+        report.errors.push(error.to_string());
+        return;
+    }
+    report.looked_at.insert(Kind::Route, routes.len());
+    let waiting = |node: &Node| is_adaptive && waits(provider, node);
     let plan = plan_routes(nodes, &routes, &options.cluster_cidrs, waiting);
     for deletion in &plan.deletes {
         let mut object = ObjectPlan::default();
