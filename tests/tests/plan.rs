@@ -1,5 +1,6 @@
 //! `cloud-controller-manager plan`: it tells what the controllers do next, and changes nothing (P-31).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +8,10 @@ use ccm_tests::cloud_under_test::SimulatedCloud;
 use ccm_tests::gate::Side;
 use ccm_tests::stage::Stage;
 use ccm_tests::virtual_time::VirtualTime;
-use cloud_provider::names::VOLUME_LABEL_CONTROLLER;
+use cloud_provider::names::{NODE_LIFECYCLE_CONTROLLER, VOLUME_LABEL_CONTROLLER};
 use cloud_provider::{
     ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi, LoadBalancerRequest, LoadBalancerStatus,
-    LoadBalancers, Result, Route, Routes, async_trait,
+    LoadBalancers, PersistentVolume, Result, Route, Routes, Volumes, async_trait,
 };
 use controllers::Options;
 use controllers::options::RouteMode;
@@ -286,6 +287,62 @@ fn an_empty_list_of_routes_that_the_controller_would_not_believe_is_an_error() {
     assert_eq!(steps(&report, Kind::Node, "worker-1"), [""; 0]);
     let report = world.plan_with(|settings| settings.options.route.mode = RouteMode::Periodic);
     assert_eq!(steps(&report, Kind::Route, "10.244.1.0/24"), ["cloud create route"], "as the reference would");
+}
+
+#[test]
+fn with_the_lifecycle_controller_alone_only_its_own_questions_fail() {
+    let mut world = World::settled(3);
+    world.live(async |stage, _| {
+        stage.user.set_ready("worker-2", false).await;
+        stage.user.set_ready("worker-3", false).await;
+    });
+    let mut elsewhere = world.stage.api.get("nodes", None, "worker-3").expect("a Node");
+    elsewhere["spec"]["providerID"] = json!("other://7");
+    world.stage.api.seed(elsewhere).expect("a Node");
+    for route in ["GET /v1/machines", "GET /v1/machines/{id}"] {
+        world.cloud.inject(Fault::status(500).on(route));
+    }
+    let selected = Selection::parse([NODE_LIFECYCLE_CONTROLLER.alias]).expect("a name");
+    let report = world.plan_with(|settings| settings.controllers = selected);
+    let count = |name| errors(&report, Kind::Node, name).len();
+    assert_eq!([count("worker-1"), count("worker-2"), count("worker-3")], [0, 1, 0], "{}", text(&report));
+}
+
+/// A cloud whose volumes nobody can ask for.
+struct Volumeless;
+
+#[async_trait]
+impl Volumes for Volumeless {
+    async fn labels(&self, _: &PersistentVolume) -> Result<Option<BTreeMap<String, String>>> {
+        Err(cloud_provider::Error::not_implemented())
+    }
+}
+
+impl CloudProvider for Volumeless {
+    fn name(&self) -> &'static str {
+        "volumeless"
+    }
+    fn volumes(&self) -> Option<&dyn Volumes> {
+        Some(self)
+    }
+}
+
+#[test]
+fn a_provider_that_does_not_offer_the_labels_of_volumes_has_none() {
+    let mut world = World::with_nodes(0);
+    let volume = json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "data"},
+        "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/data"}},
+    });
+    world.stage.api.seed(volume).expect("a volume");
+    let selected = Selection::parse([VOLUME_LABEL_CONTROLLER.alias]).expect("a name");
+    let report = world.plan_of(&Volumeless, |settings| settings.controllers = selected);
+    assert_eq!(
+        (report.looked_at[&Kind::PersistentVolume], report.outcome()),
+        (1, Outcome::Nothing),
+        "{}",
+        text(&report)
+    );
 }
 
 /// A cloud whose routes cannot be listed, by a defect of the provider.

@@ -7,6 +7,7 @@ use cloud_provider::{
     CloudProvider, Error, InstanceState, Instances, NO_INSTANCES, Node, NodeAddress, PlanAction, Result, Want,
 };
 use controllers::lifecycle::outlook::{Outlook, foresee};
+use controllers::lifecycle::verdict::{Triage, is_ours_to_judge, triage};
 use controllers::look_up::look_up;
 use controllers::node::plan::Initialization;
 use controllers::node::{addresses, labels, metadata};
@@ -53,7 +54,13 @@ pub(super) async fn plan(
             outlook => {
                 ahead(&mut plan, &outlook);
                 let changed = node.then(|| change(&mut plan, before, answer.clone(), id_is_optional)).flatten();
-                if let (false, Err(error)) = (node, &answer) {
+                let is_asked = |node: &Node| {
+                    let options = &settings.options.lifecycle;
+                    triage(node) == Triage::Ask && is_ours_to_judge(options, provider, node)
+                };
+                if let (false, Err(error)) = (node, &answer)
+                    && is_asked(before)
+                {
                     plan.errors.push(error.to_string());
                 }
                 Some(changed.map_or_else(|| Arc::clone(before), Arc::new))

@@ -39,7 +39,12 @@ pub(super) async fn plan(
 }
 
 async fn of_one(provider: &str, cloud: &dyn Volumes, volume: &PersistentVolume, plan: &mut ObjectPlan) -> Result<()> {
-    let Some(labels) = ask(provider, cloud.labels(volume)).await? else { return Ok(()) };
+    let labels = match ask(provider, async { cloud.labels(volume).await }).await {
+        // A provider that does not offer this call has no volumes.
+        Err(error) if error.is_not_implemented() => None,
+        answer => answer?,
+    };
+    let Some(labels) = labels else { return Ok(()) };
     match Plan::make(volume, &Topology::from_labels(&labels)?) {
         Ok(made) => {
             for (key, value) in &made.labels {
