@@ -42,6 +42,14 @@ pub(crate) fn unknown_function(function: &str, known: &str) -> anyhow::Error {
     anyhow!("given.fn: unknown function {function:?}; known are {known}")
 }
 
+/// An object of the API before and after a change.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Change {
+    pub(crate) old: Value,
+    pub(crate) new: Value,
+}
+
 /// The text of an expected error, whole or in part.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "RawErrorText")]

@@ -6,15 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cases::comparison::{Comparison, Expected};
-use crate::cases::schema::read;
+use crate::cases::schema::{Change, read};
 use crate::cases::world::node;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Given {
-    old: Value,
-    new: Value,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +17,7 @@ struct Expect {
 }
 
 pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
-    let given: Given = read("given", given)?;
+    let given: Change = read("given", given)?;
     let expect: Expect = read("expect", expect)?;
     let mut comparison = Comparison::default();
     comparison.key("enqueue", &expect.enqueue, &enqueues(&node(&given.old)?, &node(&given.new)?));

@@ -7,14 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cases::comparison::{Comparison, Expected};
-use crate::cases::schema::{read, service};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Given {
-    old: Value,
-    new: Value,
-}
+use crate::cases::schema::{Change, read, service};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +17,7 @@ struct Expect {
 }
 
 pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
-    let given: Given = read("given", given)?;
+    let given: Change = read("given", given)?;
     let expect: Expect = read("expect", expect)?;
     let (old, new) = (service("given.old", &given.old)?, service("given.new", &given.new)?);
     let mut comparison = Comparison::default();

@@ -9,14 +9,7 @@ use serde_json::Value;
 
 use crate::cases::api::Api;
 use crate::cases::comparison::{Comparison, Expected};
-use crate::cases::schema::{read, service};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Given {
-    old: Value,
-    new: Value,
-}
+use crate::cases::schema::{Change, read, service};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,7 +23,7 @@ struct Expect {
 }
 
 pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
-    let given: Given = read("given", &given)?;
+    let given: Change = read("given", &given)?;
     let expect: Expect = read("expect", &expect)?;
     let (old, new) = (service("given.old", &given.old)?, service("given.new", &given.new)?);
     let patch = difference(&old, &new);

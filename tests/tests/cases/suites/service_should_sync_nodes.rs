@@ -6,14 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cases::comparison::{Comparison, Expected};
-use crate::cases::schema::{node, read};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Given {
-    old: Value,
-    new: Value,
-}
+use crate::cases::schema::{Change, node, read};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,7 +16,7 @@ struct Expect {
 }
 
 pub(super) fn run(given: &Value, expect: &Value) -> Result<Comparison> {
-    let given: Given = read("given", given)?;
+    let given: Change = read("given", given)?;
     let expect: Expect = read("expect", expect)?;
     let (old, new) = (node("given.old", &given.old)?, node("given.new", &given.new)?);
     let mut comparison = Comparison::default();
