@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cloud_provider::CloudProvider;
 use provider_kit::transport::{Credential, Transport};
-use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, LoadBalancer, MachineState, NewMachine};
+use provider_simulated::cloud::{Cloud, DEFAULT_PROJECT, DEFAULT_TOKEN, LoadBalancer, MachineState, NewMachine};
 use provider_simulated::provider::Simulated;
 use serde_json::{Value, json};
 
@@ -40,8 +40,9 @@ pub trait CloudUnderTest: Send + Sync {
     /// What the cloud made up (ids, addresses) and what to read instead, so that two runs can be compared. What is read
     /// instead may itself contain such a value.
     fn aliases(&self) -> Vec<(String, String)>;
-    /// Forgets what the cloud counts and limits by; called before long waits.
-    fn calm(&self) {}
+    /// From now on the credential is good for another, empty project (or account, or region), or for the right one again.
+    /// Clouds that cannot be confused in this way do nothing.
+    fn confuse(&self, _confused: bool) {}
 }
 
 /// A machine.
@@ -129,6 +130,10 @@ impl CloudUnderTest for SimulatedCloud {
             name: it.name,
         };
         self.0.machines().into_iter().map(machine).collect()
+    }
+
+    fn confuse(&self, confused: bool) {
+        self.0.add_token(DEFAULT_TOKEN, if confused { "another project" } else { DEFAULT_PROJECT });
     }
 
     fn load_balancers(&self) -> Vec<BalancerFacts> {

@@ -109,6 +109,7 @@ pub struct Gate {
 
 struct State {
     passed: Vec<Passed>,
+    journal: Vec<(Instant, String)>,
     mutations: usize,
     kill: Option<(usize, Moment)>,
     is_dead: bool,
@@ -141,6 +142,7 @@ impl Gate {
     pub fn new(seed: u64) -> Self {
         let state = State {
             passed: Vec::new(),
+            journal: Vec::new(),
             mutations: 0,
             kill: None,
             is_dead: false,
@@ -228,6 +230,26 @@ impl Gate {
     #[must_use]
     pub fn passed(&self) -> Vec<Passed> {
         self.state().passed.clone()
+    }
+
+    /// Puts a line between the requests of the [`journal`](Self::journal).
+    pub fn note(&self, what: &str) {
+        self.state().journal.push((Instant::now(), format!("-- {what}")));
+    }
+
+    /// Every request with what became of it, and every note, with the seconds since the first: to understand one run.
+    #[must_use]
+    pub fn journal(&self) -> Vec<String> {
+        let state = self.state();
+        let first = state.journal.first().map(|(at, _)| *at);
+        let seconds = |at: Instant| first.map_or(0.0, |first| at.saturating_duration_since(first).as_secs_f64());
+        state.journal.iter().map(|(at, what)| format!("{:>8.1} s  {what}", seconds(*at))).collect()
+    }
+
+    fn answered(&self, passed: &Passed, how: &str) {
+        if !passed.is_event() {
+            self.state().journal.push((Instant::now(), format!("{passed} → {how}")));
+        }
     }
 
     /// Their number.
@@ -330,29 +352,36 @@ where
                 if let Some(witness) = witness {
                     witness(&passed, &body);
                 }
-                let request = Request::from_parts(head, Full::new(body));
-                service.oneshot(request).await.map_err(|_| NoAnswer)
+                let answer = service.oneshot(Request::from_parts(head, Full::new(body.clone()))).await;
+                let answer = answer.map_err(|_| NoAnswer);
+                gate.answered(&passed, &answer.as_ref().map_or("no answer".to_owned(), |it| it.status().to_string()));
+                answer
             };
-            match verdict {
-                Verdict::Forward => forward().await,
+            let trouble = match verdict {
+                Verdict::Forward => return forward().await,
                 Verdict::Die(moment) => {
                     if moment == Moment::After {
                         _ = forward().await;
                     }
+                    gate.answered(&passed, "killed");
                     gate.die();
-                    std::future::pending().await
+                    return std::future::pending().await;
                 }
-                Verdict::Trouble(Trouble::Status(code, retry_after)) => Ok(refusal(side, code, retry_after)),
-                Verdict::Trouble(Trouble::Slow(time)) => {
+                Verdict::Trouble(trouble) => trouble,
+            };
+            gate.answered(&passed, &format!("{trouble:?}"));
+            match trouble {
+                Trouble::Status(code, retry_after) => Ok(refusal(side, code, retry_after)),
+                Trouble::Slow(time) => {
                     tokio::time::sleep(time).await;
                     forward().await
                 }
-                Verdict::Trouble(Trouble::AnswerLost) => {
+                Trouble::AnswerLost => {
                     _ = forward().await;
                     Err(NoAnswer)
                 }
-                Verdict::Trouble(Trouble::Refused) => Err(NoAnswer),
-                Verdict::Trouble(Trouble::Hang) => std::future::pending().await,
+                Trouble::Refused => Err(NoAnswer),
+                Trouble::Hang => std::future::pending().await,
             }
         }
         .boxed()

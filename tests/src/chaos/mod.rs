@@ -4,8 +4,8 @@
 //! After the trouble everything must converge: nothing leaked, nothing doubled, no live Node deleted, no calls for one
 //! Service overlapped; and then the program must be silent.
 //!
-//! `CCM_SEED=n` replays one run (up to the order of tasks that are ready at the same moment), `CCM_SEEDS=n` plays so many.
-//! A further provider takes part by one call:
+//! `CCM_SEED=n` replays one run (up to the order of tasks that are ready at the same moment) and prints its journal,
+//! `CCM_SEEDS=n` plays so many. A further provider takes part by one call:
 //!
 //! ```no_run
 //! use ccm_tests::chaos::{self, Seeds};
@@ -58,9 +58,15 @@ impl Seeds {
 pub fn survive(cloud: MakeCloud, seeds: &Seeds) -> Tally {
     let start = std::time::Instant::now();
     let (total, failures) = (Mutex::new(Tally::default()), Mutex::new(Vec::<Failure>::new()));
-    in_parallel(seeds.0.len(), |index| match run(cloud, seeds.0[index]) {
-        Run { tally, failure: None, .. } => total.lock().unwrap_or_else(PoisonError::into_inner).add(&tally),
-        Run { failure: Some(failure), .. } => failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure),
+    in_parallel(seeds.0.len(), |index| {
+        let run = run(cloud, seeds.0[index]);
+        if seeds.count() == 1 {
+            println!("{}", run.journal.join("\n"));
+        }
+        match run.failure {
+            None => total.lock().unwrap_or_else(PoisonError::into_inner).add(&run.tally),
+            Some(failure) => failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure),
+        }
     });
     let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);

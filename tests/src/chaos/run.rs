@@ -58,8 +58,8 @@ pub struct Run {
     pub tally: Tally,
     /// Every operation and fault, with its time.
     pub script: Vec<String>,
-    /// Every request of the program.
-    pub requests: Vec<Passed>,
+    /// Everything that happened, requests and their answers too.
+    pub journal: Vec<String>,
     /// How it ended badly, if so.
     pub failure: Option<Failure>,
 }
@@ -127,7 +127,7 @@ pub fn run(cloud: MakeCloud, seed: u64) -> Run {
         last: stage.gate.last(25),
         warnings: stage.warnings(8),
     });
-    Run { tally, script: script.log, requests: stage.gate.passed(), failure }
+    Run { tally, script: script.log, journal: stage.gate.journal(), failure }
 }
 
 /// One life of the program; at the end of the script, what is wrong in the end.

@@ -28,6 +28,8 @@ pub(super) enum Turn {
 pub(super) struct Script {
     dice: fastrand::Rng,
     begun: Option<Instant>,
+    /// Until then the credential is for another project.
+    confused_until: Option<Instant>,
     pub(super) operations: usize,
     pub(super) troubles: usize,
     /// What happened, with the seconds since the beginning.
@@ -36,17 +38,25 @@ pub(super) struct Script {
 
 impl Script {
     pub(super) fn new(seed: u64) -> Self {
-        Self { dice: fastrand::Rng::with_seed(seed), begun: None, operations: 0, troubles: 0, log: Vec::new() }
+        Self {
+            dice: fastrand::Rng::with_seed(seed),
+            begun: None,
+            confused_until: None,
+            operations: 0,
+            troubles: 0,
+            log: Vec::new(),
+        }
     }
 
-    pub(super) fn note(&mut self, what: &str) {
+    fn note(&mut self, stage: &Stage, what: &str) {
+        stage.gate.note(what);
         let begun = *self.begun.get_or_insert_with(Instant::now);
         self.log.push(format!("{:>8.1} s  {what}", begun.elapsed().as_secs_f64()));
     }
 
     /// The cluster that it begins with.
     pub(super) async fn begin(&mut self, stage: &Stage) {
-        self.note("three Nodes are there");
+        self.note(stage, "three Nodes are there");
         for number in 1..=3 {
             let name = format!("worker-{number}");
             stage.cloud.add_machine(&name);
@@ -58,37 +68,49 @@ impl Script {
     pub(super) async fn go_on(&mut self, stage: &Stage) -> Turn {
         while self.operations < OPERATIONS || self.troubles < TROUBLES {
             tokio::time::sleep(self.pause()).await;
+            if self.confused_until.take_if(|until| *until <= Instant::now()).is_some() {
+                stage.cloud.confuse(false);
+                self.note(stage, "the cloud's credential is for the right project again");
+            }
             match self.dice.u8(0..100) {
-                0..=1 => return self.turn(Turn::Killed, "the program is killed"),
-                2..=3 => return self.turn(Turn::Stopped, "the program is restarted"),
+                0..=1 => return self.turn(stage, Turn::Killed, "the program is killed"),
+                2..=3 => return self.turn(stage, Turn::Stopped, "the program is restarted"),
                 4..=7 => {
                     let moment = if self.dice.bool() { Moment::Before } else { Moment::After };
                     let number = self.dice.usize(1..=15);
                     stage.gate.kill_at(number, moment);
-                    self.note(&format!("the program will be killed {moment:?} the {number}th request"));
+                    self.note(stage, &format!("the program will be killed {moment:?} the {number}th request"));
                     self.operations += 1;
                 }
-                8..=45 => {
+                8..=9 => {
+                    let lasts = Duration::from_secs(self.dice.u64(1..=60));
+                    stage.cloud.confuse(true);
+                    self.confused_until = Some(Instant::now() + lasts);
+                    self.note(stage, "the cloud's credential is for another, empty project");
+                    self.troubles += 1;
+                }
+                10..=45 => {
                     let what = trouble::strike(stage, &mut self.dice);
-                    self.note(&what);
+                    self.note(stage, &what);
                     self.troubles += 1;
                 }
                 _ => {
                     if let Some(what) = operation::operate(stage, &mut self.dice, self.operations).await {
-                        self.note(&what);
+                        self.note(stage, &what);
                         self.operations += 1;
                     }
                 }
             }
         }
-        self.note("all trouble is over");
+        self.note(stage, "all trouble is over");
         stage.gate.calm();
+        stage.cloud.confuse(false);
         operation::heal(stage).await;
         Turn::Over
     }
 
-    fn turn(&mut self, turn: Turn, what: &str) -> Turn {
-        self.note(what);
+    fn turn(&mut self, stage: &Stage, turn: Turn, what: &str) -> Turn {
+        self.note(stage, what);
         self.operations += 1;
         turn
     }

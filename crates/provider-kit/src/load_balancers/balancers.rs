@@ -171,6 +171,10 @@ impl<B: Backend> Run<'_, B> {
             for actual in &sorted.ours {
                 self.change(Some(Arc::clone(actual)), Aim::Deleted).await?;
             }
+            if !sorted.ours.is_empty() {
+                // "Not found" counts as removed, also where the credential has just become another project's.
+                self.this.believed(Sorted::default(), &self.identity).await?;
+            }
             return Ok(None);
         }
         let actual = sorted.for_changes()?.cloned();

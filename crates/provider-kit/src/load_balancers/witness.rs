@@ -4,6 +4,7 @@
 //! A credential of another project or account finds no load balancer, and no error. Without a witness a finalizer would go
 //! while the load balancer stays, or a second one be made in the wrong place.
 
+use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use cloud_provider::{Caches, ConditionStatus, Error, Result, Service};
 
 use super::backend::Backend;
@@ -12,8 +13,13 @@ use super::ownership::Identity;
 /// Machines that are asked for, one after the other, until one is there.
 const QUESTIONS: usize = 3;
 
-/// Whether the Service's status tells of a load balancer.
-fn had_one(service: &Service) -> bool {
+/// Whether the Service may have a load balancer: its status tells of one, or its finalizer, which comes before the first
+/// write to the cloud, while a status that could not be written tells of nothing (INV-2).
+fn may_have_one(service: &Service) -> bool {
+    let finalizers = service.metadata.finalizers.as_deref().unwrap_or_default();
+    if finalizers.iter().any(|it| it == FINALIZER_LOAD_BALANCER) {
+        return true;
+    }
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     status.and_then(|status| status.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty())
 }
@@ -29,7 +35,7 @@ pub(super) async fn absence_is_believed<B: Backend>(
     identity: &Identity<'_>,
     caches: Option<&dyn Caches>,
 ) -> Result<()> {
-    if !had_one(identity.service) {
+    if !may_have_one(identity.service) {
         return Ok(());
     }
     let mut nodes = caches.map(Caches::nodes).unwrap_or_default();
@@ -56,8 +62,22 @@ pub(super) async fn absence_is_believed<B: Backend>(
         return Ok(());
     }
     Err(Error::unauthorized(format!(
-        "load balancer {:?}, which this service had, is not found, but neither are the machines of {}: nothing is concluded from that. Check that the credential is for this cluster's project or account",
+        "load balancer {:?}, which this service had or was about to have, is not found, but neither are the machines of {}: nothing is concluded from that. Check that the credential is for this cluster's project or account",
         identity.name,
         asked.join(", "),
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_service_may_have_a_load_balancer_as_soon_as_it_has_the_finalizer() {
+        let service = |value| serde_json::from_value::<Service>(value).unwrap();
+        assert!(!may_have_one(&service(json!({"metadata": {"finalizers": ["example.com/other"]}}))));
+        assert!(may_have_one(&service(json!({"metadata": {"finalizers": [FINALIZER_LOAD_BALANCER]}}))));
+        assert!(may_have_one(&service(json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}))));
+    }
 }
