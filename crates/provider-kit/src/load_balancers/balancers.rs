@@ -12,7 +12,7 @@ use super::known::{Found, Known};
 use super::model::{Actual, Part, Shared, State, Tree};
 use super::ownership::{Identity, Sorted};
 use super::plan::{Operation, plan, plan_removal, removals_first, steps};
-use super::witness::absence_is_believed;
+use super::witness::absence_is_witnessed;
 use crate::operation::until_done;
 
 /// How often a change is planned anew because the cloud was not as it was believed to be.
@@ -97,11 +97,15 @@ impl<B: Backend> Balancers<B> {
         self.believed(sorted, identity).await
     }
 
-    /// That nothing is there of what was, only with a witness.
+    /// That nothing is there of what was, only with a witness; and then it is read once more, because the first answer is
+    /// older than the witness: a credential that came right in between would bear out what another project said.
     async fn believed(&self, sorted: Sorted, identity: &Identity<'_>) -> Result<Sorted> {
-        if sorted.is_empty() {
-            let caches = self.caches.get().map(|caches| &**caches);
-            absence_is_believed(self.backend(), identity, caches).await?;
+        if !sorted.is_empty() {
+            return Ok(sorted);
+        }
+        let caches = self.caches.get().map(|caches| &**caches);
+        if absence_is_witnessed(self.backend(), identity, caches).await? {
+            return Ok(self.sorted(self.known.find(identity).await?, identity));
         }
         Ok(sorted)
     }

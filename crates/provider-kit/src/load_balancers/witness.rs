@@ -24,19 +24,18 @@ fn may_have_one(service: &Service) -> bool {
     status.and_then(|status| status.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty())
 }
 
-/// Whether it may be believed that nothing is there for this Service.
-///
-/// A Service that never had a load balancer needs no witness; a cluster without machines has none to offer.
+/// Asks for a witness that nothing is there for this Service: whether there is one. It may be believed without one too, if
+/// this answers at all: a Service that never had a load balancer needs none, a cluster without machines has none to offer.
 ///
 /// # Errors
 /// *Unauthorized* if none of the machines asked for is there either.
-pub(super) async fn absence_is_believed<B: Backend>(
+pub(super) async fn absence_is_witnessed<B: Backend>(
     backend: &B,
     identity: &Identity<'_>,
     caches: Option<&dyn Caches>,
-) -> Result<()> {
+) -> Result<bool> {
     if !may_have_one(identity.service) {
-        return Ok(());
+        return Ok(false);
     }
     let mut nodes = caches.map(Caches::nodes).unwrap_or_default();
     nodes.retain(|node| node.provider_id().is_some() && !node.terminating);
@@ -47,7 +46,7 @@ pub(super) async fn absence_is_believed<B: Backend>(
             break;
         }
         match backend.has_machine(node).await {
-            Ok(true) => return Ok(()),
+            Ok(true) => return Ok(true),
             Ok(false) => asked.push(&*node.name),
             // No machine of this cloud (P-15).
             Err(error) if error.is_invalid() => {}
@@ -59,7 +58,7 @@ pub(super) async fn absence_is_believed<B: Backend>(
     }
     silent?;
     if asked.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     Err(Error::unauthorized(format!(
         "load balancer {:?}, which this service had or was about to have, is not found, but neither are the machines of {}: nothing is concluded from that. Check that the credential is for this cluster's project or account",
