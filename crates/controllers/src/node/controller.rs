@@ -232,7 +232,9 @@ impl NodeController {
         };
         match (&result, &self.explainer) {
             (Ok(()), Some(explainer)) => explainer.forget(&node.uid),
-            (Err(error), Some(explainer)) if self.is_there(node) && explainer.is_news(&node.uid, error, Instant::now()) => {
+            (Err(error), Some(explainer))
+                if self.is_there(node) && explainer.is_news(&node.uid, error, Instant::now()) =>
+            {
                 self.events.event(&reference(node), EventType::Warning, INITIALIZATION_FAILED, error.to_string());
             }
             _ => {}
