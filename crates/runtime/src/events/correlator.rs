@@ -52,23 +52,23 @@ pub enum Outcome {
 /// Decides about events one after the other. Keeps hashes, not texts: some hundred bytes for each remembered event.
 #[derive(Debug)]
 pub struct Correlator {
-    groups: Lru<u128, Group>,
-    seen: Lru<u128, Seen>,
-    spam: Lru<u128, TokenBucket>,
+    groups: Lru<u64, Group>,
+    seen: Lru<u64, Seen>,
+    spam: Lru<u64, TokenBucket>,
 }
 
 /// Events with equal (source, object, type, reason).
 #[derive(Debug)]
 struct Group {
     last: Instant,
-    /// The first messages that were different, at most [`MERGE_FROM`] − 1.
-    messages: Vec<u128>,
+    /// The first message, and those that were different, at most [`MERGE_FROM`] − 1 in all. Most groups have one.
+    message: Option<u64>,
+    others: Vec<u64>,
 }
 
 /// An Event object that was created before.
 #[derive(Debug)]
 struct Seen {
-    name: String,
     count: u32,
     first: Timestamp,
 }
@@ -93,7 +93,6 @@ impl Correlator {
         let message = if merged { format!("{MERGED}{}", event.message) } else { event.message.clone() };
 
         let seen = self.seen.get_or_insert_with(seen_key, || Seen {
-            name: event_name(&event.regarding.name, event.time),
             count: 0,
             first: event.time,
         });
@@ -107,7 +106,8 @@ impl Correlator {
         }
 
         let namespace = event.regarding.event_namespace().to_owned();
-        let whole = api_event(event, seen, &message);
+        let name = event_name(&event.regarding.name, seen.first);
+        let whole = api_event(event, &name, seen, &message);
         if seen.count == 1 {
             return Outcome::Create { namespace, event: whole };
         }
@@ -115,24 +115,24 @@ impl Correlator {
         if merged {
             patch["message"] = message.into();
         }
-        Outcome::Patch { namespace, name: seen.name.clone(), patch, event: whole }
+        Outcome::Patch { namespace, name, patch, event: whole }
     }
 
     /// Whether the event is replaced by the merged one of its group, and under which key it is counted.
-    fn merge(&mut self, event: &RecordedEvent, object: &ObjectKey<'_>, now: Instant) -> (bool, u128) {
+    fn merge(&mut self, event: &RecordedEvent, object: &ObjectKey<'_>, now: Instant) -> (bool, u64) {
         let of_group = (object, event.type_, &event.reason);
         let (group_key, message) = (key(&of_group), key(&event.message));
-        let fresh = || Group { last: now, messages: Vec::new() };
+        let fresh = || Group { last: now, message: None, others: Vec::new() };
         let group = self.groups.get_or_insert_with(group_key, fresh);
         if now.saturating_duration_since(group.last) > GROUP_LIFE {
             *group = fresh();
         }
         group.last = now;
-        if !group.messages.contains(&message) {
-            if group.messages.len() + 1 >= MERGE_FROM {
+        if *group.message.get_or_insert(message) != message && !group.others.contains(&message) {
+            if group.others.len() + 2 >= MERGE_FROM {
                 return (true, group_key);
             }
-            group.messages.push(message);
+            group.others.push(message);
         }
         (false, key(&(of_group, &event.message)))
     }
@@ -156,18 +156,14 @@ impl<'a> ObjectKey<'a> {
     }
 }
 
-/// 128 bits stand for the text; two equal ones among a few thousand will not be seen.
-fn key(of: &impl Hash) -> u128 {
-    let half = |seed: u8| {
-        let mut hasher = DefaultHasher::new();
-        seed.hash(&mut hasher);
-        of.hash(&mut hasher);
-        u128::from(hasher.finish())
-    };
-    half(0) << 64 | half(1)
+/// 64 bits stand for the text; two equal ones among a few thousand will not be seen.
+fn key(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }
 
-/// `<object>.<nanoseconds since 1970 in hexadecimal>`, as client-go names them.
+/// `<object>.<nanoseconds since 1970 in hexadecimal>` of its first time, as client-go names them.
 fn event_name(object: &str, time: Timestamp) -> String {
     format!("{object}.{:x}", time.as_nanosecond())
 }
@@ -177,7 +173,7 @@ fn api_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-fn api_event(event: &RecordedEvent, seen: &Seen, message: &str) -> Value {
+fn api_event(event: &RecordedEvent, name: &str, seen: &Seen, message: &str) -> Value {
     let object = &event.regarding;
     let mut involved = json!({"kind": object.kind, "apiVersion": object.api_version, "name": object.name});
     let optional =
@@ -188,7 +184,7 @@ fn api_event(event: &RecordedEvent, seen: &Seen, message: &str) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": seen.name, "namespace": object.event_namespace()},
+        "metadata": {"name": name, "namespace": object.event_namespace()},
         "involvedObject": involved,
         "reason": event.reason,
         "message": message,
