@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use provider_simulated::cloud::{DEFAULT_TOKEN, Fault, FaultKind};
+use provider_simulated::cloud::{DEFAULT_TOKEN, Fault, FaultKind, NewMachine};
 
 use crate::scene;
 
@@ -32,6 +32,11 @@ async fn inv_1_a_node_is_deleted_only_when_its_machine_is_gone_for_certain() {
         tokio::time::sleep(Duration::from_secs(400)).await;
         assert_eq!(stage.api.list("nodes").len(), 60, "{fault:?}");
         cloud.clear_faults();
+    }
+    // Not even if there are machines, all of them somebody else's.
+    for number in 0..70 {
+        let (name, project) = (format!("theirs-{number}"), "somebody-else".to_owned());
+        cloud.add_machine(NewMachine { name, project, ..NewMachine::default() });
     }
     cloud.add_token(DEFAULT_TOKEN, "somebody-else");
     tokio::time::sleep(Duration::from_secs(900)).await;
