@@ -154,9 +154,12 @@ impl NodeLifecycleController {
             return candidates;
         }
         let witnesses = witnesses::choose(&*self.context.provider, nodes, seen, &candidates, passes);
+        // Before and after: a witness that answers late, when a credential has come right meanwhile, would bear out what
+        // another project's said. Whoever is asked after it was found is asked with the credential that found it.
+        let before = self.ask(&witnesses, Want::EXISTENCE.fresh()).await;
         let asked: Vec<Arc<Node>> = candidates.iter().chain(&witnesses).cloned().collect();
         let mut answers = self.ask(&asked, Want::EXISTENCE.fresh()).await;
-        let testimony = Testimony::of(&answers.split_off(candidates.len()), &answers);
+        let testimony = Testimony::of(&answers.split_off(candidates.len()), &answers).borne_out_by(&before);
         let mut condemned = Vec::new();
         for (node, answer) in candidates.into_iter().zip(answers) {
             let decision = self

@@ -116,6 +116,14 @@ impl Testimony {
             gone: witnesses.iter().filter(|answer| matches!(answer, Ok(InstanceState::Gone(_)))).count(),
         }
     }
+
+    /// Counts only if a witness was found already before the suspects were asked again. One whose answer came later than
+    /// theirs may have been asked with a credential that theirs were not.
+    #[must_use]
+    pub fn borne_out_by(self, before: &[Result<InstanceState>]) -> Self {
+        let was_found = before.iter().any(|answer| matches!(answer, Ok(InstanceState::Present { .. })));
+        Self { present: if was_found { self.present } else { 0 }, ..self }
+    }
 }
 
 /// Of how many Nodes the suspects are a share: those of this provider. A Node without a provider id counts only once it
@@ -237,6 +245,18 @@ mod tests {
 
     fn gone() -> Result<InstanceState> {
         Ok(InstanceState::Gone(Gone::no_such_id("p://1")))
+    }
+
+    #[test]
+    fn a_witness_that_was_not_found_before_the_suspects_were_asked_again_bears_nothing_out() {
+        let present = || Ok(InstanceState::Present { shutdown: None, metadata: None });
+        // A credential that comes right while the second read is on its way: the suspect's answer is the old one's, the
+        // witness's the new one's.
+        let late = Testimony::of(&[present()], &[gone()]);
+        assert_eq!(late.borne_out_by(&[gone()]).present, 0);
+        assert_eq!(late.borne_out_by(&[Err(Error::other("no answer"))]).present, 0);
+        assert_eq!(late.borne_out_by(&[]).present, 0);
+        assert_eq!(late.borne_out_by(&[gone(), present()]), late);
     }
 
     fn found(present: usize) -> Testimony {
