@@ -82,7 +82,9 @@ async fn a_route_that_exists_already_is_made_once_and_a_foreign_one_in_its_way_i
         assert!(provider.create(&cluster(), "uid", &other).await.unwrap_err().is_conflict(), "ours, but another");
     }
     let another = Cluster { name: "kubernetes".into(), id: Some("another".into()) };
-    let err = provider.create(&another, "uid", &wanted).await.unwrap_err();
+    provider.create(&another, "uid", &wanted).await.unwrap();
+    assert_eq!(cloud.routes().len(), 1, "somebody else's that does the same serves as well");
+    let err = provider.create(&another, "uid", &route(&ids[0], "10.0.0.2")).await.unwrap_err();
     assert!(err.is_invalid() && err.to_string().contains("mark it with ccm-rs/cluster=another"), "{err}");
     let listed = provider.list(&cluster()).await.unwrap();
     cloud.protect_route("10.244.0.0/24", true);
