@@ -92,10 +92,7 @@ impl Correlator {
         let (merged, seen_key) = self.merge(event, &object, now);
         let message = if merged { format!("{MERGED}{}", event.message) } else { event.message.clone() };
 
-        let seen = self.seen.get_or_insert_with(seen_key, || Seen {
-            count: 0,
-            first: event.time,
-        });
+        let seen = self.seen.get_or_insert_with(seen_key, || Seen { count: 0, first: event.time });
         seen.count = seen.count.saturating_add(1);
         // Also what is dropped below has been counted: the next one that passes shows the true number.
         let bucket = self
