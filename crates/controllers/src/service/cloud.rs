@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::grace::within_grace;
 use crate::service::metrics::ServiceMetrics;
 
 /// A call that takes longer is given up, so that nothing waits for ever. Some clouds take many minutes for a load
@@ -20,9 +21,6 @@ use crate::service::metrics::ServiceMetrics;
 const DEADLINE: Duration = Duration::from_secs(15 * 60);
 /// A question that changes nothing.
 const QUESTION: Duration = Duration::from_secs(2 * 60);
-/// A call in flight when the process stops may take that long to end well (SVC-73). What it leaves behind is found again
-/// by its marks.
-const GRACE: Duration = Duration::from_secs(5);
 
 /// The cloud's load balancers for the Services of one cluster.
 pub(super) struct Cloud {
@@ -114,20 +112,13 @@ impl Cloud {
         }
         // The call is inside, so that a panic before the first await is caught too.
         let answer = timeout(deadline, AssertUnwindSafe(async { call(balancers).await }).catch_unwind());
-        let out_of_time = async {
-            self.stopping.cancelled().await;
-            tokio::time::sleep(GRACE).await;
-        };
-        tokio::select! {
-            biased;
-            answer = answer => match answer {
-                Ok(Ok(result)) => result,
-                Ok(Err(_)) => Err(Error::other(format!("cloud provider {provider} panicked"))),
-                Err(_) => Err(Error::other(format!(
-                    "cloud provider {provider} gave no answer within {} s", deadline.as_secs()
-                ))),
-            },
-            () = out_of_time => Err(Error::other("given up: the process is stopping")),
+        match within_grace(&self.stopping, answer).await {
+            Some(Ok(Ok(result))) => result,
+            Some(Ok(Err(_))) => Err(Error::other(format!("cloud provider {provider} panicked"))),
+            Some(Err(_)) => {
+                Err(Error::other(format!("cloud provider {provider} gave no answer within {} s", deadline.as_secs())))
+            }
+            None => Err(Error::other("given up: the process is stopping")),
         }
     }
 }
