@@ -1,0 +1,172 @@
+//! What operators choose about the endpoints; the flags fill it in.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One HTTPS server: where it listens and with which certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServingOptions {
+    /// Address to listen on; an unspecified one means all interfaces.
+    pub bind_address: IpAddr,
+    /// Port; 0: no server at all (APP-107).
+    pub port: u16,
+    /// Directory of the generated pair; in memory only if `None` (APP-112).
+    pub cert_dir: Option<PathBuf>,
+    /// Name of the generated pair's files, without their endings.
+    pub pair_name: &'static str,
+    /// The serving pair, if one is given.
+    pub certificate: Option<CertificateFiles>,
+    /// Further pairs by server name (FLAG-33).
+    pub sni: Vec<SniPair>,
+    /// The lowest TLS version.
+    pub min_version: TlsVersion,
+    /// IANA names of the cipher suites for TLS 1.2; empty: the library's (FLAG-30).
+    pub cipher_suites: Vec<String>,
+    /// TLS NamedGroup ids of the key exchanges; empty: the library's (FLAG-32).
+    pub curve_preferences: Vec<u16>,
+    /// HTTP/2 streams of one connection; 0: 100 (APP-115).
+    pub http2_max_streams: u32,
+    /// Offers HTTP/1.1 only.
+    pub disable_http2: bool,
+    /// `SO_REUSEPORT`.
+    pub permit_port_sharing: bool,
+    /// `SO_REUSEADDR`.
+    pub permit_address_sharing: bool,
+    /// The flag that sets [`port`](Self::port), for messages (P-36).
+    pub port_flag: &'static str,
+}
+
+impl Default for ServingOptions {
+    /// The secure port of a cloud controller manager.
+    fn default() -> Self {
+        Self {
+            bind_address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            port: 10258,
+            cert_dir: None,
+            pair_name: "cloud-controller-manager",
+            certificate: None,
+            sni: Vec::new(),
+            min_version: TlsVersion::V1_2,
+            cipher_suites: Vec::new(),
+            curve_preferences: Vec::new(),
+            http2_max_streams: 0,
+            disable_http2: false,
+            permit_port_sharing: false,
+            permit_address_sharing: false,
+            port_flag: "--secure-port",
+        }
+    }
+}
+
+/// A certificate (leaf first, then its chain) and its key, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate's file.
+    pub certificate: PathBuf,
+    /// The key's file.
+    pub key: PathBuf,
+}
+
+/// A pair for some server names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SniPair {
+    /// The pair.
+    pub files: CertificateFiles,
+    /// Names, `*.` in front matches one label; empty: the names in the certificate.
+    pub names: Vec<String>,
+}
+
+/// A TLS version that this build speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    #[default]
+    V1_2,
+    /// TLS 1.3.
+    V1_3,
+}
+
+/// How callers prove who they are (APP-120 to APP-126).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthenticationOptions {
+    /// Identity for TokenReview and the front-proxy ConfigMap; `None`: the Pod's.
+    pub kubeconfig: Option<PathBuf>,
+    /// Does not read ConfigMap `kube-system/extension-apiserver-authentication`.
+    pub skip_lookup: bool,
+    /// Failing to read it is a warning.
+    pub tolerate_lookup_failure: bool,
+    /// How long an answer of TokenReview is kept; zero: not at all.
+    pub token_cache_ttl: Duration,
+    /// CA bundle for client certificates instead of the ConfigMap's.
+    pub client_ca_file: Option<PathBuf>,
+    /// The front proxy.
+    pub request_header: RequestHeaderOptions,
+}
+
+impl Default for AuthenticationOptions {
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            skip_lookup: false,
+            tolerate_lookup_failure: false,
+            token_cache_ttl: Duration::from_secs(10),
+            client_ca_file: None,
+            request_header: RequestHeaderOptions::default(),
+        }
+    }
+}
+
+/// The front proxy and the headers by which it names its caller; they take effect with a CA file only (FLAG-40).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestHeaderOptions {
+    /// CA bundle of the proxy.
+    pub client_ca_file: Option<PathBuf>,
+    /// Common names that it may present; empty: any.
+    pub allowed_names: Vec<String>,
+    /// Headers with the user's name; the first that is there counts.
+    pub username_headers: Vec<String>,
+    /// Headers with the user's UID.
+    pub uid_headers: Vec<String>,
+    /// Headers with groups.
+    pub group_headers: Vec<String>,
+    /// Prefixes of headers with further attributes.
+    pub extra_prefixes: Vec<String>,
+}
+
+impl Default for RequestHeaderOptions {
+    fn default() -> Self {
+        Self {
+            client_ca_file: None,
+            allowed_names: Vec::new(),
+            username_headers: vec!["x-remote-user".into()],
+            uid_headers: Vec::new(),
+            group_headers: vec!["x-remote-group".into()],
+            extra_prefixes: vec!["x-remote-extra-".into()],
+        }
+    }
+}
+
+/// What callers may do (APP-127).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuthorizationOptions {
+    /// Identity for SubjectAccessReview; `None`: the Pod's.
+    pub kubeconfig: Option<PathBuf>,
+    /// Paths that need no permission; a `*` at the end means any ending.
+    pub always_allow_paths: Vec<String>,
+    /// How long "allowed" is kept.
+    pub allowed_ttl: Duration,
+    /// How long "denied" is kept.
+    pub denied_ttl: Duration,
+}
+
+impl Default for AuthorizationOptions {
+    fn default() -> Self {
+        Self {
+            kubeconfig: None,
+            always_allow_paths: ["/healthz", "/readyz", "/livez"].map(String::from).to_vec(),
+            allowed_ttl: Duration::from_secs(10),
+            denied_ttl: Duration::from_secs(10),
+        }
+    }
+}
