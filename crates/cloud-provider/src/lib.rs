@@ -47,12 +47,14 @@
 //! }
 //!
 //! let mut registry = Registry::new();
-//! registry.register("acme", |_config| Ok(Arc::new(Acme { machines: V2(Machines) })));
+//! registry.register("acme", |_setup| Ok(Arc::new(Acme { machines: V2(Machines) })));
 //! ```
 
 mod addresses;
 mod clusters;
+mod diagnosis;
 mod error;
+mod fence;
 mod instances;
 mod listing;
 mod load_balancers;
@@ -63,6 +65,7 @@ mod registry;
 mod routes;
 #[cfg(feature = "scripted")]
 pub mod scripted;
+mod setup;
 mod string_map;
 mod v1;
 mod v2;
@@ -72,7 +75,9 @@ pub use addresses::{add_addresses, addresses_for_node_ip};
 /// The attribute that makes these traits' `async fn` work behind `dyn`.
 pub use async_trait::async_trait;
 pub use clusters::Clusters;
+pub use diagnosis::{Finding, Severity};
 pub use error::{Error, Result};
+pub use fence::Fence;
 pub use instances::{InstanceMetadata, InstanceState, Instances, Want, WantMetadata, single};
 pub use listing::{CompleteListing, Gone, Listing};
 pub use load_balancers::{
@@ -83,6 +88,7 @@ pub use node::{AddressType, ConditionStatus, NetworkCondition, Node, NodeAddress
 pub use provider::{Caches, ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi};
 pub use registry::{ConfigFile, Factory, Registry};
 pub use routes::{Route, Routes};
+pub use setup::{CloudMetrics, NoCloudMetrics, Setup};
 pub use string_map::StringMap;
 pub use v1::{InstancesV1, NO_INSTANCES, V1, Zone, Zones};
 pub use v2::{InstancesV2, V2};

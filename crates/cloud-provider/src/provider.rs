@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Clusters, Instances, LoadBalancers, Node, Result, Routes, Service, Volumes};
+use crate::{Clusters, Finding, Instances, LoadBalancers, Node, Result, Routes, Service, Volumes};
 
 /// A cloud.
 ///
@@ -50,6 +50,12 @@ pub trait CloudProvider: Send + Sync + 'static {
 
     /// Called once, right after [`initialize`](Self::initialize), with the caches that the controllers use (PROV-20).
     fn set_caches(&self, _caches: Arc<dyn Caches>) {}
+
+    /// What the provider can find out about itself for `doctor`: the credential, its permissions, the network, names. It
+    /// changes nothing, and may be called without [`initialize`](Self::initialize) before it.
+    async fn diagnose(&self) -> Vec<Finding> {
+        Vec::new()
+    }
 
     /// Machines (PROV-12, PROV-13). The node controllers need them (PROV-21).
     fn instances(&self) -> Option<&dyn Instances> {

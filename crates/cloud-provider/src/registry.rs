@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::names::PROVIDER_EXTERNAL;
-use crate::{CloudProvider, Error, Result};
+use crate::{CloudProvider, Error, Result, Setup};
 
 /// The provider's configuration file, already read.
 ///
@@ -31,37 +31,38 @@ impl fmt::Debug for ConfigFile {
     }
 }
 
-/// Makes a provider from its configuration: `None` if no file was given, which is not the same as an empty one (PROV-1).
+/// Makes a provider from what it is given. Called on every replica before it leads (APP-86): it must be cheap and change
+/// nothing.
 ///
 /// ```
-/// use cloud_provider::{CloudProvider, Error, Factory};
+/// use cloud_provider::{CloudProvider, Error, Factory, Setup};
 /// use std::sync::Arc;
 ///
 /// struct Acme;
 /// impl CloudProvider for Acme { fn name(&self) -> &str { "acme" } }
 ///
-/// let factory: Factory = |config| match config {
+/// let factory: Factory = |setup| match setup.config {
 ///     Some(_) => Ok(Arc::new(Acme)),
 ///     None => Err(Error::invalid("acme needs --cloud-config with a key `token`")),
 /// };
-/// assert!(factory(None).is_err());
+/// assert!(factory(&Setup::default()).is_err());
 /// ```
-pub type Factory = fn(Option<&ConfigFile>) -> Result<Arc<dyn CloudProvider>>;
+pub type Factory = fn(&Setup) -> Result<Arc<dyn CloudProvider>>;
 
 /// The providers of a binary, by name.
 ///
 /// ```
-/// use cloud_provider::{Registry, ConfigFile, CloudProvider, Result};
+/// use cloud_provider::{CloudProvider, Registry, Result, Setup};
 /// use std::sync::Arc;
 ///
 /// struct Acme;
 /// impl CloudProvider for Acme { fn name(&self) -> &str { "acme" } }
 ///
 /// let mut registry = Registry::new();
-/// registry.register("acme", |_config| Ok(Arc::new(Acme)));
-/// assert!(registry.init("acme", None)?.is_some());
-/// assert!(registry.init("external", None)?.is_none());
-/// assert_eq!(registry.init("acmee", None).err().map(|e| e.to_string()),
+/// registry.register("acme", |_setup| Ok(Arc::new(Acme)));
+/// assert!(registry.init("acme", None, Setup::default())?.is_some());
+/// assert!(registry.init("external", None, Setup::default())?.is_none());
+/// assert_eq!(registry.init("acmee", None, Setup::default()).err().map(|e| e.to_string()),
 ///     Some("unknown cloud provider \"acmee\"; this binary has: acme".into()));
 /// # Ok::<(), cloud_provider::Error>(())
 /// ```
@@ -98,20 +99,20 @@ impl Registry {
         self.factories.keys().copied()
     }
 
-    /// The provider of this name from the text of its configuration (PROV-3): nothing if the name is unknown.
+    /// The provider of this name (PROV-3): nothing if the name is unknown.
     ///
     /// # Errors
     /// The factory's.
-    pub fn get(&self, name: &str, config: Option<&ConfigFile>) -> Result<Option<Arc<dyn CloudProvider>>> {
-        self.factories.get(name).map(|factory| factory(config)).transpose()
+    pub fn get(&self, name: &str, setup: &Setup) -> Result<Option<Arc<dyn CloudProvider>>> {
+        self.factories.get(name).map(|factory| factory(setup)).transpose()
     }
 
-    /// The provider of this name, configured from the file at `config` (PROV-4, PROV-5). Nothing for an empty name and
-    /// for `external`.
+    /// The provider of this name, made from `setup` with the configuration in the file at `config` (PROV-4, PROV-5).
+    /// Nothing for an empty name and for `external`.
     ///
     /// # Errors
     /// An unreadable file, an unknown name, or what the factory says.
-    pub fn init(&self, name: &str, config: Option<&Path>) -> Result<Option<Arc<dyn CloudProvider>>> {
+    pub fn init(&self, name: &str, config: Option<&Path>, setup: Setup) -> Result<Option<Arc<dyn CloudProvider>>> {
         if name.is_empty() || name == PROVIDER_EXTERNAL {
             return Ok(None);
         }
@@ -120,8 +121,9 @@ impl Registry {
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(Error::invalid(format!("unknown cloud provider {name:?}; this binary has: {known}")));
         }
-        let config = config.map(read_config).transpose()?;
-        self.get(name, config.as_ref()).map_err(|err| err.context(format!("could not init cloud provider {name:?}")))
+        let config = config.map(read_config).transpose()?.or(setup.config);
+        self.get(name, &Setup { config, ..setup })
+            .map_err(|err| err.context(format!("could not init cloud provider {name:?}")))
     }
 }
 
@@ -145,7 +147,7 @@ mod tests {
 
     fn registry() -> Registry {
         let mut registry = Registry::new();
-        registry.register("empty", |config| match config {
+        registry.register("empty", |setup| match &setup.config {
             Some(file) if file.text == "bad" => Err(Error::other("cannot use it")),
             _ => Ok(Arc::new(Empty)),
         });
@@ -154,28 +156,28 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_nothing_when_asked_and_an_error_when_started() {
-        assert!(registry().get("other", None).unwrap().is_none());
-        let err = registry().init("other", None).err().unwrap();
+        assert!(registry().get("other", &Setup::default()).unwrap().is_none());
+        let err = registry().init("other", None, Setup::default()).err().unwrap();
         assert!(err.to_string().starts_with("unknown cloud provider \"other\""));
     }
 
     #[test]
     fn empty_and_external_are_nothing_without_an_error() {
-        assert!(registry().init("", None).unwrap().is_none());
-        assert!(registry().init("external", None).unwrap().is_none());
+        assert!(registry().init("", None, Setup::default()).unwrap().is_none());
+        assert!(registry().init("external", None, Setup::default()).unwrap().is_none());
     }
 
     #[test]
     fn a_factory_error_names_the_provider() {
         let file = ConfigFile { path: "f".into(), text: "bad".into() };
-        assert_eq!(registry().get("empty", Some(&file)).err().unwrap().to_string(), "cannot use it");
+        assert_eq!(registry().get("empty", &Setup::of(file)).err().unwrap().to_string(), "cannot use it");
         let err = Error::other("cannot use it").context("could not init cloud provider \"empty\"");
         assert_eq!(err.to_string(), "could not init cloud provider \"empty\": cannot use it");
     }
 
     #[test]
     fn a_missing_file_is_named() {
-        let err = registry().init("empty", Some(Path::new("/nowhere/cloud.conf"))).err().unwrap();
+        let err = registry().init("empty", Some(Path::new("/nowhere/cloud.conf")), Setup::default()).err().unwrap();
         assert!(err.to_string().contains("/nowhere/cloud.conf"), "{err}");
     }
 

@@ -9,7 +9,7 @@
 //! # struct Acme; impl CloudProvider for Acme { fn name(&self) -> &str { "acme" } }
 //! fn main() -> ExitCode {
 //!     let mut providers = Registry::new();
-//!     providers.register("acme", |_config| Ok(std::sync::Arc::new(Acme)));
+//!     providers.register("acme", |_setup| Ok(std::sync::Arc::new(Acme)));
 //!     manager::run(&providers)
 //! }
 //! ```
@@ -18,7 +18,8 @@ mod caches;
 mod clients;
 mod controllers_task;
 pub mod flags;
-mod logging;
+pub mod logging;
+pub mod permissions;
 pub mod plan;
 mod process;
 mod selection;

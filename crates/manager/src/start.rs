@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use cloud_provider::names::ROUTE_CONTROLLER;
-use cloud_provider::{CloudProvider, Cluster, Context, Registry};
+use cloud_provider::{CloudProvider, Cluster, Context, Registry, Setup};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use runtime::api_error::{api_error, is_answer};
@@ -63,7 +63,7 @@ pub(crate) async fn initialize(
 /// PROV-4 … PROV-7, and what flags must say for this provider (FLAG-21).
 pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry) -> Result<Arc<dyn CloudProvider>> {
     let name = &flags.cloud.cloud_provider;
-    let Some(provider) = providers.init(name, flags.cloud.cloud_config.as_deref())? else {
+    let Some(provider) = providers.init(name, flags.cloud.cloud_config.as_deref(), Setup::default())? else {
         let known: Vec<_> = providers.names().collect();
         bail!(
             "cloud provider is nil: --cloud-provider={name} names nothing that this binary runs; it has: {}",

@@ -1,6 +1,8 @@
 //! A provider's configuration file: YAML, and all mistakes reported at once.
 
-use cloud_provider::{ConfigFile, Error, Result};
+use std::sync::Arc;
+
+use cloud_provider::{CloudMetrics, Error, Fence, Result, Setup};
 use serde_json::{Map, Value};
 
 use crate::transport::{Credential, Transport};
@@ -10,11 +12,11 @@ use crate::transport::{Credential, Transport};
 /// Values are never shown in messages: any of them may be a secret in the wrong place (INV-5).
 ///
 /// ```
-/// use cloud_provider::ConfigFile;
+/// use cloud_provider::{ConfigFile, Setup};
 /// use provider_kit::settings::Settings;
 ///
 /// let file = ConfigFile { path: "cloud.yaml".into(), text: "endpoint: http://x\nprojekt: demo\ntoken: 17\n".into() };
-/// let mut settings = Settings::yaml(Some(&file))?;
+/// let mut settings = Settings::yaml(&Setup::of(file))?;
 /// let endpoint = settings.required("endpoint");
 /// let project = settings.text("project");
 /// let token = settings.text("token");
@@ -27,22 +29,31 @@ pub struct Settings {
     values: Map<String, Value>,
     asked: Vec<&'static str>,
     mistakes: Vec<String>,
+    fence: Fence,
+    metrics: Arc<dyn CloudMetrics>,
 }
 
 impl Settings {
-    /// Reads a file; no file is the same as an empty one.
+    /// Reads the configuration; none is the same as an empty one.
     ///
     /// # Errors
     /// *Invalid* if the text is no YAML mapping.
-    pub fn yaml(file: Option<&ConfigFile>) -> Result<Self> {
-        let (path, text) = file.map_or(("no configuration file", ""), |file| (&file.path, &file.text));
+    pub fn yaml(setup: &Setup) -> Result<Self> {
+        let (path, text) = setup.config.as_ref().map_or(("no configuration file", ""), |file| (&file.path, &file.text));
         let values = match parse(text) {
             Ok(Value::Object(values)) => values,
             Ok(Value::Null) => Map::new(),
             Ok(_) => return Err(Error::invalid(format!("{path}: expected settings of the form `key: value`"))),
             Err(place) => return Err(Error::invalid(format!("{path}: no valid YAML{place}"))),
         };
-        Ok(Self { path: path.to_owned(), values, asked: Vec::new(), mistakes: Vec::new() })
+        Ok(Self {
+            path: path.to_owned(),
+            values,
+            asked: Vec::new(),
+            mistakes: Vec::new(),
+            fence: setup.fence.clone(),
+            metrics: Arc::clone(&setup.metrics),
+        })
     }
 
     /// A text; `None` if it is not set or empty.
@@ -87,13 +98,17 @@ impl Settings {
         }
     }
 
-    /// A client for the API at `endpoint`, with the [`credential`](Self::credential).
+    /// A client for the API at `endpoint`, with the [`credential`](Self::credential), the fence and the metrics.
     ///
     /// # Errors
     /// A mistake that [`finish`](Self::finish) tells as well, together with all others: call that first.
     pub fn transport(&mut self) -> Result<Transport> {
         let endpoint = self.required("endpoint");
-        let transport = Transport::builder(&endpoint).credential(self.credential()).build();
+        let transport = Transport::builder(&endpoint)
+            .credential(self.credential())
+            .fence(self.fence.clone())
+            .metrics(Arc::clone(&self.metrics))
+            .build();
         if let (Err(err), false) = (&transport, endpoint.is_empty()) {
             self.mistake(err.to_string());
         }
@@ -137,11 +152,13 @@ fn parse(text: &str) -> Result<Value, String> {
 
 #[cfg(test)]
 mod tests {
+    use cloud_provider::ConfigFile;
+
     use super::*;
 
     fn mistakes(text: &str) -> String {
         let file = ConfigFile { path: "f".into(), text: text.into() };
-        let mut settings = match Settings::yaml(Some(&file)) {
+        let mut settings = match Settings::yaml(&Setup::of(file)) {
             Ok(settings) => settings,
             Err(err) => return err.to_string(),
         };

@@ -14,14 +14,14 @@ use ccm_tests::cloud_under_test::{BalancerFacts, CloudUnderTest, Machine, RouteF
 use ccm_tests::gate::{Gate, Side};
 use ccm_tests::stage::Stage;
 use ccm_tests::user::User;
-use cloud_provider::{CloudProvider, ConfigFile, Registry};
+use cloud_provider::{CloudMetrics, CloudProvider, ConfigFile, Registry, Setup};
 use controllers::Options;
 use embedded_apiserver::ApiServer;
 use http::{Request, Response, header};
 use manager::flags::{Flags, Parsed};
 use manager::plan::{json, text};
 use provider_kit::settings::Settings;
-use provider_kit::transport::{Call, Credential, RequestMetrics, Transport};
+use provider_kit::transport::{Call, Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_PROJECT};
 use provider_simulated::provider::{Simulated, factory};
 use serde_json::Value;
@@ -84,7 +84,7 @@ impl Write for Outputs {
     }
 }
 
-impl RequestMetrics for Outputs {
+impl CloudMetrics for Outputs {
     fn finished(&self, route: &str, status: Option<u16>, took: Duration) {
         self.say(format!("metric {route} {status:?} {took:?}"));
     }
@@ -246,13 +246,13 @@ async fn inv_5_neither_debug_nor_a_mistake_shows_what_is_secret() {
         format!("endpoint: http://127.0.0.1:9\ntokenFile: {}\ntoken: {CANARY}\n", file.display()),
         format!("\ttoken: {CANARY}\n"),
     ] {
-        let config = ConfigFile { path: "cloud.yaml".to_owned(), text };
-        outputs.show(&config);
-        if let Ok(mut settings) = Settings::yaml(Some(&config)) {
+        let setup = Setup::of(ConfigFile { path: "cloud.yaml".to_owned(), text });
+        outputs.show(&setup);
+        if let Ok(mut settings) = Settings::yaml(&setup) {
             outputs.show(&settings.credential());
             settings.finish().err().iter().for_each(|error| outputs.say(format!("{error} {error:?}")));
         }
-        factory(Some(&config)).err().iter().for_each(|error| outputs.say(format!("{error} {error:?}")));
+        factory(&setup).err().iter().for_each(|error| outputs.say(format!("{error} {error:?}")));
     }
     outputs.expect_no_canary(&["redacted", "cloud.yaml", "answered 500"]);
 }

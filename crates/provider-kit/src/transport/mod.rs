@@ -1,7 +1,7 @@
 //! HTTP to a cloud: what every provider needs around one request.
 //!
 //! [`Transport::send`] adds the credential, waits while the cloud asks for a pause, sends, tries again where that is safe,
-//! tells [`RequestMetrics`], and turns a refusal into a [`cloud_provider::Error`] that says what to do:
+//! tells [`CloudMetrics`], and turns a refusal into a [`cloud_provider::Error`] that says what to do:
 //!
 //! | answer | error | sent again |
 //! |---|---|---|
@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cloud_provider::{Error, Result};
+use cloud_provider::{CloudMetrics, Error, Fence, NoCloudMetrics, Result};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
@@ -38,18 +38,6 @@ use credential::Token;
 pub use failure::{Meaning, Refusal, RefusalReader};
 use leaf::{InProcess, Network};
 pub use leaf::{Leaf, NoAnswer};
-
-/// Hears of every request that was sent. Implement it to count and to measure.
-pub trait RequestMetrics: Send + Sync {
-    /// A request on `route` (method and path template) was answered with `status`, or got no answer, after `took`.
-    fn finished(&self, route: &str, status: Option<u16>, took: Duration);
-    /// The cloud asked for a pause: nothing is sent for `pause`.
-    fn paused(&self, _pause: Duration) {}
-}
-
-impl RequestMetrics for () {
-    fn finished(&self, _route: &str, _status: Option<u16>, _took: Duration) {}
-}
 
 /// How patient a [`Transport`] is.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +74,8 @@ struct Inner {
     base: String,
     credential: Credential,
     leaf: Box<dyn Leaf>,
-    metrics: Arc<dyn RequestMetrics>,
+    metrics: Arc<dyn CloudMetrics>,
+    fence: Fence,
     patience: Patience,
     refusals: RefusalReader,
     paused_until: Mutex<Option<Instant>>,
@@ -97,7 +86,8 @@ pub struct Builder {
     base: String,
     credential: Credential,
     leaf: Option<Box<dyn Leaf>>,
-    metrics: Arc<dyn RequestMetrics>,
+    metrics: Arc<dyn CloudMetrics>,
+    fence: Fence,
     patience: Patience,
     refusals: RefusalReader,
 }
@@ -112,8 +102,15 @@ impl Builder {
 
     /// Tells `metrics` of each request.
     #[must_use]
-    pub fn metrics(mut self, metrics: Arc<dyn RequestMetrics>) -> Self {
+    pub fn metrics(mut self, metrics: Arc<dyn CloudMetrics>) -> Self {
         self.metrics = metrics;
+        self
+    }
+
+    /// Sends nothing that changes something while this is closed (INV-4).
+    #[must_use]
+    pub fn fence(mut self, fence: Fence) -> Self {
+        self.fence = fence;
         self
     }
 
@@ -173,6 +170,7 @@ impl Builder {
                 credential: self.credential,
                 leaf,
                 metrics: self.metrics,
+                fence: self.fence,
                 patience: self.patience,
                 refusals: self.refusals,
                 paused_until: Mutex::new(None),
@@ -190,7 +188,8 @@ impl Transport {
             base: base.into(),
             credential: Credential::none(),
             leaf: None,
-            metrics: Arc::new(()),
+            metrics: Arc::new(NoCloudMetrics),
+            fence: Fence::open(),
             patience: Patience::default(),
             refusals: Refusal::read,
         }
@@ -289,6 +288,10 @@ impl Transport {
     /// One try: the outer error is a call that cannot be sent at all.
     async fn try_once(&self, call: &Call, token: Option<&Token>) -> Result<Result<Answer, failure::Failure>> {
         let request = self.request(call, token)?;
+        // The last thing before it is sent: it may have waited for long.
+        if !call.method.is_safe() {
+            self.0.fence.check().map_err(|err| err.context(call.place()))?;
+        }
         let began = Instant::now();
         let outcome = tokio::time::timeout(self.0.patience.timeout, self.0.leaf.carry(request)).await;
         let status = outcome.as_ref().ok().and_then(|o| o.as_ref().ok()).map(|answer| answer.status().as_u16());

@@ -164,7 +164,7 @@ async fn a_refused_token_is_read_again_from_its_file_even_if_the_file_looks_unch
 #[derive(Default)]
 struct Seen(Mutex<Vec<(String, Option<u16>)>>);
 
-impl RequestMetrics for Seen {
+impl CloudMetrics for Seen {
     fn finished(&self, route: &str, status: Option<u16>, _took: Duration) {
         self.0.lock().unwrap().push((route.to_owned(), status));
     }
@@ -174,9 +174,26 @@ impl RequestMetrics for Seen {
 async fn metrics_hear_of_every_try_by_route_template() {
     let (router, _) = scripted(|n, _| if n == 1 { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK });
     let seen = Arc::new(Seen::default());
-    client(router).metrics(Arc::clone(&seen) as Arc<dyn RequestMetrics>).build().unwrap().send(GET()).await.unwrap();
+    client(router).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>).build().unwrap().send(GET()).await.unwrap();
     let route = || "GET /things/{id}".to_owned();
     assert_eq!(*seen.0.lock().unwrap(), [(route(), Some(503)), (route(), Some(200))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn inv_4_a_closed_fence_holds_back_what_changes_something_even_a_retry() {
+    let (router, sent) = scripted(|_, _| StatusCode::SERVICE_UNAVAILABLE);
+    let counter = Arc::clone(&sent);
+    // It closes as soon as one request has been sent.
+    let fence = Fence::new(move || counter.load(Ordering::SeqCst) == 0);
+    let client = client(router).fence(fence).build().unwrap();
+    let delete = || Call::delete("/things/{id}", &["7"]);
+    let err = client.send(delete()).await.unwrap_err();
+    assert_eq!(sent.load(Ordering::SeqCst), 1, "the second try was held back");
+    assert!(err.to_string().contains("does not hold the lease"), "{err}");
+    client.send(POST()).await.unwrap_err();
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+    client.send(GET()).await.unwrap_err();
+    assert!(sent.load(Ordering::SeqCst) > 1, "reading is allowed");
 }
 
 #[tokio::test]

@@ -16,8 +16,8 @@ use std::sync::{Arc, OnceLock};
 
 use cloud_provider::names::{LABEL_REGION, LABEL_ZONE, ZONE_DELIMITER};
 use cloud_provider::{
-    Caches, CloudProvider, ConfigFile, Context, Error, Instances, LoadBalancers, PersistentVolume, Result, Routes,
-    Volumes, async_trait,
+    Caches, CloudProvider, Context, Error, Instances, LoadBalancers, PersistentVolume, Result, Routes, Setup, Volumes,
+    async_trait,
 };
 use provider_kit::inventory::Inventory;
 use provider_kit::load_balancers::Balancers;
@@ -43,8 +43,8 @@ const IDS: ProviderIds = ProviderIds {
 ///
 /// # Errors
 /// *Invalid*, with everything that is wrong with the file.
-pub fn factory(config: Option<&ConfigFile>) -> Result<Arc<dyn CloudProvider>> {
-    let mut settings = Settings::yaml(config)?;
+pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
+    let mut settings = Settings::yaml(setup)?;
     let (http, project) = (settings.transport(), settings.text("project"));
     settings.finish()?;
     Ok(Arc::new(Simulated::new(http?, project)))

@@ -1,20 +1,20 @@
 //! Configuration and credential.
 
-use cloud_provider::ConfigFile;
+use cloud_provider::{ConfigFile, Setup};
 use provider_simulated::provider::{NAME, factory};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-fn config(text: &str) -> ConfigFile {
-    ConfigFile { path: "cloud.yaml".into(), text: text.into() }
+fn config(text: &str) -> Setup {
+    Setup::of(ConfigFile { path: "cloud.yaml".into(), text: text.into() })
 }
 
 #[test]
 fn all_mistakes_of_a_configuration_are_told_at_once() {
-    let err = |text: &str| factory(Some(&config(text))).err().unwrap().to_string();
+    let err = |text: &str| factory(&config(text)).err().unwrap().to_string();
     assert_eq!(
-        factory(None).err().unwrap().to_string(),
+        factory(&Setup::default()).err().unwrap().to_string(),
         "no configuration file: endpoint is missing; token or tokenFile is missing"
     );
     assert_eq!(
@@ -22,7 +22,7 @@ fn all_mistakes_of_a_configuration_are_told_at_once() {
         "cloud.yaml: token and tokenFile are both set, one of them is enough; the endpoint is not a URL such as \
          https://api.example.com; unknown key \"projcet\", did you mean \"project\"?"
     );
-    assert_eq!(factory(Some(&config("endpoint: http://127.0.0.1:1\ntoken: t\n"))).unwrap().name(), NAME);
+    assert_eq!(factory(&config("endpoint: http://127.0.0.1:1\ntoken: t\n")).unwrap().name(), NAME);
 }
 
 #[tokio::test]
@@ -58,7 +58,7 @@ async fn a_new_token_is_taken_from_its_file_without_a_restart() {
     let file = std::env::temp_dir().join(format!("provider-simulated-token-{}", std::process::id()));
     std::fs::write(&file, DEFAULT_TOKEN).unwrap();
     let text = format!("endpoint: {endpoint}\ntokenFile: {}\nproject: demo\n", file.display());
-    let provider = factory(Some(&config(&text))).unwrap();
+    let provider = factory(&config(&text)).unwrap();
     provider.initialize(&context()).await.unwrap();
     cloud.revoke_token(DEFAULT_TOKEN);
     cloud.add_token("rotated-token", "demo");
