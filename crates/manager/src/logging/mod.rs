@@ -1,5 +1,9 @@
 //! Logs on standard error.
 
+mod options;
+
+pub use self::options::{Format, LoggingOptions, Streams, Vmodule};
+
 use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
