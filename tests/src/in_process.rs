@@ -17,6 +17,7 @@ use provider_simulated::provider::Simulated;
 use runtime::cache::Cache;
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
+use runtime::pulse::Pulse;
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -72,6 +73,7 @@ impl World {
             nodes: nodes.clone(),
             provider,
             clock: clock.clone(),
+            pulse: Pulse::default(),
         };
         let (events, first) = EventRecorder::to_memory("cloud-node-controller", clock.clone());
         let node_controller = NodeController::new(context.clone(), options, events, Arc::new(NoNodeMetrics))

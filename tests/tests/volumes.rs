@@ -13,6 +13,7 @@ use provider_simulated::provider::Simulated;
 use runtime::cache::{Cache, Resync, WatchConfig, watch};
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
+use runtime::pulse::Pulse;
 use runtime::queue::NoMetrics;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -53,7 +54,13 @@ impl World {
             .expect("the address is an address");
         let provider: Arc<dyn CloudProvider> = Arc::new(Simulated::new(transport, None));
         let (client, clock) = (Client::new(self.api.service(), "default"), Arc::new(SystemClock));
-        let context = ControllerContext { client, nodes: Cache::with([]), provider, clock: clock.clone() };
+        let context = ControllerContext {
+            client,
+            nodes: Cache::with([]),
+            provider,
+            clock: clock.clone(),
+            pulse: Pulse::default(),
+        };
         let (events, told) = EventRecorder::to_memory("persistent-volume-label-controller", clock);
         let controller = VolumeLabelController::new(context, volumes, events).expect("the cloud has volumes");
         Controller { controller: Arc::new(controller), events: told }

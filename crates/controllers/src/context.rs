@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cloud_provider::{CloudProvider, Node};
 use runtime::cache::Cache;
 use runtime::clock::Clock;
+use runtime::pulse::Pulse;
 
 /// What every controller is given. Clones are cheap and share everything.
 #[derive(Clone)]
@@ -17,6 +18,8 @@ pub struct ControllerContext {
     pub provider: Arc<dyn CloudProvider>,
     /// Wall-clock time, for ages.
     pub clock: Arc<dyn Clock>,
+    /// Hears of every pass and every key that is worked on.
+    pub pulse: Pulse,
 }
 
 /// Why a controller cannot be made. The manager warns and goes on without it (NODE-2, LIFE-2).

@@ -20,6 +20,7 @@ use kube::Client;
 use runtime::cache::Resync;
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, EventSender, recorder};
+use runtime::pulse::Pulse;
 use runtime::queue::NoMetrics;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -126,7 +127,11 @@ impl<'a> Starter<'a> {
         let clock = Arc::new(SystemClock);
         let (events, sender) = recorder(client.clone(), names.event_source, clock.clone());
         let (nodes, provider) = (self.caches.nodes.clone(), Arc::clone(&self.provider));
-        Ok(Parts { context: ControllerContext { client, nodes, provider, clock }, events, sender })
+        Ok(Parts {
+            context: ControllerContext { client, nodes, provider, clock, pulse: Pulse::default() },
+            events,
+            sender,
+        })
     }
 
     /// Sets it running, or says why there is none and goes on.

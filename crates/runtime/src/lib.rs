@@ -10,6 +10,7 @@
 //! | [`node`] | how Nodes are read: straight into the compact form, a page at a time |
 //! | [`queue`] | keys to work on: once each, never two workers on one key, with delays and back-off |
 //! | [`workers`] | the tasks that empty a queue, alone or in batches; survive panics |
+//! | [`pulse`] | whether work that is begun also ends |
 //! | [`claim`] | a key that is being worked on, given back when that ends |
 //! | [`limiter`] | how long a failed key waits |
 //! | [`retry`] | again, if somebody else wrote first |
@@ -63,6 +64,7 @@ pub mod go_duration;
 pub mod limiter;
 pub mod loops;
 pub mod node;
+pub mod pulse;
 pub mod queue;
 pub mod retry;
 pub mod workers;

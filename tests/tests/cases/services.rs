@@ -10,6 +10,7 @@ use controllers::{ControllerContext, Options, ServiceController};
 use runtime::cache::Cache;
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
+use runtime::pulse::Pulse;
 
 use super::api::Api;
 use super::comparison::Comparison;
@@ -76,6 +77,7 @@ impl ServiceWorld {
             nodes: self.nodes.clone(),
             provider: Arc::clone(&self.cloud) as Arc<dyn CloudProvider>,
             clock: Arc::new(SystemClock),
+            pulse: Pulse::default(),
         };
         let cluster = Cluster { name: "kubernetes".to_owned(), id: None };
         let (recorder, metrics) = (self.recorder.clone(), Arc::clone(&self.counters) as Arc<dyn ServiceMetrics>);

@@ -11,6 +11,7 @@ use controllers::{ControllerContext, NodeController, NodeLifecycleController, Op
 use runtime::cache::Cache;
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
+use runtime::pulse::Pulse;
 use serde_json::Value;
 
 use super::api::Api;
@@ -58,6 +59,7 @@ impl World {
             nodes: self.cache.clone(),
             provider: Arc::clone(&self.cloud) as Arc<dyn CloudProvider>,
             clock: Arc::new(SystemClock),
+            pulse: Pulse::default(),
         }
     }
 

@@ -12,6 +12,7 @@ use runtime::cache::{Cache, Resync, WatchConfig, watch};
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
 use runtime::node::NodeObject;
+use runtime::pulse::Pulse;
 use runtime::queue::NoMetrics;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -65,7 +66,13 @@ impl World {
         provider.set_caches(Arc::new(TheseNodes(nodes.clone())));
         let clock = Arc::new(SystemClock);
         let (recorder, events) = EventRecorder::to_memory("route_controller", clock.clone());
-        let context = ControllerContext { client: client.clone(), nodes: nodes.clone(), provider, clock };
+        let context = ControllerContext {
+            client: client.clone(),
+            nodes: nodes.clone(),
+            provider,
+            clock,
+            pulse: Pulse::default(),
+        };
         let watched = watch(Api::<NodeObject>::all(client), WatchConfig::default(), nodes.clone(), shutdown.clone());
         tokio::spawn(watched);
         let (until, life) = (shutdown.clone().drop_guard(), Mutex::new(shutdown.child_token()));

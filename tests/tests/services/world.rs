@@ -14,6 +14,7 @@ use runtime::cache::{Cache, WatchConfig, watch};
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
 use runtime::node::NodeObject;
+use runtime::pulse::Pulse;
 use runtime::queue::NoMetrics;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -100,7 +101,8 @@ impl World {
         let (recorder, events) = EventRecorder::to_memory("service-controller", Arc::new(SystemClock));
         self.events = events;
         let provider = Arc::new(self.cloud.clone()) as Arc<dyn CloudProvider>;
-        let context = ControllerContext { client, nodes, provider, clock: Arc::new(SystemClock) };
+        let context =
+            ControllerContext { client, nodes, provider, clock: Arc::new(SystemClock), pulse: Pulse::default() };
         let cluster = Cluster { name: "kubernetes".to_owned(), id: Some("cluster-1".to_owned()) };
         let metrics = Arc::clone(&self.drifts) as Arc<dyn ServiceMetrics>;
         let controller = ServiceController::new(context, services, cluster, &self.options, recorder, metrics).unwrap();

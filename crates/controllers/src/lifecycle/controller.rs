@@ -73,7 +73,10 @@ impl NodeLifecycleController {
     pub async fn run(self: Arc<Self>, shutdown: CancellationToken) {
         sliding(self.options.monitor_period, shutdown.clone(), || {
             let (this, shutdown) = (Arc::clone(&self), shutdown.clone());
-            async move { this.pass(&shutdown).await }
+            async move {
+                let _busy = this.context.pulse.begin("pass");
+                this.pass(&shutdown).await;
+            }
         })
         .await;
     }

@@ -96,7 +96,10 @@ impl NodeController {
         }
         let passes = sliding(self.options.status_update_frequency, shutdown.clone(), || {
             let (this, shutdown) = (Arc::clone(&self), shutdown.clone());
-            async move { this.refresh_addresses(&shutdown).await }
+            async move {
+                let _busy = this.context.pulse.begin("addresses");
+                this.refresh_addresses(&shutdown).await;
+            }
         });
         let this = Arc::clone(&self);
         let work = run_batch_workers(
@@ -106,7 +109,10 @@ impl NodeController {
             shutdown.clone(),
             move |claims| {
                 let this = Arc::clone(&this);
-                async move { this.sync_claims(claims).await }
+                async move {
+                    let _busy = this.context.pulse.begin(QUEUE);
+                    this.sync_claims(claims).await;
+                }
             },
         );
         let close = async {

@@ -167,6 +167,7 @@ impl RouteController {
     }
 
     async fn pass_and_survive<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) {
+        let _busy = self.context.pulse.begin("pass");
         let pass = AssertUnwindSafe(self.pass(work, shutdown)).catch_unwind();
         match pass.await {
             Ok(Ok(())) => {}
@@ -180,6 +181,7 @@ impl RouteController {
 
     /// Whether everything succeeded.
     async fn reconcile_and_log(&self, shutdown: &CancellationToken) -> bool {
+        let _busy = self.context.pulse.begin(QUEUE);
         match self.reconcile(shutdown).await {
             Ok(failures) => failures.is_empty(),
             Err(error) => {

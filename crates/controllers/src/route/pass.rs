@@ -241,7 +241,9 @@ impl RouteController {
         if let Some(until) = self.memory().paused_until(Instant::now()).filter(|_| self.is_adaptive()) {
             return Err(Refused::Paused(until));
         }
+        let busy = self.context.pulse.begin("route");
         let result = call.await;
+        drop(busy);
         if let Err(error) = &result {
             // Before the turn is given away: the next call must not meet the limit too.
             self.memory().pause_for(Instant::now(), error);

@@ -157,6 +157,7 @@ impl Running {
     }
 
     async fn sync(self: Arc<Self>, claim: Claim<String>) {
+        let _busy = self.controller.context.pulse.begin("service");
         let Some(_turn) = self.turns.take(claim.key(), Lane::Sync) else { return claim.set_aside() };
         let key = claim.key().clone();
         match self.controller.confirmed(&key).await {
@@ -176,6 +177,7 @@ impl Running {
     /// SVC-63: all Node events that wait are one node sync. It only finds out which Services it concerns: neither a slow
     /// one nor one that is being synced holds up the others, or the next node sync (INV-6).
     async fn node_sync(self: Arc<Self>, claims: Vec<Claim<String>>, shutdown: CancellationToken) {
+        let _busy = self.controller.context.pulse.begin("node");
         tokio::select! {
             () = tokio::time::sleep(WINDOW) => {}
             () = shutdown.cancelled() => return,
@@ -190,6 +192,7 @@ impl Running {
     }
 
     async fn refresh_targets(self: Arc<Self>, claim: Claim<String>) {
+        let _busy = self.controller.context.pulse.begin("service-targets");
         let Some(turn) = self.turns.take(claim.key(), Lane::Targets) else { return claim.set_aside() };
         let round = self.rounds.lock().unwrap_or_else(PoisonError::into_inner).remove(claim.key());
         if self.controller.refresh_targets(claim.key()).await.is_err() {
@@ -200,6 +203,7 @@ impl Running {
     }
 
     async fn check_drift(self: Arc<Self>, claim: Claim<String>) {
+        let _busy = self.controller.context.pulse.begin("service-drift");
         let key = claim.key().clone();
         // A Service that is being worked on, or waits to be tried again, is in the middle of a change.
         if self.services.retries(&key) == 0

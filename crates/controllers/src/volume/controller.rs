@@ -87,7 +87,10 @@ impl VolumeLabelController {
         run_workers(&queue, WORKERS, shutdown, move |claim| {
             let (this, stop) = (Arc::clone(&self), stop.clone());
             // What is given up is looked at again by the next process.
-            async move { _ = within_grace(&stop, this.sync_claim(claim)).await }
+            async move {
+                let _busy = this.context.pulse.begin(QUEUE);
+                _ = within_grace(&stop, this.sync_claim(claim)).await;
+            }
         })
         .await;
     }

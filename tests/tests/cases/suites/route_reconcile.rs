@@ -12,6 +12,7 @@ use runtime::cache::Cache;
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, RecordedEvent};
 use runtime::go_duration::GoDuration;
+use runtime::pulse::Pulse;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -173,6 +174,7 @@ pub(super) async fn run(given: Value, expect: Value) -> Result<Comparison> {
         nodes: Cache::with(nodes),
         provider: Arc::clone(&cloud) as Arc<dyn CloudProvider>,
         clock: Arc::new(SystemClock),
+        pulse: Pulse::default(),
     };
     let cluster = Cluster { name: "test-cluster".to_owned(), id: None };
     let controller = RouteController::new(context, cluster, &options, recorder, Arc::new(NoRouteMetrics))?;

@@ -1,0 +1,98 @@
+//! Whether work that is begun also ends.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What of one controller is at work, and since when. Idle is fine for ever; work that never ends is a defect, of a
+/// cloud's client mostly, which nobody would notice otherwise. Clones are handles to the same pulse.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use runtime::pulse::Pulse;
+///
+/// let pulse = Pulse::default();
+/// assert!(pulse.oldest().is_none(), "idle");
+/// let pass = pulse.begin("pass");
+/// assert_eq!(pulse.oldest().map(|busy| busy.what), Some("pass"));
+/// drop(pass);
+/// assert!(pulse.oldest().is_none());
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Pulse {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    begun: u64,
+    /// In the order in which it began.
+    busy: BTreeMap<u64, (&'static str, Instant)>,
+}
+
+/// Work under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Oldest {
+    /// Which work: the name of a queue or a pass.
+    pub what: &'static str,
+    /// For how long.
+    pub age: Duration,
+}
+
+/// Work under way; its end is when this is dropped, also by a panic or because it was given up.
+#[derive(Debug)]
+#[must_use]
+pub struct Busy {
+    number: u64,
+    pulse: Pulse,
+}
+
+impl Pulse {
+    /// Work begins.
+    pub fn begin(&self, what: &'static str) -> Busy {
+        let mut state = self.lock();
+        state.begun += 1;
+        let number = state.begun;
+        state.busy.insert(number, (what, Instant::now()));
+        drop(state);
+        Busy { number, pulse: self.clone() }
+    }
+
+    /// The work that began first of all that is under way; nothing while idle.
+    #[must_use]
+    pub fn oldest(&self) -> Option<Oldest> {
+        self.lock().busy.values().next().map(|(what, since)| Oldest { what, age: since.elapsed() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.pulse.lock().busy.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_age_is_that_of_what_began_first_and_has_not_ended() {
+        let pulse = Pulse::default();
+        let first = pulse.begin("first");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let second = pulse.begin("second");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(pulse.oldest(), Some(Oldest { what: "first", age: Duration::from_secs(7) }));
+        drop(first);
+        assert_eq!(pulse.oldest(), Some(Oldest { what: "second", age: Duration::from_secs(2) }));
+        drop(second);
+        assert_eq!(pulse.oldest(), None);
+    }
+}
