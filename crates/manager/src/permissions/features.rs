@@ -1,0 +1,78 @@
+//! What is switched on, as far as permissions depend on it.
+
+use cloud_provider::CloudProvider;
+use cloud_provider::names::{
+    CONTROLLERS, ControllerNames, MANAGER_NAME, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER,
+    SERVICE_CONTROLLER, VOLUME_LABEL_CONTROLLER,
+};
+
+use crate::controllers_task::Settings;
+
+/// What is switched on, as far as permissions depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// The controllers that run.
+    pub controllers: Vec<ControllerNames>,
+    /// `--leader-elect`; `None`: no lease.
+    pub election: Option<Election>,
+    /// `--use-service-account-credentials`.
+    pub service_account_credentials: bool,
+    /// Callers of the secure port are authenticated and authorised by the API server: the port is not 0.
+    pub caller_reviews: bool,
+    /// The ConfigMap `extension-apiserver-authentication` is read: not with `--authentication-skip-lookup`.
+    pub authentication_lookup: bool,
+    /// That it cannot be read is a warning: `--authentication-tolerate-lookup-failure`.
+    pub tolerate_lookup_failure: bool,
+}
+
+/// The election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Election {
+    /// `--leader-elect-resource-namespace`.
+    pub namespace: String,
+    /// `--leader-elect-resource-name`; with leader migration the migration's lease too.
+    pub leases: Vec<String>,
+    /// Candidates watch the lease where they may (D-13).
+    pub watch: bool,
+}
+
+impl Default for Election {
+    fn default() -> Self {
+        Self { namespace: "kube-system".to_owned(), leases: vec![MANAGER_NAME.to_owned()], watch: true }
+    }
+}
+
+impl Default for Features {
+    /// The product with its default flags, for a cloud that can do everything.
+    fn default() -> Self {
+        Self {
+            controllers: vec![NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER],
+            election: Some(Election::default()),
+            service_account_credentials: false,
+            caller_reviews: true,
+            authentication_lookup: true,
+            tolerate_lookup_failure: false,
+        }
+    }
+}
+
+impl Features {
+    /// Whether this controller runs.
+    #[must_use]
+    pub fn runs(&self, names: ControllerNames) -> bool {
+        self.controllers.contains(&names)
+    }
+}
+
+/// The controllers that are asked for and that the provider can serve (NODE-2, LIFE-2, SVC-2, ROUTE-2).
+#[must_use]
+pub fn controllers_that_run(settings: &Settings, provider: &dyn CloudProvider) -> Vec<ControllerNames> {
+    let can = |names| match names {
+        NODE_CONTROLLER | NODE_LIFECYCLE_CONTROLLER => provider.instances().is_some(),
+        ROUTE_CONTROLLER => provider.routes().is_some(),
+        SERVICE_CONTROLLER => provider.load_balancers().is_some(),
+        VOLUME_LABEL_CONTROLLER => provider.volumes().is_some(),
+        _ => false,
+    };
+    CONTROLLERS.into_iter().filter(|names| settings.wants(*names) && can(*names)).collect()
+}

@@ -1,0 +1,22 @@
+//! Permissions at the Kubernetes API: what the selected features need, as data, and whether the identity has it (DEP-31).
+//!
+//! [`needed`] is the one list: the self-check at start, `doctor` and the test that compares our manifests with it all
+//! read it. It holds what this program sends and no more; what a reference role grants beyond that is not missed.
+//!
+//! ```
+//! use cloud_provider::names::{NODE_CONTROLLER, SERVICE_CONTROLLER};
+//! use manager::permissions::{Features, grants, needed};
+//!
+//! let nodes_only = needed(&Features { controllers: vec![NODE_CONTROLLER], ..Features::default() });
+//! assert!(!grants(&nodes_only).iter().any(|grant| grant.resource == "services"));
+//! let services = needed(&Features { controllers: vec![SERVICE_CONTROLLER], ..Features::default() });
+//! assert!(grants(&services).iter().any(|grant| grant.resource == "services/status" && grant.verb == "patch"));
+//! ```
+
+mod features;
+mod needed;
+mod rule;
+
+pub use features::{Election, Features, controllers_that_run};
+pub use needed::needed;
+pub use rule::{Grant, Identity, Rule, Scope, grants};

@@ -1,0 +1,308 @@
+//! The list: what this program sends, and the permission for it (DEP-1 … DEP-23).
+
+use cloud_provider::names::{
+    ControllerNames, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
+    VOLUME_LABEL_CONTROLLER,
+};
+
+use super::{Features, Identity, Rule, Scope};
+
+const KUBE_SYSTEM: &str = "kube-system";
+
+/// What the features need, in the order in which people read it. The same permission may be in it for several reasons.
+#[must_use]
+pub fn needed(features: &Features) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    process(features, &mut rules);
+    election(features, &mut rules);
+    callers(features, &mut rules);
+    service_accounts(features, &mut rules);
+    for names in &features.controllers {
+        let identity = match features.service_account_credentials {
+            true => Identity::Controller(names.client_identity),
+            false => Identity::Process,
+        };
+        rules.extend(controller(*names).into_iter().map(|rule| Rule {
+            granted_by: bootstrap_role(*names).filter(|_| features.service_account_credentials),
+            ..rule.of(identity)
+        }));
+    }
+    rules
+}
+
+/// Caches, and who this cluster is.
+fn process(features: &Features, rules: &mut Vec<Rule>) {
+    rules.push(Rule::cluster("DEP-3", "nodes", &["list", "watch"], "every controller works on Nodes").vital());
+    if features.runs(SERVICE_CONTROLLER) {
+        rules.push(Rule::cluster("DEP-4", "services", &["list", "watch"], "the service controller works on Services"));
+    }
+    if features.runs(VOLUME_LABEL_CONTROLLER) {
+        let why = "the volume controller works on PersistentVolumes";
+        rules.push(Rule::cluster("D-14", "persistentvolumes", &["list", "watch"], why));
+    }
+    let why = "its UID tells this cluster's cloud resources from another's; without it the name has to do";
+    rules.push(Rule::cluster("D-11", "namespaces", &["get"], why).named([KUBE_SYSTEM]));
+    let why = "waiting for the API server";
+    rules.push(
+        Rule { scope: Scope::NonResource, ..Rule::cluster("DEP-7", "/healthz", &["get"], why) }
+            .granted_by("ClusterRole system:public-info-viewer"),
+    );
+}
+
+/// DEP-1 and D-13.
+fn election(features: &Features, rules: &mut Vec<Rule>) {
+    let Some(election) = &features.election else { return };
+    let lease = |verbs: &[&'static str], why| {
+        let rule = Rule::kube_system("DEP-1", "leases", verbs, why).group("coordination.k8s.io");
+        let scope = if election.namespace == KUBE_SYSTEM { Scope::KubeSystem } else { Scope::LeaseNamespace };
+        Rule { scope, namespace: election.namespace.clone(), ..rule }
+    };
+    // A rule for "create" cannot name objects.
+    rules.push(lease(&["create"], "the first election makes the lease"));
+    rules.push(lease(&["get", "update"], "election").named(&election.leases).vital());
+    if election.watch {
+        let why = "a standby sees at once that the lease is free; without it, it asks every few seconds";
+        rules.push(Rule { id: "D-13", ..lease(&["list", "watch"], why).named(&election.leases) });
+    }
+    rules.push(Rule::cluster("DEP-2", "events", &["create", "patch"], "events of the election"));
+}
+
+/// DEP-5, DEP-6.
+fn callers(features: &Features, rules: &mut Vec<Rule>) {
+    if !features.caller_reviews {
+        return;
+    }
+    let delegator = "ClusterRole system:auth-delegator";
+    let why = "finding out who asks for /metrics";
+    rules.push(
+        Rule::cluster("DEP-5", "tokenreviews", &["create"], why).group("authentication.k8s.io").granted_by(delegator),
+    );
+    let why = "finding out what who asks for /metrics may do";
+    rules.push(
+        Rule::cluster("DEP-5", "subjectaccessreviews", &["create"], why)
+            .group("authorization.k8s.io")
+            .granted_by(delegator),
+    );
+    if features.authentication_lookup {
+        let why = "the CAs of client certificates and of the front proxy; see --authentication-skip-lookup and \
+                   --authentication-tolerate-lookup-failure";
+        rules.push(
+            Rule::kube_system("DEP-6", "configmaps", &["get", "list", "watch"], why)
+                .named(["extension-apiserver-authentication"])
+                .granted_by("Role kube-system/extension-apiserver-authentication-reader")
+                // The start fails without it (APP-122).
+                .vital_if(!features.tolerate_lookup_failure),
+        );
+    }
+}
+
+/// DEP-10 … DEP-12.
+fn service_accounts(features: &Features, rules: &mut Vec<Rule>) {
+    if !features.service_account_credentials {
+        return;
+    }
+    let mut accounts: Vec<_> = features.controllers.iter().map(|names| names.client_identity).collect();
+    accounts.sort_unstable();
+    accounts.dedup();
+    if accounts.is_empty() {
+        return;
+    }
+    let why = "--use-service-account-credentials";
+    rules.push(Rule::kube_system("DEP-10", "serviceaccounts", &["get"], why).named(accounts.clone()).vital());
+    rules.push(Rule::kube_system("DEP-10", "serviceaccounts", &["create"], "a controller's account that is not there"));
+    rules.push(Rule::kube_system("DEP-11", "serviceaccounts/token", &["create"], why).named(accounts).vital());
+    rules.push(
+        Rule::cluster("DEP-12", "namespaces", &["get"], "a controller's account that is not there")
+            .named([KUBE_SYSTEM]),
+    );
+}
+
+/// DEP-20 … DEP-23, D-14: what a controller does itself. Its cache is filled by the process (DEP-26).
+fn controller(names: ControllerNames) -> Vec<Rule> {
+    let mut rules = match names {
+        NODE_CONTROLLER => vec![
+            // Patches only: whole objects are never written (D-8).
+            Rule::cluster("DEP-20", "nodes", &["get", "patch"], "initialising Nodes: provider id, labels, taint"),
+            Rule::cluster("DEP-20", "nodes/status", &["patch"], "addresses of Nodes"),
+        ],
+        NODE_LIFECYCLE_CONTROLLER => vec![
+            Rule::cluster("DEP-21", "nodes", &["get", "patch"], "the shutdown taint"),
+            Rule::cluster("DEP-21", "nodes", &["delete"], "removing Nodes whose machine is gone"),
+        ],
+        SERVICE_CONTROLLER => vec![
+            Rule::cluster("DEP-22", "services", &["get"], "a Service that the cache does not show any more"),
+            Rule::cluster("DEP-22", "services/status", &["patch"], "finalizer, addresses and condition of Services"),
+        ],
+        ROUTE_CONTROLLER => {
+            vec![Rule::cluster("DEP-23", "nodes/status", &["patch"], "condition NetworkUnavailable")]
+        }
+        VOLUME_LABEL_CONTROLLER => {
+            vec![Rule::cluster("D-14", "persistentvolumes", &["get", "patch"], "topology labels of volumes")]
+        }
+        _ => Vec::new(),
+    };
+    rules.push(Rule::cluster("DEP-2", "events", &["create", "patch"], "events of the controllers"));
+    rules
+}
+
+/// The ClusterRole that every cluster has for the account (rbac-and-deploy.md, 1.4).
+fn bootstrap_role(names: ControllerNames) -> Option<&'static str> {
+    match names {
+        NODE_CONTROLLER | NODE_LIFECYCLE_CONTROLLER => Some("ClusterRole system:controller:node-controller"),
+        SERVICE_CONTROLLER => Some("ClusterRole system:controller:service-controller"),
+        ROUTE_CONTROLLER => Some("ClusterRole system:controller:route-controller"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use cloud_provider::names::CONTROLLERS;
+
+    use super::super::grants;
+    use super::*;
+
+    /// `verb resource[.group][ "name"][ in namespace N]`, one for each permission.
+    fn said(features: &Features) -> BTreeSet<String> {
+        grants(&needed(features)).iter().map(ToString::to_string).collect()
+    }
+
+    fn set(lines: &[&str]) -> BTreeSet<String> {
+        lines.iter().map(|line| (*line).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_default_needs_no_more_than_the_reference_role_and_what_ours_adds() {
+        let expected = set(&[
+            "create events",
+            "create leases.coordination.k8s.io in namespace kube-system",
+            "create subjectaccessreviews.authorization.k8s.io",
+            "create tokenreviews.authentication.k8s.io",
+            "delete nodes",
+            "get /healthz",
+            "get configmaps \"extension-apiserver-authentication\" in namespace kube-system",
+            "get leases.coordination.k8s.io \"cloud-controller-manager\" in namespace kube-system",
+            "get namespaces \"kube-system\"",
+            "get nodes",
+            "get services",
+            "list configmaps \"extension-apiserver-authentication\" in namespace kube-system",
+            "list leases.coordination.k8s.io \"cloud-controller-manager\" in namespace kube-system",
+            "list nodes",
+            "list services",
+            "patch events",
+            "patch nodes",
+            "patch nodes/status",
+            "patch services/status",
+            "update leases.coordination.k8s.io \"cloud-controller-manager\" in namespace kube-system",
+            "watch configmaps \"extension-apiserver-authentication\" in namespace kube-system",
+            "watch leases.coordination.k8s.io \"cloud-controller-manager\" in namespace kube-system",
+            "watch nodes",
+            "watch services",
+        ]);
+        assert_eq!(said(&Features::default()), expected);
+    }
+
+    #[test]
+    fn each_feature_asks_for_its_own_only() {
+        let nothing = Features {
+            controllers: vec![],
+            election: None,
+            service_account_credentials: false,
+            caller_reviews: false,
+            authentication_lookup: true,
+            tolerate_lookup_failure: false,
+        };
+        let base = set(&["get /healthz", "get namespaces \"kube-system\"", "list nodes", "watch nodes"]);
+        assert_eq!(said(&nothing), base);
+        let more = |features: &Features| said(features).difference(&base).cloned().collect::<Vec<_>>();
+        let with = |names| more(&Features { controllers: vec![names], ..nothing.clone() });
+        assert_eq!(
+            CONTROLLERS.map(with),
+            [
+                vec!["create events", "get nodes", "patch events", "patch nodes", "patch nodes/status"],
+                vec!["create events", "delete nodes", "get nodes", "patch events", "patch nodes"],
+                vec!["create events", "patch events", "patch nodes/status"],
+                vec![
+                    "create events",
+                    "get services",
+                    "list services",
+                    "patch events",
+                    "patch services/status",
+                    "watch services"
+                ],
+                vec![
+                    "create events",
+                    "get persistentvolumes",
+                    "list persistentvolumes",
+                    "patch events",
+                    "patch persistentvolumes",
+                    "watch persistentvolumes"
+                ],
+            ]
+        );
+        let election =
+            super::super::Election { namespace: "ccm".into(), leases: vec!["a".into(), "b".into()], watch: false };
+        assert_eq!(
+            more(&Features { election: Some(election), ..nothing.clone() }),
+            [
+                "create events",
+                "create leases.coordination.k8s.io in namespace ccm",
+                "get leases.coordination.k8s.io \"a\" in namespace ccm",
+                "get leases.coordination.k8s.io \"b\" in namespace ccm",
+                "patch events",
+                "update leases.coordination.k8s.io \"a\" in namespace ccm",
+                "update leases.coordination.k8s.io \"b\" in namespace ccm",
+            ]
+        );
+    }
+
+    #[test]
+    fn with_accounts_of_their_own_controllers_need_nothing_of_the_process() {
+        let rules = needed(&Features { service_account_credentials: true, ..Features::default() });
+        let of = |identity| -> Vec<String> {
+            let rules: Vec<_> = rules.iter().filter(|rule| rule.identity == identity).cloned().collect();
+            let mut said: Vec<_> = grants(&rules).iter().map(ToString::to_string).collect();
+            said.sort_unstable();
+            said
+        };
+        let process = of(Identity::Process);
+        for kept in ["list nodes", "create serviceaccounts in namespace kube-system", "get namespaces \"kube-system\""]
+        {
+            assert!(process.iter().any(|grant| grant == kept), "{kept}: {process:?}");
+        }
+        assert!(process.iter().any(|grant| grant.contains("serviceaccounts/token \"route-controller\"")));
+        for given in ["patch nodes", "delete nodes", "patch services/status", "get services"] {
+            assert!(!process.iter().any(|grant| grant == given), "{given}");
+        }
+        assert_eq!(
+            of(Identity::Controller("route-controller")),
+            ["create events", "patch events", "patch nodes/status"]
+        );
+        assert_eq!(
+            of(Identity::Controller("node-controller")),
+            ["create events", "delete nodes", "get nodes", "patch events", "patch nodes", "patch nodes/status"]
+        );
+    }
+
+    #[test]
+    fn only_what_everything_hangs_on_is_vital() {
+        let features = Features { service_account_credentials: true, ..Features::default() };
+        let vital: Vec<_> = needed(&features).into_iter().filter(|rule| rule.vital).collect();
+        let vital: BTreeSet<_> =
+            vital.iter().map(|rule| format!("{} {}", rule.verbs.join(","), rule.resource)).collect();
+        assert_eq!(
+            vital,
+            set(&[
+                "list,watch nodes",
+                "get,update leases",
+                "get serviceaccounts",
+                "create serviceaccounts/token",
+                "get,list,watch configmaps"
+            ])
+        );
+        let tolerant = Features { tolerate_lookup_failure: true, ..Features::default() };
+        assert!(!needed(&tolerant).iter().any(|rule| rule.vital && rule.resource == "configmaps"));
+    }
+}
