@@ -28,19 +28,36 @@ impl SharedCaches {
         Self { nodes: Cache::new(), services: Cache::new(), volumes: Cache::new() }
     }
 
-    /// Fills what is needed and keeps it fresh until `shutdown`. No kind waits for another (INV-6).
-    pub(crate) fn watch(&self, client: &Client, needed: Needed, tasks: &TaskTracker, shutdown: &CancellationToken) {
-        let config = WatchConfig::default;
-        tasks.spawn(watch::<Node>(Api::all(client.clone()), config(), self.nodes.clone(), shutdown.clone()));
-        if needed.services {
+    /// Fills what is needed and not `watched` yet, and keeps it fresh until `shutdown`. No kind waits for another (INV-6).
+    pub(crate) fn watch(
+        &self,
+        client: &Client,
+        config: &WatchConfig,
+        watched: Option<Needed>,
+        needed: Needed,
+        tasks: &TaskTracker,
+        shutdown: &CancellationToken,
+    ) {
+        let before = watched.unwrap_or_default();
+        if watched.is_none() {
             let api = Api::all(client.clone());
-            tasks.spawn(watch::<Service>(api, config(), self.services.clone(), shutdown.clone()));
+            tasks.spawn(watch::<Node>(api, config.clone(), self.nodes.clone(), shutdown.clone()));
         }
-        if needed.volumes {
+        if needed.services && !before.services {
             let api = Api::all(client.clone());
-            tasks.spawn(watch::<PersistentVolume>(api, config(), self.volumes.clone(), shutdown.clone()));
+            tasks.spawn(watch::<Service>(api, config.clone(), self.services.clone(), shutdown.clone()));
+        }
+        if needed.volumes && !before.volumes {
+            let api = Api::all(client.clone());
+            tasks.spawn(watch::<PersistentVolume>(api, config.clone(), self.volumes.clone(), shutdown.clone()));
         }
     }
+}
+
+/// How objects are read, with what the environment says: `KUBE_FEATURE_WatchListClient=false` means in pages (APP-152).
+pub(crate) fn watch_config(feature: Option<&str>) -> WatchConfig {
+    let is_off = feature.is_some_and(|value| matches!(value, "0" | "f" | "F" | "false" | "False" | "FALSE"));
+    WatchConfig { streaming: !is_off, ..WatchConfig::default() }
 }
 
 /// The caches as a provider sees them (PROV-20).
@@ -53,5 +70,18 @@ impl Caches for SharedCaches {
     }
     fn services(&self) -> Vec<Arc<Service>> {
         self.services.list()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streamed_lists_can_be_switched_off_in_the_environment() {
+        for (value, streaming) in [(None, true), (Some("true"), true), (Some("false"), false), (Some("nonsense"), true)]
+        {
+            assert_eq!(watch_config(value).streaming, streaming, "{value:?}");
+        }
     }
 }

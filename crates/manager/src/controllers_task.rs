@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use cloud_provider::names::{
     CONTROLLERS, ControllerNames, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
     VOLUME_LABEL_CONTROLLER,
@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::caches::{Needed, SharedCaches};
 pub use crate::clients::Clients;
 use crate::selection::Selection;
-use crate::starter::Starter;
+use crate::starter::{Started, Starter};
 
 /// What the controllers are started with.
 #[derive(Clone)]
@@ -32,6 +32,8 @@ pub struct Settings {
     pub controllers: Selection,
     /// `--configure-cloud-routes`: whether the route controller may run (ROUTE-2).
     pub configure_cloud_routes: bool,
+    /// `--controller-start-interval`: the pause after the start of each controller, times a factor from 1 to 2 (APP-35).
+    pub start_interval: Duration,
 }
 
 impl Settings {
@@ -44,6 +46,7 @@ impl Settings {
             min_resync_period: Duration::from_secs(12 * 3600),
             controllers: Selection::default(),
             configure_cloud_routes: true,
+            start_interval: Duration::ZERO,
         }
     }
 
@@ -91,38 +94,104 @@ pub async fn start_controllers(
     cluster: Cluster,
     shutdown: CancellationToken,
 ) -> Result<Handles> {
-    let caches = SharedCaches::new();
-    provider.set_caches(Arc::new(caches.clone()));
-    let starter = Starter::new(settings, provider, cluster, caches.clone(), shutdown.clone());
-    let mut needed = Needed::default();
-    for names in CONTROLLERS {
-        if !settings.wants(names) {
-            say_left_out(settings, names);
-            continue;
-        }
-        // A closed list: each has its own way of being made.
-        match names {
-            NODE_CONTROLLER => _ = starter.node().await?,
-            NODE_LIFECYCLE_CONTROLLER => _ = starter.node_lifecycle().await?,
-            ROUTE_CONTROLLER => _ = starter.route().await?,
-            SERVICE_CONTROLLER => needed.services = starter.service().await?,
-            VOLUME_LABEL_CONTROLLER => needed.volumes = starter.volume_label().await?,
-            _ => {}
-        }
+    let mut fleet = Fleet::new(settings.clone(), provider, cluster, shutdown);
+    fleet.start(|_| true).await?;
+    fleet.watch().await?;
+    Ok(fleet.finish())
+}
+
+/// Controllers that are set running, in one group or in several (APP-81), and the caches that they share.
+pub(crate) struct Fleet {
+    starter: Starter,
+    caches: SharedCaches,
+    /// What the controllers need, and what of it is read already.
+    needed: Needed,
+    watched: Option<Needed>,
+}
+
+impl Fleet {
+    /// None yet. The provider learns of the caches here (PROV-20).
+    pub(crate) fn new(
+        settings: Settings,
+        provider: Arc<dyn CloudProvider>,
+        cluster: Cluster,
+        shutdown: CancellationToken,
+    ) -> Self {
+        let caches = SharedCaches::new();
+        provider.set_caches(Arc::new(caches.clone()));
+        let starter = Starter::new(settings, provider, cluster, caches.clone(), shutdown);
+        Self { starter, caches, needed: Needed::default(), watched: None }
     }
-    // Last, so that nobody misses the first objects.
-    let client = starter.client("shared-informers").await?;
-    let tasks = starter.finish();
-    caches.watch(&client, needed, &tasks, &shutdown);
-    tasks.close();
-    Ok(Handles { tasks, caches })
+
+    /// The caches that all share.
+    pub(crate) fn caches(&self) -> &SharedCaches {
+        &self.caches
+    }
+
+    /// Starts those of this group that are wanted, one after the other, always in the same order (APP-35); those that run.
+    ///
+    /// # Errors
+    /// One cannot start. What runs already goes on until the shutdown.
+    pub(crate) async fn start(&mut self, belongs: impl Fn(ControllerNames) -> bool) -> Result<Vec<Started>> {
+        let mut all = Vec::new();
+        for names in CONTROLLERS.into_iter().filter(|names| belongs(*names)) {
+            let controller = names.canonical;
+            if !self.starter.settings().wants(names) {
+                say_left_out(self.starter.settings(), names);
+                continue;
+            }
+            tracing::info!("Starting {controller:?}");
+            let started = self.start_one(names).await;
+            let started = started.inspect_err(|error| tracing::error!("Error starting {controller:?}: {error:#}"));
+            match started.with_context(|| format!("error running controllers: {controller}"))? {
+                Some(started) => {
+                    tracing::info!("Started {controller:?}");
+                    all.push(started);
+                    self.starter.pause().await;
+                }
+                None => tracing::warn!("Skipping {controller:?}"),
+            }
+        }
+        Ok(all)
+    }
+
+    /// A closed list: each has its own way of being made.
+    async fn start_one(&mut self, names: ControllerNames) -> Result<Option<Started>> {
+        let started = match names {
+            NODE_CONTROLLER => self.starter.node().await?,
+            NODE_LIFECYCLE_CONTROLLER => self.starter.node_lifecycle().await?,
+            ROUTE_CONTROLLER => self.starter.route().await?,
+            SERVICE_CONTROLLER => self.starter.service().await?,
+            VOLUME_LABEL_CONTROLLER => self.starter.volume_label().await?,
+            _ => None,
+        };
+        self.needed.services |= names == SERVICE_CONTROLLER && started.is_some();
+        self.needed.volumes |= names == VOLUME_LABEL_CONTROLLER && started.is_some();
+        Ok(started)
+    }
+
+    /// Reads what the controllers need and is not read yet. Last, so that none of them misses the first objects (APP-19).
+    ///
+    /// # Errors
+    /// There is no client for the API server.
+    pub(crate) async fn watch(&mut self) -> Result<()> {
+        let client = self.starter.client("shared-informers").await?;
+        self.starter.watch(&client, &self.caches, self.watched, self.needed);
+        self.watched = Some(self.needed);
+        Ok(())
+    }
+
+    /// No controller comes any more.
+    pub(crate) fn finish(self) -> Handles {
+        Handles { tasks: self.starter.finish(), caches: self.caches }
+    }
 }
 
 fn say_left_out(settings: &Settings, names: ControllerNames) {
     let controller = names.canonical;
     if settings.controllers.includes(names) {
-        tracing::info!(controller, "does not run: --configure-cloud-routes=false");
+        tracing::info!("Skipping {controller:?}: --configure-cloud-routes=false");
     } else if Selection::default().includes(names) {
-        tracing::warn!(controller, "does not run: it is disabled by --controllers");
+        tracing::warn!("{controller:?} is disabled");
     }
 }

@@ -17,6 +17,7 @@
 mod caches;
 mod clients;
 mod controllers_task;
+mod exit;
 pub mod flags;
 pub mod logging;
 pub mod permissions;
@@ -26,6 +27,7 @@ mod selection;
 mod start;
 mod starter;
 
+pub use exit::{Failure, LostLease};
 pub use controllers_task::{Clients, Handles, Settings, start_controllers};
 pub use logging::init as init_logging;
 pub use process::{block_on, install_crypto, run};

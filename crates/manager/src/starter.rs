@@ -1,6 +1,7 @@
 //! How each controller is made and set running.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
 use cloud_provider::names::{
@@ -25,12 +26,12 @@ use runtime::queue::NoMetrics;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::caches::SharedCaches;
+use crate::caches::{Needed, SharedCaches, watch_config};
 use crate::controllers_task::Settings;
 
 /// Sets controllers running, each with a client, an event recorder and a loop of its own (INV-6).
-pub(crate) struct Starter<'a> {
-    settings: &'a Settings,
+pub(crate) struct Starter {
+    settings: Settings,
     provider: Arc<dyn CloudProvider>,
     cluster: Cluster,
     caches: SharedCaches,
@@ -47,13 +48,24 @@ pub(crate) struct Starter<'a> {
 /// What one controller is made of, and the task that sends its events.
 struct Parts {
     context: ControllerContext,
+    pulse: Pulse,
     events: EventRecorder,
     sender: EventSender,
 }
 
-impl<'a> Starter<'a> {
+/// A controller that runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Started {
+    pub(crate) names: ControllerNames,
+    /// What it is at.
+    pub(crate) pulse: Pulse,
+    /// Whether its loop has ended.
+    pub(crate) ended: Arc<AtomicBool>,
+}
+
+impl Starter {
     pub(crate) fn new(
-        settings: &'a Settings,
+        settings: Settings,
         provider: Arc<dyn CloudProvider>,
         cluster: Cluster,
         caches: SharedCaches,
@@ -72,47 +84,62 @@ impl<'a> Starter<'a> {
         }
     }
 
-    /// cloud-node-controller. Like all of these: whether it runs.
-    pub(crate) async fn node(&self) -> Result<bool> {
-        let Parts { context, events, sender } = self.parts(NODE_CONTROLLER).await?;
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The pause between the starts of two controllers (APP-35).
+    pub(crate) async fn pause(&self) {
+        let interval = self.settings.start_interval;
+        if !interval.is_zero() {
+            tokio::select! {
+                () = self.shutdown.cancelled() => {}
+                () = tokio::time::sleep(interval.mul_f64(1.0 + fastrand::f64())) => {}
+            }
+        }
+    }
+
+    /// cloud-node-controller. Like all of these: nothing if the provider has no use for it.
+    pub(crate) async fn node(&self) -> Result<Option<Started>> {
+        let Parts { context, pulse, events, sender } = self.parts(NODE_CONTROLLER).await?;
         let made = NodeController::new(context, &self.settings.options, events, Arc::new(NoNodeMetrics));
-        Ok(self.run(NODE_CONTROLLER, made, sender, |controller| {
+        Ok(self.run(NODE_CONTROLLER, pulse, made, sender, |controller| {
             controller.run(Arc::new(NoMetrics), self.resync, self.shutdown.clone())
         }))
     }
 
     /// cloud-node-lifecycle-controller.
-    pub(crate) async fn node_lifecycle(&self) -> Result<bool> {
-        let Parts { context, events, sender } = self.parts(NODE_LIFECYCLE_CONTROLLER).await?;
+    pub(crate) async fn node_lifecycle(&self) -> Result<Option<Started>> {
+        let Parts { context, pulse, events, sender } = self.parts(NODE_LIFECYCLE_CONTROLLER).await?;
         let made = NodeLifecycleController::new(context, &self.settings.options, events, Arc::new(NoLifecycleMetrics));
-        Ok(self.run(NODE_LIFECYCLE_CONTROLLER, made, sender, |controller| controller.run(self.shutdown.clone())))
+        Ok(self.run(NODE_LIFECYCLE_CONTROLLER, pulse, made, sender, |controller| controller.run(self.shutdown.clone())))
     }
 
     /// node-route-controller.
-    pub(crate) async fn route(&self) -> Result<bool> {
-        let Parts { context, events, sender } = self.parts(ROUTE_CONTROLLER).await?;
+    pub(crate) async fn route(&self) -> Result<Option<Started>> {
+        let Parts { context, pulse, events, sender } = self.parts(ROUTE_CONTROLLER).await?;
         let (cluster, options) = (self.cluster.clone(), &self.settings.options);
         let made = RouteController::new(context, cluster, options, events, Arc::new(NoRouteMetrics));
-        Ok(self.run(ROUTE_CONTROLLER, made, sender, |controller| {
+        Ok(self.run(ROUTE_CONTROLLER, pulse, made, sender, |controller| {
             controller.run(Arc::new(NoMetrics), self.resync, self.shutdown.clone())
         }))
     }
 
     /// service-lb-controller.
-    pub(crate) async fn service(&self) -> Result<bool> {
-        let Parts { context, events, sender } = self.parts(SERVICE_CONTROLLER).await?;
+    pub(crate) async fn service(&self) -> Result<Option<Started>> {
+        let Parts { context, pulse, events, sender } = self.parts(SERVICE_CONTROLLER).await?;
         let (cluster, services, options) = (self.cluster.clone(), self.caches.services.clone(), &self.settings.options);
         let made = ServiceController::new(context, services, cluster, options, events, Arc::new(NoServiceMetrics));
-        Ok(self.run(SERVICE_CONTROLLER, made, sender, |controller| {
+        Ok(self.run(SERVICE_CONTROLLER, pulse, made, sender, |controller| {
             controller.run(Arc::new(NoMetrics), Arc::new(NoMetrics), self.shutdown.clone())
         }))
     }
 
     /// persistent-volume-label-controller.
-    pub(crate) async fn volume_label(&self) -> Result<bool> {
-        let Parts { context, events, sender } = self.parts(VOLUME_LABEL_CONTROLLER).await?;
+    pub(crate) async fn volume_label(&self) -> Result<Option<Started>> {
+        let Parts { context, pulse, events, sender } = self.parts(VOLUME_LABEL_CONTROLLER).await?;
         let made = VolumeLabelController::new(context, self.caches.volumes.clone(), events);
-        Ok(self.run(VOLUME_LABEL_CONTROLLER, made, sender, |controller| {
+        Ok(self.run(VOLUME_LABEL_CONTROLLER, pulse, made, sender, |controller| {
             controller.run(Arc::new(NoMetrics), self.resync, self.shutdown.clone())
         }))
     }
@@ -127,32 +154,42 @@ impl<'a> Starter<'a> {
         let clock = Arc::new(SystemClock);
         let (events, sender) = recorder(client.clone(), names.event_source, clock.clone());
         let (nodes, provider) = (self.caches.nodes.clone(), Arc::clone(&self.provider));
-        Ok(Parts {
-            context: ControllerContext { client, nodes, provider, clock, pulse: Pulse::default() },
-            events,
-            sender,
-        })
+        let pulse = Pulse::default();
+        let context = ControllerContext { client, nodes, provider, clock, pulse: pulse.clone() };
+        Ok(Parts { context, pulse, events, sender })
     }
 
     /// Sets it running, or says why there is none and goes on.
     fn run<C, F: Future<Output = ()> + Send + 'static>(
         &self,
         names: ControllerNames,
+        pulse: Pulse,
         made: Result<C, ConstructionError>,
         sender: EventSender,
         run: impl FnOnce(Arc<C>) -> F,
-    ) -> bool {
+    ) -> Option<Started> {
         match made {
             Ok(controller) => {
                 self.tasks.spawn(sender.run(self.stop_events.clone()));
-                self.loops.spawn(run(Arc::new(controller)));
-                true
+                let started = Started { names, pulse, ended: Arc::default() };
+                let (run, end) = (run(Arc::new(controller)), End(Arc::clone(&started.ended)));
+                self.loops.spawn(async move {
+                    let _end = end;
+                    run.await;
+                });
+                Some(started)
             }
             Err(error) => {
                 tracing::warn!(controller = names.canonical, %error, "going on without this controller");
-                false
+                None
             }
         }
+    }
+
+    /// Fills the caches with what is needed and not `watched` yet.
+    pub(crate) fn watch(&self, client: &Client, caches: &SharedCaches, watched: Option<Needed>, needed: Needed) {
+        let feature = std::env::var("KUBE_FEATURE_WatchListClient").ok();
+        caches.watch(client, &watch_config(feature.as_deref()), watched, needed, &self.tasks, &self.shutdown);
     }
 
     /// All tasks; the events' end with the controllers'.
@@ -164,6 +201,16 @@ impl<'a> Starter<'a> {
             loops.wait().await;
             stop_events.cancel();
         });
+        tasks.close();
         tasks
+    }
+}
+
+/// Notes the end of a loop, also one by a panic.
+struct End(Arc<AtomicBool>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,66 @@
+//! How the process ends, for scripts and for people (APP §16).
+
+use std::process::ExitCode;
+
+/// Why the process ended otherwise than it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// Something before the provider was made: flags, ports, certificates, the API server. Exit code 1.
+    #[error("{0:#}")]
+    Setup(anyhow::Error),
+    /// The lease is lost (APP-65, APP-81). The fence is closed; exit code 1.
+    #[error("{0}")]
+    LostLease(LostLease),
+    /// The second signal: it ended in the middle of its work. Exit code 1.
+    #[error("stopped at once by a second signal")]
+    Impatience,
+    /// The provider, or a controller, cannot work; or the API server is not healthy in time. Exit code 255.
+    #[error("{0:#}")]
+    Fatal(anyhow::Error),
+}
+
+/// Which lease was lost; the text is what operators search for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LostLease {
+    /// The one that the process leads with.
+    #[error("leaderelection lost")]
+    Main,
+    /// The one of the controllers that migrate.
+    #[error("migration leaderelection lost")]
+    Migration,
+}
+
+impl Failure {
+    /// The process's exit code.
+    ///
+    /// ```
+    /// use manager::{Failure, LostLease};
+    ///
+    /// assert_eq!(Failure::LostLease(LostLease::Main).code(), 1);
+    /// assert_eq!(Failure::fatal("no such cloud").code(), 255);
+    /// ```
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Setup(_) | Self::LostLease(_) | Self::Impatience => 1,
+            Self::Fatal(_) => 255,
+        }
+    }
+
+    /// A failure before the provider was made.
+    pub fn setup(error: impl Into<anyhow::Error>) -> Self {
+        Self::Setup(error.into())
+    }
+
+    /// A failure after that, in words.
+    #[must_use]
+    pub fn fatal(text: impl Into<String>) -> Self {
+        Self::Fatal(anyhow::Error::msg(text.into()))
+    }
+}
+
+impl From<&Failure> for ExitCode {
+    fn from(failure: &Failure) -> Self {
+        failure.code().into()
+    }
+}
