@@ -1,4 +1,5 @@
-//! Whether work that is begun also ends.
+//! Whether work that is begun also ends. Controllers carry a [`Pulse`] and tell it of each pass and each key; whoever
+//! looks after the process's health looks at [`Pulse::oldest`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
