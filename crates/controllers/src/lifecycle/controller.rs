@@ -1,6 +1,7 @@
 //! The shell of the lifecycle controller: passes, reads, deletes, taints, events.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cloud_provider::{Error, InstanceState, Node, Result, Want};
@@ -85,16 +86,20 @@ impl NodeLifecycleController {
     pub async fn pass(&self, shutdown: &CancellationToken) {
         let started = Instant::now();
         let nodes = self.context.nodes.list();
-        let (mut untaint, mut ask) = (Vec::new(), Vec::new());
+        let (mut untaint, mut ask, mut skipped) = (Vec::new(), Vec::new(), 0);
         for node in &nodes {
             match triage(node) {
                 Triage::Leave => {}
                 Triage::Untaint => untaint.push(Arc::clone(node)),
-                Triage::Ask if !is_ours_to_judge(&self.options, &*self.context.provider, node) => {}
+                Triage::Ask if !is_ours_to_judge(&self.options, &*self.context.provider, node) => skipped += 1,
                 Triage::Ask => ask.push(Arc::clone(node)),
             }
         }
-        parallel_for(untaint, CONCURRENT_WRITES, shutdown, |node| async move { self.untaint(&node).await }).await;
+        self.metrics.skipped(skipped);
+        let failures = AtomicUsize::new(0);
+        let count = |written: bool| _ = failures.fetch_add(usize::from(!written), Ordering::Relaxed);
+        parallel_for(untaint, CONCURRENT_WRITES, shutdown, |node| async move { count(self.untaint(&node).await) })
+            .await;
         let answers = self.ask(&ask, Want::EXISTENCE.and_shutdown().fresh()).await;
         let (mut gone, mut taint, mut seen, mut unanswered) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (node, answer) in ask.into_iter().zip(answers) {
@@ -113,7 +118,8 @@ impl NodeLifecycleController {
         }
         self.forget(&nodes, &gone, &unanswered);
         self.note_unanswered(&unanswered);
-        parallel_for(taint, CONCURRENT_WRITES, shutdown, |node| async move { self.taint(&node).await }).await;
+        self.metrics.unanswered(unanswered.len());
+        parallel_for(taint, CONCURRENT_WRITES, shutdown, |node| async move { count(self.taint(&node).await) }).await;
         let suspects: Vec<Arc<Node>> = gone
             .into_iter()
             .map(|(node, evidence)| {
@@ -130,8 +136,9 @@ impl NodeLifecycleController {
             return;
         }
         let condemned = self.condemn(&nodes, &seen, suspects).await;
-        parallel_for(condemned, CONCURRENT_WRITES, shutdown, |node| async move { self.delete(&node).await }).await;
-        self.metrics.pass(started.elapsed());
+        parallel_for(condemned, CONCURRENT_WRITES, shutdown, |node| async move { count(self.delete(&node).await) })
+            .await;
+        self.metrics.pass(started.elapsed(), unanswered.is_empty() && failures.into_inner() == 0);
     }
 
     /// What the cloud says of Nodes, read now (LIFE-23).
@@ -194,11 +201,11 @@ impl NodeLifecycleController {
         suspects.into_iter().zip(held).collect()
     }
 
-    /// LIFE-31 … LIFE-33.
-    async fn delete(&self, node: &Node) {
+    /// LIFE-31 … LIFE-33. Like the other two: whether nothing failed.
+    async fn delete(&self, node: &Node) -> bool {
         if self.options.deletion == NodeDeletion::DryRun {
             self.hold(node, &Held::DryRun);
-            return;
+            return true;
         }
         let name = &*node.name;
         let reference = ObjectRef::node(name, &node.uid);
@@ -208,7 +215,9 @@ impl NodeLifecycleController {
             "DeletingNode",
             format!("Deleting node {name} because it does not exist in the cloud provider"),
         );
-        match delete_with_uid(&self.api, name, &node.uid).await {
+        let result = delete_with_uid(&self.api, name, &node.uid).await;
+        let well = result.is_ok();
+        match result {
             Ok(()) => {
                 self.metrics.deleted();
                 tracing::info!(node = name, "node deleted, its instance is gone");
@@ -219,30 +228,41 @@ impl NodeLifecycleController {
                 self.events.event(&reference, EventType::Warning, "DeletingNodeFailed", message);
             }
         }
+        well
     }
 
     /// LIFE-43.
-    async fn taint(&self, node: &Node) {
+    async fn taint(&self, node: &Node) -> bool {
         if self.memory().tainted.get(&node.uid) == Some(&node.resource_version) {
-            return;
+            return true;
         }
-        match add_or_update_taints(&self.api, node.into(), &[shutdown_taint()]).await {
+        let result = add_or_update_taints(&self.api, node.into(), &[shutdown_taint()]).await;
+        let well = result.is_ok();
+        match result {
             Ok(()) => {
                 if node.taints.contains(&shutdown_taint()) {
                     self.memory().tainted.insert(node.uid.clone(), node.resource_version.clone());
+                } else {
+                    self.metrics.tainted("set");
                 }
             }
             Err(error) => {
                 tracing::error!(node = &*node.name, error = %api_error(&error), "setting the shutdown taint failed");
             }
         }
+        well
     }
 
     /// LIFE-30.
-    async fn untaint(&self, node: &Node) {
-        if let Err(error) = remove_taints(&self.api, node.into(), Some(node), &[shutdown_taint()]).await {
-            tracing::error!(node = &*node.name, error = %api_error(&error), "removing the shutdown taint failed");
+    async fn untaint(&self, node: &Node) -> bool {
+        let result = remove_taints(&self.api, node.into(), Some(node), &[shutdown_taint()]).await;
+        match &result {
+            Ok(()) => self.metrics.tainted("removed"),
+            Err(error) => {
+                tracing::error!(node = &*node.name, error = %api_error(error), "removing the shutdown taint failed");
+            }
         }
+        result.is_ok()
     }
 
     /// Says once per Node and cause why it is kept.

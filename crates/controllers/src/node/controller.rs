@@ -146,7 +146,9 @@ impl NodeController {
         let keys: Vec<String> = claims.iter().map(|claim| claim.key().clone()).collect();
         let claims: Mutex<HashMap<String, Claim<String>>> =
             Mutex::new(claims.into_iter().map(|claim| (claim.key().clone(), claim)).collect());
+        let start = Instant::now();
         self.sync(&keys, |key, result| {
+            self.metrics.reconciled(start.elapsed(), result.is_ok());
             let claim = claims.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
             match (claim, result) {
                 (Some(claim), Ok(())) => claim.succeed(),

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-/// Hooks for the node controller's series (NODE-80). Both are seconds since the Node was created.
+/// Hooks for the node controller's series (NODE-80). An age is counted from the Node's creation.
 pub trait NodeMetrics: Send + Sync {
     /// `node_controller_cloud_provider_taint_removal_delay_seconds`: the start-up taint was removed.
     fn taint_removed(&self, age: Duration);
     /// `node_controller_initial_node_sync_delay_seconds`: the Node is initialised.
     fn synced(&self, age: Duration);
+    /// A Node of the queue was worked on, well or not.
+    fn reconciled(&self, _took: Duration, _well: bool) {}
 }
 
 /// Measures nothing.

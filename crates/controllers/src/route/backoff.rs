@@ -81,6 +81,18 @@ impl<K: Eq + Hash> Backoff<K> {
         self.keys.values().filter_map(|entry| entry.due).min()
     }
 
+    /// How many keys failed, or are left alone, and have not succeeded since.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there is none of these.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
     /// Drops the keys that nobody wants any more.
     pub fn retain(&mut self, mut wanted: impl FnMut(&K) -> bool) {
         self.keys.retain(|key, _| wanted(key));

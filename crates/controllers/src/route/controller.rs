@@ -150,12 +150,15 @@ impl RouteController {
             let (now, wishes) = (Instant::now(), self.wishes());
             if pace.step(now, wishes) == Step::Pass {
                 pace.passed(now, wishes.inputs, fastrand::f64());
-                self.pass_and_survive(&mut work, shutdown).await;
+                let listed = self.pass_and_survive(&mut work, shutdown).await;
                 work.drain(Some(Instant::now() + PATIENCE)).await;
+                self.metrics.reconciled(now.elapsed(), listed && work.failures.is_empty());
             }
             let in_flight = work.in_flight.keys().cloned().collect();
             work.alongside(self.settle(&in_flight, shutdown)).await;
             work.failures.clear();
+            let standing = self.memory().standing();
+            self.metrics.standing(standing);
             if let Step::Rest(at) = pace.step(Instant::now(), self.wishes()) {
                 // A condition that could not be written needs no list.
                 let condition = self.memory().next_condition();
@@ -166,29 +169,34 @@ impl RouteController {
         }
     }
 
-    async fn pass_and_survive<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) {
+    /// Whether the routes could be listed.
+    async fn pass_and_survive<'a>(&'a self, work: &mut Work<'a>, shutdown: &'a CancellationToken) -> bool {
         let _busy = self.context.pulse.begin("pass");
         let pass = AssertUnwindSafe(self.pass(work, shutdown)).catch_unwind();
         match pass.await {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => return true,
             Ok(Err(error)) => tracing::error!(%error, "could not reconcile routes"),
             Err(_) => {
                 tracing::error!("a pass over the routes panicked, the next one comes in its time");
                 self.memory().list_failed(Instant::now());
             }
         }
+        false
     }
 
     /// Whether everything succeeded.
     async fn reconcile_and_log(&self, shutdown: &CancellationToken) -> bool {
         let _busy = self.context.pulse.begin(QUEUE);
-        match self.reconcile(shutdown).await {
+        let start = Instant::now();
+        let well = match self.reconcile(shutdown).await {
             Ok(failures) => failures.is_empty(),
             Err(error) => {
                 tracing::error!(%error, "could not reconcile routes");
                 false
             }
-        }
+        };
+        self.metrics.reconciled(start.elapsed(), well);
+        well
     }
 
     fn wishes(&self) -> Wishes {

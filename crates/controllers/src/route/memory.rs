@@ -12,6 +12,7 @@ use super::Destination;
 use super::backoff::Backoff;
 use super::condition::Verdict;
 use super::flapping::Flapping;
+use super::metrics::Standing;
 use super::plan::{Cause, Creation, Decision, Plan, Record, inputs_of};
 use super::work::Item;
 
@@ -41,6 +42,8 @@ pub(super) struct Memory {
     outside: HashSet<(Box<str>, Destination)>,
     paused_until: Option<Instant>,
     look_again: Option<Instant>,
+    /// Routes in the last list that are not ours to change.
+    foreign: usize,
     /// What is being done about these is not what is wanted any more.
     superseded: HashSet<Destination>,
 }
@@ -64,6 +67,7 @@ impl Default for Memory {
             outside: HashSet::new(),
             paused_until: None,
             look_again: None,
+            foreign: 0,
             superseded: HashSet::new(),
         }
     }
@@ -170,6 +174,22 @@ impl Memory {
         // Until then nobody knows how it stands, and nothing is said of it.
         for decision in self.records.values_mut().filter_map(|record| record.decisions.get_mut(destination)) {
             *decision = Decision::Wait;
+        }
+    }
+
+    /// So many routes of a list are not ours to change.
+    pub(super) fn listed_foreign(&mut self, routes: usize) {
+        self.foreign = routes;
+    }
+
+    /// How many routes there are, and how many there should be, as far as is known.
+    pub(super) fn standing(&self) -> Standing {
+        let decisions = || self.records.values().flat_map(|record| record.decisions.values());
+        Standing {
+            desired: decisions().count(),
+            present: decisions().filter(|decision| **decision == Decision::Keep).count(),
+            foreign: self.foreign,
+            failed: self.routes.len(),
         }
     }
 

@@ -1,5 +1,20 @@
 //! What the route controller measures.
 
+use std::time::Duration;
+
+/// How many routes there are, and how many there should be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Wanted by the Nodes.
+    pub desired: usize,
+    /// Of those, there.
+    pub present: usize,
+    /// Listed, and not this controller's to change.
+    pub foreign: usize,
+    /// Could not be created or deleted, and are tried again.
+    pub failed: usize,
+}
+
 /// Hooks for the route controller's series.
 pub trait RouteMetrics: Send + Sync {
     /// A reconcile begins: `route_controller_route_sync_total` (ROUTE-20).
@@ -14,6 +29,10 @@ pub trait RouteMetrics: Send + Sync {
     fn flapping(&self) {}
     /// A Pod CIDR lies outside every `--cluster-cidr`; counted once per Node and range (P-33).
     fn outside_cluster_cidr(&self) {}
+    /// A pass has planned.
+    fn standing(&self, _standing: Standing) {}
+    /// A pass ended; calls that it did not wait for may go on.
+    fn reconciled(&self, _took: Duration, _well: bool) {}
 }
 
 /// Measures nothing.

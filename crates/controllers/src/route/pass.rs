@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::condition::{self, Verdict};
 use super::controller::RouteController;
 use super::memory::{Contested, Key};
+use super::metrics::Standing;
 use super::plan::{Creation, Deletion, Plan, plan};
 use super::responsibility::{is_in_range, is_responsible};
 use super::witness::list_is_believed;
@@ -48,6 +49,9 @@ impl RouteController {
         self.pass(&mut work, shutdown).await?;
         work.drain(None).await;
         let mut failures = std::mem::take(&mut work.failures);
+        let failed = failures.len();
+        let standing = self.memory().standing();
+        self.metrics.standing(Standing { failed, ..standing });
         failures.extend(self.settle(&HashSet::new(), shutdown).await);
         Ok(failures)
     }
@@ -67,7 +71,9 @@ impl RouteController {
             return Err(calls::stopping());
         }
         let ranges = &self.options.cluster_cidrs;
-        self.metrics.listed(routes.iter().filter(|route| is_responsible(route, ranges)).count());
+        let ours = routes.iter().filter(|route| is_responsible(route, ranges)).count();
+        self.metrics.listed(ours);
+        self.memory().listed_foreign(routes.len() - ours);
         let nodes = self.context.nodes.list();
         // Beyond the reference, which does what a list says.
         if self.is_adaptive() {

@@ -13,6 +13,7 @@ use runtime::events::EventRecorder;
 use runtime::queue::{Queue, QueueMetrics};
 use runtime::writes::strategic_patch;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{ConstructionError, ControllerContext};
@@ -92,7 +93,9 @@ impl ServiceController {
     /// The same with what the cache showed.
     pub(super) async fn work_as(&self, queue: &Queue<String>, claim: Claim<String>, cached: Option<Arc<Service>>) {
         let key = claim.key().clone();
+        let start = Instant::now();
         let result = self.sync_as(&key, cached).await;
+        self.metrics.reconciled(start.elapsed(), result.is_ok());
         let retry = Retry::of(&result);
         if let Err(error) = &result {
             tracing::warn!(service = key, %error, "service sync failed, it is tried again");

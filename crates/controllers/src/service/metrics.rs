@@ -18,6 +18,8 @@ pub trait ServiceMetrics: Send + Sync {
     fn deleted(&self, took: Duration, well: bool);
     /// A load balancer differs from what its Service wants, and that is news (P-23).
     fn drift_found(&self);
+    /// A Service of the queue was worked on, well or not.
+    fn reconciled(&self, _took: Duration, _well: bool) {}
 }
 
 /// Measures nothing.
