@@ -1,0 +1,106 @@
+{{- define "ccm.selector" -}}
+app.kubernetes.io/name: {{ .Values.name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "ccm.labels" -}}
+{{ include "ccm.selector" . }}
+app.kubernetes.io/component: cloud-controller-manager
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.labels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "ccm.image" -}}
+{{- if .Values.image.digest -}}
+{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- else -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- /* "true" if the route controller runs. */ -}}
+{{- define "ccm.routes" -}}
+{{- if and .Values.controllers.route .Values.clusterCIDR }}true{{ end }}
+{{- end }}
+
+{{- define "ccm.cloudConfigSecret" -}}
+{{- if .Values.cloudConfig.secretName }}{{ .Values.cloudConfig.secretName }}
+{{- else if .Values.cloudConfig.content }}{{ .Values.name }}-cloud-config
+{{- end }}
+{{- end }}
+
+{{- define "ccm.webhookSecret" -}}
+{{ .Values.webhook.secretName | default (printf "%s-webhook" .Values.name) }}
+{{- end }}
+
+{{- /* The ServiceAccounts that useServiceAccountCredentials asks tokens of, as a YAML list. */ -}}
+{{- define "ccm.identities" -}}
+{{- if or .Values.controllers.node .Values.controllers.nodeLifecycle }}
+- node-controller
+{{- end }}
+{{- if include "ccm.routes" . }}
+- route-controller
+{{- end }}
+{{- if .Values.controllers.service }}
+- service-controller
+{{- end }}
+{{- if .Values.controllers.volume }}
+- pvl-controller
+{{- end }}
+{{- end }}
+
+{{- /* What the controllers do themselves, for the manager's role or for that of an account of their own. */ -}}
+{{- define "ccm.rules.node" -}}
+# cloud-node-controller: provider id, addresses, labels and the start-up taint of new Nodes.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, patch]
+- apiGroups: [""]
+  resources: [nodes/status]
+  verbs: [patch]
+{{- end }}
+{{- define "ccm.rules.node-lifecycle" -}}
+# cloud-node-lifecycle-controller: the shutdown taint, and Nodes whose machine is gone. Without delete they stay for ever.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, patch, delete]
+{{- end }}
+{{- define "ccm.rules.service" -}}
+# service-lb-controller: finalizer, address and condition are all written through the status.
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [services/status]
+  verbs: [patch]
+{{- end }}
+{{- define "ccm.rules.route" -}}
+# node-route-controller: the condition NetworkUnavailable.
+- apiGroups: [""]
+  resources: [nodes/status]
+  verbs: [patch]
+{{- end }}
+{{- define "ccm.rules.volume" -}}
+# persistent-volume-label-controller: topology labels and node affinity.
+- apiGroups: [""]
+  resources: [persistentvolumes]
+  verbs: [get, patch]
+{{- end }}
+{{- define "ccm.rules.events" -}}
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
+
+{{- /* Whom the manager's roles are bound to. */ -}}
+{{- define "ccm.subjects" -}}
+- kind: ServiceAccount
+  name: {{ .Values.name }}
+  namespace: {{ .Release.Namespace }}
+{{- with .Values.rbac.extraSubjects }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
