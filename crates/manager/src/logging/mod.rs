@@ -1,51 +1,71 @@
-//! Logs on standard error.
+//! The log: klog's text or JSON, with a verbosity that can be changed while the process runs.
+//!
+//! Records are `tracing` events. Information has verbosity 0, or what its field `v` says; debug lines have 4, trace lines
+//! 6. Warnings and errors are always written. Of libraries only warnings are written, whatever was asked for: their debug
+//! lines may quote what is secret (INV-5), and are not what an operator asked for with `-v=4`. A provider's crate is no
+//! library if its name begins with `provider_`.
+//!
+//! ```
+//! use manager::logging::{Format, LoggingOptions, subscriber};
+//!
+//! let options = LoggingOptions { format: Format::Json, ..LoggingOptions::default() };
+//! let (log, handle) = subscriber(&options, std::io::stdout(), std::io::stderr());
+//! tracing::subscriber::with_default(log, || tracing::info!(target: "manager", node = "a", "node initialised"));
+//! handle.set_verbosity(4); // PUT /debug/flags/v
+//! assert_eq!(handle.verbosity(), 4);
+//! handle.flush();
+//! ```
 
+mod fatal;
+mod filter;
+mod flag_dump;
+mod glob;
+mod json;
+mod logger;
 mod options;
+mod panics;
+mod quote;
+mod record;
+mod sink;
+#[cfg(test)]
+mod tests;
+mod text;
 
+use std::io::{Write, stderr, stdout};
+
+pub use self::fatal::fatal;
+pub use self::flag_dump::say_flags;
+pub use self::logger::{Handle, Logger};
 pub use self::options::{Format, LoggingOptions, Streams, Vmodule};
 
-use std::io::IsTerminal as _;
-
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
-
-/// Starts logging. `verbosity` is klog's `-v`: 4 shows debug lines, 6 everything. Later calls do nothing.
-pub fn init(verbosity: u8) {
-    init_at(level(verbosity));
-}
-
-/// Starts logging of a command whose output is what matters: without `-v` it warns only.
-pub(crate) fn init_for_output(verbosity: u8) {
-    init_at(if verbosity == 0 { LevelFilter::WARN } else { level(verbosity) });
-}
-
-fn level(verbosity: u8) -> LevelFilter {
-    match verbosity {
-        0..=3 => LevelFilter::INFO,
-        4..=5 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
+/// Starts the log of this process (APP-2), and makes panics part of it. Later calls change nothing.
+///
+/// The handle flushes what is buffered; call [`Handle::flush`] before the process ends.
+pub fn start(options: &LoggingOptions) -> Handle {
+    let (log, handle) = subscriber(options, stdout(), stderr());
+    if tracing::subscriber::set_global_default(log).is_ok() {
+        handle.flush_regularly(options);
+        panics::log_panics();
     }
+    handle
 }
 
-fn init_at(level: LevelFilter) {
-    // kube_client warns with the whole body of an answer that it cannot read, which may hold a secret (INV-5).
-    // Libraries below us are told apart: their debug lines are not what an operator asked for with -v=4.
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).parse_lossy("kube_client=error");
-    let ours = [
-        "manager",
-        "controllers",
-        "runtime",
-        "cloud_provider",
-        "provider_kit",
-        "provider_simulated",
-        "cloud_controller_manager",
-    ];
-    let filter = ours.into_iter().fold(filter, |filter, name| match format!("{name}={level}").parse() {
-        Ok(directive) => filter.add_directive(directive),
-        Err(_) => filter,
-    });
-    // Escape codes are for terminals; a log file or `kubectl logs | grep` has no use for them.
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colour);
-    _ = log.with_writer(std::io::stderr).try_init();
+/// A log that writes elsewhere: to be set as a thread's subscriber, in tests.
+pub fn subscriber(
+    options: &LoggingOptions,
+    info: impl Write + Send + 'static,
+    errors: impl Write + Send + 'static,
+) -> (Logger, Handle) {
+    Logger::new(options, Box::new(info), Box::new(errors))
+}
+
+/// Starts the log with the defaults and a verbosity. Later calls do nothing.
+pub fn init(verbosity: u8) {
+    start(&LoggingOptions { verbosity: verbosity.into(), ..LoggingOptions::default() });
+}
+
+/// Starts the log of a command whose output is what matters: without `-v` it warns only.
+pub(crate) fn init_for_output(verbosity: u8) {
+    let verbosity = if verbosity == 0 { filter::WARNINGS_ONLY } else { verbosity.into() };
+    start(&LoggingOptions { verbosity, ..LoggingOptions::default() });
 }

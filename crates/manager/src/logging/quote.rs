@@ -1,0 +1,70 @@
+//! Text in quotation marks, as Go writes it: what reads klog's lines relies on it.
+
+use std::fmt::{self, Write as _};
+
+/// The text in quotation marks, on one line, with everything escaped that cannot be seen.
+pub(super) fn quoted(text: &str) -> Quoted<'_> {
+    Quoted(text)
+}
+
+/// See [`quoted`].
+pub(super) struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '"' => f.write_str("\\\"")?,
+                '\\' => f.write_str("\\\\")?,
+                c => write_visibly(f, c)?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+/// A character itself if it can be seen, else its escape.
+pub(super) fn write_visibly(f: &mut impl fmt::Write, c: char) -> fmt::Result {
+    match c {
+        '\u{7}' => f.write_str("\\a"),
+        '\u{8}' => f.write_str("\\b"),
+        '\u{c}' => f.write_str("\\f"),
+        '\n' => f.write_str("\\n"),
+        '\r' => f.write_str("\\r"),
+        '\t' => f.write_str("\\t"),
+        '\u{b}' => f.write_str("\\v"),
+        c if visible(c) => f.write_char(c),
+        c if c.is_ascii() => write!(f, "\\x{:02x}", u32::from(c)),
+        c if u32::from(c) <= 0xffff => write!(f, "\\u{:04x}", u32::from(c)),
+        c => write!(f, "\\U{:08x}", u32::from(c)),
+    }
+}
+
+fn visible(c: char) -> bool {
+    // Only what cannot be printed is escaped as a code point by the standard library; quotation marks are not.
+    c == '\'' || c == ' ' || (!c.is_whitespace() && !c.is_control() && !c.escape_debug().to_string().starts_with("\\u"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_seen_is_escaped() {
+        let table = [
+            ("plain", r#""plain""#),
+            ("", r#""""#),
+            (r#"say "hi" \ 'ok'"#, r#""say \"hi\" \\ 'ok'""#),
+            ("a\tb\nc\rd", r#""a\tb\nc\rd""#),
+            ("\u{7}\u{8}\u{c}\u{b}", r#""\a\b\f\v""#),
+            ("\u{1b}[31m\u{0}\u{7f}", r#""\x1b[31m\x00\x7f""#),
+            ("grün 日本 🦀", r#""grün 日本 🦀""#),
+            ("\u{a0}\u{200b}\u{e000}\u{2028}", r#""\u00a0\u200b\ue000\u2028""#),
+            ("\u{10ffff}", r#""\U0010ffff""#),
+        ];
+        for (text, expected) in table {
+            assert_eq!(quoted(text).to_string(), expected);
+        }
+    }
+}

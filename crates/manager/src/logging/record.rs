@@ -1,0 +1,167 @@
+//! What is said, apart from its form.
+
+use std::fmt;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level};
+
+use super::{fatal, filter};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Severity {
+    Info,
+    Warning,
+    Error,
+    Fatal,
+}
+
+/// The value of a field.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    /// Text, to be quoted.
+    Text(String),
+    /// A number or a truth value, as JSON writes it.
+    Bare(String),
+    /// What is quoted already, in Rust's manner: a text that was printed for debugging.
+    Quoted(String),
+}
+
+/// One record.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Record {
+    pub(super) severity: Severity,
+    /// 0 for warnings and errors.
+    pub(super) verbosity: i32,
+    /// Where it was said: a file's path, and the line.
+    pub(super) file: String,
+    pub(super) line: u32,
+    pub(super) message: String,
+    /// In order, the error first.
+    pub(super) fields: Vec<(&'static str, Value)>,
+}
+
+impl Record {
+    pub(super) fn of(event: &Event<'_>) -> Self {
+        let metadata = event.metadata();
+        let severity = match *metadata.level() {
+            _ if metadata.target() == fatal::TARGET => Severity::Fatal,
+            Level::ERROR => Severity::Error,
+            Level::WARN => Severity::Warning,
+            _ => Severity::Info,
+        };
+        let mut record = Self {
+            severity,
+            verbosity: filter::lowest_verbosity(*metadata.level()).unwrap_or_default(),
+            file: metadata.file().unwrap_or("unknown").to_owned(),
+            line: metadata.line().unwrap_or_default(),
+            message: String::new(),
+            fields: Vec::new(),
+        };
+        event.record(&mut record);
+        record.fields.sort_by_key(|(name, _)| *name != "err");
+        record
+    }
+
+    /// The file's name; one that says nothing comes with its directory.
+    pub(super) fn caller(&self) -> &str {
+        let Some((path, name)) = self.file.rsplit_once('/') else { return &self.file };
+        let start = match name {
+            "mod.rs" => path.rfind('/').map_or(0, |slash| slash + 1),
+            _ => path.len() + 1,
+        };
+        &self.file[start..]
+    }
+
+    fn take(&mut self, field: &Field, value: Value) {
+        let name = match field.name() {
+            // What reads klog's lines looks for this name.
+            "error" => "err",
+            name => name.strip_prefix("r#").unwrap_or(name),
+        };
+        match (name, value) {
+            ("message", Value::Text(text) | Value::Bare(text) | Value::Quoted(text)) => self.message = text,
+            // Where somebody else says it on the caller's behalf.
+            ("log.file", Value::Text(text)) => self.file = text,
+            ("log.line", Value::Bare(text)) => self.line = text.parse().unwrap_or_default(),
+            ("v", Value::Bare(text)) => self.verbosity = text.parse().unwrap_or_default(),
+            (name, value) => self.fields.push((name, value)),
+        }
+    }
+}
+
+impl Visit for Record {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let text = format!("{value:?}");
+        let value =
+            if field.name() != "message" && is_literal(&text) { Value::Quoted(text) } else { Value::Text(text) };
+        self.take(field, value);
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.take(field, Value::Text(value.to_owned()));
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
+        self.take(field, Value::Text(value.to_string()));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.take(field, Value::Bare(value.to_string()));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.take(field, Value::Bare(value.to_string()));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.take(field, Value::Bare(value.to_string()));
+    }
+
+    fn record_i128(&mut self, field: &Field, value: i128) {
+        self.take(field, Value::Bare(value.to_string()));
+    }
+
+    fn record_u128(&mut self, field: &Field, value: u128) {
+        self.take(field, Value::Bare(value.to_string()));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        let number = serde_json::Number::from_f64(value).map(|number| Value::Bare(number.to_string()));
+        self.take(field, number.unwrap_or_else(|| Value::Text(value.to_string())));
+    }
+}
+
+/// The verbosity that a record names.
+#[derive(Default)]
+pub(super) struct NamedVerbosity(pub(super) Option<i32>);
+
+impl Visit for NamedVerbosity {
+    fn record_debug(&mut self, _field: &Field, _value: &dyn fmt::Debug) {}
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        if field.name() == "v" {
+            self.0 = Some(i32::try_from(value).unwrap_or(i32::MAX));
+        }
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "v" {
+            self.0 = Some(i32::try_from(value).unwrap_or(i32::MAX));
+        }
+    }
+}
+
+/// Whether this is one text that was printed for debugging, which would be hard to read if it were quoted once more.
+fn is_literal(text: &str) -> bool {
+    let Some(inner) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return false };
+    let mut escaped = false;
+    for c in inner.chars() {
+        match c {
+            '"' if !escaped => return false,
+            c if c.is_control() => return false,
+            c => escaped = c == '\\' && !escaped,
+        }
+    }
+    !escaped
+}

@@ -1,0 +1,81 @@
+//! Where the log goes.
+
+use std::io::Write;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::options::{Format, LoggingOptions};
+use super::record::Severity;
+
+/// Somewhere to write.
+pub(super) type Stream = Box<dyn Write + Send>;
+
+/// Both streams. A record is written as a whole or, where the stream is broken, not at all: a log must not end what it
+/// tells of.
+pub(super) struct Sink(Mutex<Inner>);
+
+struct Inner {
+    info: Stream,
+    errors: Stream,
+    buffer: Vec<u8>,
+    /// Bytes that may wait.
+    capacity: usize,
+    /// The least severity that goes to `errors`.
+    split_at: Severity,
+}
+
+impl Sink {
+    pub(super) fn new(options: &LoggingOptions, info: Stream, errors: Stream) -> Self {
+        let streams = options.streams();
+        let split_at = match (streams.split, options.format) {
+            (false, _) => Severity::Info,
+            // Warnings are information in JSON, which has no severities.
+            (true, Format::Json) => Severity::Error,
+            (true, Format::Text) => Severity::Warning,
+        };
+        let capacity = if streams.split { streams.info_buffer_size } else { 0 };
+        Self(Mutex::new(Inner { info, errors, buffer: Vec::new(), capacity, split_at }))
+    }
+
+    /// Whether something may wait in a buffer.
+    pub(super) fn is_buffered(&self) -> bool {
+        self.lock().capacity > 0
+    }
+
+    pub(super) fn write(&self, severity: Severity, record: &str) {
+        let mut inner = self.lock();
+        if severity >= inner.split_at {
+            // What led to an error is read before it.
+            inner.flush();
+            _ = inner.errors.write_all(record.as_bytes());
+            _ = inner.errors.flush();
+            return;
+        }
+        if inner.buffer.len() + record.len() > inner.capacity {
+            inner.flush();
+        }
+        if record.len() > inner.capacity {
+            _ = inner.info.write_all(record.as_bytes());
+            _ = inner.info.flush();
+        } else {
+            inner.buffer.extend_from_slice(record.as_bytes());
+        }
+    }
+
+    pub(super) fn flush(&self) {
+        self.lock().flush();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn flush(&mut self) {
+        if !self.buffer.is_empty() {
+            _ = self.info.write_all(&self.buffer);
+            _ = self.info.flush();
+            self.buffer.clear();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A record as klog writes it (FLAG-51).
+
+use std::fmt::Write as _;
+
+use jiff::Zoned;
+
+use super::quote::{quoted, write_visibly};
+use super::record::{Record, Severity, Value};
+
+/// Appends the record and a line break. One with fields is structured: its message is in quotation marks.
+pub(super) fn write(to: &mut String, record: &Record, now: &Zoned, pid: u32) {
+    write_header(to, record, now, pid);
+    if record.fields.is_empty() {
+        write_plain(to, &record.message);
+    } else {
+        _ = write!(to, "{}", quoted(&record.message));
+    }
+    for (name, value) in &record.fields {
+        _ = write!(to, " {name}=");
+        match value {
+            Value::Text(text) if text.contains('\n') => write_lines(to, text),
+            Value::Text(text) => _ = write!(to, "{}", quoted(text)),
+            Value::Bare(text) | Value::Quoted(text) => to.push_str(text),
+        }
+    }
+    to.push('\n');
+}
+
+fn write_header(to: &mut String, record: &Record, now: &Zoned, pid: u32) {
+    let severity = match record.severity {
+        Severity::Info => 'I',
+        Severity::Warning => 'W',
+        Severity::Error => 'E',
+        Severity::Fatal => 'F',
+    };
+    let (date, time, micros) = (now.date(), now.time(), now.subsec_nanosecond() / 1_000);
+    _ = write!(
+        to,
+        "{severity}{:02}{:02} {:02}:{:02}:{:02}.{micros:06} {pid:>7} {}:{}] ",
+        date.month(),
+        date.day(),
+        time.hour(),
+        time.minute(),
+        time.second(),
+        record.caller(),
+        record.line,
+    );
+}
+
+/// As it is, but nothing in it can look like another record, or move a terminal's cursor.
+fn write_plain(to: &mut String, message: &str) {
+    for c in message.trim_end_matches('\n').chars() {
+        match c {
+            '\n' => to.push_str("\n\t"),
+            '\t' => to.push('\t'),
+            c => _ = write_visibly(to, c),
+        }
+    }
+}
+
+/// Each line indented by a tab, the end by a space, so that no line can be taken for the end.
+fn write_lines(to: &mut String, text: &str) {
+    to.push_str("<\n");
+    for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
+        to.push('\t');
+        for c in line.chars() {
+            match c {
+                '\t' => to.push('\t'),
+                c => _ = write_visibly(to, c),
+            }
+        }
+        to.push('\n');
+    }
+    to.push_str(" >");
+}
