@@ -286,19 +286,19 @@ spec:
     - name: cloud-config
       secret:
         secretName: {{ . }}
-        defaultMode: 0440
+        defaultMode: 288 # 0440
     {{- end }}
     {{- with .Values.tls.secretName }}
     - name: tls
       secret:
         secretName: {{ . }}
-        defaultMode: 0440
+        defaultMode: 288 # 0440
     {{- end }}
     {{- if .Values.webhook.enabled }}
     - name: webhook-tls
       secret:
         secretName: {{ include "ccm.webhookSecret" . }}
-        defaultMode: 0440
+        defaultMode: 288 # 0440
     {{- end }}
     {{- with .Values.extraVolumes }}
     {{- toYaml . | nindent 4 }}
