@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cloud_provider::Fence;
 use http::Uri;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -34,10 +35,18 @@ pub struct ClientOptions {
     pub burst: Option<u32>,
     /// Longest time from sending a request to the end of its answer; watches only need to begin in that time.
     pub request_timeout: Option<Duration>,
+    /// Send nothing again, whatever the server answers.
+    pub single_attempt: bool,
+    /// Whether requests that change something may be sent (INV-4): a leader's [`fence`](crate::election::Leadership::fence). Asked as the last
+    /// thing before each attempt. What a process may write that does not lead goes through a client without one: the
+    /// Lease and its events, TokenReviews and SubjectAccessReviews.
+    ///
+    /// [`Leadership::fence`]: crate::election::Leadership::fence
+    pub fence: Fence,
 }
 
 impl Default for ClientOptions {
-    /// The Pod's identity, no limit, 60 s for a request.
+    /// The Pod's identity, no limit, 60 s for a request, retries, no fence.
     fn default() -> Self {
         Self {
             kubeconfig: None,
@@ -47,13 +56,20 @@ impl Default for ClientOptions {
             qps: None,
             burst: None,
             request_timeout: Some(Duration::from_secs(60)),
+            single_attempt: false,
+            fence: Fence::open(),
         }
     }
 }
 
 impl ClientOptions {
     fn limits(&self) -> Limits {
-        Limits { rate: self.qps.map(|qps| (qps, self.burst.unwrap_or(30))), request_timeout: self.request_timeout }
+        Limits {
+            rate: self.qps.map(|qps| (qps, self.burst.unwrap_or(30))),
+            request_timeout: self.request_timeout,
+            single_attempt: self.single_attempt,
+            fence: self.fence.clone(),
+        }
     }
 }
 

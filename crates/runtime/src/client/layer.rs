@@ -1,8 +1,12 @@
-//! Identity, limit, retries, time-out and metrics over any client.
+//! Identity, limit, retries, fence, time-out and metrics over any client.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
+use cloud_provider::Fence;
 use http::header::USER_AGENT;
 use http::{HeaderValue, Request, Response};
 use http_body::Body as _;
@@ -24,9 +28,13 @@ pub struct Limits {
     pub rate: Option<(f32, u32)>,
     /// From sending a request to the end of the answer, for each attempt; a watch only needs to begin in that time.
     pub request_timeout: Option<Duration>,
+    /// Send nothing again, whatever the server answers: for who has its own clock, as an election has.
+    pub single_attempt: bool,
+    /// Whether requests that change something may be sent (INV-4); open by default.
+    pub fence: Fence,
 }
 
-/// Puts identity, limit, bounded retries, time-out and metrics over a client.
+/// Puts identity, limit, bounded retries, fence, time-out and metrics over a client.
 ///
 /// The client below must not retry by itself. `host` is the label of the metrics. Tests put this over an in-process
 /// server: `wrap(&Client::new(router, "default"), …)`.
@@ -42,6 +50,8 @@ pub fn wrap(below: &Client, host: &str, user_agent: &str, limits: &Limits, metri
         user_agent: HeaderValue::from_str(user_agent).ok(),
         bucket,
         request_timeout: limits.request_timeout,
+        attempts: if limits.single_attempt { 1 } else { retry::ATTEMPTS },
+        fence: limits.fence.clone(),
         metrics,
     });
     let service = service_fn(move |request| Arc::clone(&sender).send(request));
@@ -54,6 +64,8 @@ struct Sender {
     user_agent: Option<HeaderValue>,
     bucket: Option<Mutex<TokenBucket>>,
     request_timeout: Option<Duration>,
+    attempts: u32,
+    fence: Fence,
     metrics: Arc<dyn RequestMetrics>,
 }
 
@@ -66,7 +78,7 @@ impl Sender {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            let again = if attempt < retry::ATTEMPTS { copy(&request) } else { None };
+            let again = if attempt < self.attempts { copy(&request) } else { None };
             self.wait_for_turn(&info).await;
             let answer = self.send_once(&info, request).await?;
             let pause = again.and_then(|request| {
@@ -93,6 +105,10 @@ impl Sender {
     /// One attempt. The body of the answer is read here, so that the time-out covers it; a watch's is passed on.
     async fn send_once(&self, info: &RequestInfo, request: Request<Body>) -> Result<Response<Body>, BoxError> {
         let (start, sent) = (Instant::now(), body_size(request.body()));
+        let changes = !request.method().is_safe();
+        if changes {
+            self.fence.check()?;
+        }
         let exchange = async {
             let answer = self.below.send(request).await?;
             if info.is_watch() && answer.status().is_success() {
@@ -103,17 +119,33 @@ impl Sender {
             self.metrics.transferred(info, sent, body.len());
             Ok::<_, kube::Error>(Response::from_parts(head, Body::from(body)))
         };
+        let exchange = async {
+            if changes { while_open(&self.fence, exchange).await } else { exchange.await.map_err(Into::into) }
+        };
         let answer: Result<_, BoxError> = match self.request_timeout {
-            Some(limit) => match timeout(limit, exchange).await {
-                Ok(answer) => answer.map_err(Into::into),
-                Err(_) => Err(format!("no answer from the API server ({}) within {limit:?}", self.host).into()),
-            },
-            None => exchange.await.map_err(Into::into),
+            Some(limit) => timeout(limit, exchange).await.unwrap_or_else(|_| {
+                Err(format!("no answer from the API server ({}) within {limit:?}", self.host).into())
+            }),
+            None => exchange.await,
         };
         let status = answer.as_ref().ok().map(|a| a.status().as_u16());
         self.metrics.answered(info, status, start.elapsed());
         answer
     }
+}
+
+/// Goes on with an exchange only while the fence is open. Whatever it waits for first (a connection, a new token), it is
+/// the fence of the moment after that decides; and a process that was frozen in between sends nothing (INV-4).
+async fn while_open<T, E: Into<BoxError>>(
+    fence: &Fence,
+    exchange: impl Future<Output = Result<T, E>>,
+) -> Result<T, BoxError> {
+    let mut exchange = pin!(exchange);
+    poll_fn(|context| match fence.check() {
+        Ok(()) => exchange.as_mut().poll(context).map_err(Into::into),
+        Err(closed) => Poll::Ready(Err(closed.context("cut off on its way to the API server").into())),
+    })
+    .await
 }
 
 /// A second copy of a request, to be sent if the first is turned away.

@@ -1,12 +1,14 @@
 //! The layers over an in-process server, in virtual time.
 
 use std::future::ready;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
 use http_body_util::Full;
 use k8s_openapi::api::core::v1::Node;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client};
 use tokio::time::{Instant, sleep};
@@ -120,7 +122,7 @@ async fn other_errors_are_not_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_delays_requests_but_not_watches() {
-    let limits = Limits { rate: Some((2.0, 3)), request_timeout: None };
+    let limits = Limits { rate: Some((2.0, 3)), ..Limits::default() };
     let (client, metrics, _) = client(&limits, vec![answer(200, NODE)]);
     let (nodes, start) = (Api::<Node>::all(client), Instant::now());
     for _ in 0..5 {
@@ -144,7 +146,7 @@ async fn a_silent_server_is_not_waited_for_for_ever() {
         "default",
     );
     let metrics = Arc::new(Recorded::default());
-    let limits = Limits { rate: None, request_timeout: Some(Duration::from_secs(10)) };
+    let limits = Limits { request_timeout: Some(Duration::from_secs(10)), ..Limits::default() };
     let client = wrap(&below, "h:443", "ccm/v1", &limits, Arc::clone(&metrics) as Arc<dyn RequestMetrics>);
     let error = Api::<Node>::all(client).get("n").await.unwrap_err();
     assert_eq!(api_error(&error).to_string(), "ServiceError: no answer from the API server (h:443) within 10s");
@@ -168,4 +170,94 @@ async fn errors_say_what_was_tried_and_what_to_do() {
     assert!(missing.starts_with("cannot use the kubeconfig /no/such/file: ") && missing.contains("check the path"));
     let master = refusal(ClientOptions { master: Some("https://a b".into()), ..options() }).await;
     assert!(master.contains("\"https://a b\"") && master.contains("https://HOST:PORT"), "{master}");
+}
+
+/// A fence, and what opens and closes it.
+fn fence(open: bool) -> (cloud_provider::Fence, Arc<std::sync::atomic::AtomicBool>) {
+    let leads = Arc::new(std::sync::atomic::AtomicBool::new(open));
+    let asked = Arc::clone(&leads);
+    (cloud_provider::Fence::new(move || asked.load(Ordering::SeqCst)), leads)
+}
+
+fn a_node() -> Node {
+    serde_json::from_str(NODE).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_closed_fence_one_may_read_and_nothing_else() {
+    let (fence, _) = fence(false);
+    let (client, metrics, agents) = client(&Limits { fence, ..Limits::default() }, vec![answer(200, NODE)]);
+    let nodes = Api::<Node>::all(client);
+    let refused = [
+        nodes.create(&PostParams::default(), &a_node()).await.map(drop),
+        nodes.replace("n", &PostParams::default(), &a_node()).await.map(drop),
+        nodes.patch("n", &PatchParams::default(), &Patch::Merge(a_node())).await.map(drop),
+        nodes.delete("n", &DeleteParams::default()).await.map(drop),
+    ];
+    for error in refused.map(Result::unwrap_err) {
+        assert!(api_error(&error).to_string().contains("does not hold the lease"), "{}", api_error(&error));
+    }
+    assert!(agents.lock().unwrap().is_empty() && metrics.take().is_empty());
+    nodes.get("n").await.unwrap();
+    drop(nodes.watch(&kube::api::WatchParams::default(), "0").await.unwrap());
+    assert_eq!(agents.lock().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_that_closes_while_a_write_waits_stops_it() {
+    let mut busy = answer(429, "");
+    busy.headers_mut().insert("retry-after", 2.into());
+    let (limited, waits) = fence(true);
+    let limits = Limits { rate: Some((0.1, 1)), fence: limited, ..Limits::default() };
+    let (client, _, agents) = client(&limits, vec![busy, answer(200, NODE)]);
+    let (nodes, params, node) = (Api::<Node>::all(client), PostParams::default(), a_node());
+    let (written, ()) = tokio::join!(nodes.create(&params, &node), async {
+        sleep(Duration::from_secs(1)).await;
+        waits.store(false, Ordering::SeqCst);
+    });
+    assert!(written.is_err() && agents.lock().unwrap().len() == 1, "before a second attempt it is asked again");
+    waits.store(true, Ordering::SeqCst);
+    let (written, ()) = tokio::join!(nodes.create(&params, &node), async {
+        sleep(Duration::from_secs(1)).await;
+        waits.store(false, Ordering::SeqCst);
+    });
+    assert!(written.is_err() && agents.lock().unwrap().len() == 1, "after the wait for the limit it is asked again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_that_closes_while_a_connection_is_made_stops_what_would_be_sent_on_it() {
+    let sent = Arc::new(Mutex::new(0));
+    let counter = Arc::clone(&sent);
+    let below = Client::new(
+        tower::service_fn(move |_: Request<Body>| {
+            let counter = Arc::clone(&counter);
+            async move {
+                sleep(Duration::from_secs(10)).await;
+                *counter.lock().unwrap() += 1;
+                Ok::<_, std::convert::Infallible>(answer(200, NODE))
+            }
+        }),
+        "default",
+    );
+    let (fence, leads) = fence(true);
+    let limits = Limits { fence, ..Limits::default() };
+    let nodes = Api::<Node>::all(wrap(&below, "h:443", "ccm/v1", &limits, Arc::new(NoRequestMetrics)));
+    let closing = async {
+        sleep(Duration::from_secs(1)).await;
+        leads.store(false, Ordering::SeqCst);
+    };
+    let (params, node) = (PostParams::default(), a_node());
+    let (written, read, ()) = tokio::join!(nodes.create(&params, &node), nodes.get("n"), closing);
+    let error = api_error(&written.unwrap_err()).to_string();
+    assert!(error.contains("cut off on its way"), "{error}");
+    assert!(read.is_ok() && *sent.lock().unwrap() == 1, "only the read got through");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_its_own_clock_sends_once() {
+    let limits = Limits { single_attempt: true, ..Limits::default() };
+    let (client, metrics, agents) = client(&limits, vec![answer(429, "")]);
+    Api::<Node>::all(client).get("n").await.unwrap_err();
+    assert_eq!(agents.lock().unwrap().len(), 1);
+    assert!(!metrics.take().iter().any(|told| told.starts_with("retried")));
 }
