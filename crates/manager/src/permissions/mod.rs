@@ -14,9 +14,13 @@
 //! ```
 
 mod features;
+mod missing;
 mod needed;
+mod review;
 mod rule;
 
 pub use features::{Election, Features, controllers_that_run};
+pub use missing::{Missing, yaml_rule};
 pub use needed::needed;
+pub use review::{Checked, check, check_rules};
 pub use rule::{Grant, Identity, Rule, Scope, grants};
