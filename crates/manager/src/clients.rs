@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cloud_provider::{ClientBuilder, Error, KubernetesApi, Result, async_trait};
 use kube::Client;
 use kube::client::Body;
-use runtime::client::{ClientError, ClientOptions, NoRequestMetrics, connect};
+use runtime::client::{ClientError, ClientOptions, RequestMetrics, connect};
 
 /// Makes clients.
 #[derive(Clone)]
@@ -17,10 +17,14 @@ pub enum Clients {
 }
 
 impl Clients {
-    /// A client for one component.
-    pub(crate) async fn client(&self, component: &str) -> Result<Client, ClientError> {
+    /// A client for one component, and who hears of its requests.
+    pub(crate) async fn client(
+        &self,
+        component: &str,
+        metrics: Arc<dyn RequestMetrics>,
+    ) -> Result<Client, ClientError> {
         match self {
-            Self::Configured(options) => connect(options, component, Arc::new(NoRequestMetrics)).await,
+            Self::Configured(options) => connect(options, component, metrics).await,
             Self::Shared(client) => Ok(client.clone()),
         }
     }

@@ -10,12 +10,14 @@ use cloud_provider::names::{
 };
 use cloud_provider::{CloudProvider, Cluster, Node, Service};
 use controllers::Options;
+use kube::Client;
 use runtime::cache::Cache;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::caches::{Needed, SharedCaches};
 pub use crate::clients::Clients;
+use crate::hooks::Hooks;
 use crate::selection::Selection;
 use crate::starter::{Started, Starter};
 
@@ -34,6 +36,8 @@ pub struct Settings {
     pub configure_cloud_routes: bool,
     /// `--controller-start-interval`: the pause after the start of each controller, times a factor from 1 to 2 (APP-35).
     pub start_interval: Duration,
+    /// Who hears of what they do.
+    pub hooks: Hooks,
 }
 
 impl Settings {
@@ -47,7 +51,14 @@ impl Settings {
             controllers: Selection::default(),
             configure_cloud_routes: true,
             start_interval: Duration::ZERO,
+            hooks: Hooks::default(),
         }
+    }
+
+    /// A client for one component.
+    pub(crate) async fn client(&self, component: &str) -> Result<Client> {
+        let client = self.clients.client(component, Arc::clone(&self.hooks.requests)).await;
+        client.with_context(|| format!("no Kubernetes client for {component}"))
     }
 
     /// Whether this controller is asked for, by all flags together.

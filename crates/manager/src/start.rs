@@ -17,7 +17,7 @@ use crate::controllers_task::{Handles, Settings, start_controllers};
 use crate::flags::Flags;
 
 /// How long the API server may take to answer at all (D-15).
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// The provider's client (PROV-10).
 pub(crate) const PROVIDER_CLIENT: &str = "cloud-provider";
 /// Pause between attempts to reach it.
@@ -40,7 +40,7 @@ pub async fn launch(flags: &Flags, providers: &Registry, shutdown: CancellationT
     let settings = flags.settings();
     let provider = provider(flags, &settings, providers)?;
     flags.log_inert();
-    let client = settings.clients.client(PROVIDER_CLIENT).await?;
+    let client = settings.client(PROVIDER_CLIENT).await?;
     let cluster = cluster(flags, &client, PATIENCE, &shutdown).await?;
     tracing::info!(provider = provider.name(), cluster = cluster.name, id = cluster.id, "starting");
     initialize(&*provider, &cluster, client, &shutdown).await?;
@@ -92,7 +92,17 @@ pub(crate) async fn cluster(
     patience: Duration,
     shutdown: &CancellationToken,
 ) -> Result<Cluster> {
-    let named = |id| Cluster { name: flags.cloud.cluster_name.clone(), id };
+    cluster_of(&flags.cloud.cluster_name, client, patience, shutdown).await
+}
+
+/// The same for a cluster of this name.
+pub(crate) async fn cluster_of(
+    name: &str,
+    client: &kube::Client,
+    patience: Duration,
+    shutdown: &CancellationToken,
+) -> Result<Cluster> {
+    let named = |id| Cluster { name: name.to_owned(), id };
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let deadline = Instant::now() + patience;
     loop {

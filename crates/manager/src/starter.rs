@@ -3,16 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use cloud_provider::names::{
     ControllerNames, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
     VOLUME_LABEL_CONTROLLER,
 };
 use cloud_provider::{CloudProvider, Cluster};
-use controllers::lifecycle::NoLifecycleMetrics;
-use controllers::node::NoNodeMetrics;
-use controllers::route::NoRouteMetrics;
-use controllers::service::NoServiceMetrics;
 use controllers::{
     ConstructionError, ControllerContext, NodeController, NodeLifecycleController, RouteController, ServiceController,
     VolumeLabelController,
@@ -22,7 +18,7 @@ use runtime::cache::Resync;
 use runtime::clock::SystemClock;
 use runtime::events::{EventRecorder, EventSender, recorder};
 use runtime::pulse::Pulse;
-use runtime::queue::NoMetrics;
+use runtime::queue::QueueMetrics;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -102,16 +98,21 @@ impl Starter {
     /// cloud-node-controller. Like all of these: nothing if the provider has no use for it.
     pub(crate) async fn node(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(NODE_CONTROLLER).await?;
-        let made = NodeController::new(context, &self.settings.options, events, Arc::new(NoNodeMetrics));
+        let made = NodeController::new(context, &self.settings.options, events, Arc::clone(&self.settings.hooks.nodes));
         Ok(self.run(NODE_CONTROLLER, pulse, made, sender, |controller| {
-            controller.run(Arc::new(NoMetrics), self.resync, self.shutdown.clone())
+            controller.run(self.queues(), self.resync, self.shutdown.clone())
         }))
     }
 
     /// cloud-node-lifecycle-controller.
     pub(crate) async fn node_lifecycle(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(NODE_LIFECYCLE_CONTROLLER).await?;
-        let made = NodeLifecycleController::new(context, &self.settings.options, events, Arc::new(NoLifecycleMetrics));
+        let made = NodeLifecycleController::new(
+            context,
+            &self.settings.options,
+            events,
+            Arc::clone(&self.settings.hooks.lifecycle),
+        );
         Ok(self.run(NODE_LIFECYCLE_CONTROLLER, pulse, made, sender, |controller| controller.run(self.shutdown.clone())))
     }
 
@@ -119,9 +120,9 @@ impl Starter {
     pub(crate) async fn route(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(ROUTE_CONTROLLER).await?;
         let (cluster, options) = (self.cluster.clone(), &self.settings.options);
-        let made = RouteController::new(context, cluster, options, events, Arc::new(NoRouteMetrics));
+        let made = RouteController::new(context, cluster, options, events, Arc::clone(&self.settings.hooks.routes));
         Ok(self.run(ROUTE_CONTROLLER, pulse, made, sender, |controller| {
-            controller.run(Arc::new(NoMetrics), self.resync, self.shutdown.clone())
+            controller.run(self.queues(), self.resync, self.shutdown.clone())
         }))
     }
 
@@ -129,9 +130,16 @@ impl Starter {
     pub(crate) async fn service(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(SERVICE_CONTROLLER).await?;
         let (cluster, services, options) = (self.cluster.clone(), self.caches.services.clone(), &self.settings.options);
-        let made = ServiceController::new(context, services, cluster, options, events, Arc::new(NoServiceMetrics));
+        let made = ServiceController::new(
+            context,
+            services,
+            cluster,
+            options,
+            events,
+            Arc::clone(&self.settings.hooks.services),
+        );
         Ok(self.run(SERVICE_CONTROLLER, pulse, made, sender, |controller| {
-            controller.run(Arc::new(NoMetrics), Arc::new(NoMetrics), self.shutdown.clone())
+            controller.run(self.queues(), self.queues(), self.shutdown.clone())
         }))
     }
 
@@ -140,13 +148,16 @@ impl Starter {
         let Parts { context, pulse, events, sender } = self.parts(VOLUME_LABEL_CONTROLLER).await?;
         let made = VolumeLabelController::new(context, self.caches.volumes.clone(), events);
         Ok(self.run(VOLUME_LABEL_CONTROLLER, pulse, made, sender, |controller| {
-            controller.run(Arc::new(NoMetrics), self.resync, self.shutdown.clone())
+            controller.run(self.queues(), self.resync, self.shutdown.clone())
         }))
     }
 
+    fn queues(&self) -> Arc<dyn QueueMetrics> {
+        Arc::clone(&self.settings.hooks.queues)
+    }
+
     pub(crate) async fn client(&self, component: &str) -> Result<Client> {
-        let client = self.settings.clients.client(component).await;
-        client.with_context(|| format!("no Kubernetes client for {component}"))
+        self.settings.client(component).await
     }
 
     async fn parts(&self, names: ControllerNames) -> Result<Parts> {

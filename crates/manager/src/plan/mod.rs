@@ -58,7 +58,7 @@ pub async fn plan(settings: &Settings, provider: &dyn CloudProvider, cluster: &C
 
 /// A client of which a write never leaves this process.
 pub(crate) async fn read_only_client(settings: &Settings, component: &str) -> Result<Client> {
-    Ok(read::read_only(settings.clients.client(component).await?))
+    Ok(read::read_only(settings.client(component).await?))
 }
 
 /// A cache of what there is, if it is wanted and can be read.

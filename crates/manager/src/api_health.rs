@@ -1,0 +1,81 @@
+//! Whether the API server is up (APP-14, APP-18).
+
+use std::time::Duration;
+
+use kube::Client;
+use runtime::api_error::api_error;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::exit::Failure;
+
+/// It has so long to say that it is well.
+const LIMIT: Duration = Duration::from_secs(10);
+/// It is asked this often.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Returns as soon as the API server says that it is well.
+///
+/// # Errors
+/// It did not within ten seconds: fatal, with what it said last.
+pub(crate) async fn wait(client: &Client) -> Result<(), Failure> {
+    let deadline = Instant::now() + LIMIT;
+    let mut last = String::from("no answer");
+    loop {
+        match timeout_at(deadline, ask(client)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(text)) => last = text,
+            Err(_) => {}
+        }
+        if Instant::now() + EVERY > deadline {
+            return Err(Failure::fatal(format!(
+                "failed to wait for apiserver being healthy: no 200 from its /healthz within {} s (the last answer: {last}); \
+                 look at the API server, or at the network between it and this process",
+                LIMIT.as_secs()
+            )));
+        }
+        sleep(EVERY).await;
+    }
+}
+
+async fn ask(client: &Client) -> Result<(), String> {
+    let request = http::Request::get("/healthz").body(Vec::new()).map_err(|error| error.to_string())?;
+    client.request_text(request).await.map(drop).map_err(|error| api_error(&error).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A server that is well from the given question on.
+    fn client(well_from: u32, asked: &Arc<AtomicU32>) -> Client {
+        let asked = Arc::clone(asked);
+        let answer = move |_: Request<Body>| {
+            let is_well = asked.fetch_add(1, Ordering::Relaxed) + 1 >= well_from;
+            let status = if is_well { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
+            let mut answer = Response::new(Body::from(b"[-]etcd failed".to_vec()));
+            *answer.status_mut() = status;
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_asked_every_second_until_it_is_well() {
+        let (asked, start) = (Arc::default(), Instant::now());
+        wait(&client(4, &asked)).await.unwrap();
+        assert_eq!((asked.load(Ordering::Relaxed), start.elapsed().as_secs()), (4, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ten_seconds_of_illness_are_fatal() {
+        let (asked, start) = (Arc::default(), Instant::now());
+        let failure = wait(&client(u32::MAX, &asked)).await.unwrap_err();
+        assert_eq!(failure.code(), 255);
+        assert!(failure.to_string().contains("etcd failed"), "{failure}");
+        assert!(start.elapsed() <= LIMIT + EVERY, "{:?}", start.elapsed());
+    }
+}

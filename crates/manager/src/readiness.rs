@@ -1,0 +1,116 @@
+//! Whether this process can do its work: what `/readyz` looks at (APP-104 *ours*).
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::Client;
+use runtime::client::{RequestInfo, RequestMetrics};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The API server must have answered within this time.
+const CONTACT: Duration = Duration::from_secs(60);
+/// A process that has nothing to ask asks this often whether it would be answered.
+const PROBE: Duration = Duration::from_secs(20);
+/// Longest wait for the answer.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// When the API server last answered this process, whichever of its clients asked. Clones are handles to the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contact {
+    last: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Contact {
+    /// It answered now, and knew who asked.
+    pub(crate) fn note(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// How long ago that was; nothing if it never did.
+    fn age(&self) -> Option<Duration> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).map(|last| last.elapsed())
+    }
+
+    /// Whether it answered lately.
+    ///
+    /// # Errors
+    /// Since when it did not.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.age() {
+            Some(age) if age <= CONTACT => Ok(()),
+            Some(age) => Err(format!("the Kubernetes API server has not answered for {} s", age.as_secs())),
+            None => Err("the Kubernetes API server has not answered yet".to_owned()),
+        }
+    }
+
+    /// Hears of all requests, and passes on what it hears.
+    pub(crate) fn noting(&self, then: Arc<dyn RequestMetrics>) -> Arc<dyn RequestMetrics> {
+        Arc::new(Noting { contact: self.clone(), then })
+    }
+
+    /// Asks now and then where nobody else does, until `stop`: controllers that only watch are silent for hours.
+    pub(crate) async fn keep(self, client: Client, stop: CancellationToken) {
+        loop {
+            if self.age().is_none_or(|age| age >= PROBE) && is_answered(&client).await {
+                self.note();
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(PROBE / 2) => {}
+            }
+        }
+    }
+}
+
+/// Whether the API server knows who asks. What everybody may read is refused only to those that it does not know.
+async fn is_answered(client: &Client) -> bool {
+    let Ok(request) = http::Request::get("/version").body(Vec::new()) else { return false };
+    let answer = tokio::time::timeout(PROBE_TIMEOUT, client.request_text(request)).await;
+    matches!(answer, Ok(Ok(_)))
+}
+
+struct Noting {
+    contact: Contact,
+    then: Arc<dyn RequestMetrics>,
+}
+
+impl RequestMetrics for Noting {
+    fn answered(&self, request: &RequestInfo, status: Option<u16>, time: Duration) {
+        if status.is_some_and(|status| status != 401 && status < 500) {
+            self.contact.note();
+        }
+        self.then.answered(request, status, time);
+    }
+    fn limited(&self, request: &RequestInfo, time: Duration) {
+        self.then.limited(request, time);
+    }
+    fn retried(&self, request: &RequestInfo, status: u16) {
+        self.then.retried(request, status);
+    }
+    fn transferred(&self, request: &RequestInfo, sent: usize, received: usize) {
+        self.then.transferred(request, sent, received);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Method;
+    use runtime::client::NoRequestMetrics;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_an_answer_to_somebody_known_counts_and_for_a_minute() {
+        let contact = Contact::default();
+        let metrics = contact.noting(Arc::new(NoRequestMetrics));
+        let request = RequestInfo::new(&Method::GET, &http::Uri::from_static("/api/v1/nodes"), "h".into());
+        for nothing in [None, Some(401), Some(503)] {
+            metrics.answered(&request, nothing, Duration::ZERO);
+            assert!(contact.check().unwrap_err().contains("not answered yet"), "{nothing:?}");
+        }
+        metrics.answered(&request, Some(403), Duration::ZERO);
+        assert_eq!(contact.check(), Ok(()), "refused, but known");
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert!(contact.check().unwrap_err().contains("for 61 s"));
+    }
+}

@@ -1,0 +1,140 @@
+//! What a process does once it may: the provider, the controllers, the caches (APP-14 … APP-19), and their end (APP-162).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cloud_provider::CloudProvider;
+use cloud_provider::names::ControllerNames;
+use serving::health::{Check, Health};
+use tokio_util::sync::CancellationToken;
+
+use crate::api_health;
+use crate::controllers_task::{Fleet, Handles, Settings};
+use crate::exit::Failure;
+use crate::start::{self, PROVIDER_CLIENT};
+use crate::starter::Started;
+
+/// What is in work when the process is asked to stop may take so long to end, all together (APP-162).
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What the work is made of. Nothing of it has been used yet.
+#[derive(Clone)]
+pub(crate) struct Means {
+    pub(crate) settings: Settings,
+    pub(crate) provider: Arc<dyn CloudProvider>,
+    /// `--cluster-name`.
+    pub(crate) cluster_name: String,
+    /// Where the controllers' checks go (APP-17).
+    pub(crate) health: Health,
+    /// Work on one thing that takes longer turns the controller's check red.
+    pub(crate) wedged_after: Duration,
+}
+
+/// Controllers at work.
+pub(crate) struct Work {
+    fleet: Fleet,
+    means: Means,
+    started: Vec<Started>,
+    shutdown: CancellationToken,
+}
+
+impl Work {
+    /// Initialises the provider, once for the whole process (APP-15, APP-82 *ours*), and starts the controllers that
+    /// `belong`. Nothing if `stop` comes before.
+    pub(crate) async fn begin(
+        means: Means,
+        belongs: impl Fn(ControllerNames) -> bool,
+        stop: &CancellationToken,
+    ) -> Result<Option<Self>, Failure> {
+        let shutdown = stop.child_token();
+        let reached = stop.run_until_cancelled(reach(&means, &shutdown)).await;
+        let Some(cluster) = reached.transpose()? else { return Ok(None) };
+        let provider = Arc::clone(&means.provider);
+        let fleet = Fleet::new(means.settings.clone(), provider, cluster, shutdown.clone());
+        let mut work = Self { fleet, means, started: Vec::new(), shutdown };
+        match work.start(belongs).await {
+            Ok(()) => Ok(Some(work)),
+            Err(failure) => {
+                work.end().await;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Starts those of the controllers that `belong`, adds them to the health checks, and reads what they need.
+    pub(crate) async fn start(&mut self, belongs: impl Fn(ControllerNames) -> bool) -> Result<(), Failure> {
+        let started = self.fleet.start(belongs).await.map_err(Failure::Fatal)?;
+        for one in &started {
+            let check =
+                Alive { started: one.clone(), wedged_after: self.means.wedged_after, stop: self.shutdown.clone() };
+            self.means.health.add(one.names.canonical, Arc::new(check));
+        }
+        self.started.extend(started);
+        let client = self.means.settings.client("shared-informers").await.map_err(Failure::Fatal)?;
+        match self.shutdown.run_until_cancelled(api_health::wait(&client)).await {
+            Some(well) => well?,
+            None => return Ok(()),
+        }
+        self.fleet.watch().await.map_err(Failure::Fatal)
+    }
+
+    /// The caches that the controllers share.
+    pub(crate) fn caches(&self) -> &crate::caches::SharedCaches {
+        self.fleet.caches()
+    }
+
+    /// Takes no more work and lets what is in work end, for ten seconds at most.
+    pub(crate) async fn end(self) {
+        self.shutdown.cancel();
+        let handles: Handles = self.fleet.finish();
+        if tokio::time::timeout(GRACE, handles.wait()).await.is_err() {
+            tracing::warn!(
+                "what was in work did not end within {} s; it is left to whoever leads next: {}",
+                GRACE.as_secs(),
+                busy(&self.started)
+            );
+        }
+    }
+}
+
+/// APP-14, APP-15: the API server is well, the cluster is known, the provider can work.
+async fn reach(means: &Means, shutdown: &CancellationToken) -> Result<cloud_provider::Cluster, Failure> {
+    let informers = means.settings.client("shared-informers").await.map_err(Failure::Fatal)?;
+    api_health::wait(&informers).await?;
+    let client = means.settings.client(PROVIDER_CLIENT).await.map_err(Failure::Fatal)?;
+    let cluster = start::cluster_of(&means.cluster_name, &client, start::PATIENCE, shutdown).await;
+    let cluster = cluster.map_err(Failure::Fatal)?;
+    start::initialize(&*means.provider, &cluster, client, shutdown).await.map_err(Failure::Fatal)?;
+    Ok(cluster)
+}
+
+fn busy(started: &[Started]) -> String {
+    let busy = started.iter().filter_map(|one| Some((one.names.canonical, one.pulse.oldest()?)));
+    let texts: Vec<_> = busy.map(|(name, oldest)| format!("{name} ({}, {:.1?})", oldest.what, oldest.age)).collect();
+    if texts.is_empty() { "nothing that is known".to_owned() } else { texts.join(", ") }
+}
+
+/// Whether a controller gets through its work (P-35). One that has nothing to do is well.
+struct Alive {
+    started: Started,
+    wedged_after: Duration,
+    stop: CancellationToken,
+}
+
+impl Check for Alive {
+    fn check(&self) -> Result<(), String> {
+        if self.started.ended.load(Ordering::Relaxed) && !self.stop.is_cancelled() {
+            return Err("it has ended by itself, which is a defect; restart the process".to_owned());
+        }
+        match self.started.pulse.oldest().filter(|oldest| oldest.age > self.wedged_after) {
+            None => Ok(()),
+            Some(oldest) => Err(format!(
+                "{} has been at one piece of work for {} s (at most {} s are expected): a call to the cloud never ended, most likely",
+                oldest.what,
+                oldest.age.as_secs(),
+                self.wedged_after.as_secs()
+            )),
+        }
+    }
+}
