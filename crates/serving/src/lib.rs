@@ -1,3 +1,13 @@
 //! The HTTPS endpoints of a Kubernetes component (APP §10 to §13).
 
+pub mod access;
+mod answer;
+mod error;
+pub mod health;
 pub mod options;
+pub mod tls;
+pub mod watchdog;
+pub mod webhook;
+
+pub use answer::not_found;
+pub use error::ServingError;

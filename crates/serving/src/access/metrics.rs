@@ -1,0 +1,154 @@
+//! What is told about callers (metrics.md §6).
+
+use std::time::Duration;
+
+/// How the question "who is it?" ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AuthenticationResult {
+    /// Known, or anonymous.
+    Success,
+    /// Proof that is not accepted.
+    Failure,
+    /// It could not be found out.
+    Error,
+}
+
+impl AuthenticationResult {
+    /// The label `result`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// How the question "may they?" ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AuthorizationResult {
+    /// Yes.
+    Allowed,
+    /// No, explicitly.
+    Denied,
+    /// Nobody said yes.
+    NoOpinion,
+    /// It could not be found out.
+    Error,
+}
+
+impl AuthorizationResult {
+    /// The label `result`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::NoOpinion => "no-opinion",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Whether an answer about a token was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TokenCache {
+    /// It was.
+    Hit,
+    /// It was not.
+    Miss,
+}
+
+impl TokenCache {
+    /// The label `status`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Miss => "miss",
+        }
+    }
+}
+
+/// Somebody who waits for a TokenReview.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fetch {
+    /// The review itself.
+    InFlight,
+    /// A request that waits for the review of another.
+    Blocked,
+}
+
+impl Fetch {
+    /// The label `status`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InFlight => "in_flight",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+/// The hook for the metrics of callers. All methods do nothing by default.
+pub trait AccessMetrics: Send + Sync {
+    /// `authentication_attempts`, `authentication_duration_seconds`.
+    fn authenticated(&self, _result: AuthenticationResult, _time: Duration) {}
+    /// `authenticated_user_requests`; the name is one of few ([`compressed_username`]).
+    fn user_request(&self, _username: &'static str) {}
+    /// `authentication_token_cache_request_total`, `…_duration_seconds`.
+    fn token_cache(&self, _status: TokenCache, _time: Duration) {}
+    /// `authentication_token_cache_fetch_total`: a review ended, with an answer or without.
+    fn token_fetched(&self, _ok: bool) {}
+    /// `authentication_token_cache_active_fetch_count`: by so many more or fewer.
+    fn token_fetches(&self, _status: Fetch, _change: i64) {}
+    /// `authorization_attempts_total`, `authorization_duration_seconds`.
+    fn authorized(&self, _result: AuthorizationResult, _time: Duration) {}
+    /// `apiserver_delegated_authn_request_total`, `…_duration_seconds`: one TokenReview, tries included; the code is the
+    /// HTTP status or `<error>`.
+    fn token_reviewed(&self, _code: &str, _time: Duration) {}
+    /// `apiserver_delegated_authz_request_total`, `…_duration_seconds`: one SubjectAccessReview.
+    fn access_reviewed(&self, _code: &str, _time: Duration) {}
+    /// `apiserver_client_certificate_expiration_seconds`: how long an accepted client certificate is still valid.
+    fn client_certificate(&self, _remaining: Duration) {}
+}
+
+/// Nobody listens.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoAccessMetrics;
+
+impl AccessMetrics for NoAccessMetrics {}
+
+/// A user's name as a label with few values (metrics.md §6).
+#[must_use]
+pub fn compressed_username(name: &str) -> &'static str {
+    match name {
+        "admin" => "admin",
+        "client" => "client",
+        "kube_proxy" => "kube_proxy",
+        "kubelet" => "kubelet",
+        "system:serviceaccount:kube-system:default" => "system:serviceaccount:kube-system:default",
+        email if email.contains('@') => "email_id",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_names_become_few_labels() {
+        let table = [
+            ("admin", "admin"),
+            ("system:anonymous", "other"),
+            ("jane@example.com", "email_id"),
+            ("system:serviceaccount:kube-system:default", "system:serviceaccount:kube-system:default"),
+            ("system:serviceaccount:monitoring:prometheus", "other"),
+        ];
+        for (name, label) in table {
+            assert_eq!(compressed_username(name), label, "{name}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Why an endpoint cannot be opened.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why there is no server. Each text says what was tried and what to change.
+#[derive(Debug, thiserror::Error)]
+pub enum ServingError {
+    /// The port cannot be opened (FLAG-29); names the flag that chooses it (P-36).
+    #[error("failed to create listener: failed to listen on {address}: {source}; {}", remedy(.source, .flag))]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// The flag that sets the port.
+        flag: &'static str,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A certificate, key or CA file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        #[source]
+        source: io::Error,
+    },
+    /// A file was read but cannot be used.
+    #[error("cannot use {}: {problem}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The generated pair cannot be made or stored (APP-112).
+    #[error("error creating self-signed certificates: {0}")]
+    Generate(String),
+    /// Versions, cipher suites and curves that do not go together.
+    #[error("the TLS options cannot be used together: {0}")]
+    Tls(String),
+}
+
+fn remedy(error: &io::Error, flag: &str) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("something else listens there (another instance on this machine?): choose another port with {flag}")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address: choose another with the bind-address flag".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("ports below 1024 need a privilege: choose a higher one with {flag}")
+        }
+        _ => format!("the port is chosen with {flag}"),
+    }
+}

@@ -1,0 +1,269 @@
+//! `/healthz`, `/livez`, `/readyz`: named checks (APP-95 to APP-98, APP-104, APP-105).
+
+mod answers;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::extract::{Path, RawQuery, State};
+use axum::response::Response;
+use axum::routing::any;
+
+/// Something that can be well or not. It answers at once, from what is known already.
+pub trait Check: Send + Sync {
+    /// Whether all is well.
+    ///
+    /// # Errors
+    /// Why not; it goes to the log, callers only see that it failed.
+    fn check(&self) -> Result<(), String>;
+}
+
+impl<F: Fn() -> Result<(), String> + Send + Sync> Check for F {
+    fn check(&self) -> Result<(), String> {
+        self()
+    }
+}
+
+/// A check that never fails: what has no health of its own (APP-105).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AlwaysWell;
+
+impl Check for AlwaysWell {
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Which question is asked; the label `type` of the SLIs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Probe {
+    /// `/healthz`.
+    Healthz,
+    /// `/livez`: the same checks.
+    Livez,
+    /// `/readyz`: these, and what makes a process ready.
+    Readyz,
+}
+
+impl Probe {
+    /// The word in paths, answers and labels.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthz => "healthz",
+            Self::Livez => "livez",
+            Self::Readyz => "readyz",
+        }
+    }
+}
+
+/// What the probes have found of one check so far (metrics.md §9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sli {
+    /// The check.
+    pub name: String,
+    /// The question.
+    pub probe: Probe,
+    /// The last result: `kubernetes_healthcheck`.
+    pub well: bool,
+    /// `kubernetes_healthchecks_total{status="success"}`.
+    pub successes: u64,
+    /// `kubernetes_healthchecks_total{status="error"}`.
+    pub errors: u64,
+}
+
+#[derive(Clone)]
+struct Named {
+    name: String,
+    check: Arc<dyn Check>,
+}
+
+#[derive(Default)]
+struct Inner {
+    checks: Vec<Named>,
+    readiness: Vec<Named>,
+    slis: BTreeMap<(String, Probe), Sli>,
+}
+
+/// The checks of a process; clones share them.
+///
+/// ```
+/// use std::sync::Arc;
+/// use serving::health::{AlwaysWell, Health, Probe};
+///
+/// let health = Health::new();
+/// assert_eq!(health.report(Probe::Healthz, &[]).results[0].name, "ping", "as long as there is nothing else");
+/// health.add("leaderElection", Arc::new(AlwaysWell));
+/// health.add_readiness("provider", Arc::new(|| Err("not initialised yet".to_owned())));
+/// assert!(health.report(Probe::Healthz, &[]).is_well());
+/// assert!(!health.report(Probe::Readyz, &[]).is_well());
+/// ```
+#[derive(Clone, Default)]
+pub struct Health(Arc<Mutex<Inner>>);
+
+impl Health {
+    /// Without checks.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a check to all probes, after those that are there; one of the same name is replaced where it stands.
+    pub fn add(&self, name: impl Into<String>, check: Arc<dyn Check>) {
+        put(&mut self.inner().checks, name.into(), check);
+    }
+
+    /// Adds a check to `/readyz` alone, after those of `/healthz`.
+    pub fn add_readiness(&self, name: impl Into<String>, check: Arc<dyn Check>) {
+        put(&mut self.inner().readiness, name.into(), check);
+    }
+
+    /// Runs the checks of a probe in their order and counts the results.
+    #[must_use]
+    pub fn report(&self, probe: Probe, excluded: &[String]) -> Report {
+        // The checks run without the lock: they are others' code.
+        let results: Vec<_> = self
+            .named(probe)
+            .into_iter()
+            .map(|named| {
+                let outcome = match excluded.contains(&named.name) {
+                    true => Outcome::Excluded,
+                    false => self.ask(probe, &named),
+                };
+                CheckResult { name: named.name, outcome }
+            })
+            .collect();
+        let known = |name: &&String| results.iter().any(|result| &result.name == *name);
+        let unmatched = excluded.iter().filter(|name| !known(name)).cloned().collect();
+        Report { probe, results, unmatched }
+    }
+
+    /// Runs one check; `None` if the probe has none of that name.
+    #[must_use]
+    pub fn report_one(&self, probe: Probe, name: &str) -> Option<CheckResult> {
+        let named = self.named(probe).into_iter().find(|named| named.name == name)?;
+        let outcome = self.ask(probe, &named);
+        Some(CheckResult { name: named.name, outcome })
+    }
+
+    /// What was found so far, by name and probe.
+    #[must_use]
+    pub fn slis(&self) -> Vec<Sli> {
+        self.inner().slis.values().cloned().collect()
+    }
+
+    /// Forgets what was found (`DELETE /metrics/slis`, MET-30).
+    pub fn reset_slis(&self) {
+        self.inner().slis.clear();
+    }
+
+    /// `/healthz`, `/livez`, `/readyz`, and `/healthz/NAME` and so on; any method (APP-95).
+    pub fn routes(&self) -> Router {
+        let mut router = Router::new();
+        for probe in [Probe::Healthz, Probe::Livez, Probe::Readyz] {
+            let word = probe.as_str();
+            let all = move |State(health): State<Health>, RawQuery(query): RawQuery| {
+                std::future::ready(health.answer(probe, query.as_deref().unwrap_or_default()))
+            };
+            let one = move |State(health): State<Health>, Path(name): Path<String>| {
+                std::future::ready(health.answer_one(probe, &name))
+            };
+            router = router.route(&format!("/{word}"), any(all)).route(&format!("/{word}/{{name}}"), any(one));
+        }
+        router.with_state(self.clone())
+    }
+
+    fn answer(&self, probe: Probe, query: &str) -> Response {
+        let query = answers::Query::parse(query);
+        answers::all(&self.report(probe, &query.excluded), query.verbose)
+    }
+
+    fn answer_one(&self, probe: Probe, name: &str) -> Response {
+        answers::one(self.report_one(probe, name).as_ref())
+    }
+
+    fn named(&self, probe: Probe) -> Vec<Named> {
+        let inner = self.inner();
+        let readiness: &[Named] = if probe == Probe::Readyz { &inner.readiness } else { &[] };
+        let mut named = inner.checks.clone();
+        if named.is_empty() {
+            named.push(Named { name: "ping".to_owned(), check: Arc::new(AlwaysWell) });
+        }
+        named.extend_from_slice(readiness);
+        named
+    }
+
+    fn ask(&self, probe: Probe, named: &Named) -> Outcome {
+        let outcome = match named.check.check() {
+            Ok(()) => Outcome::Well,
+            Err(reason) => {
+                tracing::warn!(check = named.name, probe = probe.as_str(), reason, "a health check failed");
+                Outcome::Failed(reason)
+            }
+        };
+        let mut inner = self.inner();
+        let sli = inner.slis.entry((named.name.clone(), probe)).or_insert_with(|| Sli {
+            name: named.name.clone(),
+            probe,
+            well: true,
+            successes: 0,
+            errors: 0,
+        });
+        sli.well = matches!(outcome, Outcome::Well);
+        *(if sli.well { &mut sli.successes } else { &mut sli.errors }) += 1;
+        outcome
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn put(checks: &mut Vec<Named>, name: String, check: Arc<dyn Check>) {
+    match checks.iter_mut().find(|named| named.name == name) {
+        Some(named) => named.check = check,
+        None => checks.push(Named { name, check }),
+    }
+}
+
+/// What one check said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckResult {
+    /// Its name.
+    pub name: String,
+    /// What it said.
+    pub outcome: Outcome,
+}
+
+/// How a check ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is well.
+    Well,
+    /// It was not asked, as the caller wished.
+    Excluded,
+    /// Why it is not well; not for callers.
+    Failed(String),
+}
+
+/// What all checks of a probe said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The question.
+    pub probe: Probe,
+    /// In the order of the checks.
+    pub results: Vec<CheckResult>,
+    /// Names to be excluded that no check has.
+    pub unmatched: Vec<String>,
+}
+
+impl Report {
+    /// Whether no check failed.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        !self.results.iter().any(|result| matches!(result.outcome, Outcome::Failed(_)))
+    }
+}

@@ -1,0 +1,65 @@
+//! The texts of the probes.
+
+use axum::response::Response;
+use http::StatusCode;
+
+use super::{CheckResult, Outcome, Report};
+use crate::answer::text;
+
+/// `?verbose&exclude=NAME&exclude=…`
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Query {
+    pub(super) verbose: bool,
+    pub(super) excluded: Vec<String>,
+}
+
+impl Query {
+    pub(super) fn parse(query: &str) -> Self {
+        let (mut verbose, mut excluded) = (false, Vec::new());
+        for pair in query.split('&') {
+            match pair.split_once('=').unwrap_or((pair, "")) {
+                ("verbose", _) => verbose = true,
+                ("exclude", name) if !name.is_empty() => excluded.push(name.to_owned()),
+                _ => {}
+            }
+        }
+        Self { verbose, excluded }
+    }
+}
+
+pub(super) fn all(report: &Report, verbose: bool) -> Response {
+    let word = report.probe.as_str();
+    let lines: String = report.results.iter().map(line).collect();
+    let lines = lines + &warning(&report.unmatched);
+    match (report.is_well(), verbose) {
+        (true, false) => text(StatusCode::OK, "ok"),
+        (true, true) => text(StatusCode::OK, format!("{lines}{word} check passed\n")),
+        (false, _) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{word} check failed\n")),
+    }
+}
+
+pub(super) fn one(result: Option<&CheckResult>) -> Response {
+    match result {
+        None => text(StatusCode::NOT_FOUND, "404 page not found\n"),
+        Some(result) => match result.outcome {
+            Outcome::Failed(_) => text(StatusCode::INTERNAL_SERVER_ERROR, line(result)),
+            Outcome::Well | Outcome::Excluded => text(StatusCode::OK, "ok"),
+        },
+    }
+}
+
+fn line(CheckResult { name, outcome }: &CheckResult) -> String {
+    match outcome {
+        Outcome::Well => format!("[+]{name} ok\n"),
+        Outcome::Excluded => format!("[+]{name} excluded: ok\n"),
+        Outcome::Failed(_) => format!("[-]{name} failed: reason withheld\n"),
+    }
+}
+
+fn warning(unmatched: &[String]) -> String {
+    if unmatched.is_empty() {
+        return String::new();
+    }
+    let names: Vec<_> = unmatched.iter().map(|name| format!("{name:?}")).collect();
+    format!("warn: some health checks cannot be excluded: no matches for {}\n", names.join(","))
+}

@@ -1,0 +1,91 @@
+//! One AdmissionReview, from the request to the answer.
+
+use std::panic::AssertUnwindSafe;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::FutureExt;
+use http::{HeaderMap, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{Webhook, WebhookLimits};
+
+const API_VERSION: &str = "admission.k8s.io/v1";
+const KIND: &str = "AdmissionReview";
+
+/// A request that is not answered with a review.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) status: StatusCode,
+    pub(super) text: String,
+}
+
+fn refused(status: StatusCode, text: impl Into<String>) -> Refused {
+    Refused { status, text: text.into() }
+}
+
+pub(super) async fn answer(
+    webhook: &Webhook,
+    limits: &WebhookLimits,
+    request: Request<Body>,
+) -> Result<Response, Refused> {
+    if request.method() != Method::POST {
+        return Err(refused(StatusCode::METHOD_NOT_ALLOWED, "an admission webhook takes POST requests only"));
+    }
+    check_content_type(request.headers())?;
+    let body = read(request.into_body(), limits).await?;
+    let (uid, admission) = decode(&body)?;
+    let panicked = |_| Err("the handler panicked; its log says more".to_owned());
+    let handled = AssertUnwindSafe(async { webhook.handler.handle(admission).await }).catch_unwind().await;
+    let failed = |reason: String| refused(StatusCode::INTERNAL_SERVER_ERROR, reason);
+    let mut response = handled.unwrap_or_else(panicked).map_err(failed)?;
+    // An empty object is what a handler without an opinion returns; the API server would take it as a refusal.
+    let Some(fields) = response.as_object_mut().filter(|fields| !fields.is_empty()) else {
+        return Err(failed(format!("webhook {} gave no response", webhook.name)));
+    };
+    fields.insert("uid".to_owned(), Value::String(uid));
+    let review = json!({"apiVersion": API_VERSION, "kind": KIND, "response": response});
+    Ok(([(header::CONTENT_TYPE, "application/json")], review.to_string()).into_response())
+}
+
+fn check_content_type(headers: &HeaderMap) -> Result<(), Refused> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    // Parameters such as a charset change nothing.
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(refused(StatusCode::BAD_REQUEST, format!("the Content-Type is {given:?}, expected application/json")))
+}
+
+async fn read(body: Body, limits: &WebhookLimits) -> Result<Bytes, Refused> {
+    let collected = timeout(limits.body_read, Limited::new(body, limits.body).collect()).await;
+    match collected {
+        Err(_) => {
+            let text = format!("the body was not there within {} s", limits.body_read.as_secs());
+            Err(refused(StatusCode::REQUEST_TIMEOUT, text))
+        }
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let text = format!("the body is larger than {} bytes, the most that a webhook takes", limits.body);
+            Err(refused(StatusCode::PAYLOAD_TOO_LARGE, text))
+        }
+        Ok(Err(error)) => Err(refused(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}"))),
+    }
+}
+
+/// The request within the review, and its `uid`.
+fn decode(body: &[u8]) -> Result<(String, Value), Refused> {
+    let bad = |text: String| refused(StatusCode::BAD_REQUEST, text);
+    let mut review: Value =
+        serde_json::from_slice(body).map_err(|error| bad(format!("the body is no JSON: {error}")))?;
+    if review["apiVersion"] != API_VERSION || review["kind"] != KIND {
+        return Err(bad(format!("the body is not an {KIND} of {API_VERSION}")));
+    }
+    let uid = review["request"]["uid"].as_str().filter(|uid| !uid.is_empty()).map(str::to_owned);
+    let Some(uid) = uid else { return Err(bad(format!("the {KIND} has no request with a uid"))) };
+    Ok((uid, review["request"].take()))
+}
