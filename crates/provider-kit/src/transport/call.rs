@@ -27,13 +27,14 @@ pub struct Call {
     query: String,
     pub(super) body: Result<Option<Bytes>>,
     pub(super) idempotent: bool,
+    pub(super) changes: bool,
 }
 
 impl Call {
     fn new(method: Method, template: &'static str, parameters: &[&str]) -> Self {
-        let idempotent = method.is_idempotent();
+        let (idempotent, changes) = (method.is_idempotent(), !method.is_safe());
         let path = fill(template, parameters);
-        Self { method, template, path, query: String::new(), body: Ok(None), idempotent }
+        Self { method, template, path, query: String::new(), body: Ok(None), idempotent, changes }
     }
 
     /// A GET. `parameters` fill the `{…}` of the template, in order.
@@ -81,6 +82,14 @@ impl Call {
     #[must_use]
     pub fn repeatable(mut self) -> Self {
         self.idempotent = true;
+        self
+    }
+
+    /// Says that this changes nothing though it is no GET, as in APIs that ask everything by POST, or where a token is
+    /// fetched: it is repeated like a GET, and passes a closed fence.
+    #[must_use]
+    pub fn reading(mut self) -> Self {
+        (self.idempotent, self.changes) = (true, false);
         self
     }
 

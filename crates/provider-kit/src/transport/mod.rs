@@ -14,6 +14,9 @@
 //! | 429 | *rate limited*, and a pause for the whole client | yes: it was not applied |
 //! | 5xx, 408, no answer, time-out | *other* | if the call is idempotent |
 //!
+//! Calls that change something are sent only while the [`Fence`] is open ([`Builder::fence`], INV-4): it is asked as the very
+//! last thing, before each try.
+//!
 //! What carries the request is a [`Leaf`]: the network, or an axum router in the same process.
 
 mod call;
@@ -22,7 +25,10 @@ mod failure;
 mod leaf;
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -107,7 +113,8 @@ impl Builder {
         self
     }
 
-    /// Sends nothing that changes something while this is closed (INV-4).
+    /// Sends what changes something only while `fence` is open: hand it the one of the provider's set-up. What is sent
+    /// meanwhile is cut off when it closes.
     #[must_use]
     pub fn fence(mut self, fence: Fence) -> Self {
         self.fence = fence;
@@ -289,11 +296,15 @@ impl Transport {
     async fn try_once(&self, call: &Call, token: Option<&Token>) -> Result<Result<Answer, failure::Failure>> {
         let request = self.request(call, token)?;
         // The last thing before it is sent: it may have waited for long.
-        if !call.method.is_safe() {
+        if call.changes {
             self.0.fence.check().map_err(|err| err.context(call.place()))?;
         }
         let began = Instant::now();
-        let outcome = tokio::time::timeout(self.0.patience.timeout, self.0.leaf.carry(request)).await;
+        let exchange = while_open(call, &self.0.fence, self.0.leaf.carry(request));
+        let outcome = match tokio::time::timeout(self.0.patience.timeout, exchange).await {
+            Ok(exchanged) => Ok(exchanged?),
+            Err(late) => Err(late),
+        };
         let status = outcome.as_ref().ok().and_then(|o| o.as_ref().ok()).map(|answer| answer.status().as_u16());
         self.0.metrics.finished(&call.route(), status, began.elapsed());
         Ok(match outcome {
@@ -368,6 +379,20 @@ impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transport").field("credential", &self.0.credential).finish_non_exhaustive()
     }
+}
+
+/// Goes on with an exchange only while the fence is open, unless it changes nothing. Whatever it waits for first, such as a
+/// connection, it is the fence of the moment after that decides; and a process that was frozen in between sends nothing.
+async fn while_open<T>(call: &Call, fence: &Fence, exchange: impl Future<Output = T>) -> Result<T> {
+    if !call.changes {
+        return Ok(exchange.await);
+    }
+    let mut exchange = pin!(exchange);
+    poll_fn(|context| match fence.check() {
+        Ok(()) => exchange.as_mut().poll(context).map(Ok),
+        Err(closed) => Poll::Ready(Err(closed.context(call.place()))),
+    })
+    .await
 }
 
 /// Between half of it and all of it.

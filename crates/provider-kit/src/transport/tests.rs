@@ -1,5 +1,5 @@
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use axum::Router;
 use axum::response::IntoResponse;
@@ -216,4 +216,66 @@ fn an_endpoint_that_is_no_url_is_refused_without_showing_it() {
         let err = Transport::builder(base).build().unwrap_err();
         assert!(err.is_invalid() && !err.to_string().contains("s3cret"), "{err}");
     }
+}
+
+/// A fence, and what opens and closes it.
+fn fence(open: bool) -> (Fence, Arc<AtomicBool>) {
+    let leads = Arc::new(AtomicBool::new(open));
+    let asked = Arc::clone(&leads);
+    (Fence::new(move || asked.load(Ordering::SeqCst)), leads)
+}
+
+#[tokio::test(start_paused = true)]
+async fn behind_a_closed_fence_one_may_read_and_nothing_else() {
+    let (router, sent) = scripted(|_, _| StatusCode::OK);
+    let (closed, _) = fence(false);
+    let seen = Arc::new(Seen::default());
+    let metrics = Arc::clone(&seen) as Arc<dyn CloudMetrics>;
+    let client = client(router).fence(closed).metrics(metrics).build().unwrap();
+    for call in [POST(), Call::put("/things", &[]), Call::delete("/things", &[]), POST().repeatable()] {
+        let err = client.send(call).await.unwrap_err().to_string();
+        assert!(err.contains("/things: ") && err.contains("does not hold the lease"), "{err}");
+    }
+    assert!(sent.load(Ordering::SeqCst) == 0 && seen.0.lock().unwrap().is_empty());
+    client.send(GET()).await.unwrap();
+    client.send(POST().reading()).await.unwrap();
+    assert_eq!(sent.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_that_closes_before_the_next_try_or_during_a_pause_stops_it() {
+    let table = [(StatusCode::SERVICE_UNAVAILABLE, ""), (SLOW_DOWN, "3")];
+    for (status, pause) in table {
+        let (open, leads) = fence(true);
+        let lost = move |_: usize, _: &HeaderMap| {
+            leads.store(false, Ordering::SeqCst);
+            (status, [("retry-after", pause)])
+        };
+        let (router, sent) = scripted(lost);
+        let err = client(router).fence(open).build().unwrap().send(POST().repeatable()).await.unwrap_err();
+        assert!(err.to_string().contains("does not hold the lease"), "{err}");
+        assert_eq!(sent.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_that_closes_while_a_connection_is_made_stops_what_would_be_sent_on_it() {
+    let sent = Sent::default();
+    let counter = Arc::clone(&sent);
+    let slow = tower::service_fn(move |_: Request<http_body_util::Full<Bytes>>| {
+        let counter = Arc::clone(&counter);
+        async move {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            counter.fetch_add(1, Ordering::SeqCst);
+            Ok::<_, std::convert::Infallible>(Response::new(http_body_util::Full::<Bytes>::default()))
+        }
+    });
+    let (open, leads) = fence(true);
+    let client = Transport::builder("http://cloud").service(slow).fence(open).build().unwrap();
+    let closing = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        leads.store(false, Ordering::SeqCst);
+    };
+    let (written, read, ()) = tokio::join!(client.send(POST()), client.send(GET()), closing);
+    assert!(written.is_err() && read.is_ok() && sent.load(Ordering::SeqCst) == 1, "only the read got through");
 }
