@@ -9,6 +9,6 @@ mod retry;
 mod tests;
 
 pub use agent::UserAgent;
-pub use config::{ClientError, ClientOptions, connect};
+pub use config::{ClientError, ClientOptions, connect, connect_as};
 pub use layer::{Limits, wrap};
 pub use request::{NoRequestMetrics, RequestInfo, RequestMetrics, Verb};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cloud_provider::Fence;
 use http::Uri;
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use super::agent::UserAgent;
@@ -128,7 +128,35 @@ pub async fn connect(
     identity: &str,
     metrics: Arc<dyn RequestMetrics>,
 ) -> Result<Client, ClientError> {
+    let (config, origin) = load(options).await?;
+    finish(config, origin, Client::clone, options, identity, metrics)
+}
+
+/// A client as [`connect`] makes it, but with another credential: what the configuration has of one (tokens,
+/// certificates, plugins, impersonation) is left out. `credential` is given the bare client and returns one over it that
+/// adds a credential to each request; whatever that waits for is still before the fence.
+///
+/// # Errors
+/// As [`connect`].
+pub async fn connect_as(
+    options: &ClientOptions,
+    identity: &str,
+    metrics: Arc<dyn RequestMetrics>,
+    credential: impl FnOnce(&Client) -> Client,
+) -> Result<Client, ClientError> {
     let (mut config, origin) = load(options).await?;
+    config.auth_info = AuthInfo::default();
+    finish(config, origin, credential, options, identity, metrics)
+}
+
+fn finish(
+    mut config: Config,
+    origin: String,
+    credential: impl FnOnce(&Client) -> Client,
+    options: &ClientOptions,
+    identity: &str,
+    metrics: Arc<dyn RequestMetrics>,
+) -> Result<Client, ClientError> {
     // Retries are made by our layer, which counts them and knows when to stop.
     config.default_retry = false;
     config.disable_compression = true;
@@ -141,6 +169,7 @@ pub async fn connect(
             text: crate::api_error::api_error(&error).to_string(),
         })?
         .build();
+    let below = credential(&below);
     Ok(wrap(&below, &host, &options.user_agent.with_suffix(identity), &options.limits(), metrics))
 }
 
