@@ -24,7 +24,7 @@ fn stderr(output: &Output) -> String {
 fn help_names_the_flags_and_the_subcommands() {
     let help = run(&["--help"], &[]);
     assert!(help.status.success());
-    for word in ["--cloud-provider", "--node-deletion-guard", "--cluster-cidr", "Service controller:", "plan", "demo"] {
+    for word in ["--cloud-provider", "--node-deletion-guard", "--cluster-cidr", "Service-lb-controller:", "plan", "demo"] {
         assert!(stdout(&help).contains(word), "{word} is missing in:\n{}", stdout(&help));
     }
     let help = run(&["plan", "--help"], &[]);
@@ -40,11 +40,17 @@ fn help_names_the_flags_and_the_subcommands() {
 }
 
 #[test]
-fn version_is_the_workspaces() {
-    for arguments in [&["--version"][..], &["plan", "--version"], &["demo", "--version"]] {
+fn version_is_that_of_kubernetes_and_raw_names_the_workspaces() {
+    let table = [
+        (&["--version"][..], "Kubernetes v1."),
+        (&["plan", "--version"], "Kubernetes v1."),
+        (&["--version=raw"], env!("CARGO_PKG_VERSION")),
+        (&["demo", "--version"], env!("CARGO_PKG_VERSION")),
+    ];
+    for (arguments, expected) in table {
         let version = run(arguments, &[]);
         assert!(version.status.success());
-        assert!(stdout(&version).contains(env!("CARGO_PKG_VERSION")), "{}", stdout(&version));
+        assert!(stdout(&version).contains(expected), "{}", stdout(&version));
     }
 }
 

@@ -1,25 +1,30 @@
 //! The cloud and the cluster in it.
 
-use std::path::PathBuf;
-
 use clap::{ArgAction, Args};
+use runtime::go_duration::GoDuration;
 
-use super::values::go_bool;
+use super::values::{PathFlag, duration, go_bool, path};
 
 /// The cloud and the cluster in it.
 #[derive(Args, Debug, Clone, PartialEq)]
-#[command(next_help_heading = "Cloud")]
+#[command(next_help_heading = "Generic")]
 pub struct CloudFlags {
-    /// The cloud.
+    /// The cloud. A program called as a vendor's (hcloud-cloud-controller-manager, ...) need not be told.
     #[arg(long, default_value = "", value_name = "NAME")]
     pub cloud_provider: String,
     /// The provider's configuration file.
-    #[arg(long, value_name = "PATH")]
-    pub cloud_config: Option<PathBuf>,
+    #[arg(long, default_value = "", value_parser = path())]
+    pub cloud_config: PathFlag,
     /// Name of the cluster; part of the names of cloud resources, so it must stay the same.
     #[arg(long, default_value = cloud_provider::names::DEFAULT_CLUSTER_NAME, value_name = "NAME")]
     pub cluster_name: String,
     /// Start even if the cloud cannot tell this cluster's resources from another's.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = go_bool, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, hide = true, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub allow_untagged_cloud: bool,
+    /// Accepted, without effect.
+    #[arg(long, hide = true, default_value = "0s", value_parser = duration)]
+    pub node_sync_period: GoDuration,
+    /// Accepted, without effect: volumes are the CSI drivers' work.
+    #[arg(long, default_value = "", value_name = "NAME")]
+    pub external_cloud_volume_plugin: String,
 }

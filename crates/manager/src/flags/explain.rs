@@ -1,29 +1,59 @@
 //! What a user is told of arguments that cannot be read.
 
+use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// FLAG-8, FLAG-9: the stems that scripts know, and what to do.
-pub(super) fn explain(error: &clap::Error, command: &str) -> String {
-    let context = |kind| match error.get(kind) {
+/// Errors as one: a single one as it is, several in brackets, each once (FLAG-10).
+pub(super) fn together(errors: Vec<String>) -> String {
+    let mut distinct: Vec<String> = Vec::new();
+    for error in errors {
+        if !distinct.contains(&error) {
+            distinct.push(error);
+        }
+    }
+    match distinct.as_slice() {
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    }
+}
+
+/// FLAG-8: arguments that are no flags. Empty ones are tolerated.
+pub(super) fn positional(matches: &ArgMatches, command: &str) -> Option<String> {
+    let arguments = matches.try_get_many::<String>("arguments").ok()??;
+    let arguments: Vec<_> = arguments.filter(|argument| !argument.is_empty()).collect();
+    (!arguments.is_empty()).then(|| {
+        let list = arguments.iter().map(|argument| format!("{argument:?}")).collect::<Vec<_>>().join(" ");
+        format!("{command:?} does not take any arguments, got [{list}]; write --name=value")
+    })
+}
+
+/// The flag that an error is about, as in `--name`.
+pub(super) fn flag(error: &clap::Error) -> Option<String> {
+    // clap shows the value's placeholder behind the flag.
+    let argument = context(error, ContextKind::InvalidArg)?;
+    argument.split([' ', '=', '[']).next().filter(|flag| flag.starts_with('-')).map(str::to_owned)
+}
+
+fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => texts.first().cloned(),
         _ => None,
-    };
-    let argument = context(ContextKind::InvalidArg).unwrap_or_default();
-    // clap shows the value's placeholder behind the flag.
-    let flag = argument.split([' ', '=', '[']).next().unwrap_or_default();
+    }
+}
+
+/// FLAG-9: the stems that scripts know, and what to do.
+pub(super) fn explain(error: &clap::Error, command: &str) -> String {
+    let flag = flag(error).unwrap_or_default();
     let see = format!("see '{command} --help'");
     match error.kind() {
-        ErrorKind::UnknownArgument if argument.starts_with('-') => {
-            let hint =
-                context(ContextKind::SuggestedArg).map(|like| format!("did you mean {like}? ")).unwrap_or_default();
+        ErrorKind::UnknownArgument => {
+            let like = context(error, ContextKind::SuggestedArg);
+            let hint = like.map(|like| format!("did you mean {like}? ")).unwrap_or_default();
             format!("unknown flag: {flag}; {hint}{see}")
         }
-        ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand => {
-            format!("{command:?} does not take any arguments, got [{argument:?}]")
-        }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
-            let value = context(ContextKind::InvalidValue).unwrap_or_default();
+            let value = context(error, ContextKind::InvalidValue).unwrap_or_default();
             let why = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
             if value.is_empty() && why.is_empty() {
                 return format!("flag needs an argument: {flag}; {see}");

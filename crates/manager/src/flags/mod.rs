@@ -1,59 +1,112 @@
 //! Command-line flags.
 //!
-//! This is the part of the reference's flags that the controllers need, with their names, defaults and parsing rules
-//! (FLAG-*), and the flags of this project. Defaults that differ from the reference's are those of D-10.
+//! All flags of the reference, with their names, meaning and parsing rules (FLAG-*), those that it had once, and those of
+//! this project. They are declared once, in the structs of this module, one for each subject; parsing, help, the reference
+//! page, completions and the man page come from there. Defaults that differ from the reference's are those of D-10.
+//!
+//! ```
+//! use manager::flags::{Flags, Parsed};
+//!
+//! let arguments = ["cloud-controller-manager", "--cloud-provider=hcloud", "--leader-elect=false", "--secure-port=0"];
+//! let Parsed::Flags(flags) = Flags::parse(arguments.map(Into::into)) else { panic!("they can be used") };
+//! assert!(flags.election().is_none());
+//! assert_eq!(flags.serving().port, 0);
+//! ```
 
+mod accessors;
 mod api;
+mod authentication;
+mod authorization;
 mod cloud;
+mod command;
 mod controllers;
+mod debugging;
+mod election;
 mod explain;
 mod gates;
+mod given;
+mod historic;
+mod logging;
 mod node;
+mod notices;
+mod program;
+mod provider_flags;
+mod quantity;
 mod route;
 mod service;
+mod serving;
 #[cfg(test)]
 mod tests;
+mod tls;
+mod validate;
 mod values;
+mod version;
+mod webhook;
 
 use std::ffi::OsString;
 
-use ::controllers::Options;
-use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches, Parser};
-use runtime::go_duration::GoDuration;
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
 
-pub use self::api::ApiFlags;
+pub use self::api::{ApiFlags, MiscFlags};
+pub use self::authentication::AuthenticationFlags;
+pub use self::authorization::AuthorizationFlags;
 pub use self::cloud::CloudFlags;
 pub use self::controllers::ControllersFlags;
-use self::explain::explain;
-pub use self::gates::FeatureGates;
+pub use self::debugging::DebuggingFlags;
+pub use self::election::{ElectionSettings, LeaderElectionFlags, LeaderMigrationFlags, MigrationSettings};
+pub use self::gates::{
+    FeatureGates, GATE_LOGGING_ALPHA, GATE_LOGGING_BETA, GATE_RELEASE_LEASE, GATE_UID_HEADER, GATE_WEBHOOK, GATES,
+    Gate, INERT, Stage,
+};
+pub use self::given::Given;
+pub use self::logging::LoggingFlags;
 pub use self::node::{LifecycleFlags, NodeFlags};
+pub use self::notices::{Notice, Severity};
+pub use self::program::Program;
+pub use self::quantity::Quantity;
 pub use self::route::RouteFlags;
 pub use self::service::ServiceFlags;
-pub use self::values::List;
-use self::values::with_hyphens;
-use crate::controllers_task::{Clients, Settings};
+pub use self::serving::SecureServingFlags;
+pub use self::tls::{Numbers, SniFlag};
+pub use self::values::{List, ListenAddress, PathFlag};
+pub use self::version::{KUBERNETES_VERSION, VersionFlag};
+pub use self::webhook::{WEBHOOKS, WebhookFlags, WebhookSelection, WebhookServingFlags};
 
-/// Name in messages about arguments (FLAG-8).
-const COMMAND: &str = "cloud-controller-manager";
+/// Name in help and messages.
+const COMMAND: &str = cloud_provider::names::MANAGER_NAME;
 
 const ABOUT: &str = "Joins a Kubernetes cluster to its cloud: initialises Nodes, removes those whose machine is gone, \
                      taints those shut down; runs load balancers for Services and routes for Pod networks.";
 
-/// The flags, parsed.
+/// The flags, parsed. The order of the fields is that of the help's sections (FLAG-13).
 #[derive(Parser, Debug, Clone, PartialEq)]
-#[command(name = COMMAND, version, about = ABOUT, disable_help_subcommand = true, args_override_self = true, max_term_width = 120,
-    after_help = "Subcommands:\n  plan  what would be changed, without changing it; see `plan --help`\n  demo  a whole cluster and cloud in this process; see `demo --help`")]
+#[command(name = COMMAND, about = ABOUT,
+    after_help = "Subcommands:\n  plan        what would be changed, without changing it; see `plan --help`\n  demo        a whole cluster and cloud in this process; see `demo --help`\n  completion  completions for bash, zsh or fish\n  man         the manual page")]
 pub struct Flags {
-    /// The cloud.
+    /// What stood on the command line.
     #[command(flatten)]
-    pub cloud: CloudFlags,
-    /// The Kubernetes API.
+    pub given: Given,
+    /// What helps to look into the process.
     #[command(flatten)]
-    pub api: ApiFlags,
+    pub debugging: DebuggingFlags,
+    /// A second lease, shared with the kube-controller-manager.
+    #[command(flatten)]
+    pub leader_migration: LeaderMigrationFlags,
     /// All controllers.
     #[command(flatten)]
     pub controllers: ControllersFlags,
+    /// The cloud.
+    #[command(flatten)]
+    pub cloud: CloudFlags,
+    /// How the Kubernetes API is asked.
+    #[command(flatten)]
+    pub api: ApiFlags,
+    /// Which replica works.
+    #[command(flatten)]
+    pub leader_election: LeaderElectionFlags,
+    /// node-route-controller.
+    #[command(flatten)]
+    pub route: RouteFlags,
     /// cloud-node-controller.
     #[command(flatten)]
     pub node: NodeFlags,
@@ -63,13 +116,47 @@ pub struct Flags {
     /// service-lb-controller.
     #[command(flatten)]
     pub service: ServiceFlags,
-    /// node-route-controller.
+    /// Which webhooks are served.
     #[command(flatten)]
-    pub route: RouteFlags,
-
-    /// Verbosity of the log: 4 shows debug lines, 6 everything.
-    #[arg(short = 'v', long = "v", default_value = "0", value_name = "LEVEL", help_heading = "Global")]
+    pub webhook: WebhookFlags,
+    /// Where webhooks are served.
+    #[command(flatten)]
+    pub webhook_serving: WebhookServingFlags,
+    /// Where the endpoints are served.
+    #[command(flatten)]
+    pub secure_serving: SecureServingFlags,
+    /// Who their callers are.
+    #[command(flatten)]
+    pub authentication: AuthenticationFlags,
+    /// What their callers may do.
+    #[command(flatten)]
+    pub authorization: AuthorizationFlags,
+    /// Where the Kubernetes API is.
+    #[command(flatten)]
+    pub misc: MiscFlags,
+    /// The log.
+    #[command(flatten)]
+    pub logging: LoggingFlags,
+    /// Verbosity of the log: 2 is usual, 4 shows debug lines, 6 everything.
+    #[arg(id = "v", short = 'v', long = "v", default_value = "0", value_name = "LEVEL", value_parser = verbosity, help_heading = "Global")]
     pub verbosity: u8,
+    /// Print the version and end; raw: the whole record of the build; vX.Y.Z-...: report this version and run.
+    #[arg(long, default_value = "false", value_name = "true|raw|VERSION", value_parser = str::parse::<VersionFlag>, help_heading = "Global")]
+    pub version: VersionFlag,
+    /// Print this help and end.
+    #[arg(short = 'h', long = "help", action = ArgAction::Help, help_heading = "Global")]
+    help: Option<bool>,
+    /// FLAG-8: what is no flag is an error, unless it is empty.
+    #[arg(hide = true)]
+    arguments: Vec<String>,
+    /// Base name of the program.
+    #[arg(skip)]
+    binary: String,
+}
+
+/// klog's levels are any int32; below none and above the highest there is nothing more to tell apart.
+fn verbosity(text: &str) -> Result<u8, String> {
+    values::go_int(text).map(|level| u8::try_from(level.max(0)).unwrap_or(u8::MAX))
 }
 
 /// What came of the arguments.
@@ -77,111 +164,48 @@ pub struct Flags {
 pub enum Parsed<T = Box<Flags>> {
     /// Run with these.
     Flags(T),
-    /// Help or version was asked for: print it and end well.
+    /// Help, the version or the like was asked for: print it and end well.
     Say(String),
     /// They cannot be used; exit code 1.
     Wrong(String),
 }
 
 impl Flags {
-    /// Parses and validates arguments, the program's name first.
+    /// Parses and validates arguments, the program's name first: it decides about some defaults ([`Program::called`]).
     pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Parsed {
-        match parse::<Self>(Self::command(), COMMAND, arguments) {
-            Parsed::Flags(flags) => match flags.validate() {
-                Ok(()) => Parsed::Flags(Box::new(flags)),
-                Err(text) => Parsed::Wrong(text),
-            },
-            Parsed::Say(text) => Parsed::Say(text),
-            Parsed::Wrong(text) => Parsed::Wrong(text),
-        }
+        let arguments: Vec<_> = arguments.into_iter().collect();
+        let program = arguments.first().map(|name| Program::called(name)).unwrap_or_default();
+        Self::parse_as(&program, arguments)
     }
 
-    /// FLAG-10: everything that is wrong, at once.
-    ///
-    /// # Errors
-    /// What is wrong and what to do.
-    pub(crate) fn validate(&self) -> Result<(), String> {
-        let mut errors = Vec::new();
-        if self.cloud.cloud_provider.is_empty() {
-            errors.push("--cloud-provider cannot be empty".to_owned());
-        }
-        errors.extend(self.controllers.selection().err().unwrap_or_default());
-        errors.extend(self.options().validate());
-        // A pass after the other without a pause would only burn the cloud's quota.
-        for (name, period) in [
-            ("node-monitor-period", self.lifecycle.node_monitor_period),
-            ("node-status-update-frequency", self.node.node_status_update_frequency),
-            ("route-reconciliation-period", self.route.route_reconciliation_period),
-        ] {
-            if !period.is_positive() {
-                errors.push(format!("{name} is {period}, it must be longer than 0s"));
-            }
-        }
-        for (name, period) in [
-            ("node-deletion-guard-delay", self.lifecycle.node_deletion_guard_delay),
-            ("load-balancer-drift-check-period", self.service.load_balancer_drift_check_period),
-        ] {
-            if !(period.is_positive() || period == GoDuration::ZERO) {
-                errors.push(format!("{name} is {period}, it must not be negative"));
-            }
-        }
-        errors.dedup();
-        match errors.as_slice() {
-            [] => Ok(()),
-            [one] => Err(one.clone()),
-            several => Err(format!("[{}]", several.join(", "))),
-        }
-    }
-
-    /// How the controllers behave.
-    #[must_use]
-    pub fn options(&self) -> Options {
-        Options {
-            node: self.node.options(),
-            lifecycle: self.lifecycle.options(),
-            service: self.service.options(),
-            route: self.route.options(self.controllers.gates().route_mode()),
-            explain: self.controllers.explain,
-        }
-    }
-
-    /// What the controllers are started with.
-    #[must_use]
-    pub fn settings(&self) -> Settings {
-        Settings {
-            min_resync_period: self.api.min_resync_period(),
-            // Names were checked when the flags were parsed.
-            controllers: self.controllers.selection().unwrap_or_default(),
-            configure_cloud_routes: self.route.configure_cloud_routes,
-            ..Settings::new(self.options(), Clients::Configured(Box::new(self.api.client_options())))
-        }
-    }
-
-    /// Says in the log which flags were accepted for nothing.
-    pub(crate) fn log_inert(&self) {
-        for gate in self.controllers.gates().inert() {
-            tracing::info!(gate, "this feature gate has no effect here");
-        }
-        if self.route.allocate_node_cidrs {
-            tracing::info!(
-                "--allocate-node-cidrs has no effect here: kube-controller-manager gives Nodes their Pod ranges"
-            );
-        }
+    /// Parses and validates arguments, the program's name first, as this program.
+    pub fn parse_as(program: &Program, arguments: impl IntoIterator<Item = OsString>) -> Parsed {
+        let command = command::prepare(Self::command(), program).name(program.name).bin_name(program.name);
+        let read = match command::read::<Self>(&command, program.name, arguments) {
+            Ok(read) => read,
+            Err(Parsed::Say(text)) => return Parsed::Say(text),
+            Err(Parsed::Wrong(text)) => return Parsed::Wrong(text),
+            Err(Parsed::Flags(flags)) => return Parsed::Flags(Box::new(flags)),
+        };
+        let mut flags = read.values;
+        flags.binary.clone_from(&program.binary);
+        let errors = [read.errors, flags.errors()].concat();
+        if errors.is_empty() { Parsed::Flags(Box::new(flags)) } else { Parsed::Wrong(explain::together(errors)) }
     }
 }
 
-/// Reads arguments into `T` by the rules that all commands share.
+/// Reads arguments into `T`, a command that has the flags, by the rules that all commands share. The program's name comes
+/// first; `name` is the command's in messages.
 pub(crate) fn parse<T: FromArgMatches>(
     command: clap::Command,
     name: &str,
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Parsed<T> {
-    let matches = command.try_get_matches_from(arguments.into_iter().map(with_hyphens));
-    match matches.and_then(|mut matches| T::from_arg_matches_mut(&mut matches)) {
-        Ok(flags) => Parsed::Flags(flags),
-        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            Parsed::Say(error.render().to_string())
-        }
-        Err(error) => Parsed::Wrong(explain(&error, name)),
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    let program = arguments.first().map(|name| Program::called(name)).unwrap_or_default();
+    match command::read(&command::prepare(command, &program), name, arguments) {
+        Ok(read) if read.errors.is_empty() => Parsed::Flags(read.values),
+        Ok(read) => Parsed::Wrong(explain::together(read.errors)),
+        Err(said) => said,
     }
 }

@@ -5,24 +5,27 @@ use controllers::options::{RouteMode, RouteOptions};
 use ipnet::IpNet;
 use runtime::go_duration::GoDuration;
 
-use super::values::go_bool;
+use super::values::{duration, go_bool};
 
 /// node-route-controller.
 #[derive(Args, Debug, Clone, PartialEq)]
-#[command(next_help_heading = "Route controller")]
+#[command(next_help_heading = "Generic")]
 pub struct RouteFlags {
     /// The Pod network's range, or one IPv4 and one IPv6 range separated by a comma.
     #[arg(long, default_value = "", value_name = "CIDRS")]
     pub cluster_cidr: String,
     /// Keep the cloud's routes to the Nodes' Pod ranges, where the cloud has routes; needs --cluster-cidr.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_parser = go_bool, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub configure_cloud_routes: bool,
     /// Accepted, without effect: kube-controller-manager gives Nodes their Pod ranges.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", value_parser = go_bool, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub allocate_node_cidrs: bool,
+    /// Accepted, without effect, as --allocate-node-cidrs.
+    #[arg(long, default_value = "RangeAllocator", value_name = "TYPE")]
+    pub cidr_allocator_type: String,
     /// After a change routes are compared at least this often. Without one, they are compared every five minutes; with the
     /// feature gate CloudControllerManagerWatchBasedRoutesReconciliation=false always at this period, with =true never.
-    #[arg(long, default_value = "10s", value_name = "DURATION")]
+    #[arg(long, default_value = "10s", value_parser = duration)]
     pub route_reconciliation_period: GoDuration,
 }
 

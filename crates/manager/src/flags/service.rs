@@ -4,23 +4,23 @@ use clap::{ArgAction, Args};
 use controllers::options::{Drift, ServiceOptions};
 use runtime::go_duration::GoDuration;
 
-use super::values::{List, go_bool, go_int, list};
+use super::values::{List, duration, go_bool, go_int, list};
 
 /// service-lb-controller.
 #[derive(Args, Debug, Clone, PartialEq)]
-#[command(next_help_heading = "Service controller")]
+#[command(next_help_heading = "Service-lb-controller")]
 pub struct ServiceFlags {
     /// Services whose load balancers are worked on at the same time.
-    #[arg(long, default_value = "16", value_name = "INT", value_parser = go_int, allow_hyphen_values = true)]
+    #[arg(long, default_value = "16", value_parser = go_int)]
     pub concurrent_service_syncs: i32,
     /// Values of spec.loadBalancerClass that are ours, separated by commas; none if unset.
-    #[arg(long, value_name = "LIST", value_parser = list)]
+    #[arg(long, value_parser = list)]
     pub load_balancer_classes: Vec<List>,
     /// Services without a spec.loadBalancerClass are ours.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", value_parser = go_bool, action = ArgAction::Set, value_name = "BOOL")]
+    #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub default_load_balancer: bool,
     /// Pause between two checks of all load balancers for changes that others made, times a random factor; 0: never.
-    #[arg(long, default_value = "0s", value_name = "DURATION")]
+    #[arg(long, default_value = "0s", value_parser = duration)]
     pub load_balancer_drift_check_period: GoDuration,
     /// What becomes of such a change: report (an event) or repair.
     #[arg(long, default_value = "report", value_name = "MODE", value_parser = str::parse::<Drift>)]

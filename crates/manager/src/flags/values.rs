@@ -1,6 +1,13 @@
 //! Values of flags as Go programs read them.
 
 use std::ffi::OsString;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use runtime::go_duration::GoDuration;
 
 /// FLAG-3: `_` in a flag's name is `-`.
 pub(super) fn with_hyphens(argument: OsString) -> OsString {
@@ -19,12 +26,17 @@ pub(super) fn go_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "True" | "TRUE" => Ok(true),
         "0" | "f" | "F" | "false" | "False" | "FALSE" => Ok(false),
-        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax")),
+        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax; write true or false")),
     }
 }
 
-/// FLAG-6: decimal, hexadecimal, octal or binary, with `_` between digits.
-pub(super) fn go_int(text: &str) -> Result<i32, String> {
+/// FLAG-4.
+pub(super) fn duration(text: &str) -> Result<GoDuration, String> {
+    text.parse().map_err(|error| format!("{error}; write numbers with units, as in 30s, 5m or 1h30m"))
+}
+
+/// FLAG-6, an `int`: decimal, hexadecimal, octal or binary, with `_` between digits.
+pub(super) fn go_int64(text: &str) -> Result<i64, String> {
     let (sign, digits) = match text.strip_prefix(['-', '+']) {
         Some(rest) => (if text.starts_with('-') { "-" } else { "" }, rest),
         None => ("", text),
@@ -37,13 +49,88 @@ pub(super) fn go_int(text: &str) -> Result<i32, String> {
         [b'0', _, ..] => (8, &digits[1..]),
         _ => (10, &digits[..]),
     };
-    let number = i64::from_str_radix(&format!("{sign}{digits}"), radix).map_err(|error| {
+    i64::from_str_radix(&format!("{sign}{digits}"), radix).map_err(|error| {
         use std::num::IntErrorKind::{NegOverflow, PosOverflow};
-        let why =
-            if matches!(error.kind(), PosOverflow | NegOverflow) { "value out of range" } else { "invalid syntax" };
-        format!("strconv.ParseInt: parsing {text:?}: {why}")
-    })?;
-    i32::try_from(number).map_err(|_| format!("strconv.ParseInt: parsing {text:?}: value out of range"))
+        if matches!(error.kind(), PosOverflow | NegOverflow) {
+            out_of_range(text)
+        } else {
+            format!("strconv.ParseInt: parsing {text:?}: invalid syntax; write a whole number")
+        }
+    })
+}
+
+/// FLAG-6, an `int32`.
+pub(super) fn go_int(text: &str) -> Result<i32, String> {
+    i32::try_from(go_int64(text)?).map_err(|_| out_of_range(text))
+}
+
+fn out_of_range(text: &str) -> String {
+    format!("strconv.ParseInt: parsing {text:?}: value out of range; write a number up to {}", i32::MAX)
+}
+
+/// FLAG-6, a `float32`.
+pub(super) fn go_float(text: &str) -> Result<f32, String> {
+    match text.replace('_', "").parse::<f32>() {
+        Ok(number) if number.is_finite() => Ok(number),
+        Ok(_) => {
+            Err(format!("strconv.ParseFloat: parsing {text:?}: value out of range; write a number, as in 20 or 0.5"))
+        }
+        Err(_) => Err(format!("strconv.ParseFloat: parsing {text:?}: invalid syntax; write a number, as in 20 or 0.5")),
+    }
+}
+
+/// An address to listen on; empty means unspecified.
+pub(super) fn ip(text: &str) -> Result<IpAddr, String> {
+    match text.trim() {
+        "" => Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        text => text.parse().map_err(|_| {
+            format!("failed to parse IP: {text:?}; write an address, as in 127.0.0.1 or ::1, without a port")
+        }),
+    }
+}
+
+/// A path that may be left empty: then there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathFlag(PathBuf);
+
+impl PathFlag {
+    /// The path, if there is one.
+    #[must_use]
+    pub fn as_deref(&self) -> Option<&Path> {
+        (!self.0.as_os_str().is_empty()).then_some(self.0.as_path())
+    }
+
+    /// The path, if there is one.
+    #[must_use]
+    pub fn to_path_buf(&self) -> Option<PathBuf> {
+        self.as_deref().map(Path::to_path_buf)
+    }
+
+    /// As `/configz` writes it: empty if there is none.
+    pub(crate) fn to_text(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+pub(super) fn path() -> impl TypedValueParser<Value = PathFlag> {
+    OsStringValueParser::new().map(|text| PathFlag(text.into()))
+}
+
+/// `HOST:PORT`, `:PORT` for all interfaces, or nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenAddress(pub(super) Option<SocketAddr>);
+
+impl FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no address to listen on; write IP:PORT, as in 127.0.0.1:8233, or :PORT");
+        if matches!(text, "" | "0") {
+            return Ok(Self(None));
+        }
+        let whole = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+        whole.parse().map(|address| Self(Some(address))).map_err(|_| wrong())
+    }
 }
 
 /// One occurrence of a flag that holds a list.
@@ -54,6 +141,26 @@ impl List {
     /// The items of all occurrences.
     pub(super) fn all(occurrences: &[Self]) -> impl Iterator<Item = &str> {
         occurrences.iter().flat_map(|list| &list.0).map(String::as_str)
+    }
+
+    /// The items of all occurrences.
+    pub(super) fn owned(occurrences: &[Self]) -> Vec<String> {
+        Self::all(occurrences).map(str::to_owned).collect()
+    }
+}
+
+/// As a CSV record.
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, item) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            if item.contains([',', '"']) {
+                write!(f, "{comma}\"{}\"", item.replace('"', "\"\""))?;
+            } else {
+                write!(f, "{comma}{item}")?;
+            }
+        }
+        Ok(())
     }
 }
 

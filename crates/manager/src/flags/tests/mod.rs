@@ -3,6 +3,8 @@
 use super::*;
 use std::time::Duration;
 
+use ::controllers::Options;
+
 use ::controllers::options::{
     Drift, GuardOptions, LifecycleOptions, NodeDeletion, NodeOptions, RouteMode, RouteOptions, ServiceOptions,
 };
@@ -147,7 +149,8 @@ fn what_cannot_be_used_is_named_with_what_to_do() {
         ),
     ];
     for (arguments, text) in table {
-        assert_eq!(wrong(arguments), text);
+        // What is accepted follows.
+        assert!(wrong(arguments).starts_with(text), "{text}\n{}", wrong(arguments));
     }
     assert!(matches!(parse(&[]), Parsed::Wrong(text) if text == "--cloud-provider cannot be empty"));
 }
@@ -155,11 +158,11 @@ fn what_cannot_be_used_is_named_with_what_to_do() {
 #[test]
 fn help_is_no_error() {
     let Parsed::Say(help) = parse(&["--help"]) else { panic!("no help") };
-    for part in ["Joins a Kubernetes cluster", "Service controller:", "--cluster-cidr", "\n  plan "] {
+    for part in ["Joins a Kubernetes cluster", "Service-lb-controller:", "--cluster-cidr", "\n  plan "] {
         assert!(help.contains(part), "{part:?} is missing in:\n{help}");
     }
     assert!(matches!(parse(&["--help"]), Parsed::Say(text) if text.contains("--node-deletion-guard-share")));
-    assert!(matches!(parse(&["--version"]), Parsed::Say(text) if text.contains(env!("CARGO_PKG_VERSION"))));
+    assert!(matches!(parse(&["--version"]), Parsed::Say(text) if text == format!("Kubernetes {KUBERNETES_VERSION}\n")));
 }
 
 #[test]

@@ -1,0 +1,71 @@
+//! What the callers of the endpoints may do.
+
+use clap::Args;
+use runtime::go_duration::GoDuration;
+use serving::options::AuthorizationOptions;
+
+use super::values::{List, PathFlag, duration, list, path};
+
+/// What the callers of the endpoints may do.
+#[derive(Args, Debug, Clone, PartialEq)]
+#[command(next_help_heading = "Authorization")]
+pub struct AuthorizationFlags {
+    /// Kubeconfig for asking what a caller may do; without it the Pod's service account. --kubeconfig is not used for
+    /// this.
+    #[arg(long, default_value = "", value_parser = path())]
+    pub authorization_kubeconfig: PathFlag,
+    /// Paths that anybody may read; a * at the end stands for any ending. Setting it replaces the default, so name
+    /// /healthz too where probes need it.
+    #[arg(long, default_value = "/healthz,/readyz,/livez", value_parser = list)]
+    pub authorization_always_allow_paths: Vec<List>,
+    /// How long the answer that a caller may do something is kept.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub authorization_webhook_cache_authorized_ttl: GoDuration,
+    /// How long the answer that a caller may not do something is kept.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    pub authorization_webhook_cache_unauthorized_ttl: GoDuration,
+}
+
+impl AuthorizationFlags {
+    pub(super) fn options(&self) -> AuthorizationOptions {
+        AuthorizationOptions {
+            kubeconfig: self.authorization_kubeconfig.to_path_buf(),
+            always_allow_paths: self.paths(),
+            allowed_ttl: self.authorization_webhook_cache_authorized_ttl.to_std_or_zero(),
+            denied_ttl: self.authorization_webhook_cache_unauthorized_ttl.to_std_or_zero(),
+        }
+    }
+
+    fn paths(&self) -> Vec<String> {
+        List::owned(&self.authorization_always_allow_paths)
+    }
+
+    pub(super) fn validate(&self) -> Vec<String> {
+        let misplaced = |path: &str| path.find('*').is_some_and(|star| star + 1 != path.len());
+        let text = |path: &str| {
+            format!("only trailing * allowed in {path:?}; write --authorization-always-allow-paths as in /healthz/*")
+        };
+        self.paths()
+            .iter()
+            .map(|path| path.strip_prefix('/').unwrap_or(path))
+            .filter(|path| misplaced(path))
+            .map(text)
+            .collect()
+    }
+
+    /// A liveness probe asks for `/healthz` anonymously.
+    pub(super) fn warnings(&self) -> Option<String> {
+        let allows = |pattern: &String| {
+            let pattern = pattern.trim_start_matches('/');
+            pattern.strip_suffix('*').map_or(pattern == "healthz", |start| "healthz".starts_with(start))
+        };
+        let paths = self.paths();
+        (!paths.iter().any(allows)).then(|| {
+            format!(
+                "--authorization-always-allow-paths={} is without /healthz: liveness probes will get 403; add /healthz, \
+                 /readyz and /livez to the list",
+                paths.join(",")
+            )
+        })
+    }
+}

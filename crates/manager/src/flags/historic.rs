@@ -1,0 +1,92 @@
+//! Flags that a cloud controller manager had once: accepted, so that a manifest of those days still starts (P-41).
+
+use clap::{Arg, ArgAction};
+
+use super::values::{duration, go_bool, go_int64, ip};
+
+/// What a flag's value must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Bool,
+    Int,
+    Float,
+    Duration,
+    Ip,
+    Text,
+}
+
+impl Kind {
+    pub(super) fn argument(self, name: &'static str) -> Arg {
+        let argument = Arg::new(name).long(name).hide(true).action(ArgAction::Append);
+        match self {
+            Self::Bool => argument.action(ArgAction::Set).value_parser(go_bool),
+            Self::Int => argument.value_parser(go_int64),
+            Self::Float => argument.value_parser(super::values::go_float),
+            Self::Duration => argument.value_parser(duration),
+            Self::Ip => argument.value_parser(ip),
+            Self::Text => argument,
+        }
+    }
+
+    /// As the documentation names it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Float => "float",
+            Self::Duration => "duration",
+            Self::Ip => "ip",
+            Self::Text => "string",
+        }
+    }
+}
+
+/// A flag without effect.
+pub(super) struct Historic {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// What to do instead: the end of `Flag --x has been deprecated, …`.
+    pub(super) instead: &'static str,
+}
+
+const fn historic(name: &'static str, kind: Kind, instead: &'static str) -> Historic {
+    Historic { name, kind, instead }
+}
+
+const TO_STDERR: &str = "it has no effect: the log goes to standard error; remove it";
+const NO_FILES: &str = "it has no effect: the log is not written to files; redirect standard error, and remove it";
+const HEADERS: &str = "it has no effect: records always have their header; choose --logging-format=json or remove it";
+const NO_HTTP: &str =
+    "it has no effect: there is no plain HTTP port; use --secure-port, or --metrics-bind-address for metrics";
+const NOT_HIDDEN: &str = "it has no effect: all metrics are always shown; remove it";
+
+/// klog's flags that were removed in 1.26, the insecure port, and flags for metrics that sister components have.
+pub(super) const HISTORIC: [Historic; 17] = [
+    historic("logtostderr", Kind::Bool, TO_STDERR),
+    historic("alsologtostderr", Kind::Bool, TO_STDERR),
+    historic("stderrthreshold", Kind::Text, TO_STDERR),
+    historic("one-output", Kind::Bool, TO_STDERR),
+    historic("log-dir", Kind::Text, NO_FILES),
+    historic("log-file", Kind::Text, NO_FILES),
+    historic("log-file-max-size", Kind::Int, NO_FILES),
+    historic("skip-headers", Kind::Bool, HEADERS),
+    historic("skip-log-headers", Kind::Bool, HEADERS),
+    historic("add-dir-header", Kind::Bool, HEADERS),
+    historic("log-backtrace-at", Kind::Text, "it has no effect: use --vmodule for more of one file, or remove it"),
+    historic("port", Kind::Int, NO_HTTP),
+    historic("address", Kind::Ip, NO_HTTP),
+    historic("show-hidden-metrics-for-version", Kind::Text, NOT_HIDDEN),
+    historic("disabled-metrics", Kind::Text, NOT_HIDDEN),
+    historic("allow-metric-labels", Kind::Text, NOT_HIDDEN),
+    historic("allow-metric-labels-manifest", Kind::Text, NOT_HIDDEN),
+];
+
+/// Flags that act or are shown by `/configz`, and are deprecated all the same (FLAG-11).
+pub(super) const DEPRECATED: [(&str, &str); 2] = [
+    (
+        "allow-untagged-cloud",
+        "This flag is deprecated and will be removed in a future release. It is still needed, and will be accepted, where \
+         the cloud has no cluster id.",
+    ),
+    ("node-sync-period", "This flag is currently no-op and will be deleted."),
+];

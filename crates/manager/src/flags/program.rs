@@ -1,0 +1,110 @@
+//! Under which name the program runs, and what follows from it (D-12, FLAG-15).
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use clap::Command;
+
+/// The program as it was called, with the defaults that belong to that name.
+///
+/// A vendor who embeds the manager gives it a name and defaults of its own (APP-171):
+///
+/// ```
+/// use manager::flags::{Flags, Parsed, Program};
+///
+/// let program = Program::new("acme-ccm").with_default("cloud-provider", "acme").with_default("leader-elect", "false");
+/// let Parsed::Flags(flags) = Flags::parse_as(&program, ["acme-ccm".into(), "--leader-elect".into()]) else { panic!() };
+/// assert_eq!(flags.cloud.cloud_provider, "acme");
+/// assert!(flags.election().is_some(), "the command line wins");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Base name of the program, for the `User-Agent`.
+    pub(super) binary: String,
+    /// Its name in help and messages.
+    pub(super) name: &'static str,
+    /// Flags and the defaults that replace theirs.
+    defaults: Vec<(&'static str, &'static str)>,
+}
+
+const SKIP_LOOKUP: &[(&str, &str)] = &[("authentication-skip-lookup", "true")];
+
+/// Commands of the manifests in use, the provider of each, and further defaults that its `main` has. `None`: this program's own
+/// name, under which azure's and gcp's run too and name their provider.
+type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+pub(super) const PROGRAMS: [Row; 23] = [
+    ("alibaba-cloud-controller-manager", "alibabacloud", &[]),
+    ("alicloud-cloud-controller-manager", "alicloud", &[]),
+    ("aws-cloud-controller-manager", "aws", &[]),
+    ("azure-cloud-controller-manager", "azure", &[]),
+    ("cce-cloud-controller-manager", "cce", &[]),
+    ("ccm-linode", "linode", SKIP_LOOKUP),
+    ("digitalocean-cloud-controller-manager", "digitalocean", SKIP_LOOKUP),
+    ("exoscale-cloud-controller-manager", "exoscale", &[]),
+    ("gce-cloud-controller-manager", "gce", &[]),
+    ("gcp-cloud-controller-manager", "gce", &[]),
+    ("hcloud-cloud-controller-manager", "hcloud", &[]),
+    ("keepalived-cloud-controller-manager", "keepalived", &[]),
+    ("linode-cloud-controller-manager", "linode", SKIP_LOOKUP),
+    ("linode-cloud-controller-manager-linux-amd64", "linode", SKIP_LOOKUP),
+    ("linode-cloud-controller-manager-linux-arm64", "linode", SKIP_LOOKUP),
+    ("mycloud-cloud-controller-manager", "mycloud", &[]),
+    ("oci-cloud-controller-manager", "oci", &[]),
+    ("openstack-cloud-controller-manager", "openstack", &[]),
+    ("rancher-cloud-controller-manager", "rancher", &[]),
+    ("scaleway-cloud-controller-manager", "scaleway", &[]),
+    ("tencentcloud-cloud-controller-manager", "tencentcloud", &[]),
+    ("vsphere-cloud-controller-manager", "vsphere", &[]),
+    ("vultr-cloud-controller-manager", "vultr", SKIP_LOOKUP),
+];
+
+impl Default for Program {
+    fn default() -> Self {
+        Self::new(cloud_provider::names::MANAGER_NAME)
+    }
+}
+
+impl Program {
+    /// A program of this name, with the standard defaults.
+    #[must_use]
+    pub fn new(name: &'static str) -> Self {
+        Self { binary: name.to_owned(), name, defaults: Vec::new() }
+    }
+
+    /// The program that the first argument says it is; its defaults are those of the vendor's program of that name.
+    #[must_use]
+    pub fn called(argument: &OsStr) -> Self {
+        let binary = Path::new(argument).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let known = PROGRAMS.into_iter().find(|(name, ..)| *name == binary);
+        let Some((name, provider, defaults)) = known else {
+            let standard = Self::default();
+            return if binary.is_empty() { standard } else { Self { binary, ..standard } };
+        };
+        let program = Self::new(name).with_default("cloud-provider", provider);
+        defaults.iter().fold(program, |program, (flag, value)| program.with_default(flag, value))
+    }
+
+    /// Replaces a flag's default. A name that is no flag's has no effect.
+    #[must_use]
+    pub fn with_default(mut self, flag: &'static str, value: &'static str) -> Self {
+        self.defaults.push((flag, value));
+        self
+    }
+
+    /// Its name in help and messages.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Puts the defaults into a command.
+    pub(super) fn apply(&self, command: Command) -> Command {
+        command.mut_args(|argument| {
+            let default = self.defaults.iter().rev().find(|(flag, _)| argument.get_long() == Some(flag));
+            match default {
+                Some((_, value)) => argument.default_value(*value),
+                None => argument,
+            }
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! Flags that only some vendor's program has: accepted, so that its manifest starts unchanged (FLAG-70).
+
+use super::historic::Kind;
+
+/// A flag of some vendors' programs.
+pub(super) struct ProviderFlag {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// `--cloud-provider` of those who have it.
+    pub(super) providers: &'static [&'static str],
+}
+
+const fn flags<const N: usize>(
+    providers: &'static [&'static str],
+    kind: Kind,
+    names: [&'static str; N],
+) -> [ProviderFlag; N] {
+    let mut flags = [const { ProviderFlag { name: "", kind: Kind::Text, providers: &[] } }; N];
+    let mut index = 0;
+    while index < N {
+        flags[index] = ProviderFlag { name: names[index], kind, providers };
+        index += 1;
+    }
+    flags
+}
+
+const AWS: &[&str] = &["aws"];
+const AZURE: &[&str] = &["azure"];
+const GCP: &[&str] = &["gce"];
+const IPAM: &[&str] = &["azure", "gce"];
+const IPAM_SIZES: &[&str] = &["azure", "gce", "linode"];
+const LINODE: &[&str] = &["linode"];
+const OPENSTACK: &[&str] = &["openstack"];
+
+const AZURE_BOOLS: [ProviderFlag; 1] = flags(AZURE, Kind::Bool, ["enable-dynamic-reloading"]);
+const AZURE_TEXTS: [ProviderFlag; 3] =
+    flags(AZURE, Kind::Text, ["cloud-config-secret-name", "cloud-config-secret-namespace", "cloud-config-key"]);
+const GCP_BOOLS: [ProviderFlag; 9] = flags(
+    GCP,
+    Kind::Bool,
+    [
+        "enable-multi-project",
+        "enable-rbs-default-l4-netlb",
+        "enable-l4-lb-annotations",
+        "enable-l4-deny-firewall",
+        "enable-l4-deny-firewall-rollback-cleanup",
+        "enable-gke-tenant-controller",
+        "enable-l4-ilb-fine-grained-lock",
+        "enable-multi-subnet-cluster",
+        "enable-multi-networking",
+    ],
+);
+const IPAM_TEXTS: [ProviderFlag; 1] = flags(IPAM, Kind::Text, ["service-cluster-ip-range"]);
+const IPAM_INTS: [ProviderFlag; 1] = flags(IPAM, Kind::Int, ["node-cidr-mask-size"]);
+const IPAM_FAMILY_INTS: [ProviderFlag; 2] =
+    flags(IPAM_SIZES, Kind::Int, ["node-cidr-mask-size-ipv4", "node-cidr-mask-size-ipv6"]);
+const OPENSTACK_TEXTS: [ProviderFlag; 1] = flags(OPENSTACK, Kind::Text, ["user-agent"]);
+const AWS_TEXTS: [ProviderFlag; 2] = flags(AWS, Kind::Text, ["tags", "resources"]);
+const AWS_FLOATS: [ProviderFlag; 1] = flags(AWS, Kind::Float, ["tagging-controller-rate-limit"]);
+const AWS_INTS: [ProviderFlag; 2] =
+    flags(AWS, Kind::Int, ["tagging-controller-burst-limit", "tagging-controller-concurrent-node-syncs"]);
+const AWS_BOOLS: [ProviderFlag; 1] = flags(AWS, Kind::Bool, ["tagging-controller-enable-batching"]);
+const LINODE_BOOLS: [ProviderFlag; 7] = flags(
+    LINODE,
+    Kind::Bool,
+    [
+        "linodego-debug",
+        "enable-route-controller",
+        "enable-token-health-checker",
+        "enable-ipv6-for-loadbalancers",
+        "enable-ipv6-for-nodebalancer-backends",
+        "disable-nodebalancer-vpc-backends",
+        "disable-ipv6-node-cidr-allocation",
+    ],
+);
+const LINODE_INTS: [ProviderFlag; 1] = flags(LINODE, Kind::Int, ["nodebalancer-backend-ipv4-subnet-id"]);
+const LINODE_TEXTS: [ProviderFlag; 13] = flags(
+    LINODE,
+    Kind::Text,
+    [
+        "vpc-names",
+        "vpc-ids",
+        "subnet-names",
+        "subnet-ids",
+        "load-balancer-type",
+        "bgp-node-selector",
+        "ip-holder-suffix",
+        "default-nodebalancer-type",
+        "nodebalancer-backend-ipv4-subnet",
+        "nodebalancer-backend-ipv4-subnet-name",
+        "nodebalancer-tags",
+        "nodebalancer-prefix",
+        "linode-tag-filter",
+    ],
+);
+
+const ALL: [&[ProviderFlag]; 14] = [
+    &AZURE_BOOLS,
+    &AZURE_TEXTS,
+    &GCP_BOOLS,
+    &IPAM_TEXTS,
+    &IPAM_INTS,
+    &IPAM_FAMILY_INTS,
+    &OPENSTACK_TEXTS,
+    &AWS_TEXTS,
+    &AWS_FLOATS,
+    &AWS_INTS,
+    &AWS_BOOLS,
+    &LINODE_BOOLS,
+    &LINODE_INTS,
+    &LINODE_TEXTS,
+];
+
+/// All of them.
+pub(super) fn all() -> impl Iterator<Item = &'static ProviderFlag> {
+    ALL.into_iter().flatten()
+}

@@ -1,0 +1,114 @@
+//! The HTTPS server of the endpoints.
+
+use std::net::{IpAddr, SocketAddr};
+
+use clap::{ArgAction, Args};
+use serving::options::ServingOptions;
+
+use super::tls::{self, SniFlag, TlsFlags};
+use super::values::{List, ListenAddress, PathFlag, go_bool, go_int64, ip, list, path};
+
+/// The HTTPS server of health, metrics and debugging.
+#[derive(Args, Debug, Clone, PartialEq)]
+#[command(next_help_heading = "Secure serving")]
+pub struct SecureServingFlags {
+    /// Address to listen on; 0.0.0.0 and :: mean all interfaces.
+    #[arg(long, default_value = "0.0.0.0", value_parser = ip)]
+    pub bind_address: IpAddr,
+    /// HTTPS port of /healthz, /readyz and /metrics; 0: no such server.
+    #[arg(long, default_value_t = i64::from(cloud_provider::names::SECURE_PORT), value_parser = go_int64)]
+    pub secure_port: i64,
+    /// Address IP:PORT for /metrics without TLS and without authentication; empty: none.
+    #[arg(long, default_value = "", value_parser = str::parse::<ListenAddress>)]
+    pub metrics_bind_address: ListenAddress,
+    /// Directory where a generated certificate is kept; in memory if empty. Not used with --tls-cert-file.
+    #[arg(long, default_value = "", value_parser = path())]
+    pub cert_dir: PathFlag,
+    /// The serving certificate, leaf first, then its chain; read again when it changes.
+    #[arg(long, default_value = "", value_parser = path())]
+    pub tls_cert_file: PathFlag,
+    /// The key of --tls-cert-file.
+    #[arg(long, default_value = "", value_parser = path())]
+    pub tls_private_key_file: PathFlag,
+    /// A further certificate, CERT,KEY[:NAME,...], for these server names or those in the certificate; repeat for more.
+    #[arg(long, value_parser = str::parse::<SniFlag>)]
+    pub tls_sni_cert_key: Vec<SniFlag>,
+    /// TLS 1.2 cipher suites by their IANA names; the library's if empty.
+    #[arg(long, default_value = "", value_parser = list)]
+    pub tls_cipher_suites: Vec<List>,
+    /// The lowest TLS version: VersionTLS12 or VersionTLS13.
+    #[arg(long, default_value = "", value_name = "VERSION")]
+    pub tls_min_version: String,
+    /// Key exchanges by their TLS numbers: 23 P-256, 24 P-384, 29 X25519; the library's if empty.
+    #[arg(long, default_value = "", value_parser = tls::numbers)]
+    pub tls_curve_preferences: Vec<tls::Numbers>,
+    /// HTTP/2 streams of one connection; 0: 100.
+    #[arg(long, default_value = "0", value_parser = go_int64)]
+    pub http2_max_streams_per_connection: i64,
+    /// Offer HTTP/1.1 only.
+    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    pub disable_http2_serving: bool,
+    /// Let several processes listen on the port (SO_REUSEPORT).
+    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    pub permit_port_sharing: bool,
+    /// Listen on an address that is still in use by a connection that ends (SO_REUSEADDR).
+    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    pub permit_address_sharing: bool,
+}
+
+impl SecureServingFlags {
+    pub(super) fn options(&self) -> ServingOptions {
+        let port = u16::try_from(self.secure_port).unwrap_or_default();
+        self.tls().options(ServingOptions {
+            bind_address: self.bind_address,
+            port,
+            cert_dir: self.cert_dir.to_path_buf(),
+            http2_max_streams: u32::try_from(self.http2_max_streams_per_connection).unwrap_or_default(),
+            disable_http2: self.disable_http2_serving,
+            permit_port_sharing: self.permit_port_sharing,
+            permit_address_sharing: self.permit_address_sharing,
+            ..ServingOptions::default()
+        })
+    }
+
+    /// The part that both servers have.
+    pub(super) fn tls(&self) -> TlsFlags<'_> {
+        TlsFlags {
+            prefix: "--tls-",
+            certificate: &self.tls_cert_file,
+            key: &self.tls_private_key_file,
+            sni: &self.tls_sni_cert_key,
+            cipher_suites: List::owned(&self.tls_cipher_suites),
+            min_version: &self.tls_min_version,
+            curve_preferences: tls::Numbers::all(&self.tls_curve_preferences),
+        }
+    }
+
+    pub(super) fn metrics_listener(&self) -> Option<SocketAddr> {
+        self.metrics_bind_address.0
+    }
+
+    pub(super) fn validate(&self) -> Vec<String> {
+        let mut errors = Vec::new();
+        let port = self.secure_port;
+        // The reference's second text says that 0 is not allowed; it is.
+        if port < 0 {
+            errors.push(format!(
+                "--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
+            ));
+        } else if port > 65535 {
+            errors.push(format!(
+                "--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0"
+            ));
+        }
+        if let Some(metrics) = self.metrics_listener()
+            && i64::from(metrics.port()) == port
+        {
+            errors.push(format!(
+                "--metrics-bind-address cannot use the port of --secure-port: both are {port}; choose another port"
+            ));
+        }
+        errors.extend(self.tls().validate());
+        errors
+    }
+}

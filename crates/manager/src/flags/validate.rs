@@ -1,0 +1,57 @@
+//! What is wrong with flags that could be read (FLAG-10).
+
+use runtime::go_duration::GoDuration;
+
+use super::{Flags, GATE_UID_HEADER, explain};
+
+impl Flags {
+    /// # Errors
+    /// What is wrong and what to do, all at once.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        let errors = self.errors();
+        if errors.is_empty() { Ok(()) } else { Err(explain::together(errors)) }
+    }
+
+    /// Everything that is wrong.
+    pub(super) fn errors(&self) -> Vec<String> {
+        let mut errors = Vec::new();
+        if self.cloud.cloud_provider.is_empty() {
+            errors.push("--cloud-provider cannot be empty".to_owned());
+        }
+        errors.extend(self.controllers.selection().err().unwrap_or_default());
+        errors.extend(self.options().validate());
+        errors.extend(self.period_errors());
+        errors.extend(self.leader_election.validate());
+        errors.extend(self.webhook.validate());
+        errors.extend(self.webhook_serving.validate(self.secure_serving.secure_port));
+        errors.extend(self.secure_serving.validate());
+        errors.extend(self.authentication.validate(self.gates().enabled(GATE_UID_HEADER)));
+        errors.extend(self.authorization.validate());
+        errors.extend(self.logging.validate(&self.gates()));
+        errors
+    }
+
+    fn period_errors(&self) -> Vec<String> {
+        let mut errors = Vec::new();
+        // A pass after the other without a pause would only burn the cloud's quota.
+        for (name, period) in [
+            ("node-monitor-period", self.lifecycle.node_monitor_period),
+            ("node-status-update-frequency", self.misc.node_status_update_frequency),
+            ("route-reconciliation-period", self.route.route_reconciliation_period),
+        ] {
+            if !period.is_positive() {
+                errors.push(format!("{name} is {period}, it must be longer than 0s"));
+            }
+        }
+        for (name, period) in [
+            ("node-deletion-guard-delay", self.lifecycle.node_deletion_guard_delay),
+            ("load-balancer-drift-check-period", self.service.load_balancer_drift_check_period),
+            ("shutdown-timeout", self.controllers.shutdown_timeout),
+        ] {
+            if !(period.is_positive() || period == GoDuration::ZERO) {
+                errors.push(format!("{name} is {period}, it must not be negative"));
+            }
+        }
+        errors
+    }
+}

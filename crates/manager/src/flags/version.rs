@@ -1,0 +1,76 @@
+//! `--version`, and which version the program says it is.
+
+use std::env::consts::{ARCH, OS};
+use std::str::FromStr;
+
+use super::values::go_bool;
+
+/// The version of Kubernetes that this program is compatible with: it stands where the reference reports its own.
+pub const KUBERNETES_VERSION: &str = "v1.35.0";
+
+/// What `--version` asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum VersionFlag {
+    /// Nothing.
+    #[default]
+    Run,
+    /// The version, then to end.
+    Print,
+    /// The whole record of the build, then to end.
+    PrintRaw,
+    /// To run and to report this version.
+    Report(String),
+}
+
+impl FromStr for VersionFlag {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "raw" => Ok(Self::PrintRaw),
+            _ if text.starts_with('v') => {
+                let same = |rest: &str| rest.is_empty() || rest.starts_with(['-', '+']);
+                match text.strip_prefix(KUBERNETES_VERSION) {
+                    Some(rest) if same(rest) => Ok(Self::Report(text.to_owned())),
+                    _ => Err(format!(
+                        "version {text:?} must match major/minor/patch of default version {KUBERNETES_VERSION:?}"
+                    )),
+                }
+            }
+            _ => go_bool(text)
+                .map(|print| if print { Self::Print } else { Self::Run })
+                .map_err(|error| format!("{error}, raw, or {KUBERNETES_VERSION}-SOMETHING")),
+        }
+    }
+}
+
+impl VersionFlag {
+    /// What is printed, if anything is.
+    pub(super) fn text(&self) -> Option<String> {
+        match self {
+            Self::Run | Self::Report(_) => None,
+            Self::Print => Some(format!("Kubernetes {KUBERNETES_VERSION}\n")),
+            Self::PrintRaw => Some(record()),
+        }
+    }
+
+    /// The version that is reported (user agent, `kubernetes_build_info`).
+    #[must_use]
+    pub fn reported(&self) -> &str {
+        match self {
+            Self::Report(version) => version,
+            _ => KUBERNETES_VERSION,
+        }
+    }
+}
+
+/// The reference's record of a build, and this program's own version.
+fn record() -> String {
+    let mut parts = KUBERNETES_VERSION.trim_start_matches('v').split('.');
+    let (major, minor) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    format!(
+        "version.Info{{Major:{major:?}, Minor:{minor:?}, GitVersion:{KUBERNETES_VERSION:?}, Program:\"ccm-rs\", \
+         ProgramVersion:\"v{}\", Compiler:\"rustc\", Platform:\"{OS}/{ARCH}\"}}\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}

@@ -1,0 +1,147 @@
+//! Admission webhooks, and the server that they have to themselves.
+
+use std::net::IpAddr;
+
+use clap::{ArgAction, Args};
+use serving::options::ServingOptions;
+
+use super::tls::{self, SniFlag, TlsFlags};
+use super::values::{List, PathFlag, go_bool, go_int64, ip, list, path};
+
+/// The webhooks of this program (D-14).
+pub const WEBHOOKS: [&str; 1] = ["pvlabel"];
+/// All of them.
+const ALL: &str = "*";
+
+/// Which admission webhooks are served.
+#[derive(Args, Debug, Clone, PartialEq)]
+#[command(next_help_heading = "Webhook")]
+pub struct WebhookFlags {
+    /// Webhooks to serve, as in --controllers; none if empty. They need the feature gate CloudControllerManagerWebhook.
+    /// There is one: pvlabel.
+    #[arg(long, default_value = "", value_parser = list)]
+    pub webhooks: Vec<List>,
+}
+
+/// The webhooks that are to be served; none by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebhookSelection(Vec<String>);
+
+impl WebhookSelection {
+    /// Whether this one is to be served: the first item that names it decides, then `*` (APP-31).
+    #[must_use]
+    pub fn includes(&self, name: &str) -> bool {
+        let named = self.0.iter().find_map(|item| match item.strip_prefix('-') {
+            Some(off) => (off == name).then_some(false),
+            None => (item == name).then_some(true),
+        });
+        named.unwrap_or_else(|| self.0.iter().any(|item| item == ALL))
+    }
+
+    /// Whether there is none of [`WEBHOOKS`] among them.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        !WEBHOOKS.into_iter().any(|name| self.includes(name))
+    }
+}
+
+impl WebhookFlags {
+    pub(super) fn selection(&self) -> WebhookSelection {
+        WebhookSelection(self.items())
+    }
+
+    pub(crate) fn items(&self) -> Vec<String> {
+        List::owned(&self.webhooks)
+    }
+
+    pub(super) fn validate(&self) -> Vec<String> {
+        let known = WEBHOOKS.join(", ");
+        let items = self.items();
+        let names = items.iter().map(|item| item.strip_prefix('-').unwrap_or(item));
+        names
+            .filter(|name| *name != ALL && !WEBHOOKS.contains(name))
+            .map(|name| format!("{name:?} is not in the list of known webhooks; known are {ALL}, {known}"))
+            .collect()
+    }
+}
+
+/// The HTTPS server of the webhooks.
+#[derive(Args, Debug, Clone, PartialEq)]
+#[command(next_help_heading = "Webhook serving")]
+pub struct WebhookServingFlags {
+    /// Address on which webhooks are served.
+    #[arg(long, default_value = "0.0.0.0", value_parser = ip)]
+    pub webhook_bind_address: IpAddr,
+    /// HTTPS port of the webhooks, opened only if one is served; 0: none.
+    #[arg(long, default_value = "10260", value_parser = go_int64)]
+    pub webhook_secure_port: i64,
+    /// As --cert-dir, for the webhooks.
+    #[arg(long, default_value = "", value_parser = path())]
+    pub webhook_cert_dir: PathFlag,
+    /// As --tls-cert-file, for the webhooks.
+    #[arg(long, default_value = "", value_parser = path())]
+    pub webhook_tls_cert_file: PathFlag,
+    /// The key of --webhook-tls-cert-file.
+    #[arg(long, default_value = "", value_parser = path())]
+    pub webhook_tls_private_key_file: PathFlag,
+    /// As --tls-sni-cert-key, for the webhooks.
+    #[arg(long, value_parser = str::parse::<SniFlag>)]
+    pub webhook_tls_sni_cert_key: Vec<SniFlag>,
+    /// As --tls-cipher-suites, for the webhooks.
+    #[arg(long, default_value = "", value_parser = list)]
+    pub webhook_tls_cipher_suites: Vec<List>,
+    /// As --tls-min-version, for the webhooks.
+    #[arg(long, default_value = "", value_name = "VERSION")]
+    pub webhook_tls_min_version: String,
+    /// As --tls-curve-preferences, for the webhooks.
+    #[arg(long, default_value = "", value_parser = tls::numbers)]
+    pub webhook_tls_curve_preferences: Vec<tls::Numbers>,
+    /// Offer HTTP/1.1 only to callers of the webhooks.
+    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    pub webhook_disable_http2_serving: bool,
+}
+
+impl WebhookServingFlags {
+    pub(super) fn options(&self) -> ServingOptions {
+        self.tls().options(ServingOptions {
+            bind_address: self.webhook_bind_address,
+            port: u16::try_from(self.webhook_secure_port).unwrap_or_default(),
+            cert_dir: self.webhook_cert_dir.to_path_buf(),
+            pair_name: "cloud-controller-manager-webhook",
+            disable_http2: self.webhook_disable_http2_serving,
+            port_flag: "--webhook-secure-port",
+            ..ServingOptions::default()
+        })
+    }
+
+    /// The part that both servers have.
+    pub(super) fn tls(&self) -> TlsFlags<'_> {
+        TlsFlags {
+            prefix: "--webhook-tls-",
+            certificate: &self.webhook_tls_cert_file,
+            key: &self.webhook_tls_private_key_file,
+            sni: &self.webhook_tls_sni_cert_key,
+            cipher_suites: List::owned(&self.webhook_tls_cipher_suites),
+            min_version: &self.webhook_tls_min_version,
+            curve_preferences: tls::Numbers::all(&self.webhook_tls_curve_preferences),
+        }
+    }
+
+    pub(super) fn validate(&self, secure_port: i64) -> Vec<String> {
+        let port = self.webhook_secure_port;
+        let mut errors = Vec::new();
+        if !(0..=65535).contains(&port) {
+            errors.push(format!(
+                "--webhook-secure-port {port} must be between 0 and 65535, inclusive. A value of 0 disables the webhook \
+                 endpoint entirely."
+            ));
+        } else if port != 0 && port == secure_port {
+            errors.push(format!(
+                "--webhook-secure-port cannot be the same value as --secure-port: both are {port}; without webhooks pass \
+                 --webhook-secure-port=0"
+            ));
+        }
+        errors.extend(self.tls().validate());
+        errors
+    }
+}
