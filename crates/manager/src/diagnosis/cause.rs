@@ -1,0 +1,146 @@
+//! What an error of the API client comes from.
+
+use std::error::Error;
+use std::io;
+
+use runtime::api_error::api_error;
+use rustls::CertificateError;
+
+/// What keeps this process from working with the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The server's name has no address.
+    Dns,
+    /// Nobody listens there, or somebody refuses.
+    Refused,
+    /// There is no way to that address.
+    Unreachable,
+    /// No answer in time.
+    TimedOut,
+    /// The connection was cut.
+    Cut,
+    /// TLS.
+    Tls(TlsProblem),
+    /// The credential cannot be had: an exec plugin, a token file.
+    Credential,
+    /// HTTP 401.
+    Unauthorized,
+    /// HTTP 403.
+    Forbidden,
+    /// HTTP 429 or 5xx.
+    Busy(u16),
+    /// It answers, but not as a Kubernetes API server.
+    NotAnApi,
+    /// Anything else.
+    Other,
+}
+
+/// What is wrong with the TLS connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsProblem {
+    /// The certificate is not of the CA that is trusted.
+    UnknownIssuer,
+    /// The certificate has expired, says this machine's clock.
+    Expired,
+    /// The certificate is not valid yet, says this machine's clock.
+    NotValidYet,
+    /// The certificate is for other names.
+    WrongName,
+    /// The server speaks plain HTTP.
+    PlainHttp,
+    /// Anything else.
+    Other,
+}
+
+impl Cause {
+    /// What this error comes from.
+    #[must_use]
+    pub fn of(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => match status.code {
+                401 => Self::Unauthorized,
+                403 => Self::Forbidden,
+                code @ (429 | 500..) => Self::Busy(code),
+                _ if status.message.contains("HTTP request to an HTTPS server") => Self::NotAnApi,
+                // The API server has a word for everything; what has none is some other server's.
+                _ if status.reason.is_empty() => Self::NotAnApi,
+                _ => Self::Other,
+            },
+            kube::Error::Auth(_) => Self::Credential,
+            kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) => Self::NotAnApi,
+            other => Self::of_chain(other),
+        }
+    }
+
+    /// Looks at what the error wraps, the deepest cause first: it says most.
+    fn of_chain(error: &(dyn Error + 'static)) -> Self {
+        // What an I/O error holds is hidden from `source`, which goes on below it.
+        let held = error.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
+        let below = held.map(|held| held as &(dyn Error + 'static)).or_else(|| error.source());
+        match below.map_or(Self::Other, Self::of_chain) {
+            Self::Other => Self::of_one(error),
+            known => known,
+        }
+    }
+
+    fn of_one(error: &(dyn Error + 'static)) -> Self {
+        if let Some(error) = error.downcast_ref::<kube::Error>()
+            && !matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_))
+        {
+            return Self::of(error);
+        }
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            return Self::Tls(TlsProblem::of(error));
+        }
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Self::of_io(error);
+        }
+        let text = error.to_string();
+        // Neither the resolver's nor the client's own time-out has a type of its own.
+        if text.contains("dns error") || text.contains("failed to lookup address information") {
+            return Self::Dns;
+        }
+        if text.contains("no answer from the API server") || text.contains("deadline has elapsed") {
+            return Self::TimedOut;
+        }
+        Self::Other
+    }
+
+    fn of_io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable | io::ErrorKind::AddrNotAvailable => {
+                Self::Unreachable
+            }
+            io::ErrorKind::TimedOut => Self::TimedOut,
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::UnexpectedEof => Self::Cut,
+            _ if error.to_string().contains("failed to lookup address information") => Self::Dns,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl TlsProblem {
+    fn of(error: &rustls::Error) -> Self {
+        match error {
+            rustls::Error::InvalidCertificate(problem) => match problem {
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownIssuer,
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
+                CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => Self::NotValidYet,
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Self::WrongName,
+                _ => Self::Other,
+            },
+            rustls::Error::InvalidMessage(_) => Self::PlainHttp,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The error's own words, for the end of a paragraph.
+pub(super) fn words(error: &kube::Error) -> String {
+    let text = api_error(error).to_string();
+    text.trim_start_matches("ServiceError: ").trim_end_matches('.').to_owned()
+}

@@ -1,0 +1,132 @@
+//! Where this process runs and whom it asks, as far as an explanation depends on it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http::Uri;
+use kube::config::Kubeconfig;
+use runtime::client::ClientOptions;
+
+/// Where the resolver's servers are written.
+const RESOLVER_CONFIGURATION: &str = "/etc/resolv.conf";
+
+/// Where the address of the API server comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// The Pod's environment, `KUBERNETES_SERVICE_HOST` and `_PORT`.
+    #[default]
+    Pod,
+    /// The kubeconfig at this path.
+    Kubeconfig(PathBuf),
+    /// `--master`, or `KUBERNETES_MASTER`.
+    Master,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod => f.write_str("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT"),
+            Self::Kubeconfig(path) => write!(f, "the kubeconfig {}", path.display()),
+            Self::Master => f.write_str("--master"),
+        }
+    }
+}
+
+/// Where this process runs and whom it asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Situation {
+    /// URL of the API server; empty if unknown.
+    pub server: String,
+    /// Where that comes from.
+    pub origin: Origin,
+    /// The DNS servers of this machine or Pod.
+    pub resolvers: Vec<String>,
+    /// How long it was tried; zero: once.
+    pub tried_for: Duration,
+}
+
+impl Situation {
+    /// What these options lead to, read from files and the environment. What cannot be read is left out: an explanation
+    /// with a gap is better than none.
+    #[must_use]
+    pub fn find(options: &ClientOptions) -> Self {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let pod = || {
+            let (host, port) = (variable("KUBERNETES_SERVICE_HOST")?, variable("KUBERNETES_SERVICE_PORT")?);
+            let host = if host.contains(':') { format!("[{host}]") } else { host };
+            Some(format!("https://{host}:{port}"))
+        };
+        let (server, origin) = match (&options.master, &options.kubeconfig) {
+            (Some(master), _) => (Some(master.clone()), Origin::Master),
+            (None, Some(path)) => (server_in(path, options.context.as_deref()), Origin::Kubeconfig(path.clone())),
+            (None, None) => match (pod(), variable("KUBERNETES_MASTER")) {
+                (Some(url), _) => (Some(url), Origin::Pod),
+                (None, Some(url)) => (Some(url), Origin::Master),
+                (None, None) => (None, Origin::Pod),
+            },
+        };
+        let configuration = std::fs::read_to_string(RESOLVER_CONFIGURATION).unwrap_or_default();
+        Self {
+            server: server.unwrap_or_default(),
+            origin,
+            resolvers: resolvers(&configuration),
+            tried_for: Duration::ZERO,
+        }
+    }
+
+    /// The same, having tried for so long.
+    #[must_use]
+    pub fn tried_for(self, tried_for: Duration) -> Self {
+        Self { tried_for, ..self }
+    }
+
+    /// The server's host, without brackets; empty if unknown.
+    #[must_use]
+    pub fn host(&self) -> String {
+        let uri = self.server.parse::<Uri>().ok();
+        let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
+        host.trim_start_matches('[').trim_end_matches(']').to_owned()
+    }
+}
+
+fn server_in(path: &Path, context: Option<&str>) -> Option<String> {
+    let file = Kubeconfig::read_from(path).ok()?;
+    let context = context.or(file.current_context.as_deref())?;
+    let context = file.contexts.iter().find(|it| it.name == context)?.context.as_ref()?;
+    let cluster = file.clusters.iter().find(|it| it.name == context.cluster)?;
+    cluster.cluster.as_ref()?.server.clone()
+}
+
+/// The `nameserver` lines.
+fn resolvers(configuration: &str) -> Vec<String> {
+    let servers = configuration.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        (words.next()? == "nameserver").then(|| words.next()).flatten()
+    });
+    servers.map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resolvers_are_the_nameserver_lines() {
+        let text = "# nameserver 1.1.1.1\nsearch a b\nnameserver 10.96.0.10\n nameserver fd00::a  # v6\nnameserver\noptions ndots:5\n";
+        assert_eq!(resolvers(text), ["10.96.0.10", "fd00::a"]);
+    }
+
+    #[test]
+    fn the_master_goes_before_the_kubeconfig_and_the_host_has_no_brackets() {
+        let options = ClientOptions {
+            master: Some("https://[fd00::1]:6443".into()),
+            kubeconfig: Some("/nowhere".into()),
+            ..ClientOptions::default()
+        };
+        let situation = Situation::find(&options);
+        assert_eq!((situation.origin.clone(), situation.host().as_str()), (Origin::Master, "fd00::1"));
+        let unread = Situation::find(&ClientOptions { master: None, ..options });
+        assert_eq!((unread.server.as_str(), unread.host().as_str()), ("", ""));
+    }
+}
