@@ -27,6 +27,7 @@ pub mod permissions;
 pub mod plan;
 mod process;
 mod selection;
+pub mod service_accounts;
 mod start;
 mod starter;
 mod webhooks;

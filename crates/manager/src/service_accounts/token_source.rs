@@ -1,0 +1,153 @@
+//! The token of one account: made, kept, renewed, discarded.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::HeaderValue;
+use runtime::clock::Clock;
+use tokio::time::{Instant, sleep};
+
+use super::account::Account;
+use super::error::{Doing, ServiceAccountError};
+use super::token::{Lifetime, Need, PAUSES};
+
+/// The account's token. All clients of one name share it.
+pub(super) struct TokenSource {
+    account: Account,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    /// Held while a token is asked for: the others wait for the same one.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    token: Option<Token>,
+    /// Attempts that have ended, and how the last one did if it failed.
+    ended: u64,
+    failure: Option<ServiceAccountError>,
+}
+
+/// A token, ready to be sent.
+#[derive(Clone)]
+pub(super) struct Token {
+    /// `Bearer …`, marked as sensitive: it does not print itself.
+    header: HeaderValue,
+    lifetime: Lifetime,
+    /// Which of the attempts it came of.
+    number: u64,
+}
+
+impl Token {
+    pub(super) fn header(&self) -> HeaderValue {
+        self.header.clone()
+    }
+
+    pub(super) fn lifetime(&self) -> Lifetime {
+        self.lifetime
+    }
+}
+
+impl TokenSource {
+    pub(super) fn new(account: Account, clock: Arc<dyn Clock>) -> Self {
+        Self { account, clock, state: Mutex::default(), turn: tokio::sync::Mutex::new(()) }
+    }
+
+    pub(super) fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// The token, made or renewed if need be.
+    ///
+    /// # Errors
+    /// If there is none: after four tries of this caller, or of the one that it waited for.
+    pub(super) async fn token(&self) -> Result<Token, ServiceAccountError> {
+        let ended = match self.good_token() {
+            Ok(token) => return Ok(token),
+            Err(ended) => ended,
+        };
+        let _turn = self.turn.lock().await;
+        if let Ok(token) = self.good_token() {
+            return Ok(token);
+        }
+        if let Some(failure) = self.failure_since(ended) {
+            return Err(failure);
+        }
+        let fetched = self.fetch().await;
+        self.keep(fetched)
+    }
+
+    /// Forgets a token that the server refused, unless there is another one already.
+    pub(super) fn discard(&self, refused: &Token) {
+        let mut state = self.state();
+        if state.token.as_ref().is_some_and(|token| token.number == refused.number) {
+            state.token = None;
+        }
+    }
+
+    /// The token if none is needed, else the number of attempts that have ended.
+    fn good_token(&self) -> Result<Token, u64> {
+        let state = self.state();
+        let good = state.token.as_ref().filter(|token| token.lifetime.need(Instant::now()) == Need::None);
+        good.cloned().ok_or(state.ended)
+    }
+
+    fn failure_since(&self, ended: u64) -> Option<ServiceAccountError> {
+        let state = self.state();
+        if state.ended == ended { None } else { state.failure.clone() }
+    }
+
+    async fn fetch(&self) -> Result<(HeaderValue, Lifetime), ServiceAccountError> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            match (self.fetch_once().await, pauses.next()) {
+                (Err(error), Some(pause)) => {
+                    tracing::debug!(account = self.account.name(), %error, ?pause, "no token, trying again");
+                    sleep(*pause).await;
+                }
+                (result, _) => return result.map_err(ServiceAccountError::while_getting_a_token),
+            }
+        }
+    }
+
+    async fn fetch_once(&self) -> Result<(HeaderValue, Lifetime), ServiceAccountError> {
+        // It may have been deleted since.
+        self.account.ensure().await?;
+        let answer = self.account.request_token().await?;
+        let unusable = || self.account.unusable(Doing::RequestToken, "the API server's answer has no usable token");
+        let status = answer.status.filter(|status| !status.token.is_empty()).ok_or_else(unusable)?;
+        let mut header = HeaderValue::try_from(format!("Bearer {}", status.token)).map_err(|_| unusable())?;
+        header.set_sensitive(true);
+        Ok((header, Lifetime::new(status.expiration_timestamp.0, self.clock.now(), Instant::now())))
+    }
+
+    fn keep(
+        &self,
+        fetched: Result<(HeaderValue, Lifetime), ServiceAccountError>,
+    ) -> Result<Token, ServiceAccountError> {
+        let (mut state, now) = (self.state(), Instant::now());
+        state.ended += 1;
+        let number = state.ended;
+        match fetched {
+            Ok((header, lifetime)) => {
+                let token = Token { header, lifetime, number };
+                state.token = Some(token.clone());
+                state.failure = None;
+                Ok(token)
+            }
+            Err(error) => {
+                let old = state.token.as_mut().filter(|token| token.lifetime.need(now) == Need::Renew);
+                if let Some(old) = old {
+                    tracing::warn!(%error, "the service account's token cannot be renewed; the old one is good for a while");
+                    old.lifetime = old.lifetime.postponed(now);
+                    return Ok(old.clone());
+                }
+                state.failure = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
