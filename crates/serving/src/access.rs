@@ -1,7 +1,142 @@
 //! Who calls, and what they may do (APP-106, APP-120 to APP-128).
+//!
+//! A caller is known by a front proxy's word, a client certificate or a bearer token, and is anonymous otherwise; then it
+//! needs a permission for the path. The Kubernetes API is asked about tokens and permissions; its answers are kept for a
+//! while.
 
+mod answers;
+mod authentication;
+mod authorities;
+mod authorization;
+mod bundle;
+mod certificate;
+mod follow;
+mod front_proxy;
+mod guard;
+pub mod lookup;
+mod lru;
 mod metrics;
+mod paths;
+mod review;
+mod reviewers;
+#[cfg(test)]
+mod tests;
+mod token;
+mod user;
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use tokio_util::sync::CancellationToken;
+
+pub use authorities::Authorities;
 pub use metrics::{
     AccessMetrics, AuthenticationResult, AuthorizationResult, Fetch, NoAccessMetrics, TokenCache, compressed_username,
 };
+pub use paths::check_always_allow_paths;
+pub use reviewers::{Reviewers, ReviewersError};
+pub use user::User;
+
+use crate::options::{AuthenticationOptions, AuthorizationOptions};
+use authentication::Authentication;
+use authorization::Authorization;
+use follow::Follow;
+use lookup::LookupError;
+
+/// Authentication and authorization of callers; clones share everything.
+///
+/// ```no_run
+/// # async fn example(router: axum::Router, listener: serving::server::Listener) -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use serving::access::{Access, NoAccessMetrics, Reviewers};
+/// use serving::options::{AuthenticationOptions, AuthorizationOptions};
+/// use tokio_util::sync::CancellationToken;
+///
+/// let (authentication, authorization) = (AuthenticationOptions::default(), AuthorizationOptions::default());
+/// let reviewers = Reviewers::connect(&authentication, &authorization, &Default::default(), Arc::new(runtime::client::NoRequestMetrics)).await?;
+/// let access = Access::new(authentication, authorization, reviewers, Arc::new(NoAccessMetrics))?;
+/// let shutdown = CancellationToken::new();
+/// access.look_up(&shutdown).await?; // APP-8
+/// tokio::spawn(access.clone().follow(shutdown.clone()));
+/// let router = access.guard(router);
+/// listener.with_client_authorities(access.authorities()).serve(router, shutdown).await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Access(Arc<Inner>);
+
+struct Inner {
+    authentication: Authentication,
+    authorization: Authorization,
+    follow: Follow,
+}
+
+/// Why callers cannot be told apart.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// A CA file.
+    #[error("unable to load {what} provider: {}: {problem}; check the file that {flag} names", path.display())]
+    Authority {
+        /// Whose certificates it is for.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// The flag.
+        flag: &'static str,
+    },
+    /// `--authorization-always-allow-paths`.
+    #[error("{0}")]
+    Paths(String),
+}
+
+impl Access {
+    /// Reads the CA files. Nothing is asked of the Kubernetes API yet.
+    ///
+    /// # Errors
+    /// A CA file that cannot be used, or a path with a `*` in its middle.
+    pub fn new(
+        authentication: AuthenticationOptions,
+        authorization: AuthorizationOptions,
+        reviewers: Reviewers,
+        metrics: Arc<dyn AccessMetrics>,
+    ) -> Result<Self, AccessError> {
+        let authorities = Authorities::default();
+        let ttl = authentication.token_cache_ttl;
+        let follow = Follow::new(authentication, reviewers.authentication.clone(), authorities.clone())?;
+        let tokens = reviewers.authentication.map(|client| token::Tokens::new(client, ttl, Arc::clone(&metrics)));
+        let authentication = Authentication::new(authorities, tokens, Arc::clone(&metrics));
+        let authorization =
+            Authorization::new(authorization, reviewers.authorization, metrics).map_err(AccessError::Paths)?;
+        Ok(Self(Arc::new(Inner { authentication, authorization, follow })))
+    }
+
+    /// Reads ConfigMap `kube-system/extension-apiserver-authentication` as the options ask for (APP-8, APP-122, D-15).
+    ///
+    /// # Errors
+    /// It may not be read, or the API server was not reached within 2 minutes, and neither is tolerated.
+    pub async fn look_up(&self, shutdown: &CancellationToken) -> Result<(), LookupError> {
+        self.0.follow.look_up(shutdown).await
+    }
+
+    /// Follows the ConfigMap by a watch, and reads the CA files again each minute (APP-114), until `shutdown`.
+    pub async fn follow(self, shutdown: CancellationToken) {
+        self.0.follow.run(shutdown).await;
+    }
+
+    /// The authorities of the moment, for [`Listener::with_client_authorities`](crate::server::Listener).
+    #[must_use]
+    pub fn authorities(&self) -> Authorities {
+        self.0.follow.authorities()
+    }
+
+    /// Puts this before everything that `router` has, its fallback included: who may not is answered 401 or 403, and a
+    /// path that is not served is 404 only for those who may (APP-104). Handlers find the [`User`] in the extensions.
+    pub fn guard(&self, router: Router) -> Router {
+        router.layer(from_fn_with_state(self.clone(), guard::guard))
+    }
+}

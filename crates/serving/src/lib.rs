@@ -5,6 +5,7 @@ mod answer;
 mod error;
 pub mod health;
 pub mod options;
+pub mod server;
 pub mod tls;
 pub mod watchdog;
 pub mod webhook;

@@ -174,7 +174,7 @@ pub fn parse_sni_pair(value: &str) -> Result<SniPair, String> {
 
 /// What the options leave of the TLS library.
 #[derive(Clone, Debug)]
-pub struct TlsChoices {
+pub(crate) struct TlsChoices {
     pub(crate) provider: CryptoProvider,
     pub(crate) versions: &'static [&'static SupportedProtocolVersion],
 }

@@ -1,0 +1,172 @@
+//! Answers of the API server that are kept for a while, and asked for once at a time.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::Shared;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::lru::Lru;
+
+/// Answers of type `V` to questions of type `K`; clones share them.
+pub(super) struct Answers<K, V>(Arc<Mutex<State<K, V>>>);
+
+impl<K, V> Clone for Answers<K, V> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+struct State<K, V> {
+    kept: Lru<K, V>,
+    pending: HashMap<K, Pending<V>>,
+}
+
+type Pending<V> = Shared<oneshot::Receiver<V>>;
+
+/// How a question stands.
+pub(super) enum Asked<V> {
+    /// The answer was kept.
+    Kept(V),
+    /// It has just been asked.
+    Begun(Pending<V>),
+    /// Somebody asked the same and waits.
+    Joined(Pending<V>),
+}
+
+impl<K, V> Answers<K, V>
+where
+    K: Eq + Hash + Clone + Send + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    pub(super) fn new(capacity: usize) -> Self {
+        Self(Arc::new(Mutex::new(State { kept: Lru::new(capacity), pending: HashMap::new() })))
+    }
+
+    /// The kept answer, or that of `question`, which is asked in a task of its own: it is finished even if nobody waits
+    /// any more, and all who ask the same meanwhile get its answer. `ttl` says how long it is kept.
+    pub(super) fn ask<F>(
+        &self,
+        key: K,
+        question: impl FnOnce() -> F,
+        ttl: impl FnOnce(&V) -> Option<Duration> + Send + 'static,
+    ) -> Asked<V>
+    where
+        F: Future<Output = V> + Send + 'static,
+    {
+        let mut state = self.lock();
+        if let Some(answer) = state.kept.get(&key, Instant::now()) {
+            return Asked::Kept(answer);
+        }
+        if let Some(pending) = state.pending.get(&key) {
+            return Asked::Joined(pending.clone());
+        }
+        let (answered, pending) = oneshot::channel();
+        let pending = pending.shared();
+        state.pending.insert(key.clone(), pending.clone());
+        drop(state);
+        // Before the task: a task that panics, or is dropped with its runtime, must not leave the question pending.
+        let place = Place { answers: self.clone(), key };
+        let question = question();
+        tokio::spawn(async move {
+            let answer = question.await;
+            place.fill(&answer, ttl(&answer));
+            _ = answered.send(answer);
+        });
+        Asked::Begun(pending)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<K, V>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a question among those that are pending.
+struct Place<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> {
+    answers: Answers<K, V>,
+    key: K,
+}
+
+impl<K, V> Place<K, V>
+where
+    K: Eq + Hash + Clone + Send + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    fn fill(self, answer: &V, ttl: Option<Duration>) {
+        if let Some(expires) = ttl.filter(|ttl| !ttl.is_zero()).and_then(|ttl| Instant::now().checked_add(ttl)) {
+            self.answers.lock().kept.put(self.key.clone(), answer.clone(), expires);
+        }
+    }
+}
+
+impl<K, V> Drop for Place<K, V>
+where
+    K: Eq + Hash + Clone + Send + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    fn drop(&mut self) {
+        self.answers.lock().pending.remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    fn s(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    async fn get(answers: &Answers<&'static str, u32>, calls: &Arc<AtomicU32>, ttl: u64) -> (u32, &'static str) {
+        let calls = Arc::clone(calls);
+        let question = || async move {
+            tokio::time::sleep(s(1)).await;
+            calls.fetch_add(1, Ordering::Relaxed) + 1
+        };
+        match answers.ask("key", question, move |_| Some(s(ttl))) {
+            Asked::Kept(answer) => (answer, "kept"),
+            Asked::Begun(pending) => (pending.await.unwrap(), "begun"),
+            Asked::Joined(pending) => (pending.await.unwrap(), "joined"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_question_is_asked_once_at_a_time_and_its_answer_kept() {
+        let (answers, calls) = (Answers::new(8), Arc::new(AtomicU32::new(0)));
+        let (first, second) = tokio::join!(get(&answers, &calls, 10), get(&answers, &calls, 10));
+        assert_eq!((first, second), ((1, "begun"), (1, "joined")));
+        assert_eq!(get(&answers, &calls, 10).await, (1, "kept"));
+        tokio::time::sleep(s(10)).await;
+        assert_eq!(get(&answers, &calls, 10).await, (2, "begun"), "its time was over");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_without_time_to_live_is_not_kept() {
+        let (answers, calls) = (Answers::new(8), Arc::new(AtomicU32::new(0)));
+        assert_eq!(get(&answers, &calls, 0).await, (1, "begun"));
+        assert_eq!(get(&answers, &calls, 0).await, (2, "begun"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_is_answered_although_who_asked_has_gone() {
+        let (answers, calls) = (Answers::new(8), Arc::new(AtomicU32::new(0)));
+        let impatient = tokio::time::timeout(Duration::from_millis(10), get(&answers, &calls, 10)).await;
+        assert!(impatient.is_err());
+        tokio::time::sleep(s(2)).await;
+        assert_eq!(get(&answers, &calls, 10).await, (1, "kept"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_panics_does_not_block_the_next() {
+        let answers: Answers<&str, u32> = Answers::new(8);
+        let Asked::Begun(pending) = answers.ask("key", || async { panic!("a defect") }, |_| None) else { panic!() };
+        assert!(pending.await.is_err());
+        let calls = Arc::new(AtomicU32::new(0));
+        assert_eq!(get(&answers, &calls, 10).await, (1, "begun"));
+    }
+}

@@ -1,0 +1,126 @@
+//! Who is it? (APP-120)
+
+use std::sync::Arc;
+
+use http::{HeaderMap, header};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use tokio::time::Instant;
+
+use super::authorities::Authorities;
+use super::metrics::{AccessMetrics, AuthenticationResult, compressed_username};
+use super::token::{Tokens, bearer};
+use super::user::User;
+use super::{certificate, front_proxy};
+
+pub(super) struct Authentication {
+    authorities: Authorities,
+    tokens: Option<Tokens>,
+    metrics: Arc<dyn AccessMetrics>,
+}
+
+/// Proof that is not accepted, or could not be checked.
+#[derive(Debug)]
+pub(super) struct Unauthorized;
+
+impl Authentication {
+    pub(super) fn new(authorities: Authorities, tokens: Option<Tokens>, metrics: Arc<dyn AccessMetrics>) -> Self {
+        Self { authorities, tokens, metrics }
+    }
+
+    /// The user of a request: what a front proxy says, the certificate, the token; anonymous if there is none of these.
+    /// What has been believed is taken out of the headers.
+    ///
+    /// # Errors
+    /// There was proof, and none of it was good: that is not the same as none.
+    pub(super) async fn user(
+        &self,
+        certificates: &[CertificateDer<'_>],
+        headers: &mut HeaderMap,
+    ) -> Result<User, Unauthorized> {
+        let begun = Instant::now();
+        let found = self.find(certificates, headers, UnixTime::now()).await;
+        let (result, user) = match found {
+            Ok(Some(user)) => (AuthenticationResult::Success, Ok(user.authenticated())),
+            Ok(None) => (AuthenticationResult::Success, Ok(User::anonymous())),
+            Err(Refusal { problem, result }) => {
+                tracing::info!(problem, "a caller could not be authenticated");
+                (result, Err(Unauthorized))
+            }
+        };
+        self.metrics.authenticated(result, begun.elapsed());
+        if let Ok(user) = &user {
+            self.metrics.user_request(compressed_username(&user.name));
+        }
+        user
+    }
+
+    async fn find(
+        &self,
+        chain: &[CertificateDer<'_>],
+        headers: &mut HeaderMap,
+        now: UnixTime,
+    ) -> Result<Option<User>, Refusal> {
+        let mut refusal = None;
+        match self.by_certificate(chain, headers, now) {
+            Ok(Some(user)) => return Ok(Some(user)),
+            Ok(None) => {}
+            Err(problem) => refusal = Some(Refusal { problem, result: AuthenticationResult::Error }),
+        }
+        if let (Some(tokens), Some(token)) = (&self.tokens, bearer(headers)) {
+            match tokens.user(token).await {
+                Ok(Some(user)) => {
+                    headers.remove(header::AUTHORIZATION);
+                    return Ok(Some(User::clone(&user)));
+                }
+                Ok(None) => {
+                    let problem = "invalid bearer token".to_owned();
+                    refusal = Some(Refusal { problem, result: AuthenticationResult::Failure });
+                }
+                Err(problem) => {
+                    let problem = format!("the bearer token could not be checked: {problem}");
+                    refusal = Some(Refusal { problem, result: AuthenticationResult::Error });
+                }
+            }
+        }
+        refusal.map_or(Ok(None), Err)
+    }
+
+    fn by_certificate(
+        &self,
+        chain: &[CertificateDer<'_>],
+        headers: &mut HeaderMap,
+        now: UnixTime,
+    ) -> Result<Option<User>, String> {
+        if chain.is_empty() {
+            return Ok(None);
+        }
+        let trust = self.authorities.trust();
+        let mut problem = None;
+        if let Some(proxies) = &trust.proxies {
+            match front_proxy::authenticate(proxies, chain, headers, now) {
+                Ok(Some(user)) => {
+                    front_proxy::strip(&proxies.headers, headers);
+                    return Ok(Some(user));
+                }
+                Ok(None) => {}
+                Err(error) => problem = Some(format!("not accepted as a front proxy's certificate: {error}")),
+            }
+        }
+        if let Some(bundle) = &trust.clients {
+            match certificate::authenticate(bundle, chain, now) {
+                Ok((user, remaining)) => {
+                    self.metrics.client_certificate(remaining);
+                    return Ok(Some(user));
+                }
+                Err(error) => problem = Some(format!("client certificate: {error}")),
+            }
+        }
+        // A certificate without anybody to judge it proves nothing and refutes nothing.
+        problem.map_or(Ok(None), Err)
+    }
+}
+
+struct Refusal {
+    problem: String,
+    result: AuthenticationResult,
+}

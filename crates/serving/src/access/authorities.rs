@@ -1,0 +1,62 @@
+//! The authorities of the moment: they change while the process runs (APP-114, APP-122).
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::DistinguishedName;
+
+use super::bundle::Bundle;
+use crate::options::RequestHeaderOptions;
+
+/// The authorities that client certificates are checked against; clones share them, and all see them change.
+#[derive(Clone, Default)]
+pub struct Authorities(Arc<ArcSwap<Trust>>);
+
+/// Whom is trusted with what.
+#[derive(Debug, Default)]
+pub(super) struct Trust {
+    /// Those who vouch for users.
+    pub(super) clients: Option<Arc<Bundle>>,
+    /// Those who vouch for front proxies, and how such a proxy names its caller.
+    pub(super) proxies: Option<Proxies>,
+    generation: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Proxies {
+    pub(super) bundle: Arc<Bundle>,
+    /// Names and headers; its file is of no interest here.
+    pub(super) headers: RequestHeaderOptions,
+}
+
+impl Authorities {
+    pub(super) fn trust(&self) -> Arc<Trust> {
+        self.0.load_full()
+    }
+
+    pub(super) fn set(&self, clients: Option<Arc<Bundle>>, proxies: Option<Proxies>) {
+        self.0.rcu(|old| Trust {
+            clients: clients.clone(),
+            proxies: proxies.clone(),
+            generation: old.generation.wrapping_add(1),
+        });
+    }
+
+    /// Another number for each change.
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.load().generation
+    }
+
+    /// The names that clients are told (APP-113), each once.
+    pub(crate) fn subjects(&self) -> Vec<DistinguishedName> {
+        let trust = self.0.load();
+        let bundles = trust.clients.iter().chain(trust.proxies.iter().map(|proxies| &proxies.bundle));
+        let mut subjects: Vec<DistinguishedName> = Vec::new();
+        for subject in bundles.flat_map(|bundle| bundle.subjects()) {
+            if !subjects.iter().any(|known| known.as_ref() == subject.as_ref()) {
+                subjects.push(subject.clone());
+            }
+        }
+        subjects
+    }
+}

@@ -1,0 +1,139 @@
+//! May they? (APP-127)
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec, SubjectAccessReviewStatus,
+};
+use kube::Client;
+use tokio::time::Instant;
+
+use super::answers::{Answers, Asked};
+use super::metrics::{AccessMetrics, AuthorizationResult};
+use super::paths::Paths;
+use super::review::{Reviewed, review};
+use super::user::User;
+use crate::options::AuthorizationOptions;
+
+/// May do everything.
+const MASTERS: &str = "system:masters";
+/// Answers that are kept.
+const CAPACITY: usize = 8192;
+/// Questions that are longer than this are not kept.
+const LARGEST: usize = 10_000;
+
+/// What the API server says; or why it says nothing.
+type Answer = Result<AuthorizationResult, Arc<str>>;
+
+pub(super) struct Authorization {
+    always_allow: Paths,
+    client: Option<Client>,
+    allowed_ttl: Duration,
+    denied_ttl: Duration,
+    /// By the question itself, as JSON.
+    answers: Answers<String, Answer>,
+    metrics: Arc<dyn AccessMetrics>,
+}
+
+impl Authorization {
+    pub(super) fn new(
+        options: AuthorizationOptions,
+        client: Option<Client>,
+        metrics: Arc<dyn AccessMetrics>,
+    ) -> Result<Self, String> {
+        let AuthorizationOptions { always_allow_paths, allowed_ttl, denied_ttl, .. } = options;
+        let always_allow = Paths::new(&always_allow_paths)?;
+        Ok(Self { always_allow, client, allowed_ttl, denied_ttl, answers: Answers::new(CAPACITY), metrics })
+    }
+
+    /// Whether `user` may `verb` this path.
+    pub(super) async fn allows(&self, user: &User, verb: &str, path: &str) -> bool {
+        let begun = Instant::now();
+        let result = self.decide(user, verb, path).await;
+        self.metrics.authorized(result, begun.elapsed());
+        result == AuthorizationResult::Allowed
+    }
+
+    async fn decide(&self, user: &User, verb: &str, path: &str) -> AuthorizationResult {
+        if user.is_in(MASTERS) || self.always_allow.allow(path) {
+            return AuthorizationResult::Allowed;
+        }
+        let Some(client) = &self.client else { return AuthorizationResult::NoOpinion };
+        match self.ask(client, spec(user, verb, path)).await {
+            Ok(result) => result,
+            Err(problem) => {
+                tracing::warn!(%problem, path, "whether a caller may do this could not be found out");
+                AuthorizationResult::Error
+            }
+        }
+    }
+
+    async fn ask(&self, client: &Client, spec: SubjectAccessReviewSpec) -> Answer {
+        let key = serde_json::to_string(&spec).map_err(|error| Arc::from(error.to_string()))?;
+        let question = question(client.clone(), spec, Arc::clone(&self.metrics));
+        if key.len() > LARGEST {
+            return question.await;
+        }
+        let (allowed, denied) = (self.allowed_ttl, self.denied_ttl);
+        let ttl = move |answer: &Answer| match answer {
+            Ok(AuthorizationResult::Allowed) => Some(allowed),
+            Ok(_) => Some(denied),
+            Err(_) => None,
+        };
+        match self.answers.ask(key, || question, ttl) {
+            Asked::Kept(answer) => answer,
+            Asked::Begun(pending) | Asked::Joined(pending) => {
+                pending.await.unwrap_or_else(|_| Err(Arc::from("the SubjectAccessReview was given up")))
+            }
+        }
+    }
+}
+
+async fn question(client: Client, spec: SubjectAccessReviewSpec, metrics: Arc<dyn AccessMetrics>) -> Answer {
+    let begun = Instant::now();
+    let question = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+    let Reviewed { answer, code, is_forbidden } = review(&client, &question).await;
+    metrics.access_reviewed(&code, begun.elapsed());
+    if is_forbidden {
+        tracing::warn!(
+            "this component may not create subjectaccessreviews.authorization.k8s.io: everything but the always-allowed \
+             paths is answered 403; bind ClusterRole system:auth-delegator to its identity"
+        );
+    }
+    answer.map(|review| result(&review.status.unwrap_or_default()))
+}
+
+fn result(status: &SubjectAccessReviewStatus) -> AuthorizationResult {
+    match (status.allowed, status.denied) {
+        (true, Some(true)) | (false, Some(true)) => AuthorizationResult::Denied,
+        (true, _) => AuthorizationResult::Allowed,
+        (false, _) => AuthorizationResult::NoOpinion,
+    }
+}
+
+fn spec(user: &User, verb: &str, path: &str) -> SubjectAccessReviewSpec {
+    let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    SubjectAccessReviewSpec {
+        user: given(&user.name),
+        uid: given(&user.uid),
+        groups: Some(user.groups.clone()),
+        extra: Some(user.extra.clone()).filter(|extra| !extra.is_empty()),
+        non_resource_attributes: Some(NonResourceAttributes { path: given(path), verb: given(verb) }),
+        resource_attributes: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_goes_before_a_permission() {
+        let status = |allowed, denied| SubjectAccessReviewStatus { allowed, denied, ..Default::default() };
+        assert_eq!(result(&status(true, None)), AuthorizationResult::Allowed);
+        assert_eq!(result(&status(true, Some(true))), AuthorizationResult::Denied);
+        assert_eq!(result(&status(false, Some(true))), AuthorizationResult::Denied);
+        assert_eq!(result(&status(false, Some(false))), AuthorizationResult::NoOpinion);
+    }
+}

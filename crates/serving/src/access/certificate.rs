@@ -1,0 +1,53 @@
+//! Client certificates (APP-124).
+
+use std::time::Duration;
+
+use rustls::pki_types::{CertificateDer, UnixTime};
+use x509_parser::prelude::{AttributeTypeAndValue, FromDer, X509Certificate};
+
+use super::bundle::Bundle;
+use super::user::User;
+
+/// The user of a certificate chain: the common name, in the groups that its organisations name.
+///
+/// # Errors
+/// Why it proves nothing.
+pub(super) fn authenticate(
+    bundle: &Bundle,
+    chain: &[CertificateDer<'_>],
+    now: UnixTime,
+) -> Result<(User, Duration), String> {
+    bundle.verify(chain, now)?;
+    let subject = Subject::of(chain)?;
+    if subject.common_name.is_empty() {
+        return Err("its subject has no common name".to_owned());
+    }
+    let remaining = Duration::from_secs(subject.not_after.saturating_sub(now.as_secs()));
+    Ok((User { name: subject.common_name, groups: subject.organisations, ..User::default() }, remaining))
+}
+
+/// What the first certificate of a chain says of its owner.
+#[derive(Debug)]
+pub(super) struct Subject {
+    pub(super) common_name: String,
+    pub(super) organisations: Vec<String>,
+    /// Seconds since 1970.
+    not_after: u64,
+}
+
+impl Subject {
+    pub(super) fn of(chain: &[CertificateDer<'_>]) -> Result<Self, String> {
+        let leaf = chain.first().ok_or("there is no certificate")?;
+        let (_, leaf) = X509Certificate::from_der(leaf).map_err(|error| format!("it cannot be read: {error}"))?;
+        Ok(Self {
+            // Of several the last counts, as everywhere in Kubernetes.
+            common_name: texts(leaf.subject().iter_common_name()).pop().unwrap_or_default(),
+            organisations: texts(leaf.subject().iter_organization()),
+            not_after: u64::try_from(leaf.validity().not_after.timestamp()).unwrap_or_default(),
+        })
+    }
+}
+
+fn texts<'a>(attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Vec<String> {
+    attributes.filter_map(|attribute| attribute.as_str().ok()).map(str::to_owned).collect()
+}

@@ -1,0 +1,144 @@
+//! The word of a front proxy (APP-123).
+
+use std::collections::BTreeMap;
+
+use http::HeaderMap;
+use rustls::pki_types::{CertificateDer, UnixTime};
+
+use super::authorities::Proxies;
+use super::certificate::Subject;
+use super::user::User;
+use crate::options::RequestHeaderOptions;
+
+/// The user whom a trusted proxy names; `None`, if it names nobody.
+///
+/// # Errors
+/// Why the proxy is not trusted.
+pub(super) fn authenticate(
+    proxies: &Proxies,
+    chain: &[CertificateDer<'_>],
+    headers: &HeaderMap,
+    now: UnixTime,
+) -> Result<Option<User>, String> {
+    proxies.bundle.verify(chain, now)?;
+    let name = Subject::of(chain)?.common_name;
+    let allowed = &proxies.headers.allowed_names;
+    if !allowed.is_empty() && !allowed.contains(&name) {
+        return Err(format!("x509: subject with cn={name} is not in the allowed list"));
+    }
+    Ok(user(&proxies.headers, headers))
+}
+
+fn user(options: &RequestHeaderOptions, headers: &HeaderMap) -> Option<User> {
+    let first = |names: &[String]| names.iter().flat_map(|name| values(headers, name)).next();
+    Some(User {
+        name: first(&options.username_headers)?,
+        uid: first(&options.uid_headers).unwrap_or_default(),
+        groups: options.group_headers.iter().flat_map(|name| values(headers, name)).collect(),
+        extra: extra(&options.extra_prefixes, headers),
+    })
+}
+
+fn values(headers: &HeaderMap, name: &str) -> impl Iterator<Item = String> {
+    // A name that is no header's name is in no request.
+    headers
+        .get_all(name.to_ascii_lowercase())
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .filter(|value| !value.is_empty())
+        .map(str::to_owned)
+}
+
+fn extra(prefixes: &[String], headers: &HeaderMap) -> BTreeMap<String, Vec<String>> {
+    let mut extra = BTreeMap::<String, Vec<String>>::new();
+    for prefix in prefixes {
+        let prefix = prefix.to_ascii_lowercase();
+        for (name, value) in headers {
+            if let (Some(key), Ok(value)) = (name.as_str().strip_prefix(&prefix), value.to_str()) {
+                extra.entry(percent_decoded(key)).or_default().push(value.to_owned());
+            }
+        }
+    }
+    extra
+}
+
+/// Keys may hold what a header's name may not (`example.com%2fteam`). What is no valid code stays as it is.
+fn percent_decoded(key: &str) -> String {
+    let mut bytes = Vec::with_capacity(key.len());
+    let mut rest = key.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let code = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let decoded = code.filter(|_| byte == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(decoded.unwrap_or(byte));
+        rest = if decoded.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| key.to_owned())
+}
+
+/// Takes the proxy's headers away: they have been believed, nobody else must.
+pub(super) fn strip(options: &RequestHeaderOptions, headers: &mut HeaderMap) {
+    for name in options.username_headers.iter().chain(&options.uid_headers).chain(&options.group_headers) {
+        headers.remove(name.to_ascii_lowercase());
+    }
+    let prefixes: Vec<_> = options.extra_prefixes.iter().map(|prefix| prefix.to_ascii_lowercase()).collect();
+    let is_extra = |name: &&http::HeaderName| prefixes.iter().any(|prefix| name.as_str().starts_with(prefix));
+    let extra: Vec<_> = headers.keys().filter(is_extra).cloned().collect();
+    for name in extra {
+        headers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, http::HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn the_first_name_counts_and_all_groups() {
+        let options = RequestHeaderOptions {
+            username_headers: vec!["X-Missing".into(), "X-Remote-User".into()],
+            uid_headers: vec!["X-Remote-Uid".into()],
+            ..RequestHeaderOptions::default()
+        };
+        let given = headers(&[
+            ("x-remote-user", "jane"),
+            ("x-remote-user", "joe"),
+            ("x-remote-uid", "17"),
+            ("x-remote-group", "a"),
+            ("x-remote-group", "b"),
+            ("x-remote-extra-example.com%2fteam", "red"),
+            ("x-remote-extra-scopes", "x"),
+            ("x-remote-extra-scopes", "y"),
+            ("x-other", "stays"),
+        ]);
+        let user = user(&options, &given).unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "17"));
+        assert_eq!(user.groups, ["a", "b"]);
+        assert_eq!(user.extra["example.com/team"], ["red"]);
+        assert_eq!(user.extra["scopes"], ["x", "y"]);
+
+        let mut given = given;
+        strip(&options, &mut given);
+        assert_eq!(given, headers(&[("x-other", "stays")]));
+    }
+
+    #[test]
+    fn a_proxy_that_names_nobody_says_nothing() {
+        let given = headers(&[("x-remote-user", ""), ("x-remote-group", "a")]);
+        assert_eq!(user(&RequestHeaderOptions::default(), &given), None);
+    }
+
+    #[test]
+    fn broken_codes_stay_as_they_are() {
+        for (key, decoded) in [("a%2Fb", "a/b"), ("a%2", "a%2"), ("a%zz", "a%zz"), ("%ff", "%ff"), ("100%", "100%")] {
+            assert_eq!(percent_decoded(key), decoded);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The layer before all routes: 401, 403, or on (APP-106).
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::StatusCode;
+
+use super::Access;
+use crate::answer::refusal;
+use crate::server::Peer;
+
+pub(super) async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
+    let certificates = request.extensions().get::<Peer>().map(|peer| peer.certificates.clone()).unwrap_or_default();
+    let Ok(user) = access.0.authentication.user(&certificates, request.headers_mut()).await else {
+        return refusal(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
+    };
+    let (verb, path) = (request.method().as_str().to_ascii_lowercase(), request.uri().path());
+    if !access.0.authorization.allows(&user, &verb, path).await {
+        let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
+        return refusal(StatusCode::FORBIDDEN, "Forbidden", &message);
+    }
+    request.extensions_mut().insert(user);
+    next.run(request).await
+}

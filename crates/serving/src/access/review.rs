@@ -1,0 +1,114 @@
+//! Asking the API server about tokens and permissions (APP-125, APP-127).
+
+use std::error::Error as _;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{Api, PostParams};
+use kube::{Client, Resource};
+use runtime::api_error::api_error;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::sleep;
+
+/// How long one try may take; the client of [`Reviewers`](super::Reviewers) has it.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+/// Tries in all.
+const TRIES: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const FACTOR: f64 = 1.5;
+const JITTER: f64 = 0.2;
+
+/// How a review ended: the answer or why there is none, and the code for metrics.
+pub(super) struct Reviewed<T> {
+    pub(super) answer: Result<T, Arc<str>>,
+    pub(super) code: String,
+    /// The reviewer itself may not ask.
+    pub(super) is_forbidden: bool,
+}
+
+/// Creates a review, which is how the API server is asked; again, if that may help.
+pub(super) async fn review<K>(client: &Client, question: &K) -> Reviewed<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Serialize + DeserializeOwned + std::fmt::Debug,
+{
+    let api: Api<K> = Api::all_with(client.clone(), &());
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        let error = match api.create(&PostParams::default(), question).await {
+            Ok(answer) => return Reviewed { answer: Ok(answer), code: "201".to_owned(), is_forbidden: false },
+            Err(error) => error,
+        };
+        if tried < TRIES && may_help(&error) {
+            sleep(pause(tried, fastrand())).await;
+            continue;
+        }
+        let (code, is_forbidden) = match &error {
+            kube::Error::Api(status) => (status.code.to_string(), status.code == 403),
+            _ => ("<error>".to_owned(), false),
+        };
+        return Reviewed { answer: Err(api_error(&error).to_string().into()), code, is_forbidden };
+    }
+}
+
+/// The pause after so many tries; `random` is from 0 to 1.
+fn pause(tried: u32, random: f64) -> Duration {
+    let exponent = i32::try_from(tried.saturating_sub(1)).unwrap_or(i32::MAX);
+    FIRST_PAUSE.mul_f64(FACTOR.powi(exponent) * (1.0 + JITTER * random))
+}
+
+/// From 0 to 1. Only to spread tries, so the clock's last digits are random enough.
+fn fastrand() -> f64 {
+    f64::from(jiff::Timestamp::now().subsec_nanosecond() % 1000) / 1000.0
+}
+
+/// Whether another try may have a better answer: 429, 5xx, and a connection that broke.
+fn may_help(error: &kube::Error) -> bool {
+    if let kube::Error::Api(status) = error {
+        return status.code == 429 || status.code >= 500;
+    }
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            let kind = error.kind();
+            return matches!(
+                kind,
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::UnexpectedEof
+            );
+        }
+        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    #[test]
+    fn tries_come_with_growing_pauses() {
+        let pauses: Vec<_> = (1..5).map(|tried| pause(tried, 0.0).as_millis()).collect();
+        assert_eq!(pauses, [500, 750, 1125, 1687]);
+        assert_eq!(pause(1, 1.0), Duration::from_millis(600));
+    }
+
+    #[test]
+    fn only_what_may_pass_is_tried_again() {
+        let api = |code| kube::Error::Api(Status::failure("", "").with_code(code).boxed());
+        for (code, again) in [(429, true), (500, true), (503, true), (403, false), (404, false), (422, false)] {
+            assert_eq!(may_help(&api(code)), again, "{code}");
+        }
+        let io = |kind| kube::Error::Service(Box::new(io::Error::from(kind)));
+        assert!(may_help(&io(io::ErrorKind::ConnectionReset)));
+        assert!(!may_help(&io(io::ErrorKind::ConnectionRefused)));
+    }
+}

@@ -1,0 +1,106 @@
+//! Clients for reviews, with an identity of their own (APP-121).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kube::client::ClientBuilder;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use runtime::client::{Limits, RequestMetrics, UserAgent, wrap};
+
+use super::review::TIMEOUT;
+use crate::options::{AuthenticationOptions, AuthorizationOptions};
+
+/// Requests per second, and saved-up ones (APP-40).
+const RATE: (f32, u32) = (200.0, 400);
+
+/// Whom is asked about tokens and permissions; `None` where there is no identity to ask with: tokens are then ignored,
+/// and only the always-allowed paths are open.
+#[derive(Clone, Default)]
+pub struct Reviewers {
+    /// For TokenReview and the front proxy's ConfigMap.
+    pub authentication: Option<Client>,
+    /// For SubjectAccessReview.
+    pub authorization: Option<Client>,
+}
+
+/// Why there is no such client.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to get delegated {purpose} kubeconfig: {}: {problem}; check the file that --{purpose}-kubeconfig names", path.display())]
+pub struct ReviewersError {
+    purpose: &'static str,
+    path: PathBuf,
+    problem: String,
+}
+
+impl Reviewers {
+    /// Clients with the given kubeconfigs, or the Pod's identity; never that of `--kubeconfig`. No fence is before them:
+    /// a standby asks too (D-13). Nothing is sent yet.
+    ///
+    /// # Errors
+    /// A kubeconfig that cannot be used. No identity at all is a warning.
+    pub async fn connect(
+        authentication: &AuthenticationOptions,
+        authorization: &AuthorizationOptions,
+        user_agent: &UserAgent,
+        metrics: Arc<dyn RequestMetrics>,
+    ) -> Result<Self, ReviewersError> {
+        let connect = |purpose, path| connect(purpose, path, user_agent.with_suffix(""), Arc::clone(&metrics));
+        let reviewers = Self {
+            authentication: connect("authentication", authentication.kubeconfig.clone()).await?,
+            authorization: connect("authorization", authorization.kubeconfig.clone()).await?,
+        };
+        reviewers.warn();
+        Ok(reviewers)
+    }
+
+    fn warn(&self) {
+        if self.authentication.is_none() {
+            tracing::warn!(
+                "No authentication-kubeconfig provided, and this is not a Pod: bearer tokens are ignored, and client \
+                 certificates are accepted for --client-ca-file only; --kubeconfig is not used for this, give the same \
+                 file as --authentication-kubeconfig"
+            );
+        }
+        if self.authorization.is_none() {
+            tracing::warn!(
+                "No authorization-kubeconfig provided, and this is not a Pod: everything but the always-allowed paths is \
+                 answered 403; --kubeconfig is not used for this, give the same file as --authorization-kubeconfig"
+            );
+        }
+    }
+}
+
+async fn connect(
+    purpose: &'static str,
+    path: Option<PathBuf>,
+    user_agent: String,
+    metrics: Arc<dyn RequestMetrics>,
+) -> Result<Option<Client>, ReviewersError> {
+    let failed = |path: &Path, problem: String| ReviewersError { purpose, path: path.to_owned(), problem };
+    let mut config = match &path {
+        Some(path) => from_file(path).await.map_err(|problem| failed(path, problem))?,
+        None => match Config::incluster() {
+            Ok(config) => config,
+            Err(error) => {
+                tracing::debug!(%error, purpose, "not in a Pod");
+                return Ok(None);
+            }
+        },
+    };
+    // Each question has its own tries (`review`).
+    config.default_retry = false;
+    config.disable_compression = true;
+    let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
+    let origin = path.unwrap_or_else(|| "the Pod's service account".into());
+    let below = ClientBuilder::try_from(config)
+        .map_err(|error| failed(&origin, runtime::api_error::api_error(&error).to_string()))?
+        .build();
+    let limits = Limits { rate: Some(RATE), request_timeout: Some(TIMEOUT), single_attempt: true, ..Limits::default() };
+    Ok(Some(wrap(&below, &host, &user_agent, &limits, metrics)))
+}
+
+async fn from_file(path: &Path) -> Result<Config, String> {
+    let file = Kubeconfig::read_from(path).map_err(|error| error.to_string())?;
+    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(|error| error.to_string())
+}

@@ -1,0 +1,146 @@
+//! Bearer tokens (APP-125).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, header};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
+use kube::Client;
+use ring::{hmac, rand};
+use tokio::time::Instant;
+
+use super::answers::{Answers, Asked};
+use super::metrics::{AccessMetrics, Fetch, TokenCache};
+use super::review::{Reviewed, review};
+use super::user::User;
+
+/// Answers that are kept.
+const CAPACITY: usize = 4096;
+
+/// The token of a request, if it has one.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.trim().split_once(' ')?;
+    let token = token.trim_start().split(' ').next().filter(|token| !token.is_empty())?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token)
+}
+
+/// The user of a token, `None` if it is not accepted; or why that could not be found out.
+type Answer = Result<Option<Arc<User>>, Arc<str>>;
+
+/// Asks the API server whose a token is.
+pub(super) struct Tokens {
+    client: Client,
+    ttl: Duration,
+    /// Keyed by a code of the token under a key that only this process has: a token is not kept anywhere.
+    answers: Answers<[u8; 32], Answer>,
+    key: hmac::Key,
+    metrics: Arc<dyn AccessMetrics>,
+}
+
+impl Tokens {
+    /// `ttl`: how long answers are kept, whether the token was accepted or not; errors are not.
+    pub(super) fn new(client: Client, ttl: Duration, metrics: Arc<dyn AccessMetrics>) -> Self {
+        // Without randomness no TLS works either; a fixed key is then no worse.
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
+            .unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, &[]));
+        Self { client, ttl, answers: Answers::new(CAPACITY), key, metrics }
+    }
+
+    /// Whose token it is; `None`: it is not accepted.
+    ///
+    /// # Errors
+    /// The API server could not be asked.
+    pub(super) async fn user(&self, token: &str) -> Answer {
+        let begun = Instant::now();
+        let mut code = [0; 32];
+        code.copy_from_slice(hmac::sign(&self.key, token.as_bytes()).as_ref());
+        let ttl = self.ttl;
+        let asked = self.answers.ask(code, || self.question(token), move |answer| answer.is_ok().then_some(ttl));
+        let gone = || Err(Arc::from("the TokenReview was given up"));
+        let (status, answer) = match asked {
+            Asked::Kept(answer) => (TokenCache::Hit, answer),
+            Asked::Begun(pending) => (TokenCache::Miss, pending.await.unwrap_or_else(|_| gone())),
+            Asked::Joined(pending) => {
+                let _blocked = Active::new(&self.metrics, Fetch::Blocked);
+                (TokenCache::Miss, pending.await.unwrap_or_else(|_| gone()))
+            }
+        };
+        self.metrics.token_cache(status, begun.elapsed());
+        answer
+    }
+
+    fn question(&self, token: &str) -> impl Future<Output = Answer> + Send + 'static {
+        let (client, metrics) = (self.client.clone(), Arc::clone(&self.metrics));
+        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
+        let question = TokenReview { spec, ..TokenReview::default() };
+        async move {
+            let _in_flight = Active::new(&metrics, Fetch::InFlight);
+            let begun = Instant::now();
+            let Reviewed { answer, code, is_forbidden } = review(&client, &question).await;
+            metrics.token_reviewed(&code, begun.elapsed());
+            metrics.token_fetched(answer.is_ok());
+            if is_forbidden {
+                tracing::warn!(
+                    "this component may not create tokenreviews.authentication.k8s.io: bearer tokens are answered 401; \
+                     bind ClusterRole system:auth-delegator to its identity"
+                );
+            }
+            answer.map(|review| user(review.status.unwrap_or_default()).map(Arc::new))
+        }
+    }
+}
+
+fn user(status: TokenReviewStatus) -> Option<User> {
+    if status.authenticated != Some(true) {
+        return None;
+    }
+    let info = status.user.unwrap_or_default();
+    Some(User {
+        name: info.username.unwrap_or_default(),
+        uid: info.uid.unwrap_or_default(),
+        groups: info.groups.unwrap_or_default(),
+        extra: info.extra.unwrap_or_default(),
+    })
+}
+
+/// Counted while it exists.
+struct Active {
+    metrics: Arc<dyn AccessMetrics>,
+    status: Fetch,
+}
+
+impl Active {
+    fn new(metrics: &Arc<dyn AccessMetrics>, status: Fetch) -> Self {
+        metrics.token_fetches(status, 1);
+        Self { metrics: Arc::clone(metrics), status }
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.metrics.token_fetches(self.status, -1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_bearer_scheme_has_a_token() {
+        let table = [
+            ("Bearer abc", Some("abc")),
+            ("bearer  abc", Some("abc")),
+            ("Bearer abc def", Some("abc")),
+            ("Bearer ", None),
+            ("Bearer", None),
+            ("Basic abc", None),
+            ("", None),
+        ];
+        for (value, token) in table {
+            let headers = [(header::AUTHORIZATION, http::HeaderValue::from_static(value))].into_iter().collect();
+            assert_eq!(bearer(&headers), token, "{value:?}");
+        }
+        assert_eq!(bearer(&HeaderMap::new()), None);
+    }
+}

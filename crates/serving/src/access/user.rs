@@ -1,0 +1,55 @@
+//! Whom a request is from.
+
+use std::collections::BTreeMap;
+
+/// Everybody else.
+const ANONYMOUS: &str = "system:anonymous";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+const AUTHENTICATED: &str = "system:authenticated";
+
+/// Whom a request is from; an extension of each request that was let through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    /// Name.
+    pub name: String,
+    /// UID, if there is one.
+    pub uid: String,
+    /// Groups.
+    pub groups: Vec<String>,
+    /// Further attributes.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// APP-126.
+    pub(super) fn anonymous() -> Self {
+        Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
+    }
+
+    /// With the group of all who are known (APP-126).
+    pub(super) fn authenticated(mut self) -> Self {
+        let is_classified = |group: &String| group == AUTHENTICATED || group == UNAUTHENTICATED;
+        if self.name != ANONYMOUS && !self.groups.iter().any(is_classified) {
+            self.groups.push(AUTHENTICATED.to_owned());
+        }
+        self
+    }
+
+    pub(super) fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|own| own == group)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_known_is_in_the_group_of_all_who_are_known() {
+        let jane = User { name: "jane".into(), groups: vec!["ops".into()], ..User::default() };
+        let jane = jane.authenticated();
+        assert_eq!(jane.groups, ["ops", "system:authenticated"]);
+        assert_eq!(jane.clone().authenticated(), jane, "once");
+        assert_eq!(User::anonymous().authenticated().groups, ["system:unauthenticated"]);
+    }
+}

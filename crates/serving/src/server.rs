@@ -1,0 +1,120 @@
+//! An HTTP server: the port, TLS, limits, and a graceful end (APP-110 to APP-115).
+
+mod accept;
+mod activity;
+mod connection;
+mod limits;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+pub use connection::Peer;
+pub use limits::Limits;
+
+use crate::access::Authorities;
+use crate::error::ServingError;
+use crate::options::ServingOptions;
+use crate::tls::{Certificates, Tls};
+
+/// An open port that is not served yet.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), serving::ServingError> {
+/// use serving::options::ServingOptions;
+/// use serving::server::Listener;
+/// use tokio_util::sync::CancellationToken;
+///
+/// // Port 0 is any free port.
+/// let listener = Listener::bind(&ServingOptions { port: 0, ..ServingOptions::default() })?;
+/// println!("https://localhost:{}", listener.local_address().port());
+/// let shutdown = CancellationToken::new();
+/// # shutdown.cancel();
+/// listener.serve(axum::Router::new().fallback(serving::not_found), shutdown).await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Listener {
+    tcp: TcpListener,
+    address: SocketAddr,
+    tls: Option<Tls>,
+    limits: Limits,
+}
+
+impl Listener {
+    /// Opens the port, and loads or generates the certificates, so that whatever is wrong with them is known before
+    /// anything else is done (APP-4, APP-7).
+    ///
+    /// Port 0 opens any free port: whether there is a server at all (APP-107) is the caller's to decide. To be called
+    /// within a runtime.
+    ///
+    /// # Errors
+    /// [`ServingError`] says what to change; for a port that is taken it names the flag (P-36).
+    pub fn bind(options: &ServingOptions) -> Result<Self, ServingError> {
+        // The order of APP-4 and APP-7: a certificate that cannot be used is said before a port that is taken.
+        let certificates = Certificates::load(options, jiff::Timestamp::now())?;
+        let tls = Tls::new(options, certificates)?;
+        let (tcp, address) = socket::listen(options)?;
+        let limits = Limits::standard(options.http2_max_streams);
+        Ok(Self { tcp, address, tls: Some(tls), limits })
+    }
+
+    /// Opens a port for plain HTTP/1.1: the optional listener for metrics (P-38, APP-128).
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_plain(address: IpAddr, port: u16, port_flag: &'static str) -> Result<Self, ServingError> {
+        let options = ServingOptions { bind_address: address, port, port_flag, ..ServingOptions::default() };
+        let (tcp, address) = socket::listen(&options)?;
+        Ok(Self { tcp, address, tls: None, limits: Limits::standard(0) })
+    }
+
+    /// With other limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Asks callers for a certificate and tells them these authorities (APP-113). Whether it is good is judged per
+    /// request ([`Access`](crate::access::Access)), not here.
+    #[must_use]
+    pub fn with_client_authorities(mut self, authorities: Authorities) -> Self {
+        if let Some(tls) = &mut self.tls {
+            tls.ask_clients(authorities);
+        }
+        self
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves `router` until `shutdown`; then no connection is accepted any more, requests that are being answered are
+    /// finished within [`Limits::drain`], and it returns.
+    ///
+    /// A handler that panics answers 500 and is logged. Certificates are read again each minute (APP-114).
+    pub async fn serve(self, router: Router, shutdown: CancellationToken) {
+        let Self { tcp, address, tls, limits } = self;
+        tracing::info!(%address, tls = tls.is_some(), "serving");
+        let reload = async {
+            match &tls {
+                Some(tls) => tls.reload(limits.reload).await,
+                None => std::future::pending().await,
+            }
+        };
+        let accept = accept::accept(&tcp, tls.as_ref(), router, &limits, &shutdown);
+        tokio::select! {
+            () = accept => {}
+            () = reload => {}
+        }
+        tracing::info!(%address, "serving ended");
+    }
+}

@@ -1,0 +1,99 @@
+//! Accepting connections.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::connection::{Peer, Protocol, serve};
+use super::limits::Limits;
+use crate::tls::Tls;
+
+/// A rest when there are no descriptors left: the next attempt fails just as well.
+const REST: Duration = Duration::from_millis(100);
+
+pub(super) async fn accept(
+    listener: &TcpListener,
+    tls: Option<&Tls>,
+    router: Router,
+    limits: &Limits,
+    shutdown: &CancellationToken,
+) {
+    let connections = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::debug!(%error, "a connection could not be accepted");
+                tokio::time::sleep(REST).await;
+                continue;
+            }
+        };
+        prepare(&stream, limits);
+        // Each connection has the configuration of its time: certificates and authorities change.
+        let (acceptor, router) = (tls.map(|tls| TlsAcceptor::from(tls.config())), router.clone());
+        let (limits, shutdown) = (*limits, shutdown.clone());
+        connections.spawn(async move {
+            match acceptor {
+                None => {
+                    let peer = Peer { address, certificates: Default::default() };
+                    serve(stream, Protocol::Http1, peer, router, limits, shutdown).await;
+                }
+                Some(acceptor) => encrypted(stream, address, &acceptor, router, limits, shutdown).await,
+            }
+        });
+    }
+    connections.close();
+    // Each connection ends by itself within the time for draining.
+    connections.wait().await;
+}
+
+fn prepare(stream: &TcpStream, limits: &Limits) {
+    // Neither is vital: a kernel that refuses does without.
+    _ = stream.set_nodelay(true);
+    let keep_alive = TcpKeepalive::new().with_time(limits.tcp_keep_alive).with_interval(limits.tcp_keep_alive);
+    _ = SockRef::from(stream).set_tcp_keepalive(&keep_alive);
+}
+
+/// The handshake, within its time, and then the protocol that was agreed upon.
+pub(super) async fn encrypted<S>(
+    stream: S,
+    address: SocketAddr,
+    acceptor: &TlsAcceptor,
+    router: Router,
+    limits: Limits,
+    shutdown: CancellationToken,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let handshake = tokio::select! {
+        () = shutdown.cancelled() => return,
+        handshake = timeout(limits.handshake, acceptor.accept(stream)) => handshake,
+    };
+    let stream = match handshake {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(peer = %address, %error, "TLS handshake failed"),
+        Err(_) => return tracing::debug!(peer = %address, limit = ?limits.handshake, "TLS handshake took too long"),
+    };
+    let session = stream.get_ref().1;
+    let protocol = match session.alpn_protocol() {
+        Some(b"h2") => Protocol::Http2,
+        _ => Protocol::Http1,
+    };
+    let certificates =
+        session.peer_certificates().unwrap_or_default().iter().map(|certificate| certificate.clone().into_owned());
+    let peer = Peer { address, certificates: certificates.collect() };
+    serve(stream, protocol, peer, router, limits, shutdown).await;
+}

@@ -1,0 +1,111 @@
+//! The TLS configuration of the moment.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use jiff::Timestamp;
+use rustls::{DistinguishedName, ServerConfig};
+use tokio::time::MissedTickBehavior;
+
+use super::certificates::Certificates;
+use super::choices::TlsChoices;
+use super::client::AnyCertificate;
+use super::names::Names;
+use crate::access::Authorities;
+use crate::error::ServingError;
+use crate::options::ServingOptions;
+
+/// Everything that a handshake needs; what changes is exchanged, connections that exist keep theirs.
+pub(crate) struct Tls {
+    choices: TlsChoices,
+    disable_http2: bool,
+    certificates: Arc<Mutex<Certificates>>,
+    authorities: Option<Authorities>,
+    current: ArcSwap<Current>,
+}
+
+struct Current {
+    config: Arc<ServerConfig>,
+    /// Of the authorities that are in it.
+    generation: u64,
+}
+
+impl Tls {
+    pub(crate) fn new(options: &ServingOptions, certificates: Certificates) -> Result<Self, ServingError> {
+        let choices = TlsChoices::new(options);
+        let config = build(&choices, options.disable_http2, certificates.names(), None)?;
+        Ok(Self {
+            choices,
+            disable_http2: options.disable_http2,
+            certificates: Arc::new(Mutex::new(certificates)),
+            authorities: None,
+            current: ArcSwap::from_pointee(Current { config: Arc::new(config), generation: 0 }),
+        })
+    }
+
+    pub(crate) fn ask_clients(&mut self, authorities: Authorities) {
+        self.authorities = Some(authorities);
+        self.rebuild();
+    }
+
+    /// The configuration for the next connection.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        let generation = self.authorities.as_ref().map_or(0, Authorities::generation);
+        if self.current.load().generation != generation {
+            self.rebuild();
+        }
+        Arc::clone(&self.current.load().config)
+    }
+
+    /// Reads the files again, each `period`, for ever.
+    pub(crate) async fn reload(&self, period: Duration) {
+        let mut ticks = tokio::time::interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            let certificates = Arc::clone(&self.certificates);
+            // Files may be slow; a panic in there is a defect that must not end the server.
+            let refresh = tokio::task::spawn_blocking(move || {
+                certificates.lock().unwrap_or_else(PoisonError::into_inner).refresh(Timestamp::now())
+            });
+            if refresh.await.unwrap_or(false) {
+                self.rebuild();
+            }
+        }
+    }
+
+    fn rebuild(&self) {
+        let names = self.certificates.lock().unwrap_or_else(PoisonError::into_inner).names();
+        // The generation is read first: authorities that change in between are taken the next time.
+        let generation = self.authorities.as_ref().map_or(0, Authorities::generation);
+        let hints = self.authorities.as_ref().map(Authorities::subjects);
+        match build(&self.choices, self.disable_http2, names, hints) {
+            Ok(config) => self.current.store(Arc::new(Current { config: Arc::new(config), generation })),
+            Err(error) => tracing::error!(%error, "the TLS configuration stays as it was"),
+        }
+    }
+}
+
+/// `hints`: the authorities that clients are told; `None`: they are not asked for a certificate.
+fn build(
+    choices: &TlsChoices,
+    disable_http2: bool,
+    names: Names,
+    hints: Option<Vec<DistinguishedName>>,
+) -> Result<ServerConfig, ServingError> {
+    let provider = Arc::new(choices.provider.clone());
+    let algorithms = provider.signature_verification_algorithms;
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(choices.versions)
+        .map_err(|error| ServingError::Tls(error.to_string()))?;
+    let builder = match hints {
+        Some(hints) => builder.with_client_cert_verifier(Arc::new(AnyCertificate { algorithms, hints })),
+        None => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(names));
+    let protocols: &[&[u8]] = if disable_http2 { &[b"http/1.1"] } else { &[b"h2", b"http/1.1"] };
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    Ok(config)
+}

@@ -1,0 +1,61 @@
+//! Which pair for which server name (FLAG-33).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+/// Pairs by name, and the one for everybody else.
+pub(super) struct Names {
+    default: Arc<CertifiedKey>,
+    by_name: HashMap<String, Arc<CertifiedKey>>,
+}
+
+/// A pair and the names it is for.
+pub(super) struct Named {
+    pub(super) pair: Arc<CertifiedKey>,
+    /// As the operator wrote them; if there are none, those in the certificate count, after all that are written.
+    pub(super) explicit: Vec<String>,
+    pub(super) in_certificate: Vec<String>,
+}
+
+impl Names {
+    /// Of two pairs for one name the first counts, but a written name goes before one that a certificate has.
+    pub(super) fn new(default: Arc<CertifiedKey>, pairs: &[Named]) -> Self {
+        let mut by_name = HashMap::new();
+        let written = pairs.iter().flat_map(|named| named.explicit.iter().map(move |name| (name, named)));
+        let extracted = pairs
+            .iter()
+            .filter(|named| named.explicit.is_empty())
+            .flat_map(|named| named.in_certificate.iter().map(move |name| (name, named)));
+        for (name, named) in written.chain(extracted) {
+            by_name.entry(normal(name)).or_insert_with(|| Arc::clone(&named.pair));
+        }
+        Self { default, by_name }
+    }
+
+    /// The name itself goes before a wildcard for its first label.
+    pub(super) fn choose(&self, server_name: Option<&str>) -> &Arc<CertifiedKey> {
+        let Some(name) = server_name.map(normal) else { return &self.default };
+        let wildcard = || self.by_name.get(&format!("*.{}", name.split_once('.')?.1));
+        self.by_name.get(&name).or_else(wildcard).unwrap_or(&self.default)
+    }
+}
+
+fn normal(name: &str) -> String {
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+impl ResolvesServerCert for Names {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(self.choose(hello.server_name())))
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names").field("names", &self.by_name.keys()).finish_non_exhaustive()
+    }
+}
