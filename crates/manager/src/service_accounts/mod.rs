@@ -27,6 +27,7 @@ mod token_source;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cloud_provider::Fence;
 use kube::Client;
 use runtime::client::{ClientOptions, Limits, RequestMetrics, connect_as, wrap};
 use runtime::clock::{Clock, SystemClock};
@@ -73,6 +74,16 @@ impl ServiceAccountClients {
 
     fn with_base(main: Client, base: Base, clock: Arc<dyn Clock>) -> Self {
         Self { main, base, clock, sources: Arc::default() }
+    }
+
+    /// The same, with another fence (INV-4) than that of the options; the tokens are shared.
+    #[must_use]
+    pub fn with_fence(mut self, fence: Fence) -> Self {
+        match &mut self.base {
+            Base::Configured(options) => options.fence = fence,
+            Base::Bare { limits, .. } => limits.fence = fence,
+        }
+        self
     }
 
     /// A client that acts as the account `name`, which is made if there is none. `name` is a controller's

@@ -38,11 +38,11 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        Self::with(Limits::default(), SignedDuration::ZERO)
+        Self::with(SignedDuration::ZERO)
     }
 
     /// With a local clock that is fast by so much.
-    fn with(limits: Limits, fast: SignedDuration) -> Self {
+    fn with(fast: SignedDuration) -> Self {
         let api = ApiServer::new();
         let credentials = Arc::new(Mutex::new(Vec::new()));
         let (server, seen) = (api.service(), Arc::clone(&credentials));
@@ -53,7 +53,7 @@ impl Stage {
         let main = Client::new(api.service(), "default");
         let bare = Client::new(bare, "default");
         let clock = Arc::new(VirtualClock(Timestamp::now() + fast, Instant::now()));
-        let clients = ServiceAccountClients::over(main, bare, ClientOptions::default(), limits, clock);
+        let clients = ServiceAccountClients::over(main, bare, ClientOptions::default(), Limits::default(), clock);
         Self { api, clients, credentials }
     }
 
@@ -167,7 +167,7 @@ async fn clients_of_one_name_share_one_token() {
 #[tokio::test(start_paused = true)]
 async fn a_token_is_renewed_after_four_fifths_of_its_life() {
     for (fast, renewed_after) in [(0, 2880), (3590, 480), (7200, 480)] {
-        let stage = Stage::with(Limits::default(), SignedDuration::from_secs(fast));
+        let stage = Stage::with(SignedDuration::from_secs(fast));
         let client = stage.client("node-controller").await.unwrap();
         stage.requests();
         stage.ask(&client).await.unwrap();
@@ -341,8 +341,9 @@ async fn behind_a_fence_that_closes_while_a_token_is_made_nothing_is_written() {
     let leads = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let asked = Arc::clone(&leads);
     let fence = Fence::new(move || asked.load(std::sync::atomic::Ordering::SeqCst));
-    let stage = Stage::with(Limits { fence, ..Limits::default() }, SignedDuration::ZERO);
-    let client = stage.client("node-controller").await.unwrap();
+    let stage = Stage::new();
+    let fenced = stage.clients.clone().with_fence(fence);
+    let client = fenced.client("node-controller", Arc::new(NoRequestMetrics)).await.unwrap();
     stage.fail("create", "serviceaccounts/token", 500, "InternalError", Some(2));
     let maps: Api<ConfigMap> = Api::namespaced(client, "default");
     let map = ConfigMap {
