@@ -16,6 +16,7 @@
 
 mod caches;
 mod clients;
+pub mod configz;
 mod controllers_task;
 mod exit;
 mod readiness;

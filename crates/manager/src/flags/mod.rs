@@ -32,6 +32,7 @@ mod notices;
 mod program;
 mod provider_flags;
 mod quantity;
+mod reference;
 mod route;
 mod service;
 mod serving;
@@ -64,6 +65,7 @@ pub use self::node::{LifecycleFlags, NodeFlags};
 pub use self::notices::{Notice, Severity};
 pub use self::program::Program;
 pub use self::quantity::Quantity;
+pub use self::reference::markdown;
 pub use self::route::RouteFlags;
 pub use self::service::ServiceFlags;
 pub use self::serving::SecureServingFlags;
@@ -180,6 +182,10 @@ impl Flags {
 
     /// Parses and validates arguments, the program's name first, as this program.
     pub fn parse_as(program: &Program, arguments: impl IntoIterator<Item = OsString>) -> Parsed {
+        let arguments: Vec<_> = arguments.into_iter().collect();
+        if let Some(document) = reference::asked(program, &arguments) {
+            return document;
+        }
         let command = command::prepare(Self::command(), program).name(program.name).bin_name(program.name);
         let read = match command::read::<Self>(&command, program.name, arguments) {
             Ok(read) => read,

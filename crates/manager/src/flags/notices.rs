@@ -52,11 +52,8 @@ impl Flags {
         warnings.into_iter().map(warning).chain(deprecated).chain(inert).collect()
     }
 
-    /// Says everything in the log.
+    /// Says the notices in the log. Deprecations belong on standard error, before there is a log.
     pub(crate) fn log_inert(&self) {
-        for text in self.deprecations() {
-            tracing::warn!("{text}");
-        }
         for notice in self.notices() {
             match notice.severity {
                 Severity::Warning => tracing::warn!("{}", notice.text),
