@@ -16,6 +16,7 @@
 //! | [`retry`] | again, if somebody else wrote first |
 //! | [`loops`] | periodic passes, and many items with few workers |
 //! | [`events`] | Kubernetes Events: merged, counted, limited, never blocking |
+//! | [`election`] | one of several replicas leads; the fence that holds back all others |
 //! | [`client`] | the API client: identity, limits, retries, metrics |
 //! | [`api_error`] | what an API error says and what to do about it |
 //! | [`writes`] | patches and deletes as this project sends them |
@@ -59,6 +60,7 @@ pub mod cache;
 pub mod claim;
 pub mod client;
 pub mod clock;
+pub mod election;
 pub mod events;
 pub mod go_duration;
 pub mod limiter;

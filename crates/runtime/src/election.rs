@@ -1,0 +1,66 @@
+//! Leader election: of several replicas one works, and the others know within a second when it stops.
+//!
+//! The Lease, its timings and its events are those of client-go (APP-60 to APP-70), so that a replica of this program and
+//! one of the program that it replaces can stand for the same Lease. Every decision is a pure step ([`Election`]: what was
+//! observed, when, and what the last request brought → the next request, or how long to wait); the [`Elector`] carries
+//! requests and time to it.
+//!
+//! What is different from client-go, and why:
+//!
+//! * **The fence.** A leader may write while less than the renew deadline has passed since the *start* of its last
+//!   successful renewal, by the monotonic clock ([`Leadership::fence`]). The check needs no timer, so a process that was
+//!   frozen finds the fence closed the moment it goes on, and the leadership is lost at that same moment (client-go: up to
+//!   a retry period later).
+//! * **Who reads that somebody else holds the Lease has lost it**, at once and not at the renew deadline.
+//! * **A Lease that vanishes is not free.** Whoever saw a living holder waits until that holder's Lease would have expired, as
+//!   if it were still there: the holder makes it anew. Only one that saw no holder creates it at once.
+//! * **Candidates watch the Lease** where they may, beside polling (D-13): a release is noticed at once, and the
+//!   expiry is waited for exactly. The holder watches, too: a Lease that a person deletes is back at once.
+//! * **A graceful stop releases the Lease** (APP-67).
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use runtime::client::{ClientOptions, NoRequestMetrics, connect};
+//! use runtime::clock::SystemClock;
+//! use runtime::election::{ElectionConfig, Elector, NoElectionMetrics, Outcome};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = ElectionConfig::new("kube-system", "cloud-controller-manager");
+//! // Its own client: no retries, a short time-out, and no fence.
+//! let options = config.client_options(&ClientOptions::default());
+//! let client = connect(&options, "leader-election", Arc::new(NoRequestMetrics)).await?;
+//! let (events, sender) = runtime::events::recorder(client.clone(), "cloud-controller-manager", Arc::new(SystemClock));
+//! tokio::spawn(sender.run(CancellationToken::new()));
+//!
+//! let elector = Elector::new(client, config, events, Arc::new(NoElectionMetrics));
+//! let leadership = elector.leadership();
+//! // Everything that a leader writes goes through clients with this fence.
+//! let options = ClientOptions { fence: leadership.fence(), ..ClientOptions::default() };
+//!
+//! let stop = CancellationToken::new();
+//! let election = tokio::spawn(elector.run(stop.clone()));
+//! leadership.acquired().await;
+//! // … work; when it has ended:
+//! stop.cancel();
+//! assert_eq!(election.await?, Outcome::Released);
+//! # Ok(()) }
+//! ```
+
+mod api;
+mod config;
+mod elector;
+mod leadership;
+mod lease;
+mod metrics;
+pub mod migration;
+mod step;
+mod watch;
+
+pub use config::{ElectionConfig, identity, validate};
+pub use elector::Elector;
+pub use leadership::{Leadership, Outcome, fence_of_both, fence_until_either_is_lost};
+pub use lease::{Lease, Record};
+pub use metrics::{ElectionMetrics, NoElectionMetrics};
+pub use step::{Action, Election, Failure, Input};

@@ -1,0 +1,97 @@
+//! The requests of an election.
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use kube::Client;
+use kube::api::{GetParams, PostParams, WatchEvent, WatchParams};
+use kube::core::Request;
+
+use super::config::ElectionConfig;
+use super::lease::Lease;
+use super::step::Failure;
+use crate::api_error::{api_error, is_answer, is_conflict, is_forbidden, is_not_found};
+
+/// The Lease of one election at the API server.
+#[derive(Clone)]
+pub(super) struct LeaseApi {
+    client: Client,
+    url: String,
+    name: String,
+}
+
+/// Why a watch ended or did not begin.
+pub(super) enum WatchTrouble {
+    /// It is not allowed.
+    Forbidden,
+    /// Anything else.
+    Other(String),
+}
+
+impl LeaseApi {
+    pub(super) fn new(client: Client, config: &ElectionConfig) -> Self {
+        let url = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", config.namespace);
+        Self { client, url, name: config.name.clone() }
+    }
+
+    fn request(&self) -> Request {
+        Request::new(self.url.as_str())
+    }
+
+    /// The Lease; `None` if the API server itself says that there is none.
+    pub(super) async fn read(&self) -> Result<Option<Lease>, kube::Error> {
+        let request = self.request().get(&self.name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+        match self.client.request(request).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(error) if is_not_found(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn create(&self, lease: &Lease) -> Result<Lease, kube::Error> {
+        let body = serde_json::to_vec(lease).map_err(kube::Error::SerdeError)?;
+        let request = self.request().create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+        self.client.request(request).await
+    }
+
+    pub(super) async fn update(&self, lease: &Lease) -> Result<Lease, kube::Error> {
+        let body = serde_json::to_vec(lease).map_err(kube::Error::SerdeError)?;
+        let request =
+            self.request().replace(&self.name, &PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
+        self.client.request(request).await
+    }
+
+    /// What happens to the Lease from now on, beginning with what it is; `None`: it is gone. Needs the verb `watch` only.
+    pub(super) async fn watch(&self) -> Result<BoxStream<'static, Result<Option<Lease>, WatchTrouble>>, WatchTrouble> {
+        let params = WatchParams::default().fields(&format!("metadata.name={}", self.name)).disable_bookmarks();
+        let request = self.request().watch(&params, "").map_err(|error| WatchTrouble::Other(error.to_string()))?;
+        let events = self.client.request_events::<Lease>(request).await.map_err(trouble)?;
+        let leases = events.map(|event| match event {
+            Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => Ok(Some(lease)),
+            Ok(WatchEvent::Deleted(_)) => Ok(None),
+            Ok(WatchEvent::Bookmark(_)) => Err(WatchTrouble::Other("an unexpected bookmark".into())),
+            Ok(WatchEvent::Error(status)) if status.code == 403 => Err(WatchTrouble::Forbidden),
+            Ok(WatchEvent::Error(status)) => Err(WatchTrouble::Other(status.message)),
+            Err(error) => Err(trouble(error)),
+        });
+        Ok(leases.boxed())
+    }
+}
+
+fn trouble(error: kube::Error) -> WatchTrouble {
+    if is_forbidden(&error) { WatchTrouble::Forbidden } else { WatchTrouble::Other(api_error(&error).to_string()) }
+}
+
+/// What an error says about what was asked for.
+pub(super) fn failure(error: &kube::Error) -> Failure {
+    match error {
+        // An answer of 5xx does not say that nothing was done.
+        kube::Error::Api(status) if status.code >= 500 => Failure::Unknown,
+        error if is_answer(error) => Failure::Refused,
+        _ => Failure::Unknown,
+    }
+}
+
+/// Somebody else was faster: daily bread of candidates.
+pub(super) fn lost_race(error: &kube::Error) -> bool {
+    is_conflict(error) || crate::api_error::is_already_exists(error)
+}

@@ -1,0 +1,152 @@
+//! Which Lease, by whom, and how fast.
+
+use std::time::Duration;
+
+use crate::client::ClientOptions;
+
+/// Pauses between attempts are lengthened by up to this share of the retry period.
+pub(super) const JITTER: f64 = 1.2;
+
+/// What an election is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElectionConfig {
+    /// The Lease's namespace.
+    pub namespace: String,
+    /// The Lease's name.
+    pub name: String,
+    /// Who stands for it; unique for each process ([`identity`]).
+    pub identity: String,
+    /// How long a holder that does not renew is waited for.
+    pub lease_duration: Duration,
+    /// How long a holder that cannot renew goes on.
+    pub renew_deadline: Duration,
+    /// The pause between two attempts.
+    pub retry_period: Duration,
+    /// Whether a graceful stop gives the Lease back (APP-67).
+    pub release_on_stop: bool,
+}
+
+impl ElectionConfig {
+    /// With a fresh identity, and the reference's timings: 15 s, 10 s, 2 s.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            identity: identity(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+            release_on_stop: true,
+        }
+    }
+
+    /// Where the election's own client leads (APP-40): as `general`, but with a time-out that leaves room for a second
+    /// request before the renew deadline, without retries, and without a fence.
+    #[must_use]
+    pub fn client_options(&self, general: &ClientOptions) -> ClientOptions {
+        ClientOptions {
+            request_timeout: Some((self.renew_deadline / 2).max(Duration::from_secs(1))),
+            single_attempt: true,
+            fence: cloud_provider::Fence::open(),
+            ..general.clone()
+        }
+    }
+
+    /// `NAMESPACE/NAME`, as logs have it.
+    #[must_use]
+    pub fn lock(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// The lease duration as the Lease has it. Rounded up: whoever waits for less would not wait for the fence.
+    pub(super) fn lease_seconds(&self) -> i64 {
+        let whole = self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
+        i64::try_from(whole).unwrap_or(i64::MAX)
+    }
+}
+
+/// `<host name>_<random UUID>` (APP-61): no other process has it, and people see where it runs.
+#[must_use]
+pub fn identity() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}_{}", uuid::Uuid::new_v4())
+}
+
+/// What is wrong with these timings, in the reference's words (FLAG-20); empty if nothing is.
+///
+/// ```
+/// use runtime::election::{ElectionConfig, validate};
+/// use std::time::Duration;
+///
+/// let mut config = ElectionConfig::new("kube-system", "cloud-controller-manager");
+/// assert!(validate(&config).is_empty());
+/// config.renew_deadline = Duration::from_secs(20);
+/// assert_eq!(validate(&config), ["leaseDuration must be greater than renewDeadline"]);
+/// ```
+#[must_use]
+pub fn validate(config: &ElectionConfig) -> Vec<String> {
+    let ElectionConfig { lease_duration, renew_deadline, retry_period, .. } = config;
+    let table = [
+        (lease_duration.is_zero(), "leaseDuration must be greater than zero"),
+        (renew_deadline.is_zero(), "renewDeadline must be greater than zero"),
+        (retry_period.is_zero(), "retryPeriod must be greater than zero"),
+        (lease_duration <= renew_deadline, "leaseDuration must be greater than renewDeadline"),
+        (
+            renew_deadline.as_secs_f64() <= JITTER * retry_period.as_secs_f64(),
+            "renewDeadline must be greater than retryPeriod*JitterFactor",
+        ),
+    ];
+    table.into_iter().filter(|(wrong, _)| *wrong).map(|(_, text)| text.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_timings_are_told_all_at_once() {
+        let config = |lease: f64, renew: f64, retry: f64| ElectionConfig {
+            lease_duration: Duration::from_secs_f64(lease),
+            renew_deadline: Duration::from_secs_f64(renew),
+            retry_period: Duration::from_secs_f64(retry),
+            ..ElectionConfig::new("kube-system", "x")
+        };
+        let greater = "leaseDuration must be greater than renewDeadline";
+        let jitter = "renewDeadline must be greater than retryPeriod*JitterFactor";
+        let zero = |name: &str| format!("{name} must be greater than zero");
+        let table: [(f64, f64, f64, Vec<String>); 6] = [
+            (15.0, 10.0, 2.0, vec![]),
+            (10.0, 10.0, 2.0, vec![greater.into()]),
+            (15.0, 2.4, 2.0, vec![jitter.into()]),
+            (15.0, 2.5, 2.0, vec![]),
+            (5.0, 10.0, 9.0, vec![greater.into(), jitter.into()]),
+            (
+                0.0,
+                0.0,
+                0.0,
+                vec![zero("leaseDuration"), zero("renewDeadline"), zero("retryPeriod"), greater.into(), jitter.into()],
+            ),
+        ];
+        for (lease, renew, retry, expected) in table {
+            assert_eq!(validate(&config(lease, renew, retry)), expected, "{lease} {renew} {retry}");
+        }
+    }
+
+    #[test]
+    fn identities_name_the_host_and_are_never_alike() {
+        let (one, other) = (identity(), identity());
+        let (host, id) = one.rsplit_once('_').unwrap();
+        assert!(!host.is_empty() && id.len() == 36 && one != other, "{one} {other}");
+    }
+
+    #[test]
+    fn a_lease_lasts_at_least_as_long_as_it_should() {
+        let table = [(15_000, 15), (1_500, 2), (1, 1), (14_999, 15)];
+        for (millis, seconds) in table {
+            let lease_duration = Duration::from_millis(millis);
+            let config = ElectionConfig { lease_duration, ..ElectionConfig::new("kube-system", "x") };
+            assert_eq!(config.lease_seconds(), seconds, "{millis}");
+        }
+    }
+}

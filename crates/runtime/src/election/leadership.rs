@@ -1,0 +1,252 @@
+//! Whether this process leads, for everybody who has to know.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::Fence;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::config::ElectionConfig;
+use super::step::Election;
+
+/// A leader's health is questioned when its last renewal is older than the lease duration and this (APP-68).
+const HEALTH_SLACK: Duration = Duration::from_secs(20);
+
+/// How an election ended for this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It stopped in good order and gave the Lease back.
+    Released,
+    /// It stopped in good order and had nothing to give back, or was not to, or could not: others wait until it expires.
+    Stopped,
+    /// It led and lost the Lease; why.
+    Lost(String),
+}
+
+/// Whether this process leads. Cheap to clone; clones tell the same.
+#[derive(Clone, Debug)]
+pub struct Leadership(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    lease: String,
+    patience: Duration,
+    facts: Mutex<Facts>,
+    phase: watch::Sender<Phase>,
+}
+
+#[derive(Debug, Default)]
+struct Facts {
+    /// Until then the fence is open.
+    until: Option<Instant>,
+    /// It will never be open again.
+    closed: bool,
+    renewed: Option<Instant>,
+    read: Option<Instant>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Candidate,
+    Leading,
+    Over(Outcome),
+}
+
+impl Leadership {
+    pub(super) fn new(config: &ElectionConfig) -> Self {
+        Self(Arc::new(Shared {
+            lease: config.name.clone(),
+            patience: config.lease_duration + HEALTH_SLACK,
+            facts: Mutex::default(),
+            phase: watch::Sender::new(Phase::Candidate),
+        }))
+    }
+
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.0.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns once this process leads; never if it never does.
+    pub async fn acquired(&self) {
+        self.wait_for(|phase| *phase == Phase::Leading).await;
+    }
+
+    /// Returns once this process led and has lost the Lease, with the reason; never if that never happens. The fence was
+    /// closed before.
+    pub async fn lost(&self) -> String {
+        match self.wait_for(|phase| matches!(phase, Phase::Over(Outcome::Lost(_)))).await {
+            Phase::Over(Outcome::Lost(reason)) => reason,
+            _ => std::future::pending().await,
+        }
+    }
+
+    async fn wait_for(&self, is_it: impl FnMut(&Phase) -> bool) -> Phase {
+        let mut phases = self.0.phase.subscribe();
+        // The sender lives in `self`.
+        match phases.wait_for(is_it).await {
+            Ok(phase) => phase.clone(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Whether this process leads at this moment.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        let mut facts = self.facts();
+        let is_open = !facts.closed && facts.until.is_some_and(|until| Instant::now() < until);
+        // Once late, always late: a renewal that comes to light afterwards does not help.
+        facts.closed |= !is_open && facts.until.is_some();
+        is_open
+    }
+
+    /// Whether this process led once and does not any more.
+    #[must_use]
+    pub fn is_closed_for_good(&self) -> bool {
+        !self.is_open() && self.facts().closed
+    }
+
+    /// The fence for what only a leader may do (INV-4): closed until the Lease is acquired; open while the last
+    /// successful renewal was sent less than the renew deadline ago, by the monotonic clock; closed for good after that.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        let this = self.clone();
+        Fence::new(move || this.is_open())
+    }
+
+    /// The check `leaderElection` (APP-68): fails only if this process believes that it leads and has not renewed the Lease
+    /// for the lease duration and 20 s.
+    ///
+    /// # Errors
+    /// The text of the failure.
+    pub fn health(&self) -> Result<(), String> {
+        let leads = *self.0.phase.borrow() == Phase::Leading;
+        let stale = self.facts().renewed.is_some_and(|renewed| renewed.elapsed() > self.0.patience);
+        if leads && stale {
+            return Err(format!("failed election to renew leadership on lease {}", self.0.lease));
+        }
+        Ok(())
+    }
+
+    /// Whether the Lease was read or written within that time, which includes to be told that there is none: on a standby
+    /// this is what readiness means (APP-104).
+    #[must_use]
+    pub fn lease_was_seen_within(&self, age: Duration) -> bool {
+        self.facts().read.is_some_and(|read| read.elapsed() <= age)
+    }
+
+    pub(super) fn seen(&self) {
+        self.facts().read = Some(Instant::now());
+    }
+
+    /// Takes over where the election stands. Whether this is when it became leader.
+    pub(super) fn follow(&self, election: &Election) -> bool {
+        let Some(deadline) = election.deadline() else { return false };
+        let mut facts = self.facts();
+        if facts.until != Some(deadline) {
+            facts.until = Some(deadline);
+            facts.renewed = Some(Instant::now());
+        }
+        drop(facts);
+        self.0.phase.send_if_modified(|phase| {
+            let is_new = *phase == Phase::Candidate;
+            if is_new {
+                *phase = Phase::Leading;
+            }
+            is_new
+        })
+    }
+
+    /// Closes the fence for good.
+    pub(super) fn close(&self) {
+        self.facts().closed = true;
+    }
+
+    /// Says how it ended. The fence must have been closed.
+    pub(super) fn end(&self, outcome: Outcome) {
+        self.0.phase.send_replace(Phase::Over(outcome));
+    }
+}
+
+/// The fence for what needs two Leases (migration, APP-81): open while both are held.
+#[must_use]
+pub fn fence_of_both(main: &Leadership, migration: &Leadership) -> Fence {
+    let (main, migration) = (main.clone(), migration.clone());
+    Fence::new(move || main.is_open() && migration.is_open())
+}
+
+/// The fence for what serves controllers of both Leases, such as the provider: open while the main Lease is held, and the
+/// migration Lease is held or was not acquired yet. Losing either closes it.
+#[must_use]
+pub fn fence_until_either_is_lost(main: &Leadership, migration: &Leadership) -> Fence {
+    let (main, migration) = (main.clone(), migration.clone());
+    Fence::new(move || main.is_open() && !migration.is_closed_for_good())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leadership() -> Leadership {
+        Leadership::new(&ElectionConfig::new("kube-system", "ccm"))
+    }
+
+    fn leads_for(leadership: &Leadership, time: Duration) {
+        let mut facts = leadership.facts();
+        facts.until = Some(Instant::now() + time);
+        facts.renewed = Some(Instant::now());
+        drop(facts);
+        leadership.0.phase.send_replace(Phase::Leading);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fence_closes_by_itself_and_then_for_good() {
+        let leadership = leadership();
+        let fence = leadership.fence();
+        assert!(!fence.is_open() && !leadership.is_closed_for_good(), "not before it leads");
+        leads_for(&leadership, Duration::from_secs(10));
+        tokio::time::advance(Duration::from_millis(9_999)).await;
+        assert!(fence.is_open() && !leadership.is_closed_for_good());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!fence.is_open() && leadership.is_closed_for_good());
+        leads_for(&leadership, Duration::from_secs(10));
+        assert!(!fence.is_open(), "too late");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn two_leases_are_both_needed_or_neither_lost() {
+        let (main, migration) = (leadership(), leadership());
+        let (both, neither_lost) = (fence_of_both(&main, &migration), fence_until_either_is_lost(&main, &migration));
+        let open = || (both.is_open(), neither_lost.is_open());
+        assert_eq!(open(), (false, false));
+        leads_for(&main, Duration::from_secs(100));
+        assert_eq!(open(), (false, true));
+        leads_for(&migration, Duration::from_secs(10));
+        assert_eq!(open(), (true, true));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(open(), (false, false), "the migration lease is lost");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_leader_that_did_not_renew_for_long_is_unhealthy() {
+        let leadership = leadership();
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        assert_eq!(leadership.health(), Ok(()), "a standby");
+        leads_for(&leadership, Duration::from_secs(10));
+        tokio::time::advance(Duration::from_secs(35)).await;
+        assert_eq!(leadership.health(), Ok(()));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(leadership.health(), Err("failed election to renew leadership on lease ccm".into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_is_ready_while_it_reads_the_lease() {
+        let (leadership, minute) = (leadership(), Duration::from_secs(60));
+        assert!(!leadership.lease_was_seen_within(minute));
+        leadership.seen();
+        tokio::time::advance(minute).await;
+        assert!(leadership.lease_was_seen_within(minute));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!leadership.lease_was_seen_within(minute));
+    }
+}

@@ -1,0 +1,153 @@
+//! The Lease object and what an election reads of it.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::events::ObjectRef;
+
+pub(super) const API_VERSION: &str = "coordination.k8s.io/v1";
+
+/// A Lease as the API server has it. Whatever is in it and no rule names is kept when it is written (APP-62).
+///
+/// ```
+/// use runtime::election::{Lease, Record};
+///
+/// let lease: Lease = serde_json::from_value(serde_json::json!({
+///     "metadata": {"name": "x", "labels": {"team": "a"}},
+///     "spec": {"holderIdentity": "host_1", "strategy": "OldestEmulationVersion"},
+/// }))?;
+/// let taken = lease.with(&Record { holder: "host_2".into(), ..lease.record() });
+/// assert_eq!(taken.record().holder, "host_2");
+/// assert!(serde_json::to_string(&taken)?.contains("OldestEmulationVersion"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Lease(Value);
+
+/// Who holds a Lease since when: all that decides.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The holder's identity; empty if nobody holds it.
+    pub holder: String,
+    /// How long the holder is waited for, in seconds; 0 if the Lease does not say.
+    pub duration_seconds: i64,
+    /// When the holder took it, as written; empty if the Lease does not say.
+    pub acquired: String,
+    /// When the holder last renewed it, as written. By the holder's clock, hence only compared for equality.
+    pub renewed: String,
+    /// How often it has changed hands.
+    pub transitions: i64,
+}
+
+impl Record {
+    /// How long the holder is waited for; `default` if the Lease does not say.
+    #[must_use]
+    pub fn duration(&self, default: Duration) -> Duration {
+        match u64::try_from(self.duration_seconds) {
+            Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
+            _ => default,
+        }
+    }
+}
+
+impl Lease {
+    /// A new one.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str, record: &Record) -> Self {
+        let empty =
+            json!({"apiVersion": API_VERSION, "kind": "Lease", "metadata": {"namespace": namespace, "name": name}});
+        Self(empty).with(record)
+    }
+
+    /// What an election reads of it.
+    #[must_use]
+    pub fn record(&self) -> Record {
+        let spec = &self.0["spec"];
+        let text = |key: &str| spec[key].as_str().unwrap_or_default().to_owned();
+        let number = |key: &str| spec[key].as_i64().unwrap_or_default();
+        Record {
+            holder: text("holderIdentity"),
+            duration_seconds: number("leaseDurationSeconds"),
+            acquired: text("acquireTime"),
+            renewed: text("renewTime"),
+            transitions: number("leaseTransitions"),
+        }
+    }
+
+    /// The same with another record; everything else stays. It still carries UID and resource version: the API server
+    /// takes it only if nobody else wrote in between.
+    #[must_use]
+    pub fn with(&self, record: &Record) -> Self {
+        let mut whole = self.0.clone();
+        if !whole["spec"].is_object() {
+            whole["spec"] = json!({});
+        }
+        let spec = &mut whole["spec"];
+        spec["holderIdentity"] = json!(record.holder);
+        spec["leaseDurationSeconds"] = json!(record.duration_seconds);
+        spec["acquireTime"] = json!(record.acquired);
+        spec["renewTime"] = json!(record.renewed);
+        spec["leaseTransitions"] = json!(record.transitions);
+        Self(whole)
+    }
+
+    /// What events about it name.
+    #[must_use]
+    pub fn reference(&self) -> ObjectRef {
+        let text = |key: &str| self.0["metadata"][key].as_str().unwrap_or_default().to_owned();
+        ObjectRef {
+            api_version: API_VERSION.to_owned(),
+            kind: "Lease".to_owned(),
+            namespace: text("namespace"),
+            name: text("name"),
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+        }
+    }
+}
+
+/// A time as Leases have it: microseconds.
+pub(super) fn api_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_unknown_is_kept() {
+        let before = json!({
+            "apiVersion": API_VERSION, "kind": "Lease", "future": [1],
+            "metadata": {"name": "x", "resourceVersion": "7", "uid": "u", "labels": {"a": "b"}, "annotations": {"c": "d"}},
+            "spec": {"holderIdentity": "old", "strategy": "s", "preferredHolder": "p", "leaseDurationSeconds": 15,
+                "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:01.000000Z", "leaseTransitions": 3},
+        });
+        let lease: Lease = serde_json::from_value(before.clone()).unwrap();
+        let record = Record { holder: "new".into(), transitions: 4, ..lease.record() };
+        let mut expected = before;
+        expected["spec"]["holderIdentity"] = json!("new");
+        expected["spec"]["leaseTransitions"] = json!(4);
+        assert_eq!(serde_json::to_value(lease.with(&record)).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_lease_that_a_person_made_by_hand_is_free() {
+        for spec in [json!(null), json!({}), json!({"holderIdentity": null}), json!({"leaseDurationSeconds": "x"})] {
+            let lease: Lease = serde_json::from_value(json!({"metadata": {"name": "x"}, "spec": spec})).unwrap();
+            assert_eq!(lease.record(), Record::default());
+            assert_eq!(lease.record().duration(Duration::from_secs(15)), Duration::from_secs(15));
+            assert_eq!(lease.with(&Record { holder: "me".into(), ..Record::default() }).record().holder, "me");
+        }
+    }
+
+    #[test]
+    fn times_have_microseconds() {
+        let time: Timestamp = "2026-01-02T03:04:05.6Z".parse().unwrap();
+        assert_eq!(api_time(time), "2026-01-02T03:04:05.600000Z");
+    }
+}

@@ -1,0 +1,372 @@
+//! What comes next in an election. Pure: times, dice and answers are passed in.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::config::{ElectionConfig, JITTER};
+use super::leadership::Outcome;
+use super::lease::{Lease, Record, api_time};
+
+#[cfg(test)]
+mod tests;
+
+/// One process's view of an election, and what it does next.
+///
+/// Whoever drives it does what each [`Action`] says and hands the outcome to [`step`](Self::step); meanwhile, a leader's
+/// request is given up at its [`deadline`](Self::deadline).
+#[derive(Debug)]
+pub struct Election {
+    config: ElectionConfig,
+    role: Role,
+    /// What the Lease said last, and when this process first saw it say so.
+    observed: Option<(Record, Instant)>,
+    /// Until then somebody else may believe to lead, as far as this process has seen.
+    rival_until: Option<Instant>,
+    /// The Lease as it was last read or written.
+    lease: Option<Lease>,
+    /// When the next attempt is due.
+    next_attempt: Instant,
+    /// When the last write was sent.
+    sent: Instant,
+    /// A write of this process is under way, or may have been taken although nobody said so.
+    unsure: Option<Unsure>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Candidate,
+    /// Leads; when the last successful renewal was sent.
+    Leader {
+        renewed: Instant,
+        direct: bool,
+    },
+    /// Gives the Lease back; whether it may read once more if that fails.
+    Leaving {
+        again: bool,
+    },
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unsure {
+    UnderWay,
+    Unanswered,
+}
+
+/// What has happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// The time that [`Action::Wait`] named has come, or the beginning.
+    Due,
+    /// The Lease was read; `None`: there is none.
+    Read(Result<Option<Lease>, Failure>),
+    /// The Lease was written.
+    Written(Result<Lease, Failure>),
+    /// A watch showed the Lease; `None`: it is gone. Watches may lag behind.
+    Seen(Option<Lease>),
+    /// The process stops in good order. An outstanding request is given up.
+    Stop,
+}
+
+/// Why a request brought nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The API server said no.
+    Refused,
+    /// Nobody knows whether it was done: no answer, or none that says.
+    Unknown,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Read the Lease.
+    Read,
+    /// Create it.
+    Create(Lease),
+    /// Replace it, with the UID and resource version that it carries.
+    Update(Lease),
+    /// Wait until then, or until a watch shows something.
+    Wait(Instant),
+    /// It is over.
+    End(Outcome),
+}
+
+impl Election {
+    /// A candidate that knows nothing.
+    #[must_use]
+    pub fn new(config: ElectionConfig, now: Instant) -> Self {
+        Self {
+            config,
+            role: Role::Candidate,
+            observed: None,
+            rival_until: None,
+            lease: None,
+            next_attempt: now,
+            sent: now,
+            unsure: None,
+        }
+    }
+
+    /// Until when this process leads: the renew deadline after its last successful renewal was sent. `None` if it does not.
+    ///
+    /// Whoever else takes over has waited for the whole lease duration after that renewal arrived, which is longer.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        match self.role {
+            Role::Leader { renewed, .. } => Some(renewed + self.config.renew_deadline),
+            _ => None,
+        }
+    }
+
+    /// Whether a read follows a direct renewal that failed.
+    #[must_use]
+    pub fn on_slow_path(&self) -> bool {
+        matches!(self.role, Role::Leader { direct: false, .. })
+    }
+
+    /// The holder that was last seen, whoever it is; empty if there is none.
+    #[must_use]
+    pub fn holder(&self) -> &str {
+        self.observed.as_ref().map_or("", |(record, _)| &record.holder)
+    }
+
+    /// The Lease as it was last read or written.
+    #[must_use]
+    pub fn lease(&self) -> Option<&Lease> {
+        self.lease.as_ref()
+    }
+
+    /// What comes next after `input`. `now` is the monotonic time, `time` the time of day, which is only written down,
+    /// and `dice` a random number from 0 to 1.
+    pub fn step(&mut self, input: Input, now: Instant, time: Timestamp, dice: f64) -> Action {
+        if self.deadline().is_some_and(|deadline| now >= deadline) {
+            return self.lose(format!("it could not be renewed for {:?}", self.config.renew_deadline));
+        }
+        match (input, self.role) {
+            (_, Role::Over) => Action::End(Outcome::Stopped),
+            (Input::Stop, _) => self.stop(time),
+            (Input::Read(answer), Role::Leaving { .. }) => self.leave_after_reading(answer, time),
+            (Input::Written(answer), Role::Leaving { again }) => self.left(answer.is_ok(), again),
+            (_, Role::Leaving { .. }) => self.end(Outcome::Stopped),
+            (Input::Due, Role::Candidate) => Action::Read,
+            (Input::Due, Role::Leader { .. }) => self.renew(now, time),
+            (Input::Seen(lease), _) => self.seen(lease, now, time),
+            (Input::Read(Err(_)), _) => self.pause(now, dice),
+            (Input::Read(Ok(None)), _) => self.missing(now, time, dice),
+            (Input::Read(Ok(Some(lease))), _) => self.read(lease, now, time, dice),
+            (Input::Written(Ok(lease)), _) => self.written(lease, now, dice),
+            (Input::Written(Err(failure)), _) => self.not_written(failure, now, dice),
+        }
+    }
+
+    fn read(&mut self, lease: Lease, now: Instant, time: Timestamp, dice: f64) -> Action {
+        let record = self.observe(lease, now);
+        let is_free = record.holder.is_empty();
+        let is_mine = record.holder == self.config.identity;
+        match self.role {
+            Role::Leader { .. } if !is_free && !is_mine => self.lose(format!("{} holds it", record.holder)),
+            Role::Leader { .. } => self.write(&record, now, time),
+            _ if is_free || self.rival_until.is_none_or(|until| now >= until) => self.write(&record, now, time),
+            _ => self.pause(now, dice),
+        }
+    }
+
+    fn missing(&mut self, now: Instant, time: Timestamp, dice: f64) -> Action {
+        self.lease = None;
+        let may_create = match self.role {
+            Role::Leader { .. } => true,
+            // Whoever was seen to hold it may still lead, and will make it anew.
+            _ => self.rival_until.is_none_or(|until| now >= until),
+        };
+        if !may_create {
+            return self.pause(now, dice);
+        }
+        let text = api_time(time);
+        let record = Record {
+            holder: self.config.identity.clone(),
+            duration_seconds: self.config.lease_seconds(),
+            acquired: text.clone(),
+            renewed: text,
+            transitions: 0,
+        };
+        self.send(now);
+        Action::Create(Lease::new(&self.config.namespace, &self.config.name, &record))
+    }
+
+    /// Watches lag: what they show says when to look, and when the holder was last alive, but decides nothing.
+    fn seen(&mut self, lease: Option<Lease>, now: Instant, time: Timestamp) -> Action {
+        let holder = lease.as_ref().map(|lease| lease.record().holder);
+        let is_mine = holder.as_deref() == Some(self.config.identity.as_str());
+        match (self.role, holder) {
+            (Role::Leader { .. }, Some(_)) if is_mine => Action::Wait(self.next_attempt),
+            (Role::Leader { .. }, _) => self.renew(now, time),
+            (_, Some(holder)) if !is_mine && !holder.is_empty() => {
+                if let Some(lease) = lease {
+                    self.observe(lease, now);
+                }
+                // It lives: there is nothing to ask for now, only for its end.
+                let pause = self.config.retry_period.mul_f64(1.0 + JITTER);
+                self.next_attempt = self.rival_until.map_or(now + pause, |until| until.min(now + pause));
+                Action::Wait(self.next_attempt)
+            }
+            _ => Action::Read,
+        }
+    }
+
+    fn observe(&mut self, lease: Lease, now: Instant) -> Record {
+        let record = lease.record();
+        self.lease = Some(lease);
+        if self.observed.as_ref().is_none_or(|(before, _)| *before != record) {
+            self.observed = Some((record.clone(), now));
+            if record.holder.is_empty() {
+                // It was given back.
+                self.rival_until = None;
+            } else if record.holder != self.config.identity {
+                self.rival_until = Some(now + record.duration(self.config.lease_duration));
+            }
+        }
+        record
+    }
+
+    fn renew(&mut self, now: Instant, time: Timestamp) -> Action {
+        let Role::Leader { renewed, .. } = self.role else { return Action::Read };
+        self.role = Role::Leader { renewed, direct: true };
+        match &self.lease {
+            Some(lease) => {
+                let record = lease.record();
+                self.write(&record, now, time)
+            }
+            None => Action::Read,
+        }
+    }
+
+    /// Takes or renews the Lease that was last read, which said `before`.
+    fn write(&mut self, before: &Record, now: Instant, time: Timestamp) -> Action {
+        let Some(lease) = &self.lease else { return Action::Read };
+        let is_mine = before.holder == self.config.identity;
+        let renewed = fresh(time, &before.renewed);
+        let record = Record {
+            holder: self.config.identity.clone(),
+            duration_seconds: self.config.lease_seconds(),
+            acquired: if is_mine && !before.acquired.is_empty() { before.acquired.clone() } else { renewed.clone() },
+            renewed,
+            transitions: before.transitions + i64::from(!is_mine),
+        };
+        let update = Action::Update(lease.with(&record));
+        self.send(now);
+        update
+    }
+
+    fn send(&mut self, now: Instant) {
+        self.sent = now;
+        self.unsure.get_or_insert(Unsure::UnderWay);
+    }
+
+    fn written(&mut self, lease: Lease, now: Instant, dice: f64) -> Action {
+        self.unsure = None;
+        self.observe(lease, now);
+        if now >= self.sent + self.config.renew_deadline {
+            // The answer came too late to lead by it; a leader would have lost before.
+            return self.pause(now, dice);
+        }
+        self.rival_until = None;
+        self.role = Role::Leader { renewed: self.sent, direct: true };
+        self.pause(now, dice)
+    }
+
+    fn not_written(&mut self, failure: Failure, now: Instant, dice: f64) -> Action {
+        self.unsure = match failure {
+            Failure::Unknown => Some(Unsure::Unanswered),
+            // What is refused now may be so because an earlier one was taken.
+            Failure::Refused => self.unsure.filter(|unsure| *unsure == Unsure::Unanswered),
+        };
+        match self.role {
+            Role::Leader { renewed, direct: true } => {
+                self.role = Role::Leader { renewed, direct: false };
+                Action::Read
+            }
+            _ => self.pause(now, dice),
+        }
+    }
+
+    /// Waits for the next attempt; a candidate for longer, and by chance, so that not all come at once, but not beyond the
+    /// end of the holder's time.
+    fn pause(&mut self, now: Instant, dice: f64) -> Action {
+        let period = self.config.retry_period;
+        self.next_attempt = match self.deadline() {
+            Some(deadline) => deadline.min(now + period),
+            None => {
+                let next = now + period.mul_f64(1.0 + JITTER * dice);
+                self.rival_until.filter(|until| *until > now).map_or(next, |until| until.min(next))
+            }
+        };
+        Action::Wait(self.next_attempt)
+    }
+
+    fn stop(&mut self, time: Timestamp) -> Action {
+        let leads = self.deadline().is_some();
+        let wants = self.config.release_on_stop && (leads || self.unsure.is_some());
+        if !wants || matches!(self.role, Role::Leaving { .. }) {
+            return self.end(Outcome::Stopped);
+        }
+        self.role = Role::Leaving { again: true };
+        match &self.lease {
+            Some(lease) if leads => Action::Update(released(lease, time)),
+            _ => Action::Read,
+        }
+    }
+
+    fn left(&mut self, released: bool, again: bool) -> Action {
+        match (released, again) {
+            (true, _) => self.end(Outcome::Released),
+            // A renewal may have been under way: what it left is read, and released.
+            (false, true) => {
+                self.role = Role::Leaving { again: false };
+                Action::Read
+            }
+            (false, false) => self.end(Outcome::Stopped),
+        }
+    }
+
+    fn leave_after_reading(&mut self, answer: Result<Option<Lease>, Failure>, time: Timestamp) -> Action {
+        self.role = Role::Leaving { again: false };
+        match answer {
+            Ok(Some(lease)) if lease.record().holder == self.config.identity => Action::Update(released(&lease, time)),
+            _ => self.end(Outcome::Stopped),
+        }
+    }
+
+    fn lose(&mut self, reason: String) -> Action {
+        self.end(Outcome::Lost(reason))
+    }
+
+    fn end(&mut self, outcome: Outcome) -> Action {
+        self.role = Role::Over;
+        Action::End(outcome)
+    }
+}
+
+/// The Lease given back: others need not wait (APP-67).
+fn released(lease: &Lease, time: Timestamp) -> Lease {
+    let before = lease.record();
+    let now = fresh(time, &before.renewed);
+    lease.with(&Record {
+        holder: String::new(),
+        duration_seconds: 1,
+        acquired: now.clone(),
+        renewed: now,
+        transitions: before.transitions,
+    })
+}
+
+/// `time` as text, and not the same as `before`: a holder whose clock stands still must not look dead.
+fn fresh(time: Timestamp, before: &str) -> String {
+    let text = api_time(time);
+    if text != before {
+        return text;
+    }
+    api_time(time.checked_add(Duration::from_micros(1)).unwrap_or(time))
+}

@@ -1,0 +1,89 @@
+//! The Lease as a watch shows it.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use tokio::time::{Instant, sleep_until};
+
+use super::api::{LeaseApi, WatchTrouble};
+use super::lease::Lease;
+
+/// The API server ends every watch after some minutes; a new one begins at once, but not more often than this.
+const APART: Duration = Duration::from_secs(1);
+/// The pause after an error.
+const AFTER_ERROR: Duration = Duration::from_secs(5);
+/// Where watching is not allowed, that is tried again this often: permissions may come later.
+const AFTER_FORBIDDEN: Duration = Duration::from_secs(600);
+
+type Leases = BoxStream<'static, Result<Option<Lease>, WatchTrouble>>;
+
+/// Follows one Lease for ever. It only makes an election faster: polling goes on beside it.
+pub(super) struct LeaseWatch {
+    api: LeaseApi,
+    lock: String,
+    state: State,
+    opened: Instant,
+    is_forbidden: bool,
+}
+
+enum State {
+    Closed { until: Instant },
+    Opening(BoxFuture<'static, Result<Leases, WatchTrouble>>),
+    Open(Leases),
+}
+
+impl LeaseWatch {
+    pub(super) fn new(api: LeaseApi, lock: String) -> Self {
+        let now = Instant::now();
+        Self { api, lock, state: State::Closed { until: now }, opened: now, is_forbidden: false }
+    }
+
+    /// The next state of the Lease; `None`: it is gone. Nothing is lost if this is dropped before it is done.
+    pub(super) async fn next(&mut self) -> Option<Lease> {
+        loop {
+            match &mut self.state {
+                State::Closed { until } => {
+                    sleep_until(*until).await;
+                    let api = self.api.clone();
+                    self.opened = Instant::now();
+                    self.state = State::Opening(Box::pin(async move { api.watch().await }));
+                }
+                State::Opening(opening) => match Pin::new(opening).await {
+                    Ok(leases) => self.state = State::Open(leases),
+                    Err(trouble) => self.close(Some(&trouble)),
+                },
+                State::Open(leases) => match leases.next().await {
+                    Some(Ok(lease)) => {
+                        self.is_forbidden = false;
+                        return lease;
+                    }
+                    Some(Err(trouble)) => self.close(Some(&trouble)),
+                    None => self.close(None),
+                },
+            }
+        }
+    }
+
+    fn close(&mut self, trouble: Option<&WatchTrouble>) {
+        let until = match trouble {
+            None => self.opened + APART,
+            Some(WatchTrouble::Forbidden) => {
+                if !std::mem::replace(&mut self.is_forbidden, true) {
+                    tracing::debug!(
+                        lock = self.lock,
+                        "the lease may not be watched, polling it; allow `watch` for a hand-over within a second"
+                    );
+                }
+                Instant::now() + AFTER_FORBIDDEN
+            }
+            Some(WatchTrouble::Other(error)) => {
+                tracing::debug!(lock = self.lock, error, "cannot watch the lease, polling it meanwhile");
+                Instant::now() + AFTER_ERROR
+            }
+        };
+        self.state = State::Closed { until };
+    }
+}
