@@ -2,6 +2,7 @@
 
 pub mod access;
 mod answer;
+pub mod debug;
 mod error;
 pub mod health;
 pub mod options;

@@ -1,0 +1,246 @@
+//! A CPU profile of this process in the format of the pprof tools.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use pprof::{ProfilerGuard, ProfilerGuardBuilder};
+
+use super::encoding::Message;
+
+/// Samples per second of CPU time.
+const FREQUENCY: i32 = 100;
+/// In these libraries a signal may find locks taken that unwinding needs; samples there are left out.
+const NOT_SAMPLED: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
+/// The frame of the profiler itself; it and the next (the kernel's trampoline) are no part of the program.
+const HANDLER: &str = "perf_signal_handler";
+
+/// Samples for so long what the CPU is spent on, and encodes it. Where the program has no symbols the profile has
+/// addresses, which the pprof tools turn into names with the unstripped program.
+///
+/// # Errors
+/// A profile is being taken already, or the timer cannot be had.
+pub async fn record(length: Duration) -> Result<Vec<u8>, String> {
+    let begun = SystemTime::now();
+    let guard = ProfilerGuardBuilder::default()
+        .frequency(FREQUENCY)
+        .blocklist(&NOT_SAMPLED)
+        .build()
+        .map_err(|error| error.to_string())?;
+    tokio::time::sleep(length).await;
+    // Looking up symbols takes a while.
+    let encode = tokio::task::spawn_blocking(move || {
+        let samples = samples(&guard)?;
+        // Before the symbols are looked up, which would be sampled too.
+        drop(guard);
+        Ok(encode(&samples, begun, length, &mappings()))
+    });
+    encode.await.map_err(|error| error.to_string())?
+}
+
+/// A stack and how often it was seen.
+struct Sample {
+    /// Innermost first.
+    addresses: Vec<u64>,
+    thread: String,
+    count: u64,
+}
+
+fn samples(guard: &ProfilerGuard<'_>) -> Result<Vec<Sample>, String> {
+    let report = guard.report().build_unresolved().map_err(|error| error.to_string())?;
+    let samples = report.data.iter().map(|(stack, count)| {
+        let name = stack.thread_name.get(..stack.thread_name_length).unwrap_or_default();
+        Sample {
+            addresses: stack.frames.iter().map(|frame| frame.ip() as u64).collect(),
+            thread: String::from_utf8_lossy(name).into_owned(),
+            count: u64::try_from(*count).unwrap_or_default(),
+        }
+    });
+    Ok(samples.collect())
+}
+
+/// A piece of the program in memory.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping {
+    start: u64,
+    limit: u64,
+    offset: u64,
+    file: String,
+}
+
+fn mappings() -> Vec<Mapping> {
+    // Without it the profile has addresses that only this process understands.
+    std::fs::read_to_string("/proc/self/maps").unwrap_or_default().lines().filter_map(parse_mapping).collect()
+}
+
+/// A line of `/proc/self/maps`, if it is of code in a file.
+fn parse_mapping(line: &str) -> Option<Mapping> {
+    let mut words = line.split_whitespace();
+    let (range, rights, offset) = (words.next()?, words.next()?, words.next()?);
+    let file = words.nth(2)?.to_owned();
+    let (start, limit) = range.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let is_code = rights.contains('x') && file.starts_with('/');
+    is_code.then_some(Mapping { start: number(start)?, limit: number(limit)?, offset: number(offset)?, file })
+}
+
+/// A function at an address, innermost of those inlined there first.
+struct Line {
+    function: String,
+    file: String,
+    line: u64,
+}
+
+fn resolve(address: u64) -> Vec<Line> {
+    let mut lines = Vec::new();
+    // The address after a call is in the next line, or the next function.
+    let inside = usize::try_from(address).unwrap_or_default().saturating_sub(1);
+    backtrace::resolve(std::ptr::without_provenance_mut(inside), |symbol| {
+        let Some(name) = symbol.name() else { return };
+        lines.push(Line {
+            // Without the hash at the end.
+            function: format!("{name:#}"),
+            file: symbol.filename().map(|file| file.display().to_string()).unwrap_or_default(),
+            line: u64::from(symbol.lineno().unwrap_or_default()),
+        });
+    });
+    lines
+}
+
+/// The strings of a profile, each once.
+struct Strings {
+    numbers: HashMap<String, u64>,
+    texts: Vec<String>,
+}
+
+impl Strings {
+    fn new() -> Self {
+        // The format wants the empty string first.
+        Self { numbers: HashMap::from([(String::new(), 0)]), texts: vec![String::new()] }
+    }
+
+    fn number(&mut self, text: &str) -> u64 {
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        let number = self.texts.len() as u64;
+        self.texts.push(text.to_owned());
+        self.numbers.insert(text.to_owned(), number);
+        number
+    }
+}
+
+fn encode(samples: &[Sample], begun: SystemTime, length: Duration, mappings: &[Mapping]) -> Vec<u8> {
+    let (mut profile, mut strings) = (Message::new(), Strings::new());
+    let period = 1_000_000_000 / u64::try_from(FREQUENCY).unwrap_or(1);
+    let mut value_type = |kind: &str, unit: &str| {
+        let (kind, unit) = (strings.number(kind), strings.number(unit));
+        Message::new().number(1, kind).number(2, unit)
+    };
+    let (count, cpu) = (value_type("samples", "count"), value_type("cpu", "nanoseconds"));
+    profile = profile.message(1, &count).message(1, &cpu);
+    for (mapping, id) in mappings.iter().zip(1..) {
+        let file = strings.number(&mapping.file);
+        let Mapping { start, limit, offset, .. } = mapping;
+        let mapping = Message::new().number(1, id).number(2, *start).number(3, *limit).number(4, *offset);
+        profile = profile.message(3, &mapping.number(5, file));
+    }
+    let stacks = Stacks::of(samples);
+    let (mut locations, mut functions) = (HashMap::new(), HashMap::<(u64, u64), u64>::new());
+    let thread_key = strings.number("thread");
+    for (sample, stack) in samples.iter().zip(&stacks.0) {
+        let mut ids = Vec::new();
+        for address in *stack {
+            let next = locations.len() as u64 + 1;
+            let id = *locations.entry(*address).or_insert(next);
+            ids.push(id);
+            if id != next {
+                continue;
+            }
+            let mapping = mappings.iter().position(|mapping| (mapping.start..mapping.limit).contains(address));
+            let mapping = mapping.map_or(0, |index| index as u64 + 1);
+            let mut location = Message::new().number(1, id).number(2, mapping).number(3, *address);
+            for Line { function, file, line } in resolve(*address) {
+                let names = (strings.number(&function), strings.number(&file));
+                let next = functions.len() as u64 + 1;
+                let function = *functions.entry(names).or_insert(next);
+                if function == next {
+                    let (name, file) = names;
+                    let message = Message::new().number(1, next).number(2, name).number(3, name).number(4, file);
+                    profile = profile.message(5, &message);
+                }
+                location = location.message(4, &Message::new().number(1, function).number(2, line));
+            }
+            profile = profile.message(4, &location);
+        }
+        let thread = strings.number(&sample.thread);
+        let message = Message::new()
+            .numbers(1, &ids)
+            .numbers(2, &[sample.count, sample.count * period])
+            .message(3, &Message::new().number(1, thread_key).number(2, thread));
+        profile = profile.message(2, &message);
+    }
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    profile = profile
+        .number(9, nanoseconds(begun.duration_since(UNIX_EPOCH).unwrap_or_default()))
+        .number(10, nanoseconds(length))
+        .message(11, &cpu)
+        .number(12, period);
+    for text in &strings.texts {
+        profile = profile.text(6, text);
+    }
+    profile.into_bytes()
+}
+
+/// The stacks of samples without the frames of the profiler.
+struct Stacks<'a>(Vec<&'a [u64]>);
+
+impl<'a> Stacks<'a> {
+    fn of(samples: &'a [Sample]) -> Self {
+        let shared = shared_beginning(samples);
+        let named = samples.first().and_then(|sample| {
+            let is_handler = |address: &u64| resolve(*address).iter().any(|line| line.function.contains(HANDLER));
+            // The trampoline is the next frame.
+            sample.addresses.iter().position(is_handler).map(|at| at + 2)
+        });
+        // Without symbols: all stacks begin with these frames, and hardly with anything else that is the same for all.
+        let skipped = named.unwrap_or(shared);
+        Self(samples.iter().map(|sample| sample.addresses.get(skipped..).unwrap_or_default()).collect())
+    }
+}
+
+/// How many frames all stacks begin with; at least one frame of each is left.
+fn shared_beginning(samples: &[Sample]) -> usize {
+    let [first, others @ ..] = samples else { return 0 };
+    if others.is_empty() {
+        return 0;
+    }
+    let shortest = samples.iter().map(|sample| sample.addresses.len()).min().unwrap_or_default();
+    let is_shared = |at: &usize| others.iter().all(|other| other.addresses.get(*at) == first.addresses.get(*at));
+    (0..shortest.saturating_sub(1)).take_while(is_shared).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_in_files_is_mapped() {
+        let line = "55d0a000-55d0b000 r-xp 00001000 08:01 1234      /usr/bin/program";
+        let expected =
+            Mapping { start: 0x55d0_a000, limit: 0x55d0_b000, offset: 0x1000, file: "/usr/bin/program".into() };
+        assert_eq!(parse_mapping(line), Some(expected));
+        for other in ["7f00-7f01 rw-p 00000000 08:01 1234 /usr/lib/x.so", "7ffc-7ffd r-xp 00000000 00:00 0 [vdso]", ""]
+        {
+            assert_eq!(parse_mapping(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn the_frames_of_the_profiler_are_those_that_all_stacks_begin_with() {
+        let sample = |addresses: &[u64]| Sample { addresses: addresses.to_vec(), thread: String::new(), count: 1 };
+        let samples = [sample(&[1, 2, 3, 10, 20]), sample(&[1, 2, 3, 11, 20]), sample(&[1, 2, 3, 10, 21])];
+        assert_eq!(shared_beginning(&samples), 3);
+        assert_eq!(shared_beginning(&samples[..1]), 0, "one stack tells nothing");
+        assert_eq!(shared_beginning(&[sample(&[1, 2]), sample(&[1, 2])]), 1, "something is left");
+    }
+}
