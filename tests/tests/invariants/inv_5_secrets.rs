@@ -19,6 +19,7 @@ use controllers::Options;
 use embedded_apiserver::ApiServer;
 use http::{Request, Response, header};
 use manager::flags::{Flags, Parsed};
+use manager::logging::{self, Format, LoggingOptions};
 use manager::plan::{json, text};
 use provider_kit::settings::Settings;
 use provider_kit::transport::{Call, Credential, Transport};
@@ -28,11 +29,12 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
-use tracing_subscriber::EnvFilter;
 
 /// Recognisable, also as base64 and within other text.
 const CANARY: &str = "c4n4ry-7f3a9b";
 const CANARY_IN_BASE64: &str = "YzRuNHJ5LTdmM2E5Y";
+/// Each form that the log can have.
+const FORMATS: [Format; 2] = [Format::Text, Format::Json];
 
 /// Everything that was said. Clones write to the same.
 #[derive(Clone, Default)]
@@ -48,14 +50,12 @@ impl Outputs {
         self.say(format!("{what:?} {what:#?}"));
     }
 
-    /// Listens to the log of this thread, with the program's own filter at its highest level.
-    fn listen(&self) -> tracing::subscriber::DefaultGuard {
-        let crates = ["manager", "controllers", "runtime", "cloud_provider", "provider_kit", "provider_simulated"];
-        let directives: Vec<String> = crates.iter().map(|name| format!("{name}=trace")).collect();
-        let filter = EnvFilter::new(format!("warn,kube_client=error,{}", directives.join(",")));
-        let writer = self.clone();
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
-        tracing::subscriber::set_default(log.with_writer(move || writer.clone()).finish())
+    /// Listens to the log of this thread: the program's own, with the highest verbosity that one can ask for.
+    fn listen(&self, format: Format) -> tracing::subscriber::DefaultGuard {
+        let vmodule = "*=10,*::*=10,*/*=10".parse().unwrap();
+        let options = LoggingOptions { format, verbosity: 10, vmodule, ..LoggingOptions::default() };
+        let (log, _) = logging::subscriber(&options, self.clone(), self.clone());
+        tracing::subscriber::set_default(log)
     }
 
     fn text(&self) -> String {
@@ -167,8 +167,14 @@ fn say_all_objects(outputs: &Outputs, api: &ApiServer) {
 
 #[tokio::test(start_paused = true)]
 async fn inv_5_a_cloud_that_repeats_the_token_is_not_quoted() {
+    for format in FORMATS {
+        live_with_a_rude_cloud(format).await;
+    }
+}
+
+async fn live_with_a_rude_cloud(format: Format) {
     let outputs = Outputs::default();
-    let _log = outputs.listen();
+    let _log = outputs.listen(format);
     let cloud = Cloud::default();
     cloud.add_token(CANARY, DEFAULT_PROJECT);
     let mut options = Options::default();
@@ -206,7 +212,7 @@ async fn inv_5_a_cloud_that_repeats_the_token_is_not_quoted() {
 #[tokio::test(start_paused = true)]
 async fn inv_5_neither_debug_nor_a_mistake_shows_what_is_secret() {
     let outputs = Outputs::default();
-    let _log = outputs.listen();
+    let _log = outputs.listen(Format::Text);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("token");
     std::fs::write(&file, CANARY).unwrap();
@@ -279,8 +285,14 @@ fn flags(directory: &Path, api: &str, cloud: &str) -> Flags {
 #[tokio::test]
 async fn inv_5_the_program_tells_nothing_of_its_files() {
     ccm_tests::install_crypto();
+    for format in FORMATS {
+        live_from_files(format).await;
+    }
+}
+
+async fn live_from_files(format: Format) {
     let outputs = Outputs::default();
-    let _log = outputs.listen();
+    let _log = outputs.listen(format);
     let directory = tempfile::tempdir().unwrap();
     let shutdown = CancellationToken::new();
     let _until_the_end = shutdown.clone().drop_guard();
@@ -300,6 +312,7 @@ async fn inv_5_the_program_tells_nothing_of_its_files() {
     providers.register("simulated", factory);
     outputs.show(&flags);
     outputs.show(&flags.settings().options);
+    logging::say_flags(flags.dump());
     // First the cloud does not know the token.
     let refused =
         manager::launch(&flags, &providers, shutdown.clone()).await.err().map(|error| format!("{error:?} {error:#}"));
@@ -321,5 +334,5 @@ async fn inv_5_the_program_tells_nothing_of_its_files() {
     shutdown.cancel();
     handles.wait().await;
     say_all_objects(&outputs, &api);
-    outputs.expect_no_canary(&["401", "node initialised", "Synced"]);
+    outputs.expect_no_canary(&["401", "FLAG: --kubeconfig=", "node initialised", "Synced"]);
 }

@@ -4,7 +4,7 @@ use super::quote::quoted;
 
 /// Writes each flag at verbosity 1 as `FLAG: --name="value"`, in alphabetical order (FLAG-12). A value that is secret
 /// must have been replaced by the caller.
-pub fn say_flags<'a>(flags: impl IntoIterator<Item = (&'a str, String)>) {
+pub fn say_flags(flags: impl IntoIterator<Item = (String, String)>) {
     let mut flags: Vec<_> = flags.into_iter().collect();
     flags.sort();
     for (name, value) in flags {
