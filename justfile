@@ -33,6 +33,17 @@ deny:
 advisories:
     cargo deny check advisories
 
+# The chart and the manifests; helm and promtool must be there.
+manifests:
+    helm lint --strict deploy/helm/ccm-rs --set cloudProvider=simulated
+    deploy/render --check
+    cargo test -p ccm-tests --test manifests
+    promtool check rules deploy/alerts/ccm-rs.rules.yaml
+
+# The plain manifests, made anew from the chart.
+render:
+    deploy/render
+
 # The demo: a cluster and a cloud in one process.
 demo *FLAGS:
     cargo run --release -p cloud-controller-manager -- demo {{FLAGS}}

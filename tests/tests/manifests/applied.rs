@@ -1,0 +1,47 @@
+//! A real API server takes the manifests as they are, every field of them.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::accounts;
+use crate::cluster::connect;
+use crate::cluster_objects::{apply, is_built_in, remove};
+use crate::documents::read;
+use crate::environment::Environment;
+use crate::helm::Helm;
+use crate::pods::{KINDS, values};
+
+/// First as a rehearsal, then for good, then once more, which changes nothing; and it leaves nothing behind.
+async fn take(environment: &Environment, documents: &[Value]) -> Result<()> {
+    let client = connect(environment).await?;
+    // kube-controller-manager makes it, where it runs; a Pod is not taken without.
+    apply(&client, &[accounts::document("kube-system/default")], false).await?;
+    let documents: Vec<_> = documents.iter().filter(|document| is_built_in(document)).cloned().collect();
+    let taken = async {
+        apply(&client, &documents, true).await.context("rehearsed")?;
+        apply(&client, &documents, false).await?;
+        apply(&client, &documents, false).await.context("once more")
+    };
+    let taken = taken.await;
+    remove(&client, &documents).await?;
+    taken
+}
+
+pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment: &Environment) -> Result<()> {
+    for files in [
+        &["manifests/rbac.yaml", "manifests/rbac-volumes.yaml", "manifests/daemonset.yaml"][..],
+        &["manifests/rbac.yaml", "manifests/deployment.yaml"],
+        &["manifests/simulated.yaml"],
+        &["manifests/static-pod.yaml"],
+    ] {
+        take(environment, &read(files)?).await.with_context(|| files.join(", "))?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn the_chart_is_taken_by_a_real_cluster(environment: &Environment, helm: &Helm) -> Result<()> {
+    for (name, kind) in KINDS {
+        take(environment, &helm.render(&values(kind))?).await.with_context(|| name.to_owned())?;
+    }
+    Ok(())
+}

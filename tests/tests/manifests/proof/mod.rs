@@ -1,0 +1,244 @@
+//! The program needs every permission that the manifests grant, and gets along with them: it lives through a scenario of
+//! all controllers as the manifests' account.
+
+mod proxy;
+pub(crate) mod scenario;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use ccm_tests::api_requests::ApiRequest;
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::accounts;
+use crate::atom::{ACCOUNT, Atom, granted, of_rules, wanted};
+use crate::cluster::connect;
+use crate::cluster_objects::{apply, remove};
+use crate::documents::read;
+use crate::environment::Environment;
+use crate::rules::everything;
+use scenario::{Cast, SCRAPER, Scenario};
+
+/// How long until a change of roles counts, and until a refusal shows.
+const LIMIT: Duration = Duration::from_secs(90);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The role of the reference (DEP §1.5), and nothing more.
+const REFERENCE: &str = r#"
+- {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, update, patch, delete]}
+- {apiGroups: [""], resources: [nodes/status], verbs: [patch]}
+- {apiGroups: [""], resources: [services], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [services/status], verbs: [patch]}
+- {apiGroups: [""], resources: [events], verbs: [create, patch, update]}
+- {apiGroups: [events.k8s.io], resources: [events], verbs: [create, patch, update]}
+"#;
+const REFERENCE_LEASES: &str = r#"
+- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}
+- {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [cloud-controller-manager], verbs: [get, update]}
+"#;
+
+/// The account, and roles that grant it exactly these permissions.
+fn roles(atoms: &BTreeSet<Atom>) -> Vec<Value> {
+    let mut documents = vec![accounts::document(ACCOUNT)];
+    let namespaces: BTreeSet<_> = atoms.iter().map(|atom| atom.namespace.clone()).collect();
+    for namespace in namespaces {
+        let rules: Vec<_> = atoms.iter().filter(|atom| atom.namespace == namespace).map(Atom::rule).collect();
+        documents.extend(bound("e2e-ccm", &namespace, &json!(rules), ACCOUNT));
+    }
+    documents
+}
+
+/// A role and its binding to an account.
+fn bound(name: &str, namespace: &str, rules: &Value, account: &str) -> [Value; 2] {
+    let (home, subject) = account.split_once('/').unwrap_or_default();
+    let kind = if namespace.is_empty() { "ClusterRole" } else { "Role" };
+    let mut metadata = json!({"name": name});
+    if !namespace.is_empty() {
+        metadata["namespace"] = json!(namespace);
+    }
+    let version = "rbac.authorization.k8s.io/v1";
+    [
+        json!({"apiVersion": version, "kind": kind, "metadata": metadata, "rules": rules}),
+        json!({"apiVersion": version, "kind": format!("{kind}Binding"), "metadata": metadata,
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+            "subjects": [{"kind": "ServiceAccount", "namespace": home, "name": subject}]}),
+    ]
+}
+
+/// Somebody who may scrape.
+fn scraper() -> Vec<Value> {
+    let rules = json!([{"nonResourceURLs": ["/metrics", "/metrics/slis"], "verbs": ["get"]}]);
+    [vec![accounts::document(SCRAPER)], bound("e2e-scraper", "", &rules, SCRAPER).to_vec()].concat()
+}
+
+/// Applies roles, waits until they count, plays, and removes them whatever happened.
+async fn with_roles<T>(
+    environment: &Environment,
+    documents: Vec<Value>,
+    play: impl AsyncFnOnce(&Client) -> Result<T>,
+) -> Result<T> {
+    let admin = connect(environment).await?;
+    let all = [documents, scraper()].concat();
+    remove(&admin, &all).await?;
+    apply(&admin, &all, false).await?;
+    let played = async {
+        may_do(environment, &admin, &granted(&all)?.remove(ACCOUNT).unwrap_or_default()).await?;
+        play(&admin).await
+    };
+    let played = played.await;
+    scenario::clean_up(&admin).await?;
+    remove(&admin, &all).await?;
+    played
+}
+
+/// Waits until the account may do exactly this, apart from what everybody may.
+async fn may_do(environment: &Environment, admin: &Client, atoms: &BTreeSet<Atom>) -> Result<()> {
+    let (account, nobody) =
+        (accounts::client(environment, admin, ACCOUNT).await?, accounts::client(environment, admin, SCRAPER).await?);
+    for namespace in ["kube-system", "default"] {
+        let expected: BTreeSet<_> = atoms
+            .iter()
+            .filter(|atom| atom.namespace.is_empty() || atom.namespace == namespace)
+            .map(|atom| Atom { namespace: String::new(), ..atom.clone() })
+            .collect();
+        let start = Instant::now();
+        loop {
+            let everybody = accounts::may(&nobody, namespace).await?;
+            let has: BTreeSet<_> = accounts::may(&account, namespace).await?.difference(&everybody).cloned().collect();
+            if has == expected {
+                break;
+            }
+            let say = |atoms: BTreeSet<&Atom>| atoms.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            ensure!(
+                start.elapsed() < LIMIT,
+                "in {namespace} the account may also: {}; and may not: {}",
+                say(has.difference(&expected).collect()),
+                say(expected.difference(&has).collect())
+            );
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+    Ok(())
+}
+
+/// `can-i --list` of the account is what the program needs (acceptance check 1 of the deployment rules).
+pub(crate) async fn the_account_may_do_what_is_needed_and_nothing_else(environment: &Environment) -> Result<()> {
+    let documents = read(&["manifests/rbac.yaml", "manifests/rbac-volumes.yaml"])?;
+    let needed = wanted(&everything()).remove(ACCOUNT).unwrap_or_default();
+    with_roles(environment, documents, async |admin| may_do(environment, admin, &needed).await).await
+}
+
+/// The whole scenario; what was refused meanwhile.
+async fn live(environment: &Environment, cast: Cast, label: &str) -> Result<Vec<ApiRequest>> {
+    let mut scenario = Scenario::set(environment, cast, label).await?;
+    let played = scenario.play().await;
+    let refused = scenario.refused();
+    let ended = match played {
+        Ok(()) => scenario.end().await,
+        Err(error) => Err(error),
+    };
+    ended.map_err(|error| anyhow!("{error:#}\n\nrefused: {refused:?}\n\nits last lines:\n{}", scenario.tail()))?;
+    Ok(scenario.refused())
+}
+
+pub(crate) async fn as_the_account_of_the_manifests_nothing_is_refused(environment: &Environment) -> Result<()> {
+    for streams in [true, false] {
+        let documents = read(&["manifests/rbac.yaml", "manifests/rbac-volumes.yaml"])?;
+        with_roles(environment, documents, async |_| {
+            let refused = live(environment, Cast { volumes: true, streams }, "ours").await?;
+            ensure!(refused.is_empty(), "it was refused: {refused:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn the_role_of_the_reference_is_enough(environment: &Environment) -> Result<()> {
+    let rules = |text: &str| -> Result<Value> { Ok(serde_saphyr::from_str(text)?) };
+    let mut atoms = of_rules(&rules(REFERENCE)?, "");
+    atoms.extend(of_rules(&rules(REFERENCE_LEASES)?, "kube-system"));
+    // The two bindings to roles of every cluster are part of it.
+    atoms.extend(wanted(&everything()).remove(ACCOUNT).unwrap_or_default().into_iter().filter(|atom| {
+        ["tokenreviews", "subjectaccessreviews", "configmaps"].contains(&&*atom.resource)
+    }));
+    with_roles(environment, roles(&atoms), async |_| {
+        let refused = live(environment, Cast { volumes: false, streams: true }, "reference").await?;
+        let kinds: BTreeSet<_> = refused.iter().map(|it| format!("{} {} {}", it.verb, it.resource, it.name)).collect();
+        println!("with the reference's role it works; refused were: {kinds:?}");
+        let known = |it: &str| it.starts_with("GET namespaces") || it.starts_with("WATCH leases") || it.starts_with("LIST leases");
+        ensure!(kinds.iter().all(|it| known(it)), "it was refused: {kinds:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// The RBAC verb of a request.
+fn verb(request: &ApiRequest) -> &'static str {
+    match request.verb {
+        "GET" => "get",
+        "LIST" => "list",
+        "WATCH" => "watch",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => "",
+    }
+}
+
+/// Plays with one permission less until it is missed.
+async fn missed(environment: &Environment, atom: &Atom, number: usize) -> Result<ApiRequest> {
+    let all = wanted(&everything()).remove(ACCOUNT).unwrap_or_default();
+    let without: BTreeSet<_> = all.into_iter().filter(|other| other != atom).collect();
+    with_roles(environment, roles(&without), async |_| {
+        // A server that streams lists is never asked for one.
+        let cast = Cast { volumes: true, streams: atom.verb != "list" };
+        let scenario = Scenario::set(environment, cast, &format!("without-{number}")).await?;
+        let refusal = async {
+            loop {
+                let fits = |it: &ApiRequest| verb(it) == atom.verb && it.resource == atom.resource;
+                if let Some(refused) = scenario.refused().into_iter().find(fits) {
+                    return refused;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        };
+        let played = tokio::select! {
+            refused = refusal => return Ok(refused),
+            played = scenario.play() => played,
+            () = tokio::time::sleep(LIMIT) => Err(anyhow!("nothing happened for {LIMIT:?}")),
+        };
+        // A refusal may be the last thing that happened.
+        tokio::time::sleep(PAUSE * 5).await;
+        let others = scenario.refused();
+        match played {
+            Ok(()) => bail!("without it all went well; refused: {others:?}"),
+            Err(error) => bail!("it was not refused, but: {error:#}; refused: {others:?}\n{}", scenario.tail()),
+        }
+    })
+    .await
+}
+
+pub(crate) async fn without_any_one_permission_something_is_refused(environment: &Environment) -> Result<()> {
+    let needed = wanted(&everything()).remove(ACCOUNT).context("no permissions")?;
+    let only = std::env::var("CCM_TEST_PERMISSION").unwrap_or_default();
+    let mut superfluous = Vec::new();
+    println!("| permission that is removed | what is refused then |\n|---|---|");
+    for (number, atom) in needed.iter().enumerate().filter(|(_, atom)| atom.to_string().contains(&only)) {
+        match missed(environment, atom, number).await {
+            Ok(request) => {
+                let name = if request.name.is_empty() { String::new() } else { format!(" {}", request.name) };
+                println!("| {atom} | {} {}{name} |", request.verb, request.resource);
+            }
+            Err(error) => {
+                println!("| {atom} | NOTHING |");
+                superfluous.push(format!("{atom}: {error:#}"));
+            }
+        }
+    }
+    ensure!(superfluous.is_empty(), "{}", superfluous.join("\n\n"));
+    Ok(())
+}
