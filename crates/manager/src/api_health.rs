@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use kube::Client;
-use runtime::api_error::api_error;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::diagnosis::{Situation, explain};
 use crate::exit::Failure;
 
 /// It has so long to say that it is well.
@@ -17,19 +17,18 @@ const EVERY: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// It did not within ten seconds: fatal, with what it said last.
-pub(crate) async fn wait(client: &Client) -> Result<(), Failure> {
+pub(crate) async fn wait(client: &Client, situation: &Situation) -> Result<(), Failure> {
     let deadline = Instant::now() + LIMIT;
     let mut last = String::from("no answer");
     loop {
         match timeout_at(deadline, ask(client)).await {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(text)) => last = text,
+            Ok(Err(error)) => last = explain(&error, situation),
             Err(_) => {}
         }
         if Instant::now() + EVERY > deadline {
             return Err(Failure::fatal(format!(
-                "failed to wait for apiserver being healthy: no 200 from its /healthz within {} s (the last answer: {last}); \
-                 look at the API server, or at the network between it and this process",
+                "failed to wait for apiserver being healthy: no 200 from its /healthz within {} s: {last}",
                 LIMIT.as_secs()
             )));
         }
@@ -37,9 +36,9 @@ pub(crate) async fn wait(client: &Client) -> Result<(), Failure> {
     }
 }
 
-async fn ask(client: &Client) -> Result<(), String> {
-    let request = http::Request::get("/healthz").body(Vec::new()).map_err(|error| error.to_string())?;
-    client.request_text(request).await.map(drop).map_err(|error| api_error(&error).to_string())
+async fn ask(client: &Client) -> Result<(), kube::Error> {
+    let request = http::Request::get("/healthz").body(Vec::new()).map_err(kube::Error::HttpError)?;
+    client.request_text(request).await.map(drop)
 }
 
 #[cfg(test)]
@@ -66,14 +65,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_asked_every_second_until_it_is_well() {
         let (asked, start) = (Arc::default(), Instant::now());
-        wait(&client(4, &asked)).await.unwrap();
+        wait(&client(4, &asked), &Situation::default()).await.unwrap();
         assert_eq!((asked.load(Ordering::Relaxed), start.elapsed().as_secs()), (4, 3));
     }
 
     #[tokio::test(start_paused = true)]
     async fn ten_seconds_of_illness_are_fatal() {
         let (asked, start) = (Arc::default(), Instant::now());
-        let failure = wait(&client(u32::MAX, &asked)).await.unwrap_err();
+        let failure = wait(&client(u32::MAX, &asked), &Situation::default()).await.unwrap_err();
         assert_eq!(failure.code(), 255);
         assert!(failure.to_string().contains("etcd failed"), "{failure}");
         assert!(start.elapsed() <= LIMIT + EVERY, "{:?}", start.elapsed());

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{ClientBuilder, Error, KubernetesApi, Result, async_trait};
+use cloud_provider::{ClientBuilder, Error, Fence, KubernetesApi, Result, async_trait};
 use kube::Client;
 use kube::client::Body;
-use runtime::client::{ClientError, ClientOptions, RequestMetrics, connect};
+use runtime::client::{ClientError, ClientOptions, Limits, RequestMetrics, UserAgent, connect, wrap};
+
+/// `host` of the metrics of an API server inside this process.
+const IN_PROCESS: &str = "in-process";
 
 /// Makes clients.
 #[derive(Clone)]
@@ -16,16 +19,38 @@ pub enum Clients {
     Shared(Client),
 }
 
+/// What a client tells and asks on the way of each request.
+#[derive(Clone)]
+pub(crate) struct Wiring {
+    /// Hears of each request.
+    pub(crate) metrics: Arc<dyn RequestMetrics>,
+    /// Whether what changes something may be sent (INV-4); `None`: nobody asks.
+    pub(crate) fence: Option<Fence>,
+}
+
 impl Clients {
-    /// A client for one component, and who hears of its requests.
-    pub(crate) async fn client(
-        &self,
-        component: &str,
-        metrics: Arc<dyn RequestMetrics>,
-    ) -> Result<Client, ClientError> {
+    /// A client for one component.
+    pub(crate) async fn client(&self, component: &str, wiring: Wiring) -> Result<Client, ClientError> {
         match self {
-            Self::Configured(options) => connect(options, component, metrics).await,
-            Self::Shared(client) => Ok(client.clone()),
+            Self::Configured(options) => {
+                let fence = wiring.fence.unwrap_or_else(|| options.fence.clone());
+                connect(&ClientOptions { fence, ..(**options).clone() }, component, wiring.metrics).await
+            }
+            Self::Shared(client) => Ok(match wiring.fence {
+                None => client.clone(),
+                Some(fence) => {
+                    let limits = Limits { single_attempt: true, fence, ..Limits::default() };
+                    wrap(client, IN_PROCESS, &UserAgent::default().with_suffix(component), &limits, wiring.metrics)
+                }
+            }),
+        }
+    }
+
+    /// A client of the same configuration with other limits and another time-out (APP-40).
+    pub(crate) fn with(&self, change: impl FnOnce(&ClientOptions) -> ClientOptions) -> Self {
+        match self {
+            Self::Configured(options) => Self::Configured(Box::new(change(options))),
+            Self::Shared(client) => Self::Shared(client.clone()),
         }
     }
 }

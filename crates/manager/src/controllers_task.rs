@@ -8,16 +8,18 @@ use cloud_provider::names::{
     CONTROLLERS, ControllerNames, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
     VOLUME_LABEL_CONTROLLER,
 };
-use cloud_provider::{CloudProvider, Cluster, Node, Service};
+use cloud_provider::{CloudProvider, Cluster, Fence, Node, Service};
 use controllers::Options;
 use kube::Client;
+use metrics::Metrics;
 use runtime::cache::Cache;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::caches::{Needed, SharedCaches};
 pub use crate::clients::Clients;
-use crate::hooks::Hooks;
+use crate::clients::Wiring;
+use crate::readiness::Contact;
 use crate::selection::Selection;
 use crate::starter::{Started, Starter};
 
@@ -36,8 +38,12 @@ pub struct Settings {
     pub configure_cloud_routes: bool,
     /// `--controller-start-interval`: the pause after the start of each controller, times a factor from 1 to 2 (APP-35).
     pub start_interval: Duration,
-    /// Who hears of what they do.
-    pub hooks: Hooks,
+    /// What is counted of what they do.
+    pub metrics: Metrics,
+    /// When the API server last answered.
+    pub(crate) contact: Contact,
+    /// Whether anything may be changed (INV-4); `None`: whatever the clients' own options say.
+    pub fence: Option<Fence>,
 }
 
 impl Settings {
@@ -51,13 +57,19 @@ impl Settings {
             controllers: Selection::default(),
             configure_cloud_routes: true,
             start_interval: Duration::ZERO,
-            hooks: Hooks::default(),
+            metrics: Metrics::new(),
+            contact: Contact::default(),
+            fence: None,
         }
+    }
+
+    fn wiring(&self) -> Wiring {
+        Wiring { metrics: self.contact.noting(self.metrics.requests()), fence: self.fence.clone() }
     }
 
     /// A client for one component.
     pub(crate) async fn client(&self, component: &str) -> Result<Client> {
-        let client = self.clients.client(component, Arc::clone(&self.hooks.requests)).await;
+        let client = self.clients.client(component, self.wiring()).await;
         client.with_context(|| format!("no Kubernetes client for {component}"))
     }
 
@@ -132,11 +144,6 @@ impl Fleet {
         provider.set_caches(Arc::new(caches.clone()));
         let starter = Starter::new(settings, provider, cluster, caches.clone(), shutdown);
         Self { starter, caches, needed: Needed::default(), watched: None }
-    }
-
-    /// The caches that all share.
-    pub(crate) fn caches(&self) -> &SharedCaches {
-        &self.caches
     }
 
     /// Starts those of this group that are wanted, one after the other, always in the same order (APP-35); those that run.

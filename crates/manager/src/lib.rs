@@ -14,19 +14,25 @@
 //! }
 //! ```
 
+mod api_health;
 mod caches;
+mod callers;
+mod candidacy;
 mod clients;
 pub mod configz;
 mod controllers_task;
-mod exit;
-mod readiness;
-mod api_health;
 pub mod diagnosis;
+pub mod doctor;
+mod endpoints;
+mod exit;
 pub mod flags;
 pub mod logging;
+mod manager;
 pub mod permissions;
 pub mod plan;
+mod prepared;
 mod process;
+mod readiness;
 mod selection;
 pub mod service_accounts;
 mod start;
@@ -34,9 +40,11 @@ mod starter;
 mod webhooks;
 mod work;
 
-pub use exit::{Failure, LostLease};
 pub use controllers_task::{Clients, Handles, Settings, start_controllers};
+pub use exit::{Failure, LostLease};
 pub use logging::init as init_logging;
+pub use manager::{Manager, WebhookFactory};
+pub use prepared::Prepared;
 pub use process::{block_on, install_crypto, run};
 pub use selection::Selection;
 pub use start::launch;

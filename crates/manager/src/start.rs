@@ -23,14 +23,6 @@ pub(crate) const PROVIDER_CLIENT: &str = "cloud-provider";
 /// Pause between attempts to reach it.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Runs until `shutdown`, or until something that cannot be mended.
-pub(crate) async fn start(flags: &Flags, providers: &Registry, shutdown: CancellationToken) -> Result<()> {
-    let handles = launch(flags, providers, shutdown.clone()).await?;
-    shutdown.cancelled().await;
-    handles.wait().await;
-    Ok(())
-}
-
 /// Starts what `flags` ask for, as the program does: the provider with its configuration, then the controllers. Returns
 /// as soon as they run; they end with `shutdown`.
 ///
@@ -63,7 +55,12 @@ pub(crate) async fn initialize(
 /// PROV-4 … PROV-7, and what flags must say for this provider (FLAG-21).
 pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry) -> Result<Arc<dyn CloudProvider>> {
     let name = &flags.cloud.cloud_provider;
-    let Some(provider) = providers.init(name, flags.cloud.cloud_config.as_deref(), Setup::default())? else {
+    let setup = Setup {
+        fence: settings.fence.clone().unwrap_or_default(),
+        metrics: settings.metrics.cloud(name),
+        ..Setup::default()
+    };
+    let Some(provider) = providers.init(name, flags.cloud.cloud_config.as_deref(), setup)? else {
         let known: Vec<_> = providers.names().collect();
         bail!(
             "cloud provider is nil: --cloud-provider={name} names nothing that this binary runs; it has: {}",

@@ -98,7 +98,11 @@ impl Starter {
     /// cloud-node-controller. Like all of these: nothing if the provider has no use for it.
     pub(crate) async fn node(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(NODE_CONTROLLER).await?;
-        let made = NodeController::new(context, &self.settings.options, events, Arc::clone(&self.settings.hooks.nodes));
+        let (nodes, provider) = (self.caches.nodes.clone(), Arc::clone(&self.provider));
+        if provider.instances().is_some() {
+            self.settings.metrics.count_nodes(nodes, move |node| provider.owns(node));
+        }
+        let made = NodeController::new(context, &self.settings.options, events, self.settings.metrics.nodes());
         Ok(self.run(NODE_CONTROLLER, pulse, made, sender, |controller| {
             controller.run(self.queues(), self.resync, self.shutdown.clone())
         }))
@@ -111,7 +115,7 @@ impl Starter {
             context,
             &self.settings.options,
             events,
-            Arc::clone(&self.settings.hooks.lifecycle),
+            self.settings.metrics.lifecycle(),
         );
         Ok(self.run(NODE_LIFECYCLE_CONTROLLER, pulse, made, sender, |controller| controller.run(self.shutdown.clone())))
     }
@@ -120,7 +124,7 @@ impl Starter {
     pub(crate) async fn route(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(ROUTE_CONTROLLER).await?;
         let (cluster, options) = (self.cluster.clone(), &self.settings.options);
-        let made = RouteController::new(context, cluster, options, events, Arc::clone(&self.settings.hooks.routes));
+        let made = RouteController::new(context, cluster, options, events, self.settings.metrics.routes());
         Ok(self.run(ROUTE_CONTROLLER, pulse, made, sender, |controller| {
             controller.run(self.queues(), self.resync, self.shutdown.clone())
         }))
@@ -130,13 +134,16 @@ impl Starter {
     pub(crate) async fn service(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(SERVICE_CONTROLLER).await?;
         let (cluster, services, options) = (self.cluster.clone(), self.caches.services.clone(), &self.settings.options);
+        if self.provider.load_balancers().is_some() {
+            self.settings.metrics.count_services(services.clone(), options.service.clone());
+        }
         let made = ServiceController::new(
             context,
             services,
             cluster,
             options,
             events,
-            Arc::clone(&self.settings.hooks.services),
+            self.settings.metrics.services(),
         );
         Ok(self.run(SERVICE_CONTROLLER, pulse, made, sender, |controller| {
             controller.run(self.queues(), self.queues(), self.shutdown.clone())
@@ -153,7 +160,7 @@ impl Starter {
     }
 
     fn queues(&self) -> Arc<dyn QueueMetrics> {
-        Arc::clone(&self.settings.hooks.queues)
+        self.settings.metrics.queues()
     }
 
     pub(crate) async fn client(&self, component: &str) -> Result<Client> {
@@ -183,9 +190,10 @@ impl Starter {
             Ok(controller) => {
                 self.tasks.spawn(sender.run(self.stop_events.clone()));
                 let started = Started { names, pulse, ended: Arc::default() };
+                let runs = self.settings.metrics.controller_runs(names.metric);
                 let (run, end) = (run(Arc::new(controller)), End(Arc::clone(&started.ended)));
                 self.loops.spawn(async move {
-                    let _end = end;
+                    let _end = (end, runs);
                     run.await;
                 });
                 Some(started)

@@ -1,7 +1,7 @@
 //! What a process does once it may: the provider, the controllers, the caches (APP-14 … APP-19), and their end (APP-162).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cloud_provider::CloudProvider;
@@ -9,14 +9,11 @@ use cloud_provider::names::ControllerNames;
 use serving::health::{Check, Health};
 use tokio_util::sync::CancellationToken;
 
-use crate::api_health;
 use crate::controllers_task::{Fleet, Handles, Settings};
 use crate::exit::Failure;
 use crate::start::{self, PROVIDER_CLIENT};
 use crate::starter::Started;
-
-/// What is in work when the process is asked to stop may take so long to end, all together (APP-162).
-const GRACE: Duration = Duration::from_secs(10);
+use crate::{api_health, callers};
 
 /// What the work is made of. Nothing of it has been used yet.
 #[derive(Clone)]
@@ -29,6 +26,10 @@ pub(crate) struct Means {
     pub(crate) health: Health,
     /// Work on one thing that takes longer turns the controller's check red.
     pub(crate) wedged_after: Duration,
+    /// What is in work when the process is asked to stop may take so long to end, all together (APP-162).
+    pub(crate) grace: Duration,
+    /// Whether the provider is finding out if it can work.
+    pub(crate) initialising: Arc<AtomicBool>,
 }
 
 /// Controllers at work.
@@ -48,8 +49,10 @@ impl Work {
         stop: &CancellationToken,
     ) -> Result<Option<Self>, Failure> {
         let shutdown = stop.child_token();
+        means.initialising.store(true, Ordering::Relaxed);
         let reached = stop.run_until_cancelled(reach(&means, &shutdown)).await;
         let Some(cluster) = reached.transpose()? else { return Ok(None) };
+        means.initialising.store(false, Ordering::Relaxed);
         let provider = Arc::clone(&means.provider);
         let fleet = Fleet::new(means.settings.clone(), provider, cluster, shutdown.clone());
         let mut work = Self { fleet, means, started: Vec::new(), shutdown };
@@ -72,26 +75,22 @@ impl Work {
         }
         self.started.extend(started);
         let client = self.means.settings.client("shared-informers").await.map_err(Failure::Fatal)?;
-        match self.shutdown.run_until_cancelled(api_health::wait(&client)).await {
+        let situation = callers::situation(&self.means.settings);
+        match self.shutdown.run_until_cancelled(api_health::wait(&client, &situation)).await {
             Some(well) => well?,
             None => return Ok(()),
         }
         self.fleet.watch().await.map_err(Failure::Fatal)
     }
 
-    /// The caches that the controllers share.
-    pub(crate) fn caches(&self) -> &crate::caches::SharedCaches {
-        self.fleet.caches()
-    }
-
     /// Takes no more work and lets what is in work end, for ten seconds at most.
     pub(crate) async fn end(self) {
         self.shutdown.cancel();
         let handles: Handles = self.fleet.finish();
-        if tokio::time::timeout(GRACE, handles.wait()).await.is_err() {
+        if tokio::time::timeout(self.means.grace, handles.wait()).await.is_err() {
             tracing::warn!(
                 "what was in work did not end within {} s; it is left to whoever leads next: {}",
-                GRACE.as_secs(),
+                self.means.grace.as_secs(),
                 busy(&self.started)
             );
         }
@@ -101,7 +100,7 @@ impl Work {
 /// APP-14, APP-15: the API server is well, the cluster is known, the provider can work.
 async fn reach(means: &Means, shutdown: &CancellationToken) -> Result<cloud_provider::Cluster, Failure> {
     let informers = means.settings.client("shared-informers").await.map_err(Failure::Fatal)?;
-    api_health::wait(&informers).await?;
+    api_health::wait(&informers, &callers::situation(&means.settings)).await?;
     let client = means.settings.client(PROVIDER_CLIENT).await.map_err(Failure::Fatal)?;
     let cluster = start::cluster_of(&means.cluster_name, &client, start::PATIENCE, shutdown).await;
     let cluster = cluster.map_err(Failure::Fatal)?;

@@ -1,0 +1,60 @@
+//! Who may call the endpoints (APP-8, APP-121).
+
+use serving::access::lookup::LookupError;
+use serving::access::{Access, Reviewers};
+use tokio_util::sync::CancellationToken;
+
+use crate::controllers_task::{Clients, Settings};
+use crate::diagnosis::{Situation, explain};
+use crate::exit::Failure;
+use crate::flags::Flags;
+
+/// Finds out whom to ask about callers, and asks the API server whom it trusts itself.
+///
+/// # Errors
+/// What flags name cannot be used, or the API server cannot be asked and that is not tolerated.
+pub(crate) async fn access(flags: &Flags, settings: &Settings, stop: &CancellationToken) -> Result<Access, Failure> {
+    let (authentication, authorization) = (flags.authentication(), flags.authorization());
+    let requests = settings.contact.noting(settings.metrics.requests());
+    let reviewers = match &settings.clients {
+        Clients::Configured(options) => {
+            let connected = Reviewers::connect(&authentication, &authorization, &options.user_agent, requests).await;
+            connected.map_err(Failure::setup)?
+        }
+        Clients::Shared(client) => {
+            Reviewers { authentication: Some(client.clone()), authorization: Some(client.clone()) }
+        }
+    };
+    if reviewers.authentication.is_none() || reviewers.authorization.is_none() {
+        tracing::info!(
+            "callers are known only where --authentication-kubeconfig and --authorization-kubeconfig name an identity to ask \
+             with (--kubeconfig is not used for it); a kubeconfig for both may be the same"
+        );
+    }
+    let asked = reviewers.authentication.clone();
+    let access = Access::new(authentication, authorization, reviewers, settings.metrics.access());
+    let access = access.map_err(Failure::setup)?;
+    match (access.look_up(stop).await, asked) {
+        (Ok(()), _) => Ok(access),
+        (Err(error @ LookupError::Unreachable { .. }), Some(client)) => {
+            Err(Failure::Setup(anyhow::anyhow!("{error}. {}", why(&client, settings).await)))
+        }
+        (Err(error), _) => Err(Failure::setup(error)),
+    }
+}
+
+/// Why the API server gives no answer: the network, DNS, the address (P-40).
+async fn why(client: &kube::Client, settings: &Settings) -> String {
+    match client.apiserver_version().await {
+        Ok(_) => "It answers by now".to_owned(),
+        Err(error) => explain(&error, &situation(settings)),
+    }
+}
+
+/// Where this process runs and whom it asks.
+pub(crate) fn situation(settings: &Settings) -> Situation {
+    match &settings.clients {
+        Clients::Configured(options) => Situation::find(options),
+        Clients::Shared(_) => Situation::default(),
+    }
+}

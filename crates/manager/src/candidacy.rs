@@ -1,0 +1,155 @@
+//! Under which leases this process works (APP §7, §8).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::Fence;
+use cloud_provider::names::ControllerNames;
+use runtime::election::{Elector, Leadership, Outcome, fence_until_either_is_lost};
+use serving::health::Check;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::exit::{Failure, LostLease};
+use crate::work::{Means, Work};
+
+/// A standby whose lease was not readable for this long is not ready (APP-104).
+const READABLE: Duration = Duration::from_secs(60);
+
+/// Under which lease a controller runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The one of this process.
+    Main,
+    /// The one that is shared with kube-controller-manager.
+    Migrated,
+    /// None: another component runs it.
+    Elsewhere,
+}
+
+/// Says under which lease each controller runs (APP-79).
+pub(crate) type Assignment = Arc<dyn Fn(ControllerNames) -> Part + Send + Sync>;
+
+/// The leases that this process stands for.
+pub(crate) struct Candidacy {
+    main: Elector,
+    migration: Option<(Elector, Assignment)>,
+}
+
+impl Candidacy {
+    pub(crate) fn new(main: Elector, migration: Option<(Elector, Assignment)>) -> Self {
+        Self { main, migration }
+    }
+
+    fn leaderships(&self) -> (Leadership, Option<Leadership>) {
+        (self.main.leadership(), self.migration.as_ref().map(|(elector, _)| elector.leadership()))
+    }
+
+    /// Open while what is led is not lost (INV-4).
+    pub(crate) fn fence(&self) -> Fence {
+        match self.leaderships() {
+            (main, None) => main.fence(),
+            (main, Some(migration)) => fence_until_either_is_lost(&main, &migration),
+        }
+    }
+
+    /// The check `leaderElection`: the worse of both leases (APP-68, APP-82 *ours*).
+    pub(crate) fn health(&self) -> Arc<dyn Check> {
+        let (main, migration) = self.leaderships();
+        Arc::new(move || main.health().and_then(|()| migration.as_ref().map_or(Ok(()), Leadership::health)))
+    }
+
+    /// Whether this process knows who leads, be it itself or another.
+    pub(crate) fn readiness(&self) -> Arc<dyn Check> {
+        let main = self.main.leadership();
+        Arc::new(move || match main.lease_was_seen_within(READABLE) {
+            true => Ok(()),
+            false => Err(format!("the lease was not readable for {} s", READABLE.as_secs())),
+        })
+    }
+
+    /// Stands for election, works while it leads, and gives the lease back when that has ended.
+    ///
+    /// # Errors
+    /// A lost lease, at once: the fence is closed, and nothing is waited for (APP-65). What is wrong with the work.
+    pub(crate) async fn run(self, means: Means, stop: &CancellationToken) -> Result<(), Failure> {
+        let (leads, second) = self.leaderships();
+        let release = CancellationToken::new();
+        let elections = Elections { main: tokio::spawn(self.main.run(release.clone())), release: release.clone() };
+        // Whatever ends this, the work ends too.
+        let halt = stop.child_token();
+        let _halted = halt.clone().drop_guard();
+        let lost_migration = async {
+            match &second {
+                Some(second) => second.lost().await,
+                None => std::future::pending().await,
+            }
+        };
+        let ended = tokio::select! {
+            biased;
+            _ = leads.lost() => return Err(Failure::LostLease(LostLease::Main)),
+            _ = lost_migration => return Err(Failure::LostLease(LostLease::Migration)),
+            ended = lead(means, &leads, self.migration, &halt, &release) => ended,
+        };
+        elections.end(&leads).await?;
+        ended
+    }
+}
+
+/// Works while this process leads.
+async fn lead(
+    means: Means,
+    leads: &Leadership,
+    migration: Option<(Elector, Assignment)>,
+    stop: &CancellationToken,
+    release: &CancellationToken,
+) -> Result<(), Failure> {
+    if stop.run_until_cancelled(leads.acquired()).await.is_none() {
+        return Ok(());
+    }
+    let assignment = migration.as_ref().map(|(_, assignment)| Arc::clone(assignment));
+    let belongs = |part| {
+        let assignment = assignment.clone();
+        move |names| assignment.as_ref().map_or(Part::Main, |assign| assign(names)) == part
+    };
+    let Some(mut work) = Work::begin(means, belongs(Part::Main), stop).await? else { return Ok(()) };
+    let mut second = None;
+    let mut started = Ok(());
+    if let Some((elector, _)) = migration {
+        let leads = elector.leadership();
+        second = Some(tokio::spawn(elector.run(release.clone())));
+        if stop.run_until_cancelled(leads.acquired()).await.is_some() {
+            started = work.start(belongs(Part::Migrated)).await;
+        }
+    }
+    if started.is_ok() {
+        stop.cancelled().await;
+    }
+    work.end().await;
+    if let Some(second) = second {
+        release.cancel();
+        _ = second.await;
+    }
+    started
+}
+
+/// Elections that run; they are left to themselves when this is dropped.
+struct Elections {
+    main: JoinHandle<Outcome>,
+    release: CancellationToken,
+}
+
+impl Elections {
+    /// Gives the lease back.
+    async fn end(self, leads: &Leadership) -> Result<(), Failure> {
+        self.release.cancel();
+        match self.main.await {
+            Ok(Outcome::Lost(_)) => Err(Failure::LostLease(LostLease::Main)),
+            Ok(Outcome::Released | Outcome::Stopped) => Ok(()),
+            Err(error) => {
+                tracing::error!(%error, leads = leads.is_open(), "the election ended by a defect");
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The program as a vendor's `main` puts it together (APP-171, APP-174).
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{CloudProvider, Registry};
+use serving::webhook::Webhook;
+use tokio_util::sync::CancellationToken;
+
+use crate::controllers_task::Clients;
+use crate::exit::Failure;
+use crate::flags::{Flags, Program};
+use crate::prepared::Prepared;
+use crate::{logging, process};
+
+/// A controller that has been at one piece of work for so long is wedged: no cloud takes that long for a call.
+const WEDGED_AFTER: Duration = Duration::from_secs(600);
+
+/// Makes a webhook of a vendor, for the provider that runs.
+pub type WebhookFactory = fn(Arc<dyn CloudProvider>) -> Webhook;
+
+/// The cloud controller manager with these providers, and what a vendor changes of it.
+///
+/// ```no_run
+/// use std::process::ExitCode;
+/// use cloud_provider::{CloudProvider, Registry};
+/// use manager::Manager;
+/// use manager::flags::Program;
+///
+/// # struct Acme; impl CloudProvider for Acme { fn name(&self) -> &str { "acme" } }
+/// fn main() -> ExitCode {
+///     let mut providers = Registry::new();
+///     providers.register("acme", |_setup| Ok(std::sync::Arc::new(Acme)));
+///     let program = Program::new("acme-ccm").with_default("cloud-provider", "acme");
+///     Manager::new(&providers).program(program).run()
+/// }
+/// ```
+pub struct Manager<'a> {
+    pub(crate) providers: &'a Registry,
+    pub(crate) program: Option<Program>,
+    pub(crate) clients: Option<Clients>,
+    pub(crate) webhooks: Vec<WebhookFactory>,
+    pub(crate) wedged_after: Duration,
+}
+
+impl<'a> Manager<'a> {
+    /// The standard program with these providers.
+    #[must_use]
+    pub fn new(providers: &'a Registry) -> Self {
+        Self { providers, program: None, clients: None, webhooks: Vec::new(), wedged_after: WEDGED_AFTER }
+    }
+
+    /// Name and defaults, instead of those that follow from the name that the program is called by (D-12).
+    #[must_use]
+    pub fn program(mut self, program: Program) -> Self {
+        self.program = Some(program);
+        self
+    }
+
+    /// Adds a webhook. It is served, without authentication, whenever the server of the webhooks is (APP-140).
+    #[must_use]
+    pub fn webhook(mut self, webhook: WebhookFactory) -> Self {
+        self.webhooks.push(webhook);
+        self
+    }
+
+    /// Where the Kubernetes API is, instead of where the flags say: an API server in this process.
+    #[must_use]
+    pub fn clients(mut self, clients: Clients) -> Self {
+        self.clients = Some(clients);
+        self
+    }
+
+    /// How long one piece of work may take before the health check of its controller fails; 10 minutes otherwise.
+    #[must_use]
+    pub fn wedged_after(mut self, limit: Duration) -> Self {
+        self.wedged_after = limit;
+        self
+    }
+
+    /// Runs the program, or one of its subcommands, with the process's arguments, until it has ended.
+    #[must_use]
+    pub fn run(&self) -> ExitCode {
+        process::run_manager(self)
+    }
+
+    /// All of it: prepares and runs until `stop`.
+    pub(crate) async fn run_with(
+        &self,
+        flags: &Flags,
+        stop: &CancellationToken,
+        _log: &logging::Handle,
+    ) -> Result<(), Failure> {
+        match self.prepare(flags, stop).await {
+            Ok(prepared) => prepared.run(stop).await,
+            // It was asked to stop before it could do anything, and did.
+            Err(_) if stop.is_cancelled() => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Everything up to the point from which the process serves and stands for election: ports, callers, provider (APP-4 …
+    /// APP-11). Nothing is started; nothing is changed anywhere.
+    ///
+    /// # Errors
+    /// What is wrong; [`Failure::code`] tells which part of the start it was.
+    pub async fn prepare(&self, flags: &Flags, stop: &CancellationToken) -> Result<Prepared, Failure> {
+        Prepared::new(self, flags, stop).await
+    }
+}

@@ -1,0 +1,207 @@
+//! Everything up to the point from which the process serves and stands for election, and the run from there (APP §2).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use kube::Client;
+use metrics::{Build, Gate, Metrics};
+use runtime::clock::SystemClock;
+use runtime::election::{ElectionConfig, Elector, identity};
+use runtime::events::{EventRecorder, EventSender, recorder};
+use serving::access::Access;
+use serving::health::Health;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::callers;
+use crate::candidacy::Candidacy;
+use crate::controllers_task::Settings;
+use crate::endpoints::{self, Ports, Routes, Servers};
+use crate::exit::Failure;
+use crate::flags::{ElectionSettings, Flags, GATES, Stage};
+use crate::manager::Manager;
+use crate::start;
+use crate::webhooks;
+use crate::work::{Means, Work};
+
+/// Suffix of the `User-Agent` of the client for events and everything else that belongs to nobody in particular.
+const GENERAL: &str = cloud_provider::names::MANAGER_NAME;
+/// The same for the lease (APP-40).
+const LEASE: &str = "leader-election";
+/// What is left to be sent at the end, such as events, may take so long.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// A process that is ready to serve and to stand for election.
+pub struct Prepared {
+    means: Means,
+    candidacy: Option<Candidacy>,
+    ports: Ports,
+    routes: Routes,
+    access: Option<Access>,
+    general: Client,
+    sender: EventSender,
+}
+
+impl Prepared {
+    pub(crate) async fn new(manager: &Manager<'_>, flags: &Flags, stop: &CancellationToken) -> Result<Self, Failure> {
+        flags.log_inert();
+        let mut settings = flags.settings();
+        settings.start_interval = flags.controller_start_interval();
+        if let Some(clients) = &manager.clients {
+            settings.clients = clients.clone();
+        }
+        // A kubeconfig that cannot be used is told before a port is bound.
+        let general = settings.client(GENERAL).await.map_err(Failure::Setup)?;
+        let mut ports = Ports::bind(flags)?;
+        let access = match ports.secure.take() {
+            None => None,
+            Some(listener) => {
+                let access = callers::access(flags, &settings, stop).await?;
+                ports.secure = Some(listener.with_client_authorities(access.authorities()));
+                Some(access)
+            }
+        };
+        let (events, sender) = recorder(general.clone(), GENERAL, Arc::new(SystemClock));
+        let candidacy = match flags.election() {
+            Some(election) => Some(candidacy(&settings, &election, &events).await?),
+            None => None,
+        };
+        settings.fence = candidacy.as_ref().map(Candidacy::fence);
+
+        let provider = start::provider(flags, &settings, manager.providers).map_err(Failure::Fatal)?;
+        let (health, metrics) = (Health::new(), settings.metrics.clone());
+        identify(&metrics, flags);
+        if let Some(candidacy) = &candidacy {
+            health.add("leaderElection", candidacy.health());
+        }
+        let means = Means {
+            settings,
+            provider,
+            cluster_name: flags.cloud.cluster_name.clone(),
+            health: health.clone(),
+            wedged_after: manager.wedged_after,
+            grace: flags.shutdown_timeout(),
+            initialising: Arc::default(),
+        };
+        readiness(&health, &means, candidacy.as_ref(), stop);
+        let served = manager.webhooks.iter().map(|make| make(Arc::clone(&means.provider)));
+        let own = flags.webhooks().includes("pvlabel").then(|| webhooks::volume_labels(Arc::clone(&means.provider)));
+        let routes = Routes {
+            secure: endpoints::secure(flags, &health, &metrics),
+            metrics: endpoints::plain(&health, &metrics),
+            webhooks: endpoints::webhooks(own.into_iter().chain(served).collect(), &metrics),
+        };
+        Ok(Self { means, candidacy, ports, routes, access, general, sender })
+    }
+
+    /// What the secure port serves, as a caller that may have everything sees it.
+    #[must_use]
+    pub fn router(&self) -> Router {
+        self.routes.secure.clone()
+    }
+
+    /// What the port of the webhooks serves.
+    #[must_use]
+    pub fn webhook_router(&self) -> Router {
+        self.routes.webhooks.clone()
+    }
+
+    /// Serves, stands for election, works; until `stop`, and then to a good end (APP-162).
+    ///
+    /// # Errors
+    /// Why it ended otherwise. A lost lease is told at once: the process must end, as nothing was waited for.
+    pub async fn run(self, stop: &CancellationToken) -> Result<(), Failure> {
+        let Self { means, candidacy, ports, mut routes, access, general, sender } = self;
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            provider = means.provider.name(),
+            "cloud controller manager"
+        );
+        let (aside, over) = (TaskTracker::new(), CancellationToken::new());
+        if let Some(access) = access {
+            routes.secure = access.guard(routes.secure);
+            aside.spawn(access.follow(over.clone()));
+        }
+        let servers = Servers::start(ports, routes);
+        aside.spawn(sender.run(over.clone()));
+        aside.spawn(means.settings.contact.clone().keep(general, over.clone()));
+        aside.close();
+        let ended = match candidacy {
+            Some(candidacy) => candidacy.run(means, stop).await,
+            None => alone(means, stop).await,
+        };
+        over.cancel();
+        let last_words = async { tokio::join!(aside.wait(), servers.end()) };
+        _ = tokio::time::timeout(LAST_WORDS, last_words).await;
+        ended
+    }
+}
+
+/// Which build this is, and which gates are on.
+fn identify(metrics: &Metrics, flags: &Flags) {
+    metrics.build(Build { version: env!("CARGO_PKG_VERSION"), ..Build::default() });
+    let gates = flags.gates();
+    let acting = GATES.iter().map(|gate| Gate {
+        name: gate.name.to_owned(),
+        stage: match gate.stage {
+            Stage::Alpha => "ALPHA",
+            Stage::Beta => "BETA",
+            Stage::Bulk => "",
+        },
+        enabled: gates.enabled(gate.name),
+    });
+    metrics.gates(acting.collect());
+}
+
+/// APP-69: nobody to ask.
+async fn alone(means: Means, stop: &CancellationToken) -> Result<(), Failure> {
+    if let Some(work) = Work::begin(means, |_| true, stop).await? {
+        stop.cancelled().await;
+        work.end().await;
+    }
+    Ok(())
+}
+
+/// What `/readyz` asks beyond `/healthz` (APP-104).
+fn readiness(health: &Health, means: &Means, candidacy: Option<&Candidacy>, stop: &CancellationToken) {
+    let stopping = stop.clone();
+    health.add_readiness(
+        "shutdown",
+        Arc::new(move || if stopping.is_cancelled() { Err("the process is stopping".to_owned()) } else { Ok(()) }),
+    );
+    let contact = means.settings.contact.clone();
+    health.add_readiness("api-server", Arc::new(move || contact.check()));
+    if let Some(candidacy) = candidacy {
+        health.add_readiness("lease", candidacy.readiness());
+    }
+    let initialising = Arc::clone(&means.initialising);
+    health.add_readiness(
+        "provider",
+        Arc::new(move || match initialising.load(std::sync::atomic::Ordering::Relaxed) {
+            true => Err("the cloud provider is being initialised".to_owned()),
+            false => Ok(()),
+        }),
+    );
+}
+
+async fn candidacy(
+    settings: &Settings,
+    election: &ElectionSettings,
+    events: &EventRecorder,
+) -> Result<Candidacy, Failure> {
+    let config = ElectionConfig {
+        namespace: election.namespace.clone(),
+        name: election.name.clone(),
+        identity: identity(),
+        lease_duration: election.lease_duration,
+        renew_deadline: election.renew_deadline,
+        retry_period: election.retry_period,
+        release_on_stop: election.release_on_stop,
+    };
+    let clients =
+        Settings { clients: settings.clients.with(|options| config.client_options(options)), ..settings.clone() };
+    let client = clients.client(LEASE).await.map_err(Failure::Setup)?;
+    let elector = Elector::new(client, config, events.clone(), settings.metrics.elections());
+    Ok(Candidacy::new(elector, None))
+}
