@@ -7,6 +7,7 @@ use cloud_provider::names::{
 };
 
 use crate::controllers_task::Settings;
+use crate::flags::Flags;
 
 /// What is switched on, as far as permissions depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +58,26 @@ impl Default for Features {
 }
 
 impl Features {
+    /// What flags switch on; the controllers are the standard ones until [`controllers_that_run`] tells better, and the
+    /// lease of leader migration is to be added to the election's.
+    #[must_use]
+    pub fn of(flags: &Flags) -> Self {
+        let (authentication, has_port) = (flags.authentication(), flags.serving().port != 0);
+        let election = flags.election().map(|it| Election {
+            namespace: it.namespace,
+            leases: vec![it.name],
+            ..Election::default()
+        });
+        Self {
+            election,
+            service_account_credentials: flags.use_service_account_credentials(),
+            caller_reviews: has_port,
+            authentication_lookup: has_port && !authentication.skip_lookup,
+            tolerate_lookup_failure: authentication.tolerate_lookup_failure,
+            ..Self::default()
+        }
+    }
+
     /// Whether this controller runs.
     #[must_use]
     pub fn runs(&self, names: ControllerNames) -> bool {

@@ -77,8 +77,9 @@ impl Missing {
 
 /// Whether two rules differ in their verbs and reasons alone.
 fn is_like(a: &Rule, b: &Rule) -> bool {
-    let place = |rule: &Rule| (rule.identity, rule.scope, rule.group, rule.resource, rule.vital);
-    place(a) == place(b) && a.namespace == b.namespace && a.names == b.names
+    let place = |rule: &Rule| (rule.identity, rule.scope, rule.group, rule.resource);
+    let weight = |rule: &Rule| (rule.vital, rule.optional);
+    place(a) == place(b) && weight(a) == weight(b) && a.namespace == b.namespace && a.names == b.names
 }
 
 impl fmt::Display for Missing {

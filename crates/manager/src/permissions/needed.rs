@@ -41,10 +41,11 @@ fn process(features: &Features, rules: &mut Vec<Rule>) {
         rules.push(Rule::cluster("D-14", "persistentvolumes", &["list", "watch"], why));
     }
     let why = "its UID tells this cluster's cloud resources from another's; without it the name has to do";
-    rules.push(Rule::cluster("D-11", "namespaces", &["get"], why).named([KUBE_SYSTEM]));
+    rules.push(Rule::cluster("D-11", "namespaces", &["get"], why).named([KUBE_SYSTEM]).optional());
     let why = "waiting for the API server";
     rules.push(
         Rule { scope: Scope::NonResource, ..Rule::cluster("DEP-7", "/healthz", &["get"], why) }
+            .optional()
             .granted_by("ClusterRole system:public-info-viewer"),
     );
 }
@@ -62,9 +63,9 @@ fn election(features: &Features, rules: &mut Vec<Rule>) {
     rules.push(lease(&["get", "update"], "election").named(&election.leases).vital());
     if election.watch {
         let why = "a standby sees at once that the lease is free; without it, it asks every few seconds";
-        rules.push(Rule { id: "D-13", ..lease(&["list", "watch"], why).named(&election.leases) });
+        rules.push(Rule { id: "D-13", ..lease(&["watch"], why).named(&election.leases).optional() });
     }
-    rules.push(Rule::cluster("DEP-2", "events", &["create", "patch"], "events of the election"));
+    rules.push(Rule::cluster("DEP-2", "events", &["create", "patch"], "events of the election").optional());
 }
 
 /// DEP-5, DEP-6.
@@ -75,13 +76,17 @@ fn callers(features: &Features, rules: &mut Vec<Rule>) {
     let delegator = "ClusterRole system:auth-delegator";
     let why = "finding out who asks for /metrics";
     rules.push(
-        Rule::cluster("DEP-5", "tokenreviews", &["create"], why).group("authentication.k8s.io").granted_by(delegator),
+        Rule::cluster("DEP-5", "tokenreviews", &["create"], why)
+            .group("authentication.k8s.io")
+            .granted_by(delegator)
+            .optional(),
     );
     let why = "finding out what who asks for /metrics may do";
     rules.push(
         Rule::cluster("DEP-5", "subjectaccessreviews", &["create"], why)
             .group("authorization.k8s.io")
-            .granted_by(delegator),
+            .granted_by(delegator)
+            .optional(),
     );
     if features.authentication_lookup {
         let why = "the CAs of client certificates and of the front proxy; see --authentication-skip-lookup and \
@@ -109,12 +114,10 @@ fn service_accounts(features: &Features, rules: &mut Vec<Rule>) {
     }
     let why = "--use-service-account-credentials";
     rules.push(Rule::kube_system("DEP-10", "serviceaccounts", &["get"], why).named(accounts.clone()).vital());
-    rules.push(Rule::kube_system("DEP-10", "serviceaccounts", &["create"], "a controller's account that is not there"));
+    let missing = "a controller's account that is not there";
+    rules.push(Rule::kube_system("DEP-10", "serviceaccounts", &["create"], missing).optional());
     rules.push(Rule::kube_system("DEP-11", "serviceaccounts/token", &["create"], why).named(accounts).vital());
-    rules.push(
-        Rule::cluster("DEP-12", "namespaces", &["get"], "a controller's account that is not there")
-            .named([KUBE_SYSTEM]),
-    );
+    rules.push(Rule::cluster("DEP-12", "namespaces", &["get"], missing).named([KUBE_SYSTEM]).optional());
 }
 
 /// DEP-20 … DEP-23, D-14: what a controller does itself. Its cache is filled by the process (DEP-26).
@@ -141,7 +144,7 @@ fn controller(names: ControllerNames) -> Vec<Rule> {
         }
         _ => Vec::new(),
     };
-    rules.push(Rule::cluster("DEP-2", "events", &["create", "patch"], "events of the controllers"));
+    rules.push(Rule::cluster("DEP-2", "events", &["create", "patch"], "events of the controllers").optional());
     rules
 }
 
@@ -188,7 +191,6 @@ mod tests {
             "get nodes",
             "get services",
             "list configmaps \"extension-apiserver-authentication\" in namespace kube-system",
-            "list leases.coordination.k8s.io \"cloud-controller-manager\" in namespace kube-system",
             "list nodes",
             "list services",
             "patch events",

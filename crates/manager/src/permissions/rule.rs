@@ -57,6 +57,8 @@ pub struct Rule {
     pub why: &'static str,
     /// Without it nothing works; without another one feature does not.
     pub vital: bool,
+    /// Without it everything works, but something less well.
+    pub optional: bool,
     /// The role of every cluster that grants this and more, if there is one.
     pub granted_by: Option<&'static str>,
 }
@@ -75,6 +77,7 @@ impl Rule {
             names: Vec::new(),
             why,
             vital: false,
+            optional: false,
             granted_by: None,
         }
     }
@@ -111,6 +114,10 @@ impl Rule {
 
     pub(super) fn vital_if(self, vital: bool) -> Self {
         Self { vital, ..self }
+    }
+
+    pub(super) fn optional(self) -> Self {
+        Self { optional: true, ..self }
     }
 
     pub(super) fn granted_by(self, role: &'static str) -> Self {

@@ -33,7 +33,7 @@ async fn forward(client: Client, request: Request<Body>) -> Result<Response<Body
 ///
 /// # Errors
 /// Why they cannot be read, and what to do.
-pub(super) async fn list<T: Cached>(client: &Client) -> Result<Vec<T>, String> {
+pub(crate) async fn list<T: Cached>(client: &Client) -> Result<Vec<T>, String> {
     let api: Api<T::Wire> = Api::all(client.clone());
     let mut objects = Vec::new();
     let mut params = ListParams::default().limit(PAGE);

@@ -76,10 +76,10 @@ async fn what_is_missing_is_told_with_the_rule_to_add_and_only_the_vital_is_vita
             "get, update leases \"cloud-controller-manager\": election; add to its Role in kube-system: \
              - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [cloud-controller-manager], \
              verbs: [get, update]}",
-            "list, watch leases \"cloud-controller-manager\": a standby sees at once that the lease is free; without it, \
+            "watch leases \"cloud-controller-manager\": a standby sees at once that the lease is free; without it, \
              it asks every few seconds; add to its Role in kube-system: \
              - {apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [cloud-controller-manager], \
-             verbs: [list, watch]}",
+             verbs: [watch]}",
             "delete nodes: removing Nodes whose machine is gone; add to its ClusterRole: \
              - {apiGroups: [\"\"], resources: [nodes], verbs: [delete]}",
         ]
@@ -120,7 +120,7 @@ async fn of_two_leases_the_one_that_may_not_be_updated_is_named_alone() {
         Election { namespace: "ccm".into(), leases: vec!["migration".into(), "main".into()], ..Election::default() };
     let features = Features { election: Some(election), ..Features::default() };
     let checked = check(&client, &features).await;
-    assert_eq!(checked.missing.len(), 2, "get and update, list and watch");
+    assert_eq!(checked.missing.len(), 2, "get and update, watch");
     assert!(checked.missing.iter().all(|missing| missing.rule.names == ["migration"]));
     assert!(checked.missing[0].to_string().contains("add to its Role in ccm: - {"), "{}", checked.missing[0]);
 }

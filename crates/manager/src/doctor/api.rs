@@ -1,0 +1,147 @@
+//! Whether the API server answers, which it is, and what time it has.
+
+use std::time::Duration;
+
+use cloud_provider::Finding;
+use http::{Request, header};
+use k8s_openapi::jiff::{SignedDuration, Timestamp, fmt::rfc2822};
+use kube::Client;
+use kube::client::Body;
+use runtime::clock::Clock;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::diagnosis::{Cause, Situation, explain};
+
+/// Services' `ipMode` is kept from this one on; before, each look at a load balancer's address would write it anew.
+const OLDEST: (u32, u32) = (1, 29);
+
+/// What the API server says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    /// `gitVersion`.
+    pub(super) text: String,
+    pub(super) number: Option<(u32, u32)>,
+    pub(super) took: Duration,
+    /// How far its clock is ahead of ours; nothing if it does not tell the time.
+    pub(super) skew: Option<SignedDuration>,
+    /// Its time; ours if it does not tell.
+    pub(super) server_time: Timestamp,
+}
+
+/// Asks for `/version`.
+pub(super) async fn ask(client: &Client, clock: &dyn Clock) -> Result<Version, kube::Error> {
+    let request = Request::get("/version").body(Body::empty()).map_err(kube::Error::HttpError)?;
+    let (before, began) = (clock.now(), Instant::now());
+    let answer = client.send(request).await?;
+    let (took, after) = (began.elapsed(), clock.now());
+    let (head, body) = answer.into_parts();
+    let body = body.collect_bytes().await?;
+    if !head.status.is_success() {
+        return Err(refused(head.status.as_u16(), &body));
+    }
+    let version: Value = serde_json::from_slice(&body).map_err(kube::Error::SerdeError)?;
+    let text = version["gitVersion"].as_str().unwrap_or_default().to_owned();
+    let date = head.headers.get(header::DATE).and_then(|date| date.to_str().ok());
+    let date = date.and_then(|date| rfc2822::parse(date).ok()).map(|date| date.timestamp());
+    let skew = date.map(|date| skew(date, before, after));
+    let server_time = skew.and_then(|skew| after.checked_add(skew).ok()).unwrap_or(after);
+    Ok(Version { number: number(&text), text, took, skew, server_time })
+}
+
+fn refused(code: u16, body: &[u8]) -> kube::Error {
+    let status = serde_json::from_slice::<kube::core::Status>(body).unwrap_or_default();
+    kube::Error::Api(status.with_code(code).boxed())
+}
+
+/// `Date` has whole seconds and was written somewhere between `before` and `after`: what may be an error of measurement is
+/// none of the clock.
+fn skew(date: Timestamp, before: Timestamp, after: Timestamp) -> SignedDuration {
+    let end_of_second = date.checked_add(SignedDuration::from_secs(1)).unwrap_or(date);
+    if end_of_second < before {
+        end_of_second.duration_since(before)
+    } else if date > after {
+        date.duration_since(after)
+    } else {
+        SignedDuration::ZERO
+    }
+}
+
+/// `v1.36.3-eks-1` is 1.36.
+fn number(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.trim_start_matches('v').split('.');
+    let digits = |part: &str| part.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
+    Some((digits(parts.next()?)?, digits(parts.next()?)?))
+}
+
+pub(super) fn judge(version: &Version, situation: &Situation) -> Vec<Finding> {
+    let server = if situation.server.is_empty() { "the API server" } else { &situation.server };
+    let mut findings = vec![Finding::ok(
+        "api",
+        format!("{server} answers in {} ms, from {}", version.took.as_millis(), situation.origin),
+    )];
+    let text = if version.text.is_empty() { "unknown" } else { &version.text };
+    findings.push(match version.number {
+        Some(number) if number >= OLDEST => Finding::ok("api version", text),
+        Some(_) => Finding::warning(
+            "api version",
+            format!("{text} is older than 1.{}, the oldest that is supported", OLDEST.1),
+            "upgrade the cluster",
+        ),
+        None => Finding::warning(
+            "api version",
+            format!("{text:?} tells no version"),
+            "check that this is a Kubernetes API server",
+        ),
+    });
+    findings
+}
+
+pub(super) fn unreachable(error: &kube::Error, situation: &Situation) -> Finding {
+    let text = explain(error, situation);
+    // The paragraph has the remedy in it, after its first sentence.
+    let (text, remedy) = match text.split_once(". ") {
+        Some((what, remedy)) => (what.to_owned(), remedy.to_owned()),
+        None => (text, "look at the API server's log".to_owned()),
+    };
+    let check = if Cause::of(error) == Cause::Unauthorized { "api credential" } else { "api" };
+    Finding::failure(check, text, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_provider::Severity;
+
+    use super::*;
+
+    fn version(text: &str) -> Version {
+        let (took, server_time) = (Duration::from_millis(7), Timestamp::UNIX_EPOCH);
+        Version { number: number(text), text: text.to_owned(), took, skew: None, server_time }
+    }
+
+    #[test]
+    fn versions_are_compared_by_number() {
+        let situation = Situation::default();
+        for (text, severity) in [
+            ("v1.36.3", Severity::Ok),
+            ("v1.29.0-eks-abc", Severity::Ok),
+            ("v1.28.9", Severity::Warning),
+            ("v1.9.1", Severity::Warning),
+            ("v1.30+", Severity::Ok),
+            ("", Severity::Warning),
+        ] {
+            assert_eq!(judge(&version(text), &situation)[1].severity, severity, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_date_without_fractions_is_no_skew() {
+        let at = |text: &str| text.parse::<Timestamp>().unwrap();
+        let between = |date, before, after| skew(at(date), at(before), at(after)).as_millis();
+        let (before, after) = ("2026-01-01T00:00:10.900Z", "2026-01-01T00:00:11.300Z");
+        assert_eq!(between("2026-01-01T00:00:10Z", before, after), 0);
+        assert_eq!(between("2026-01-01T00:00:11Z", before, after), 0);
+        assert_eq!(between("2026-01-01T00:00:12Z", before, after), 700);
+        assert_eq!(between("2026-01-01T00:00:05Z", before, after), -4900);
+    }
+}

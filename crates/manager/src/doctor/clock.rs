@@ -1,0 +1,59 @@
+//! Whether this machine and the API server have the same time.
+
+use std::time::Duration;
+
+use cloud_provider::Finding;
+use k8s_openapi::jiff::SignedDuration;
+
+/// Less is no news.
+const TOLERATED: Duration = Duration::from_secs(2);
+/// Where there is no lease.
+const MARGIN: Duration = Duration::from_secs(15);
+
+/// Our election does not mind a clock that is wrong; certificates, tokens, other programs' leases and whoever reads logs do.
+pub(super) fn judge(skew: Option<SignedDuration>, lease: Option<Duration>) -> Finding {
+    let margin = lease.unwrap_or(MARGIN);
+    let Some(skew) = skew else {
+        return Finding::ok("clock", "not compared: the API server does not tell the time");
+    };
+    let size = skew.unsigned_abs();
+    if size <= TOLERATED {
+        return Finding::ok("clock", "as the API server's");
+    }
+    let (seconds, side) = (size.as_secs_f64(), if skew.is_negative() { "ahead of" } else { "behind" });
+    let text = format!("this machine's clock is {seconds:.0} s {side} the API server's");
+    let remedy = "run a time service (chrony, systemd-timesyncd) on both";
+    if size > margin {
+        let text = format!("{text}, more than a lease lasts ({} s)", margin.as_secs());
+        return Finding::failure(
+            "clock",
+            text,
+            format!("{remedy}: certificates and tokens are refused, times in leases, events and logs are wrong"),
+        );
+    }
+    Finding::warning("clock", text, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_provider::Severity;
+
+    use super::*;
+
+    #[test]
+    fn a_few_seconds_warn_and_more_than_a_lease_fails() {
+        let judged = |seconds| judge(Some(SignedDuration::from_secs(seconds)), Some(Duration::from_secs(15)));
+        for (seconds, severity) in [
+            (0, Severity::Ok),
+            (-2, Severity::Ok),
+            (3, Severity::Warning),
+            (15, Severity::Warning),
+            (-16, Severity::Failure),
+        ] {
+            assert_eq!(judged(seconds).severity, severity, "{seconds}");
+        }
+        assert!(judged(3).text.contains("3 s behind the API server's"));
+        assert!(judged(-16).text.contains("16 s ahead of the API server's, more than a lease lasts (15 s)"));
+        assert_eq!(judge(None, None).severity, Severity::Ok);
+    }
+}

@@ -1,0 +1,76 @@
+//! The provider: its configuration, its credential, and what it finds out about itself.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{CloudProvider, Cluster, Context, Finding, Severity};
+use futures::FutureExt as _;
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use super::{Report, Subject};
+use crate::clients::ForProvider;
+
+/// A provider that takes longer to look at itself has failed.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+pub(super) async fn check(subject: &Subject<'_>, cluster: Option<(&Client, &Cluster)>, report: &mut Report) {
+    let provider = match &subject.provider {
+        Ok(provider) => provider,
+        Err(error) => {
+            let remedy = "correct --cloud-provider, and the file that --cloud-config names";
+            report.add(Finding::failure("cloud configuration", error.clone(), remedy));
+            return;
+        }
+    };
+    let name = provider.name();
+    if !provider.has_cluster_id() {
+        report.add(Finding::warning(
+            "cloud configuration",
+            format!("cloud provider {name:?} cannot tell this cluster's resources from another's"),
+            "mark them as the provider's documentation says; to start nevertheless, pass --allow-untagged-cloud",
+        ));
+    }
+    let findings = guarded(provider.diagnose()).await;
+    let failed = findings.as_ref().is_ok_and(|it| it.iter().any(|finding| finding.severity == Severity::Failure));
+    match findings {
+        Ok(findings) => {
+            for finding in findings {
+                report.add(Finding { check: format!("cloud {}", finding.check), ..finding });
+            }
+        }
+        Err(error) => report.add(Finding::failure("cloud", error, "report this to the provider's authors")),
+    }
+    // What it says at a start, unless it has just been said.
+    if !failed && let Some((client, cluster)) = cluster {
+        report.add(initialize(provider, client, cluster).await);
+    }
+}
+
+async fn initialize(provider: &Arc<dyn CloudProvider>, client: &Client, cluster: &Cluster) -> Finding {
+    let shutdown = CancellationToken::new();
+    let clients = Arc::new(ForProvider(client.clone()));
+    let context = Context { cluster: cluster.clone(), clients, shutdown: shutdown.clone() };
+    let initialized = guarded(provider.initialize(&context)).await;
+    shutdown.cancel();
+    let name = provider.name();
+    match initialized {
+        Ok(Ok(())) => Finding::ok("cloud", format!("provider {name:?} can start")),
+        Ok(Err(error)) => Finding::failure(
+            "cloud",
+            format!("provider {name:?} cannot start: {error}"),
+            "correct what it names in the file of --cloud-config",
+        ),
+        Err(error) => Finding::failure("cloud", error, "report this to the provider's authors"),
+    }
+}
+
+/// A provider's defect costs a finding, not the report.
+async fn guarded<T>(call: impl Future<Output = T>) -> Result<T, String> {
+    match tokio::time::timeout(DEADLINE, AssertUnwindSafe(call).catch_unwind()).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(_)) => Err("the provider panicked".to_owned()),
+        Err(_) => Err(format!("the provider gave no answer within {} s", DEADLINE.as_secs())),
+    }
+}

@@ -1,0 +1,106 @@
+//! The subcommand: flags in, report out, exit code.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory as _, Parser};
+use cloud_provider::{Registry, Setup};
+use runtime::clock::SystemClock;
+
+use super::{ElectedBy, Report, Subject, SystemNames, examine, json, text};
+use crate::controllers_task::{Clients, Settings};
+use crate::diagnosis::Situation;
+use crate::flags::{self, Flags, Parsed};
+use crate::logging;
+use crate::permissions::Features;
+use crate::plan::Output;
+use crate::process::block_on;
+
+/// Name in messages about arguments.
+const COMMAND: &str = "cloud-controller-manager doctor";
+const ABOUT: &str = "Looks at the API server, permissions, DNS, clock, lease, cloud, Nodes and Services as the cloud \
+                     controller manager would with these flags, tells what is wrong and what to do, and changes nothing.";
+const AFTER_HELP: &str = "Exit code: 0 nothing fails (there may be warnings), 1 something fails.\n\
+                          JSON: {\"version\": 1, \"findings\": [{\"check\", \"severity\": \"ok|warning|failure\", \"text\", \
+                          \"remedy\"}], \"summary\": {\"ok\", \"warnings\", \"failures\", \"exitCode\"}}";
+/// A person waits: a server that takes longer does not answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// All flags of the manager, and the form of the output.
+#[derive(Parser, Debug)]
+struct DoctorFlags {
+    #[command(flatten)]
+    flags: Flags,
+    /// Form of the output: text or json.
+    #[arg(long, default_value = "text", value_name = "FORM", value_parser = str::parse::<Output>, help_heading = "Doctor")]
+    output: Output,
+}
+
+/// Runs the subcommand; the first argument is the program's name.
+pub(crate) fn main(providers: &Registry, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let command = DoctorFlags::command()
+        .name(COMMAND)
+        .bin_name(COMMAND)
+        .about(ABOUT)
+        .after_help(AFTER_HELP)
+        .disable_help_subcommand(true)
+        .args_override_self(true)
+        .max_term_width(120);
+    let DoctorFlags { flags, output } = match flags::parse::<DoctorFlags>(command, COMMAND, arguments) {
+        Parsed::Flags(flags) => flags,
+        Parsed::Say(text) => {
+            print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Parsed::Wrong(text) => return wrong(&text),
+    };
+    if let Err(text) = flags.validate() {
+        return wrong(&text);
+    }
+    logging::init_for_output(flags.verbosity);
+    block_on(async {
+        let report = run(&flags, providers).await;
+        match output {
+            Output::Text => print!("{}", text(&report)),
+            Output::Json => println!("{:#}", json(&report)),
+        }
+        ExitCode::from(report.exit_code())
+    })
+}
+
+fn wrong(text: &str) -> ExitCode {
+    eprintln!("Error: {text}");
+    ExitCode::FAILURE
+}
+
+async fn run(flags: &Flags, providers: &Registry) -> Report {
+    let mut options = flags.client_options();
+    options.request_timeout = Some(PATIENCE);
+    let situation = Situation::find(&options);
+    let settings = Settings { clients: Clients::Configured(Box::new(options)), ..flags.settings() };
+    let provider =
+        match providers.init(&flags.cloud.cloud_provider, flags.cloud.cloud_config.as_deref(), Setup::default()) {
+            Ok(Some(provider)) => Ok(provider),
+            Ok(None) => {
+                Err(format!("--cloud-provider={} names nothing that this binary runs", flags.cloud.cloud_provider))
+            }
+            Err(error) => Err(error.to_string()),
+        };
+    let lease = flags.election().map(|election| ElectedBy {
+        namespace: election.namespace,
+        name: election.name,
+        duration: election.lease_duration,
+    });
+    let subject = Subject {
+        features: Features::of(flags),
+        settings: &settings,
+        cluster_name: &flags.cloud.cluster_name,
+        lease,
+        provider,
+        situation,
+        names: &SystemNames,
+        clock: &SystemClock,
+    };
+    examine(&subject).await
+}

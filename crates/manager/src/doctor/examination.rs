@@ -1,0 +1,107 @@
+//! All checks, in their order.
+
+use std::sync::Arc;
+
+use cloud_provider::{CloudProvider, Cluster, Finding};
+use kube::Client;
+use runtime::clock::Clock;
+
+use super::lease::ElectedBy;
+use super::{Names, Report, api, clock, cloud, dns, lease, nodes, permissions, rivals, services};
+use crate::controllers_task::Settings;
+use crate::diagnosis::Situation;
+use crate::permissions::{Features, controllers_that_run};
+use crate::plan::read_only_client;
+
+/// What is examined, and with what eyes.
+pub struct Subject<'a> {
+    /// What the manager would be started with.
+    pub settings: &'a Settings,
+    /// `--cluster-name`.
+    pub cluster_name: &'a str,
+    /// What is switched on. Its controllers are found out from the settings and the provider.
+    pub features: Features,
+    /// The lease, if one is used.
+    pub lease: Option<ElectedBy>,
+    /// The provider, or why there is none.
+    pub provider: Result<Arc<dyn CloudProvider>, String>,
+    /// Where the API server is.
+    pub situation: Situation,
+    /// DNS.
+    pub names: &'a dyn Names,
+    /// The time of day.
+    pub clock: &'a dyn Clock,
+}
+
+/// Runs all checks.
+pub async fn examine(subject: &Subject<'_>) -> Report {
+    let mut report = Report::default();
+    let clients = clients(subject).await;
+    let api = match &clients {
+        Err(error) => {
+            report.add(Finding::failure("kubeconfig", error.clone(), "nothing of the cluster can be checked before"));
+            None
+        }
+        Ok(clients) => match api::ask(&clients.read_only, subject.clock).await {
+            Ok(version) => {
+                report.findings.extend(api::judge(&version, &subject.situation));
+                Some((clients, version))
+            }
+            Err(error) => {
+                report.add(api::unreachable(&error, &subject.situation));
+                None
+            }
+        },
+    };
+    if let Some((clients, _)) = &api {
+        report.findings.extend(permissions::check(&clients.any, &features(subject)).await);
+    }
+    report.add(dns::check(&subject.situation, subject.names).await);
+    if let Some((clients, version)) = &api {
+        report.add(clock::judge(version.skew, subject.lease.as_ref().map(|lease| lease.duration)));
+        // By the server's clock: the holder of the lease runs beside it.
+        let now = version.server_time;
+        report.add(lease::check(&clients.read_only, subject.lease.as_ref(), now).await);
+        let cluster = cluster(subject, &clients.read_only).await;
+        cloud::check(subject, Some((&clients.read_only, &cluster)), &mut report).await;
+        nodes::check(subject, &clients.read_only, now, &mut report).await;
+        services::check(subject, &clients.read_only, now, &mut report).await;
+        report.findings.extend(rivals::check(&clients.read_only, subject.lease.as_ref(), now).await);
+    } else {
+        cloud::check(subject, None, &mut report).await;
+        report.add(Finding::warning(
+            "cluster",
+            "permissions, clock, lease, Nodes and Services were not checked",
+            "they need the API server",
+        ));
+    }
+    report
+}
+
+struct Clients {
+    /// Refuses whatever is not a read.
+    read_only: Client,
+    /// For questions about permissions, which are POSTs that change nothing.
+    any: Client,
+}
+
+async fn clients(subject: &Subject<'_>) -> Result<Clients, String> {
+    let text = |error: anyhow::Error| format!("{error:#}");
+    let any = subject.settings.client(super::SUBCOMMAND).await.map_err(text)?;
+    Ok(Clients { read_only: read_only_client(subject.settings, super::SUBCOMMAND).await.map_err(text)?, any })
+}
+
+fn features(subject: &Subject<'_>) -> Features {
+    let controllers = match &subject.provider {
+        Ok(provider) => controllers_that_run(subject.settings, &**provider),
+        Err(_) => subject.features.controllers.clone(),
+    };
+    Features { controllers, ..subject.features.clone() }
+}
+
+/// As the manager would know it (D-11).
+async fn cluster(subject: &Subject<'_>, client: &Client) -> Cluster {
+    let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(client.clone());
+    let id = namespaces.get("kube-system").await.ok().and_then(|namespace| namespace.metadata.uid);
+    Cluster { name: subject.cluster_name.to_owned(), id }
+}

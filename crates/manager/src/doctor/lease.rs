@@ -1,0 +1,102 @@
+//! Who leads.
+
+use std::time::Duration;
+
+use cloud_provider::Finding;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
+use kube::{Api, Client};
+use runtime::api_error::{api_error, is_not_found};
+
+/// The lease, as flags have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElectedBy {
+    /// Namespace of the lease.
+    pub namespace: String,
+    /// Name of the lease.
+    pub name: String,
+    /// `--leader-elect-lease-duration`.
+    pub duration: Duration,
+}
+
+pub(super) async fn check(client: &Client, lease: Option<&ElectedBy>, now: Timestamp) -> Finding {
+    let Some(ElectedBy { namespace, name, .. }) = lease else {
+        return Finding::ok("lease", "none is used (--leader-elect=false): see that there is one replica only");
+    };
+    let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
+    match api.get(name).await {
+        Ok(lease) => judge(&format!("{namespace}/{name}"), &lease, now),
+        Err(error) if is_not_found(&error) => Finding::warning(
+            "lease",
+            format!("{namespace}/{name} is not there: no replica has led yet"),
+            "start the manager; if it runs, look into its log",
+        ),
+        Err(error) => Finding::warning(
+            "lease",
+            format!("{namespace}/{name} cannot be read: {}", api_error(&error)),
+            "see the permissions above",
+        ),
+    }
+}
+
+/// How far a holder is from its last renewal; nothing if nobody holds it.
+pub(super) fn age(lease: &Lease, now: Timestamp) -> Option<(&str, Duration, Duration)> {
+    let spec = lease.spec.as_ref()?;
+    let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
+    let lasts = Duration::from_secs(u64::try_from(spec.lease_duration_seconds.unwrap_or(15)).unwrap_or_default());
+    let renewed = spec.renew_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    Some((holder, Duration::try_from(now.duration_since(renewed)).unwrap_or_default(), lasts))
+}
+
+fn judge(name: &str, lease: &Lease, now: Timestamp) -> Finding {
+    match age(lease, now) {
+        None => Finding::warning(
+            "lease",
+            format!("{name} is held by nobody: the last holder has released it"),
+            "start the manager; if it runs, look into its log",
+        ),
+        Some((holder, age, lasts)) if age <= lasts => {
+            Finding::ok("lease", format!("{name} is held by {holder}, renewed {} ago", seconds(age)))
+        }
+        Some((holder, age, _)) => Finding::warning(
+            "lease",
+            format!("{name} is held by {holder}, who has not renewed it for {}: nobody leads", seconds(age)),
+            "see that the manager runs and reaches the API server; whoever starts next takes over by itself",
+        ),
+    }
+}
+
+/// `59 s`, `12 min`, `5 h`, `3 d`.
+pub(super) fn seconds(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ ..7200 => format!("{} min", seconds / 60),
+        seconds @ ..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} d", seconds / 86400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_provider::Severity;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_lease_that_is_renewed_is_well_and_any_other_is_said() {
+        let now: Timestamp = "2026-01-01T00:10:00Z".parse().unwrap();
+        let judged = |holder: &str, renewed: &str| {
+            let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed});
+            judge("kube-system/x", &serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap(), now)
+        };
+        let fresh = judged("a_1", "2026-01-01T00:09:58.000000Z");
+        assert_eq!((fresh.severity, &*fresh.text), (Severity::Ok, "kube-system/x is held by a_1, renewed 2 s ago"));
+        let old = judged("a_1", "2026-01-01T00:00:00.000000Z");
+        assert_eq!(old.severity, Severity::Warning);
+        assert!(old.text.contains("not renewed it for 10 min: nobody leads"), "{}", old.text);
+        assert!(judged("", "2026-01-01T00:09:58.000000Z").text.contains("held by nobody"));
+        let ahead = judged("a_1", "2026-01-01T00:10:05.000000Z");
+        assert_eq!(ahead.severity, Severity::Ok, "its clock is ahead");
+    }
+}

@@ -1,0 +1,149 @@
+//! Nodes that the cloud does not know, and Nodes that wait.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::names::{NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, TAINT_UNINITIALIZED};
+use cloud_provider::{Finding, InstanceState, NO_INSTANCES, Node, Result, Want};
+use controllers::look_up::look_up;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+
+use super::lease::seconds;
+use super::{Report, Subject};
+use crate::plan::list;
+
+/// DEP-95.
+const LONG: Duration = Duration::from_secs(5 * 60);
+/// Findings of one kind; the rest is counted.
+pub(super) const SHOWN: usize = 10;
+
+pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp, report: &mut Report) {
+    let wanted = [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER].into_iter().any(|names| subject.settings.wants(names));
+    let Ok(provider) = &subject.provider else { return };
+    if !wanted || provider.instances().is_none() {
+        return;
+    }
+    let all = match list::<Node>(client).await {
+        Ok(nodes) => nodes,
+        Err(error) => {
+            report.add(Finding::failure("nodes", error, "see the permissions above"));
+            return;
+        }
+    };
+    let count = all.len();
+    let nodes: Vec<_> = all.into_iter().filter(|node| !node.terminating && provider.owns(node)).map(Arc::new).collect();
+    let answers = look_up(&**provider, &nodes, Want::EXISTENCE.fresh(), NO_INSTANCES).await;
+    let findings: Vec<_> = nodes.iter().zip(answers).filter_map(|(node, answer)| judge(node, &answer, now)).collect();
+    if findings.is_empty() {
+        let others = match count - nodes.len() {
+            0 => String::new(),
+            others => format!("; {others} more are another provider's, or going"),
+        };
+        report.add(Finding::ok(
+            "nodes",
+            format!("{} of {count} have a machine and are initialised{others}", nodes.len()),
+        ));
+    }
+    add_some(findings, "Nodes", report);
+}
+
+/// What is wrong with a Node; nothing if all is well.
+fn judge(node: &Node, answer: &Result<InstanceState>, now: Timestamp) -> Option<Finding> {
+    let name = &*node.name;
+    let age = node.created.map(|created| Duration::try_from(now.duration_since(created)).unwrap_or_default());
+    match answer {
+        Err(error) => Some(Finding::failure(
+            "nodes",
+            format!("{name}: the cloud could not be asked: {error}"),
+            "see the cloud's findings above",
+        )),
+        Ok(InstanceState::Gone(gone)) if node.provider_id().is_none() => Some(Finding::failure(
+            "nodes",
+            format!("{name} matches no machine: {}", gone.reason()),
+            "make the kubelet's --hostname-override and the machine's name the same, or set the kubelet's --provider-id; \
+             check that the credential is for the project that the machine is in",
+        )),
+        Ok(InstanceState::Gone(gone)) => Some(Finding::warning(
+            "nodes",
+            format!("{name}: {}", gone.reason()),
+            "if the machine is really gone, the manager removes the Node once it is not ready; if not, check the credential's \
+             project",
+        )),
+        Ok(InstanceState::Present { .. }) => age.filter(|age| node.is_uninitialized() && *age > LONG).map(|age| {
+            Finding::warning(
+                "nodes",
+                format!(
+                    "{name} has a machine, but waits for its initialisation for {} (taint {TAINT_UNINITIALIZED})",
+                    seconds(age)
+                ),
+                "see that a manager leads (lease) and runs cloud-node-controller, and look at the Node's events",
+            )
+        }),
+    }
+}
+
+/// The worst first, and a line for those that are too many.
+pub(super) fn add_some(mut findings: Vec<Finding>, what: &str, report: &mut Report) {
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let more = findings.len().saturating_sub(SHOWN);
+    let check = findings.first().map(|finding| finding.check.clone()).unwrap_or_default();
+    let severity = findings.get(SHOWN).map(|finding| finding.severity);
+    findings.truncate(SHOWN);
+    report.findings.extend(findings);
+    if let Some(severity) = severity {
+        let rest = Finding::warning(check, format!("{more} more {what} have something wrong"), "mend these first");
+        report.add(Finding { severity, ..rest });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_provider::{Error, Gone, Severity, Taint};
+
+    use super::*;
+
+    const NOW: &str = "2026-01-01T01:00:00Z";
+
+    fn node(minutes_old: i64, uninitialized: bool, provider_id: &str) -> Node {
+        let created = NOW.parse::<Timestamp>().unwrap() - k8s_openapi::jiff::SignedDuration::from_mins(minutes_old);
+        let taint = Taint::new(TAINT_UNINITIALIZED, "NoSchedule");
+        Node {
+            name: "worker-1".into(),
+            created: Some(created),
+            provider_id: provider_id.into(),
+            taints: if uninitialized { [taint].into() } else { [].into() },
+            ..Node::default()
+        }
+    }
+
+    fn severity(node: &Node, answer: &Result<InstanceState>) -> Option<Severity> {
+        judge(node, answer, NOW.parse().unwrap()).map(|finding| finding.severity)
+    }
+
+    #[test]
+    fn only_what_does_not_match_fails_and_only_what_waits_long_warns() {
+        let present = Ok(InstanceState::Present { shutdown: None, metadata: None });
+        let gone = Ok(InstanceState::Gone(Gone::no_such_name("worker-1").with_hint("closest: \"worker-01\"")));
+        let failed = Err(Error::other("503"));
+        assert_eq!(severity(&node(60, false, "x://1"), &present), None);
+        assert_eq!(severity(&node(4, true, ""), &present), None);
+        assert_eq!(severity(&node(6, true, ""), &present), Some(Severity::Warning));
+        assert_eq!(severity(&node(1, true, ""), &gone), Some(Severity::Failure));
+        assert_eq!(severity(&node(1, false, "x://1"), &gone), Some(Severity::Warning));
+        assert_eq!(severity(&node(1, false, "x://1"), &failed), Some(Severity::Failure));
+        let text = judge(&node(1, true, ""), &gone, NOW.parse().unwrap()).unwrap().text;
+        assert!(text.contains("closest: \"worker-01\""), "{text}");
+    }
+
+    #[test]
+    fn of_many_the_worst_are_shown_and_the_rest_is_counted() {
+        let mut report = Report::default();
+        let mut findings: Vec<_> = (0..12).map(|n| Finding::warning("nodes", format!("w{n}"), "")).collect();
+        findings.push(Finding::failure("nodes", "the one", ""));
+        add_some(findings, "Nodes", &mut report);
+        assert_eq!(report.findings.len(), SHOWN + 1);
+        assert_eq!(report.findings[0].text, "the one");
+        assert_eq!(report.findings[SHOWN].text, "3 more Nodes have something wrong");
+    }
+}

@@ -1,0 +1,133 @@
+//! The findings, for people and for programs.
+
+use std::fmt::Write as _;
+
+use cloud_provider::{Finding, Severity};
+use serde_json::{Value, json};
+
+/// What was found, in the order of the checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The findings.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    pub(super) fn add(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    /// How many are this bad.
+    #[must_use]
+    pub fn count(&self, severity: Severity) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == severity).count()
+    }
+
+    /// The exit code: 1 if something does not work, else 0.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        u8::from(self.count(Severity::Failure) > 0)
+    }
+}
+
+/// One line for each finding, `ok|warn|FAIL  check: text; remedy`, and one with the numbers.
+#[must_use]
+pub fn text(report: &Report) -> String {
+    let mut out = String::new();
+    for Finding { check, severity, text, remedy } in &report.findings {
+        let mark = match severity {
+            Severity::Ok => "ok",
+            Severity::Warning => "warn",
+            Severity::Failure => "FAIL",
+        };
+        let remedy = remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+        // What others say may have line breaks; a finding is one line.
+        let said = format!("{text}{remedy}");
+        let said = said.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+        // Writing to a String never fails.
+        _ = writeln!(out, "{mark:<4}  {check}: {said}");
+    }
+    let [ok, warnings, failures] = [Severity::Ok, Severity::Warning, Severity::Failure].map(|it| report.count(it));
+    _ = writeln!(out, "{}, {}, {ok} ok. Nothing was changed.", many(failures, "failure"), many(warnings, "warning"));
+    out
+}
+
+fn many(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Version of the JSON form: it grows when a field changes its meaning or goes, not when one is added.
+pub const JSON_VERSION: u32 = 1;
+
+/// The report as one JSON object:
+///
+/// ```text
+/// {
+///   "version": 1,
+///   "findings": [{
+///     "check": "clock",
+///     "severity": "ok", "warning" or "failure",
+///     "text": "…",
+///     "remedy": "…" or null
+///   }],
+///   "summary": {"ok": 9, "warnings": 0, "failures": 0, "exitCode": 0 or 1}
+/// }
+/// ```
+#[must_use]
+pub fn json(report: &Report) -> Value {
+    let finding = |finding: &Finding| {
+        let severity = match finding.severity {
+            Severity::Ok => "ok",
+            Severity::Warning => "warning",
+            Severity::Failure => "failure",
+        };
+        json!({"check": finding.check, "severity": severity, "text": finding.text, "remedy": finding.remedy})
+    };
+    json!({
+        "version": JSON_VERSION,
+        "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+        "summary": {
+            "ok": report.count(Severity::Ok),
+            "warnings": report.count(Severity::Warning),
+            "failures": report.count(Severity::Failure),
+            "exitCode": report.exit_code(),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let findings = vec![
+            Finding::ok("api", "answers"),
+            Finding::warning("clock", "3 s behind", "set it"),
+            Finding::failure("cloud token", "refused:\n  401", "make a new one"),
+        ];
+        Report { findings }
+    }
+
+    #[test]
+    fn each_finding_is_one_line_with_its_remedy() {
+        assert_eq!(
+            text(&report()),
+            "ok    api: answers\n\
+             warn  clock: 3 s behind; set it\n\
+             FAIL  cloud token: refused: 401; make a new one\n\
+             1 failure, 1 warning, 1 ok. Nothing was changed.\n"
+        );
+    }
+
+    #[test]
+    fn only_a_failure_makes_the_exit_code_1() {
+        let mut report = report();
+        assert_eq!((report.exit_code(), json(&report)["summary"]["exitCode"].clone()), (1, json!(1)));
+        report.findings.pop();
+        assert_eq!(report.exit_code(), 0);
+        assert_eq!(
+            json(&report)["findings"][0],
+            json!({"check": "api", "severity": "ok", "text": "answers", "remedy": null})
+        );
+    }
+}
