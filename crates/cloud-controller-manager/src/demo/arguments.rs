@@ -45,7 +45,7 @@ pub(super) struct Arguments {
     /// Port of the simulated cloud; a free one if unset.
     #[arg(long, value_name = "PORT")]
     pub(super) cloud_port: Option<u16>,
-    /// Show the controllers' log on standard error; twice: debug lines, too.
+    /// Show the controllers' log on standard error; twice: debug lines, too; three times: everything.
     #[arg(short = 'v', action = ArgAction::Count)]
     pub(super) verbosity: u8,
 }

@@ -60,7 +60,8 @@ async fn run(arguments: Arguments) -> ExitCode {
     match arguments.verbosity {
         0 => {}
         1 => manager::init_logging(0),
-        _ => manager::init_logging(4),
+        2 => manager::init_logging(4),
+        _ => manager::init_logging(10),
     }
     let variable = |name| std::env::var_os(name);
     let (no_color, term) = (variable("NO_COLOR"), variable("TERM"));

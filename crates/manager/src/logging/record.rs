@@ -77,7 +77,8 @@ impl Record {
         let name = match field.name() {
             // What reads klog's lines looks for this name.
             "error" => "err",
-            name => name.strip_prefix("r#").unwrap_or(name),
+            // Spelt so because Rust keeps the plain word for itself.
+            name => name.strip_prefix("r#").unwrap_or(name).trim_end_matches('_'),
         };
         match (name, value) {
             ("message", Value::Text(text) | Value::Bare(text) | Value::Quoted(text)) => self.message = text,

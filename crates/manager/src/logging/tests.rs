@@ -143,7 +143,7 @@ fn events_become_records() {
             "bad"
         );
         tracing::trace!(r#type = "x", v = 7, "not at 6");
-        tracing::info!(v = 5, "five");
+        tracing::info!(v = 5, type_ = "x", "five");
     });
     assert_eq!(
         log.said(),
@@ -151,7 +151,7 @@ fn events_become_records() {
             "plain 7",
             r#""slow" err="no \"answer\"" node="a" took="2s" name="b\"c""#,
             r#""bad" err="no \"answer\"" share=0.5 nan="NaN" big=340282366920938463463374607431768211455"#,
-            "five",
+            r#""five" type="x""#,
         ]
     );
 }
