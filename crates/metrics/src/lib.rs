@@ -1,1 +1,294 @@
 //! Every series of the cloud controller manager (MET-*). The only crate that knows the metrics library.
+//!
+//! The other crates have hook traits that do nothing by default; here is what counts behind them. [`series`] declares
+//! each series once: the registry is built from it, and `docs/reference/metrics.md` too.
+//!
+//! ```
+//! use metrics::Metrics;
+//! use runtime::{limiter::RateLimiter, queue::Queue};
+//!
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let metrics = Metrics::new();
+//! let queue = Queue::new("Nodes", RateLimiter::standard(), metrics.queues());
+//! queue.add("worker-1");
+//! assert!(metrics.render().contains("workqueue_depth{name=\"Nodes\"} 1\n"));
+//! # }
+//! ```
+//!
+//! Updates take no lock and make no copy: what counts is found once and kept. Figures that something else holds already
+//! (the process, the caches, health) are computed when somebody asks.
+
+pub mod census;
+mod endpoint;
+mod health;
+mod hooks;
+mod identity;
+mod number;
+mod process;
+pub mod reference;
+mod registry;
+mod resolved;
+mod samples;
+mod scheduler;
+pub mod series;
+mod text;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use cloud_provider::{CloudMetrics, Node, Service};
+use controllers::lifecycle::LifecycleMetrics;
+use controllers::node::NodeMetrics;
+use controllers::options::ServiceOptions;
+use controllers::route::RouteMetrics;
+use controllers::service::ServiceMetrics;
+use prometheus::GaugeVec;
+use runtime::cache::Cache;
+use runtime::client::RequestMetrics;
+use runtime::clock::{Clock, SystemClock};
+use runtime::election::ElectionMetrics;
+use runtime::queue::QueueMetrics;
+use serving::access::AccessMetrics;
+use serving::health::Health;
+use serving::webhook::WebhookMetrics;
+
+pub use identity::{Build, Gate, KUBERNETES};
+pub use text::CONTENT_TYPE;
+
+use crate::census::{LoadBalancers, Uninitialized};
+use crate::hooks::{
+    Access, ApiClient, Cloud, Elections, Lifecycle, NodeDelays, Nodes, OwnCloud, Queues, Reconciles, Routes, Services,
+    Webhooks,
+};
+use crate::process::Process;
+use crate::registry::Registry;
+use crate::samples::{Samples, Source};
+use crate::series::{
+    LOAD_BALANCER_OLDEST_PENDING, LOAD_BALANCERS, NODES_UNINITIALIZED, NODES_UNINITIALIZED_OLDEST,
+    PROCESS_START_TIME_OF_SLIS, RUNNING_CONTROLLERS,
+};
+
+/// The label `manager`.
+const MANAGER: &str = "cloud-controller-manager";
+
+/// All series of a process. Clones share them.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    registry: Registry,
+    clock: Arc<dyn Clock>,
+    process: Process,
+    running: GaugeVec,
+    reconciles: Reconciles,
+    node_delays: NodeDelays,
+    own_cloud: OwnCloud,
+    queues: Arc<Queues>,
+    api_client: Arc<ApiClient>,
+    elections: Arc<Elections>,
+    access: Arc<Access>,
+    webhooks: Arc<Webhooks>,
+    nodes: OnceLock<Arc<Nodes>>,
+    lifecycle: OnceLock<Arc<Lifecycle>>,
+    services: OnceLock<Arc<Services>>,
+    routes: OnceLock<Arc<Routes>>,
+    clouds: Mutex<HashMap<String, Arc<Cloud>>>,
+    sources: RwLock<Vec<Source>>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Those series that are there from the start, at zero (MET-3).
+    #[must_use]
+    pub fn new() -> Self {
+        Self::at(Arc::new(SystemClock))
+    }
+
+    /// The same with this clock for ages and times.
+    #[must_use]
+    pub fn at(clock: Arc<dyn Clock>) -> Self {
+        let registry = Registry::default();
+        let process = Process::current();
+        let metrics = Self(Arc::new(Inner {
+            process,
+            running: registry.gauges(RUNNING_CONTROLLERS),
+            reconciles: Reconciles::new(&registry, Arc::clone(&clock)),
+            node_delays: NodeDelays::new(&registry),
+            own_cloud: OwnCloud::new(&registry),
+            queues: Arc::new(Queues::new(&registry)),
+            api_client: Arc::new(ApiClient::new(&registry)),
+            elections: Arc::new(Elections::new(&registry)),
+            access: Arc::new(Access::new(&registry)),
+            webhooks: Arc::new(Webhooks::new(&registry)),
+            nodes: OnceLock::new(),
+            lifecycle: OnceLock::new(),
+            services: OnceLock::new(),
+            routes: OnceLock::new(),
+            clouds: Mutex::default(),
+            sources: RwLock::default(),
+            registry,
+            clock,
+        }));
+        metrics.source(move |out| process.samples(out));
+        metrics.source(scheduler::samples);
+        metrics
+    }
+
+    /// Work queues; one for all of them.
+    #[must_use]
+    pub fn queues(&self) -> Arc<dyn QueueMetrics> {
+        Arc::clone(&self.0.queues) as _
+    }
+
+    /// Requests to the API server.
+    #[must_use]
+    pub fn requests(&self) -> Arc<dyn RequestMetrics> {
+        Arc::clone(&self.0.api_client) as _
+    }
+
+    /// Leases.
+    #[must_use]
+    pub fn elections(&self) -> Arc<dyn ElectionMetrics> {
+        Arc::clone(&self.0.elections) as _
+    }
+
+    /// Callers.
+    #[must_use]
+    pub fn access(&self) -> Arc<dyn AccessMetrics> {
+        Arc::clone(&self.0.access) as _
+    }
+
+    /// Webhooks.
+    #[must_use]
+    pub fn webhooks(&self) -> Arc<dyn WebhookMetrics> {
+        Arc::clone(&self.0.webhooks) as _
+    }
+
+    /// The node controller; call it when that is made, because from then on its series are there.
+    #[must_use]
+    pub fn nodes(&self) -> Arc<dyn NodeMetrics> {
+        let make = || Arc::new(Nodes::new(self.0.node_delays.clone(), &self.0.reconciles));
+        Arc::clone(self.0.nodes.get_or_init(make)) as _
+    }
+
+    /// The lifecycle controller; call it when that is made.
+    #[must_use]
+    pub fn lifecycle(&self) -> Arc<dyn LifecycleMetrics> {
+        let make = || Arc::new(Lifecycle::new(&self.0.registry, &self.0.reconciles));
+        Arc::clone(self.0.lifecycle.get_or_init(make)) as _
+    }
+
+    /// The service controller; call it when that is made.
+    #[must_use]
+    pub fn services(&self) -> Arc<dyn ServiceMetrics> {
+        let make = || Arc::new(Services::new(&self.0.registry, &self.0.reconciles));
+        Arc::clone(self.0.services.get_or_init(make)) as _
+    }
+
+    /// The route controller; call it when that is made.
+    #[must_use]
+    pub fn routes(&self) -> Arc<dyn RouteMetrics> {
+        let make = || Arc::new(Routes::new(&self.0.registry, &self.0.reconciles));
+        Arc::clone(self.0.routes.get_or_init(make)) as _
+    }
+
+    /// Requests to the cloud of this provider, which is part of the names of some series (MET-40).
+    #[must_use]
+    pub fn cloud(&self, provider: &str) -> Arc<dyn CloudMetrics> {
+        let mut clouds = self.0.clouds.lock().unwrap_or_else(PoisonError::into_inner);
+        let make = || Arc::new(Cloud::new(self.0.own_cloud.clone(), &self.0.registry, provider));
+        Arc::clone(clouds.entry(provider.to_owned()).or_insert_with(make)) as _
+    }
+
+    /// A controller runs until this is dropped (APP-38). `name` is the one of its metrics, such as `cloud-node`.
+    pub fn controller_runs(&self, name: &'static str) -> ControllerRuns {
+        let gauge = self.0.running.with_label_values(&[name, MANAGER]);
+        gauge.set(1.0);
+        ControllerRuns(gauge)
+    }
+
+    /// Which build this is; once.
+    pub fn build(&self, build: Build) {
+        self.source(move |out| build.samples(out));
+    }
+
+    /// The feature gates as they are; once.
+    pub fn gates(&self, gates: Vec<Gate>) {
+        self.source(move |out| identity::gate_samples(&gates, out));
+    }
+
+    /// Figures about the Nodes of this cache that belong to this cloud, once it is filled; call it once, when the node
+    /// controller is made.
+    pub fn count_nodes(&self, cache: Cache<Node>, is_ours: impl Fn(&Node) -> bool + Send + Sync + 'static) {
+        let clock = Arc::clone(&self.0.clock);
+        self.source(move |out| {
+            if !cache.is_synced() {
+                return;
+            }
+            let nodes = cache.list();
+            let ours = nodes.iter().map(|node| &**node).filter(|node| node.is_uninitialized() && is_ours(node));
+            let Uninitialized { nodes, oldest } = Uninitialized::of(ours, clock.now());
+            out.put(NODES_UNINITIALIZED, hooks::number(nodes));
+            out.put(NODES_UNINITIALIZED_OLDEST, oldest.as_secs_f64());
+        });
+    }
+
+    /// Figures about the Services of this cache, once it is filled; call it once, when the service controller is made.
+    pub fn count_services(&self, cache: Cache<Service>, options: ServiceOptions) {
+        let clock = Arc::clone(&self.0.clock);
+        self.source(move |out| {
+            if !cache.is_synced() {
+                return;
+            }
+            let services = cache.list();
+            let figures = LoadBalancers::of(services.iter().map(|service| &**service), &options, clock.now());
+            for (state, services) in figures.states {
+                out.put_by(LOAD_BALANCERS, &[state.as_str()], hooks::number(services));
+            }
+            out.put(LOAD_BALANCER_OLDEST_PENDING, figures.oldest_pending.as_secs_f64());
+        });
+    }
+
+    /// Everything as it is now, as text ([`CONTENT_TYPE`]). Within a tokio runtime it tells of that, too.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut computed = Samples::default();
+        for source in self.0.sources.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            source(&mut computed);
+        }
+        text::write(&self.0.registry.gather(), &computed.sorted())
+    }
+
+    /// The series of health, which have a path of their own (MET-2).
+    #[must_use]
+    pub fn render_slis(&self, health: &Health) -> String {
+        let mut computed = Samples::default();
+        health::samples(health, &mut computed);
+        computed.put(PROCESS_START_TIME_OF_SLIS, self.process_started().as_secs_f64());
+        text::write(&[], &computed.sorted())
+    }
+
+    fn process_started(&self) -> Duration {
+        self.0.process.started
+    }
+
+    fn source(&self, source: impl Fn(&mut Samples) + Send + Sync + 'static) {
+        self.0.sources.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(source));
+    }
+}
+
+/// A controller that runs; see [`Metrics::controller_runs`].
+#[must_use]
+pub struct ControllerRuns(prometheus::Gauge);
+
+impl Drop for ControllerRuns {
+    fn drop(&mut self) {
+        self.0.set(0.0);
+    }
+}

@@ -1,0 +1,33 @@
+//! What counts behind each hook of the program.
+
+mod access;
+mod api_client;
+mod clouds;
+mod controllers;
+mod election;
+mod queues;
+mod reconciles;
+
+pub(crate) use access::{Access, Webhooks};
+pub(crate) use api_client::ApiClient;
+pub(crate) use clouds::{Cloud, OwnCloud};
+pub(crate) use controllers::{Lifecycle, NodeDelays, Nodes, Routes, Services};
+pub(crate) use election::Elections;
+pub(crate) use queues::Queues;
+pub(crate) use reconciles::{Reconcile, Reconciles};
+
+/// Numbers of things, which are small.
+#[allow(clippy::cast_precision_loss)]
+pub(crate) fn number(n: usize) -> f64 {
+    n as f64
+}
+
+/// The label `result` of work that ended.
+fn result(well: bool) -> &'static str {
+    if well { "success" } else { "error" }
+}
+
+/// The label `code` of a request: its HTTP status, or that there was no answer.
+fn code(status: Option<u16>) -> String {
+    status.map_or_else(|| "<error>".to_owned(), |status| status.to_string())
+}

@@ -1,0 +1,211 @@
+//! The four controllers (MET §2, §13).
+
+use std::time::Duration;
+
+use cloud_provider::names;
+use controllers::lifecycle::LifecycleMetrics;
+use controllers::node::NodeMetrics;
+use controllers::route::{RouteMetrics, Standing};
+use controllers::service::ServiceMetrics;
+use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
+
+use crate::hooks::{Reconcile, Reconciles, number, result};
+use crate::registry::Registry;
+use crate::series::{
+    LOAD_BALANCER_CALLS, LOAD_BALANCER_DRIFTS, LOAD_BALANCER_SYNC, NODE_DELETIONS, NODE_DELETIONS_SUPPRESSED,
+    NODE_LOOKUP_ERRORS, NODE_SHUTDOWN_TAINTS, NODE_SYNC_DELAY, NODE_SYNC_ERRORS, NODE_SYNC_LATENCY, NODES_SKIPPED,
+    ROUTE_CHANGES, ROUTE_FLAPPING, ROUTE_OUTSIDE, ROUTE_SYNC, ROUTES, TAINT_REMOVAL_DELAY, TARGETS_LATENCY,
+};
+
+/// The node controller's histograms; they are there from the start, also on standbys.
+#[derive(Clone)]
+pub(crate) struct NodeDelays {
+    sync: Histogram,
+    taint_removal: Histogram,
+}
+
+pub(crate) struct Nodes {
+    delays: NodeDelays,
+    reconcile: Reconcile,
+}
+
+impl NodeDelays {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self { sync: registry.histogram(NODE_SYNC_DELAY), taint_removal: registry.histogram(TAINT_REMOVAL_DELAY) }
+    }
+}
+
+impl Nodes {
+    pub(crate) fn new(delays: NodeDelays, reconciles: &Reconciles) -> Self {
+        Self { delays, reconcile: reconciles.of(names::NODE_CONTROLLER.metric) }
+    }
+}
+
+impl NodeMetrics for Nodes {
+    fn taint_removed(&self, age: Duration) {
+        self.delays.taint_removal.observe(age.as_secs_f64());
+    }
+    fn synced(&self, age: Duration) {
+        self.delays.sync.observe(age.as_secs_f64());
+    }
+    fn reconciled(&self, took: Duration, well: bool) {
+        self.reconcile.ended(took, well);
+    }
+}
+
+pub(crate) struct Lifecycle {
+    deletions: IntCounter,
+    suppressed: IntCounterVec,
+    taints: IntCounterVec,
+    unanswered: IntCounter,
+    skipped: Gauge,
+    reconcile: Reconcile,
+}
+
+impl Lifecycle {
+    pub(crate) fn new(registry: &Registry, reconciles: &Reconciles) -> Self {
+        let taints = registry.counters(NODE_SHUTDOWN_TAINTS);
+        for operation in ["set", "removed"] {
+            taints.with_label_values(&[operation]);
+        }
+        Self {
+            deletions: registry.counters(NODE_DELETIONS).with_label_values(&["gone"]),
+            suppressed: registry.counters(NODE_DELETIONS_SUPPRESSED),
+            taints,
+            unanswered: registry.counter(NODE_LOOKUP_ERRORS),
+            skipped: registry.gauge(NODES_SKIPPED),
+            reconcile: reconciles.of(names::NODE_LIFECYCLE_CONTROLLER.metric),
+        }
+    }
+}
+
+impl LifecycleMetrics for Lifecycle {
+    fn pass(&self, took: Duration, well: bool) {
+        self.reconcile.ended(took, well);
+    }
+    fn deleted(&self) {
+        self.deletions.inc();
+    }
+    fn held(&self, cause: &'static str) {
+        self.suppressed.with_label_values(&[cause]).inc();
+    }
+    fn tainted(&self, operation: &'static str) {
+        self.taints.with_label_values(&[operation]).inc();
+    }
+    fn unanswered(&self, nodes: usize) {
+        self.unanswered.inc_by(nodes as u64);
+    }
+    fn skipped(&self, nodes: usize) {
+        self.skipped.set(number(nodes));
+    }
+}
+
+pub(crate) struct Services {
+    targets_syncs: IntCounter,
+    targets_latency: Histogram,
+    node_sync_errors: IntCounter,
+    node_sync_latency: Histogram,
+    calls: HistogramVec,
+    drifts: IntCounter,
+    reconcile: Reconcile,
+}
+
+impl Services {
+    pub(crate) fn new(registry: &Registry, reconciles: &Reconciles) -> Self {
+        Self {
+            targets_syncs: registry.counter(LOAD_BALANCER_SYNC),
+            targets_latency: registry.histogram(TARGETS_LATENCY),
+            node_sync_errors: registry.counter(NODE_SYNC_ERRORS),
+            node_sync_latency: registry.histogram(NODE_SYNC_LATENCY),
+            calls: registry.histograms(LOAD_BALANCER_CALLS),
+            drifts: registry.counter(LOAD_BALANCER_DRIFTS),
+            reconcile: reconciles.of(names::SERVICE_CONTROLLER.metric),
+        }
+    }
+
+    fn call(&self, operation: &str, took: Duration, well: bool) {
+        self.calls.with_label_values(&[operation, result(well)]).observe(took.as_secs_f64());
+    }
+}
+
+impl ServiceMetrics for Services {
+    fn targets_sync_started(&self) {
+        self.targets_syncs.inc();
+    }
+    fn targets_synced(&self, took: Duration) {
+        self.targets_latency.observe(took.as_secs_f64());
+    }
+    fn node_sync_failed(&self) {
+        self.node_sync_errors.inc();
+    }
+    fn node_synced(&self, took: Duration) {
+        self.node_sync_latency.observe(took.as_secs_f64());
+    }
+    fn ensured(&self, took: Duration, well: bool) {
+        self.call("ensure", took, well);
+    }
+    fn deleted(&self, took: Duration, well: bool) {
+        self.call("delete", took, well);
+    }
+    fn drift_found(&self) {
+        self.drifts.inc();
+    }
+    fn reconciled(&self, took: Duration, well: bool) {
+        self.reconcile.ended(took, well);
+    }
+}
+
+pub(crate) struct Routes {
+    syncs: IntCounter,
+    routes: GaugeVec,
+    changes: IntCounterVec,
+    flapping: IntCounter,
+    outside: IntCounter,
+    reconcile: Reconcile,
+}
+
+impl Routes {
+    pub(crate) fn new(registry: &Registry, reconciles: &Reconciles) -> Self {
+        let changes = registry.counters(ROUTE_CHANGES);
+        for operation in ["create", "delete"] {
+            for well in [true, false] {
+                changes.with_label_values(&[operation, result(well)]);
+            }
+        }
+        Self {
+            syncs: registry.counter(ROUTE_SYNC),
+            routes: registry.gauges(ROUTES),
+            changes,
+            flapping: registry.counter(ROUTE_FLAPPING),
+            outside: registry.counter(ROUTE_OUTSIDE),
+            reconcile: reconciles.of(names::ROUTE_CONTROLLER.metric),
+        }
+    }
+}
+
+impl RouteMetrics for Routes {
+    fn sync(&self) {
+        self.syncs.inc();
+    }
+    fn changed(&self, operation: &'static str) {
+        self.changes.with_label_values(&[operation, result(true)]).inc();
+    }
+    fn failed(&self, operation: &'static str) {
+        self.changes.with_label_values(&[operation, result(false)]).inc();
+    }
+    fn flapping(&self) {
+        self.flapping.inc();
+    }
+    fn outside_cluster_cidr(&self) {
+        self.outside.inc();
+    }
+    fn standing(&self, standing: Standing) {
+        let Standing { desired, present, foreign, failed } = standing;
+        for (state, routes) in [("desired", desired), ("present", present), ("foreign", foreign), ("failed", failed)] {
+            self.routes.with_label_values(&[state]).set(number(routes));
+        }
+    }
+    fn reconciled(&self, took: Duration, well: bool) {
+        self.reconcile.ended(took, well);
+    }
+}

@@ -1,0 +1,62 @@
+//! `docs/reference/metrics.md`, made from the declarations.
+
+use std::fmt::Write as _;
+
+use crate::series::{PROVIDER, SLIS, Series, TABLES, Table};
+
+const HEAD: &str = "\
+# Metrics
+
+<!-- Generated from crates/metrics/src/series; `just reference` writes it anew. -->
+
+`/metrics` shows all of these but those of health, in the text format 0.0.4, to callers who may `get` that path. Health has
+`/metrics/slis`. Names, labels and buckets that the Go cloud controller managers have are theirs; what only this program
+measures begins with `ccm_`.
+
+**From**: *start*, also on standbys; *leader*, once its controller is made; *use*, once there is something to show.
+**Stability**: as the help text says it; conventions of all processes have none.
+";
+
+/// The page.
+#[must_use]
+pub fn page() -> String {
+    let mut out = HEAD.to_owned();
+    for table in TABLES {
+        write_table(&mut out, table);
+    }
+    write_buckets(&mut out);
+    out
+}
+
+// Writing to a string cannot fail.
+fn write_table(out: &mut String, table: &Table) {
+    _ = write!(out, "\n## {}\n\n", table.title);
+    if table.path == SLIS {
+        _ = write!(out, "At `{SLIS}`; `DELETE` there forgets what was counted.\n\n");
+    }
+    if table.series.iter().any(|series| series.name.contains(PROVIDER)) {
+        _ = write!(out, "`{PROVIDER}` is the provider's name; what is no letter or digit in it becomes `_`.\n\n");
+    }
+    out.push_str("| series | type | labels | stability | from | meaning |\n|---|---|---|---|---|---|\n");
+    for series in table.series {
+        let Series { name, kind, labels, stability, presence, help, .. } = series;
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let help = help.replace('<', "&lt;").replace('|', "\\|");
+        let (kind, labels) = (kind.as_str(), labels.join(", "));
+        _ = writeln!(out, "| `{name}` | {kind} | {labels} | {stability} | {presence} | {help} |");
+    }
+}
+
+fn write_buckets(out: &mut String) {
+    out.push_str("\n## Buckets\n\n| series | upper bounds |\n|---|---|\n");
+    for series in TABLES.iter().flat_map(|table| table.series).filter(|series| !series.buckets.is_empty()) {
+        let bounds: Vec<String> = series.buckets.iter().map(|&bound| shown(bound)).collect();
+        _ = writeln!(out, "| `{}` | {} |", series.name, bounds.join(", "));
+    }
+}
+
+fn shown(bound: f64) -> String {
+    let mut text = String::new();
+    crate::number::write_number(&mut text, bound);
+    text
+}

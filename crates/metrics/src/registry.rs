@@ -1,0 +1,99 @@
+//! From a declaration to something that counts.
+
+use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
+use prometheus::{
+    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry as Collectors,
+};
+
+use crate::series::{PROVIDER, Series};
+
+/// Why none of this can fail.
+const SOUND: &str = "the tables of series are sound, and each series is made once: a test makes all of them";
+
+/// What counts is made here, from its declaration, and shown from then on. Clones share everything.
+#[derive(Clone, Default)]
+pub(crate) struct Registry {
+    collectors: Collectors,
+    provider: String,
+}
+
+impl Registry {
+    /// The same, for the series that have the name of this provider in theirs.
+    pub(crate) fn of_provider(&self, name: &str) -> Self {
+        let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+        Self { collectors: self.collectors.clone(), provider: name.chars().map(allowed).collect() }
+    }
+
+    pub(crate) fn counter(&self, series: &Series) -> IntCounter {
+        self.shown(IntCounter::with_opts(self.options(series)).expect(SOUND))
+    }
+
+    pub(crate) fn counters(&self, series: &Series) -> IntCounterVec {
+        self.shown(IntCounterVec::new(self.options(series), series.labels).expect(SOUND))
+    }
+
+    pub(crate) fn gauge(&self, series: &Series) -> Gauge {
+        self.shown(Gauge::with_opts(self.options(series)).expect(SOUND))
+    }
+
+    pub(crate) fn gauges(&self, series: &Series) -> GaugeVec {
+        self.shown(GaugeVec::new(self.options(series), series.labels).expect(SOUND))
+    }
+
+    pub(crate) fn histogram(&self, series: &Series) -> Histogram {
+        self.shown(Histogram::with_opts(self.histogram_options(series)).expect(SOUND))
+    }
+
+    pub(crate) fn histograms(&self, series: &Series) -> HistogramVec {
+        self.shown(HistogramVec::new(self.histogram_options(series), series.labels).expect(SOUND))
+    }
+
+    /// Everything as it is now, by name; series without a sample are left out (MET-3).
+    pub(crate) fn gather(&self) -> Vec<MetricFamily> {
+        self.collectors.gather()
+    }
+
+    fn options(&self, series: &Series) -> Opts {
+        Opts::new(series.name.replace(PROVIDER, &self.provider), series.help_text())
+    }
+
+    fn histogram_options(&self, series: &Series) -> HistogramOpts {
+        HistogramOpts::from(self.options(series)).buckets(series.buckets.to_vec())
+    }
+
+    fn shown<C: Collector + Clone + 'static>(&self, collector: C) -> C {
+        self.collectors.register(Box::new(collector.clone())).expect(SOUND);
+        collector
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::series::{Kind, all};
+
+    #[test]
+    fn every_declaration_can_be_made() {
+        let registry = Registry::default().of_provider("Acme-Cloud");
+        let mut names = std::collections::HashSet::new();
+        for series in all().filter(|series| names.insert(series.name)) {
+            match (series.kind, series.labels) {
+                (Kind::Counter, []) => drop(registry.counter(series)),
+                (Kind::Counter, _) => drop(registry.counters(series)),
+                (Kind::Gauge, []) => drop(registry.gauge(series)),
+                (Kind::Gauge, _) => drop(registry.gauges(series)),
+                (Kind::Histogram, []) => drop(registry.histogram(series)),
+                (Kind::Histogram, _) => drop(registry.histograms(series)),
+            }
+        }
+        registry.gather();
+    }
+
+    #[test]
+    fn a_provider_s_name_is_made_fit_for_a_metric() {
+        let registry = Registry::default().of_provider("Acme-Cloud");
+        registry.counters(crate::series::CLOUD_REQUEST_ERRORS).with_label_values(&["GET /x"]).inc();
+        assert_eq!(registry.gather()[0].name(), "cloudprovider_acme_cloud_api_request_errors");
+    }
+}

@@ -1,0 +1,15 @@
+//! MET-40.
+
+use super::Presence::Use;
+use super::{CONVENTIONAL, Series, table};
+
+table!(CLOUDS {
+    CLOUD_REQUEST_DURATION = Series::histogram("cloudprovider_<provider>_api_request_duration_seconds", CONVENTIONAL)
+        .by(&["request"]).from(Use)
+        .help("Time until the cloud had answered.");
+    CLOUD_REQUEST_ERRORS = Series::counter("cloudprovider_<provider>_api_request_errors").by(&["request"]).from(Use)
+        .help("Requests that the cloud refused or did not answer; that something does not exist is an answer.");
+    CLOUD_THROTTLED = Series::counter("cloudprovider_<provider>_api_throttled_requests_total").by(&["operation_name"])
+        .from(Use)
+        .help("Requests that the cloud refused because there were too many.");
+});

@@ -1,0 +1,14 @@
+//! MET §9, at a path of its own (MET-2).
+
+use super::Presence::{Start, Use};
+use super::Stability::{Convention, Stable};
+use super::{Series, table};
+
+table!(HEALTH {
+    HEALTH_CHECK = Series::gauge("kubernetes_healthcheck").by(&["name", "type"]).is(Stable).from(Use)
+        .help("Last result of a health check: 1 well, 0 not.");
+    HEALTH_CHECKS = Series::counter("kubernetes_healthchecks_total").by(&["name", "type", "status"]).is(Stable).from(Use)
+        .help("Results of a health check so far.");
+    PROCESS_START_TIME_OF_SLIS = Series::gauge("process_start_time_seconds").is(Convention).from(Start)
+        .help("When this process started, in Unix time.");
+});

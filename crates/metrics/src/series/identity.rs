@@ -1,0 +1,16 @@
+//! MET §7.
+
+use super::Presence::Start;
+use super::Stability::Beta;
+use super::{Series, table};
+
+table!(IDENTITY {
+    BUILD_INFO = Series::gauge("kubernetes_build_info")
+        .by(&[
+            "major", "minor", "git_version", "git_commit", "git_tree_state", "build_date", "go_version", "compiler", "platform",
+        ])
+        .is(Beta).from(Start)
+        .help("1; the labels say with which version of Kubernetes' API this process works.");
+    FEATURES = Series::gauge("kubernetes_feature_enabled").by(&["name", "stage"]).is(Beta).from(Start)
+        .help("Whether a feature gate is on.");
+});

@@ -1,0 +1,69 @@
+//! MET §13: what the reference does not measure (MET-50).
+
+use super::Presence::{Leader, Start, Use};
+use super::{CONVENTIONAL, Series, table};
+
+const WORK: &[f64] = &[0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+const PAUSES: &[f64] = &[0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0];
+
+table!(OWN {
+    OWN_BUILD_INFO = Series::gauge("ccm_build_info").by(&["version", "revision", "rustc", "platform"]).from(Start)
+        .help("1; the labels say which build of this project runs.");
+    RECONCILES = Series::counter("ccm_reconcile_total").by(&["controller", "result"]).from(Leader)
+        .help("Objects or passes that a controller worked on, by result.");
+    RECONCILE_DURATION = Series::histogram("ccm_reconcile_duration_seconds", WORK).by(&["controller"]).from(Leader)
+        .help("Time that a controller worked on an object, or that one of its passes took.");
+    RECONCILE_LAST_SUCCESS = Series::gauge("ccm_reconcile_last_success_timestamp_seconds").by(&["controller"]).from(Use)
+        .help("When a controller last worked on something to a good end, in Unix time.");
+    NODES_UNINITIALIZED = Series::gauge("ccm_node_uninitialized").from(Leader)
+        .help("Nodes of this cloud that still carry the start-up taint.");
+    NODES_UNINITIALIZED_OLDEST = Series::gauge("ccm_node_uninitialized_oldest_seconds").from(Leader)
+        .help("Age of the oldest Node of this cloud that still carries the start-up taint; 0 if there is none.");
+    NODE_DELETIONS = Series::counter("ccm_node_deletions_total").by(&["reason"]).from(Leader)
+        .help("Nodes that were deleted because the cloud does not have their machine.");
+    NODE_DELETIONS_SUPPRESSED = Series::counter("ccm_node_deletion_suppressed_total").by(&["reason"]).from(Use)
+        .help("Nodes that look gone and were kept, by reason; once for each Node and reason.");
+    NODE_SHUTDOWN_TAINTS = Series::counter("ccm_node_shutdown_taints_total").by(&["operation"]).from(Leader)
+        .help("Shutdown taints that were set or removed.");
+    NODE_LOOKUP_ERRORS = Series::counter("ccm_node_lookup_errors_total").from(Leader)
+        .help("Nodes of which a pass of the lifecycle controller could not find out whether their machine exists.");
+    NODES_SKIPPED = Series::gauge("ccm_node_lifecycle_skipped").from(Leader)
+        .help("Nodes that are not ready and not this cloud's to judge, in the last pass of the lifecycle controller.");
+    LOAD_BALANCERS = Series::gauge("ccm_loadbalancer_state").by(&["state"]).from(Leader)
+        .help("Services that concern this controller, by state of their load balancer.");
+    LOAD_BALANCER_OLDEST_PENDING = Series::gauge("ccm_loadbalancer_oldest_pending_seconds").from(Leader)
+        .help("For how long the load balancer that has been waited for longest is not as its Service asks; 0 if all are.");
+    LOAD_BALANCER_CALLS = Series::histogram("ccm_loadbalancer_call_duration_seconds", WORK).by(&["operation", "result"])
+        .from(Use)
+        .help("Time that the provider took to ensure or delete a load balancer.");
+    LOAD_BALANCER_DRIFTS = Series::counter("ccm_loadbalancer_drift_total").from(Leader)
+        .help("Load balancers that somebody else changed.");
+    ROUTES = Series::gauge("ccm_routes").by(&["state"]).from(Use)
+        .help("Routes at the last pass: desired by the Nodes, present of those, somebody else's, and those that fail.");
+    ROUTE_CHANGES = Series::counter("ccm_route_changes_total").by(&["operation", "result"]).from(Leader)
+        .help("Routes that were created or deleted, or were to be.");
+    ROUTE_FLAPPING = Series::counter("ccm_route_flapping_total").from(Leader)
+        .help("Routes that somebody else keeps changing.");
+    ROUTE_OUTSIDE = Series::counter("ccm_route_outside_cluster_cidr_total").from(Leader)
+        .help("Pod ranges of Nodes that lie outside every range of --cluster-cidr; once for each Node and range.");
+    CLOUD_API_REQUESTS = Series::counter("ccm_cloud_api_requests_total").by(&["operation", "code"]).from(Use)
+        .help("Requests to the cloud, by HTTP status; <error> if there was no answer.");
+    CLOUD_API_DURATION = Series::histogram("ccm_cloud_api_duration_seconds", CONVENTIONAL).by(&["operation"]).from(Use)
+        .help("Time until the cloud had answered.");
+    CLOUD_API_REMAINING = Series::gauge("ccm_cloud_api_rate_limit_remaining").from(Use)
+        .help("Requests that the cloud will still answer before it asks for a pause, as it said last.");
+    CLOUD_API_PAUSES = Series::histogram("ccm_cloud_api_throttle_wait_seconds", PAUSES).from(Start)
+        .help("Pauses that the cloud asked for.");
+    CLOUD_API_CACHE = Series::counter("ccm_cloud_api_cache_requests_total").by(&["result"]).from(Start)
+        .help("Look-ups that were answered from what is remembered, or needed a request to the cloud.");
+    RUNTIME_WORKERS = Series::gauge("ccm_runtime_workers").from(Start)
+        .help("Threads that run asynchronous work.");
+    RUNTIME_TASKS = Series::gauge("ccm_runtime_alive_tasks").from(Start)
+        .help("Asynchronous tasks that have not ended.");
+    RUNTIME_QUEUE = Series::gauge("ccm_runtime_global_queue_depth").from(Start)
+        .help("Asynchronous tasks that wait for a thread.");
+    RUNTIME_BUSY = Series::counter("ccm_runtime_busy_seconds_total").from(Start)
+        .help("Time for which threads ran asynchronous work, added up.");
+    RUNTIME_PARKS = Series::counter("ccm_runtime_parks_total").from(Start)
+        .help("Times that a thread had nothing to do.");
+});

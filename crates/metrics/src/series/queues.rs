@@ -1,0 +1,27 @@
+//! MET §3.
+
+use super::Presence::Use;
+use super::Stability::Beta;
+use super::{Series, table};
+
+/// 1e-8, each ten times the one before, with the rounding that comes of multiplying: other processes show the same text.
+#[allow(clippy::excessive_precision, reason = "these are the numbers of MET-4")]
+const TENFOLD: &[f64] =
+    &[1e-8, 1e-7, 1e-6, 9.999_999_999_999_999e-6, 9.999_999_999_999_999e-5, 0.001, 0.01, 0.1, 1.0, 10.0];
+
+table!(QUEUES {
+    QUEUE_DEPTH = Series::gauge("workqueue_depth").by(&["name"]).is(Beta).from(Use)
+        .help("Keys that wait for a worker.");
+    QUEUE_ADDS = Series::counter("workqueue_adds_total").by(&["name"]).is(Beta).from(Use)
+        .help("Keys that were added; one that waits already does not count.");
+    QUEUE_WAIT = Series::histogram("workqueue_queue_duration_seconds", TENFOLD).by(&["name"]).is(Beta).from(Use)
+        .help("Time that a key waited for a worker.");
+    QUEUE_WORK = Series::histogram("workqueue_work_duration_seconds", TENFOLD).by(&["name"]).is(Beta).from(Use)
+        .help("Time that the work on a key took.");
+    QUEUE_UNFINISHED = Series::gauge("workqueue_unfinished_work_seconds").by(&["name"]).is(Beta).from(Use)
+        .help("Time spent so far on the keys that are being worked on, added up.");
+    QUEUE_LONGEST = Series::gauge("workqueue_longest_running_processor_seconds").by(&["name"]).is(Beta).from(Use)
+        .help("Time spent so far on the key that has been worked on for longest.");
+    QUEUE_RETRIES = Series::counter("workqueue_retries_total").by(&["name"]).is(Beta).from(Use)
+        .help("Keys that were added with a delay, mostly because the work on them failed.");
+});
