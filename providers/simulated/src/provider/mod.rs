@@ -6,6 +6,7 @@
 //! project: demo                 # optional: refuse a token of another project
 //! ```
 
+mod diagnosis;
 mod instances;
 mod load_balancers;
 mod routes;
@@ -16,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 use cloud_provider::names::{LABEL_REGION, LABEL_ZONE, ZONE_DELIMITER};
 use cloud_provider::{
-    Caches, CloudProvider, Context, Error, Instances, LoadBalancers, PersistentVolume, Result, Routes, Setup, Volumes,
+    Caches, CloudProvider, Context, Error, Finding, Instances, LoadBalancers, PersistentVolume, Result, Routes, Setup, Volumes,
     async_trait,
 };
 use provider_kit::inventory::Inventory;
@@ -123,6 +124,10 @@ impl CloudProvider for Simulated {
         }
         self.instances.source().project.get_or_init(|| project.to_owned());
         Ok(())
+    }
+
+    async fn diagnose(&self) -> Vec<Finding> {
+        self.look_at_itself().await
     }
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {

@@ -4,6 +4,7 @@
 
 mod cloud;
 mod credentials;
+mod diagnosis;
 mod faults;
 mod load_balancers;
 mod look_ups;

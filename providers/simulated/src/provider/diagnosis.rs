@@ -1,0 +1,78 @@
+//! What `doctor` is told: endpoint, token, project, permissions.
+
+use cloud_provider::{Error, Finding};
+use provider_kit::transport::Call;
+use serde_json::Value;
+
+use super::Simulated;
+
+/// What the controllers read, in words, and where.
+const READS: [(&str, &str); 3] =
+    [("machines", "/v1/machines"), ("load balancers", "/v1/load-balancers"), ("routes", "/v1/routes")];
+
+impl Simulated {
+    /// From the outside in; what fails hides what is behind it. Nothing but reads.
+    pub(super) async fn look_at_itself(&self) -> Vec<Finding> {
+        let base = self.http.base();
+        let token = match self.http.read::<Value>(Call::get("/v1/token", &[])).await {
+            Ok(token) => token,
+            Err(error) if error.is_unauthorized() => {
+                return vec![
+                    Finding::ok("endpoint", format!("{base} answers")),
+                    Finding::failure(
+                        "token",
+                        error.to_string(),
+                        "put a valid one into `token`, or into the file of `tokenFile`",
+                    ),
+                ];
+            }
+            Err(error) => {
+                return vec![Finding::failure("endpoint", format!("{base}: {error}"), endpoint_remedy(&error))];
+            }
+        };
+        let project = token["project"].as_str().unwrap_or_default();
+        let mut findings = vec![
+            Finding::ok("endpoint", format!("{base} answers")),
+            Finding::ok("token", format!("valid for project {project:?}")),
+        ];
+        match self.expected_project.as_deref() {
+            Some(expected) if expected != project => findings.push(Finding::failure(
+                "project",
+                format!("the token is for project {project:?}, `project` says {expected:?}"),
+                "take a token of that project, or correct `project`",
+            )),
+            Some(_) => findings.push(Finding::ok("project", "as the configuration says")),
+            None => {}
+        }
+        findings.extend(self.permissions().await);
+        findings
+    }
+
+    async fn permissions(&self) -> Vec<Finding> {
+        let mut refused = Vec::new();
+        for (what, path) in READS {
+            let call = Call::get(path, &[]).query("page", 1).query("per_page", 1);
+            if let Err(error) = self.http.read::<Value>(call).await {
+                let remedy = if error.is_unauthorized() {
+                    "give the token's role this permission"
+                } else {
+                    "try again; if it stays so, ask the cloud's operators"
+                };
+                refused.push(Finding::failure("permissions", format!("cannot list {what}: {error}"), remedy));
+            }
+        }
+        if refused.is_empty() {
+            let all = READS.map(|(what, _)| what).join(", ");
+            return vec![Finding::ok("permissions", format!("may list {all}"))];
+        }
+        refused
+    }
+}
+
+fn endpoint_remedy(error: &Error) -> &'static str {
+    let text = error.to_string();
+    if text.contains("dns error") || text.contains("failed to lookup address") {
+        return "correct `endpoint`, or set `dnsPolicy: Default` in the Pod, so that the node's own DNS is asked";
+    }
+    "check `endpoint`, and the network and the firewalls on the way"
+}
