@@ -40,10 +40,10 @@ fn by_type(argument: Arg) -> Arg {
         kind => {
             let placeholder = match kind {
                 "int" | "int32" => "INT",
-                "float" => "FLOAT",
+                "float32" | "float64" => "FLOAT",
                 "duration" => "DURATION",
                 "strings" => "LIST",
-                "ints" => "NUMBERS",
+                "int32 list" => "NUMBERS",
                 "ip" => "IP",
                 "path" => "PATH",
                 "address" => "IP:PORT",
@@ -70,12 +70,14 @@ pub(super) fn kind(argument: &Arg) -> &'static str {
     let kinds = [
         (TypeId::of::<bool>(), "bool"),
         (TypeId::of::<i32>(), "int32"),
+        // The verbosity: an int32 of which no more is kept.
+        (TypeId::of::<u8>(), "int32"),
         (TypeId::of::<i64>(), "int"),
-        (TypeId::of::<f32>(), "float"),
-        (TypeId::of::<f64>(), "float"),
+        (TypeId::of::<f32>(), "float32"),
+        (TypeId::of::<f64>(), "float64"),
         (TypeId::of::<GoDuration>(), "duration"),
         (TypeId::of::<List>(), "strings"),
-        (TypeId::of::<Numbers>(), "ints"),
+        (TypeId::of::<Numbers>(), "int32 list"),
         (TypeId::of::<std::net::IpAddr>(), "ip"),
         (TypeId::of::<PathFlag>(), "path"),
         (TypeId::of::<ListenAddress>(), "address"),

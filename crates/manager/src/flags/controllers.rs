@@ -8,6 +8,22 @@ use super::gates::FeatureGates;
 use super::values::{List, duration, go_bool, list};
 use crate::selection::Selection;
 
+/// Controllers that only some vendors' programs have (APP-22): canonical names and aliases.
+const RESERVED: [&str; 7] = [
+    "gke-service",
+    "gke-service-lb-controller",
+    "gke-tenant-controller-manager",
+    "gkenetworkparamset",
+    "node-ipam-controller",
+    "nodeipam",
+    "tagging",
+];
+
+/// The controller that an item of the list names.
+fn name(item: &str) -> &str {
+    item.strip_prefix('-').unwrap_or(item)
+}
+
 /// Which controllers run, and what all of them do alike.
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Generic")]
@@ -36,7 +52,12 @@ impl ControllersFlags {
     /// # Errors
     /// One text for each name that is no controller's.
     pub(super) fn selection(&self) -> Result<Selection, Vec<String>> {
-        Selection::parse(List::all(&self.controllers))
+        Selection::parse(List::all(&self.controllers).filter(|item| !RESERVED.contains(&name(item))))
+    }
+
+    /// Those asked for that only some vendors' programs have.
+    pub(super) fn reserved(&self) -> impl Iterator<Item = &str> {
+        List::all(&self.controllers).filter(|item| RESERVED.contains(item))
     }
 
     /// The items with canonical names, as `/configz` shows them (APP-156).

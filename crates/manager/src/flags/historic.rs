@@ -33,7 +33,7 @@ impl Kind {
         match self {
             Self::Bool => "bool",
             Self::Int => "int",
-            Self::Float => "float",
+            Self::Float => "float32",
             Self::Duration => "duration",
             Self::Ip => "ip",
             Self::Text => "string",

@@ -100,6 +100,9 @@ impl Flags {
     /// Values that may not be meant.
     fn risks(&self) -> Vec<String> {
         let mut risks = self.authentication.warnings();
+        risks.extend(self.controllers.reserved().map(|name| {
+            format!("--controllers: {name} is no controller of this program; it is accepted for existing manifests")
+        }));
         if self.serving().port != 0 {
             risks.extend(self.authorization.warnings());
         }

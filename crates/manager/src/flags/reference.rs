@@ -67,22 +67,19 @@ fn completion(program: &Program, shell: &str) -> Result<String, String> {
         "fish" => Shell::Fish,
         other => return Err(format!("there are completions for bash, zsh and fish, not for {other:?}")),
     };
-    let flags = Flags::command().get_arguments().filter(|flag| !flag.is_hide_set()).cloned().collect::<Vec<_>>();
-    let with_subcommands = SUBCOMMANDS.into_iter().fold(whole(program), |command, (name, about)| {
+    // What is only accepted is not offered.
+    let flags = || Flags::command().get_arguments().filter(|flag| !flag.is_hide_set()).cloned().collect::<Vec<_>>();
+    let command = command::prepare(Command::new(program.name()).args(flags()), program);
+    let mut command = SUBCOMMANDS.into_iter().fold(command, |command, (name, about)| {
         let sub = Command::new(name).about(about);
         command.subcommand(match name {
-            "plan" => command::prepare(sub.args(flags.iter()), program),
+            "plan" => command::prepare(sub.args(flags()), program),
             "completion" => sub.arg(Arg::new("shell").value_parser(["bash", "zsh", "fish"])),
             _ => sub,
         })
     });
     let mut text = Vec::new();
-    clap_complete::generate(
-        shell,
-        &mut with_subcommands.mut_arg("arguments", |it| it.hide(true)),
-        program.name(),
-        &mut text,
-    );
+    clap_complete::generate(shell, &mut command, program.name(), &mut text);
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
@@ -122,8 +119,7 @@ fn table<'a>(page: &mut String, title: &str, flags: impl Iterator<Item = &'a Arg
     _ = write!(page, "\n## {title}\n\n| flag | type | default | meaning |\n|---|---|---|---|\n");
     for flag in flags {
         let name = flag.get_long().unwrap_or_default();
-        let short = flag.get_short().filter(|short| name != short.to_string()).map(|short| format!(", `-{short}`"));
-        let short = short.or_else(|| (name == "v").then(|| ", `-v`".to_owned())).unwrap_or_default();
+        let short = flag.get_short().map(|short| format!(", `-{short}`")).unwrap_or_default();
         let meaning = flag.get_help().map(ToString::to_string).unwrap_or_default();
         _ = writeln!(page, "| `--{name}`{short} | {} | {} | {} |", kind(flag), default(flag), escape(&meaning));
     }

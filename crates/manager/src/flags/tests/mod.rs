@@ -1,5 +1,12 @@
 //! Every flag, its default, and what is said of wrong ones.
 
+mod documents;
+mod manifests;
+mod parsing;
+mod rows;
+mod table;
+mod validation;
+
 use super::*;
 use std::time::Duration;
 

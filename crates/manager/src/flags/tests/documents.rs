@@ -1,0 +1,121 @@
+//! What is written from the declaration, and names of the program.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use super::flags;
+use crate::flags::program::PROGRAMS;
+use crate::flags::{Flags, Parsed, Program, markdown};
+
+/// Rewrites the page instead of comparing it.
+const UPDATE: &str = "UPDATE_DOCS";
+
+fn said(arguments: &[&str]) -> String {
+    match Flags::parse(arguments.iter().map(Into::into)) {
+        Parsed::Say(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_reference_page_is_what_the_declaration_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/flags.md");
+    let page = markdown();
+    if std::env::var_os(UPDATE).is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == page, "{} is out of date; run this test with {UPDATE}=1", path.display());
+}
+
+#[test]
+fn completions_know_flags_and_subcommands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = said(&["hcloud-cloud-controller-manager", "completion", shell]);
+        for word in ["hcloud-cloud-controller-manager", "leader-elect-lease-duration", "plan", "completion"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+        assert!(!script.contains("logtostderr"), "{shell}: what is only accepted is not offered");
+    }
+    let wrong = Flags::parse(["ccm", "completion", "powershell"].map(OsString::from));
+    assert!(matches!(wrong, Parsed::Wrong(text) if text.contains("bash, zsh and fish, not for \"powershell\"")));
+}
+
+#[test]
+fn the_manual_page_names_every_section_of_the_help() {
+    let page = said(&["cloud-controller-manager", "man"]);
+    for word in ["leader\\-elect", "SYNOPSIS", "Joins a Kubernetes cluster"] {
+        assert!(page.contains(word), "{word}: {page}");
+    }
+}
+
+#[test]
+fn the_name_of_the_program_decides_about_defaults() {
+    for (name, provider, defaults) in PROGRAMS {
+        let Parsed::Flags(flags) = Flags::parse([OsString::from(format!("/usr/bin/{name}"))]) else {
+            panic!("{name} needs no flag")
+        };
+        assert_eq!(flags.cloud.cloud_provider, provider, "{name}");
+        assert_eq!(flags.authentication().skip_lookup, !defaults.is_empty(), "{name}");
+        let agent = flags.client_options().user_agent.with_suffix("");
+        assert!(agent.starts_with(&format!("{name}/v1.")), "{agent}");
+    }
+    // The command line wins; another name of one's own changes nothing but the user agent.
+    let Parsed::Flags(other) =
+        Flags::parse(["ccm-linode", "--cloud-provider=x", "--authentication-skip-lookup=false"].map(OsString::from))
+    else {
+        panic!("they can be used")
+    };
+    assert_eq!((other.cloud.cloud_provider.as_str(), other.authentication().skip_lookup), ("x", false));
+    let Parsed::Flags(own) = Flags::parse(["/opt/my-ccm", "--cloud-provider=x"].map(OsString::from)) else {
+        panic!("they can be used")
+    };
+    assert_eq!(own.binary(), "my-ccm");
+    assert_eq!(Program::called(OsStr::new("")), Program::default());
+}
+
+#[test]
+fn a_vendors_program_presets_defaults_and_names_itself() {
+    let program = Program::new("acme-ccm")
+        .with_default("cloud-provider", "acme")
+        .with_default("webhook-bind-address", "127.0.0.1")
+        .with_default("webhook-secure-port", "0");
+    let parse = |arguments: &[&str]| Flags::parse_as(&program, ["x"].iter().chain(arguments).map(OsString::from));
+    let Parsed::Flags(flags) = parse(&[]) else { panic!("they can be used") };
+    assert_eq!(flags.cloud.cloud_provider, "acme");
+    assert!(flags.webhook_serving().bind_address.is_loopback() && flags.webhook_serving().port == 0);
+    assert_eq!(flags.binary(), "acme-ccm");
+    assert!(
+        matches!(parse(&["x"]), Parsed::Wrong(text) if text.starts_with("\"acme-ccm\" does not take any arguments, got [\"x\"]"))
+    );
+    assert!(
+        matches!(parse(&["--help"]), Parsed::Say(text) if text.contains("Usage: acme-ccm ") && text.contains("[default: acme]"))
+    );
+}
+
+#[test]
+fn the_dump_has_every_flag_in_order_with_canonical_values() {
+    let dump = flags(&["--min-resync-period=90m", "--controllers=*,-route", "--tls_cipher_suites="]).dump();
+    assert!(dump.is_sorted());
+    let value = |name: &str| dump.iter().find(|(flag, _)| flag == name).map(|(_, value)| value.as_str());
+    for (name, expected) in [
+        ("min-resync-period", "1h30m0s"),
+        ("controllers", "[*,-route]"),
+        ("tls-cipher-suites", "[]"),
+        ("authorization-always-allow-paths", "[/healthz,/readyz,/livez]"),
+        ("kube-api-qps", ""),
+        ("help", "false"),
+        ("v", "0"),
+        ("version", "false"),
+        ("leader-elect", "true"),
+        ("cloud-provider", "simulated"),
+        ("allow-untagged-cloud", "false"),
+        ("secure-port", "10258"),
+        ("feature-gates", ""),
+    ] {
+        assert_eq!(value(name), Some(expected), "--{name}");
+    }
+    assert_eq!(value("logtostderr"), None);
+    assert_eq!(dump.len(), 86 + 11);
+}

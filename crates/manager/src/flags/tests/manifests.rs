@@ -1,0 +1,153 @@
+//! FLAG-70: what shipped manifests pass, under the names by which they call the program (§16).
+
+use std::ffi::OsString;
+
+use crate::flags::{Flags, Parsed};
+
+/// Command, arguments, and the provider that comes of it.
+const MANIFESTS: [(&str, &str, &str); 19] = [
+    (
+        "/bin/hcloud-cloud-controller-manager",
+        "--allow-untagged-cloud --cloud-provider=hcloud \
+         --feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=true --route-reconciliation-period=30s \
+         --webhook-secure-port=0 --leader-elect=false",
+        "hcloud",
+    ),
+    (
+        "/bin/hcloud-cloud-controller-manager",
+        "--allow-untagged-cloud --cloud-provider=hcloud --route-reconciliation-period=30s --webhook-secure-port=0 \
+         --allocate-node-cidrs=true --cluster-cidr=10.244.0.0/16",
+        "hcloud",
+    ),
+    ("/bin/digitalocean-cloud-controller-manager", "--leader-elect=false", "digitalocean"),
+    ("/bin/digitalocean-cloud-controller-manager", "--leader-elect=true", "digitalocean"),
+    (
+        "/bin/digitalocean-cloud-controller-manager",
+        "--cloud-provider=digitalocean --leader-elect=false --allow-untagged-cloud=true",
+        "digitalocean",
+    ),
+    (
+        "/linode-cloud-controller-manager-linux-amd64",
+        "--leader-elect-resource-lock=leases --v=3 --secure-port=10253 --webhook-secure-port=0",
+        "linode",
+    ),
+    (
+        "/ccm-linode",
+        "--leader-elect-resource-lock=leases --v=3 --secure-port=10253 --webhook-secure-port=0 \
+         --configure-cloud-routes=true --allocate-node-cidrs=true --cluster-cidr=10.192.0.0/10 \
+         --route-reconciliation-period=1m --authorization-always-allow-paths=\"/metrics\" --linodego-debug=false \
+         --enable-route-controller=true --enable-token-health-checker=true --vpc-names=a,b --vpc-ids=1,2 \
+         --subnet-names=default --subnet-ids=3 --load-balancer-type=nodebalancer --bgp-node-selector=a=b \
+         --ip-holder-suffix=x --default-nodebalancer-type=common --nodebalancer-backend-ipv4-subnet=10.0.0.0/30 \
+         --nodebalancer-backend-ipv4-subnet-id=4 --nodebalancer-backend-ipv4-subnet-name=n --nodebalancer-tags=t \
+         --nodebalancer-prefix=ccm --enable-ipv6-for-loadbalancers --enable-ipv6-for-nodebalancer-backends \
+         --disable-nodebalancer-vpc-backends --node-cidr-mask-size-ipv4=24 --node-cidr-mask-size-ipv6=64 \
+         --disable-ipv6-node-cidr-allocation --linode-tag-filter=t",
+        "linode",
+    ),
+    (
+        "/bin/openstack-cloud-controller-manager",
+        "--v=1 --cluster-name=kubernetes --cloud-config=/etc/config/cloud.conf --cloud-provider=openstack \
+         --use-service-account-credentials=false --bind-address=127.0.0.1 --user-agent=a --user-agent=b",
+        "openstack",
+    ),
+    (
+        "/bin/openstack-cloud-controller-manager",
+        "--v=2 --cloud-config=/etc/config/cloud.conf --cluster-name=kubernetes --cloud-provider=openstack \
+         --use-service-account-credentials=true --controllers=cloud-node,cloud-node-lifecycle,route,service \
+         --bind-address=0.0.0.0",
+        "openstack",
+    ),
+    ("/bin/aws-cloud-controller-manager", "--v=2 --cloud-provider=aws", "aws"),
+    (
+        "/bin/aws-cloud-controller-manager",
+        "--v=2 --cloud-provider=aws --use-service-account-credentials=true --configure-cloud-routes=false \
+         --cluster-name=c --leader-elect=true --controllers=*,tagging --tags=a=b,c=d --resources=instance \
+         --tagging-controller-rate-limit=1.5 --tagging-controller-burst-limit=10 \
+         --tagging-controller-concurrent-node-syncs=2 --tagging-controller-enable-batching",
+        "aws",
+    ),
+    (
+        "cloud-controller-manager",
+        "--allocate-node-cidrs=true --bind-address=127.0.0.1 --cert-dir=/etc/kubernetes/certs \
+         --cloud-config=/etc/kubernetes/azure.json --cloud-config-secret-name=azure-cloud-provider \
+         --cloud-provider=azure --cluster-cidr=10.244.0.0/16 --cluster-name=c --configure-cloud-routes=true \
+         --contention-profiling=true --controller-start-interval=0s --controllers=*,-cloud-node \
+         --enable-dynamic-reloading=false --http2-max-streams-per-connection=47 --kube-api-burst=100 --kube-api-qps=50 \
+         --kube-api-content-type=application/vnd.kubernetes.protobuf --kubeconfig=/etc/kubernetes/kubeconfig \
+         --leader-elect=true --leader-elect-lease-duration=15s --leader-elect-renew-deadline=10s \
+         --leader-elect-retry-period=2s --leader-elect-resource-lock=leases --master=https://127.0.0.1:6443 \
+         --min-resync-period=12h0m0s --node-status-update-frequency=10s --route-reconciliation-period=10s \
+         --profiling=true --secure-port=10268 --use-service-account-credentials=true --v=2 \
+         --cloud-config-secret-namespace=kube-system --cloud-config-key=k --node-cidr-mask-size=24 \
+         --service-cluster-ip-range=10.0.0.0/16",
+        "azure",
+    ),
+    ("cloud-controller-manager", "--cloud-provider=azure --secure-port=10267 --leader-elect", "azure"),
+    (
+        "/usr/local/bin/oci-cloud-controller-manager",
+        "--cloud-config=/etc/oci/cloud-provider.yaml --cloud-provider=oci --leader-elect-resource-lock=leases \
+         --concurrent-service-syncs=3 --v=2",
+        "oci",
+    ),
+    (
+        "/bin/vsphere-cloud-controller-manager",
+        "--cloud-provider=vsphere --v=2 --cloud-config=/etc/cloud/vsphere.conf",
+        "vsphere",
+    ),
+    (
+        "/scaleway-cloud-controller-manager",
+        "--cloud-provider=scaleway --leader-elect=true --allow-untagged-cloud",
+        "scaleway",
+    ),
+    (
+        "/vultr-cloud-controller-manager",
+        "--cloud-provider=vultr --allow-untagged-cloud=true --authentication-skip-lookup=true --v=3",
+        "vultr",
+    ),
+    ("/exoscale-cloud-controller-manager", "--leader-elect=true --allow-untagged-cloud", "exoscale"),
+    (
+        "/usr/local/bin/cloud-controller-manager",
+        "--cloud-provider=gce --leader-elect=true --use-service-account-credentials --allocate-node-cidrs=true \
+         --configure-cloud-routes=true --cluster-cidr=10.244.0.0/16 --cidr-allocator-type=CloudAllocator \
+         --enable-multi-project=false --enable-l4-lb-annotations --logtostderr=true --port=0",
+        "gce",
+    ),
+];
+
+fn parse(command: &str, arguments: &str) -> Parsed {
+    Flags::parse(std::iter::once(command).chain(arguments.split_whitespace()).map(OsString::from))
+}
+
+#[test]
+fn every_manifest_parses_and_validates_unchanged() {
+    for (command, arguments, provider) in MANIFESTS {
+        match parse(command, arguments) {
+            Parsed::Flags(flags) => assert_eq!(flags.cloud.cloud_provider, provider, "{command}"),
+            other => panic!("{command} {arguments}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_static_pod_without_arguments_is_told_what_is_missing() {
+    assert!(
+        matches!(parse("/cloud-controller-manager", ""), Parsed::Wrong(text) if text == "--cloud-provider cannot be empty")
+    );
+    assert!(matches!(parse("/gcp-cloud-controller-manager", ""), Parsed::Flags(_)));
+}
+
+#[test]
+fn flags_of_a_vendors_program_are_accepted_with_a_word_each() {
+    let Parsed::Flags(flags) = parse("ccm-linode", "--linode-tag-filter=a --enable-route-controller") else {
+        panic!("they are accepted")
+    };
+    let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
+    assert_eq!(
+        texts,
+        [
+            "--enable-route-controller has no effect here; it is accepted for manifests of linode",
+            "--linode-tag-filter has no effect here; it is accepted for manifests of linode",
+        ]
+    );
+}

@@ -1,0 +1,135 @@
+//! Every row of the specification's tables: name, type, default, section, effect.
+
+use clap::{Arg, Command, CommandFactory as _};
+
+use super::table::{Class, EXTRA, Effect, OWN, rows};
+use super::{flags, parse};
+use crate::configz::GROUP;
+use crate::flags::reference::{REFERENCE_DEFAULTS, SECTIONS};
+use crate::flags::{Flags, Parsed, Program, command, historic, provider_flags};
+
+/// Deprecated by the reference, so not in its help.
+const HIDDEN: [&str; 2] = ["allow-untagged-cloud", "node-sync-period"];
+
+fn declared() -> Command {
+    command::prepare(Flags::command(), &Program::default())
+}
+
+fn kind(flag: &Arg) -> &'static str {
+    match flag.get_long() {
+        Some("help") => "bool",
+        _ => command::kind(flag),
+    }
+}
+
+fn default(flag: &Arg) -> String {
+    flag.get_default_values().iter().map(|value| value.to_string_lossy()).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn every_row_is_declared_with_its_type_default_and_section() {
+    let command = declared();
+    for row in rows() {
+        let flag = command.get_arguments().find(|flag| flag.get_long() == Some(row.name));
+        let flag = flag.unwrap_or_else(|| panic!("--{} is not declared", row.name));
+        assert_eq!(kind(flag), row.kind, "--{}", row.name);
+        assert_eq!(default(flag), row.ours.unwrap_or(row.reference), "--{}", row.name);
+        assert_eq!(flag.get_help_heading(), Some(row.section), "--{}", row.name);
+        assert_eq!(flag.is_hide_set(), HIDDEN.contains(&row.name), "--{}", row.name);
+        assert!(flag.get_help().is_some(), "--{}", row.name);
+    }
+    assert_eq!(rows().len(), 86, "as many as the reference accepts with both log formats");
+}
+
+#[test]
+fn defaults_differ_only_where_a_decision_says_so() {
+    let mut differ: Vec<_> =
+        rows().iter().filter(|row| row.ours.is_some()).map(|row| (row.name, row.reference)).collect();
+    differ.sort_unstable();
+    assert_eq!(differ, REFERENCE_DEFAULTS);
+}
+
+#[test]
+fn a_changed_value_of_every_row_has_its_effect() {
+    for row in rows() {
+        let changed = match row.effect {
+            Effect::Says => {
+                assert!(matches!(parse(row.changed), Parsed::Say(_)), "--{}", row.name);
+                continue;
+            }
+            _ => flags(row.changed),
+        };
+        let unchanged = flags(&[]);
+        match row.effect {
+            Effect::Configz(pointer, expected) => {
+                let at = |flags: &Flags| flags.configz()[GROUP].pointer(pointer).unwrap().clone();
+                assert_eq!(at(&changed), expected(), "--{}", row.name);
+                assert_ne!(at(&unchanged), expected(), "--{}", row.name);
+            }
+            Effect::Option(holds) => {
+                let before = std::panic::catch_unwind(|| holds(&unchanged)).unwrap_or(false);
+                assert!(holds(&changed) && !before, "--{}", row.name);
+            }
+            Effect::Warns => {
+                let said = |flags: &Flags| {
+                    let notices = flags.notices().into_iter().map(|notice| notice.text);
+                    notices.chain(flags.deprecations()).filter(|text| text.contains(&format!("--{}", row.name))).count()
+                };
+                assert_eq!((said(&unchanged), said(&changed)), (0, 1), "--{}", row.name);
+                assert_eq!(changed.options(), unchanged.options(), "--{}", row.name);
+            }
+            Effect::Says => {}
+        }
+    }
+}
+
+#[test]
+fn what_the_specification_calls_inert_warns() {
+    for row in rows().iter().filter(|row| row.class == Class::NoopAccept) {
+        assert!(matches!(row.effect, Effect::Warns), "--{}", row.name);
+    }
+    assert_eq!(EXTRA.len(), historic::HISTORIC.len());
+    for argument in EXTRA {
+        let flags = flags(&[argument]);
+        let name = argument.split('=').next().unwrap();
+        let lines = flags.deprecations();
+        assert_eq!(lines.len(), 1, "{argument}: {lines:?}");
+        assert!(lines[0].starts_with(&format!("Flag {name} has been deprecated, ")), "{lines:?}");
+        assert!(!flags.dump().is_empty());
+    }
+}
+
+#[test]
+fn nothing_is_declared_that_is_in_no_table() {
+    let rows = rows();
+    for flag in declared().get_arguments().filter(|flag| !flag.is_positional()) {
+        let name = flag.get_long().unwrap();
+        let own = OWN.iter().find(|(own, ..)| *own == name);
+        let known = rows.iter().any(|row| row.name == name)
+            || historic::HISTORIC.iter().any(|flag| flag.name == name)
+            || provider_flags::all().any(|flag| flag.name == name);
+        assert!(known != own.is_some(), "--{name}");
+        if let Some((_, kind_of_own, default_of_own, section)) = own {
+            assert_eq!((kind(flag), default(flag).as_str()), (*kind_of_own, *default_of_own), "--{name}");
+            assert_eq!(flag.get_help_heading(), Some(*section), "--{name}");
+        }
+    }
+}
+
+#[test]
+fn the_help_lists_all_that_is_not_hidden_in_the_order_of_the_sections() {
+    let Parsed::Say(help) = parse(&["--help"]) else { panic!("no help") };
+    let places: Vec<_> = SECTIONS
+        .iter()
+        .map(|section| help.find(&format!("\n{section}:\n")).unwrap_or_else(|| panic!("{section}")))
+        .collect();
+    assert!(places.is_sorted(), "{help}");
+    for flag in declared().get_arguments().filter(|flag| !flag.is_positional()) {
+        let name = flag.get_long().unwrap();
+        let shown = help.lines().any(|line| {
+            line.trim_start_matches([' ', '-', 'h', 'v', ',']).starts_with(name.trim_start_matches(['h', 'v']))
+                && line.contains(&format!("--{name}"))
+        });
+        assert_eq!(shown, !flag.is_hide_set(), "--{name}:\n{help}");
+    }
+}
