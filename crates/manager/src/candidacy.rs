@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cloud_provider::Fence;
 use cloud_provider::names::ControllerNames;
+use runtime::election::migration::{Assignment, Under};
 use runtime::election::{Elector, Leadership, Outcome, fence_until_either_is_lost};
 use serving::health::Check;
 use tokio::task::JoinHandle;
@@ -15,20 +16,6 @@ use crate::work::{Means, Work};
 
 /// A standby whose lease was not readable for this long is not ready (APP-104).
 const READABLE: Duration = Duration::from_secs(60);
-
-/// Under which lease a controller runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// The one of this process.
-    Main,
-    /// The one that is shared with kube-controller-manager.
-    Migrated,
-    /// None: another component runs it.
-    Elsewhere,
-}
-
-/// Says under which lease each controller runs (APP-79).
-pub(crate) type Assignment = Arc<dyn Fn(ControllerNames) -> Part + Send + Sync>;
 
 /// The leases that this process stands for.
 pub(crate) struct Candidacy {
@@ -107,19 +94,19 @@ async fn lead(
     if stop.run_until_cancelled(leads.acquired()).await.is_none() {
         return Ok(());
     }
-    let assignment = migration.as_ref().map(|(_, assignment)| Arc::clone(assignment));
-    let belongs = |part| {
-        let assignment = assignment.clone();
-        move |names| assignment.as_ref().map_or(Part::Main, |assign| assign(names)) == part
+    let assignment = migration.as_ref().map(|(_, assignment)| assignment.clone());
+    let belongs = |lease| {
+        let assignment = assignment.as_ref();
+        move |names: ControllerNames| assignment.map_or(Under::MainLease, |it| it.of(names.canonical)) == lease
     };
-    let Some(mut work) = Work::begin(means, belongs(Part::Main), stop).await? else { return Ok(()) };
+    let Some(mut work) = Work::begin(means, belongs(Under::MainLease), stop).await? else { return Ok(()) };
     let mut second = None;
     let mut started = Ok(());
     if let Some((elector, _)) = migration {
         let leads = elector.leadership();
         second = Some(tokio::spawn(elector.run(release.clone())));
         if stop.run_until_cancelled(leads.acquired()).await.is_some() {
-            started = work.start(belongs(Part::Migrated)).await;
+            started = work.start(belongs(Under::MigrationLease)).await;
         }
     }
     if started.is_ok() {

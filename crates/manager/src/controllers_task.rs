@@ -21,6 +21,7 @@ pub use crate::clients::Clients;
 use crate::clients::Wiring;
 use crate::readiness::Contact;
 use crate::selection::Selection;
+use crate::service_accounts::ServiceAccountClients;
 use crate::starter::{Started, Starter};
 
 /// What the controllers are started with.
@@ -44,6 +45,8 @@ pub struct Settings {
     pub(crate) contact: Contact,
     /// Whether anything may be changed (INV-4); `None`: whatever the clients' own options say.
     pub fence: Option<Fence>,
+    /// Where `--use-service-account-credentials`, who makes the clients of controllers and provider.
+    pub accounts: Option<ServiceAccountClients>,
 }
 
 impl Settings {
@@ -60,6 +63,7 @@ impl Settings {
             metrics: Metrics::new(),
             contact: Contact::default(),
             fence: None,
+            accounts: None,
         }
     }
 
@@ -71,6 +75,14 @@ impl Settings {
     pub(crate) async fn client(&self, component: &str) -> Result<Client> {
         let client = self.clients.client(component, self.wiring()).await;
         client.with_context(|| format!("no Kubernetes client for {component}"))
+    }
+
+    /// A client for a controller or the provider: with an account of its own, if it is to have one (APP-50).
+    pub(crate) async fn client_of_its_own(&self, name: &str) -> Result<Client> {
+        match &self.accounts {
+            None => self.client(name).await,
+            Some(accounts) => Ok(accounts.client(name, self.wiring().metrics).await?),
+        }
     }
 
     /// Whether this controller is asked for, by all flags together.

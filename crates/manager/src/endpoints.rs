@@ -1,9 +1,14 @@
 //! What this process serves: its ports, and what is behind them (APP-7, APP-12, APP §10).
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::Router;
+use axum::routing::get;
+use http::header::CONTENT_TYPE;
 use metrics::Metrics;
+use runtime::election::migration::LeaderMigration;
+use serving::debug::{self, SetVerbosity};
 use serving::health::Health;
 use serving::server::Listener;
 use serving::webhook::{self, Webhook, WebhookLimits};
@@ -12,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::exit::Failure;
 use crate::flags::Flags;
+use crate::{configz, logging};
 
 /// Ports that are bound, so that a clash is found before anything else is done (P-36). Nothing is open that is not used.
 pub(crate) struct Ports {
@@ -56,7 +62,6 @@ impl Servers {
         let pairs = [(ports.webhooks, routes.webhooks), (ports.secure, routes.secure), (ports.metrics, routes.metrics)];
         for (listener, router) in pairs {
             if let Some(listener) = listener {
-                tracing::info!("serving on {}", listener.local_address());
                 servers.tasks.spawn(listener.serve(router, servers.end.clone()));
             }
         }
@@ -72,9 +77,43 @@ impl Servers {
 }
 
 /// Everything behind the secure port, for callers that may have it.
-pub(crate) fn secure(flags: &Flags, health: &Health, metrics: &Metrics) -> Router {
-    _ = flags;
-    health.routes().merge(metrics.router(health)).fallback(serving::not_found)
+pub(crate) fn secure(
+    flags: &Flags,
+    migration: Option<&LeaderMigration>,
+    health: &Health,
+    metrics: &Metrics,
+    log: Option<&logging::Handle>,
+) -> Router {
+    let configuration = flags.configz_with(&shown(migration)).to_string();
+    let configz = move || {
+        let body = configuration.clone();
+        std::future::ready(([(CONTENT_TYPE, "application/json")], body))
+    };
+    let router = health.routes().merge(metrics.router(health)).route("/configz", get(configz));
+    let router = match log.filter(|_| flags.profiling()) {
+        Some(log) => router.merge(debug::routes(verbosity_of(log))),
+        None => router,
+    };
+    router.fallback(serving::not_found)
+}
+
+/// Changes the verbosity of the log (APP-103).
+fn verbosity_of(log: &logging::Handle) -> SetVerbosity {
+    let log = log.clone();
+    Arc::new(move |verbosity| {
+        log.set_verbosity(verbosity);
+        Ok(())
+    })
+}
+
+fn shown(migration: Option<&LeaderMigration>) -> configz::LeaderMigration {
+    let Some(migration) = migration else { return configz::LeaderMigration::default() };
+    let leaders = migration.controller_leaders.iter();
+    configz::LeaderMigration {
+        leader_name: migration.leader_name.clone(),
+        resource_lock: "leases".to_owned(),
+        controller_leaders: leaders.map(|leader| (leader.name.clone(), leader.component.clone())).collect(),
+    }
 }
 
 /// The plain port has the metrics only.

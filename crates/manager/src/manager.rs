@@ -42,13 +42,14 @@ pub struct Manager<'a> {
     pub(crate) clients: Option<Clients>,
     pub(crate) webhooks: Vec<WebhookFactory>,
     pub(crate) wedged_after: Duration,
+    pub(crate) log: Option<logging::Handle>,
 }
 
 impl<'a> Manager<'a> {
     /// The standard program with these providers.
     #[must_use]
     pub fn new(providers: &'a Registry) -> Self {
-        Self { providers, program: None, clients: None, webhooks: Vec::new(), wedged_after: WEDGED_AFTER }
+        Self { providers, program: None, clients: None, webhooks: Vec::new(), wedged_after: WEDGED_AFTER, log: None }
     }
 
     /// Name and defaults, instead of those that follow from the name that the program is called by (D-12).
@@ -79,19 +80,21 @@ impl<'a> Manager<'a> {
         self
     }
 
+    /// The log, whose verbosity callers may change; [`run`](Self::run) starts one itself.
+    #[must_use]
+    pub fn log(mut self, log: logging::Handle) -> Self {
+        self.log = Some(log);
+        self
+    }
+
     /// Runs the program, or one of its subcommands, with the process's arguments, until it has ended.
     #[must_use]
-    pub fn run(&self) -> ExitCode {
+    pub fn run(self) -> ExitCode {
         process::run_manager(self)
     }
 
     /// All of it: prepares and runs until `stop`.
-    pub(crate) async fn run_with(
-        &self,
-        flags: &Flags,
-        stop: &CancellationToken,
-        _log: &logging::Handle,
-    ) -> Result<(), Failure> {
+    pub(crate) async fn run_with(&self, flags: &Flags, stop: &CancellationToken) -> Result<(), Failure> {
         match self.prepare(flags, stop).await {
             Ok(prepared) => prepared.run(stop).await,
             // It was asked to stop before it could do anything, and did.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use cloud_provider::names::CONTROLLERS;
 use kube::Client;
 use metrics::{Build, Gate, Metrics};
 use runtime::clock::SystemClock;
+use runtime::election::migration::{Assignment, LeaderMigration};
 use runtime::election::{ElectionConfig, Elector, identity};
 use runtime::events::{EventRecorder, EventSender, recorder};
 use serving::access::Access;
@@ -16,11 +18,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::callers;
 use crate::candidacy::Candidacy;
-use crate::controllers_task::Settings;
+use crate::controllers_task::{Clients, Settings};
 use crate::endpoints::{self, Ports, Routes, Servers};
 use crate::exit::Failure;
 use crate::flags::{ElectionSettings, Flags, GATES, Stage};
 use crate::manager::Manager;
+use crate::permissions::{self, Features};
+use crate::service_accounts::ServiceAccountClients;
 use crate::start;
 use crate::webhooks;
 use crate::work::{Means, Work};
@@ -41,6 +45,7 @@ pub struct Prepared {
     access: Option<Access>,
     general: Client,
     sender: EventSender,
+    features: Features,
 }
 
 impl Prepared {
@@ -51,6 +56,8 @@ impl Prepared {
         if let Some(clients) = &manager.clients {
             settings.clients = clients.clone();
         }
+        let election = flags.election();
+        let migration = migration(election.as_ref())?;
         // A kubeconfig that cannot be used is told before a port is bound.
         let general = settings.client(GENERAL).await.map_err(Failure::Setup)?;
         let mut ports = Ports::bind(flags)?;
@@ -63,11 +70,12 @@ impl Prepared {
             }
         };
         let (events, sender) = recorder(general.clone(), GENERAL, Arc::new(SystemClock));
-        let candidacy = match flags.election() {
-            Some(election) => Some(candidacy(&settings, &election, &events).await?),
+        let candidacy = match &election {
+            Some(election) => Some(candidacy(&settings, election, migration.as_ref(), &events).await?),
             None => None,
         };
         settings.fence = candidacy.as_ref().map(Candidacy::fence);
+        settings.accounts = accounts(flags, &settings).await?;
 
         let provider = start::provider(flags, &settings, manager.providers).map_err(Failure::Fatal)?;
         let (health, metrics) = (Health::new(), settings.metrics.clone());
@@ -88,11 +96,12 @@ impl Prepared {
         let served = manager.webhooks.iter().map(|make| make(Arc::clone(&means.provider)));
         let own = flags.webhooks().includes("pvlabel").then(|| webhooks::volume_labels(Arc::clone(&means.provider)));
         let routes = Routes {
-            secure: endpoints::secure(flags, &health, &metrics),
+            secure: endpoints::secure(flags, migration.as_ref(), &health, &metrics, manager.log.as_ref()),
             metrics: endpoints::plain(&health, &metrics),
             webhooks: endpoints::webhooks(own.into_iter().chain(served).collect(), &metrics),
         };
-        Ok(Self { means, candidacy, ports, routes, access, general, sender })
+        let features = features(flags, &means, migration.as_ref());
+        Ok(Self { means, candidacy, ports, routes, access, general, sender, features })
     }
 
     /// What the secure port serves, as a caller that may have everything sees it.
@@ -112,7 +121,7 @@ impl Prepared {
     /// # Errors
     /// Why it ended otherwise. A lost lease is told at once: the process must end, as nothing was waited for.
     pub async fn run(self, stop: &CancellationToken) -> Result<(), Failure> {
-        let Self { means, candidacy, ports, mut routes, access, general, sender } = self;
+        let Self { means, candidacy, ports, mut routes, access, general, sender, features } = self;
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             provider = means.provider.name(),
@@ -125,6 +134,7 @@ impl Prepared {
         }
         let servers = Servers::start(ports, routes);
         aside.spawn(sender.run(over.clone()));
+        aside.spawn(over.clone().run_until_cancelled_owned(check_permissions(general.clone(), features)));
         aside.spawn(means.settings.contact.clone().keep(general, over.clone()));
         aside.close();
         let ended = match candidacy {
@@ -185,12 +195,14 @@ fn readiness(health: &Health, means: &Means, candidacy: Option<&Candidacy>, stop
     );
 }
 
+/// The elections that the flags ask for (APP-60, APP-75).
 async fn candidacy(
     settings: &Settings,
     election: &ElectionSettings,
+    migration: Option<&LeaderMigration>,
     events: &EventRecorder,
 ) -> Result<Candidacy, Failure> {
-    let config = ElectionConfig {
+    let main = ElectionConfig {
         namespace: election.namespace.clone(),
         name: election.name.clone(),
         identity: identity(),
@@ -199,9 +211,58 @@ async fn candidacy(
         retry_period: election.retry_period,
         release_on_stop: election.release_on_stop,
     };
-    let clients =
-        Settings { clients: settings.clients.with(|options| config.client_options(options)), ..settings.clone() };
-    let client = clients.client(LEASE).await.map_err(Failure::Setup)?;
-    let elector = Elector::new(client, config, events.clone(), settings.metrics.elections());
-    Ok(Candidacy::new(elector, None))
+    let clients = settings.clients.with(|options| main.client_options(options));
+    let client = Settings { clients, ..settings.clone() }.client(LEASE).await.map_err(Failure::Setup)?;
+    let elector = |config| Elector::new(client.clone(), config, events.clone(), settings.metrics.elections());
+    let second = migration.map(|migration| {
+        // Same namespace, identity and timings (APP-81).
+        let config = ElectionConfig { name: migration.leader_name.clone(), ..main.clone() };
+        let assignment = Assignment::new(migration, &CONTROLLERS.map(Into::into));
+        for name in assignment.unknown() {
+            tracing::warn!(name, "leader migration: no controller has this name, so nothing migrates by this entry");
+        }
+        (elector(config).for_migration(), assignment)
+    });
+    Ok(Candidacy::new(elector(main), second))
+}
+
+/// What is to migrate (APP-76, APP-78).
+fn migration(election: Option<&ElectionSettings>) -> Result<Option<LeaderMigration>, Failure> {
+    let Some(settings) = election.and_then(|election| election.migration.as_ref()) else { return Ok(None) };
+    let Some(path) = &settings.file else { return Ok(Some(LeaderMigration::default())) };
+    LeaderMigration::read(path).map(Some).map_err(Failure::setup)
+}
+
+/// Clients that act as an account of their own, if they are to (APP-50).
+async fn accounts(flags: &Flags, settings: &Settings) -> Result<Option<ServiceAccountClients>, Failure> {
+    let Clients::Configured(options) = &settings.clients else { return Ok(None) };
+    if !flags.use_service_account_credentials() {
+        return Ok(None);
+    }
+    let general = Settings { fence: None, ..settings.clone() }.client(GENERAL).await.map_err(Failure::Setup)?;
+    let accounts = ServiceAccountClients::new(general, (**options).clone());
+    Ok(Some(accounts.with_fence(settings.fence.clone().unwrap_or_default())))
+}
+
+/// Looks once whether everything may be done that is going to be done, and says what may not (DEP-31).
+async fn check_permissions(client: Client, features: Features) {
+    permissions::check(&client, &features).await.log();
+}
+
+/// What permissions depend on.
+fn features(flags: &Flags, means: &Means, migration: Option<&LeaderMigration>) -> Features {
+    let authentication = flags.authentication();
+    let serves = flags.serving().port != 0;
+    Features {
+        controllers: permissions::controllers_that_run(&means.settings, &*means.provider),
+        election: flags.election().map(|election| permissions::Election {
+            namespace: election.namespace,
+            leases: [Some(election.name), migration.map(|it| it.leader_name.clone())].into_iter().flatten().collect(),
+            watch: true,
+        }),
+        service_account_credentials: flags.use_service_account_credentials(),
+        caller_reviews: serves,
+        authentication_lookup: serves && !authentication.skip_lookup,
+        tolerate_lookup_failure: authentication.tolerate_lookup_failure,
+    }
 }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::Failure;
 use crate::flags::{Flags, Parsed, Program};
 use crate::manager::Manager;
-use crate::{logging, plan};
+use crate::{doctor, logging, plan};
 
 /// Worker threads at most: more only cost memory.
 const MAX_THREADS: usize = 4;
@@ -20,9 +20,9 @@ pub fn run(providers: &cloud_provider::Registry) -> ExitCode {
     Manager::new(providers).run()
 }
 
-pub(crate) fn run_manager(manager: &Manager<'_>) -> ExitCode {
+pub(crate) fn run_manager(manager: Manager<'_>) -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    if let Some(code) = subcommand(manager, &arguments) {
+    if let Some(code) = subcommand(&manager, &arguments) {
         return code;
     }
     let called = arguments.first().map(|name| Program::called(name)).unwrap_or_default();
@@ -39,13 +39,14 @@ pub(crate) fn run_manager(manager: &Manager<'_>) -> ExitCode {
         }
     };
     let log = logging::start(&flags.logging());
-    for text in flags.deprecations() {
-        eprintln!("{text}");
+    if flags.verbosity > 0 {
+        logging::say_flags(flags.dump());
     }
+    let manager = manager.log(log.clone());
     let ended = block_on(async {
         let stop = CancellationToken::new();
         stop_on_signal(stop.clone(), log.clone());
-        Ended(manager.run_with(&flags, &stop, &log).await)
+        Ended(manager.run_with(&flags, &stop).await)
     });
     let code = match &ended.0 {
         Ok(()) => ExitCode::SUCCESS,
@@ -74,6 +75,7 @@ fn subcommand(manager: &Manager<'_>, arguments: &[OsString]) -> Option<ExitCode>
     let rest = || arguments.iter().take(1).chain(arguments.iter().skip(2)).cloned();
     match name {
         plan::SUBCOMMAND => Some(plan::main(manager.providers, rest())),
+        doctor::SUBCOMMAND => Some(doctor::main(manager.providers, rest())),
         _ => None,
     }
 }

@@ -111,12 +111,8 @@ impl Starter {
     /// cloud-node-lifecycle-controller.
     pub(crate) async fn node_lifecycle(&self) -> Result<Option<Started>> {
         let Parts { context, pulse, events, sender } = self.parts(NODE_LIFECYCLE_CONTROLLER).await?;
-        let made = NodeLifecycleController::new(
-            context,
-            &self.settings.options,
-            events,
-            self.settings.metrics.lifecycle(),
-        );
+        let made =
+            NodeLifecycleController::new(context, &self.settings.options, events, self.settings.metrics.lifecycle());
         Ok(self.run(NODE_LIFECYCLE_CONTROLLER, pulse, made, sender, |controller| controller.run(self.shutdown.clone())))
     }
 
@@ -137,14 +133,8 @@ impl Starter {
         if self.provider.load_balancers().is_some() {
             self.settings.metrics.count_services(services.clone(), options.service.clone());
         }
-        let made = ServiceController::new(
-            context,
-            services,
-            cluster,
-            options,
-            events,
-            self.settings.metrics.services(),
-        );
+        let made =
+            ServiceController::new(context, services, cluster, options, events, self.settings.metrics.services());
         Ok(self.run(SERVICE_CONTROLLER, pulse, made, sender, |controller| {
             controller.run(self.queues(), self.queues(), self.shutdown.clone())
         }))
@@ -168,7 +158,7 @@ impl Starter {
     }
 
     async fn parts(&self, names: ControllerNames) -> Result<Parts> {
-        let client = self.client(names.client_identity).await?;
+        let client = self.settings.client_of_its_own(names.client_identity).await?;
         let clock = Arc::new(SystemClock);
         let (events, sender) = recorder(client.clone(), names.event_source, clock.clone());
         let (nodes, provider) = (self.caches.nodes.clone(), Arc::clone(&self.provider));

@@ -101,7 +101,7 @@ impl Work {
 async fn reach(means: &Means, shutdown: &CancellationToken) -> Result<cloud_provider::Cluster, Failure> {
     let informers = means.settings.client("shared-informers").await.map_err(Failure::Fatal)?;
     api_health::wait(&informers, &callers::situation(&means.settings)).await?;
-    let client = means.settings.client(PROVIDER_CLIENT).await.map_err(Failure::Fatal)?;
+    let client = means.settings.client_of_its_own(PROVIDER_CLIENT).await.map_err(Failure::Fatal)?;
     let cluster = start::cluster_of(&means.cluster_name, &client, start::PATIENCE, shutdown).await;
     let cluster = cluster.map_err(Failure::Fatal)?;
     start::initialize(&*means.provider, &cluster, client, shutdown).await.map_err(Failure::Fatal)?;
