@@ -84,6 +84,7 @@ fn trouble(error: kube::Error) -> WatchTrouble {
 /// What an error says about what was asked for.
 pub(super) fn failure(error: &kube::Error) -> Failure {
     match error {
+        error if lost_race(error) => Failure::Conflict,
         // An answer of 5xx does not say that nothing was done.
         kube::Error::Api(status) if status.code >= 500 => Failure::Unknown,
         error if is_answer(error) => Failure::Refused,

@@ -67,9 +67,9 @@ impl Elector {
     /// released (unless that is switched off). So stop it last, when nothing works any more that needs the Lease. Within
     /// half the renew deadline it is over in any case.
     ///
-    /// If this is dropped, the fence closes; the Lease is left to expire.
+    /// If this is dropped, the fence closes, which counts as a loss; the Lease is left to expire.
     pub async fn run(self, stop: CancellationToken) -> Outcome {
-        let closing = CloseOnDrop(self.leadership.clone());
+        let unended = Unended(self.leadership.clone());
         self.metrics.leading(&self.config.name, false);
         tracing::info!(lock = self.config.lock(), "Attempting to acquire leader lease...");
         let mut running = Running {
@@ -80,17 +80,19 @@ impl Elector {
             elector: self,
         };
         let outcome = running.run(&stop).await;
-        drop(closing);
+        running.elector.leadership.close();
         running.end(&outcome);
+        drop(unended);
         outcome
     }
 }
 
-struct CloseOnDrop(Leadership);
+/// An election that is broken off, by a panic or because nobody waits for it, is lost.
+struct Unended(Leadership);
 
-impl Drop for CloseOnDrop {
+impl Drop for Unended {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.break_off();
     }
 }
 

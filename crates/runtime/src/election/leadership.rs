@@ -162,6 +162,20 @@ impl Leadership {
         self.facts().closed = true;
     }
 
+    /// Ends what has not ended.
+    pub(super) fn break_off(&self) {
+        self.close();
+        self.0.phase.send_if_modified(|phase| {
+            let outcome = match phase {
+                Phase::Candidate => Outcome::Stopped,
+                Phase::Leading => Outcome::Lost("the election was broken off".to_owned()),
+                Phase::Over(_) => return false,
+            };
+            *phase = Phase::Over(outcome);
+            true
+        });
+    }
+
     /// Says how it ended. The fence must have been closed.
     pub(super) fn end(&self, outcome: Outcome) {
         self.0.phase.send_replace(Phase::Over(outcome));

@@ -24,6 +24,8 @@ pub struct Election {
     observed: Option<(Record, Instant)>,
     /// Until then somebody else may believe to lead, as far as this process has seen.
     rival_until: Option<Instant>,
+    /// The Lease was there when it was last heard of.
+    existed: bool,
     /// The Lease as it was last read or written.
     lease: Option<Lease>,
     /// When the next attempt is due.
@@ -73,6 +75,8 @@ pub enum Input {
 /// Why a request brought nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
+    /// Somebody else wrote first.
+    Conflict,
     /// The API server said no.
     Refused,
     /// Nobody knows whether it was done: no answer, or none that says.
@@ -103,6 +107,7 @@ impl Election {
             role: Role::Candidate,
             observed: None,
             rival_until: None,
+            existed: false,
             lease: None,
             next_attempt: now,
             sent: now,
@@ -176,12 +181,15 @@ impl Election {
 
     fn missing(&mut self, now: Instant, time: Timestamp, dice: f64) -> Action {
         self.lease = None;
-        let may_create = match self.role {
-            Role::Leader { .. } => true,
-            // Whoever was seen to hold it may still lead, and will make it anew.
-            _ => self.rival_until.is_none_or(|until| now >= until),
-        };
-        if !may_create {
+        let leads = matches!(self.role, Role::Leader { .. });
+        if std::mem::take(&mut self.existed) && !leads {
+            // It vanished. Somebody may have renewed it just before, lead on, and make it anew.
+            let duration = self.observed.as_ref().map_or(self.config.lease_duration, |(record, _)| {
+                record.duration(self.config.lease_duration).max(self.config.lease_duration)
+            });
+            self.rival_until = self.rival_until.max(Some(now + duration));
+        }
+        if !leads && self.rival_until.is_some_and(|until| now < until) {
             return self.pause(now, dice);
         }
         let text = api_time(time);
@@ -219,13 +227,15 @@ impl Election {
     fn observe(&mut self, lease: Lease, now: Instant) -> Record {
         let record = lease.record();
         self.lease = Some(lease);
+        self.existed = true;
         if self.observed.as_ref().is_none_or(|(before, _)| *before != record) {
             self.observed = Some((record.clone(), now));
             if record.holder.is_empty() {
                 // It was given back.
                 self.rival_until = None;
             } else if record.holder != self.config.identity {
-                self.rival_until = Some(now + record.duration(self.config.lease_duration));
+                let until = now + record.duration(self.config.lease_duration);
+                self.rival_until = self.rival_until.max(Some(until));
             }
         }
         record
@@ -278,10 +288,11 @@ impl Election {
     }
 
     fn not_written(&mut self, failure: Failure, now: Instant, dice: f64) -> Action {
+        self.existed |= failure == Failure::Conflict;
         self.unsure = match failure {
             Failure::Unknown => Some(Unsure::Unanswered),
             // What is refused now may be so because an earlier one was taken.
-            Failure::Refused => self.unsure.filter(|unsure| *unsure == Unsure::Unanswered),
+            Failure::Conflict | Failure::Refused => self.unsure.filter(|unsure| *unsure == Unsure::Unanswered),
         };
         match self.role {
             Role::Leader { renewed, direct: true } => {

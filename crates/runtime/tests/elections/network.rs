@@ -1,0 +1,45 @@
+//! What becomes of a message.
+
+use super::plan::Plan;
+
+pub(crate) struct Network {
+    dice: fastrand::Rng,
+    loss: f64,
+    slowness: f64,
+    /// Until when nobody, or this elector, reaches the server, in seconds.
+    outage: f64,
+    partitions: [f64; 3],
+}
+
+impl Network {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let dice = fastrand::Rng::with_seed(plan.seed);
+        Self { dice, loss: plan.loss, slowness: plan.slowness, outage: 0.0, partitions: [0.0; 3] }
+    }
+
+    /// How long a message takes that is sent now between an elector and the server; `None`: it is lost.
+    pub(crate) fn delay(&mut self, elector: usize, now: f64) -> Option<f64> {
+        let dice = &mut self.dice;
+        let is_down = now < self.outage || now < self.partitions[elector];
+        if is_down || dice.f64() < self.loss {
+            return None;
+        }
+        Some(if dice.f64() < self.slowness { dice.f64() * 20.0 } else { 0.001 + dice.f64() * 0.02 })
+    }
+
+    pub(crate) fn roll(&mut self) -> f64 {
+        self.dice.f64()
+    }
+
+    pub(crate) fn begin_outage(&mut self, until: f64) {
+        self.outage = self.outage.max(until);
+    }
+
+    pub(crate) fn begin_partition(&mut self, elector: usize, until: f64) {
+        self.partitions[elector] = self.partitions[elector].max(until);
+    }
+
+    pub(crate) fn calm_down(&mut self) {
+        (self.loss, self.slowness, self.outage, self.partitions) = (0.0, 0.0, 0.0, [0.0; 3]);
+    }
+}

@@ -1,0 +1,78 @@
+//! What goes wrong, and when.
+
+use proptest::prelude::*;
+
+/// One run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// For the dice of network and electors.
+    pub(crate) seed: u64,
+    /// How fast each elector's clock runs. The fastest may be less than 1.5 times as fast as the slowest: that is the lease
+    /// duration by the renew deadline.
+    pub(crate) rates: Vec<f64>,
+    /// Which electors may watch.
+    pub(crate) watching: Vec<bool>,
+    /// Whether the server makes an object of a replacement for none.
+    pub(crate) put_creates: bool,
+    /// Share of messages that are lost.
+    pub(crate) loss: f64,
+    /// Share of messages that take up to 20 s.
+    pub(crate) slowness: f64,
+    /// In the order of their times in seconds.
+    pub(crate) faults: Vec<(f64, Fault)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// A person deletes the Lease.
+    Delete,
+    /// An elector does not move for so many seconds.
+    Freeze(usize, f64),
+    /// The leader does not move for so many seconds.
+    FreezeLeader(f64),
+    /// The leader's process is gone, and comes back as another.
+    KillLeader,
+    /// The leader stops in good order, and comes back as another.
+    StopLeader,
+    /// An elector's process is gone, and comes back as another.
+    Kill(usize),
+    /// The server answers nobody for so many seconds.
+    Outage(f64),
+    /// The server is not reached by one elector for so many seconds.
+    Partition(usize, f64),
+}
+
+impl Plan {
+    /// When the last fault is over, in seconds.
+    pub(crate) fn end(&self) -> f64 {
+        self.faults.iter().map(|(at, _)| at + 30.0).fold(100.0, f64::max)
+    }
+}
+
+fn faults() -> impl Strategy<Value = Fault> {
+    let elector = 0..3_usize;
+    prop_oneof![
+        2 => Just(Fault::Delete),
+        2 => (elector.clone(), 1.0..25.0).prop_map(|(who, time)| Fault::Freeze(who, time)),
+        3 => (1.0..25.0).prop_map(Fault::FreezeLeader),
+        1 => Just(Fault::KillLeader),
+        1 => Just(Fault::StopLeader),
+        1 => elector.clone().prop_map(Fault::Kill),
+        1 => (1.0..25.0).prop_map(Fault::Outage),
+        2 => (elector, 1.0..25.0).prop_map(|(who, time)| Fault::Partition(who, time)),
+    ]
+}
+
+pub(crate) fn plans() -> impl Strategy<Value = Plan> {
+    let electors = (2..=3_usize).prop_flat_map(|count| {
+        (prop::collection::vec(0.85..1.2, count), prop::collection::vec(any::<bool>(), count))
+    });
+    let weather = (0.0..0.4, prop_oneof![Just(0.0), 0.0..0.3]);
+    let faults = prop::collection::vec((1.0..120.0, faults()), 0..20);
+    (any::<u64>(), electors, any::<bool>(), weather, faults).prop_map(
+        |(seed, (rates, watching), put_creates, (loss, slowness), mut faults)| {
+            faults.sort_by(|a: &(f64, Fault), b| a.0.total_cmp(&b.0));
+            Plan { seed, rates, watching, put_creates, loss, slowness, faults }
+        },
+    )
+}
