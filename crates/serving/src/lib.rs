@@ -2,9 +2,13 @@
 
 pub mod access;
 mod answer;
+#[cfg(test)]
+mod asking;
 pub mod debug;
 mod error;
 pub mod health;
+#[cfg(test)]
+mod issuing;
 pub mod options;
 pub mod server;
 pub mod tls;

@@ -127,6 +127,19 @@ fn spec(user: &User, verb: &str, path: &str) -> SubjectAccessReviewSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_question_names_the_user_and_the_path() {
+        let extra = [("scopes".to_owned(), vec!["a".to_owned()])].into();
+        let jane = User { name: "jane".into(), uid: "17".into(), groups: vec!["ops".into()], extra };
+        let asked = serde_json::to_value(spec(&jane, "get", "/metrics")).unwrap();
+        let expected = json!({
+            "user": "jane", "uid": "17", "groups": ["ops"], "extra": {"scopes": ["a"]},
+            "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+        });
+        assert_eq!(asked, expected);
+    }
 
     #[test]
     fn a_denial_goes_before_a_permission() {

@@ -51,3 +51,25 @@ impl Subject {
 fn texts<'a>(attributes: impl Iterator<Item = &'a AttributeTypeAndValue<'a>>) -> Vec<String> {
     attributes.filter_map(|attribute| attribute.as_str().ok()).map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::pki_types::pem::PemObject;
+
+    /// Two organisations, made by OpenSSL for a hundred years.
+    const JANE: &[u8] = include_bytes!("testdata/jane.crt");
+    const AUTHORITY: &[u8] = include_bytes!("testdata/authority.crt");
+
+    #[test]
+    fn all_organisations_are_groups() {
+        let bundle = Bundle::parse(AUTHORITY).unwrap();
+        let chain = [CertificateDer::from_pem_slice(JANE).unwrap()];
+        let (user, remaining) = authenticate(&bundle, &chain, UnixTime::now()).unwrap();
+        assert_eq!((user.name.as_str(), user.groups), ("jane", vec!["system:masters".to_owned(), "ops".to_owned()]));
+        assert!(remaining > Duration::from_secs(3600));
+        let long_ago = UnixTime::since_unix_epoch(Duration::from_secs(1_000_000_000));
+        assert!(authenticate(&bundle, &chain, long_ago).is_err(), "not yet valid then");
+        assert!(authenticate(&bundle, &[], UnixTime::now()).is_err());
+    }
+}

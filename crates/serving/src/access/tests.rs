@@ -1,1 +1,512 @@
+use super::*;
+use crate::asking::{Answer, ask};
+use crate::issuing::{Authority, Issued};
+use crate::options::RequestHeaderOptions;
+use crate::server::Peer;
+use axum::body::Body;
+use axum::routing::any;
+use embedded_apiserver::{Action, ApiServer, Matcher, Options, User as ApiUser};
+use http::{Request, StatusCode};
+use kube::Client;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
 
+const GOOD: &str = "good-token";
+const WEAK: &str = "weak-token";
+
+/// An API server that knows an administrator's token and one of somebody without permissions.
+fn api() -> ApiServer {
+    let weak = ApiUser { name: "weak".into(), groups: vec!["ops".into()] };
+    let tokens = [(GOOD.to_owned(), ApiUser::admin()), (WEAK.to_owned(), weak)].into();
+    ApiServer::with_options(Options { tokens, ..Options::default() })
+}
+
+#[derive(Default)]
+struct Told(Mutex<BTreeMap<String, i64>>);
+
+impl Told {
+    fn add(&self, what: String, change: i64) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(what).or_default() += change;
+    }
+
+    fn of(&self, what: &str) -> i64 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(what).copied().unwrap_or_default()
+    }
+}
+
+impl AccessMetrics for Told {
+    fn authenticated(&self, result: AuthenticationResult, _time: Duration) {
+        self.add(format!("authenticated {}", result.as_str()), 1);
+    }
+    fn user_request(&self, username: &'static str) {
+        self.add(format!("user {username}"), 1);
+    }
+    fn token_cache(&self, status: TokenCache, _time: Duration) {
+        self.add(format!("cache {}", status.as_str()), 1);
+    }
+    fn token_fetched(&self, ok: bool) {
+        self.add(format!("fetched {ok}"), 1);
+    }
+    fn token_fetches(&self, status: Fetch, change: i64) {
+        self.add(format!("active {}", status.as_str()), change);
+    }
+    fn authorized(&self, result: AuthorizationResult, _time: Duration) {
+        self.add(format!("authorized {}", result.as_str()), 1);
+    }
+    fn token_reviewed(&self, code: &str, _time: Duration) {
+        self.add(format!("token review {code}"), 1);
+    }
+    fn access_reviewed(&self, code: &str, _time: Duration) {
+        self.add(format!("access review {code}"), 1);
+    }
+    fn client_certificate(&self, remaining: Duration) {
+        assert!(remaining > Duration::from_secs(365 * 24 * 3600));
+        self.add("client certificate".into(), 1);
+    }
+}
+
+struct World {
+    api: ApiServer,
+    access: Access,
+    router: Router,
+    told: Arc<Told>,
+}
+
+impl World {
+    fn new(authentication: AuthenticationOptions) -> Self {
+        let api = api();
+        let client = Client::new(api.service(), "default");
+        let reviewers = Reviewers { authentication: Some(client.clone()), authorization: Some(client) };
+        Self::with(api, authentication, reviewers)
+    }
+
+    fn with(api: ApiServer, authentication: AuthenticationOptions, reviewers: Reviewers) -> Self {
+        let told = Arc::new(Told::default());
+        let metrics = Arc::clone(&told) as Arc<dyn AccessMetrics>;
+        let access = Access::new(authentication, AuthorizationOptions::default(), reviewers, metrics).unwrap();
+        let echo = any(|request: Request<Body>| async move {
+            let user = request.extensions().get::<User>().cloned().unwrap_or_default();
+            let headers: Vec<_> = request.headers().keys().map(ToString::to_string).collect();
+            format!("{}|{}|{}", user.name, user.groups.join(","), headers.join(","))
+        });
+        let routes = Router::new().route("/metrics", echo.clone()).route("/healthz", echo);
+        let router = access.guard(routes.fallback(crate::not_found));
+        Self { api, access, router, told }
+    }
+
+    async fn ask(&self, path: &str, headers: &[(&str, &str)], certificate: Option<&Issued>) -> Answer {
+        let mut request = Request::get(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut request = request.body(Body::empty()).unwrap();
+        let certificates = certificate.map(Issued::der).into_iter().collect();
+        request.extensions_mut().insert(Peer { address: ([127, 0, 0, 1], 1).into(), certificates });
+        ask(&self.router, request).await
+    }
+
+    async fn with_token(&self, path: &str, token: &str) -> Answer {
+        self.ask(path, &[("authorization", &format!("Bearer {token}"))], None).await
+    }
+
+    async fn with_certificate(&self, certificate: &Issued) -> Answer {
+        self.ask("/metrics", &[], Some(certificate)).await
+    }
+
+    fn reviews(&self) -> (u64, u64) {
+        (
+            self.api.requests().count("create", "tokenreviews"),
+            self.api.requests().count("create", "subjectaccessreviews"),
+        )
+    }
+}
+
+fn config_map(data: serde_json::Value) -> serde_json::Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": lookup::NAMESPACE, "name": lookup::NAME}, "data": data,
+    })
+}
+
+#[tokio::test]
+async fn anonymous_callers_see_the_always_allowed_paths_and_nothing_else() {
+    let world = World::new(AuthenticationOptions::default());
+    let healthz = world.ask("/healthz", &[], None).await;
+    assert_eq!((healthz.status.as_u16(), healthz.body.as_str()), (200, "system:anonymous|system:unauthenticated|"));
+    for path in ["/metrics", "/", "/nothing"] {
+        let answer = world.ask(path, &[], None).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
+        let message = format!("forbidden: User \"system:anonymous\" cannot get path \"{path}\"");
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+            "reason": "Forbidden", "details": {}, "code": 403,
+        });
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&answer.body).unwrap(), status);
+        assert_eq!(answer.headers[http::header::CONTENT_TYPE], "application/json");
+    }
+    assert_eq!(world.told.of("authorized no-opinion"), 3);
+    assert_eq!((world.told.of("user other"), world.told.of("authenticated success")), (4, 4));
+}
+
+#[tokio::test]
+async fn a_good_token_opens_what_its_user_may_and_what_is_not_served_is_404_then() {
+    let world = World::new(AuthenticationOptions::default());
+    let answer = world.with_token("/metrics", GOOD).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.body, "kubernetes-admin|system:masters,system:authenticated|", "the token is taken away");
+    assert_eq!(world.with_token("/nothing", GOOD).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(world.reviews(), (1, 0), "system:masters need no review");
+
+    let weak = world.with_token("/metrics", WEAK).await;
+    assert_eq!(weak.status, StatusCode::FORBIDDEN);
+    assert!(weak.body.contains(r#"User \"weak\" cannot get path"#), "{}", weak.body);
+}
+
+#[tokio::test]
+async fn a_bad_token_is_401_also_on_paths_that_need_no_permission() {
+    let world = World::new(AuthenticationOptions::default());
+    for path in ["/metrics", "/healthz"] {
+        let answer = world.with_token(path, "bad").await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+        let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        assert_eq!(
+            (&body["reason"], &body["message"], &body["code"]),
+            (&json!("Unauthorized"), &json!("Unauthorized"), &json!(401))
+        );
+    }
+    assert_eq!(world.reviews(), (1, 0), "that it is bad was remembered");
+    assert_eq!(world.told.of("authenticated failure"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_are_kept_for_their_time_and_no_longer() {
+    let world = World::new(AuthenticationOptions::default());
+    for _ in 0..3 {
+        world.with_token("/metrics", WEAK).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+    assert_eq!(world.reviews(), (1, 1));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    world.with_token("/metrics", WEAK).await;
+    assert_eq!(world.reviews(), (2, 2));
+    assert_eq!((world.told.of("cache miss"), world.told.of("cache hit")), (2, 2));
+    assert_eq!((world.told.of("fetched true"), world.told.of("token review 201")), (2, 2));
+    assert_eq!(world.told.of("access review 201"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_time_to_live_each_request_is_reviewed() {
+    let world = World::new(AuthenticationOptions { token_cache_ttl: Duration::ZERO, ..Default::default() });
+    world.with_token("/healthz", WEAK).await;
+    world.with_token("/healthz", WEAK).await;
+    assert_eq!(world.reviews().0, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn identical_reviews_at_the_same_time_are_one() {
+    let world = World::new(AuthenticationOptions::default());
+    let slow = Action::Latency { millis: 1000 };
+    world.api.faults().add(Matcher::any().resource("tokenreviews"), slow);
+    let all = (0..10).map(|_| world.with_token("/metrics", WEAK));
+    let asked = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!((world.told.of("active in_flight"), world.told.of("active blocked")), (1, 9));
+    };
+    let (answers, ()) = tokio::join!(futures::future::join_all(all), asked);
+    assert!(answers.iter().all(|answer| answer.status == StatusCode::FORBIDDEN));
+    assert_eq!(world.reviews(), (1, 1));
+    assert_eq!((world.told.of("active in_flight"), world.told.of("active blocked")), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_review_is_tried_five_times_and_its_failure_not_kept() {
+    let world = World::new(AuthenticationOptions::default());
+    let away = Action::Status {
+        code: 503,
+        reason: "ServiceUnavailable".into(),
+        message: "later".into(),
+        retry_after_seconds: None,
+    };
+    world.api.faults().add(Matcher::any().resource("tokenreviews").times(5), away.clone());
+    let begun = Instant::now();
+    assert_eq!(world.with_token("/healthz", WEAK).await.status, StatusCode::UNAUTHORIZED);
+    let took = begun.elapsed().as_secs_f64();
+    assert!((4.0..4.95).contains(&took), "0.5 + 0.75 + 1.125 + 1.6875 s, and a fifth: {took}");
+    assert_eq!((world.reviews().0, world.told.of("token review 503"), world.told.of("authenticated error")), (5, 1, 1));
+    assert_eq!(world.with_token("/healthz", WEAK).await.status, StatusCode::OK, "not kept");
+
+    world.api.faults().add(Matcher::any().resource("subjectaccessreviews").times(2), away);
+    assert_eq!(world.with_token("/metrics", WEAK).await.status, StatusCode::FORBIDDEN, "a third try had an answer");
+    assert_eq!((world.told.of("access review 201"), world.reviews().1), (1, 3));
+}
+
+#[tokio::test]
+async fn an_error_of_the_review_is_403_and_is_not_kept() {
+    let world = World::new(AuthenticationOptions::default());
+    let refused =
+        Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
+    world.api.faults().add(Matcher::any().resource("subjectaccessreviews"), refused);
+    for _ in 0..2 {
+        assert_eq!(world.with_token("/metrics", WEAK).await.status, StatusCode::FORBIDDEN);
+    }
+    assert_eq!((world.told.of("authorized error"), world.reviews().1), (2, 2));
+}
+
+#[tokio::test]
+async fn without_an_identity_tokens_are_ignored_and_everything_else_is_denied() {
+    let world = World::with(api(), AuthenticationOptions::default(), Reviewers::default());
+    let answer = world.with_token("/metrics", GOOD).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    assert!(answer.body.contains("system:anonymous"), "{}", answer.body);
+    assert_eq!(world.with_token("/healthz", GOOD).await.status, StatusCode::OK);
+    assert_eq!(world.reviews(), (0, 0));
+}
+
+#[tokio::test]
+async fn a_client_certificate_of_the_right_authority_names_its_user() {
+    let directory = tempfile::tempdir().unwrap();
+    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
+    let file = directory.path().join("ca.crt");
+    std::fs::write(&file, &ours.pem).unwrap();
+    let world = World::new(AuthenticationOptions { client_ca_file: Some(file), ..Default::default() });
+
+    let admin = ours.client("jane", &["system:masters"]);
+    let answer = world.with_certificate(&admin).await;
+    assert_eq!((answer.status.as_u16(), answer.body.as_str()), (200, "jane|system:masters,system:authenticated|"));
+    assert_eq!(world.told.of("client certificate"), 1);
+
+    for (what, certificate) in [
+        ("another authority", other.client("jane", &["system:masters"])),
+        ("expired", ours.expired_client("jane")),
+        ("a server's certificate", ours.server(&["jane.example.com"])),
+        ("no common name", ours.client("", &["system:masters"])),
+    ] {
+        assert_eq!(world.with_certificate(&certificate).await.status, StatusCode::UNAUTHORIZED, "{what}");
+    }
+    let token = [("authorization", "Bearer good-token")];
+    let answer = world.ask("/metrics", &token, Some(&other.client("jane", &[]))).await;
+    assert_eq!(answer.status, StatusCode::OK, "the token proves it");
+    let bad = [("authorization", "Bearer bad")];
+    assert_eq!(world.ask("/metrics", &bad, Some(&admin)).await.status, StatusCode::OK, "the certificate goes first");
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_can_judge_is_as_none() {
+    let world = World::new(AuthenticationOptions::default());
+    let answer = world.with_certificate(&Authority::new("any").client("jane", &[])).await;
+    assert!(answer.status == StatusCode::FORBIDDEN && answer.body.contains("system:anonymous"), "{}", answer.body);
+}
+
+#[tokio::test]
+async fn a_front_proxy_is_believed_if_its_name_is_allowed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (proxies, users) = (Authority::new("proxies"), Authority::new("users"));
+    let file = directory.path().join("proxy-ca.crt");
+    std::fs::write(&file, &proxies.pem).unwrap();
+    let request_header = RequestHeaderOptions {
+        client_ca_file: Some(file),
+        allowed_names: vec!["front-proxy".into()],
+        ..RequestHeaderOptions::default()
+    };
+    let world = World::new(AuthenticationOptions { request_header, ..Default::default() });
+    let headers =
+        [("x-remote-user", "joe"), ("x-remote-group", "system:masters"), ("x-remote-extra-a", "b"), ("accept", "x")];
+    let with = async |certificate: &Issued| world.ask("/metrics", &headers, Some(certificate)).await;
+
+    let answer = with(&proxies.client("front-proxy", &[])).await;
+    let expected = "joe|system:masters,system:authenticated|accept";
+    assert_eq!((answer.status.as_u16(), answer.body.as_str()), (200, expected), "its headers are taken away");
+    assert_eq!(with(&proxies.client("somebody", &[])).await.status, StatusCode::UNAUTHORIZED, "not in the list");
+    assert_eq!(with(&users.client("front-proxy", &[])).await.status, StatusCode::UNAUTHORIZED, "another authority");
+    let bare = world.ask("/metrics", &headers, None).await;
+    assert!(
+        bare.status == StatusCode::FORBIDDEN && bare.body.contains("system:anonymous"),
+        "headers alone are nothing"
+    );
+    let silent = world.with_certificate(&proxies.client("front-proxy", &[])).await;
+    assert!(silent.body.contains("system:anonymous"), "it named nobody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_config_map_is_read_at_the_start_and_followed() {
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let world = World::new(AuthenticationOptions::default());
+    let data = |authority: &Authority| {
+        json!({
+            "client-ca-file": authority.pem, "requestheader-client-ca-file": authority.pem,
+            "requestheader-username-headers": r#"["X-User"]"#, "requestheader-group-headers": r#"["X-Group"]"#,
+            "requestheader-allowed-names": r#"["proxy"]"#,
+        })
+    };
+    world.api.seed(config_map(data(&old))).unwrap();
+    let shutdown = CancellationToken::new();
+    world.access.look_up(&shutdown).await.unwrap();
+    let admin = |authority: &Authority| authority.client("jane", &["system:masters"]);
+    assert_eq!(world.with_certificate(&admin(&old)).await.status, StatusCode::OK);
+    let headers = [("x-user", "joe"), ("x-group", "system:masters")];
+    let proxied = world.ask("/metrics", &headers, Some(&old.client("proxy", &[]))).await;
+    assert!(proxied.body.starts_with("joe|"), "{}", proxied.body);
+    assert_eq!(world.with_certificate(&admin(&new)).await.status, StatusCode::UNAUTHORIZED);
+
+    let follow = tokio::spawn(world.access.clone().follow(shutdown.clone()));
+    let generation = world.access.authorities().generation();
+    world.api.seed(config_map(data(&new))).unwrap();
+    while world.access.authorities().generation() == generation {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(world.with_certificate(&admin(&new)).await.status, StatusCode::OK);
+    assert_eq!(world.with_certificate(&admin(&old)).await.status, StatusCode::UNAUTHORIZED);
+
+    // What cannot be used changes nothing, and neither does a deletion.
+    world.api.seed(config_map(json!({"client-ca-file": "no PEM"}))).unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    world.api.remove("configmaps", Some(lookup::NAMESPACE), lookup::NAME);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.with_certificate(&admin(&new)).await.status, StatusCode::OK);
+    let asked = world.api.requests().all();
+    let watch = asked.iter().find(|request| request.resource == "configmaps" && request.verb != "get").unwrap();
+    assert!(watch.query.contains("fieldSelector=metadata.name"), "{}", watch.query);
+    shutdown.cancel();
+    follow.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_config_map_that_is_missing_is_tolerated_and_one_that_is_forbidden_is_not() {
+    let world = World::new(AuthenticationOptions::default());
+    let shutdown = CancellationToken::new();
+    world.access.look_up(&shutdown).await.unwrap();
+
+    let refused =
+        Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
+    world.api.faults().add(Matcher::any().resource("configmaps"), refused);
+    let begun = Instant::now();
+    let said = world.access.look_up(&shutdown).await.unwrap_err().to_string();
+    assert!(said.contains("bind Role extension-apiserver-authentication-reader"), "{said}");
+    assert_eq!(begun.elapsed(), Duration::ZERO, "at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_answer_is_waited_for_two_minutes() {
+    let world = World::new(AuthenticationOptions::default());
+    let away = Action::Status {
+        code: 503,
+        reason: "ServiceUnavailable".into(),
+        message: "later".into(),
+        retry_after_seconds: None,
+    };
+    world.api.faults().add(Matcher::any().resource("configmaps").times(4), away.clone());
+    world.access.look_up(&CancellationToken::new()).await.unwrap();
+    world.api.faults().add(Matcher::any().resource("configmaps"), away);
+    let begun = Instant::now();
+    let said = world.access.look_up(&CancellationToken::new()).await.unwrap_err().to_string();
+    assert!((105..=120).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+    assert!(said.contains("within 120 s: later"), "{said}");
+    let stopped = CancellationToken::new();
+    stopped.cancel();
+    assert!(matches!(world.access.look_up(&stopped).await, Err(LookupError::Stopped)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tolerated_failure_is_made_good_in_the_background() {
+    let world = World::new(AuthenticationOptions { tolerate_lookup_failure: true, ..Default::default() });
+    let refused =
+        Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
+    let fault = world.api.faults().add(Matcher::any().resource("configmaps"), refused);
+    let shutdown = CancellationToken::new();
+    world.access.look_up(&shutdown).await.unwrap();
+    let follow = tokio::spawn(world.access.clone().follow(shutdown.clone()));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let authority = Authority::new("ours");
+    world.api.seed(config_map(json!({"client-ca-file": authority.pem}))).unwrap();
+    let admin = authority.client("jane", &["system:masters"]);
+    assert_eq!(world.with_certificate(&admin).await.status, StatusCode::FORBIDDEN);
+    world.api.faults().remove(fault);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.with_certificate(&admin).await.status, StatusCode::OK);
+    shutdown.cancel();
+    follow.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_skipped_or_given_as_files_is_not_looked_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ca.crt");
+    std::fs::write(&file, Authority::new("ours").pem).unwrap();
+    let both = AuthenticationOptions {
+        client_ca_file: Some(file.clone()),
+        request_header: RequestHeaderOptions { client_ca_file: Some(file), ..Default::default() },
+        ..Default::default()
+    };
+    for options in [AuthenticationOptions { skip_lookup: true, ..Default::default() }, both] {
+        let world = World::new(options);
+        world.access.look_up(&CancellationToken::new()).await.unwrap();
+        let shutdown = CancellationToken::new();
+        let follow = tokio::spawn(world.access.clone().follow(shutdown.clone()));
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        shutdown.cancel();
+        follow.await.unwrap();
+        assert!(world.api.requests().all().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_ca_file_counts_within_a_minute_and_a_broken_one_does_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ca.crt");
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    std::fs::write(&file, &old.pem).unwrap();
+    let options = AuthenticationOptions { client_ca_file: Some(file.clone()), skip_lookup: true, ..Default::default() };
+    let world = World::new(options);
+    let shutdown = CancellationToken::new();
+    let follow = tokio::spawn(world.access.clone().follow(shutdown.clone()));
+    let admin = new.client("jane", &["system:masters"]);
+    assert_eq!(world.with_certificate(&admin).await.status, StatusCode::UNAUTHORIZED);
+    std::fs::write(&file, &new.pem).unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(world.with_certificate(&admin).await.status, StatusCode::OK);
+    std::fs::write(&file, "half a file").unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert_eq!(world.with_certificate(&admin).await.status, StatusCode::OK);
+    shutdown.cancel();
+    follow.await.unwrap();
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_used_are_said_with_their_flag() {
+    let missing = AuthenticationOptions { client_ca_file: Some("/nowhere/ca.crt".into()), ..Default::default() };
+    let authorization = AuthorizationOptions::default();
+    let new = |authentication, authorization| {
+        Access::new(authentication, authorization, Reviewers::default(), Arc::new(NoAccessMetrics)).map(drop)
+    };
+    let said = new(missing, authorization).unwrap_err().to_string();
+    assert!(said.starts_with("unable to load client CA provider: /nowhere/ca.crt: "), "{said}");
+    assert!(said.contains("--client-ca-file"), "{said}");
+    let paths = AuthorizationOptions { always_allow_paths: vec!["/a*b".into()], ..Default::default() };
+    let said = new(AuthenticationOptions::default(), paths).unwrap_err().to_string();
+    assert_eq!(said, "only trailing * allowed in \"a*b\"");
+}
+
+#[tokio::test]
+async fn a_star_at_the_end_opens_all_paths_below() {
+    let options = AuthorizationOptions { always_allow_paths: vec!["/met*".into()], ..Default::default() };
+    let access =
+        Access::new(AuthenticationOptions::default(), options, Reviewers::default(), Arc::new(NoAccessMetrics))
+            .unwrap();
+    let router = access.guard(Router::new().route("/metrics", any(async || "all")).fallback(crate::not_found));
+    assert_eq!(crate::asking::get(&router, "/metrics").await.0, 200);
+    assert_eq!(crate::asking::get(&router, "/healthz").await.0, 403, "the default is replaced");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_cannot_be_used_is_said_with_its_flag() {
+    let authentication = AuthenticationOptions { kubeconfig: Some("/nowhere/config".into()), ..Default::default() };
+    let metrics = Arc::new(runtime::client::NoRequestMetrics);
+    let connected =
+        Reviewers::connect(&authentication, &AuthorizationOptions::default(), &Default::default(), metrics).await;
+    let said = connected.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(said.starts_with("failed to get delegated authentication kubeconfig: /nowhere/config: "), "{said}");
+    assert!(said.contains("--authentication-kubeconfig"), "{said}");
+}

@@ -1,1 +1,474 @@
+use std::net::Ipv4Addr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
+use axum::Router;
+use axum::routing::get;
+use reqwest::tls::TlsInfo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::connection::{Protocol, serve};
+use super::*;
+use crate::issuing::{Authority, Issued, SOON};
+use crate::options::{AuthenticationOptions, AuthorizationOptions, SniPair, TlsVersion};
+
+fn s(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn routes() -> Router {
+    Router::new()
+        .route("/", get(async || "hello"))
+        .route("/slow", get(async || sleep(s(3)).await))
+        .route("/slower", get(async || sleep(s(300)).await))
+        .route("/panic", get(async || -> &'static str { panic!("a defect") }))
+        .fallback(crate::not_found)
+}
+
+/// A connection in memory, under a clock that stands still.
+struct InMemory {
+    stream: DuplexStream,
+    server: tokio::task::JoinHandle<()>,
+    shutdown: CancellationToken,
+}
+
+impl InMemory {
+    fn open(protocol: Protocol, limits: Limits) -> Self {
+        let (stream, theirs) = duplex(1 << 16);
+        let shutdown = CancellationToken::new();
+        let peer = Peer { address: ([127, 0, 0, 1], 1).into(), certificates: Default::default() };
+        let server = tokio::spawn(serve(theirs, protocol, peer, routes(), limits, shutdown.clone()));
+        Self { stream, server, shutdown }
+    }
+
+    fn http1() -> Self {
+        Self::open(Protocol::Http1, Limits::standard(0))
+    }
+
+    async fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// One answer with a short body.
+    async fn answer(&mut self) -> String {
+        let mut buffer = vec![0; 1 << 16];
+        let read = self.stream.read(&mut buffer).await.unwrap();
+        String::from_utf8_lossy(&buffer[..read]).into_owned()
+    }
+
+    /// What comes until the server closes the connection.
+    async fn rest(&mut self) -> String {
+        let mut rest = Vec::new();
+        _ = self.stream.read_to_end(&mut rest).await;
+        String::from_utf8_lossy(&rest).into_owned()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_header_that_never_ends_is_cut_off_after_its_time_however_slowly_it_comes() {
+    let (begun, mut connection) = (Instant::now(), InMemory::http1());
+    connection.send("GET / HTTP/1.1\r\n").await;
+    for n in 0.. {
+        sleep(s(1)).await;
+        let line = format!("x-{n}: slow\r\n");
+        if connection.server.is_finished() || connection.stream.write_all(line.as_bytes()).await.is_err() {
+            break;
+        }
+    }
+    assert!((32..=33).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_on_which_nothing_is_asked_is_closed() {
+    let (begun, mut connection) = (Instant::now(), InMemory::http1());
+    assert_eq!(connection.rest().await, "");
+    assert_eq!(begun.elapsed(), s(32));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_kept_for_its_time_and_a_second_header_has_its_own() {
+    let mut connection = InMemory::http1();
+    connection.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert!(connection.answer().await.ends_with("hello"));
+    sleep(s(80)).await;
+    connection.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert!(connection.answer().await.ends_with("hello"), "it was idle for 80 s only");
+    let begun = Instant::now();
+    assert_eq!(connection.rest().await, "");
+    assert_eq!(begun.elapsed(), s(90));
+
+    let mut connection = InMemory::http1();
+    connection.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    connection.answer().await;
+    sleep(s(50)).await;
+    connection.send("GET / HT").await;
+    let begun = Instant::now();
+    assert_eq!(connection.rest().await, "");
+    assert_eq!(begun.elapsed(), s(32), "from its first byte");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_may_take_longer_than_any_of_these() {
+    let mut connection = InMemory::http1();
+    connection.send("GET /slower HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let begun = Instant::now();
+    assert!(connection.answer().await.starts_with("HTTP/1.1 200 OK"));
+    assert_eq!(begun.elapsed(), s(300));
+}
+
+#[tokio::test(start_paused = true)]
+async fn headers_beyond_the_limit_are_431() {
+    let mut connection = InMemory::open(Protocol::Http1, Limits { header_bytes: 8192, ..Limits::standard(0) });
+    let header = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(20_000));
+    connection.send(&header).await;
+    let answer = connection.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+
+    let mut connection = InMemory::http1();
+    let header = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(20_000));
+    connection.send(&header).await;
+    assert!(connection.answer().await.ends_with("hello"), "1 MiB is allowed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_panics_answers_500_and_the_connection_goes_on() {
+    let mut connection = InMemory::http1();
+    connection.send("GET /panic HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert!(connection.answer().await.starts_with("HTTP/1.1 500 "));
+    connection.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let answer = connection.answer().await;
+    assert!(answer.contains("cache-control: no-cache, private") && answer.ends_with("hello"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_shutdown_requests_are_finished_and_idle_connections_closed() {
+    let (mut busy, mut idle) = (InMemory::http1(), InMemory::http1());
+    busy.send("GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    idle.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    idle.answer().await;
+    sleep(s(1)).await;
+    let begun = Instant::now();
+    busy.shutdown.cancel();
+    idle.shutdown.cancel();
+    assert_eq!((idle.rest().await.as_str(), begun.elapsed()), ("", s(0)));
+    let answer = busy.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK") && answer.contains("connection: close"), "{answer}");
+    assert_eq!(begun.elapsed(), s(2));
+    busy.server.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_takes_too_long_at_the_shutdown_is_given_up() {
+    let mut connection = InMemory::http1();
+    connection.send("GET /slower HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    sleep(s(1)).await;
+    let begun = Instant::now();
+    connection.shutdown.cancel();
+    assert_eq!((connection.rest().await.as_str(), begun.elapsed()), ("", s(5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_connection_on_which_nothing_is_asked_is_closed_too() {
+    let (begun, mut connection) = (Instant::now(), InMemory::open(Protocol::Http2, Limits::standard(0)));
+    connection.rest().await;
+    assert_eq!(begun.elapsed(), s(32));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_never_ends_is_cut_off() {
+    let options = ServingOptions::default();
+    let certificates = Certificates::load(&options, jiff::Timestamp::now()).unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Tls::new(&options, certificates).unwrap().config());
+    let (mut stream, theirs) = duplex(1024);
+    let begun = Instant::now();
+    let server = tokio::spawn(async move {
+        let shutdown = CancellationToken::new();
+        accept::encrypted(theirs, ([127, 0, 0, 1], 1).into(), &acceptor, routes(), Limits::standard(0), shutdown).await;
+    });
+    stream.write_all(&[0x16, 0x03, 0x01]).await.unwrap();
+    server.await.unwrap();
+    assert_eq!(begun.elapsed(), s(10));
+}
+
+/// A server with real sockets.
+struct Running {
+    address: SocketAddr,
+    shutdown: CancellationToken,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Running {
+    fn start(listener: Listener, router: Router) -> Self {
+        let (address, shutdown) = (listener.local_address(), CancellationToken::new());
+        let task = tokio::spawn(listener.serve(router, shutdown.clone()));
+        Self { address, shutdown, task }
+    }
+
+    fn client(&self) -> reqwest::ClientBuilder {
+        _ = rustls::crypto::ring::default_provider().install_default();
+        let builder = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).tls_info(true).timeout(SOON);
+        // Names of the tests all lead here.
+        ["a.example.com", "b.example.com", "example.com", "localhost"]
+            .into_iter()
+            .fold(builder, |builder, name| builder.resolve(name, self.here()))
+    }
+
+    fn here(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.address.port()).into()
+    }
+
+    fn url(&self, name: &str, path: &str) -> String {
+        format!("https://{name}:{}{path}", self.address.port())
+    }
+
+    /// The certificate that the server shows for this name.
+    async fn certificate(&self, name: &str) -> Vec<u8> {
+        let client = self.client().build().unwrap();
+        let response = client.get(self.url(name, "/")).send().await.unwrap();
+        response.extensions().get::<TlsInfo>().unwrap().peer_certificate().unwrap().to_vec()
+    }
+
+    async fn stop(self) {
+        self.shutdown.cancel();
+        timeout(SOON, self.task).await.unwrap().unwrap();
+    }
+}
+
+fn free() -> ServingOptions {
+    ServingOptions { bind_address: Ipv4Addr::LOCALHOST.into(), port: 0, ..ServingOptions::default() }
+}
+
+#[tokio::test]
+async fn both_versions_of_http_are_spoken_and_the_first_alone_on_demand() {
+    for (disable_http2, expected) in [(false, http::Version::HTTP_2), (true, http::Version::HTTP_11)] {
+        let listener = Listener::bind(&ServingOptions { disable_http2, ..free() }).unwrap();
+        let running = Running::start(listener, routes());
+        let response = running.client().build().unwrap().get(running.url("localhost", "/")).send().await.unwrap();
+        assert_eq!(response.version(), expected);
+        assert_eq!(response.headers()["cache-control"], "no-cache, private");
+        assert_eq!(response.text().await.unwrap(), "hello");
+        let old = running.client().http1_only().build().unwrap();
+        let response = old.get(running.url("localhost", "/nothing")).send().await.unwrap();
+        assert_eq!((response.version(), response.status().as_u16()), (http::Version::HTTP_11, 404));
+        running.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_is_taken_is_said_with_its_flag() {
+    let first = Listener::bind(&free()).unwrap();
+    let port = first.local_address().port();
+    let options = ServingOptions { port, port_flag: "--webhook-secure-port", ..free() };
+    let said = Listener::bind(&options).map(drop).unwrap_err().to_string();
+    let stem = format!("failed to create listener: failed to listen on 127.0.0.1:{port}: ");
+    assert!(said.starts_with(&stem) && said.contains("choose another port with --webhook-secure-port"), "{said}");
+    assert!(Listener::bind_plain(Ipv4Addr::LOCALHOST.into(), port, "--metrics-port").is_err());
+
+    // An unspecified address takes the port in both families, and is told of either being taken.
+    let everywhere = ServingOptions { port, ..ServingOptions::default() };
+    let said = Listener::bind(&everywhere).map(drop).unwrap_err().to_string();
+    assert!(said.contains(&format!("failed to listen on 0.0.0.0:{port}: ")), "{said}");
+}
+
+#[tokio::test]
+async fn a_port_can_be_shared_if_both_want_it() {
+    let first = Listener::bind(&ServingOptions { permit_port_sharing: true, ..free() }).unwrap();
+    let port = first.local_address().port();
+    assert!(Listener::bind(&ServingOptions { port, permit_port_sharing: true, ..free() }).is_ok());
+    assert!(Listener::bind(&ServingOptions { port, ..free() }).is_err());
+}
+
+#[tokio::test]
+async fn the_plain_listener_serves_without_tls_and_without_asking_who_it_is() {
+    let listener = Listener::bind_plain(Ipv4Addr::LOCALHOST.into(), 0, "--metrics-port").unwrap();
+    let running = Running::start(listener, routes());
+    let url = format!("http://{}/", running.here());
+    assert_eq!(running.client().build().unwrap().get(url).send().await.unwrap().text().await.unwrap(), "hello");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_generated_pair_is_stored_and_used_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let cert_dir = directory.path().join("deep/in/there");
+    let options = ServingOptions { cert_dir: Some(cert_dir.clone()), ..free() };
+    let running = Running::start(Listener::bind(&options).unwrap(), routes());
+    let first = running.certificate("localhost").await;
+    running.stop().await;
+    let mode = |name: &str| std::fs::metadata(cert_dir.join(name)).unwrap().permissions().mode() & 0o777;
+    let crt = "cloud-controller-manager.crt";
+    assert_eq!((mode(crt), mode("cloud-controller-manager.key"), mode(".")), (0o644, 0o600, 0o755));
+    assert_eq!(std::fs::read_to_string(cert_dir.join(crt)).unwrap().matches("BEGIN").count(), 2, "leaf and authority");
+
+    let running = Running::start(Listener::bind(&options).unwrap(), routes());
+    assert_eq!(running.certificate("localhost").await, first);
+    running.stop().await;
+
+    std::fs::remove_file(cert_dir.join("cloud-controller-manager.key")).unwrap();
+    let said = Listener::bind(&options).map(drop).unwrap_err().to_string();
+    assert!(said.starts_with("error creating self-signed certificates: there is "), "{said}");
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_made_is_said() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let options = ServingOptions { cert_dir: Some(file.path().join("below-a-file")), ..free() };
+    let said = Listener::bind(&options).map(drop).unwrap_err().to_string();
+    assert!(said.starts_with("error creating self-signed certificates: cannot write "), "{said}");
+}
+
+fn overwrite(issued: &Issued, directory: &Path, name: &str) {
+    issued.write(directory, name);
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_shown_without_a_restart_and_a_broken_one_is_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ca");
+    let (old, new) = (authority.server(&["localhost"]), authority.server(&["localhost"]));
+    let options = ServingOptions { certificate: Some(old.write(directory.path(), "tls")), ..free() };
+    let quick = Limits { reload: Duration::from_millis(20), ..Limits::standard(0) };
+    let running = Running::start(Listener::bind(&options).unwrap().with_limits(quick), routes());
+    assert_eq!(running.certificate("localhost").await, old.der().to_vec());
+    overwrite(&new, directory.path(), "tls");
+    let renewed = async {
+        while running.certificate("localhost").await != new.der().to_vec() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, renewed).await.expect("the new certificate is shown");
+    // Not the key of this certificate: nothing changes, whenever it is read.
+    std::fs::write(directory.path().join("tls.key"), old.key_pem()).unwrap();
+    std::fs::write(directory.path().join("tls.crt"), "half a fi").unwrap();
+    for _ in 0..5 {
+        sleep(Duration::from_millis(20)).await;
+        assert_eq!(running.certificate("localhost").await, new.der().to_vec());
+    }
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_pair_that_does_not_fit_is_said_with_both_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ca");
+    let files = authority.server(&["localhost"]).write(directory.path(), "tls");
+    std::fs::write(&files.key, authority.server(&["localhost"]).key_pem()).unwrap();
+    let options = ServingOptions { certificate: Some(files), ..free() };
+    let said = Listener::bind(&options).map(drop).unwrap_err().to_string();
+    assert!(said.contains("tls.crt") && said.contains("tls.key"), "{said}");
+    let missing = crate::options::CertificateFiles { certificate: "/nowhere/a".into(), key: "/nowhere/b".into() };
+    let said = Listener::bind(&ServingOptions { certificate: Some(missing), ..free() }).map(drop).unwrap_err();
+    assert!(said.to_string().starts_with("cannot read /nowhere/a: "), "{said}");
+}
+
+#[tokio::test]
+async fn the_server_name_chooses_the_certificate() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ca");
+    let issue = |name: &str, names: &[&str]| {
+        let issued = authority.server(names);
+        (issued.write(directory.path(), name), issued.der().to_vec())
+    };
+    let (default, default_der) = issue("default", &["default.example.com"]);
+    // Written names go before those in a certificate; exact ones before wildcards.
+    let (wildcard, wildcard_der) = issue("wildcard", &["wrong.example.com"]);
+    let (extracted, extracted_der) = issue("extracted", &["b.example.com", "a.example.com"]);
+    let (exact, exact_der) = issue("exact", &["other.example.com"]);
+    let pair = |files, names: &[&str]| SniPair { files, names: names.iter().map(|name| (*name).to_owned()).collect() };
+    let sni = vec![pair(wildcard, &["*.example.com"]), pair(extracted, &[]), pair(exact, &["A.example.com"])];
+    let options = ServingOptions { certificate: Some(default), sni, ..free() };
+    let running = Running::start(Listener::bind(&options).unwrap(), routes());
+    assert_eq!(running.certificate("a.example.com").await, exact_der, "written");
+    assert_eq!(running.certificate("b.example.com").await, extracted_der, "in the certificate, but exact");
+    assert_eq!(running.certificate("example.com").await, default_der, "a wildcard is for one label");
+    assert_eq!(running.certificate("127.0.0.1").await, default_der, "no name at all");
+    let client = running.client().resolve("c.example.com", running.here()).build().unwrap();
+    let response = client.get(running.url("c.example.com", "/")).send().await.unwrap();
+    assert_eq!(response.extensions().get::<TlsInfo>().unwrap().peer_certificate().unwrap(), wildcard_der);
+    running.stop().await;
+}
+
+/// Speaks TLS with what is given and says what was agreed upon.
+async fn handshake(address: SocketAddr, config: ClientConfig) -> Result<rustls::ProtocolVersion, String> {
+    let tcp = tokio::net::TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = connector.connect(name, tcp).await.map_err(|error| error.to_string())?;
+    Ok(stream.get_ref().1.protocol_version().unwrap())
+}
+
+fn trusting(authority: &Authority, versions: &[&'static rustls::SupportedProtocolVersion]) -> ClientConfig {
+    use rustls::pki_types::pem::PemObject;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(rustls::pki_types::CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap()).unwrap();
+    ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_protocol_versions(versions)
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+#[tokio::test]
+async fn versions_below_the_floor_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = Authority::new("ca");
+    let certificate = Some(authority.server(&["localhost"]).write(directory.path(), "tls"));
+    let tls12 = || trusting(&authority, &[&rustls::version::TLS12]);
+    for (min_version, spoken) in [(TlsVersion::V1_2, true), (TlsVersion::V1_3, false)] {
+        let options = ServingOptions { min_version, certificate: certificate.clone(), ..free() };
+        let running = Running::start(Listener::bind(&options).unwrap(), routes());
+        assert_eq!(handshake(running.here(), tls12()).await.is_ok(), spoken, "{min_version:?}");
+        let newest = handshake(running.here(), trusting(&authority, rustls::ALL_VERSIONS)).await;
+        assert_eq!(newest, Ok(rustls::ProtocolVersion::TLSv1_3));
+        running.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn client_certificates_are_asked_for_and_judged_per_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let (ours, other) = (Authority::new("ours"), Authority::new("other"));
+    let file = directory.path().join("ca.crt");
+    std::fs::write(&file, &ours.pem).unwrap();
+    let authentication = AuthenticationOptions { client_ca_file: Some(file), ..Default::default() };
+    let metrics = Arc::new(crate::access::NoAccessMetrics);
+    let access = crate::access::Access::new(
+        authentication,
+        AuthorizationOptions::default(),
+        crate::access::Reviewers::default(),
+        metrics,
+    )
+    .unwrap();
+    let listener = Listener::bind(&free()).unwrap().with_client_authorities(access.authorities());
+    let running = Running::start(listener, access.guard(routes()));
+    let status = async |client: reqwest::ClientBuilder| {
+        let response = client.build().unwrap().get(running.url("localhost", "/")).send().await.unwrap();
+        response.status().as_u16()
+    };
+    let with =
+        |issued: &Issued| running.client().identity(reqwest::Identity::from_pem(issued.pem().as_bytes()).unwrap());
+    assert_eq!(status(running.client()).await, 403, "none is required");
+    assert_eq!(status(with(&ours.client("jane", &["system:masters"]))).await, 200);
+    assert_eq!(status(with(&ours.client("jane", &[]))).await, 403);
+    // An authority that was not asked for: clients of this library send it all the same if it is their only one.
+    let expired = status(with(&ours.expired_client("jane"))).await;
+    assert_eq!(expired, 401);
+    let unknown = status(with(&other.client("jane", &["system:masters"]))).await;
+    assert!(matches!(unknown, 401 | 403), "sent: 401; not sent, as the authority is not among those asked for: 403");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_drained_server_has_closed_its_port() {
+    let running = Running::start(Listener::bind(&free()).unwrap(), routes());
+    let address = running.here();
+    assert!(running.client().build().unwrap().get(running.url("localhost", "/")).send().await.is_ok());
+    running.stop().await;
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}

@@ -1,1 +1,136 @@
+use super::*;
+use crate::asking::{Answer, ask};
+use http::header;
+use serde_json::json;
+use std::sync::{Mutex, PoisonError};
 
+/// Does what the request's `do` says.
+struct Scripted;
+
+#[async_trait]
+impl Handler for Scripted {
+    async fn handle(&self, request: Value) -> Result<Value, String> {
+        match request["do"].as_str() {
+            Some("fail") => Err("the cloud is away".to_owned()),
+            Some("panic") => panic!("a defect"),
+            Some("nothing") => Ok(json!({})),
+            Some("hang") => std::future::pending().await,
+            _ => Ok(json!({"allowed": true, "uid": "a wrong one"})),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Counted(Mutex<Vec<(String, String)>>);
+
+impl WebhookMetrics for Counted {
+    fn called(&self, webhook: &str, code: &str, _time: Duration) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((webhook.into(), code.into()));
+    }
+}
+
+impl Counted {
+    fn codes(&self) -> Vec<String> {
+        let calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(calls.iter().all(|(webhook, _)| webhook == "scripted"));
+        calls.iter().map(|(_, code)| code.clone()).collect()
+    }
+}
+
+fn routes(limits: WebhookLimits) -> (Router, Arc<Counted>) {
+    let metrics = Arc::new(Counted::default());
+    let webhook = Webhook { name: "scripted".into(), path: "/admit".into(), handler: Arc::new(Scripted) };
+    (router([webhook], limits, Arc::clone(&metrics) as Arc<dyn WebhookMetrics>), metrics)
+}
+
+fn post(content_type: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post("/admit").header(header::CONTENT_TYPE, content_type).body(body.into()).unwrap()
+}
+
+fn review(what: &str) -> String {
+    let request = json!({"uid": "17", "do": what});
+    json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).to_string()
+}
+
+async fn answer(request: Request<Body>) -> Answer {
+    ask(&routes(WebhookLimits::default()).0, request).await
+}
+
+#[tokio::test]
+async fn the_answer_is_a_review_with_the_uid_of_the_request() {
+    let answer = answer(post("application/json; charset=utf-8", review("allow"))).await;
+    assert_eq!(
+        (answer.status.as_u16(), &answer.headers[header::CONTENT_TYPE]),
+        (200, &"application/json".parse().unwrap())
+    );
+    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    let response = json!({"uid": "17", "allowed": true});
+    assert_eq!(body, json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}));
+}
+
+#[tokio::test]
+async fn what_is_no_review_is_400_and_says_why() {
+    let other = |pointer: &str, value: Value| {
+        let mut body: Value = serde_json::from_str(&review("allow")).unwrap();
+        *body.pointer_mut(pointer).unwrap() = value;
+        body.to_string()
+    };
+    let table = [
+        ("text/plain", review("allow"), "expected application/json"),
+        ("application/json", "{".to_owned(), "the body is no JSON"),
+        ("application/json", "[]".to_owned(), "not an AdmissionReview"),
+        ("application/json", other("/apiVersion", json!("admission.k8s.io/v1beta1")), "not an AdmissionReview"),
+        ("application/json", other("/kind", json!("Pod")), "not an AdmissionReview"),
+        ("application/json", other("/request", Value::Null), "no request with a uid"),
+        ("application/json", other("/request/uid", json!("")), "no request with a uid"),
+    ];
+    for (content_type, body, said) in table {
+        let answer = answer(post(content_type, body.clone())).await;
+        assert_eq!(answer.status.as_u16(), 400, "{content_type} {body}");
+        assert!(answer.body.contains(said), "{}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn a_handler_without_an_answer_is_500() {
+    for (what, said) in [("fail", "the cloud is away"), ("panic", "panicked"), ("nothing", "gave no response")] {
+        let answer = answer(post("application/json", review(what))).await;
+        assert_eq!(answer.status.as_u16(), 500, "{what}");
+        assert!(answer.body.contains(said), "{}", answer.body);
+    }
+}
+
+#[tokio::test]
+async fn only_post_is_taken_and_only_on_the_path() {
+    assert_eq!(answer(Request::get("/admit").body(Body::empty()).unwrap()).await.status.as_u16(), 405);
+    assert_eq!(answer(Request::post("/").body(Body::empty()).unwrap()).await.status.as_u16(), 404);
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_limit_is_413_and_names_the_limit() {
+    let (routes, _) = routes(WebhookLimits { body: 100, ..WebhookLimits::default() });
+    let body = " ".repeat(80) + &review("allow");
+    let answer = ask(&routes, post("application/json", body)).await;
+    assert_eq!(answer.status.as_u16(), 413);
+    assert_eq!(answer.body, "the body is larger than 100 bytes, the most that a webhook takes\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_is_408() {
+    let (routes, _) = routes(WebhookLimits::default());
+    let body = Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
+    let answer = ask(&routes, post("application/json", body)).await;
+    assert_eq!((answer.status.as_u16(), answer.body.as_str()), (408, "the body was not there within 30 s\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_calls_are_counted_also_those_that_succeed_and_those_that_nobody_waited_for() {
+    let (routes, counted) = routes(WebhookLimits::default());
+    for what in ["allow", "fail", "panic"] {
+        ask(&routes, post("application/json", review(what))).await;
+    }
+    ask(&routes, post("text/plain", "")).await;
+    let gone = tokio::time::timeout(Duration::from_secs(1), ask(&routes, post("application/json", review("hang"))));
+    assert!(gone.await.is_err());
+    assert_eq!(counted.codes(), ["200", "500", "500", "400", "<error>"]);
+}

@@ -1,0 +1,96 @@
+//! A real profile of this process; alone in its program, because the profiler is there only once.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serving::debug::profile::record;
+
+#[inline(never)]
+fn a_function_that_burns_the_processor(stop: &AtomicBool) -> u64 {
+    let mut sum = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        for n in 0..10_000_u64 {
+            sum = black_box(sum.wrapping_mul(31).wrapping_add(n));
+        }
+    }
+    sum
+}
+
+/// The fields of a message: number and content (numbers as such, everything else as bytes).
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Field)> {
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let field = match key & 7 {
+            0 => Field::Number(varint(&mut bytes)),
+            2 => {
+                let length = usize::try_from(varint(&mut bytes)).unwrap();
+                let (content, rest) = bytes.split_at(length);
+                bytes = rest;
+                Field::Bytes(content.to_vec())
+            }
+            other => panic!("wire type {other}"),
+        };
+        fields.push((key >> 3, field));
+    }
+    fields
+}
+
+#[derive(Debug)]
+enum Field {
+    Number(u64),
+    Bytes(Vec<u8>),
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let (byte, rest) = bytes.split_first().unwrap();
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return value;
+        }
+        shift += 7;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refused() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let burner = {
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || a_function_that_burns_the_processor(&stop))
+    };
+    let length = Duration::from_millis(500);
+    let (one, other) = tokio::join!(record(length), record(length));
+    let (Ok(profile), Err(problem)) = (if one.is_ok() { (one, other) } else { (other, one) }) else {
+        panic!("of two profiles at a time exactly one is taken")
+    };
+    assert!(!problem.is_empty());
+    stop.store(true, Ordering::Relaxed);
+    burner.join().unwrap();
+
+    let profile = fields(&profile);
+    let strings: Vec<String> = profile
+        .iter()
+        .filter_map(|(number, field)| match field {
+            Field::Bytes(text) if *number == 6 => Some(String::from_utf8(text.clone()).unwrap()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(strings[0], "");
+    for text in ["samples", "count", "cpu", "nanoseconds", "thread"] {
+        assert!(strings.iter().any(|string| string == text), "{text}");
+    }
+    let busy = strings.iter().any(|text| text.contains("a_function_that_burns_the_processor"));
+    assert!(busy, "{strings:?}");
+    assert!(!strings.iter().any(|text| text.contains("perf_signal_handler")), "the profiler is left out");
+    let count = |wanted| profile.iter().filter(|(number, _)| *number == wanted).count();
+    assert_eq!((count(1), count(9), count(10), count(12)), (2, 1, 1, 1));
+    assert!(count(2) > 0 && count(3) > 0 && count(4) > 0 && count(5) > 0);
+    let Some((_, Field::Number(period))) = profile.iter().find(|(number, _)| *number == 12) else { panic!() };
+    assert_eq!(*period, 10_000_000);
+}
