@@ -103,7 +103,9 @@ async fn run(arguments: &Arguments) -> Result<bool> {
             format!("--concurrent-node-syncs={}", arguments.concurrency),
             "--node-status-update-frequency=30s".to_owned(),
             "--configure-cloud-routes=false".to_owned(),
-            "--configure-cloud-routes=false".to_owned(),
+            // It is the controllers that are measured; a program that is killed must not wait for its own lease.
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
         ];
         Controller::start(&binary, flags.into_iter().chain(arguments.flags.clone()).map(Into::into), &log)
     };

@@ -27,9 +27,15 @@ pub(crate) const AFTER_AN_OUTAGE: Duration = Duration::from_secs(120);
 /// How long an end in order may take.
 const STOP: Duration = Duration::from_secs(10);
 
-/// What every scenario has: fast passes, and no routes. A scenario's own flags come after these and go before them.
-const COMMON: [&str; 3] =
-    ["--node-monitor-period=500ms", "--node-status-update-frequency=1s", "--configure-cloud-routes=false"];
+/// What every scenario has: fast passes, no routes, and nobody to wait for or to serve: leases and endpoints have tests of
+/// their own. A scenario's own flags come after these and go before them.
+const COMMON: [&str; 5] = [
+    "--node-monitor-period=500ms",
+    "--node-status-update-frequency=1s",
+    "--configure-cloud-routes=false",
+    "--leader-elect=false",
+    "--secure-port=0",
+];
 
 /// A stage with everything on it.
 pub(crate) struct Scene {
