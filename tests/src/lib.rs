@@ -12,6 +12,7 @@ pub mod cloud_under_test;
 pub mod controller;
 pub mod crash;
 pub mod end_state;
+pub mod exposition;
 pub mod gate;
 pub mod in_process;
 pub mod machines;
