@@ -12,8 +12,11 @@
 //!   frozen finds the fence closed the moment it goes on, and the leadership is lost at that same moment (client-go: up to
 //!   a retry period later).
 //! * **Who reads that somebody else holds the Lease has lost it**, at once and not at the renew deadline.
-//! * **A Lease that vanishes is not free.** Whoever saw a living holder waits until that holder's Lease would have expired, as
-//!   if it were still there: the holder makes it anew. Only one that saw no holder creates it at once.
+//! * **A Lease that vanishes is not free.** Whoever has seen it waits for a whole lease duration, as if it had just been
+//!   renewed: the holder makes it anew. Only who has never seen it creates it at once, because on a new cluster there is
+//!   nothing to wait for. What remains: a process that *starts* between the deletion by a person and the moment in which the
+//!   holder notices (at once if it may watch, else within the retry period), or misses that it was made anew and deleted
+//!   again, leads beside the holder until then.
 //! * **Candidates watch the Lease** where they may, beside polling (D-13): a release is noticed at once, and the
 //!   expiry is waited for exactly. The holder watches, too: a Lease that a person deletes is back at once.
 //! * **A graceful stop releases the Lease** (APP-67).

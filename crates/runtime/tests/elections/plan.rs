@@ -64,9 +64,8 @@ fn faults() -> impl Strategy<Value = Fault> {
 }
 
 pub(crate) fn plans() -> impl Strategy<Value = Plan> {
-    let electors = (2..=3_usize).prop_flat_map(|count| {
-        (prop::collection::vec(0.85..1.2, count), prop::collection::vec(any::<bool>(), count))
-    });
+    let electors = (2..=3_usize)
+        .prop_flat_map(|count| (prop::collection::vec(0.85..1.2, count), prop::collection::vec(any::<bool>(), count)));
     let weather = (0.0..0.4, prop_oneof![Just(0.0), 0.0..0.3]);
     let faults = prop::collection::vec((1.0..120.0, faults()), 0..20);
     (any::<u64>(), electors, any::<bool>(), weather, faults).prop_map(

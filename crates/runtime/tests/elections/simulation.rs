@@ -220,7 +220,11 @@ impl Simulation {
         let (answer, changed) = self.server.answer(request);
         if let Some(delay) = self.network.delay(index, self.now) {
             self.number += 1;
-            let next = Scheduled { at: self.now + delay, event: Event::Answered(answer), ..next_of(index, life, step, self.number) };
+            let next = Scheduled {
+                at: self.now + delay,
+                event: Event::Answered(answer),
+                ..next_of(index, life, step, self.number)
+            };
             self.heap.push(Reverse(next));
         }
         if changed {
@@ -279,10 +283,14 @@ impl Simulation {
         }
     }
 
-    /// Only while all know who holds it: see [`restart`](Self::restart).
+    /// Only one that all have seen, held by its holder: see [`restart`](Self::restart).
     fn delete(&mut self) {
-        let Some(holder) = self.server.holder() else { return };
-        if self.electors.iter().all(|elector| elector.is_alive && elector.election.holder() == holder) {
+        let Some(stored) = &self.server.lease else { return };
+        let (uid, holder) = (stored.reference().uid, stored.record().holder);
+        let has_seen = |election: &Election| {
+            election.holder() == holder && election.lease().is_some_and(|lease| lease.reference().uid == uid)
+        };
+        if self.electors.iter().all(|elector| elector.is_alive && has_seen(&elector.election)) {
             self.server.lease = None;
             self.show();
         }

@@ -145,7 +145,11 @@ fn a_lease_that_vanished_is_not_free_while_its_holder_may_live() {
     story.step(0.0, Input::Read(Ok(Some(alive))));
     assert_eq!(story.step(3.0, Input::Seen(None)), "read");
     assert_eq!(story.step(3.0, Input::Read(Ok(None))), "wait 6.2");
-    assert_eq!(story.step(17.0, Input::Read(Ok(None))), "wait 18.0", "it may have been renewed just before it vanished");
+    assert_eq!(
+        story.step(17.0, Input::Read(Ok(None))),
+        "wait 18.0",
+        "it may have been renewed just before it vanished"
+    );
     assert_eq!(story.step(18.0, Input::Read(Ok(None))), "create me/15/00:18.0/00:18.0/0");
     // Nor one that another created first, and that this process never saw.
     let mut story = Story::begin();
