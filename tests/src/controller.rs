@@ -95,6 +95,17 @@ impl Controller {
         }
     }
 
+    /// Waits until it has ended by itself.
+    ///
+    /// # Errors
+    /// It does not within `limit`.
+    pub async fn ended(&mut self, limit: Duration) -> Result<ExitStatus> {
+        match tokio::time::timeout(limit, self.child.wait()).await {
+            Ok(status) => Ok(status?),
+            Err(_) => bail!("the binary did not end by itself within {limit:?}"),
+        }
+    }
+
     /// Ends it as a crash or the kernel does: it can say and finish nothing. Returns when it is gone.
     ///
     /// # Errors

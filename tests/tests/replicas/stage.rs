@@ -1,0 +1,279 @@
+//! The cluster, the cloud, and three replicas between them.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use ccm_tests::machines::ServedCloud;
+use ccm_tests::service_object::load_balancer;
+use ccm_tests::wait::{until, until_every};
+use k8s_openapi::api::core::v1::{Node, Service};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt};
+use provider_simulated::cloud::{Cloud, NewMachine};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::environment::Environment;
+use crate::kubelets::{self, Kubelets, OURS};
+use crate::lease::{self, TheLease};
+use crate::replica::Replica;
+use crate::role;
+
+/// How long anything may take that needs no more than some passes.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// How long an end in order may take.
+pub(crate) const STOP: Duration = Duration::from_secs(15);
+/// So often the Lease is looked at where a gap is measured.
+const LOOK: Duration = Duration::from_millis(20);
+const REPLICAS: usize = 3;
+
+pub(crate) struct Stage {
+    pub(crate) client: Client,
+    pub(crate) lease: TheLease,
+    pub(crate) replicas: Vec<Replica>,
+    served: ServedCloud,
+    kubelets: Kubelets,
+    arguments: Vec<String>,
+    binary: PathBuf,
+    directory: TempDir,
+    label: String,
+    starts: usize,
+    made: usize,
+}
+
+/// With which permissions the replicas run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Identity {
+    /// Everything.
+    Admin,
+    /// Everything but to watch Leases.
+    NoWatchOfLeases,
+}
+
+/// Plays a scenario with three replicas, one of which leads.
+pub(crate) async fn play(
+    environment: &Environment,
+    label: &str,
+    identity: Identity,
+    flags: &[&str],
+    body: impl AsyncFnOnce(&mut Stage) -> Result<()>,
+) -> Result<()> {
+    let mut stage = Stage::set(environment, label, identity, flags).await?;
+    let played = match stage.leader().await {
+        Ok(_) => body(&mut stage).await,
+        Err(error) => Err(error),
+    };
+    let played = match played {
+        Ok(()) => stage.converges().await,
+        Err(error) => Err(error),
+    };
+    let played = played.map_err(|error| anyhow!("{error:#}\n\n{}", stage.last_lines()));
+    stage.replicas.clear();
+    clean_up(&stage.client).await.context("cleaning up")?;
+    played
+}
+
+async fn connect(path: &PathBuf) -> Result<Client> {
+    let mut config =
+        Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+/// Removes whatever these tests left in the cluster.
+async fn clean_up(client: &Client) -> Result<()> {
+    let services: Api<Service> = Api::default_namespaced(client.clone());
+    for service in services.list_metadata(&ListParams::default().labels(OURS)).await? {
+        let name = service.name_any();
+        let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        // Whatever is gone meanwhile is gone.
+        _ = services.delete(&name, &DeleteParams::background()).await;
+        _ = services.patch_metadata(&name, &PatchParams::default(), &free).await;
+    }
+    TheLease::of(client).delete().await?;
+    kubelets::clean_up(client).await
+}
+
+impl Stage {
+    async fn set(environment: &Environment, label: &str, identity: Identity, flags: &[&str]) -> Result<Self> {
+        let client = connect(environment.kubeconfig()?).await?;
+        clean_up(&client).await.context("removing what an earlier run left behind")?;
+        let directory = TempDir::with_prefix("ccm-replicas-")?;
+        let served = ServedCloud::start(directory.path()).await?;
+        let kubeconfig = match identity {
+            Identity::Admin => environment.kubeconfig()?.clone(),
+            Identity::NoWatchOfLeases => {
+                role::without_watch(&client, environment.kubeconfig()?, directory.path()).await?
+            }
+        };
+        let own = [
+            "--cloud-provider=simulated".to_owned(),
+            format!("--cloud-config={}", served.config().display()),
+            format!("--kubeconfig={}", kubeconfig.display()),
+            format!("--leader-elect-resource-name={}", lease::NAME),
+            "--secure-port=0".to_owned(),
+            "--node-monitor-period=500ms".to_owned(),
+            "--configure-cloud-routes=false".to_owned(),
+        ];
+        let arguments = own.into_iter().chain(flags.iter().map(|flag| (*flag).to_owned())).collect();
+        let mut stage = Self {
+            kubelets: Kubelets::start(&client),
+            lease: TheLease::of(&client),
+            client,
+            replicas: Vec::new(),
+            served,
+            arguments,
+            binary: environment.binary()?.clone(),
+            directory,
+            label: format!("e2e-{}-{label}", std::process::id()),
+            starts: 0,
+            made: 0,
+        };
+        for _ in 0..REPLICAS {
+            stage.add()?;
+        }
+        Ok(stage)
+    }
+
+    /// One replica more, as a kubelet starts one anew that ended.
+    pub(crate) fn add(&mut self) -> Result<()> {
+        self.starts += 1;
+        let log = self.directory.path().join(format!("log-{}", self.starts));
+        self.replicas.push(Replica::start(&self.binary, &self.arguments, &log)?);
+        Ok(())
+    }
+
+    /// Which of the replicas leads, and by which name; waits until one does.
+    pub(crate) async fn leader(&self) -> Result<(usize, String)> {
+        until("one of the replicas leads", SOON, async || self.leads_now().await).await
+    }
+
+    async fn leads_now(&self) -> Result<(usize, String)> {
+        let holder = self.lease.holder().await?.context("nobody holds the lease")?;
+        let index = self.replicas.iter().position(|replica| replica.is(&holder));
+        Ok((index.with_context(|| format!("{holder} is none of the replicas"))?, holder))
+    }
+
+    /// Takes the leader out of the replicas, does something to it, and measures how long it takes until another leads.
+    pub(crate) async fn gap_after(
+        &mut self,
+        limit: Duration,
+        event: impl AsyncFnOnce(&mut Replica) -> Result<()>,
+    ) -> Result<(Duration, Replica)> {
+        let (index, before) = self.leader().await?;
+        let mut old = self.replicas.remove(index);
+        // All the others are up and wait.
+        for replica in &self.replicas {
+            until("the others stand for election", SOON, async || {
+                ensure!(replica.controller.log().contains("Attempting to acquire leader lease"), "not yet");
+                Ok(())
+            })
+            .await?;
+        }
+        let start = Instant::now();
+        event(&mut old).await?;
+        until_every(LOOK, "another replica leads", limit, async || {
+            let holder = self.lease.holder().await?.context("nobody holds the lease")?;
+            ensure!(holder != before, "the old leader holds it still");
+            Ok(())
+        })
+        .await?;
+        Ok((start.elapsed(), old))
+    }
+
+    pub(crate) fn cloud(&self) -> &Cloud {
+        &self.served.cloud
+    }
+
+    /// Requests to the cloud that asked for a change, in all.
+    pub(crate) fn changes(&self) -> u64 {
+        self.served.changes().values().sum()
+    }
+
+    /// Nodes whose machines run.
+    pub(crate) async fn nodes(&mut self, count: usize) -> Result<Vec<String>> {
+        let names = self.names("node", count);
+        for name in &names {
+            self.cloud().add_machine(NewMachine { name: name.clone(), ..NewMachine::default() });
+        }
+        self.kubelets.register(&names, true).await?;
+        Ok(names)
+    }
+
+    /// Services that want a load balancer.
+    pub(crate) async fn services(&mut self, count: usize) -> Result<Vec<String>> {
+        let names = self.names("lb", count);
+        let api: Api<Service> = Api::default_namespaced(self.client.clone());
+        for name in &names {
+            let mut object = load_balancer(name, &[80]);
+            object["metadata"]["labels"][OURS] = json!("true");
+            let service = serde_json::from_value(object)?;
+            api.create(&PostParams::default(), &service).await.with_context(|| format!("creating {name}"))?;
+        }
+        Ok(names)
+    }
+
+    fn names(&mut self, kind: &str, count: usize) -> Vec<String> {
+        let first = self.made + 1;
+        self.made += count;
+        (first..=self.made).map(|number| format!("{}-{kind}-{number}", self.label)).collect()
+    }
+
+    /// Work goes on: what is made now is done.
+    pub(crate) async fn work_goes_on(&mut self) -> Result<()> {
+        self.nodes(1).await?;
+        self.services(1).await?;
+        self.converges().await
+    }
+
+    /// Waits until cloud and cluster agree: each Node knows its machine, each Service has its one load balancer, whose
+    /// address it shows, and nothing else is in the cloud.
+    pub(crate) async fn converges(&self) -> Result<()> {
+        until("cloud and cluster agree", SOON, async || self.agree().await).await
+    }
+
+    async fn agree(&self) -> Result<()> {
+        let ours = ListParams::default().labels(OURS);
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        for node in nodes.list(&ours).await? {
+            let id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
+            let machine = self.cloud().machine(&node.name_any()).context("a Node without a machine")?;
+            ensure!(id == format!("simulated://{}", machine.id), "{} has the id {id:?}", node.name_any());
+        }
+        let services: Api<Service> = Api::default_namespaced(self.client.clone());
+        let services = services.list(&ours).await?.items;
+        let balancers = self.cloud().load_balancers();
+        let names: BTreeSet<_> = balancers.iter().map(|balancer| balancer.spec.name.clone()).collect();
+        ensure!(
+            balancers.len() == services.len() && names.len() == services.len(),
+            "{} load balancers for {} Services",
+            balancers.len(),
+            services.len()
+        );
+        for service in services {
+            let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+            let shown = status.and_then(|status| status.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty());
+            ensure!(shown, "{} shows no address", service.name_any());
+        }
+        Ok(())
+    }
+
+    fn last_lines(&self) -> String {
+        let tail = |(number, replica): (usize, &Replica)| format!("replica {number}:\n{}\n", replica.controller.tail());
+        self.replicas.iter().enumerate().map(tail).collect()
+    }
+
+    /// Versions of all that these tests made: the same before and after means that nobody wrote.
+    pub(crate) async fn versions(&self) -> Result<Vec<(String, Option<String>)>> {
+        let ours = ListParams::default().labels(OURS);
+        let (nodes, services): (Api<Node>, Api<Service>) =
+            (Api::all(self.client.clone()), Api::default_namespaced(self.client.clone()));
+        let nodes =
+            nodes.list_metadata(&ours).await?.items.into_iter().map(|it| (it.name_any(), it.resource_version()));
+        let services = services.list_metadata(&ours).await?.items;
+        Ok(nodes.chain(services.into_iter().map(|it| (it.name_any(), it.resource_version()))).collect())
+    }
+}
