@@ -1,22 +1,12 @@
 //! `/configz`: the effective configuration (APP-155 to APP-157).
 
+use runtime::election::migration::{ControllerLeader, LeaderMigration};
 use serde_json::{Map, Value, json};
 
 use crate::flags::Flags;
 
 /// The key of the one component group.
 pub const GROUP: &str = "cloudcontrollermanager.config.k8s.io";
-
-/// What the file of `--leader-migration-config` says, or the built-in assignment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeaderMigration {
-    /// Name of the second lease.
-    pub leader_name: String,
-    /// Kind of its lock.
-    pub resource_lock: String,
-    /// Controllers, each with the component that runs it.
-    pub controller_leaders: Vec<(String, String)>,
-}
 
 impl Flags {
     /// The configuration that these flags come to, in the shape that `/configz` has.
@@ -34,12 +24,12 @@ impl Flags {
     /// ```
     #[must_use]
     pub fn configz(&self) -> Value {
-        self.configz_with(&LeaderMigration::default())
+        self.configz_with(None)
     }
 
     /// The same, with what was read for leader migration, which is part of it.
     #[must_use]
-    pub fn configz_with(&self, migration: &LeaderMigration) -> Value {
+    pub fn configz_with(&self, migration: Option<&LeaderMigration>) -> Value {
         let configuration = json!({
             "kind": "CloudControllerManagerConfiguration",
             "apiVersion": format!("{GROUP}/v1alpha1"),
@@ -56,10 +46,9 @@ impl Flags {
         Value::Object(Map::from_iter([(GROUP.to_owned(), configuration)]))
     }
 
-    fn generic(&self, migration: &LeaderMigration) -> Value {
+    fn generic(&self, migration: Option<&LeaderMigration>) -> Value {
         let election = &self.leader_election;
         let limited = self.api.kube_api_qps.filter(|qps| *qps > 0.0);
-        let leader = |(name, component): &(String, String)| json!({ "name": name, "component": component });
         json!({
             // Of the insecure port that is no more.
             "Port": 0,
@@ -88,11 +77,7 @@ impl Flags {
                 "enableContentionProfiling": self.debugging.contention_profiling,
             },
             "LeaderMigrationEnabled": self.leader_migration.enable_leader_migration,
-            "LeaderMigration": {
-                "leaderName": migration.leader_name,
-                "resourceLock": migration.resource_lock,
-                "controllerLeaders": or_null(migration.controller_leaders.iter().map(leader).collect::<Vec<_>>()),
-            },
+            "LeaderMigration": leader_migration(migration),
         })
     }
 
@@ -115,6 +100,16 @@ impl Flags {
             "NodeSyncPeriod": self.cloud.node_sync_period.to_string(),
         })
     }
+}
+
+fn leader_migration(migration: Option<&LeaderMigration>) -> Value {
+    let leaders = migration.map(|migration| migration.controller_leaders.as_slice()).unwrap_or_default();
+    let leader = |leader: &ControllerLeader| json!({ "name": leader.name, "component": leader.component });
+    json!({
+        "leaderName": migration.map_or("", |migration| &migration.leader_name),
+        "resourceLock": migration.map_or("", |_| "leases"),
+        "controllerLeaders": or_null(leaders.iter().map(leader).collect::<Vec<_>>()),
+    })
 }
 
 /// Go writes an empty list as `null`.
@@ -192,10 +187,9 @@ mod tests {
     fn what_was_read_for_migration_is_shown() {
         let migration = LeaderMigration {
             leader_name: "cloud-provider-extraction-migration".into(),
-            resource_lock: "leases".into(),
-            controller_leaders: vec![("route".into(), "*".into())],
+            controller_leaders: vec![ControllerLeader { name: "route".into(), component: "*".into() }],
         };
-        let shown = flags(&["--enable-leader-migration", "--kube-api-qps=0.1"]).configz_with(&migration);
+        let shown = flags(&["--enable-leader-migration", "--kube-api-qps=0.1"]).configz_with(Some(&migration));
         let generic = &shown[GROUP]["Generic"];
         assert_eq!(generic["LeaderMigrationEnabled"], true);
         assert_eq!(

@@ -23,17 +23,17 @@ pub(super) fn prepare(command: Command, program: &Program) -> Command {
         .disable_version_flag(true)
         .disable_help_subcommand(true)
         .args_override_self(true)
-        .max_term_width(120)
-        .mut_args(by_type);
-    program.apply(command)
+        .max_term_width(120);
+    program.apply(command).mut_args(by_type)
 }
 
 fn by_type(argument: Arg) -> Arg {
     if argument.is_positional() || argument.get_id() == "help" {
         return argument;
     }
+    let nothing = argument.get_default_values().iter().all(|value| value.is_empty());
     // Alphabetical within a section.
-    let argument = argument.display_order(0);
+    let argument = argument.display_order(0).hide_default_value(nothing);
     match kind(&argument) {
         "bool" => switch(argument).value_name("BOOL"),
         "version" => switch(argument),

@@ -4,12 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use runtime::election::{self, ElectionConfig};
 use runtime::go_duration::GoDuration;
 
 use super::values::{PathFlag, duration, go_bool, path};
 
-/// The retry period is stretched by up to this factor, so that candidates do not ask in step (APP-63).
-const JITTER: f64 = 1.2;
 /// The only kind of lock that is left.
 const LEASES: &str = "leases";
 
@@ -118,31 +117,18 @@ impl LeaderElectionFlags {
         errors
     }
 
+    /// FLAG-20, with the flags that it is about.
     fn timing_errors(&self) -> Vec<String> {
-        let (lease, renew, retry) =
-            (self.leader_elect_lease_duration, self.leader_elect_renew_deadline, self.leader_elect_retry_period);
-        let mut errors = Vec::new();
-        for (name, flag, value) in [
-            ("leaseDuration", "--leader-elect-lease-duration", lease),
-            ("renewDeadline", "--leader-elect-renew-deadline", renew),
-            ("retryPeriod", "--leader-elect-retry-period", retry),
-        ] {
-            if !value.is_positive() {
-                errors.push(format!("{name} must be greater than zero: {flag} is {value}"));
-            }
-        }
-        if lease <= renew {
-            errors.push(format!(
-                "leaseDuration must be greater than renewDeadline: --leader-elect-lease-duration is {lease}, \
-                 --leader-elect-renew-deadline is {renew}"
-            ));
-        }
-        if renew.as_nanos() as f64 <= retry.as_nanos() as f64 * JITTER {
-            errors.push(format!(
-                "renewDeadline must be greater than retryPeriod*JitterFactor: --leader-elect-renew-deadline is {renew}, \
-                 {JITTER} times --leader-elect-retry-period of {retry} is not less"
-            ));
-        }
-        errors
+        let config = ElectionConfig {
+            lease_duration: self.leader_elect_lease_duration.to_std_or_zero(),
+            renew_deadline: self.leader_elect_renew_deadline.to_std_or_zero(),
+            retry_period: self.leader_elect_retry_period.to_std_or_zero(),
+            ..ElectionConfig::new(&self.leader_elect_resource_namespace, &self.leader_elect_resource_name)
+        };
+        let given = format!(
+            "--leader-elect-lease-duration={} --leader-elect-renew-deadline={} --leader-elect-retry-period={}",
+            self.leader_elect_lease_duration, self.leader_elect_renew_deadline, self.leader_elect_retry_period
+        );
+        election::validate(&config).into_iter().map(|error| format!("{error}: {given}")).collect()
     }
 }

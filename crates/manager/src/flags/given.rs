@@ -67,7 +67,7 @@ impl FromArgMatches for Given {
 /// A flag's value in its canonical form; `None` for what is no flag (clap's groups).
 fn text(matches: &ArgMatches, id: &str) -> Option<String> {
     fn last<T: Clone + Send + Sync + ToString + 'static>(matches: &ArgMatches, id: &str) -> Option<String> {
-        matches.try_get_many::<T>(id).ok()??.last().map(ToString::to_string)
+        matches.try_get_many::<T>(id).ok()??.next_back().map(ToString::to_string)
     }
     fn joined<T: Clone + Send + Sync + ToString + 'static>(matches: &ArgMatches, id: &str) -> Option<String> {
         let values: Vec<_> = matches.try_get_many::<T>(id).ok()??.map(ToString::to_string).collect();

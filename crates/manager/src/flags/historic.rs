@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction};
 
-use super::values::{duration, go_bool, go_int64, ip};
+use super::values::{go_bool, go_float, go_int64, ip};
 
 /// What a flag's value must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,6 @@ pub(super) enum Kind {
     Bool,
     Int,
     Float,
-    Duration,
     Ip,
     Text,
 }
@@ -21,8 +20,7 @@ impl Kind {
         match self {
             Self::Bool => argument.action(ArgAction::Set).value_parser(go_bool),
             Self::Int => argument.value_parser(go_int64),
-            Self::Float => argument.value_parser(super::values::go_float),
-            Self::Duration => argument.value_parser(duration),
+            Self::Float => argument.value_parser(go_float),
             Self::Ip => argument.value_parser(ip),
             Self::Text => argument,
         }
@@ -34,7 +32,6 @@ impl Kind {
             Self::Bool => "bool",
             Self::Int => "int",
             Self::Float => "float32",
-            Self::Duration => "duration",
             Self::Ip => "ip",
             Self::Text => "string",
         }

@@ -46,7 +46,7 @@ mod webhook;
 
 use std::ffi::OsString;
 
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser};
+use clap::{ArgAction, FromArgMatches, Parser};
 
 pub use self::api::{ApiFlags, MiscFlags};
 pub use self::authentication::AuthenticationFlags;
@@ -82,8 +82,7 @@ const ABOUT: &str = "Joins a Kubernetes cluster to its cloud: initialises Nodes,
 
 /// The flags, parsed. The order of the fields is that of the help's sections (FLAG-13).
 #[derive(Parser, Debug, Clone, PartialEq)]
-#[command(name = COMMAND, about = ABOUT,
-    after_help = "Subcommands:\n  plan        what would be changed, without changing it; see `plan --help`\n  demo        a whole cluster and cloud in this process; see `demo --help`\n  completion  completions for bash, zsh or fish\n  man         the manual page")]
+#[command(name = COMMAND, about = ABOUT)]
 pub struct Flags {
     /// What stood on the command line.
     #[command(flatten)]
@@ -186,8 +185,7 @@ impl Flags {
         if let Some(document) = reference::asked(program, &arguments) {
             return document;
         }
-        let command = command::prepare(Self::command(), program).name(program.name).bin_name(program.name);
-        let read = match command::read::<Self>(&command, program.name, arguments) {
+        let read = match command::read::<Self>(&reference::whole(program), program.name, arguments) {
             Ok(read) => read,
             Err(Parsed::Say(text)) => return Parsed::Say(text),
             Err(Parsed::Wrong(text)) => return Parsed::Wrong(text),

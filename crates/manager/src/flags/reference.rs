@@ -10,8 +10,9 @@ use super::program::{PROGRAMS, Program};
 use super::{Flags, GATES, INERT, KUBERNETES_VERSION, Parsed, Stage, command, historic, provider_flags};
 
 /// Subcommands, for help and completion.
-pub(super) const SUBCOMMANDS: [(&str, &str); 4] = [
+const SUBCOMMANDS: [(&str, &str); 5] = [
     ("plan", "what would be changed, without changing it"),
+    ("doctor", "what is wrong with this installation, and what to do"),
     ("demo", "a whole cluster and cloud in this process"),
     ("completion", "completions for bash, zsh or fish"),
     ("man", "the manual page"),
@@ -53,9 +54,13 @@ pub(super) fn asked(program: &Program, arguments: &[OsString]) -> Option<Parsed>
     }
 }
 
-/// The flags as a command of this name.
-fn whole(program: &Program) -> Command {
-    command::prepare(Flags::command(), program).name(program.name()).bin_name(program.name())
+/// The program as a command of this name.
+pub(super) fn whole(program: &Program) -> Command {
+    let subcommands = SUBCOMMANDS.map(|(name, about)| format!("  {name:<12}{about}")).join("\n");
+    command::prepare(Flags::command(), program)
+        .name(program.name())
+        .bin_name(program.name())
+        .after_help(format!("Subcommands:\n{subcommands}"))
 }
 
 /// # Errors

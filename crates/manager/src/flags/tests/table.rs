@@ -108,7 +108,7 @@ const GENERIC: [Row; 14] = [
         "Generic",
         ("feature-gates", "map", "", Must),
         &["--feature-gates=CloudControllerManagerWebhook=true", "--webhooks=*"],
-        Opt(|flags| flags.serves_webhooks()),
+        Opt(Flags::serves_webhooks),
     ),
     row(
         "Generic",
