@@ -13,6 +13,7 @@ mod certificate;
 mod follow;
 mod front_proxy;
 mod guard;
+mod hint;
 pub mod lookup;
 mod lru;
 mod metrics;

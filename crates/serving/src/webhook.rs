@@ -83,10 +83,11 @@ pub fn router(
     limits: WebhookLimits,
     metrics: Arc<dyn WebhookMetrics>,
 ) -> Router {
+    let rules = Arc::new(Rules { limits, metrics });
     let mut router = Router::new().fallback(crate::answer::not_found);
     for webhook in webhooks {
         let path = webhook.path.clone();
-        let served = Arc::new(Served { webhook, limits, metrics: Arc::clone(&metrics) });
+        let served = Arc::new(Served { webhook, rules: Arc::clone(&rules) });
         router = router.route(&path, any(serve).with_state(served));
     }
     router
@@ -94,14 +95,19 @@ pub fn router(
 
 struct Served {
     webhook: Webhook,
+    rules: Arc<Rules>,
+}
+
+/// What is the same for all.
+struct Rules {
     limits: WebhookLimits,
     metrics: Arc<dyn WebhookMetrics>,
 }
 
 async fn serve(State(served): State<Arc<Served>>, request: Request<Body>) -> Response {
     // A caller that goes away is counted too, when this is dropped.
-    let call = Call::begin(&*served.metrics, &served.webhook.name);
-    let answer = review::answer(&served.webhook, &served.limits, request).await;
+    let call = Call::begin(&*served.rules.metrics, &served.webhook.name);
+    let answer = review::answer(&served.webhook, &served.rules.limits, request).await;
     let response = match answer {
         Ok(response) => response,
         Err(refused) => {

@@ -26,7 +26,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, Field)> {
         let field = match key & 7 {
             0 => Field::Number(varint(&mut bytes)),
             2 => {
-                let length = usize::try_from(varint(&mut bytes)).unwrap();
+                let length = usize::try_from(varint(&mut bytes)).expect("a length");
                 let (content, rest) = bytes.split_at(length);
                 bytes = rest;
                 Field::Bytes(content.to_vec())
@@ -47,7 +47,7 @@ enum Field {
 fn varint(bytes: &mut &[u8]) -> u64 {
     let (mut value, mut shift) = (0, 0);
     loop {
-        let (byte, rest) = bytes.split_first().unwrap();
+        let (byte, rest) = bytes.split_first().expect("the number goes on");
         *bytes = rest;
         value |= u64::from(byte & 0x7f) << shift;
         if byte & 0x80 == 0 {

@@ -64,7 +64,7 @@ impl Authentication {
         match self.by_certificate(chain, headers, now) {
             Ok(Some(user)) => return Ok(Some(user)),
             Ok(None) => {}
-            Err(problem) => refusal = Some(Refusal { problem, result: AuthenticationResult::Error }),
+            Err(problem) => refusal = Some(Refusal { problem, result: AuthenticationResult::Failure }),
         }
         if let (Some(tokens), Some(token)) = (&self.tokens, bearer(headers)) {
             match tokens.user(token).await {

@@ -34,12 +34,10 @@ impl Authorities {
         self.0.load_full()
     }
 
+    /// To be called by one at a time.
     pub(super) fn set(&self, clients: Option<Arc<Bundle>>, proxies: Option<Proxies>) {
-        self.0.rcu(|old| Trust {
-            clients: clients.clone(),
-            proxies: proxies.clone(),
-            generation: old.generation.wrapping_add(1),
-        });
+        let generation = self.generation().wrapping_add(1);
+        self.0.store(Arc::new(Trust { clients, proxies, generation }));
     }
 
     /// Another number for each change.

@@ -10,6 +10,7 @@ use kube::Client;
 use tokio::time::Instant;
 
 use super::answers::{Answers, Asked};
+use super::hint::Hint;
 use super::metrics::{AccessMetrics, AuthorizationResult};
 use super::paths::Paths;
 use super::review::{Reviewed, review};
@@ -33,6 +34,7 @@ pub(super) struct Authorization {
     denied_ttl: Duration,
     /// By the question itself, as JSON.
     answers: Answers<String, Answer>,
+    hint: Arc<Hint>,
     metrics: Arc<dyn AccessMetrics>,
 }
 
@@ -44,7 +46,8 @@ impl Authorization {
     ) -> Result<Self, String> {
         let AuthorizationOptions { always_allow_paths, allowed_ttl, denied_ttl, .. } = options;
         let always_allow = Paths::new(&always_allow_paths)?;
-        Ok(Self { always_allow, client, allowed_ttl, denied_ttl, answers: Answers::new(CAPACITY), metrics })
+        let (answers, hint) = (Answers::new(CAPACITY), Arc::default());
+        Ok(Self { always_allow, client, allowed_ttl, denied_ttl, answers, hint, metrics })
     }
 
     /// Whether `user` may `verb` this path.
@@ -71,7 +74,7 @@ impl Authorization {
 
     async fn ask(&self, client: &Client, spec: SubjectAccessReviewSpec) -> Answer {
         let key = serde_json::to_string(&spec).map_err(|error| Arc::from(error.to_string()))?;
-        let question = question(client.clone(), spec, Arc::clone(&self.metrics));
+        let question = question(client.clone(), spec, Arc::clone(&self.hint), Arc::clone(&self.metrics));
         if key.len() > LARGEST {
             return question.await;
         }
@@ -90,12 +93,17 @@ impl Authorization {
     }
 }
 
-async fn question(client: Client, spec: SubjectAccessReviewSpec, metrics: Arc<dyn AccessMetrics>) -> Answer {
+async fn question(
+    client: Client,
+    spec: SubjectAccessReviewSpec,
+    hint: Arc<Hint>,
+    metrics: Arc<dyn AccessMetrics>,
+) -> Answer {
     let begun = Instant::now();
     let question = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
     let Reviewed { answer, code, is_forbidden } = review(&client, &question).await;
     metrics.access_reviewed(&code, begun.elapsed());
-    if is_forbidden {
+    if hint.is_due(is_forbidden) {
         tracing::warn!(
             "this component may not create subjectaccessreviews.authorization.k8s.io: everything but the always-allowed \
              paths is answered 403; bind ClusterRole system:auth-delegator to its identity"
@@ -106,7 +114,7 @@ async fn question(client: Client, spec: SubjectAccessReviewSpec, metrics: Arc<dy
 
 fn result(status: &SubjectAccessReviewStatus) -> AuthorizationResult {
     match (status.allowed, status.denied) {
-        (true, Some(true)) | (false, Some(true)) => AuthorizationResult::Denied,
+        (_, Some(true)) => AuthorizationResult::Denied,
         (true, _) => AuthorizationResult::Allowed,
         (false, _) => AuthorizationResult::NoOpinion,
     }

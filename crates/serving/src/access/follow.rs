@@ -120,7 +120,11 @@ impl Follow {
         let Some(client) = self.looks_up() else { return Ok(()) };
         if self.options.tolerate_lookup_failure {
             // One attempt, so that it is there from the beginning where it can be; the watch goes on trying (D-15).
-            let answer = Api::<ConfigMap>::namespaced(client.clone(), lookup::NAMESPACE).get_opt(lookup::NAME).await;
+            let api = Api::<ConfigMap>::namespaced(client.clone(), lookup::NAMESPACE);
+            let answer = tokio::select! {
+                () = shutdown.cancelled() => return Err(LookupError::Stopped),
+                answer = api.get_opt(lookup::NAME) => answer,
+            };
             match answer {
                 Ok(found) => self.take(found.as_ref()),
                 Err(error) => tracing::warn!(

@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-fn config_map(data: serde_json::Value) -> serde_json::Value {
+fn config_map(data: &serde_json::Value) -> serde_json::Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"namespace": lookup::NAMESPACE, "name": lookup::NAME}, "data": data,
@@ -341,7 +341,7 @@ async fn the_config_map_is_read_at_the_start_and_followed() {
             "requestheader-allowed-names": r#"["proxy"]"#,
         })
     };
-    world.api.seed(config_map(data(&old))).unwrap();
+    world.api.seed(config_map(&data(&old))).unwrap();
     let shutdown = CancellationToken::new();
     world.access.look_up(&shutdown).await.unwrap();
     let admin = |authority: &Authority| authority.client("jane", &["system:masters"]);
@@ -353,7 +353,7 @@ async fn the_config_map_is_read_at_the_start_and_followed() {
 
     let follow = tokio::spawn(world.access.clone().follow(shutdown.clone()));
     let generation = world.access.authorities().generation();
-    world.api.seed(config_map(data(&new))).unwrap();
+    world.api.seed(config_map(&data(&new))).unwrap();
     while world.access.authorities().generation() == generation {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -361,7 +361,7 @@ async fn the_config_map_is_read_at_the_start_and_followed() {
     assert_eq!(world.with_certificate(&admin(&old)).await.status, StatusCode::UNAUTHORIZED);
 
     // What cannot be used changes nothing, and neither does a deletion.
-    world.api.seed(config_map(json!({"client-ca-file": "no PEM"}))).unwrap();
+    world.api.seed(config_map(&json!({"client-ca-file": "no PEM"}))).unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
     world.api.remove("configmaps", Some(lookup::NAMESPACE), lookup::NAME);
     tokio::time::sleep(Duration::from_secs(5)).await;
@@ -420,7 +420,7 @@ async fn a_tolerated_failure_is_made_good_in_the_background() {
     let follow = tokio::spawn(world.access.clone().follow(shutdown.clone()));
     tokio::time::sleep(Duration::from_secs(60)).await;
     let authority = Authority::new("ours");
-    world.api.seed(config_map(json!({"client-ca-file": authority.pem}))).unwrap();
+    world.api.seed(config_map(&json!({"client-ca-file": authority.pem}))).unwrap();
     let admin = authority.client("jane", &["system:masters"]);
     assert_eq!(world.with_certificate(&admin).await.status, StatusCode::FORBIDDEN);
     world.api.faults().remove(fault);

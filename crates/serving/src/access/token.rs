@@ -10,6 +10,7 @@ use ring::{hmac, rand};
 use tokio::time::Instant;
 
 use super::answers::{Answers, Asked};
+use super::hint::Hint;
 use super::metrics::{AccessMetrics, Fetch, TokenCache};
 use super::review::{Reviewed, review};
 use super::user::User;
@@ -34,6 +35,7 @@ pub(super) struct Tokens {
     /// Keyed by a code of the token under a key that only this process has: a token is not kept anywhere.
     answers: Answers<[u8; 32], Answer>,
     key: hmac::Key,
+    hint: Arc<Hint>,
     metrics: Arc<dyn AccessMetrics>,
 }
 
@@ -43,7 +45,7 @@ impl Tokens {
         // Without randomness no TLS works either; a fixed key is then no worse.
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
             .unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, &[]));
-        Self { client, ttl, answers: Answers::new(CAPACITY), key, metrics }
+        Self { client, ttl, answers: Answers::new(CAPACITY), key, hint: Arc::default(), metrics }
     }
 
     /// Whose token it is; `None`: it is not accepted.
@@ -70,7 +72,7 @@ impl Tokens {
     }
 
     fn question(&self, token: &str) -> impl Future<Output = Answer> + Send + 'static {
-        let (client, metrics) = (self.client.clone(), Arc::clone(&self.metrics));
+        let (client, metrics, hint) = (self.client.clone(), Arc::clone(&self.metrics), Arc::clone(&self.hint));
         let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
         let question = TokenReview { spec, ..TokenReview::default() };
         async move {
@@ -79,7 +81,7 @@ impl Tokens {
             let Reviewed { answer, code, is_forbidden } = review(&client, &question).await;
             metrics.token_reviewed(&code, begun.elapsed());
             metrics.token_fetched(answer.is_ok());
-            if is_forbidden {
+            if hint.is_due(is_forbidden) {
                 tracing::warn!(
                     "this component may not create tokenreviews.authentication.k8s.io: bearer tokens are answered 401; \
                      bind ClusterRole system:auth-delegator to its identity"

@@ -186,3 +186,96 @@ impl Loaded {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::issuing::Authority;
+    use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
+
+    const YEAR: i64 = 365 * 24 * 3600;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn shown(certificates: &Certificates) -> Vec<u8> {
+        certificates.names().choose(None).cert[0].to_vec()
+    }
+
+    #[test]
+    fn a_generated_certificate_is_as_the_reference_makes_it() {
+        let options = ServingOptions { bind_address: "10.0.0.7".parse().unwrap(), ..ServingOptions::default() };
+        let certificates = Certificates::load(&options, at(0)).unwrap();
+        let pair = Arc::clone(&certificates.default.pair);
+        assert_eq!(pair.cert.len(), 2, "leaf and authority");
+        let (_, leaf) = X509Certificate::from_der(&pair.cert[0]).unwrap();
+        let (_, authority) = X509Certificate::from_der(&pair.cert[1]).unwrap();
+        assert_eq!(leaf.subject().to_string(), "CN=localhost@1800000000");
+        assert_eq!(leaf.issuer().to_string(), "CN=localhost-ca@1800000000");
+        assert_eq!(authority.subject(), leaf.issuer());
+        assert!(authority.is_ca() && !leaf.is_ca());
+        let validity = leaf.validity();
+        assert_eq!(validity.not_before.timestamp(), at(-3600).as_second());
+        assert_eq!(validity.not_after.timestamp(), at(YEAR).as_second());
+        let usage = leaf.key_usage().unwrap().unwrap().value;
+        assert!(usage.digital_signature() && usage.key_encipherment());
+        let extended = leaf.extended_key_usage().unwrap().unwrap().value;
+        assert!(extended.server_auth && !extended.client_auth);
+        let names = &leaf.subject_alternative_name().unwrap().unwrap().value.general_names;
+        let expected = [
+            GeneralName::DNSName("localhost"),
+            GeneralName::IPAddress(&[127, 0, 0, 1]),
+            GeneralName::IPAddress(&[10, 0, 0, 7]),
+        ];
+        assert_eq!(names.as_slice(), expected);
+    }
+
+    #[test]
+    fn ours_is_made_anew_when_it_has_expired_in_memory_and_in_the_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let stored = ServingOptions { cert_dir: Some(directory.path().to_owned()), ..ServingOptions::default() };
+        for options in [ServingOptions::default(), stored.clone()] {
+            let mut certificates = Certificates::load(&options, at(0)).unwrap();
+            let first = shown(&certificates);
+            assert!(!certificates.refresh(at(YEAR - 1)));
+            assert!(certificates.refresh(at(YEAR)), "its time is over");
+            assert_ne!(shown(&certificates), first);
+            assert!(!certificates.refresh(at(YEAR + 1)));
+        }
+        let before = shown(&Certificates::load(&stored, at(YEAR + 2)).unwrap());
+        assert_eq!(shown(&Certificates::load(&stored, at(2 * YEAR - 1)).unwrap()), before);
+        assert_ne!(shown(&Certificates::load(&stored, at(3 * YEAR)).unwrap()), before, "expired while nobody ran");
+    }
+
+    #[test]
+    fn the_pair_of_somebody_else_is_used_even_if_it_has_expired() {
+        let directory = tempfile::tempdir().unwrap();
+        let theirs = Authority::new("theirs").server(&["localhost"]);
+        theirs.write(directory.path(), "cloud-controller-manager");
+        let options = ServingOptions { cert_dir: Some(directory.path().to_owned()), ..ServingOptions::default() };
+        let mut certificates = Certificates::load(&options, at(200 * YEAR)).unwrap();
+        assert!(!certificates.refresh(at(201 * YEAR)));
+        assert_eq!(shown(&certificates), theirs.der().to_vec());
+    }
+
+    #[test]
+    fn what_cannot_be_used_never_replaces_what_can() {
+        let directory = tempfile::tempdir().unwrap();
+        let authority = Authority::new("ca");
+        let (old, new) = (authority.server(&["localhost"]), authority.server(&["localhost"]));
+        let files = old.write(directory.path(), "tls");
+        let options = ServingOptions { certificate: Some(files.clone()), ..ServingOptions::default() };
+        let mut certificates = Certificates::load(&options, at(0)).unwrap();
+        std::fs::write(&files.key, new.key_pem()).unwrap();
+        assert!(!certificates.refresh(at(1)), "the key of another certificate");
+        std::fs::write(&files.certificate, "half a fi").unwrap();
+        assert!(!certificates.refresh(at(2)));
+        std::fs::remove_file(&files.certificate).unwrap();
+        assert!(!certificates.refresh(at(3)));
+        assert_eq!(shown(&certificates), old.der().to_vec());
+        new.write(directory.path(), "tls");
+        assert!(certificates.refresh(at(4)), "complete at last");
+        assert_eq!(shown(&certificates), new.der().to_vec());
+    }
+}
