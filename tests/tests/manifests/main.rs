@@ -26,6 +26,7 @@ mod kubelets;
 mod pods;
 mod proof;
 mod rules;
+mod series;
 
 use std::process::ExitCode;
 
@@ -70,6 +71,8 @@ fn trials(means: &'static Means) -> Vec<Trial> {
         rules::the_plain_manifests_grant_what_is_needed_and_nothing_else,
         pods::the_plain_pods_have_the_shape_that_a_starting_cluster_needs,
         pods::the_arguments_of_the_plain_pods_are_flags_of_this_program,
+        series::every_series_of_the_alerts_exists,
+        series::every_series_of_the_dashboard_exists,
     );
     let with_helm = named!(
         with_helm,
@@ -88,7 +91,12 @@ fn trials(means: &'static Means) -> Vec<Trial> {
         proof::the_role_of_the_reference_is_enough,
         proof::without_any_one_permission_something_is_refused,
     );
-    let with_both = named!(with_both, means, applied::the_chart_is_taken_by_a_real_cluster,);
+    let with_both = named!(
+        with_both,
+        means,
+        applied::the_chart_is_taken_by_a_real_cluster,
+        proof::with_an_account_for_each_controller_nothing_is_refused,
+    );
     alone.into_iter().chain(with_helm).chain(with_cluster).chain(with_both).collect()
 }
 

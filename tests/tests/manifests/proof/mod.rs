@@ -18,6 +18,7 @@ use crate::cluster::connect;
 use crate::cluster_objects::{apply, remove};
 use crate::documents::read;
 use crate::environment::Environment;
+use crate::helm::Helm;
 use crate::rules::everything;
 use scenario::{Cast, SCRAPER, Scenario};
 
@@ -147,13 +148,36 @@ pub(crate) async fn as_the_account_of_the_manifests_nothing_is_refused(environme
     for streams in [true, false] {
         let documents = read(&["manifests/rbac.yaml", "manifests/rbac-volumes.yaml"])?;
         with_roles(environment, documents, async |_| {
-            let refused = live(environment, Cast { volumes: true, streams }, "ours").await?;
+            let refused = live(environment, Cast { streams, ..Cast::default() }, "ours").await?;
             ensure!(refused.is_empty(), "it was refused: {refused:?}");
             Ok(())
         })
         .await?;
     }
     Ok(())
+}
+
+/// The accounts that the controllers act as; kube-controller-manager makes some of them, where it runs.
+const CONTROLLERS: [&str; 4] = ["node-controller", "route-controller", "service-controller", "pvl-controller"];
+
+pub(crate) async fn with_an_account_for_each_controller_nothing_is_refused(
+    environment: &Environment,
+    helm: &Helm,
+) -> Result<()> {
+    let values = ["cloudProvider=simulated", "clusterCIDR=10.244.0.0/16", "controllers.volume=true"];
+    let values = values.into_iter().chain(["useServiceAccountCredentials=true"]).map(str::to_owned);
+    let mut documents = helm.render(&values.collect::<Vec<_>>())?;
+    documents.retain(|it| it["kind"].as_str().is_some_and(|kind| kind.contains("Role") || kind == "ServiceAccount"));
+    let admin = connect(environment).await?;
+    let accounts = CONTROLLERS.map(|name| accounts::document(&format!("kube-system/{name}")));
+    // Whoever is not there is made by the program.
+    remove(&admin, &accounts[..3]).await?;
+    with_roles(environment, documents, async |_| {
+        let refused = live(environment, Cast { accounts: true, ..Cast::default() }, "accounts").await?;
+        ensure!(refused.is_empty(), "it was refused: {refused:?}");
+        Ok(())
+    })
+    .await
 }
 
 pub(crate) async fn the_role_of_the_reference_is_enough(environment: &Environment) -> Result<()> {
@@ -165,7 +189,7 @@ pub(crate) async fn the_role_of_the_reference_is_enough(environment: &Environmen
         ["tokenreviews", "subjectaccessreviews", "configmaps"].contains(&&*atom.resource)
     }));
     with_roles(environment, roles(&atoms), async |_| {
-        let refused = live(environment, Cast { volumes: false, streams: true }, "reference").await?;
+        let refused = live(environment, Cast { volumes: false, ..Cast::default() }, "reference").await?;
         let kinds: BTreeSet<_> = refused.iter().map(|it| format!("{} {} {}", it.verb, it.resource, it.name)).collect();
         println!("with the reference's role it works; refused were: {kinds:?}");
         let known = |it: &str| it.starts_with("GET namespaces") || it.starts_with("WATCH leases") || it.starts_with("LIST leases");
@@ -195,7 +219,7 @@ async fn missed(environment: &Environment, atom: &Atom, number: usize) -> Result
     let without: BTreeSet<_> = all.into_iter().filter(|other| other != atom).collect();
     with_roles(environment, roles(&without), async |_| {
         // A server that streams lists is never asked for one.
-        let cast = Cast { volumes: true, streams: atom.verb != "list" };
+        let cast = Cast { streams: atom.verb != "list", ..Cast::default() };
         let scenario = Scenario::set(environment, cast, &format!("without-{number}")).await?;
         let refusal = async {
             loop {

@@ -40,6 +40,14 @@ pub(crate) struct Cast {
     pub(crate) volumes: bool,
     /// The API server streams lists.
     pub(crate) streams: bool,
+    /// Each controller has an account of its own.
+    pub(crate) accounts: bool,
+}
+
+impl Default for Cast {
+    fn default() -> Self {
+        Self { volumes: true, streams: true, accounts: false }
+    }
 }
 
 /// Everybody who plays.
@@ -303,7 +311,11 @@ fn arguments(cast: Cast, served: &ServedCloud, kubeconfig: &PathBuf, port: u16) 
         format!("--controllers={controllers}"),
         "--cluster-cidr=10.244.0.0/16".to_owned(),
         "--leader-elect=true".to_owned(),
+        // Who sees that the Lease is gone waits for as long as its holder might believe in it.
+        "--leader-elect-lease-duration=4s".to_owned(),
+        "--leader-elect-renew-deadline=3s".to_owned(),
         "--leader-elect-retry-period=1s".to_owned(),
+        format!("--use-service-account-credentials={}", cast.accounts),
         format!("--secure-port={port}"),
         "--bind-address=127.0.0.1".to_owned(),
         "--node-monitor-period=500ms".to_owned(),
@@ -321,7 +333,7 @@ async fn hold_the_lease(client: &Client) -> Result<()> {
     let now = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": LEASE},
-        "spec": {"holderIdentity": "nobody", "leaseDurationSeconds": 15, "acquireTime": now, "renewTime": now, "leaseTransitions": 0},
+        "spec": {"holderIdentity": "nobody", "leaseDurationSeconds": 4, "acquireTime": now, "renewTime": now, "leaseTransitions": 0},
     });
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-system");
     leases.patch(LEASE, &PatchParams::apply("e2e").force(), &Patch::Apply(lease)).await?;

@@ -1,0 +1,120 @@
+//! Alerts and dashboard ask for series that this program has, by labels that these have.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use metrics::series::{PROVIDER, Series, all};
+use regex_lite::Regex;
+use serde_json::Value;
+
+use crate::documents::{deploy, read};
+
+/// What PromQL itself knows.
+const WORDS: [&str; 32] = [
+    "absent", "and", "avg", "by", "clamp_min", "count", "delta", "histogram_quantile", "ignoring", "increase",
+    "label_values", "le", "max", "min", "min_over_time", "max_over_time", "offset", "on", "or", "rate", "sum", "time",
+    "topk", "unless", "vector", "without", "bool", "group_left", "group_right", "inf", "nan", "irate",
+];
+/// Labels that Prometheus adds.
+const ADDED: [&str; 3] = ["job", "instance", "le"];
+
+/// One use of a series: its name, or a pattern of names, and the labels by which it is selected.
+#[derive(Debug)]
+struct Asked {
+    name: String,
+    is_pattern: bool,
+    labels: Vec<String>,
+}
+
+fn asked(expression: &str) -> Result<Vec<Asked>> {
+    let matcher = Regex::new(r#"([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*"([^"]*)""#)?;
+    let selector = Regex::new(r"([a-zA-Z_:][a-zA-Z0-9_:]*)?\s*\{([^}]*)\}")?;
+    let mut found = Vec::new();
+    for selection in selector.captures_iter(expression) {
+        let (mut name, mut is_pattern) = (selection.get(1).map_or("", |it| it.as_str()).to_owned(), false);
+        let mut labels = Vec::new();
+        for label in matcher.captures_iter(&selection[2]) {
+            if &label[1] == "__name__" {
+                (name, is_pattern) = (label[3].to_owned(), true);
+            } else {
+                labels.push(label[1].to_owned());
+            }
+        }
+        found.push(Asked { name, is_pattern, labels });
+    }
+    // What is left are series without a selection, functions, labels to aggregate by, and numbers.
+    let rest = selector.replace_all(expression, " ");
+    let rest = Regex::new(r"\b(by|without|on|ignoring)\s*\([^)]*\)|\[[^\]]*\]|offset\s+[0-9a-z]+")?.replace_all(&rest, " ");
+    for word in Regex::new(r"[a-zA-Z_:][a-zA-Z0-9_:]*")?.find_iter(&rest) {
+        let after_digit = word.start() > 0 && rest.as_bytes()[word.start() - 1].is_ascii_digit();
+        if !after_digit && !WORDS.contains(&word.as_str()) {
+            found.push(Asked { name: word.as_str().to_owned(), is_pattern: false, labels: Vec::new() });
+        }
+    }
+    Ok(found)
+}
+
+/// The series that are meant; those of a histogram are found by their parts.
+fn meant(asked: &Asked) -> Result<Vec<&'static Series>> {
+    let name = |series: &Series| series.name.replace(PROVIDER, "acme");
+    if asked.is_pattern {
+        let pattern = Regex::new(&format!("^(?:{})$", asked.name))?;
+        let parts = |series: &Series| ["", "_count", "_sum", "_bucket"].map(|part| format!("{}{part}", name(series)));
+        return Ok(all().filter(|series| parts(series).iter().any(|name| pattern.is_match(name))).collect());
+    }
+    let parts = |series: &Series| match series.buckets.is_empty() {
+        true => vec![name(series)],
+        false => ["_count", "_sum", "_bucket"].map(|part| format!("{}{part}", name(series))).to_vec(),
+    };
+    Ok(all().filter(|series| parts(series).contains(&asked.name)).collect())
+}
+
+fn check(place: &str, expression: &str) -> Result<BTreeSet<&'static str>> {
+    let mut used = BTreeSet::new();
+    for asked in asked(expression)? {
+        // Prometheus' own.
+        if asked.name == "up" {
+            continue;
+        }
+        let series = meant(&asked)?;
+        ensure!(!series.is_empty(), "{place}: nothing is called {:?}: {expression}", asked.name);
+        for series in series {
+            let unknown = asked.labels.iter().find(|label| !ADDED.contains(&&***label) && !series.labels.contains(&&***label));
+            ensure!(unknown.is_none(), "{place}: {} has no label {unknown:?}: {expression}", series.name);
+            used.insert(series.name);
+        }
+    }
+    Ok(used)
+}
+
+pub(crate) fn every_series_of_the_alerts_exists() -> Result<()> {
+    let documents = read(&["alerts/ccm-rs.rules.yaml"])?;
+    let groups = documents[0]["groups"].as_array().context("no groups")?;
+    let rules: Vec<&Value> = groups.iter().flat_map(|group| group["rules"].as_array().into_iter().flatten()).collect();
+    ensure!(rules.len() > 15, "{} rules", rules.len());
+    for rule in rules {
+        let name = rule["alert"].as_str().context("a rule that is no alert")?;
+        check(name, rule["expr"].as_str().context("no expression")?)?;
+        for part in ["summary", "description", "runbook"] {
+            ensure!(rule["annotations"][part].is_string(), "{name} has no {part}");
+        }
+        ensure!(rule["labels"]["severity"].is_string(), "{name} has no severity");
+    }
+    Ok(())
+}
+
+pub(crate) fn every_series_of_the_dashboard_exists() -> Result<()> {
+    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(deploy().join("dashboards/ccm-rs.json"))?)?;
+    let panels = dashboard["panels"].as_array().context("no panels")?;
+    let mut used = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for panel in panels {
+        let title = panel["title"].as_str().context("a panel without a title")?;
+        ensure!(ids.insert(panel["id"].as_u64().context("no id")?), "{title} has the id of another panel");
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            used.extend(check(title, target["expr"].as_str().context("no expression")?)?);
+        }
+    }
+    ensure!(used.len() > 35, "only {} series are shown", used.len());
+    Ok(())
+}
