@@ -74,10 +74,14 @@ impl<S: MachineSource> Lookup<'_, S> {
     }
 
     async fn answer(&mut self, mut open: Vec<Question<'_>>) {
-        if !self.want.fresh
-            && let Some(snapshot) = self.inventory.young_snapshot()
-        {
-            open = self.answer_those_in(&snapshot, open, false);
+        if !self.want.fresh {
+            let asked = open.len();
+            if let Some(snapshot) = self.inventory.young_snapshot() {
+                open = self.answer_those_in(&snapshot, open, false);
+            }
+            let metrics = &*self.inventory.0.metrics;
+            (open.len()..asked).for_each(|_| metrics.cached(true));
+            open.iter().for_each(|_| metrics.cached(false));
         }
         if open.is_empty() {
             return;

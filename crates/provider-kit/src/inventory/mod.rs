@@ -20,7 +20,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cloud_provider::{InstanceMetadata, InstanceState, Instances, Node, Result, Want, WantMetadata, async_trait};
+use cloud_provider::{CloudMetrics, InstanceMetadata, InstanceState, Instances, NoCloudMetrics, Node, Result, Want, WantMetadata, async_trait};
 use futures::FutureExt;
 use tokio::time::Instant;
 
@@ -88,6 +88,7 @@ impl<S: MachineSource> Clone for Inventory<S> {
 
 struct Inner<S: MachineSource> {
     source: S,
+    metrics: Arc<dyn CloudMetrics>,
     hasher: RandomState,
     state: Mutex<State<S::Machine>>,
     lists: SingleFlight<Result<Arc<Snapshot<S::Machine>>>>,
@@ -110,10 +111,17 @@ impl<S: MachineSource> Inventory<S> {
     /// An inventory that has read nothing yet.
     #[must_use]
     pub fn new(source: S) -> Self {
+        Self::measured(source, Arc::new(NoCloudMetrics))
+    }
+
+    /// The same; `metrics` hear which look-ups need a request, and which do not.
+    #[must_use]
+    pub fn measured(source: S, metrics: Arc<dyn CloudMetrics>) -> Self {
         let state =
             State { snapshot: None, pages: None, claims: HashMap::new(), spent: 0, spent_at: None, under_way: 0 };
         Self(Arc::new(Inner {
             source,
+            metrics,
             hasher: RandomState::new(),
             state: Mutex::new(state),
             lists: SingleFlight::default(),

@@ -343,3 +343,25 @@ async fn a_name_that_misses_names_the_closest() {
         "{reason}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn metrics_hear_which_look_ups_the_last_list_answered() {
+    #[derive(Default)]
+    struct Asked(Mutex<Vec<bool>>);
+    impl cloud_provider::CloudMetrics for Asked {
+        fn cached(&self, hit: bool) {
+            self.0.lock().unwrap().push(hit);
+        }
+    }
+    let asked = Arc::new(Asked::default());
+    let vm = |n| Vm { id: format!("i-{n}"), name: format!("worker-{n}"), is_stopped: false };
+    let source = Acme { machines: Mutex::new((0..20).map(vm).collect()), ..Acme::default() };
+    let inventory = Inventory::measured(source, Arc::clone(&asked) as Arc<dyn cloud_provider::CloudMetrics>);
+    let told = || std::mem::take(&mut *asked.0.lock().unwrap());
+    inventory.lookup(&joined(0..9), Want::EXISTENCE).await;
+    assert_eq!(told(), [false; 9]);
+    inventory.lookup(&joined([1, 2, 77]), Want::EXISTENCE).await;
+    assert_eq!(told(), [true, true, false], "one is not in the list");
+    inventory.lookup(&joined([1]), Want::EXISTENCE.fresh()).await;
+    assert!(told().is_empty(), "nobody looked into the cache");
+}

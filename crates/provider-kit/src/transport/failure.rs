@@ -110,10 +110,14 @@ fn asked_pause(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds.max(1)).min(LONGEST_PAUSE))
 }
 
+/// Requests that are left in the window.
+pub(super) fn remaining(headers: &HeaderMap) -> Option<u64> {
+    ["ratelimit-remaining", "x-ratelimit-remaining"].iter().find_map(|name| number(headers, name))
+}
+
 /// The pause after an answer that used up the last request of the window.
 pub(super) fn exhausted(headers: &HeaderMap) -> Option<Duration> {
-    let remaining = ["ratelimit-remaining", "x-ratelimit-remaining"].iter().find_map(|name| number(headers, name))?;
-    let seconds = if remaining == 0 { reset(headers)? } else { return None };
+    let seconds = if remaining(headers)? == 0 { reset(headers)? } else { return None };
     Some(Duration::from_secs(seconds).min(LONGEST_PAUSE))
 }
 

@@ -307,6 +307,9 @@ impl Transport {
         };
         let status = outcome.as_ref().ok().and_then(|o| o.as_ref().ok()).map(|answer| answer.status().as_u16());
         self.0.metrics.finished(&call.route(), status, began.elapsed());
+        if let Some(left) = outcome.iter().flatten().find_map(|answer| failure::remaining(answer.headers())) {
+            self.0.metrics.remaining(left);
+        }
         Ok(match outcome {
             Err(_) => Err(failure::no_answer(call, &format!("no answer within {:?}", self.0.patience.timeout))),
             Ok(Err(err)) => Err(failure::no_answer(call, &redact(err.to_string(), token))),
@@ -366,6 +369,12 @@ impl Transport {
             *paused = Some(until);
             self.0.metrics.paused(pause);
         }
+    }
+
+    /// Who hears of its requests.
+    #[must_use]
+    pub fn metrics(&self) -> Arc<dyn CloudMetrics> {
+        Arc::clone(&self.0.metrics)
     }
 
     /// Where the API is.

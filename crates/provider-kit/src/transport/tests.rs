@@ -180,6 +180,24 @@ async fn metrics_hear_of_every_try_by_route_template() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn metrics_hear_how_many_requests_are_left_whatever_the_answer() {
+    #[derive(Default)]
+    struct Left(Mutex<Vec<u64>>);
+    impl CloudMetrics for Left {
+        fn remaining(&self, requests: u64) {
+            self.0.lock().unwrap().push(requests);
+        }
+    }
+    let (router, _) = scripted(|n, _| match n {
+        1 => (StatusCode::SERVICE_UNAVAILABLE, [("ratelimit-remaining", "42")]),
+        _ => (StatusCode::OK, [("x-ratelimit-remaining", "41")]),
+    });
+    let left = Arc::new(Left::default());
+    client(router).metrics(Arc::clone(&left) as Arc<dyn CloudMetrics>).build().unwrap().send(GET()).await.unwrap();
+    assert_eq!(*left.0.lock().unwrap(), [42, 41]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn inv_4_a_closed_fence_holds_back_what_changes_something_even_a_retry() {
     let (router, sent) = scripted(|_, _| StatusCode::SERVICE_UNAVAILABLE);
     let counter = Arc::clone(&sent);

@@ -102,7 +102,7 @@ impl Simulated {
             _ => None,
         });
         let api = Api { http: http.clone(), project: Arc::default() };
-        let (instances, balancers) = (Inventory::new(api.clone()), Balancers::new(api));
+        let (instances, balancers) = (Inventory::measured(api.clone(), http.metrics()), Balancers::new(api));
         Self { http, instances, balancers, expected_project: project, caches: OnceLock::new() }
     }
 }
