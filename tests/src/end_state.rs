@@ -24,8 +24,10 @@ fn kept(kind: &str, object: &Value) -> Value {
         "node" => json!({"addresses": object["status"]["addresses"]}),
         _ => json!({"loadBalancer": object["status"]["loadBalancer"]}),
     };
+    // All controllers of load balancers share a finalizer: on a Service with a class it may be another one's.
+    let finalizers = if object["spec"]["loadBalancerClass"].is_null() { &metadata["finalizers"] } else { &Value::Null };
     json!({
-        "labels": metadata["labels"], "annotations": metadata["annotations"], "finalizers": metadata["finalizers"],
+        "labels": metadata["labels"], "annotations": metadata["annotations"], "finalizers": finalizers,
         "deleting": !metadata["deletionTimestamp"].is_null(), "spec": object["spec"], "status": status, "conditions": conditions,
     })
 }

@@ -9,6 +9,8 @@ mod cloud;
 mod drift;
 #[path = "services/explain.rs"]
 mod explain;
+#[path = "services/leftovers.rs"]
+mod leftovers;
 #[path = "services/life.rs"]
 mod life;
 #[path = "services/loss.rs"]

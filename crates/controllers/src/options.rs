@@ -113,6 +113,9 @@ pub struct ServiceOptions {
     pub drift_check_period: Duration,
     /// `--load-balancer-drift`.
     pub drift: Drift,
+    /// How long a load balancer of ours must have been left on a Service of another controller's class before it is
+    /// removed (D-149); `None`: such Services are not looked at, as in the reference.
+    pub leftovers_delay: Option<Duration>,
 }
 
 /// `--load-balancer-drift` (P-23).
@@ -167,7 +170,12 @@ impl Options {
         Self {
             node: NodeOptions { concurrent_node_syncs: 1, ..NodeOptions::default() },
             lifecycle: LifecycleOptions { guard: None, ..LifecycleOptions::default() },
-            service: ServiceOptions { concurrent_syncs: 1, quiet: false, ..ServiceOptions::default() },
+            service: ServiceOptions {
+                concurrent_syncs: 1,
+                quiet: false,
+                leftovers_delay: None,
+                ..ServiceOptions::default()
+            },
             route: RouteOptions::in_mode(RouteMode::Periodic),
             explain: false,
         }
@@ -215,6 +223,7 @@ impl Default for ServiceOptions {
             quiet: true,
             drift_check_period: Duration::ZERO,
             drift: Drift::Report,
+            leftovers_delay: Some(Duration::from_secs(300)),
         }
     }
 }

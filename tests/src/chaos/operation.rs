@@ -77,9 +77,8 @@ async fn change_service(stage: &Stage, dice: &mut fastrand::Rng) -> Option<Strin
         }
         4 if is_balanced => json!({"spec": {"type": "ClusterIP"}}),
         4 => json!({"spec": {"type": "LoadBalancer"}}),
-        // Only when its clean-up is done: if the process dies while a class comes before that, what is left is found again
-        // only when the Service is deleted (SVC-11).
-        5 if !is_balanced && service["metadata"]["finalizers"].is_null() => {
+        // Also before its clean-up is done.
+        5 if !is_balanced => {
             json!({"spec": {"type": "LoadBalancer", "loadBalancerClass": OTHER_CLASS}})
         }
         _ => json!({"spec": {"sessionAffinity": if dice.bool() { "ClientIP" } else { "None" }}}),

@@ -14,7 +14,7 @@ use super::deeds::{
 const SOON: Duration = Duration::from_millis(700);
 
 /// All stories.
-pub const SCENARIOS: [Scenario; 15] = [
+pub const SCENARIOS: [Scenario; 16] = [
     Scenario {
         name: "a Node is initialised",
         routes: false,
@@ -66,6 +66,12 @@ pub const SCENARIOS: [Scenario; 15] = [
         routes: false,
         set_up: Some(a_service),
         steps: &[Settled(|stage| set_type(stage, "ClusterIP")), Settled(set_other_class)],
+    },
+    Scenario {
+        name: "class of another controller in a hurry",
+        routes: false,
+        set_up: Some(a_service),
+        steps: &[Then(|stage| set_type(stage, "ClusterIP"), Duration::ZERO), Settled(set_other_class)],
     },
     Scenario {
         name: "Nodes join, flap and leave",

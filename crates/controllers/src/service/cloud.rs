@@ -55,8 +55,13 @@ impl Cloud {
     }
 
     pub(super) async fn exists(&self, service: &Service) -> Result<bool> {
+        Ok(self.find(service).await?.is_some())
+    }
+
+    /// The load balancer that carries our marks, whatever there is of it.
+    pub(super) async fn find(&self, service: &Service) -> Result<Option<LoadBalancerStatus>> {
         let request = self.request(service, &[], &());
-        Ok(self.call(DEADLINE, |it| it.get(request)).await?.is_some())
+        self.call(DEADLINE, |it| it.get(request)).await
     }
 
     pub(super) async fn ensure(

@@ -22,6 +22,7 @@ use crate::service::cloud::Cloud;
 use crate::service::condition::{self, Condition};
 use crate::service::events::News;
 use crate::service::ledger::Ledger;
+use crate::service::leftovers::Leftovers;
 use crate::service::metrics::ServiceMetrics;
 use crate::service::own_writes::OwnWrites;
 use crate::service::patch::SUBRESOURCE;
@@ -40,6 +41,7 @@ pub struct ServiceController {
     pub(super) metrics: Arc<dyn ServiceMetrics>,
     pub(super) cloud: Cloud,
     pub(super) ledger: Ledger,
+    pub(super) leftovers: Leftovers,
     pub(super) targets: Targets,
     pub(super) writes: OwnWrites,
 }
@@ -66,6 +68,7 @@ impl ServiceController {
             cloud: Cloud::new(Arc::clone(&context.provider), cluster, Arc::clone(&metrics)),
             metrics,
             ledger: Ledger::default(),
+            leftovers: Leftovers::default(),
             targets: Targets::new(context.nodes.clone()),
             writes: OwnWrites::default(),
             context,

@@ -33,6 +33,7 @@ mod controller;
 mod drift;
 mod events;
 mod ledger;
+mod leftovers;
 mod metrics;
 pub mod needs_update;
 mod node_sync;

@@ -19,7 +19,7 @@ use crate::service::needs_update::is_news;
 use crate::service::retry::{BASE, CAP};
 use crate::service::targets::needs_node_sync;
 use crate::service::turns::{Lane, Turns};
-use crate::service::wants::concerns_us;
+use crate::service::wants::{concerns_us, may_hold_leftovers};
 
 /// Node events of so long are taken together: a Node that joins is added, then gets its provider id, and its neighbours
 /// come with it. One change of each load balancer covers all (P-5).
@@ -123,7 +123,7 @@ impl Running {
         match event {
             CacheEvent::Added(service) => {
                 self.controller.writes.seen(&key, service);
-                if concerns_us(service, options) {
+                if concerns_us(service, options) || may_hold_leftovers(service, options) {
                     self.services.add(key);
                 }
             }
@@ -167,7 +167,9 @@ impl Running {
                 claim.fail();
             }
         }
-        if self.controller.ledger.service(&key).is_some()
+        if let Some(pause) = self.controller.leftovers.pause(&key) {
+            self.services.add_after(key, pause);
+        } else if self.controller.ledger.service(&key).is_some()
             && let Some(pause) = self.controller.drift_pause(true)
         {
             self.drift.add_after(key, pause);

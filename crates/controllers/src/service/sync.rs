@@ -29,7 +29,10 @@ impl ServiceController {
             return Err(Error::other(format!("unexpected key format: {key:?}")));
         }
         match self.current(key, cached).await? {
-            None => self.delete_remembered(key).await,
+            None => {
+                self.leftovers.forget(key);
+                self.delete_remembered(key).await
+            }
             Some(service) => self.process(key, &service).await,
         }
     }
@@ -76,6 +79,11 @@ impl ServiceController {
         if self.ledger.service(key).is_some_and(|known| known.metadata.uid != service.metadata.uid) {
             self.delete_remembered(key).await?;
         }
+        if self.is_for_leftovers(key, service) {
+            self.remove_leftovers(key, service).await;
+            return Ok(());
+        }
+        self.leftovers.forget(key);
         self.ledger.store(key, Arc::clone(service));
         let operation = match Operation::of(service, &self.options) {
             // Somebody took our finalizer off while it was being deleted and another one held it (SVC-54). Its load

@@ -72,6 +72,14 @@ pub fn is_foreign(service: &Service, options: &ServiceOptions) -> bool {
     told && is_load_balancer(service) && !is_our_class(service, options)
 }
 
+/// Whether a Service of another controller's class may hold a load balancer of ours that an earlier life left: our
+/// finalizer is on it, which the other controller may have put there as well (D-149).
+#[must_use]
+pub fn may_hold_leftovers(service: &Service, options: &ServiceOptions) -> bool {
+    let foreign = is_load_balancer(service) && !is_our_class(service, options);
+    options.leftovers_delay.is_some() && foreign && has_finalizer(service) && !is_deleting(service)
+}
+
 /// Whether our finalizer is on it (HELP-56).
 #[must_use]
 pub fn has_finalizer(service: &Service) -> bool {
@@ -154,6 +162,23 @@ mod tests {
         assert!(is_foreign(&other, &options(&["ours"], true)));
         assert!(is_foreign(&service(None, true, true, &[]), &options(&["ours"], false)));
         assert!(!is_foreign(&service(Some("ours"), true, true, &[]), &options(&["ours"], false)));
+    }
+
+    #[test]
+    fn leftovers_are_looked_for_where_a_life_cut_short_may_have_left_them() {
+        let table = [
+            (Some("other"), false, true, true),
+            (Some("other"), false, false, false),
+            (Some("other"), true, true, false),
+            (None, false, true, false),
+            (Some("ours"), false, true, false),
+        ];
+        let (product, reference) = (options(&["ours"], true), crate::Options::reference().service);
+        for (class, deleting, finalizer, expected) in table {
+            let service = service(class, deleting, finalizer, &[]);
+            assert_eq!(may_hold_leftovers(&service, &product), expected, "{class:?} {deleting} {finalizer}");
+            assert!(!may_hold_leftovers(&service, &reference));
+        }
     }
 
     #[test]
