@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::exit::Failure;
 use crate::flags::Flags;
-use crate::{configz, logging};
+use crate::logging;
 
 /// Ports that are bound, so that a clash is found before anything else is done (P-36). Nothing is open that is not used.
 pub(crate) struct Ports {
@@ -84,7 +84,7 @@ pub(crate) fn secure(
     metrics: &Metrics,
     log: Option<&logging::Handle>,
 ) -> Router {
-    let configuration = flags.configz_with(&shown(migration)).to_string();
+    let configuration = flags.configz_with(migration).to_string();
     let configz = move || {
         let body = configuration.clone();
         std::future::ready(([(CONTENT_TYPE, "application/json")], body))
@@ -104,16 +104,6 @@ fn verbosity_of(log: &logging::Handle) -> SetVerbosity {
         log.set_verbosity(verbosity);
         Ok(())
     })
-}
-
-fn shown(migration: Option<&LeaderMigration>) -> configz::LeaderMigration {
-    let Some(migration) = migration else { return configz::LeaderMigration::default() };
-    let leaders = migration.controller_leaders.iter();
-    configz::LeaderMigration {
-        leader_name: migration.leader_name.clone(),
-        resource_lock: "leases".to_owned(),
-        controller_leaders: leaders.map(|leader| (leader.name.clone(), leader.component.clone())).collect(),
-    }
 }
 
 /// The plain port has the metrics only.

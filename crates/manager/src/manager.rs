@@ -14,8 +14,9 @@ use crate::flags::{Flags, Program};
 use crate::prepared::Prepared;
 use crate::{logging, process};
 
-/// A controller that has been at one piece of work for so long is wedged: no cloud takes that long for a call.
-const WEDGED_AFTER: Duration = Duration::from_secs(600);
+/// A controller that has been at one piece of work for so long is wedged: calls to the cloud are given up after 15 minutes at
+/// the latest.
+const WEDGED_AFTER: Duration = Duration::from_secs(20 * 60);
 
 /// Makes a webhook of a vendor, for the provider that runs.
 pub type WebhookFactory = fn(Arc<dyn CloudProvider>) -> Webhook;
@@ -73,7 +74,7 @@ impl<'a> Manager<'a> {
         self
     }
 
-    /// How long one piece of work may take before the health check of its controller fails; 10 minutes otherwise.
+    /// How long one piece of work may take before the health check of its controller fails; 20 minutes otherwise.
     #[must_use]
     pub fn wedged_after(mut self, limit: Duration) -> Self {
         self.wedged_after = limit;
