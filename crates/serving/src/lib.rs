@@ -1,4 +1,40 @@
-//! The HTTPS endpoints of a Kubernetes component (APP §10 to §13).
+//! The HTTPS endpoints of a Kubernetes component: who may listen, who calls, what they may do, and what is said about
+//! the component's health (APP §10 to §13).
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`server`] | a port with TLS, limits against slow and greedy callers, and a graceful end |
+//! | [`tls`] | versions, cipher suites and curves as flags write them; certificates and their reload |
+//! | [`access`] | authentication (front proxy, certificate, token, anonymous) and authorization, as a layer over all routes |
+//! | [`health`] | named checks: `/healthz`, `/livez`, `/readyz`, and what they found so far |
+//! | [`watchdog`] | work that hangs, as a health check |
+//! | [`webhook`] | admission webhooks |
+//! | [`debug`] | CPU profiles, and the verbosity of the log |
+//! | [`options`] | what operators choose |
+//!
+//! What is measured is told to hooks ([`access::AccessMetrics`], [`webhook::WebhookMetrics`]); this crate knows no metrics
+//! library and no flags.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::sync::Arc;
+//! use serving::access::{Access, NoAccessMetrics, Reviewers};
+//! use serving::health::Health;
+//! use serving::options::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
+//! use serving::server::Listener;
+//! use tokio_util::sync::CancellationToken;
+//!
+//! let listener = Listener::bind(&ServingOptions { port: 0, ..ServingOptions::default() })?;
+//! // Without anybody to ask, the always-allowed paths are open and nothing else is.
+//! let (who, what) = (AuthenticationOptions::default(), AuthorizationOptions::default());
+//! let access = Access::new(who, what, Reviewers::default(), Arc::new(NoAccessMetrics))?;
+//! let routes = access.guard(Health::new().routes().fallback(serving::not_found));
+//! let shutdown = CancellationToken::new();
+//! # shutdown.cancel();
+//! listener.with_client_authorities(access.authorities()).serve(routes, shutdown).await;
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod access;
 mod answer;
@@ -9,6 +45,8 @@ mod error;
 pub mod health;
 #[cfg(test)]
 mod issuing;
+#[cfg(test)]
+mod logged;
 pub mod options;
 pub mod server;
 pub mod tls;

@@ -464,6 +464,52 @@ impl ResolvesClientCert for Hints {
     }
 }
 
+/// Shows a certificate whose key it has not.
+#[derive(Debug)]
+struct Thief(Arc<rustls::sign::CertifiedKey>);
+
+impl ResolvesClientCert for Thief {
+    fn resolve(&self, _: &[&[u8]], _: &[rustls::SignatureScheme]) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_without_its_key_ends_the_handshake() {
+    use rustls::pki_types::pem::PemObject;
+    let directory = tempfile::tempdir().unwrap();
+    let (server, clients) = (Authority::new("servers"), Authority::new("clients"));
+    let certificate = Some(server.server(&["localhost"]).write(directory.path(), "tls"));
+    let listener = Listener::bind(&ServingOptions { certificate, ..free() }).unwrap();
+    let running = Running::start(listener.with_client_authorities(crate::access::Authorities::default()), routes());
+    let (jane, thief) = (clients.client("jane", &["system:masters"]), clients.client("thief", &[]));
+    let key = rustls::pki_types::PrivateKeyDer::from_pem_slice(thief.key_pem().as_bytes()).unwrap();
+    let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
+    for (versions, shown, good) in [
+        (&[&rustls::version::TLS13], thief.der(), true),
+        (&[&rustls::version::TLS13], jane.der(), false),
+        (&[&rustls::version::TLS12], thief.der(), true),
+        (&[&rustls::version::TLS12], jane.der(), false),
+    ] {
+        let mut config = trusting(&server, versions);
+        let pair = rustls::sign::CertifiedKey::new(vec![shown], Arc::clone(&key));
+        config.client_auth_cert_resolver = Arc::new(Thief(Arc::new(pair)));
+        let tcp = tokio::net::TcpStream::connect(running.here()).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let connected = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, tcp).await;
+        let mut answer = String::new();
+        if let Ok(mut stream) = connected {
+            _ = stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+            _ = timeout(SOON, stream.read_to_string(&mut answer)).await.unwrap();
+        }
+        assert_eq!(answer.ends_with("hello"), good, "{versions:?} {answer}");
+    }
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn clients_are_told_which_authorities_count() {
     let directory = tempfile::tempdir().unwrap();
