@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::names::{NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, TAINT_UNINITIALIZED};
-use cloud_provider::{Finding, InstanceState, NO_INSTANCES, Node, Result, Want};
+use cloud_provider::{CloudProvider, Finding, InstanceState, NO_INSTANCES, Node, Result, Want};
 use controllers::look_up::look_up;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
@@ -15,6 +15,8 @@ use crate::plan::list;
 
 /// DEP-95.
 const LONG: Duration = Duration::from_secs(5 * 60);
+/// So many questions at once make a provider read a list, unless it has very many pages; then there are Nodes enough.
+const WORTH_A_LIST: usize = 12;
 /// Findings of one kind; the rest is counted.
 pub(super) const SHOWN: usize = 10;
 
@@ -33,7 +35,8 @@ pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp
     };
     let count = all.len();
     let nodes: Vec<_> = all.into_iter().filter(|node| !node.terminating && provider.owns(node)).map(Arc::new).collect();
-    let answers = look_up(&**provider, &nodes, Want::EXISTENCE.fresh(), NO_INSTANCES).await;
+    let mut answers = look_up(&**provider, &nodes, Want::EXISTENCE.fresh(), NO_INSTANCES).await;
+    find_closest_names(&**provider, &nodes, &mut answers).await;
     let findings: Vec<_> = nodes.iter().zip(answers).filter_map(|(node, answer)| judge(node, &answer, now)).collect();
     if findings.is_empty() {
         let others = match count - nodes.len() {
@@ -46,6 +49,23 @@ pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp
         ));
     }
     add_some(findings, "Nodes", report);
+}
+
+/// Only a list of all machines knows which names are close, and a provider reads one once it costs fewer requests than
+/// single reads. Of few Nodes it was not read yet: one of those without a machine is asked for so often that it pays, then
+/// all of them once more, which costs nothing new.
+async fn find_closest_names(provider: &dyn CloudProvider, nodes: &[Arc<Node>], answers: &mut [Result<InstanceState>]) {
+    let unmatched: Vec<usize> = (0..nodes.len())
+        .filter(|index| matches!(answers[*index], Ok(InstanceState::Gone(_))) && nodes[*index].provider_id().is_none())
+        .collect();
+    let Some(first) = unmatched.first() else { return };
+    let often = vec![Arc::clone(&nodes[*first]); WORTH_A_LIST];
+    look_up(provider, &often, Want::EXISTENCE.fresh(), NO_INSTANCES).await;
+    let again: Vec<_> = unmatched.iter().map(|index| Arc::clone(&nodes[*index])).collect();
+    let better = look_up(provider, &again, Want::EXISTENCE.fresh(), NO_INSTANCES).await;
+    for (index, answer) in unmatched.into_iter().zip(better) {
+        answers[index] = answer;
+    }
 }
 
 /// What is wrong with a Node; nothing if all is well.

@@ -1,0 +1,211 @@
+//! `cloud-controller-manager doctor`: each check has a test in which it fails, and what a person reads is held as a whole.
+
+mod diagnosis;
+mod world;
+
+use cloud_provider::Severity;
+use embedded_apiserver::Action;
+use manager::doctor::{json, text};
+use provider_simulated::cloud::{DEFAULT_TOKEN, Fault};
+use world::{World, rounded};
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_in_which_all_is_well_is_told_so_line_by_line() {
+    let world = World::well();
+    let report = world.examine().await;
+    assert_eq!(rounded(&text(&report)), include_str!("golden/well.txt"));
+    assert_eq!(report.exit_code(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sick_cluster_is_told_what_to_do_in_text_and_in_json() {
+    let mut world = World::well();
+    world.deny("delete", "nodes").deny("watch", "leases");
+    world.skew_seconds = -7;
+    world.seed_node("wroker-2", 20, true, "");
+    world.seed_service("shop", 30, Some(("QuotaExceeded", "The quota is used up. Raise it.")));
+    world.seed_lease("kube-system", "hcloud-cloud-controller-manager", "other_1", 1);
+    let report = world.examine().await;
+    assert_eq!(rounded(&text(&report)), include_str!("golden/sick.txt"));
+    assert_eq!(rounded(&format!("{:#}\n", json(&report))), include_str!("golden/sick.json"));
+    assert_eq!(report.exit_code(), 1);
+}
+
+/// The findings of one check, each as `severity text; remedy`.
+async fn of(world: &World, check: &str) -> Vec<String> {
+    let report = world.examine().await;
+    let found = report.findings.iter().filter(|finding| finding.check == check);
+    let said: Vec<_> = found
+        .map(|it| {
+            let mark = match it.severity {
+                Severity::Ok => "ok",
+                Severity::Warning => "warn",
+                Severity::Failure => "FAIL",
+            };
+            format!("{mark} {}; {}", it.text, it.remedy.as_deref().unwrap_or_default())
+        })
+        .collect();
+    assert!(!said.is_empty(), "no finding of {check:?} in:\n{}", text(&report));
+    said
+}
+
+async fn expect(world: &World, check: &str, parts: &[&str]) {
+    let said = of(world, check).await.join("\n");
+    for part in parts {
+        assert!(said.contains(part), "{part:?} is missing in: {said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_answer_fails_and_what_needs_it_is_named_once() {
+    let world = World::well();
+    world.api.faults().add(World::any(), Action::Refused);
+    expect(&world, "api", &["FAIL"]).await;
+    expect(&world, "cluster", &["permissions, clock, lease, Nodes and Services were not checked"]).await;
+    expect(&world, "cloud token", &["ok"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_know_us_or_is_busy_is_told_apart() {
+    for (code, reason, check, part) in [
+        (401, "Unauthorized", "api credential", "does not know who asks (401)"),
+        (503, "ServiceUnavailable", "api", "answers 503"),
+    ] {
+        let world = World::well();
+        let (reason, message) = (reason.to_owned(), "no".to_owned());
+        world.api.faults().add(World::any(), Action::Status { code, reason, message, retry_after_seconds: None });
+        expect(&world, check, &["FAIL", part]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_version_warns() {
+    expect(&World::of_version("v1.27.4"), "api version", &["warn v1.27.4 is older than 1.29"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permission_that_is_missing_fails_with_the_rule_and_an_optional_one_warns() {
+    let mut world = World::well();
+    world.deny("patch", "services").deny("get", "namespaces");
+    let said = of(&world, "permissions").await;
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].starts_with("warn may not get namespaces \"kube-system\""), "{said:?}");
+    assert!(said[1].starts_with("FAIL may not patch services/status"), "{said:?}");
+    assert!(said[1].contains("- {apiGroups: [\"\"], resources: [services/status], verbs: [patch]}"), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_does_not_resolve_fails_with_the_resolver_that_was_asked() {
+    let mut world = World::well();
+    world.situation.server = "https://api.example.invalid:6443".into();
+    expect(&world, "dns", &["FAIL", "\"api.example.invalid\"", "asked 10.96.0.10", "dnsPolicy: Default"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_off_warns_and_far_off_fails() {
+    let mut world = World::well();
+    for (skew, parts) in
+        [(5, ["warn", "behind"]), (-5, ["warn", "ahead of"]), (40, ["FAIL", "more than a lease lasts (15 s)"])]
+    {
+        world.skew_seconds = skew;
+        expect(&world, "clock", &parts).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_nobody_renews_or_holds_warns() {
+    let world = World::well();
+    world.seed_lease("kube-system", "cloud-controller-manager", "ccm-1_x", 3600);
+    expect(&world, "lease", &["warn", "ccm-1_x, who has not renewed it for 60 min: nobody leads"]).await;
+    world.seed_lease("kube-system", "cloud-controller-manager", "", 1);
+    expect(&world, "lease", &["warn", "held by nobody"]).await;
+    world.api.remove("leases", Some("kube-system"), "cloud-controller-manager");
+    expect(&world, "lease", &["warn", "no replica has led yet"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_another_manager_that_is_renewed_warns_and_an_old_one_does_not() {
+    let world = World::well();
+    world.seed_lease("kube-system", "openstack-cloud-controller-manager", "other_1", 3600);
+    let report = world.examine().await;
+    assert!(report.findings.iter().all(|finding| finding.check != "rivals"), "{}", text(&report));
+    world.seed_lease("kube-system", "openstack-cloud-controller-manager", "other_1", 2);
+    expect(&world, "rivals", &["warn", "lease kube-system/openstack-cloud-controller-manager is held by other_1"])
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_refuses_the_token_or_a_permission_or_does_not_answer_fails() {
+    let world = World::well();
+    world.cloud.inject(Fault::status(403).on("GET /v1/load-balancers"));
+    expect(&world, "cloud permissions", &["FAIL cannot list load balancers", "give the token's role"]).await;
+    world.cloud.clear_faults();
+    world.cloud.inject(Fault::status(500));
+    expect(&world, "cloud endpoint", &["FAIL", "check `endpoint`"]).await;
+    world.cloud.clear_faults();
+    world.cloud.revoke_token(DEFAULT_TOKEN);
+    expect(&world, "cloud token", &["FAIL", "put a valid one into `token`"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_cannot_be_made_or_panics_fails_and_the_rest_is_checked() {
+    let mut world = World::well();
+    world.no_provider = Some("unknown cloud provider \"acme\"".into());
+    expect(&world, "cloud configuration", &["FAIL unknown cloud provider \"acme\"; correct --cloud-provider"]).await;
+    expect(&world, "lease", &["ok"]).await;
+    world.no_provider = None;
+    world.panics = true;
+    expect(&world, "cloud", &["FAIL the provider panicked"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_machine_fails_with_the_closest_names() {
+    let world = World::well();
+    world.seed_node("wroker-1", 1, true, "");
+    expect(&world, "nodes", &["FAIL wroker-1 matches no machine", "closest: \"worker-1\"", "--hostname-override"])
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_waits_for_its_initialisation_for_long_warns_and_a_young_one_does_not() {
+    let world = World::well();
+    world.add_machine("late-1");
+    world.seed_node("late-1", 3, true, "");
+    expect(&world, "nodes", &["ok"]).await;
+    world.seed_node("late-1", 12, true, "");
+    expect(&world, "nodes", &["warn late-1 has a machine, but waits for its initialisation for 12 min"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_of_which_the_cloud_says_nothing_fail() {
+    let world = World::well();
+    world.cloud.inject(Fault::status(403).on("GET /v1/machines"));
+    world.cloud.inject(Fault::status(403).on("GET /v1/machines/{id}"));
+    expect(&world, "nodes", &["FAIL worker-1: the cloud could not be asked"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_waits_warns_with_the_reason_that_is_written_on_it() {
+    let world = World::well();
+    world.seed_service("shop", 30, Some(("Unauthorized", "The token is refused.")));
+    expect(&world, "services", &["warn default/shop has no address for 30 min: Unauthorized; The token is refused"])
+        .await;
+    world.seed_service("shop", 30, None);
+    expect(&world, "services", &["warn default/shop has no address for 30 min, and no reason is written on it"]).await;
+    world.seed_service("shop", 3, None);
+    expect(&world, "services", &["ok"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_changed_whatever_is_found() {
+    let world = World::well();
+    world.seed_node("wroker-1", 10, true, "");
+    world.seed_service("shop", 30, None);
+    let revision = world.api.revision();
+    world.examine().await;
+    assert_eq!(world.api.revision(), revision);
+    let reviews = |path: &str| path.ends_with("accessreviews");
+    let writes: Vec<_> = world.api.requests().writes().into_iter().filter(|it| !reviews(&it.path)).collect();
+    assert!(writes.is_empty(), "{writes:?}");
+    assert!(world.cloud.requests().into_keys().all(|route| route.starts_with("GET ")));
+}
