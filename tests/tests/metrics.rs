@@ -6,6 +6,8 @@
 
 #[path = "metrics/drive.rs"]
 mod drive;
+#[path = "metrics/running.rs"]
+mod running;
 #[path = "metrics/table.rs"]
 mod table;
 
@@ -96,4 +98,67 @@ fn rows_name_each_series_once() {
     assert!(rows.len() > 90, "{}", rows.len());
     let names: BTreeSet<_> = rows.iter().map(|row| (row.section == 9, &row.name)).collect();
     assert_eq!(names.len(), rows.len());
+}
+
+/// What a quiet quarter of an hour in this process has no occasion for.
+const NO_OCCASION: &[&str] = &[
+    // Callers come over TLS, and webhooks too; their own tests drive the hooks.
+    "authentication_",
+    "authenticated_user_requests",
+    "authorization_",
+    "apiserver_delegated_",
+    "cloud_provider_webhook_",
+    // Nothing goes wrong.
+    "leader_election_slowpath_total",
+    "rest_client_request_retries_total",
+    "cloudprovider_simulated_api_throttled_requests_total",
+    "ccm_cloud_api_rate_limit_remaining",
+    "ccm_node_deletion_suppressed_total",
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_running_manager_shows_what_the_specification_says() {
+    tokio::task::LocalSet::new().run_until(quarter_of_an_hour()).await;
+}
+
+async fn quarter_of_an_hour() {
+    let program = running::Running::start().await;
+    program.wait(60).await;
+    // Others come: the load balancer's targets move. The machine of one stops, and then it is gone.
+    program.api.seed(running::node(2, "True")).unwrap();
+    program.api.seed(running::node(3, "False")).unwrap();
+    program.wait(120).await;
+    assert!(program.cloud.stop("worker-3"));
+    program.wait(60).await;
+    assert!(program.cloud.terminate("worker-3"));
+    program.wait(660).await;
+    _ = program.get("/healthz").await;
+    let (metrics, slis) = (parse(&program.get("/metrics").await), parse(&program.get("/metrics/slis").await));
+    let mut faults = Vec::new();
+    for row in rows().iter().filter(|row| row.lacking.is_none()) {
+        let (name, families) = (row.name(PROVIDER), if row.section == 9 { &slis } else { &metrics });
+        let excused = NO_OCCASION.iter().any(|prefix| name.starts_with(prefix));
+        if !excused || families.contains_key(&name) {
+            faults.extend(row.faults(families.get(&name)));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+
+    let of = |name: &str, label: &str| -> BTreeMap<String, f64> {
+        metrics[name].samples.iter().map(|sample| (sample.labels[label].clone(), sample.value)).collect()
+    };
+    let all = ["cloud-node", "cloud-node-lifecycle", "route", "service"].map(|name| (name.to_owned(), 1.0));
+    assert_eq!(of("running_managed_controllers", "name"), BTreeMap::from(all));
+    assert_eq!(of("leader_election_master_status", "name")["cloud-controller-manager"], 1.0);
+    // MET-15; Routes has a queue in watch mode only.
+    let queues: Vec<String> = of("workqueue_depth", "name").into_keys().collect();
+    assert_eq!(queues, ["Nodes", "node", "service"]);
+    assert_eq!(metrics["node_controller_initial_node_sync_delay_seconds"].samples.last().map(|it| it.value), Some(3.0));
+    assert_eq!(of("ccm_node_shutdown_taints_total", "operation")["set"], 1.0);
+    assert_eq!(of("ccm_node_deletions_total", "reason")["gone"], 1.0);
+    assert_eq!(of("ccm_loadbalancer_state", "state")["ready"], 1.0);
+    assert_eq!(metrics["ccm_node_uninitialized"].samples[0].value, 0.0);
+    let routes = of("ccm_routes", "state");
+    assert_eq!((routes["desired"], routes["present"], routes["failed"]), (2.0, 2.0, 0.0));
+    program.stop().await;
 }
