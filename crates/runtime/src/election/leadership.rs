@@ -84,9 +84,10 @@ impl Leadership {
     async fn wait_for(&self, is_it: impl FnMut(&Phase) -> bool) -> Phase {
         let mut phases = self.0.phase.subscribe();
         // The sender lives in `self`.
-        match phases.wait_for(is_it).await {
-            Ok(phase) => phase.clone(),
-            Err(_) => std::future::pending().await,
+        let found = phases.wait_for(is_it).await.ok().map(|phase| phase.clone());
+        match found {
+            Some(phase) => phase,
+            None => std::future::pending().await,
         }
     }
 

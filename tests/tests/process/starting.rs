@@ -1,0 +1,95 @@
+//! From nothing to work.
+
+use crate::world::{World, seconds};
+
+const CONTROLLERS: [&str; 3] = ["cloud-node-controller", "cloud-node-lifecycle-controller", "service-lb-controller"];
+
+fn names(checks: &[(String, bool)]) -> Vec<&str> {
+    checks.iter().map(|(name, _)| name.as_str()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_alone_leads_works_and_shows_its_controllers_in_the_order_of_their_start() {
+    let world = World::new();
+    let process = world.start(&[]).await;
+    seconds(5).await;
+    assert!(world.is_initialised());
+    assert_eq!(world.cloud.load_balancers().len(), 1);
+    let checks = process.checks("healthz").await;
+    assert_eq!(names(&checks), [&["leaderElection"][..], &CONTROLLERS].concat(), "APP-105");
+    assert!(checks.iter().all(|(_, well)| *well));
+    let (status, text) = process.get("/readyz?verbose").await;
+    assert_eq!(status, 200, "{text}");
+    process.end().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_serves_health_and_metrics_is_ready_and_changes_nothing() {
+    let world = World::new();
+    world.hold_the_lease();
+    let process = world.start(&[]).await;
+    seconds(10).await;
+    assert_eq!(world.holder(), "somebody-else");
+    assert_eq!(names(&process.checks("healthz").await), ["leaderElection"]);
+    for path in ["/healthz", "/livez", "/readyz", "/metrics", "/metrics/slis", "/configz"] {
+        let (status, text) = process.get(path).await;
+        assert_eq!(status, 200, "{path}: {text}");
+    }
+    let (_, metrics) = process.get("/metrics").await;
+    let standby = "leader_election_master_status{name=\"cloud-controller-manager\"} 0\n";
+    assert!(metrics.contains(standby), "{metrics}");
+    assert!(!world.is_initialised() && world.cloud.load_balancers().is_empty());
+    process.end().await.unwrap();
+    assert_eq!(world.holder(), "somebody-else", "nothing was released that was not held");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_election_there_is_no_lease_no_check_of_it_and_work_begins_at_once() {
+    let world = World::new();
+    let process = world.start(&["--leader-elect=false"]).await;
+    assert_eq!(names(&process.checks("healthz").await), ["ping"], "before controllers run");
+    seconds(5).await;
+    assert!(world.is_initialised() && world.lease().is_none());
+    assert_eq!(names(&process.checks("healthz").await), CONTROLLERS);
+    process.end().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_runs_where_no_controller_is_wanted_but_the_process_elects_and_serves() {
+    let world = World::new();
+    let process = world.start(&["--controllers="]).await;
+    seconds(5).await;
+    assert!(!world.holder().is_empty() && !world.is_initialised());
+    assert_eq!(names(&process.checks("healthz").await), ["leaderElection"]);
+    process.end().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_managers_in_one_process_share_nothing_but_the_lease() {
+    let world = World::new();
+    let first = world.start(&[]).await;
+    seconds(3).await;
+    let holder = world.holder();
+    let second = world.start(&[]).await;
+    seconds(30).await;
+    assert_eq!(world.holder(), holder);
+    assert_eq!(names(&second.checks("healthz").await), ["leaderElection"]);
+    let before = tokio::time::Instant::now();
+    first.end().await.unwrap();
+    while world.holder() == holder || world.holder().is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(before.elapsed().as_secs() < 1, "a release is followed within a second: {:?}", before.elapsed());
+    seconds(3).await;
+    assert_eq!(second.checks("healthz").await.len(), 4);
+    second.end().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_of_no_name_that_is_known_ends_the_start_with_255() {
+    let world = World::new();
+    let (prepared, _) = world.prepare(&["--cloud-provider=nimbus"], false).await;
+    let failure = prepared.err().expect("there is no such cloud");
+    assert_eq!(failure.code(), 255);
+    assert!(failure.to_string().contains("unknown cloud provider \"nimbus\""), "{failure}");
+}
