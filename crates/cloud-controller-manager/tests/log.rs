@@ -25,7 +25,8 @@ fn is_record(line: &str) -> bool {
     let [severity, time, pid, caller] = words[..] else { return false };
     let shape = |text: &str| text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect::<String>();
     let severity_fits = matches!(shape(severity).as_str(), "I0000" | "W0000" | "E0000" | "F0000");
-    let caller_fits = caller.rsplit_once(':').is_some_and(|(file, line)| file.ends_with(".rs") && line.parse::<u32>().is_ok());
+    let caller_fits =
+        caller.rsplit_once(':').is_some_and(|(file, line)| file.ends_with(".rs") && line.parse::<u32>().is_ok());
     severity_fits && shape(time) == "00:00:00.000000" && pid.parse::<u32>().is_ok() && caller_fits
 }
 
@@ -33,7 +34,8 @@ fn is_record(line: &str) -> bool {
 fn the_demos_story_and_its_log_hold_no_secret_and_the_log_has_klogs_layout() {
     let (story, log) = told(&["demo", "-vvv"]);
     for (name, text) in [("story", &story), ("log", &log)] {
-        let told: Vec<&str> = text.lines().filter(|line| line.contains(SECRET) || line.contains(SECRET_IN_BASE64)).collect();
+        let told: Vec<&str> =
+            text.lines().filter(|line| line.contains(SECRET) || line.contains(SECRET_IN_BASE64)).collect();
         assert!(told.is_empty(), "a secret in the {name}:\n{}", told.join("\n"));
     }
     let (mut records, mut others) = (0, Vec::new());

@@ -18,6 +18,8 @@ use cloud_provider::{CloudMetrics, CloudProvider, ConfigFile, Registry, Setup};
 use controllers::Options;
 use embedded_apiserver::ApiServer;
 use http::{Request, Response, header};
+use http_body_util::BodyExt;
+use manager::Manager;
 use manager::flags::{Flags, Parsed};
 use manager::logging::{self, Format, LoggingOptions};
 use manager::plan::{json, text};
@@ -33,6 +35,8 @@ use tower::ServiceExt;
 /// Recognisable, also as base64 and within other text.
 const CANARY: &str = "c4n4ry-7f3a9b";
 const CANARY_IN_BASE64: &str = "YzRuNHJ5LTdmM2E5Y";
+/// How the tokens of service accounts begin that this API server issues.
+const ISSUED: &str = "embedded-";
 /// Each form that the log can have.
 const FORMATS: [Format; 2] = [Format::Text, Format::Json];
 
@@ -60,6 +64,13 @@ impl Outputs {
 
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+
+    /// Fails if such a text is there.
+    fn expect_none_of(&self, secret: &str) {
+        let text = self.text();
+        let found: Vec<&str> = text.lines().filter(|line| line.contains(secret)).take(10).collect();
+        assert!(found.is_empty(), "a token was told:\n{}", found.join("\n"));
     }
 
     /// Fails if the canary sings; also if there was so little to hear that nothing can be concluded.
@@ -274,6 +285,9 @@ fn flags(directory: &Path, api: &str, cloud: &str) -> Flags {
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--cloud-config={}", config.display()),
         "--configure-cloud-routes=false".to_owned(),
+        "--secure-port=0".to_owned(),
+        "--use-service-account-credentials".to_owned(),
+        "--authentication-skip-lookup".to_owned(),
     ];
     match Flags::parse(arguments.map(Into::into)) {
         Parsed::Flags(flags) => *flags,
@@ -313,13 +327,18 @@ async fn live_from_files(format: Format) {
     outputs.show(&flags);
     outputs.show(&flags.settings().options);
     logging::say_flags(flags.dump());
+    let (manager, stop) = (Manager::new(&providers), shutdown.clone());
     // First the cloud does not know the token.
-    let refused =
-        manager::launch(&flags, &providers, shutdown.clone()).await.err().map(|error| format!("{error:?} {error:#}"));
-    outputs.say(refused.expect("the token is unknown"));
+    let refused = match manager.prepare(&flags, &stop).await {
+        Ok(prepared) => prepared.run(&stop).await.expect_err("the token is unknown"),
+        Err(refused) => refused,
+    };
+    outputs.say(format!("{refused:?} {refused:#}"));
     cloud.add_token(CANARY, DEFAULT_PROJECT);
     cloud.create_machines("worker-", 1);
-    let handles = manager::launch(&flags, &providers, shutdown.clone()).await.unwrap();
+    let prepared = manager.prepare(&flags, &stop).await.unwrap();
+    let router = prepared.router();
+    let running = tokio::spawn(async move { prepared.run(&stop).await.map_err(|failure| failure.to_string()) });
     let node = ccm_tests::node_object::registration("worker-1", 0, true);
     let user = User::of(&api);
     let request = user.request_as(CANARY, http::Method::POST, "/api/v1/nodes", "application/json", &node).await;
@@ -331,8 +350,21 @@ async fn live_from_files(format: Format) {
     })
     .await
     .unwrap();
+    for path in
+        ["/metrics", "/metrics/slis", "/configz", "/healthz?verbose", "/readyz?verbose", "/debug/flags/v", "/nothing"]
+    {
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let answer = router.clone().oneshot(request).await.unwrap();
+        let head = format!("{path} {} {:?}", answer.status(), answer.headers());
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        outputs.say(format!("{head}\n{}", String::from_utf8_lossy(&body)));
+    }
     shutdown.cancel();
-    handles.wait().await;
+    running.await.unwrap().unwrap();
+    assert!(api.requests().count("create", "serviceaccounts/token") >= 1, "accounts of their own");
     say_all_objects(&outputs, &api);
-    outputs.expect_no_canary(&["401", "FLAG: --kubeconfig=", "node initialised", "Synced"]);
+    let expected =
+        ["401", "FLAG: --kubeconfig=", "node initialised", "Synced", "rest_client_requests_total", "/configz 200"];
+    outputs.expect_no_canary(&expected);
+    outputs.expect_none_of(ISSUED);
 }
