@@ -149,6 +149,12 @@ impl Flags {
         self.version.reported()
     }
 
+    /// The value of any flag as text, one of a vendor's own ([`Program::with_flag`](super::Program::with_flag)) among them.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.given.values().get(name).map(String::as_str)
+    }
+
     /// Base name of the program.
     #[must_use]
     pub fn binary(&self) -> &str {

@@ -1,6 +1,7 @@
 //! What stood on the command line, beside the values that are used: for warnings and for the log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 
 use clap::error::Error;
@@ -13,12 +14,19 @@ use super::values::List;
 use super::{historic, provider_flags};
 
 /// What stood on the command line. Also the place of the flags that are accepted for nothing.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct Given {
     /// Names of the flags that were given.
     names: BTreeSet<String>,
     /// Flags and their values, defaults included, as text.
     values: BTreeMap<String, String>,
+}
+
+/// Names alone: a vendor's flag may be secret (INV-5).
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Given").field("names", &self.names).finish_non_exhaustive()
+    }
 }
 
 impl Given {

@@ -63,7 +63,7 @@ pub use self::given::Given;
 pub use self::logging::LoggingFlags;
 pub use self::node::{LifecycleFlags, NodeFlags};
 pub use self::notices::{Notice, Severity};
-pub use self::program::Program;
+pub use self::program::{Program, VendorFlag};
 pub use self::quantity::Quantity;
 pub use self::reference::markdown;
 pub use self::route::RouteFlags;
@@ -153,6 +153,9 @@ pub struct Flags {
     /// Base name of the program.
     #[arg(skip)]
     binary: String,
+    /// Flags of a vendor's own.
+    #[arg(skip)]
+    vendor: Vec<VendorFlag>,
 }
 
 /// klog's levels are any int32; below none and above the highest there is nothing more to tell apart.
@@ -193,6 +196,10 @@ impl Flags {
         };
         let mut flags = read.values;
         flags.binary.clone_from(&program.binary);
+        flags.vendor.clone_from(&program.flags);
+        if let Some(adjust) = &program.adjust {
+            adjust(&mut flags);
+        }
         let errors = [read.errors, flags.errors()].concat();
         if errors.is_empty() { Parsed::Flags(Box::new(flags)) } else { Parsed::Wrong(explain::together(errors)) }
     }

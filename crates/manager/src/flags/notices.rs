@@ -6,8 +6,6 @@ use super::{Flags, historic, provider_flags};
 
 /// Stands in the dump for a value that is secret.
 const REDACTED: &str = "REDACTED";
-/// Flags whose values are secret (INV-5). None of them is.
-const SECRET: [&str; 0] = [];
 
 /// Something to be said of the flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +86,8 @@ impl Flags {
 
     /// Flags of vendors' programs that were given.
     fn vendors_flags(&self) -> Vec<String> {
-        let given = provider_flags::all().filter(|flag| self.given.has(flag.name));
+        let own = |name: &str| self.vendor.iter().any(|flag| flag.name == name);
+        let given = provider_flags::all().filter(|flag| self.given.has(flag.name) && !own(flag.name));
         given
             .map(|flag| {
                 let providers = flag.providers.join(", ");
@@ -126,7 +125,8 @@ impl Flags {
         }
         values.remove("arguments");
         values.insert("help".to_owned(), "false".to_owned());
-        let secret = |name: &str| SECRET.contains(&name);
+        // None of the standard flags is.
+        let secret = |name: &str| self.vendor.iter().any(|flag| flag.secret && flag.name == name);
         let shown = |(name, value): (String, String)| {
             let value = if secret(&name) && !value.is_empty() { REDACTED.to_owned() } else { value };
             (name, value)

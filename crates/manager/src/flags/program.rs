@@ -1,9 +1,26 @@
 //! Under which name the program runs, and what follows from it (D-12, FLAG-15).
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
-use clap::Command;
+use clap::{Arg, Command};
+
+use super::Flags;
+
+/// A flag of a vendor's own. Its value is a text: [`Flags::value`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VendorFlag {
+    /// Its name, without dashes in front.
+    pub name: &'static str,
+    /// Its value if it is not given.
+    pub default: &'static str,
+    /// What the help says of it.
+    pub help: &'static str,
+    /// Its value never appears in the log (INV-5).
+    pub secret: bool,
+}
 
 /// The program as it was called, with the defaults that belong to that name.
 ///
@@ -17,7 +34,7 @@ use clap::Command;
 /// assert_eq!(flags.cloud.cloud_provider, "acme");
 /// assert!(flags.election().is_some(), "the command line wins");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Program {
     /// Base name of the program, for the `User-Agent`.
     pub(super) binary: String,
@@ -25,6 +42,21 @@ pub struct Program {
     pub(super) name: &'static str,
     /// Flags and the defaults that replace theirs.
     defaults: Vec<(&'static str, &'static str)>,
+    /// Flags of its own.
+    pub(super) flags: Vec<VendorFlag>,
+    /// What is done to the flags before they are validated.
+    pub(super) adjust: Option<Arc<Adjust>>,
+}
+
+type Adjust = dyn Fn(&mut Flags) + Send + Sync;
+
+impl fmt::Debug for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { binary, name, defaults, flags, adjust: _ } = self;
+        let mut debug = f.debug_struct("Program");
+        debug.field("binary", binary).field("name", name).field("defaults", defaults).field("flags", flags);
+        debug.finish_non_exhaustive()
+    }
 }
 
 const SKIP_LOOKUP: &[(&str, &str)] = &[("authentication-skip-lookup", "true")];
@@ -68,7 +100,7 @@ impl Program {
     /// A program of this name, with the standard defaults.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
-        Self { binary: name.to_owned(), name, defaults: Vec::new() }
+        Self { binary: name.to_owned(), name, defaults: Vec::new(), flags: Vec::new(), adjust: None }
     }
 
     /// The program that the first argument says it is; its defaults are those of the vendor's program of that name.
@@ -91,14 +123,49 @@ impl Program {
         self
     }
 
+    /// Adds a flag of a vendor's own, in a section of the help behind all others.
+    ///
+    /// ```
+    /// use manager::flags::{Flags, Parsed, Program, VendorFlag};
+    ///
+    /// let zone = VendorFlag { name: "acme-zone", default: "one", help: "The zone.", secret: false };
+    /// let program = Program::new("acme-ccm").with_default("cloud-provider", "acme").with_flag(zone);
+    /// let Parsed::Flags(flags) = Flags::parse_as(&program, ["x".into(), "--acme-zone=two".into()]) else { panic!() };
+    /// assert_eq!(flags.value("acme-zone"), Some("two"));
+    /// ```
+    #[must_use]
+    pub fn with_flag(mut self, flag: VendorFlag) -> Self {
+        self.flags.push(flag);
+        self
+    }
+
+    /// Changes the flags after they are parsed and before they are validated (FLAG-16).
+    #[must_use]
+    pub fn adjusted(mut self, adjust: impl Fn(&mut Flags) + Send + Sync + 'static) -> Self {
+        self.adjust = Some(Arc::new(adjust));
+        self
+    }
+
     /// Its name in help and messages.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Puts the defaults into a command.
+    /// Puts its defaults and flags into a command.
     pub(super) fn apply(&self, command: Command) -> Command {
+        let command = self.flags.iter().fold(command, |command, flag| {
+            let own = |argument: Arg| {
+                let argument = argument.hide(false).help(flag.help).help_heading(self.name);
+                argument.default_value(flag.default).value_name("VALUE")
+            };
+            // One that is accepted from other vendors' manifests is this vendor's now.
+            if command.get_arguments().any(|argument| argument.get_id() == flag.name) {
+                command.mut_arg(flag.name, own)
+            } else {
+                command.arg(own(Arg::new(flag.name).long(flag.name)))
+            }
+        });
         command.mut_args(|argument| {
             let default = self.defaults.iter().rev().find(|(flag, _)| argument.get_long() == Some(flag));
             match default {

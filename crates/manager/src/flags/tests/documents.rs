@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::flags;
 use crate::flags::program::PROGRAMS;
-use crate::flags::{Flags, Parsed, Program, markdown};
+use crate::flags::{Flags, Parsed, Program, VendorFlag, markdown};
 
 /// Rewrites the page instead of comparing it.
 const WRITE: &str = "CCM_WRITE_REFERENCE";
@@ -72,7 +72,7 @@ fn the_name_of_the_program_decides_about_defaults() {
         panic!("they can be used")
     };
     assert_eq!(own.binary(), "my-ccm");
-    assert_eq!(Program::called(OsStr::new("")), Program::default());
+    assert_eq!(Program::called(OsStr::new("")).name(), "cloud-controller-manager");
 }
 
 #[test]
@@ -118,4 +118,25 @@ fn the_dump_has_every_flag_in_order_with_canonical_values() {
     }
     assert_eq!(value("logtostderr"), None);
     assert_eq!(dump.len(), 86 + 11);
+}
+
+#[test]
+fn a_vendors_program_has_flags_of_its_own_and_a_last_word() {
+    let token = VendorFlag { name: "acme-token", default: "", help: "The token.", secret: true };
+    let agent = VendorFlag { name: "user-agent", default: "acme", help: "The agent.", secret: false };
+    let program = Program::new("acme-ccm")
+        .with_default("cloud-provider", "acme")
+        .with_flag(token)
+        .with_flag(agent)
+        .adjusted(|flags| flags.secure_serving.secure_port = 10270);
+    let parse = |arguments: &[&str]| Flags::parse_as(&program, ["x"].iter().chain(arguments).map(OsString::from));
+    let Parsed::Flags(flags) = parse(&["--acme-token=hunter2", "--user-agent=a"]) else { panic!("they can be used") };
+    assert_eq!((flags.value("acme-token"), flags.value("user-agent")), (Some("hunter2"), Some("a")));
+    assert_eq!(flags.serving().port, 10270);
+    assert!(flags.notices().is_empty());
+    assert!(flags.dump().contains(&("acme-token".to_owned(), "REDACTED".to_owned())));
+    assert!(!format!("{flags:?}").contains("hunter2"), "INV-5");
+    let Parsed::Say(help) = parse(&["--help"]) else { panic!("no help") };
+    assert!(help.find("\nGlobal:") < help.find("\nacme-ccm:"), "{help}");
+    assert!(matches!(parse(&["--webhook-secure-port=10270"]), Parsed::Wrong(_)), "validated as adjusted");
 }
