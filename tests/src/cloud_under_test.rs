@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use cloud_provider::CloudProvider;
+use cloud_provider::{CloudProvider, Fence};
 use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_PROJECT, DEFAULT_TOKEN, LoadBalancer, MachineState, NewMachine};
 use provider_simulated::provider::Simulated;
@@ -19,6 +19,10 @@ use crate::gate::{Gate, Side};
 pub trait CloudUnderTest: Send + Sync {
     /// The provider of one life of the program. All its requests pass `gate`.
     fn provider(&self, gate: &Gate) -> Arc<dyn CloudProvider>;
+    /// The same behind a fence, as a leader has it. Without it, the fence is open.
+    fn fenced_provider(&self, gate: &Gate, _fence: &Fence) -> Arc<dyn CloudProvider> {
+        self.provider(gate)
+    }
 
     /// Adds a running machine; its provider id.
     fn add_machine(&self, name: &str) -> String;
@@ -102,8 +106,13 @@ fn facts(balancer: &LoadBalancer) -> BalancerFacts {
 
 impl CloudUnderTest for SimulatedCloud {
     fn provider(&self, gate: &Gate) -> Arc<dyn CloudProvider> {
+        self.fenced_provider(gate, &Fence::open())
+    }
+
+    fn fenced_provider(&self, gate: &Gate, fence: &Fence) -> Arc<dyn CloudProvider> {
         let transport = Transport::builder("http://simulated")
             .credential(Credential::token(DEFAULT_TOKEN))
+            .fence(fence.clone())
             .service(gate.before(Side::Cloud, self.0.router()))
             .build()
             .expect("the address is an address");

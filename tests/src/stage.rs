@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use cloud_provider::{ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi};
+use cloud_provider::{ClientBuilder, CloudProvider, Cluster, Context, Fence, KubernetesApi};
 use controllers::Options;
 use embedded_apiserver::ApiServer;
 use kube::Client;
@@ -37,6 +37,8 @@ pub struct Stage {
     pub gate: Gate,
     /// How the controllers behave.
     pub options: Options,
+    /// Whether the program may write, to the API and to the cloud; open unless a test sets another before the start.
+    pub fence: Fence,
     /// Calls for one Service that overlapped.
     pub overlaps: Overlaps,
     /// Requests that must never be sent.
@@ -61,6 +63,7 @@ impl Stage {
             cloud,
             gate,
             options,
+            fence: Fence::open(),
             overlaps: Overlaps::default(),
             breaches,
             hopeless: Mutex::default(),
@@ -142,7 +145,8 @@ impl Stage {
     #[must_use]
     pub fn client(&self) -> Client {
         let below = Client::new(self.gate.before(Side::Kubernetes, self.api.service()), "default");
-        let limits = Limits { request_timeout: Some(REQUEST_TIMEOUT), ..Limits::default() };
+        let limits =
+            Limits { request_timeout: Some(REQUEST_TIMEOUT), fence: self.fence.clone(), ..Limits::default() };
         wrap(&below, "embedded", "ccm-tests", &limits, Arc::new(NoRequestMetrics))
     }
 
@@ -171,7 +175,7 @@ impl Stage {
     /// It cannot start: one of its first requests failed.
     pub async fn start(&self) -> anyhow::Result<Program> {
         let (cluster, shutdown) = (self.cluster(), CancellationToken::new());
-        let provider = self.cloud.provider(&self.gate);
+        let provider = self.cloud.fenced_provider(&self.gate, &self.fence);
         let provider: Arc<dyn CloudProvider> = Arc::new(ObservedProvider::new(provider, self.overlaps.clone()));
         let clients = Arc::new(NoClients);
         let context = Context { cluster: cluster.clone(), clients, shutdown: shutdown.clone() };

@@ -1,4 +1,4 @@
-//! INV-1 … INV-8 (ARCHITECTURE.md §7), each by its name. INV-4, losing the lease, comes with the election.
+//! INV-1 … INV-8 (ARCHITECTURE.md §7), each by its name.
 //!
 //! They are the shortest proof of each; the long ones are `deletion_guard.rs` (INV-1), `crash.rs` (INV-2) and `chaos.rs`.
 
@@ -7,6 +7,7 @@
 mod inv_1_deletion;
 mod inv_2_crash;
 mod inv_3_silence;
+mod inv_4_fence;
 mod inv_5_secrets;
 mod inv_6_isolation;
 mod inv_7_ownership;

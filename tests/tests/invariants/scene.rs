@@ -22,7 +22,8 @@ pub(crate) fn stage_with_routes() -> (Stage, Cloud) {
     stage_with(options)
 }
 
-fn stage_with(options: Options) -> (Stage, Cloud) {
+/// A stage with these options, and its cloud.
+pub(crate) fn stage_with(options: Options) -> (Stage, Cloud) {
     let cloud = Cloud::new(cloud::Options { operation_milliseconds: 1500, ..cloud::Options::default() });
     (Stage::new(Box::new(SimulatedCloud(cloud.clone())), options, 1), cloud)
 }
@@ -30,11 +31,16 @@ fn stage_with(options: Options) -> (Stage, Cloud) {
 /// So many machines and their Nodes, `worker-1` and so on, with a Pod CIDR each.
 pub(crate) async fn join(stage: &Stage, count: usize) {
     for number in 1..=count {
-        let name = format!("worker-{number}");
-        stage.cloud.add_machine(&name);
-        let cidr = format!("10.244.{}.{}/28", number / 16, (number % 16) * 16);
-        stage.user.register_node(&name, &[cidr]).await;
+        join_one(stage, number).await;
     }
+}
+
+/// One machine and its Node.
+pub(crate) async fn join_one(stage: &Stage, number: usize) {
+    let name = format!("worker-{number}");
+    stage.cloud.add_machine(&name);
+    let cidr = format!("10.244.{}.{}/28", number / 16, (number % 16) * 16);
+    stage.user.register_node(&name, &[cidr]).await;
 }
 
 /// Waits until everything is settled.

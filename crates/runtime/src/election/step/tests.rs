@@ -220,6 +220,26 @@ fn who_reads_that_another_holds_it_has_lost_it() {
 }
 
 #[test]
+fn its_own_name_in_the_lease_does_not_make_it_forget_another_holder() {
+    let mut story = Story::begin();
+    let (others, mine) = (story.lease("other", 15, 0.0), story.lease("me", 15, 1.0));
+    story.step(0.0, Input::Read(Ok(Some(others))));
+    // A person deleted the Lease, and then an old request of this process arrived.
+    assert!(story.step(2.0, Input::Read(Ok(Some(mine.clone())))).starts_with("wait"));
+    assert!(story.step(15.0, Input::Read(Ok(Some(mine)))).starts_with("update me"));
+}
+
+#[test]
+fn of_two_holders_the_one_that_may_live_longer_is_waited_for() {
+    let mut story = Story::begin();
+    let (slow, fast) = (story.lease("slow", 60, 0.0), story.lease("fast", 15, 1.0));
+    story.step(0.0, Input::Read(Ok(Some(slow))));
+    story.step(1.0, Input::Read(Ok(Some(fast.clone()))));
+    assert!(story.step(59.0, Input::Read(Ok(Some(fast.clone())))).starts_with("wait"));
+    assert!(story.step(60.0, Input::Read(Ok(Some(fast)))).starts_with("update me"));
+}
+
+#[test]
 fn a_candidate_never_gives_up() {
     let mut story = Story::begin();
     for at in 0..1_000 {
