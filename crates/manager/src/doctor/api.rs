@@ -101,11 +101,18 @@ pub(super) fn unreachable(error: &kube::Error, situation: &Situation) -> Finding
     let text = explain(error, situation);
     // The paragraph has the remedy in it, after its first sentence.
     let (text, remedy) = match text.split_once(". ") {
-        Some((what, remedy)) => (what.to_owned(), remedy.to_owned()),
+        Some((what, remedy)) => (what.to_owned(), uncapitalized(remedy)),
         None => (text, "look at the API server's log".to_owned()),
     };
     let check = if Cause::of(error) == Cause::Unauthorized { "api credential" } else { "api" };
     Finding::failure(check, text, remedy)
+}
+
+/// After a semicolon.
+fn uncapitalized(text: &str) -> String {
+    let mut rest = text.chars();
+    let first = rest.next();
+    first.into_iter().flat_map(char::to_lowercase).chain(rest).collect()
 }
 
 #[cfg(test)]

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser};
-use cloud_provider::{Registry, Setup};
+use cloud_provider::{Finding, Registry, Setup};
 use runtime::clock::SystemClock;
+use runtime::election::migration::LeaderMigration;
 
 use super::{ElectedBy, Report, Subject, SystemNames, examine, json, text};
 use crate::controllers_task::{Clients, Settings};
 use crate::diagnosis::Situation;
-use crate::flags::{self, Flags, Parsed};
+use crate::flags::{self, Flags, MigrationSettings, Parsed};
 use crate::logging;
 use crate::permissions::Features;
 use crate::plan::Output;
@@ -58,7 +59,10 @@ pub(crate) fn main(providers: &Registry, arguments: impl IntoIterator<Item = OsS
     if let Err(text) = flags.validate() {
         return wrong(&text);
     }
-    logging::init_for_output(flags.verbosity);
+    // The report says it all; the log is for whoever asks for it.
+    if flags.verbosity > 0 {
+        logging::init_for_output(flags.verbosity);
+    }
     block_on(async {
         let report = run(&flags, providers).await;
         match output {
@@ -92,8 +96,13 @@ async fn run(flags: &Flags, providers: &Registry) -> Report {
         name: election.name,
         duration: election.lease_duration,
     });
+    let mut features = Features::of(flags);
+    let migration = migration(flags);
+    if let (Some(election), Ok(Some(migration))) = (&mut features.election, &migration) {
+        election.leases.push(migration.leader_name.clone());
+    }
     let subject = Subject {
-        features: Features::of(flags),
+        features,
         settings: &settings,
         cluster_name: &flags.cloud.cluster_name,
         lease,
@@ -102,5 +111,24 @@ async fn run(flags: &Flags, providers: &Registry) -> Report {
         names: &SystemNames,
         clock: &SystemClock,
     };
-    examine(&subject).await
+    let mut report = examine(&subject).await;
+    if let Err(error) = migration {
+        report.add(Finding::failure(
+            "leader migration",
+            error,
+            "correct the file that --leader-migration-config names",
+        ));
+    }
+    report
+}
+
+/// What is to migrate, or why that cannot be told (APP-76, APP-78).
+fn migration(flags: &Flags) -> Result<Option<LeaderMigration>, String> {
+    match flags.election().and_then(|election| election.migration) {
+        None => Ok(None),
+        Some(MigrationSettings { file: None }) => Ok(Some(LeaderMigration::default())),
+        Some(MigrationSettings { file: Some(path) }) => {
+            LeaderMigration::read(&path).map(Some).map_err(|error| error.to_string())
+        }
+    }
 }

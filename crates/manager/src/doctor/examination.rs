@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cloud_provider::{CloudProvider, Cluster, Finding};
 use kube::Client;
+use runtime::client::ClientError;
 use runtime::clock::Clock;
 
 use super::lease::ElectedBy;
@@ -39,7 +40,11 @@ pub async fn examine(subject: &Subject<'_>) -> Report {
     let clients = clients(subject).await;
     let api = match &clients {
         Err(error) => {
-            report.add(Finding::failure("kubeconfig", error.clone(), "nothing of the cluster can be checked before"));
+            report.add(Finding::failure(
+                "kubeconfig",
+                error.clone(),
+                "without it nothing of the cluster can be checked",
+            ));
             None
         }
         Ok(clients) => match api::ask(&clients.read_only, subject.clock).await {
@@ -86,7 +91,10 @@ struct Clients {
 }
 
 async fn clients(subject: &Subject<'_>) -> Result<Clients, String> {
-    let text = |error: anyhow::Error| format!("{error:#}");
+    // A client's error tells its causes itself.
+    let text = |error: anyhow::Error| {
+        error.downcast_ref::<ClientError>().map_or_else(|| format!("{error:#}"), ToString::to_string)
+    };
     let any = subject.settings.client(super::SUBCOMMAND).await.map_err(text)?;
     Ok(Clients { read_only: read_only_client(subject.settings, super::SUBCOMMAND).await.map_err(text)?, any })
 }
