@@ -1,0 +1,92 @@
+//! What the process itself costs: how soon it is ready, what it takes while idle, how large it is, and how fast its metrics
+//! are read.
+//!
+//! ```text
+//! cargo bench -p ccm-tests --bench process
+//! ```
+//!
+//! The binary is the release build of README.md, which this program builds first, or what `CCM_TEST_BINARY` names. It runs
+//! with all controllers, election and endpoints. The API server (the embedded one) and the simulated cloud are in this
+//! process. Each line is a figure beside what is required of it; the exit code is 1 if one is missed.
+
+#[path = "../scale/release.rs"]
+mod release;
+mod world;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::world::World;
+
+/// Nodes of the large cluster.
+const NODES: usize = 5000;
+/// Starts, and scrapes: the median counts.
+const TIMES: usize = 15;
+/// What is still settling after a start has settled by then.
+const SETTLED: Duration = Duration::from_secs(5);
+
+fn main() -> ExitCode {
+    if !std::env::args().any(|word| word == "--bench") {
+        // `cargo test --all-targets` runs benchmarks, too; this one is no test.
+        return ExitCode::SUCCESS;
+    }
+    ccm_tests::install_crypto();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    match runtime.context("a runtime").and_then(|runtime| runtime.block_on(measure())) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("process: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn measure() -> Result<bool> {
+    let binary = release::binary()?;
+    let size = std::fs::metadata(&binary)?.len() as f64 / 1e6;
+    let mut starts = Vec::new();
+    let mut idle = Vec::new();
+    for _ in 0..TIMES {
+        let world = World::new(0).await?;
+        let process = world.start(&binary)?;
+        starts.push(world.ready().await?.as_secs_f64());
+        if idle.is_empty() {
+            tokio::time::sleep(SETTLED).await;
+            idle.push(process.usage()?.resident_kib as f64 / 1024.0);
+        }
+    }
+    let world = World::new(NODES).await?;
+    let process = world.start(&binary)?;
+    world.counts_nodes().await?;
+    let mut scrapes = Vec::new();
+    let mut bytes = 0;
+    for _ in 0..TIMES {
+        let (took, size) = world.scrape().await?;
+        scrapes.push(took.as_secs_f64() * 1e3);
+        bytes = size;
+    }
+    let resident = process.usage()?.resident_kib as f64 / 1024.0;
+    println!("{:<58} {:>9}  at most", "figure", "measured");
+    let lines = [
+        line("start to ready on an empty cluster, s (median)", median(&mut starts), 0.3),
+        line("resident memory while idle, all controllers, MiB", median(&mut idle), 15.0),
+        line("release binary, MB", size, 15.0),
+        line("scrape of /metrics at 5,000 Nodes, ms (median)", median(&mut scrapes), 10.0),
+    ];
+    println!("(that scrape: {bytes} bytes; resident memory with 5,000 Nodes: {resident:.1} MiB)");
+    Ok(lines.into_iter().all(|ok| ok))
+}
+
+fn line(what: &str, measured: f64, most: f64) -> bool {
+    let missed = if measured > most { "   MISSED" } else { "" };
+    println!("{what:<58} {measured:>9.2}  {most}{missed}");
+    measured <= most
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
