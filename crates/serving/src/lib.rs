@@ -45,8 +45,6 @@ mod error;
 pub mod health;
 #[cfg(test)]
 mod issuing;
-#[cfg(test)]
-mod logged;
 pub mod options;
 pub mod server;
 pub mod tls;

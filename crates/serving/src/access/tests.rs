@@ -1,7 +1,6 @@
 use super::*;
 use crate::asking::{Answer, ask};
 use crate::issuing::{Authority, Issued};
-use crate::logged::Logged;
 use crate::options::RequestHeaderOptions;
 use crate::server::Peer;
 use axum::body::Body;
@@ -488,26 +487,6 @@ async fn files_that_cannot_be_used_are_said_with_their_flag() {
     let paths = AuthorizationOptions { always_allow_paths: vec!["/a*b".into()], ..Default::default() };
     let said = new(AuthenticationOptions::default(), paths).unwrap_err().to_string();
     assert_eq!(said, "only trailing * allowed in \"a*b\"");
-}
-
-#[tokio::test]
-async fn no_token_is_ever_logged() {
-    let logged = Logged::default();
-    let _guard = tracing::subscriber::set_default(logged.clone());
-    let world = World::new(AuthenticationOptions::default());
-    for token in [GOOD, WEAK, "bad-token"] {
-        world.with_token("/metrics", token).await;
-    }
-    let refused =
-        Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
-    world.api.faults().add(Matcher::any().resource("tokenreviews"), refused);
-    for token in ["other-token", "another-token"] {
-        world.with_token("/metrics", token).await;
-    }
-    let text = logged.text();
-    assert!(text.contains("invalid bearer token"), "{text}");
-    assert_eq!(text.matches("bind ClusterRole system:auth-delegator").count(), 1, "the hint comes once: {text}");
-    assert!(!text.contains("-token"), "{text}");
 }
 
 #[tokio::test]
