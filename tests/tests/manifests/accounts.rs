@@ -56,7 +56,8 @@ pub(crate) async fn may(client: &Client, namespace: &str) -> Result<BTreeSet<Ato
     let status = api.create(&PostParams::default(), &review).await?.status.context("an answer without rules")?;
     ensure!(status.evaluation_error.is_none(), "not all rules are known: {:?}", status.evaluation_error);
     let mut rules = serde_json::to_value(&status.resource_rules)?;
-    if let (Some(all), Value::Array(paths)) = (rules.as_array_mut(), serde_json::to_value(&status.non_resource_rules)?) {
+    if let (Some(all), Value::Array(paths)) = (rules.as_array_mut(), serde_json::to_value(&status.non_resource_rules)?)
+    {
         all.extend(paths);
     }
     Ok(of_rules(&rules, ""))

@@ -151,8 +151,7 @@ pub(crate) fn granted(documents: &[Value]) -> Result<ByAccount> {
 pub(crate) fn wanted(features: &Features) -> ByAccount {
     let mut all = ByAccount::new();
     let given = |role: &str| role.contains("system:controller:") || role.contains("system:public-info-viewer");
-    let rules: Vec<_> =
-        needed(features).into_iter().filter(|rule| !rule.granted_by.is_some_and(given)).collect();
+    let rules: Vec<_> = needed(features).into_iter().filter(|rule| !rule.granted_by.is_some_and(given)).collect();
     for grant in grants(&rules) {
         let account = match grant.identity {
             Identity::Process => ACCOUNT.to_owned(),

@@ -97,7 +97,8 @@ fn strategy(name: &str, workload: &Value) -> Result<()> {
 
 /// The arguments, as the program reads them.
 fn parse(name: &str, pod: &Value) -> Result<Flags> {
-    let arguments = pod["spec"]["containers"][0]["args"].as_array().with_context(|| format!("{name} has no arguments"))?;
+    let arguments =
+        pod["spec"]["containers"][0]["args"].as_array().with_context(|| format!("{name} has no arguments"))?;
     let words = arguments.iter().map(|word| word.as_str().unwrap_or_default().into());
     match Flags::parse(std::iter::once("cloud-controller-manager".into()).chain(words)) {
         Parsed::Flags(flags) => Ok(*flags),
@@ -146,7 +147,15 @@ pub(crate) const KINDS: [(&str, &[&str]); 8] = [
             "extraArgs.profiling=false",
         ],
     ),
-    ("plain metrics", &["auth.enabled=false", "metrics.plain.enabled=true", "metrics.plain.address=0.0.0.0", "serviceMonitor.enabled=true"]),
+    (
+        "plain metrics",
+        &[
+            "auth.enabled=false",
+            "metrics.plain.enabled=true",
+            "metrics.plain.address=0.0.0.0",
+            "serviceMonitor.enabled=true",
+        ],
+    ),
 ];
 
 /// The values of one of [`KINDS`].
@@ -188,7 +197,15 @@ pub(crate) fn the_chart_refuses_what_cannot_work(helm: &Helm) -> Result<()> {
         (&["cloudProvider=external"][..], "cloudProvider"),
         (&["cloudProvider=x", "leaderElection.enabled=false"][..], "leaderElection.enabled"),
         (&["cloudProvider=x", "kind=Deployment", "leaderElection.enabled=false"][..], "leaderElection.enabled"),
-        (&["cloudProvider=x", "controllers.node=false", "controllers.nodeLifecycle=false", "controllers.service=false"][..], "controllers"),
+        (
+            &[
+                "cloudProvider=x",
+                "controllers.node=false",
+                "controllers.nodeLifecycle=false",
+                "controllers.service=false",
+            ][..],
+            "controllers",
+        ),
         (&["cloudProvider=x", "auth.enabled=false", "serviceMonitor.enabled=true"][..], "metrics"),
         (&["cloudProvider=x", "bindAddress=127.0.0.1", "serviceMonitor.enabled=true"][..], "bindAddress"),
         (&["cloudProvider=x", "controlers.node=false"][..], "controlers"),

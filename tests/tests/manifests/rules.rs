@@ -55,7 +55,9 @@ impl Installation {
 
     pub(crate) fn values(self) -> Vec<String> {
         let mut values = vec!["cloudProvider=simulated".to_owned(), "clusterCIDR=10.244.0.0/16".to_owned()];
-        values.extend(CONTROLLERS.iter().enumerate().map(|(i, (_, name))| format!("controllers.{name}={}", self.runs(i))));
+        values.extend(
+            CONTROLLERS.iter().enumerate().map(|(i, (_, name))| format!("controllers.{name}={}", self.runs(i))),
+        );
         values.push(format!("leaderElection.enabled={}", self.election));
         if !self.election {
             values.extend(["kind=Deployment".to_owned(), "replicas=1".to_owned()]);

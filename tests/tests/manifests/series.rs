@@ -11,9 +11,38 @@ use crate::documents::{deploy, read};
 
 /// What PromQL itself knows.
 const WORDS: [&str; 32] = [
-    "absent", "and", "avg", "by", "clamp_min", "count", "delta", "histogram_quantile", "ignoring", "increase",
-    "label_values", "le", "max", "min", "min_over_time", "max_over_time", "offset", "on", "or", "rate", "sum", "time",
-    "topk", "unless", "vector", "without", "bool", "group_left", "group_right", "inf", "nan", "irate",
+    "absent",
+    "and",
+    "avg",
+    "by",
+    "clamp_min",
+    "count",
+    "delta",
+    "histogram_quantile",
+    "ignoring",
+    "increase",
+    "label_values",
+    "le",
+    "max",
+    "min",
+    "min_over_time",
+    "max_over_time",
+    "offset",
+    "on",
+    "or",
+    "rate",
+    "sum",
+    "time",
+    "topk",
+    "unless",
+    "vector",
+    "without",
+    "bool",
+    "group_left",
+    "group_right",
+    "inf",
+    "nan",
+    "irate",
 ];
 /// Labels that Prometheus adds.
 const ADDED: [&str; 3] = ["job", "instance", "le"];
@@ -44,7 +73,8 @@ fn asked(expression: &str) -> Result<Vec<Asked>> {
     }
     // What is left are series without a selection, functions, labels to aggregate by, and numbers.
     let rest = selector.replace_all(expression, " ");
-    let rest = Regex::new(r"\b(by|without|on|ignoring)\s*\([^)]*\)|\[[^\]]*\]|offset\s+[0-9a-z]+")?.replace_all(&rest, " ");
+    let rest =
+        Regex::new(r"\b(by|without|on|ignoring)\s*\([^)]*\)|\[[^\]]*\]|offset\s+[0-9a-z]+")?.replace_all(&rest, " ");
     for word in Regex::new(r"[a-zA-Z_:][a-zA-Z0-9_:]*")?.find_iter(&rest) {
         let after_digit = word.start() > 0 && rest.as_bytes()[word.start() - 1].is_ascii_digit();
         if !after_digit && !WORDS.contains(&word.as_str()) {
@@ -79,7 +109,8 @@ fn check(place: &str, expression: &str) -> Result<BTreeSet<&'static str>> {
         let series = meant(&asked)?;
         ensure!(!series.is_empty(), "{place}: nothing is called {:?}: {expression}", asked.name);
         for series in series {
-            let unknown = asked.labels.iter().find(|label| !ADDED.contains(&&***label) && !series.labels.contains(&&***label));
+            let unknown =
+                asked.labels.iter().find(|label| !ADDED.contains(&&***label) && !series.labels.contains(&&***label));
             ensure!(unknown.is_none(), "{place}: {} has no label {unknown:?}: {expression}", series.name);
             used.insert(series.name);
         }

@@ -185,14 +185,20 @@ pub(crate) async fn the_role_of_the_reference_is_enough(environment: &Environmen
     let mut atoms = of_rules(&rules(REFERENCE)?, "");
     atoms.extend(of_rules(&rules(REFERENCE_LEASES)?, "kube-system"));
     // The two bindings to roles of every cluster are part of it.
-    atoms.extend(wanted(&everything()).remove(ACCOUNT).unwrap_or_default().into_iter().filter(|atom| {
-        ["tokenreviews", "subjectaccessreviews", "configmaps"].contains(&&*atom.resource)
-    }));
+    atoms.extend(
+        wanted(&everything())
+            .remove(ACCOUNT)
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|atom| ["tokenreviews", "subjectaccessreviews", "configmaps"].contains(&&*atom.resource)),
+    );
     with_roles(environment, roles(&atoms), async |_| {
         let refused = live(environment, Cast { volumes: false, ..Cast::default() }, "reference").await?;
         let kinds: BTreeSet<_> = refused.iter().map(|it| format!("{} {} {}", it.verb, it.resource, it.name)).collect();
         println!("with the reference's role it works; refused were: {kinds:?}");
-        let known = |it: &str| it.starts_with("GET namespaces") || it.starts_with("WATCH leases") || it.starts_with("LIST leases");
+        let known = |it: &str| {
+            it.starts_with("GET namespaces") || it.starts_with("WATCH leases") || it.starts_with("LIST leases")
+        };
         ensure!(kinds.iter().all(|it| known(it)), "it was refused: {kinds:?}");
         Ok(())
     })

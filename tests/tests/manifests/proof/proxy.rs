@@ -86,13 +86,20 @@ impl Shared {
     /// What is answered instead of the API server.
     fn trick(&self, request: &ApiRequest, query: &str) -> Option<(StatusCode, Value)> {
         if !self.streams.load(Ordering::Relaxed) && query.contains("sendInitialEvents") {
-            let status = refusal(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled");
+            let status = refusal(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "Invalid",
+                "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+            );
             return Some((StatusCode::UNPROCESSABLE_ENTITY, status));
         }
         let mut conflict = self.conflict.lock().unwrap_or_else(PoisonError::into_inner);
         if conflict.is_some_and(|(verb, resource)| verb == request.verb && resource == request.resource) {
             *conflict = None;
-            return Some((StatusCode::CONFLICT, refusal(StatusCode::CONFLICT, "Conflict", "the object has been modified")));
+            return Some((
+                StatusCode::CONFLICT,
+                refusal(StatusCode::CONFLICT, "Conflict", "the object has been modified"),
+            ));
         }
         None
     }

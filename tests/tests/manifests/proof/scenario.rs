@@ -207,7 +207,10 @@ impl Scenario {
             let service = services.get(name).await?;
             let held = service.finalizers().iter().any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER);
             let ingress = service.status.and_then(|status| status.load_balancer?.ingress).unwrap_or_default();
-            ensure!(held == is_balanced && ingress.is_empty() != is_balanced, "finalizer: {held}, addresses: {ingress:?}");
+            ensure!(
+                held == is_balanced && ingress.is_empty() != is_balanced,
+                "finalizer: {held}, addresses: {ingress:?}"
+            );
             Ok(())
         })
         .await
