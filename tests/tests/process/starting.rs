@@ -1,6 +1,8 @@
 //! From nothing to work.
 
-use crate::world::{World, seconds};
+use manager::{Failure, LostLease};
+
+use crate::world::{World, lease_of, seconds};
 
 const CONTROLLERS: [&str; 3] = ["cloud-node-controller", "cloud-node-lifecycle-controller", "service-lb-controller"];
 
@@ -92,4 +94,40 @@ async fn a_cloud_of_no_name_that_is_known_ends_the_start_with_255() {
     let failure = prepared.err().expect("there is no such cloud");
     assert_eq!(failure.code(), 255);
     assert!(failure.to_string().contains("unknown cloud provider \"nimbus\""), "{failure}");
+}
+
+const MIGRATION: &str = "cloud-provider-extraction-migration";
+
+#[tokio::test(start_paused = true)]
+async fn controllers_that_migrate_wait_for_the_second_lease() {
+    let world = World::new();
+    world.api.seed(lease_of(MIGRATION, "kube-controller-manager")).unwrap();
+    let process = world.start(&["--enable-leader-migration"]).await;
+    seconds(10).await;
+    assert_eq!(names(&process.checks("healthz").await), ["leaderElection", "cloud-node-controller"], "APP-78, APP-80");
+    assert!(world.is_initialised() && world.cloud.load_balancers().is_empty());
+    let configuration = process.get("/configz").await.1;
+    assert!(configuration.contains(MIGRATION), "{configuration}");
+    // Nobody renews it.
+    seconds(20).await;
+    assert_eq!(names(&process.checks("healthz").await), [&["leaderElection"][..], &CONTROLLERS].concat());
+    assert_eq!(world.cloud.load_balancers().len(), 1);
+    process.end().await.unwrap();
+    let second = world.api.get("leases", Some("kube-system"), MIGRATION).unwrap();
+    assert_eq!(
+        (world.holder().as_str(), &second["spec"]["holderIdentity"]),
+        ("", &serde_json::json!("")),
+        "both released"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn losing_the_second_lease_ends_the_process_as_losing_the_first() {
+    let world = World::new();
+    let process = world.start(&["--enable-leader-migration"]).await;
+    seconds(10).await;
+    world.api.seed(lease_of(MIGRATION, "kube-controller-manager")).unwrap();
+    let failure = process.task.await.unwrap().unwrap_err();
+    assert!(matches!(failure, Failure::LostLease(LostLease::Migration)), "{failure}");
+    assert_eq!((failure.code(), failure.to_string().as_str()), (1, "migration leaderelection lost"));
 }

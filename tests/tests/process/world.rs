@@ -170,10 +170,15 @@ fn registry() -> Registry {
 }
 
 pub(crate) fn lease(holder: &str) -> Value {
+    lease_of("cloud-controller-manager", holder)
+}
+
+/// A Lease of this name that was just renewed.
+pub(crate) fn lease_of(name: &str, holder: &str) -> Value {
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "cloud-controller-manager", "namespace": "kube-system"},
+        "metadata": {"name": name, "namespace": "kube-system"},
         "spec": {"holderIdentity": holder, "leaseDurationSeconds": 15, "acquireTime": now, "renewTime": now,
             "leaseTransitions": 1},
     })
