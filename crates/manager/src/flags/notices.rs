@@ -50,8 +50,11 @@ impl Flags {
         warnings.into_iter().map(warning).chain(deprecated).chain(inert).collect()
     }
 
-    /// Says the notices in the log. Deprecations belong on standard error, before there is a log.
+    /// Says the deprecations and the notices in the log, which goes to standard error.
     pub(crate) fn log_inert(&self) {
+        for text in self.deprecations() {
+            tracing::warn!("{text}");
+        }
         for notice in self.notices() {
             match notice.severity {
                 Severity::Warning => tracing::warn!("{}", notice.text),
