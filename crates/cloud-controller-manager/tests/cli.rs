@@ -76,6 +76,14 @@ fn an_unknown_flag_fails_with_a_suggestion() {
 }
 
 #[test]
+fn a_historic_flag_is_accepted_with_one_line_on_standard_error() {
+    let start = |flag: &str| run(&["--cloud-provider=simulated", "--kubeconfig=/nowhere", "--secure-port=0", flag], &[]);
+    let lines = stderr(&start("--logtostderr=true"));
+    assert_eq!(lines.matches("Flag --logtostderr has been deprecated, ").count(), 1, "{lines}");
+    assert!(!stderr(&start("--profiling")).contains("deprecated"), "{lines}");
+}
+
+#[test]
 fn a_port_that_is_taken_ends_the_demo_with_the_flag_that_helps() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
