@@ -145,8 +145,7 @@ impl Stage {
     #[must_use]
     pub fn client(&self) -> Client {
         let below = Client::new(self.gate.before(Side::Kubernetes, self.api.service()), "default");
-        let limits =
-            Limits { request_timeout: Some(REQUEST_TIMEOUT), fence: self.fence.clone(), ..Limits::default() };
+        let limits = Limits { request_timeout: Some(REQUEST_TIMEOUT), fence: self.fence.clone(), ..Limits::default() };
         wrap(&below, "embedded", "ccm-tests", &limits, Arc::new(NoRequestMetrics))
     }
 

@@ -64,21 +64,21 @@ impl LeaseApi {
     pub(super) async fn watch(&self) -> Result<BoxStream<'static, Result<Option<Lease>, WatchTrouble>>, WatchTrouble> {
         let params = WatchParams::default().fields(&format!("metadata.name={}", self.name)).disable_bookmarks();
         let request = self.request().watch(&params, "").map_err(|error| WatchTrouble::Other(error.to_string()))?;
-        let events = self.client.request_events::<Lease>(request).await.map_err(trouble)?;
+        let events = self.client.request_events::<Lease>(request).await.map_err(|error| trouble(&error))?;
         let leases = events.map(|event| match event {
             Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => Ok(Some(lease)),
             Ok(WatchEvent::Deleted(_)) => Ok(None),
             Ok(WatchEvent::Bookmark(_)) => Err(WatchTrouble::Other("an unexpected bookmark".into())),
             Ok(WatchEvent::Error(status)) if status.code == 403 => Err(WatchTrouble::Forbidden),
             Ok(WatchEvent::Error(status)) => Err(WatchTrouble::Other(status.message)),
-            Err(error) => Err(trouble(error)),
+            Err(error) => Err(trouble(&error)),
         });
         Ok(leases.boxed())
     }
 }
 
-fn trouble(error: kube::Error) -> WatchTrouble {
-    if is_forbidden(&error) { WatchTrouble::Forbidden } else { WatchTrouble::Other(api_error(&error).to_string()) }
+fn trouble(error: &kube::Error) -> WatchTrouble {
+    if is_forbidden(error) { WatchTrouble::Forbidden } else { WatchTrouble::Other(api_error(error).to_string()) }
 }
 
 /// What an error says about what was asked for.
