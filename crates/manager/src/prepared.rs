@@ -105,13 +105,11 @@ impl Prepared {
     }
 
     /// What the secure port serves, as a caller that may have everything sees it.
-    #[must_use]
     pub fn router(&self) -> Router {
         self.routes.secure.clone()
     }
 
     /// What the port of the webhooks serves.
-    #[must_use]
     pub fn webhook_router(&self) -> Router {
         self.routes.webhooks.clone()
     }

@@ -1,6 +1,6 @@
 //! One of several processes.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use ccm_tests::controller::Controller;
@@ -15,7 +15,7 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    pub(crate) fn start(binary: &Path, arguments: &[String], log: &PathBuf) -> Result<Self> {
+    pub(crate) fn start(binary: &Path, arguments: &[String], log: &Path) -> Result<Self> {
         Ok(Self { controller: Controller::start(binary, arguments.iter().map(Into::into), log)? })
     }
 
