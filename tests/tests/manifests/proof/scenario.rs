@@ -1,6 +1,6 @@
 //! A cluster's life in a minute, in which the program has a reason for each of its requests.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -279,6 +279,10 @@ impl Scenario {
             Ok(())
         })
         .await?;
+        // What the probes of the manifests ask (DEP-50, DEP-51).
+        for probe in ["/healthz", "/readyz"] {
+            stranger.request_text(http::Request::get(probe).body(Vec::new())?).await.context(probe)?;
+        }
         match stranger.request_text(metrics()?).await {
             Err(kube::Error::Api(status)) if status.code == 403 => Ok(()),
             other => anyhow::bail!("somebody without a name got {other:?} instead of 403"),
@@ -302,7 +306,7 @@ impl Scenario {
     }
 }
 
-fn arguments(cast: Cast, served: &ServedCloud, kubeconfig: &PathBuf, port: u16) -> Vec<String> {
+fn arguments(cast: Cast, served: &ServedCloud, kubeconfig: &Path, port: u16) -> Vec<String> {
     let file = kubeconfig.display();
     let controllers = if cast.volumes { "*,persistent-volume-label-controller" } else { "*" };
     vec![
