@@ -1,5 +1,7 @@
 //! The binary as a process: its exit codes (APP §16), its signals, and its endpoints over HTTPS.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
+
 use std::collections::HashMap;
 use std::io::Read as _;
 use std::path::PathBuf;
