@@ -3,12 +3,12 @@
 use axum::Router;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
-use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, VARY};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serving::health::Health;
 
 use crate::series::{METRICS, SLIS};
-use crate::{Metrics, text};
+use crate::{Metrics, gzip, text};
 
 /// When the process started: whoever scrapes finds out that counters began anew.
 const PROCESS_START: HeaderName = HeaderName::from_static("process-start-time-unix");
@@ -17,9 +17,9 @@ impl Metrics {
     /// Both paths. They know nothing of callers: put them behind the layer that does.
     pub fn router(&self, health: &Health) -> Router {
         let this = self.clone();
-        let metrics = move || std::future::ready(this.answer(this.render()));
+        let metrics = move |headers: HeaderMap| std::future::ready(this.answer(&headers, this.render()));
         let (this, shown, forgotten) = (self.clone(), health.clone(), health.clone());
-        let slis = move || std::future::ready(this.answer(this.render_slis(&shown)));
+        let slis = move |headers: HeaderMap| std::future::ready(this.answer(&headers, this.render_slis(&shown)));
         let reset = move || {
             forgotten.reset_slis();
             std::future::ready("metrics reset\n")
@@ -28,9 +28,14 @@ impl Metrics {
         Router::new().route(METRICS, any(metrics)).route(SLIS, get(slis).delete(reset))
     }
 
-    fn answer(&self, body: String) -> Response {
-        let mut answer = body.into_response();
+    fn answer(&self, asked: &HeaderMap, text: String) -> Response {
+        let packed = gzip::is_accepted(asked);
+        let mut answer = if packed { gzip::compress(text.as_bytes()).into_response() } else { text.into_response() };
         let headers = answer.headers_mut();
+        if packed {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(text::CONTENT_TYPE));
         headers.insert(PROCESS_START, HeaderValue::from(self.process_started().as_secs()));
         answer

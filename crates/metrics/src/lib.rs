@@ -20,6 +20,7 @@
 
 pub mod census;
 mod endpoint;
+mod gzip;
 mod health;
 mod hooks;
 mod identity;

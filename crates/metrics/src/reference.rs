@@ -7,7 +7,7 @@ use crate::series::{PROVIDER, SLIS, Series, TABLES, Table};
 const HEAD: &str = "\
 # Metrics
 
-<!-- Generated from crates/metrics/src/series; `just reference` writes it anew. -->
+<!-- Generated from crates/metrics/src/series; `CCM_WRITE_REFERENCE=1 cargo test -p metrics` writes it anew. -->
 
 `/metrics` shows all of these but those of health, in the text format 0.0.4, to callers who may `get` that path. Health has
 `/metrics/slis`. Names, labels and buckets that the Go cloud controller managers have are theirs; what only this program

@@ -1,5 +1,8 @@
 //! `/metrics` and `/metrics/slis`, as a scraper sees them.
 
+// The helpers of these tests too may fail a test by a panic.
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -61,4 +64,14 @@ async fn health_is_counted_at_its_own_path_until_it_is_reset() {
     assert_eq!(ask(&router, "DELETE", "/metrics/slis").await.2, "metrics reset\n");
     assert!(!ask(&router, "GET", "/metrics/slis").await.2.contains("kubernetes_health"));
     assert_eq!(ask(&router, "POST", "/metrics/slis").await.0, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn who_asks_for_gzip_gets_it_and_it_says_so() {
+    let router = Metrics::new().router(&Health::new());
+    let request = Request::get("/metrics").header("accept-encoding", "gzip").body(Body::empty()).unwrap();
+    let answer = router.oneshot(request).await.unwrap();
+    assert_eq!(answer.headers()["content-encoding"], "gzip");
+    assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes()[..2], [0x1f, 0x8b]);
 }

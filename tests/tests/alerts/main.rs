@@ -2,10 +2,10 @@
 //! are silent when not.
 //!
 //! Each scenario plays two replicas over minutes of virtual time: it calls the hooks of the metrics as the program does,
-//! scrapes them every 30 seconds, and hands the series with the rules to `promtool test rules`.
+//! scrapes them every minute, and hands the series with the rules to `promtool test rules`.
 //!
-//! * `CCM_PROMTOOL`: the program; unless it is set, `promtool` in the `PATH`. Without it each scenario is ignored, with
-//!   that reason; in CI (`CI=true`) it fails.
+//! `CCM_PROMTOOL` is the program; unless it is set, `promtool` in the `PATH`. Where there is none each scenario is ignored,
+//! with that reason. `deploy/alerts/test.sh` sees to it that there is one.
 
 mod recording;
 mod replica;
@@ -52,11 +52,7 @@ fn every_alert_is_made_to_fire(rules: &str) -> Result<(), Failed> {
 
 fn with_promtool(test: impl FnOnce(&Path) -> Result<(), Failed>) -> Result<Completion, Failed> {
     let Some(promtool) = promtool() else {
-        let reason = "there is no promtool: set CCM_PROMTOOL, or install the package prometheus";
-        if std::env::var("CI").is_ok_and(|value| value == "true") {
-            return Err(reason.into());
-        }
-        return Ok(Completion::ignored_with(reason));
+        return Ok(Completion::ignored_with("there is no promtool: see deploy/alerts/test.sh"));
     };
     test(&promtool).map(|()| Completion::Completed)
 }

@@ -1,4 +1,4 @@
-//! One replica, which does for half a minute what it is told, through the hooks that the program calls.
+//! One replica, which does for a minute what it is told, through the hooks that the program calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ use serving::health::{Health, Probe};
 const LEASE: &str = "cloud-controller-manager";
 const QUEUE: &str = "service";
 
-/// What a replica does in the half minute before a scrape.
+/// What a replica does in the minute before a scrape.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     pub(crate) leads: bool,
@@ -111,7 +111,7 @@ impl Replica {
         Self { metrics, health, is_well, nodes, services, running: Vec::new(), is_made: false, clock: clock.clone() }
     }
 
-    /// Half a minute passes; then it is scraped, at both paths.
+    /// A minute passes; then it is scraped, at both paths.
     pub(crate) fn live(&mut self, state: &State) -> Vec<String> {
         self.metrics.elections().leading(LEASE, state.leads);
         self.is_well.store(state.is_well, Ordering::Relaxed);

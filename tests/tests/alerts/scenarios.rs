@@ -7,7 +7,7 @@ use runtime::clock::ManualClock;
 use crate::recording::Recording;
 use crate::replica::{Replica, State};
 
-pub(crate) const SCRAPES_PER_MINUTE: u32 = 2;
+pub(crate) const SCRAPES_PER_MINUTE: u32 = 1;
 
 /// What goes wrong goes wrong from here …
 const FROM: u32 = 20;
@@ -17,7 +17,7 @@ const TO: u32 = 70;
 /// Two replicas over some minutes.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// What each replica does at that minute (and half minute); `None`: it is down.
+    /// What each replica does at that minute; `None`: it is down.
     happens: fn(f64) -> [Option<State>; 2],
     /// At these minutes exactly these alerts fire.
     pub(crate) firing: &'static [(u32, &'static [&'static str])],
@@ -77,7 +77,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         firing: &[(1, &[]), (15, &[]), (45, &[]), (90, &[])],
     },
     Scenario {
-        name: "hands_change_within_half_a_minute",
+        name: "hands_change_within_a_minute",
         happens: |minute| match minute {
             early if early < 30.0 => [Some(State::leader()), Some(State::standby())],
             30.0 => [None, Some(State::standby())],
