@@ -33,12 +33,12 @@ deny:
 advisories:
     cargo deny check advisories
 
-# The chart and the manifests; helm and promtool must be there.
+# The chart, the manifests and the alerts; helm must be there.
 manifests:
     helm lint --strict deploy/helm/ccm-rs --set cloudProvider=simulated
     deploy/render --check
     cargo test -p ccm-tests --test manifests
-    promtool check rules deploy/alerts/ccm-rs.rules.yaml
+    deploy/alerts/test.sh
 
 # The plain manifests, made anew from the chart.
 render:
@@ -56,6 +56,10 @@ real KUBECONFIG:
 # Seconds, memory and requests at scale, as JSON lines; with Services the phases are theirs.
 scale NODES="5000" SERVICES="0":
     cargo bench -p ccm-tests --bench scale -- --nodes {{NODES}} --services {{SERVICES}}
+
+# What the process itself costs: start, memory, size, scrape.
+process:
+    cargo bench -p ccm-tests --bench process
 
 # Everything.
 ci:

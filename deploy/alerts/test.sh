@@ -14,4 +14,4 @@ if [ ! -x "$promtool" ] && [ "$promtool" = "$unpacked" ]; then
     mkdir -p "$cache/tools/prometheus"
     dpkg-deb --extract "$package"/prometheus_*.deb "$cache/tools/prometheus"
 fi
-CCM_PROMTOOL=$promtool cargo test -p ccm-tests --test alerts
+CCM_PROMTOOL=$promtool cargo test --workspace --test alerts
