@@ -28,6 +28,10 @@ struct State<K, V> {
 
 type Pending<V> = Shared<oneshot::Receiver<V>>;
 
+/// Different questions that may wait for their answers at a time. Whoever asks need not be known, and a question goes on
+/// when its caller has gone: without a limit, callers that come and go would fill the memory.
+const MOST_PENDING: usize = 1024;
+
 /// How a question stands.
 pub(super) enum Asked<V> {
     /// The answer was kept.
@@ -36,6 +40,8 @@ pub(super) enum Asked<V> {
     Begun(Pending<V>),
     /// Somebody asked the same and waits.
     Joined(Pending<V>),
+    /// It was not asked: too many others wait.
+    Full,
 }
 
 impl<K, V> Answers<K, V>
@@ -64,6 +70,9 @@ where
         }
         if let Some(pending) = state.pending.get(&key) {
             return Asked::Joined(pending.clone());
+        }
+        if state.pending.len() >= MOST_PENDING {
+            return Asked::Full;
         }
         let (answered, pending) = oneshot::channel();
         let pending = pending.shared();
@@ -132,6 +141,7 @@ mod tests {
             Asked::Kept(answer) => (answer, "kept"),
             Asked::Begun(pending) => (pending.await.unwrap(), "begun"),
             Asked::Joined(pending) => (pending.await.unwrap(), "joined"),
+            Asked::Full => (0, "full"),
         }
     }
 
@@ -159,6 +169,19 @@ mod tests {
         assert!(impatient.is_err());
         tokio::time::sleep(s(2)).await;
         assert_eq!(get(&answers, &calls, 10).await, (1, "kept"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn questions_whose_callers_have_gone_do_not_pile_up_without_end() {
+        let answers: Answers<usize, u32> = Answers::new(8);
+        let ask = |key| answers.ask(key, || async { tokio::time::sleep(s(1)).await }.map(|()| 1), |_| None);
+        for key in 0..MOST_PENDING {
+            assert!(matches!(ask(key), Asked::Begun(_)));
+        }
+        assert!(matches!(ask(MOST_PENDING), Asked::Full));
+        assert!(matches!(ask(0), Asked::Joined(_)), "this costs nothing");
+        tokio::time::sleep(s(2)).await;
+        assert!(matches!(ask(MOST_PENDING), Asked::Begun(_)), "there is place again");
     }
 
     #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ impl Authentication {
     }
 
     /// The user of a request: what a front proxy says, the certificate, the token; anonymous if there is none of these.
-    /// What has been believed is taken out of the headers.
+    /// Proof of any kind is taken out of the headers, whether it was needed or not: nobody else is to believe it.
     ///
     /// # Errors
     /// There was proof, and none of it was good: that is not the same as none.
@@ -39,6 +39,10 @@ impl Authentication {
     ) -> Result<User, Unauthorized> {
         let begun = Instant::now();
         let found = self.find(certificates, headers, UnixTime::now()).await;
+        headers.remove(header::AUTHORIZATION);
+        if let Some(proxies) = &self.authorities.trust().proxies {
+            front_proxy::strip(&proxies.headers, headers);
+        }
         let (result, user) = match found {
             Ok(Some(user)) => (AuthenticationResult::Success, Ok(user.authenticated())),
             Ok(None) => (AuthenticationResult::Success, Ok(User::anonymous())),
@@ -57,7 +61,7 @@ impl Authentication {
     async fn find(
         &self,
         chain: &[CertificateDer<'_>],
-        headers: &mut HeaderMap,
+        headers: &HeaderMap,
         now: UnixTime,
     ) -> Result<Option<User>, Refusal> {
         let mut refusal = None;
@@ -68,12 +72,9 @@ impl Authentication {
         }
         if let (Some(tokens), Some(token)) = (&self.tokens, bearer(headers)) {
             match tokens.user(token).await {
-                Ok(Some(user)) => {
-                    headers.remove(header::AUTHORIZATION);
-                    return Ok(Some(User::clone(&user)));
-                }
-                Ok(None) => {
-                    let problem = "invalid bearer token".to_owned();
+                Ok(Ok(user)) => return Ok(Some(User::clone(&user))),
+                Ok(Err(reason)) => {
+                    let problem = format!("the bearer token is not accepted: {reason}");
                     refusal = Some(Refusal { problem, result: AuthenticationResult::Failure });
                 }
                 Err(problem) => {
@@ -88,22 +89,19 @@ impl Authentication {
     fn by_certificate(
         &self,
         chain: &[CertificateDer<'_>],
-        headers: &mut HeaderMap,
+        headers: &HeaderMap,
         now: UnixTime,
     ) -> Result<Option<User>, String> {
         if chain.is_empty() {
             return Ok(None);
         }
         let trust = self.authorities.trust();
-        let mut problem = None;
+        let mut problems = Vec::new();
         if let Some(proxies) = &trust.proxies {
             match front_proxy::authenticate(proxies, chain, headers, now) {
-                Ok(Some(user)) => {
-                    front_proxy::strip(&proxies.headers, headers);
-                    return Ok(Some(user));
-                }
+                Ok(Some(user)) => return Ok(Some(user)),
                 Ok(None) => {}
-                Err(error) => problem = Some(format!("not accepted as a front proxy's certificate: {error}")),
+                Err(error) => problems.push(format!("not accepted as a front proxy's certificate: {error}")),
             }
         }
         if let Some(bundle) = &trust.clients {
@@ -112,11 +110,11 @@ impl Authentication {
                     self.metrics.client_certificate(remaining);
                     return Ok(Some(user));
                 }
-                Err(error) => problem = Some(format!("client certificate: {error}")),
+                Err(error) => problems.push(format!("client certificate: {error}")),
             }
         }
         // A certificate without anybody to judge it proves nothing and refutes nothing.
-        problem.map_or(Ok(None), Err)
+        if problems.is_empty() { Ok(None) } else { Err(problems.join("; ")) }
     }
 }
 

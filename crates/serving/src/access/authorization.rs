@@ -7,6 +7,7 @@ use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec, SubjectAccessReviewStatus,
 };
 use kube::Client;
+use ring::digest;
 use tokio::time::Instant;
 
 use super::answers::{Answers, Asked};
@@ -32,8 +33,8 @@ pub(super) struct Authorization {
     client: Option<Client>,
     allowed_ttl: Duration,
     denied_ttl: Duration,
-    /// By the question itself, as JSON.
-    answers: Answers<String, Answer>,
+    /// By the SHA-256 of the question as JSON: anonymous callers choose paths, and should not fill the memory with them.
+    answers: Answers<[u8; 32], Answer>,
     hint: Arc<Hint>,
     metrics: Arc<dyn AccessMetrics>,
 }
@@ -66,6 +67,8 @@ impl Authorization {
         match self.ask(client, spec(user, verb, path)).await {
             Ok(result) => result,
             Err(problem) => {
+                // The caller chose the path, and may have chosen a long one.
+                let path: String = path.chars().take(200).collect();
                 tracing::warn!(%problem, path, "whether a caller may do this could not be found out");
                 AuthorizationResult::Error
             }
@@ -84,8 +87,11 @@ impl Authorization {
             Ok(_) => Some(denied),
             Err(_) => None,
         };
-        match self.answers.ask(key, || question, ttl) {
+        let mut code = [0; 32];
+        code.copy_from_slice(digest::digest(&digest::SHA256, key.as_bytes()).as_ref());
+        match self.answers.ask(code, || question, ttl) {
             Asked::Kept(answer) => answer,
+            Asked::Full => Err(Arc::from("too many SubjectAccessReviews wait for an answer")),
             Asked::Begun(pending) | Asked::Joined(pending) => {
                 pending.await.unwrap_or_else(|_| Err(Arc::from("the SubjectAccessReview was given up")))
             }

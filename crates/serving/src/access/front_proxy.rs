@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use rustls::pki_types::{CertificateDer, UnixTime};
 
 use super::authorities::Proxies;
@@ -44,9 +44,14 @@ fn values(headers: &HeaderMap, name: &str) -> impl Iterator<Item = String> {
     headers
         .get_all(name.to_ascii_lowercase())
         .iter()
-        .filter_map(|value| value.to_str().ok())
+        .filter_map(text)
         .filter(|value| !value.is_empty())
         .map(str::to_owned)
+}
+
+/// Names need not be ASCII.
+fn text(value: &HeaderValue) -> Option<&str> {
+    std::str::from_utf8(value.as_bytes()).ok()
 }
 
 fn extra(prefixes: &[String], headers: &HeaderMap) -> BTreeMap<String, Vec<String>> {
@@ -54,7 +59,7 @@ fn extra(prefixes: &[String], headers: &HeaderMap) -> BTreeMap<String, Vec<Strin
     for prefix in prefixes {
         let prefix = prefix.to_ascii_lowercase();
         for (name, value) in headers {
-            if let (Some(key), Ok(value)) = (name.as_str().strip_prefix(&prefix), value.to_str()) {
+            if let (Some(key), Some(value)) = (name.as_str().strip_prefix(&prefix), text(value)) {
                 extra.entry(percent_decoded(key)).or_default().push(value.to_owned());
             }
         }
@@ -67,7 +72,8 @@ fn percent_decoded(key: &str) -> String {
     let mut bytes = Vec::with_capacity(key.len());
     let mut rest = key.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
-        let code = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let is_hex = |hex: &&[u8]| hex.iter().all(u8::is_ascii_hexdigit);
+        let code = after.get(..2).filter(is_hex).and_then(|hex| std::str::from_utf8(hex).ok());
         let decoded = code.filter(|_| byte == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok());
         bytes.push(decoded.unwrap_or(byte));
         rest = if decoded.is_some() { &after[2..] } else { after };
@@ -130,6 +136,16 @@ mod tests {
     }
 
     #[test]
+    fn names_need_not_be_ascii() {
+        let bytes = |text: &str| HeaderValue::from_bytes(text.as_bytes()).unwrap();
+        let mut given = HeaderMap::new();
+        given.insert("x-remote-user", bytes("jürgen"));
+        given.insert("x-remote-group", bytes("бухгалтерия"));
+        let user = user(&RequestHeaderOptions::default(), &given).unwrap();
+        assert_eq!((user.name.as_str(), user.groups), ("jürgen", vec!["бухгалтерия".to_owned()]));
+    }
+
+    #[test]
     fn a_proxy_that_names_nobody_says_nothing() {
         let given = headers(&[("x-remote-user", ""), ("x-remote-group", "a")]);
         assert_eq!(user(&RequestHeaderOptions::default(), &given), None);
@@ -137,7 +153,9 @@ mod tests {
 
     #[test]
     fn broken_codes_stay_as_they_are() {
-        for (key, decoded) in [("a%2Fb", "a/b"), ("a%2", "a%2"), ("a%zz", "a%zz"), ("%ff", "%ff"), ("100%", "100%")] {
+        for (key, decoded) in
+            [("a%2Fb", "a/b"), ("a%2", "a%2"), ("a%+f", "a%+f"), ("a%zz", "a%zz"), ("%ff", "%ff"), ("100%", "100%")]
+        {
             assert_eq!(percent_decoded(key), decoded);
         }
     }

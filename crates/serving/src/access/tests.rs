@@ -243,6 +243,17 @@ async fn a_review_is_tried_five_times_and_its_failure_not_kept() {
     assert_eq!((world.told.of("access review 201"), world.reviews().1), (1, 3));
 }
 
+#[tokio::test(start_paused = true)]
+async fn strangers_who_ask_for_ever_new_paths_fill_neither_memory_nor_the_queue() {
+    let world = World::new(AuthenticationOptions::default());
+    let answers = futures::future::join_all((0..1100).map(|n| async move { n }).map(|n| async {
+        let path = format!("/{}{}", "x".repeat(5000), n.await);
+        world.ask(&path, &[], None).await.status
+    }));
+    assert!(answers.await.into_iter().all(|status| status == StatusCode::FORBIDDEN));
+    assert_eq!(world.reviews().1, 1024, "the rest was refused at once");
+}
+
 #[tokio::test]
 async fn an_error_of_the_review_is_403_and_is_not_kept() {
     let world = World::new(AuthenticationOptions::default());
@@ -326,6 +337,8 @@ async fn a_front_proxy_is_believed_if_its_name_is_allowed() {
         bare.status == StatusCode::FORBIDDEN && bare.body.contains("system:anonymous"),
         "headers alone are nothing"
     );
+    let bare = world.ask("/healthz", &headers, None).await;
+    assert_eq!(bare.body, "system:anonymous|system:unauthenticated|accept", "nor does anybody behind this see them");
     let silent = world.with_certificate(&proxies.client("front-proxy", &[])).await;
     assert!(silent.body.contains("system:anonymous"), "it named nobody");
 }

@@ -25,8 +25,10 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
-/// The user of a token, `None` if it is not accepted; or why that could not be found out.
-type Answer = Result<Option<Arc<User>>, Arc<str>>;
+/// The user of a token, or why it is not accepted.
+type Verdict = Result<Arc<User>, Arc<str>>;
+/// The verdict, or why there is none.
+type Answer = Result<Verdict, Arc<str>>;
 
 /// Asks the API server whose a token is.
 pub(super) struct Tokens {
@@ -48,7 +50,7 @@ impl Tokens {
         Self { client, ttl, answers: Answers::new(CAPACITY), key, hint: Arc::default(), metrics }
     }
 
-    /// Whose token it is; `None`: it is not accepted.
+    /// Whose token it is, or why it is not accepted.
     ///
     /// # Errors
     /// The API server could not be asked.
@@ -61,6 +63,7 @@ impl Tokens {
         let gone = || Err(Arc::from("the TokenReview was given up"));
         let (status, answer) = match asked {
             Asked::Kept(answer) => (TokenCache::Hit, answer),
+            Asked::Full => (TokenCache::Miss, Err(Arc::from("too many TokenReviews wait for an answer"))),
             Asked::Begun(pending) => (TokenCache::Miss, pending.await.unwrap_or_else(|_| gone())),
             Asked::Joined(pending) => {
                 let _blocked = Active::new(&self.metrics, Fetch::Blocked);
@@ -87,22 +90,23 @@ impl Tokens {
                      bind ClusterRole system:auth-delegator to its identity"
                 );
             }
-            answer.map(|review| user(review.status.unwrap_or_default()).map(Arc::new))
+            answer.map(|review| user(review.status.unwrap_or_default()))
         }
     }
 }
 
-fn user(status: TokenReviewStatus) -> Option<User> {
+fn user(status: TokenReviewStatus) -> Verdict {
     if status.authenticated != Some(true) {
-        return None;
+        let reason = status.error.filter(|reason| !reason.is_empty());
+        return Err(reason.map_or_else(|| "invalid bearer token".into(), Arc::from));
     }
     let info = status.user.unwrap_or_default();
-    Some(User {
+    Ok(Arc::new(User {
         name: info.username.unwrap_or_default(),
         uid: info.uid.unwrap_or_default(),
         groups: info.groups.unwrap_or_default(),
         extra: info.extra.unwrap_or_default(),
-    })
+    }))
 }
 
 /// Counted while it exists.
@@ -127,6 +131,15 @@ impl Drop for Active {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn why_a_token_is_not_accepted_is_kept_for_the_log() {
+        let refused =
+            |error: Option<&str>| user(TokenReviewStatus { error: error.map(Into::into), ..Default::default() });
+        assert_eq!((refused(None), refused(Some(""))), (Err("invalid bearer token".into()), refused(None)));
+        let expired = "[invalid bearer token, service account token has expired]";
+        assert_eq!(refused(Some(expired)), Err(expired.into()));
+    }
 
     #[test]
     fn only_the_bearer_scheme_has_a_token() {
