@@ -6,11 +6,13 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::Response;
 use axum::routing::any;
+use tokio::time::Instant;
 
 /// Something that can be well or not. It answers at once, from what is known already.
 pub trait Check: Send + Sync {
@@ -86,7 +88,11 @@ struct Inner {
     checks: Vec<Named>,
     readiness: Vec<Named>,
     slis: BTreeMap<(String, Probe), Sli>,
+    complaints: BTreeMap<(String, Probe), Instant>,
 }
+
+/// A failing check is logged so often at most: anybody may ask, as often as they like.
+const COMPLAINT: Duration = Duration::from_secs(5);
 
 /// The checks of a process; clones share them.
 ///
@@ -182,7 +188,7 @@ impl Health {
     }
 
     fn answer_one(&self, probe: Probe, name: &str) -> Response {
-        answers::one(self.report_one(probe, name).as_ref())
+        answers::one(probe, self.report_one(probe, name).as_ref())
     }
 
     fn named(&self, probe: Probe) -> Vec<Named> {
@@ -200,7 +206,9 @@ impl Health {
         let outcome = match named.check.check() {
             Ok(()) => Outcome::Well,
             Err(reason) => {
-                tracing::warn!(check = named.name, probe = probe.as_str(), reason, "a health check failed");
+                if self.may_complain(probe, &named.name) {
+                    tracing::warn!(check = named.name, probe = probe.as_str(), reason, "a health check failed");
+                }
                 Outcome::Failed(reason)
             }
         };
@@ -215,6 +223,16 @@ impl Health {
         sli.well = matches!(outcome, Outcome::Well);
         *(if sli.well { &mut sli.successes } else { &mut sli.errors }) += 1;
         outcome
+    }
+
+    fn may_complain(&self, probe: Probe, name: &str) -> bool {
+        let (mut inner, now) = (self.inner(), Instant::now());
+        let key = (name.to_owned(), probe);
+        let is_due = inner.complaints.get(&key).is_none_or(|last| now.duration_since(*last) >= COMPLAINT);
+        if is_due {
+            inner.complaints.insert(key, now);
+        }
+        is_due
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -46,6 +46,7 @@ pub mod health;
 #[cfg(test)]
 mod issuing;
 pub mod options;
+mod percent;
 pub mod server;
 pub mod tls;
 pub mod watchdog;

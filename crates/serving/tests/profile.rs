@@ -88,6 +88,26 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
     let busy = strings.iter().any(|text| text.contains("a_function_that_burns_the_processor"));
     assert!(busy, "{strings:?}");
     assert!(!strings.iter().any(|text| text.contains("perf_signal_handler")), "the profiler is left out");
+    // What Go's tools need: else they take `<…>` out of names, and read the whole program to find names again.
+    let parts = |wanted| {
+        let messages = profile.iter().filter(move |(number, _)| *number == wanted);
+        messages.filter_map(|(_, field)| match field {
+            Field::Bytes(message) => Some(fields(message)),
+            Field::Number(_) => None,
+        })
+    };
+    let number = |message: &[(u64, Field)], wanted| {
+        message.iter().find_map(|(number, field)| match field {
+            Field::Number(value) if *number == wanted => Some(*value),
+            _ => None,
+        })
+    };
+    let mut rust = parts(5).filter(|function| {
+        let name = number(function, 2).and_then(|at| strings.get(usize::try_from(at).ok()?));
+        name.is_some_and(|name| name.contains("::"))
+    });
+    assert!(rust.all(|function| number(&function, 2) != number(&function, 3)), "a symbol of its own for each name");
+    assert!(parts(3).any(|mapping| (7..=10).all(|has| number(&mapping, has) == Some(1))));
     let count = |wanted| profile.iter().filter(|(number, _)| *number == wanted).count();
     assert_eq!((count(1), count(9), count(10), count(12)), (2, 1, 1, 1));
     assert!(count(2) > 0 && count(3) > 0 && count(4) > 0 && count(5) > 0);

@@ -1,6 +1,6 @@
 //! A CPU profile of this process in the format of the pprof tools.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pprof::{ProfilerGuard, ProfilerGuardBuilder};
@@ -67,6 +67,16 @@ struct Mapping {
     file: String,
 }
 
+impl Mapping {
+    /// `has_names`: functions, files, lines and what was inlined are in the profile, so the pprof tools need not read the
+    /// program for them, which takes long. Without names they do, if they find it.
+    fn message(&self, id: u64, strings: &mut Strings, has_names: bool) -> Message {
+        let message = Message::new().number(1, id).number(2, self.start).number(3, self.limit).number(4, self.offset);
+        let has = u64::from(has_names);
+        message.number(5, strings.number(&self.file)).number(7, has).number(8, has).number(9, has).number(10, has)
+    }
+}
+
 fn mappings() -> Vec<Mapping> {
     // Without it the profile has addresses that only this process understands.
     std::fs::read_to_string("/proc/self/maps").unwrap_or_default().lines().filter_map(parse_mapping).collect()
@@ -86,6 +96,8 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
 /// A function at an address, innermost of those inlined there first.
 struct Line {
     function: String,
+    /// As the linker knows it. The pprof tools take what is in angle brackets out of names that have no such other form.
+    symbol: String,
     file: String,
     line: u64,
 }
@@ -99,6 +111,7 @@ fn resolve(address: u64) -> Vec<Line> {
         lines.push(Line {
             // Without the hash at the end.
             function: format!("{name:#}"),
+            symbol: name.as_str().unwrap_or_default().to_owned(),
             file: symbol.filename().map(|file| file.display().to_string()).unwrap_or_default(),
             line: u64::from(symbol.lineno().unwrap_or_default()),
         });
@@ -138,15 +151,10 @@ fn encode(samples: &[Sample], begun: SystemTime, length: Duration, mappings: &[M
     };
     let (count, cpu) = (value_type("samples", "count"), value_type("cpu", "nanoseconds"));
     profile = profile.message(1, &count).message(1, &cpu);
-    for (mapping, id) in mappings.iter().zip(1..) {
-        let file = strings.number(&mapping.file);
-        let Mapping { start, limit, offset, .. } = mapping;
-        let mapping = Message::new().number(1, id).number(2, *start).number(3, *limit).number(4, *offset);
-        profile = profile.message(3, &mapping.number(5, file));
-    }
     let stacks = Stacks::of(samples);
-    let (mut locations, mut functions) = (HashMap::new(), HashMap::<(u64, u64), u64>::new());
+    let (mut locations, mut functions) = (HashMap::new(), HashMap::<(u64, u64, u64), u64>::new());
     let thread_key = strings.number("thread");
+    let mut with_names = HashSet::new();
     for (sample, stack) in samples.iter().zip(&stacks.0) {
         let mut ids = Vec::new();
         for address in *stack {
@@ -159,13 +167,14 @@ fn encode(samples: &[Sample], begun: SystemTime, length: Duration, mappings: &[M
             let mapping = mappings.iter().position(|mapping| (mapping.start..mapping.limit).contains(address));
             let mapping = mapping.map_or(0, |index| index as u64 + 1);
             let mut location = Message::new().number(1, id).number(2, mapping).number(3, *address);
-            for Line { function, file, line } in resolve(*address) {
-                let names = (strings.number(&function), strings.number(&file));
+            for Line { function, symbol, file, line } in resolve(*address) {
+                let names = (strings.number(&function), strings.number(&symbol), strings.number(&file));
                 let next = functions.len() as u64 + 1;
                 let function = *functions.entry(names).or_insert(next);
+                with_names.insert(mapping);
                 if function == next {
-                    let (name, file) = names;
-                    let message = Message::new().number(1, next).number(2, name).number(3, name).number(4, file);
+                    let (name, symbol, file) = names;
+                    let message = Message::new().number(1, next).number(2, name).number(3, symbol).number(4, file);
                     profile = profile.message(5, &message);
                 }
                 location = location.message(4, &Message::new().number(1, function).number(2, line));
@@ -178,6 +187,10 @@ fn encode(samples: &[Sample], begun: SystemTime, length: Duration, mappings: &[M
             .numbers(2, &[sample.count, sample.count * period])
             .message(3, &Message::new().number(1, thread_key).number(2, thread));
         profile = profile.message(2, &message);
+    }
+    for (mapping, id) in mappings.iter().zip(1..) {
+        let message = mapping.message(id, &mut strings, with_names.contains(&id));
+        profile = profile.message(3, &message);
     }
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     profile = profile

@@ -3,7 +3,7 @@
 use axum::response::Response;
 use http::StatusCode;
 
-use super::{CheckResult, Outcome, Report};
+use super::{CheckResult, Outcome, Probe, Report};
 use crate::answer::text;
 
 /// `?verbose&exclude=NAME&exclude=…`
@@ -19,12 +19,21 @@ impl Query {
         for pair in query.split('&') {
             match pair.split_once('=').unwrap_or((pair, "")) {
                 ("verbose", _) => verbose = true,
-                ("exclude", name) if !name.is_empty() => excluded.push(name.to_owned()),
+                ("exclude", name) if !name.is_empty() => excluded.push(decoded(name)),
                 _ => {}
             }
         }
+        // In the order in which the reference lists them, each once.
+        excluded.sort();
+        excluded.dedup();
         Self { verbose, excluded }
     }
+}
+
+/// A value as forms and URLs encode it.
+fn decoded(value: &str) -> String {
+    let value = value.replace('+', " ");
+    crate::percent::decoded(&value)
 }
 
 pub(super) fn all(report: &Report, verbose: bool) -> Response {
@@ -34,15 +43,23 @@ pub(super) fn all(report: &Report, verbose: bool) -> Response {
     match (report.is_well(), verbose) {
         (true, false) => text(StatusCode::OK, "ok"),
         (true, true) => text(StatusCode::OK, format!("{lines}{word} check passed\n")),
-        (false, _) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{word} check failed\n")),
+        (false, _) => text(failed(report.probe), format!("{lines}{word} check failed\n")),
     }
 }
 
-pub(super) fn one(result: Option<&CheckResult>) -> Response {
+/// APP-97, and APP-162: not ready is a state, not an error.
+fn failed(probe: Probe) -> StatusCode {
+    match probe {
+        Probe::Healthz | Probe::Livez => StatusCode::INTERNAL_SERVER_ERROR,
+        Probe::Readyz => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+pub(super) fn one(probe: Probe, result: Option<&CheckResult>) -> Response {
     match result {
         None => text(StatusCode::NOT_FOUND, "404 page not found\n"),
         Some(result) => match result.outcome {
-            Outcome::Failed(_) => text(StatusCode::INTERNAL_SERVER_ERROR, line(result)),
+            Outcome::Failed(_) => text(failed(probe), line(result)),
             Outcome::Well | Outcome::Excluded => text(StatusCode::OK, "ok"),
         },
     }

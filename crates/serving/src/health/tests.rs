@@ -55,7 +55,7 @@ async fn an_excluded_check_is_not_asked_and_an_unknown_one_is_said() {
     well.store(false, Ordering::Relaxed);
     let routes = health.routes();
     assert_eq!(get(&routes, "/healthz?exclude=leaderElection").await, (200, "ok".into()));
-    let said = get(&routes, "/healthz?verbose&exclude=leaderElection&exclude=a&exclude=b").await.1;
+    let said = get(&routes, "/healthz?verbose&exclude=%6CeaderElection&exclude=b&exclude=a&exclude=b").await.1;
     let expected = "[+]leaderElection excluded: ok\n[+]cloud-node-controller ok\n\
                     warn: some health checks cannot be excluded: no matches for \"a\",\"b\"\nhealthz check passed\n";
     assert_eq!(said, expected);
@@ -82,9 +82,19 @@ async fn readiness_is_health_and_more() {
     assert_eq!(get(&routes, "/livez").await, (200, "ok".into()));
     let expected = "[+]leaderElection ok\n[+]cloud-node-controller ok\n[-]provider failed: reason withheld\n\
                     readyz check failed\n";
-    assert_eq!(get(&routes, "/readyz").await, (500, expected.into()));
+    assert_eq!(get(&routes, "/readyz").await, (503, expected.into()));
     ready.store(true, Ordering::Relaxed);
     assert_eq!(get(&routes, "/readyz").await, (200, "ok".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_check_is_logged_once_in_a_while_however_often_it_is_asked() {
+    let health = Health::new();
+    let due = |name, probe| health.may_complain(probe, name);
+    assert_eq!((due("a", Probe::Healthz), due("a", Probe::Healthz)), (true, false));
+    assert!(due("a", Probe::Readyz) && due("b", Probe::Healthz), "each by itself");
+    tokio::time::sleep(COMPLAINT).await;
+    assert!(due("a", Probe::Healthz));
 }
 
 #[tokio::test]
