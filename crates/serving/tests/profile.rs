@@ -102,11 +102,7 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
             _ => None,
         })
     };
-    let mut rust = parts(5).filter(|function| {
-        let name = number(function, 2).and_then(|at| strings.get(usize::try_from(at).ok()?));
-        name.is_some_and(|name| name.contains("::"))
-    });
-    assert!(rust.all(|function| number(&function, 2) != number(&function, 3)), "a symbol of its own for each name");
+    assert!(parts(5).all(|function| number(&function, 2) != number(&function, 3)), "names are not taken for symbols");
     assert!(parts(3).any(|mapping| (7..=10).all(|has| number(&mapping, has) == Some(1))));
     let count = |wanted| profile.iter().filter(|(number, _)| *number == wanted).count();
     assert_eq!((count(1), count(9), count(10), count(12)), (2, 1, 1, 1));

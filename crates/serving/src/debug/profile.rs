@@ -96,7 +96,8 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
 /// A function at an address, innermost of those inlined there first.
 struct Line {
     function: String,
-    /// As the linker knows it. The pprof tools take what is in angle brackets out of names that have no such other form.
+    /// As the linker knows it, if that is anything else. The pprof tools take names that are the same as their symbols for
+    /// C++, and everything in angle brackets out of them.
     symbol: String,
     file: String,
     line: u64,
@@ -108,10 +109,12 @@ fn resolve(address: u64) -> Vec<Line> {
     let inside = usize::try_from(address).unwrap_or_default().saturating_sub(1);
     backtrace::resolve(std::ptr::without_provenance_mut(inside), |symbol| {
         let Some(name) = symbol.name() else { return };
+        // Without the hash at the end.
+        let function = format!("{name:#}");
+        let symbol = name.as_str().filter(|symbol| *symbol != function).unwrap_or_default().to_owned();
         lines.push(Line {
-            // Without the hash at the end.
-            function: format!("{name:#}"),
-            symbol: name.as_str().unwrap_or_default().to_owned(),
+            function,
+            symbol,
             file: symbol.filename().map(|file| file.display().to_string()).unwrap_or_default(),
             line: u64::from(symbol.lineno().unwrap_or_default()),
         });
