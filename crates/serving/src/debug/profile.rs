@@ -111,10 +111,10 @@ fn resolve(address: u64) -> Vec<Line> {
         let Some(name) = symbol.name() else { return };
         // Without the hash at the end.
         let function = format!("{name:#}");
-        let symbol = name.as_str().filter(|symbol| *symbol != function).unwrap_or_default().to_owned();
+        let linked = name.as_str().filter(|symbol| *symbol != function).unwrap_or_default().to_owned();
         lines.push(Line {
             function,
-            symbol,
+            symbol: linked,
             file: symbol.filename().map(|file| file.display().to_string()).unwrap_or_default(),
             line: u64::from(symbol.lineno().unwrap_or_default()),
         });
