@@ -74,8 +74,9 @@ impl Certificates {
 
     /// Reads everything again; whether anything is new. What cannot be used is said, and the old stays.
     pub(super) fn refresh(&mut self, now: Timestamp) -> bool {
-        let mut changed = self.default.renew(self.bind_address, now, &self.provider);
-        changed |= self.default.refresh(&self.provider);
+        // Read first: another process may have made a new one there.
+        let mut changed = self.default.refresh(&self.provider);
+        changed |= self.default.renew(self.bind_address, now, &self.provider);
         for (loaded, _) in &mut self.sni {
             changed |= loaded.refresh(&self.provider);
         }
@@ -90,27 +91,35 @@ impl Loaded {
         Ok(Self { origin, files: files.clone(), pem, pair, refused: None })
     }
 
-    /// The pair in the directory, made if neither file is there or if ours has expired (APP-112).
+    /// The pair in the directory, made if neither file is there, or if ours has expired (APP-112) or is half of one: then a
+    /// process ended while it was written.
     fn in_directory(
         files: CertificateFiles,
         bind_address: IpAddr,
         now: Timestamp,
         provider: &CryptoProvider,
     ) -> Result<Self, ServingError> {
-        match (files.certificate.exists(), files.key.exists()) {
-            (true, true) => {
-                let mut loaded = Self::read(&files, Origin::Directory, provider)?;
-                loaded.renew(bind_address, now, provider);
-                Ok(loaded)
-            }
-            (false, false) => {
-                let pem = generate::generate(bind_address, now)?;
-                generate::store(&pem, &files)?;
-                let (certificate, key) = (files.certificate.display(), files.key.display());
-                tracing::info!("Generated self-signed cert ({certificate}, {key})");
-                let pair = pem.parse(&files, provider)?;
-                Ok(Self { origin: Origin::Directory, files, pem, pair, refused: None })
-            }
+        let is_there = || (files.certificate.exists(), files.key.exists());
+        // A pair that is complete needs no right to write.
+        let _held = if is_there() == (true, true) { None } else { generate::hold(&files)? };
+        match is_there() {
+            (true, true) => match Self::read(&files, Origin::Directory, provider) {
+                Ok(mut loaded) => {
+                    loaded.renew(bind_address, now, provider);
+                    Ok(loaded)
+                }
+                Err(error) => {
+                    let _held = generate::hold(&files)?;
+                    // Perhaps it was being written.
+                    let again = Self::read(&files, Origin::Directory, provider);
+                    if again.is_ok() || !PemPair::read(&files)?.leaf().is_some_and(|leaf| generate::is_ours(&leaf)) {
+                        return again;
+                    }
+                    tracing::warn!(%error, "the self-signed cert is made anew");
+                    Self::make(files, bind_address, now, provider)
+                }
+            },
+            (false, false) => Self::make(files, bind_address, now, provider),
             (there, _) => {
                 let (one, other) =
                     if there { (&files.certificate, &files.key) } else { (&files.key, &files.certificate) };
@@ -120,6 +129,20 @@ impl Loaded {
                 )))
             }
         }
+    }
+
+    fn make(
+        files: CertificateFiles,
+        bind_address: IpAddr,
+        now: Timestamp,
+        provider: &CryptoProvider,
+    ) -> Result<Self, ServingError> {
+        let pem = generate::generate(bind_address, now)?;
+        generate::store(&pem, &files)?;
+        let (certificate, key) = (files.certificate.display(), files.key.display());
+        tracing::info!("Generated self-signed cert ({certificate}, {key})");
+        let pair = pem.parse(&files, provider)?;
+        Ok(Self { origin: Origin::Directory, files, pem, pair, refused: None })
     }
 
     fn in_memory(options: &ServingOptions, now: Timestamp, provider: &CryptoProvider) -> Result<Self, ServingError> {
@@ -132,9 +155,23 @@ impl Loaded {
 
     /// Makes a new pair if this is one of ours that has expired.
     fn renew(&mut self, bind_address: IpAddr, now: Timestamp, provider: &CryptoProvider) -> bool {
-        let expired = Leaf::of(&self.pair).is_some_and(|leaf| generate::is_ours_and_expired(&leaf, now));
-        if self.origin == Origin::Given || !expired {
+        if self.origin == Origin::Given || !self.is_ours_and_expired(now) {
             return false;
+        }
+        let held = match self.origin {
+            Origin::Directory => generate::hold(&self.files),
+            _ => Ok(None),
+        };
+        let _held = match held {
+            Ok(held) => held,
+            Err(error) => {
+                self.complain(&error);
+                return false;
+            }
+        };
+        // While this waited, another process may have made one.
+        if self.refresh(provider) && !self.is_ours_and_expired(now) {
+            return true;
         }
         let made = generate::generate(bind_address, now).and_then(|pem| {
             if self.origin == Origin::Directory {
@@ -153,6 +190,10 @@ impl Loaded {
                 false
             }
         }
+    }
+
+    fn is_ours_and_expired(&self, now: Timestamp) -> bool {
+        Leaf::of(&self.pair).is_some_and(|leaf| generate::is_ours(&leaf) && leaf.not_after <= now)
     }
 
     fn refresh(&mut self, provider: &CryptoProvider) -> bool {
@@ -246,6 +287,44 @@ mod tests {
         let before = shown(&Certificates::load(&stored, at(YEAR + 2)).unwrap());
         assert_eq!(shown(&Certificates::load(&stored, at(2 * YEAR - 1)).unwrap()), before);
         assert_ne!(shown(&Certificates::load(&stored, at(3 * YEAR)).unwrap()), before, "expired while nobody ran");
+    }
+
+    #[test]
+    fn processes_that_share_a_directory_make_one_pair_between_them() {
+        for round in 0..10 {
+            let directory = tempfile::tempdir().unwrap();
+            let options =
+                ServingOptions { cert_dir: Some(directory.path().join("new/one")), ..ServingOptions::default() };
+            let together = |now| {
+                let load = || Certificates::load(&options, at(now)).map(|certificates| shown(&certificates));
+                std::thread::scope(|scope| {
+                    let threads: Vec<_> = (0..4).map(|_| scope.spawn(load)).collect();
+                    threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Result<Vec<_>, _>>()
+                })
+            };
+            let made = together(0).unwrap();
+            assert!(made.iter().all(|certificate| *certificate == made[0]), "round {round}");
+            let renewed = together(2 * YEAR).unwrap();
+            assert!(renewed[0] != made[0] && renewed.iter().all(|one| *one == renewed[0]), "round {round}");
+        }
+    }
+
+    #[test]
+    fn half_of_a_pair_of_ours_is_made_whole_and_that_of_somebody_else_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = ServingOptions { cert_dir: Some(directory.path().to_owned()), ..ServingOptions::default() };
+        let first = shown(&Certificates::load(&options, at(0)).unwrap());
+        let theirs = Authority::new("theirs").server(&["localhost"]);
+        let file = |ending| directory.path().join(format!("cloud-controller-manager.{ending}"));
+        std::fs::write(file("key"), theirs.key_pem()).unwrap();
+        let second = shown(&Certificates::load(&options, at(1)).unwrap());
+        assert_ne!(first, second);
+        assert_eq!(shown(&Certificates::load(&options, at(2)).unwrap()), second, "it is whole now");
+
+        let ours = std::fs::read(file("key")).unwrap();
+        theirs.write(directory.path(), "cloud-controller-manager");
+        std::fs::write(file("key"), ours).unwrap();
+        assert!(Certificates::load(&options, at(3)).is_err());
     }
 
     #[test]

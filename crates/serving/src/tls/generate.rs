@@ -20,6 +20,9 @@ use crate::options::CertificateFiles;
 const LEAF: &str = "localhost@";
 const AUTHORITY: &str = "localhost-ca@";
 const HOUR: Duration = Duration::from_secs(3600);
+/// Another process writes for some milliseconds.
+const HOLD_TRIES: u32 = 100;
+const HOLD_PAUSE: Duration = Duration::from_millis(50);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Makes an authority and a leaf that it signs; the certificate file has both.
@@ -59,21 +62,36 @@ fn params(common_name: &str, now: Timestamp) -> CertificateParams {
     params
 }
 
-/// Whether this is a pair that [`generate`] made, and its time is over.
-pub(super) fn is_ours_and_expired(leaf: &Leaf, now: Timestamp) -> bool {
-    leaf.subject.starts_with(LEAF) && leaf.issuer.starts_with(AUTHORITY) && leaf.not_after <= now
+/// Whether this is a certificate that [`generate`] made.
+pub(super) fn is_ours(leaf: &Leaf) -> bool {
+    leaf.subject.starts_with(LEAF) && leaf.issuer.starts_with(AUTHORITY)
 }
 
-/// Stores a generated pair: the key for nobody else's eyes. Each file is there completely or not at all.
-pub(super) fn store(pair: &PemPair, files: &CertificateFiles) -> Result<(), ServingError> {
-    let failed = |path: &Path, error: &io::Error| {
-        let remedy = "make the directory writable, name another one, or none, to keep the pair in memory";
-        ServingError::Generate(format!("cannot write {}: {error}; {remedy}", path.display()))
-    };
-    if let Some(directory) = files.certificate.parent() {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(0o755).create(directory).map_err(|error| failed(directory, &error))?;
+/// Makes the directory of a pair if it is not there, and holds it while the result exists: of several processes that share
+/// it one writes at a time, or each would write half of a pair. Where the file system knows no locks nothing is held.
+pub(super) fn hold(files: &CertificateFiles) -> Result<Option<fs::File>, ServingError> {
+    let Some(directory) = files.certificate.parent() else { return Ok(None) };
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o755).create(directory).map_err(|error| failed(directory, &error))?;
+    let Ok(held) = fs::File::open(directory) else { return Ok(None) };
+    for _ in 0..HOLD_TRIES {
+        match held.try_lock() {
+            Ok(()) => return Ok(Some(held)),
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(HOLD_PAUSE),
+            Err(fs::TryLockError::Error(_)) => break,
+        }
     }
+    Ok(None)
+}
+
+fn failed(path: &Path, error: &io::Error) -> ServingError {
+    let remedy = "make the directory writable, name another one, or none, to keep the pair in memory";
+    ServingError::Generate(format!("cannot write {}: {error}; {remedy}", path.display()))
+}
+
+/// Stores a generated pair: the key for nobody else's eyes. Each file is there completely or not at all; both change
+/// while the directory is [held](hold).
+pub(super) fn store(pair: &PemPair, files: &CertificateFiles) -> Result<(), ServingError> {
     // The key first: a certificate without its key could never be used.
     for (path, content, mode) in [(&files.key, &pair.key, 0o600), (&files.certificate, &pair.certificate, 0o644)] {
         write(path, content, mode).map_err(|error| failed(path, &error))?;

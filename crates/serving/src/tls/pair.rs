@@ -25,6 +25,11 @@ impl PemPair {
         Ok(Self { certificate: read(&files.certificate)?, key: read(&files.key)? })
     }
 
+    /// The first certificate, whether there is a key for it or not.
+    pub(super) fn leaf(&self) -> Option<Leaf> {
+        Leaf::read(&CertificateDer::from_pem_slice(&self.certificate).ok()?)
+    }
+
     /// Checks that both can be used and belong together.
     pub(super) fn parse(
         &self,
@@ -64,7 +69,11 @@ pub(super) struct Leaf {
 
 impl Leaf {
     pub(super) fn of(pair: &CertifiedKey) -> Option<Self> {
-        let (_, certificate) = X509Certificate::from_der(pair.cert.first()?).ok()?;
+        Self::read(pair.cert.first()?)
+    }
+
+    fn read(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
         let common = |name: &x509_parser::x509::X509Name<'_>| {
             let common = name.iter_common_name().next().and_then(|attribute| attribute.as_str().ok());
             common.unwrap_or_default().to_owned()
