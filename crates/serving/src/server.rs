@@ -2,6 +2,7 @@
 
 mod accept;
 mod activity;
+mod admission;
 mod connection;
 mod limits;
 mod socket;

@@ -1,5 +1,6 @@
 //! Accepting connections.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -7,17 +8,19 @@ use axum::Router;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::admission::{Place, Places};
 use super::connection::{Peer, Protocol, serve};
 use super::limits::Limits;
 use crate::tls::Tls;
 
 /// A rest when there are no descriptors left: the next attempt fails just as well.
 const REST: Duration = Duration::from_millis(100);
+const COMPLAINT: Duration = Duration::from_secs(60);
 
 pub(super) async fn accept(
     listener: &TcpListener,
@@ -26,26 +29,35 @@ pub(super) async fn accept(
     limits: &Limits,
     shutdown: &CancellationToken,
 ) {
-    let connections = TaskTracker::new();
+    let (connections, places) = (TaskTracker::new(), Places::new(limits));
+    let mut complaints = Complaints::default();
     loop {
+        if places.is_full() {
+            complaints.say("all connections are in use, and new ones wait; is somebody flooding the port?");
+        }
         let accepted = tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
-            accepted = listener.accept() => accepted,
+            accepted = next(listener, &places) => accepted,
         };
-        let (stream, address) = match accepted {
+        let (stream, address, place) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::debug!(%error, "a connection could not be accepted");
+                complaints.say(&format!("connections cannot be accepted: {error}"));
                 tokio::time::sleep(REST).await;
                 continue;
             }
+        };
+        let Some(taken) = places.take(place, address.ip()) else {
+            complaints.say(&format!("{} has too many connections; more of it are closed", address.ip()));
+            continue;
         };
         prepare(&stream, limits);
         // Each connection has the configuration of its time: certificates and authorities change.
         let (acceptor, router) = (tls.map(|tls| TlsAcceptor::from(tls.config())), router.clone());
         let (limits, shutdown) = (*limits, shutdown.clone());
         connections.spawn(async move {
+            let _taken = taken;
             match acceptor {
                 None => {
                     let peer = Peer { address, certificates: Default::default() };
@@ -58,6 +70,27 @@ pub(super) async fn accept(
     connections.close();
     // Each connection ends by itself within the time for draining.
     connections.wait().await;
+}
+
+/// A place first: a connection that is accepted has a descriptor.
+async fn next(listener: &TcpListener, places: &Places) -> io::Result<(TcpStream, SocketAddr, Place)> {
+    let place = places.free().await.ok_or(io::ErrorKind::Other)?;
+    let (stream, address) = listener.accept().await?;
+    Ok((stream, address, place))
+}
+
+/// What is wrong with accepting, told once in a while: it goes wrong as often as somebody calls.
+#[derive(Default)]
+struct Complaints(Option<Instant>);
+
+impl Complaints {
+    fn say(&mut self, problem: &str) {
+        let now = Instant::now();
+        if self.0.is_none_or(|last| now.duration_since(last) >= COMPLAINT) {
+            self.0 = Some(now);
+            tracing::warn!("{problem}");
+        }
+    }
 }
 
 fn prepare(stream: &TcpStream, limits: &Limits) {

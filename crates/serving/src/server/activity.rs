@@ -17,8 +17,8 @@ pub(super) enum Phase {
     Fresh { since: Instant },
     /// A request has begun to arrive (HTTP/1.1 only; HTTP/2 mixes them with other frames).
     Header { since: Instant },
-    /// So many requests are being answered.
-    Busy { requests: usize },
+    /// So many requests are being answered, since the last of them began or another ended.
+    Busy { requests: usize, since: Instant },
     /// Everything asked is answered.
     Idle { since: Instant },
 }
@@ -29,7 +29,7 @@ impl Phase {
         match self {
             Self::Fresh { since } | Self::Header { since } => since.checked_add(limits.header_read),
             Self::Idle { since } => since.checked_add(limits.idle),
-            Self::Busy { .. } => None,
+            Self::Busy { since, .. } => since.checked_add(limits.busy),
         }
     }
 
@@ -41,16 +41,16 @@ impl Phase {
         }
     }
 
-    fn begun(self) -> Self {
+    fn begun(self, now: Instant) -> Self {
         match self {
-            Self::Busy { requests } => Self::Busy { requests: requests + 1 },
-            _ => Self::Busy { requests: 1 },
+            Self::Busy { requests, .. } => Self::Busy { requests: requests + 1, since: now },
+            _ => Self::Busy { requests: 1, since: now },
         }
     }
 
     fn ended(self, now: Instant) -> Self {
         match self {
-            Self::Busy { requests } if requests > 1 => Self::Busy { requests: requests - 1 },
+            Self::Busy { requests, .. } if requests > 1 => Self::Busy { requests: requests - 1, since: now },
             _ => Self::Idle { since: now },
         }
     }
@@ -81,7 +81,7 @@ impl Activity {
 
     /// A request begins; it ends when the result is dropped, with the last byte of the answer.
     pub(super) fn begin(&self) -> Answering {
-        self.change(Phase::begun);
+        self.change(|phase| phase.begun(Instant::now()));
         Answering(self.clone())
     }
 
@@ -172,9 +172,9 @@ mod tests {
         let fresh = Phase::Fresh { since: start };
         assert_eq!(fresh.deadline(&limits), Some(at(32)));
         assert_eq!(fresh.read(at(31)).deadline(&limits), Some(at(32)), "a byte now and then gains nothing");
-        let busy = fresh.begun().begun();
-        assert_eq!((busy.deadline(&limits), busy.read(at(40))), (None, busy), "an answer may take long");
-        assert_eq!(busy.ended(at(50)), Phase::Busy { requests: 1 });
+        let busy = fresh.begun(at(2)).begun(at(10));
+        assert_eq!((busy.deadline(&limits), busy.read(at(40))), (Some(at(910)), busy), "an answer may take long");
+        assert_eq!(busy.ended(at(50)), Phase::Busy { requests: 1, since: at(50) });
         let idle = busy.ended(at(50)).ended(at(60));
         assert_eq!(idle.deadline(&limits), Some(at(150)));
         let header = idle.read(at(100)).read(at(110));

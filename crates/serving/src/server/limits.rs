@@ -5,6 +5,11 @@ use std::time::Duration;
 /// The limits of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Connections at a time; more wait to be accepted. Without a limit whoever reaches the port could take all file
+    /// descriptors of the process, those to the Kubernetes API among them.
+    pub connections: usize,
+    /// Of these from one address, so that one caller cannot keep out all others; more are closed.
+    pub connections_per_address: usize,
     /// For the TLS handshake.
     pub handshake: Duration,
     /// From the first byte of a request to the end of its headers; from the beginning of a connection to the end of the
@@ -12,6 +17,8 @@ pub struct Limits {
     pub header_read: Duration,
     /// Between requests of a connection.
     pub idle: Duration,
+    /// While requests are being answered, without any beginning or ending: for a caller that never takes its answer.
+    pub busy: Duration,
     /// Bytes of all headers of a request. At least 8 KiB.
     pub header_bytes: u32,
     /// HTTP/2 streams of a connection.
@@ -31,9 +38,13 @@ impl Limits {
     #[must_use]
     pub fn standard(http2_streams: u32) -> Self {
         Self {
+            connections: 500,
+            connections_per_address: 200,
             handshake: Duration::from_secs(10),
             header_read: Duration::from_secs(32),
             idle: Duration::from_secs(90),
+            // Longer than the longest profile.
+            busy: Duration::from_secs(15 * 60),
             header_bytes: 1 << 20,
             http2_streams: if http2_streams == 0 { 100 } else { http2_streams },
             http2_buffer: 256 << 10,

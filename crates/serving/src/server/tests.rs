@@ -123,6 +123,43 @@ async fn an_answer_may_take_longer_than_any_of_these() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_takes_does_not_keep_the_connection_for_ever() {
+    let mut connection = InMemory::open(Protocol::Http2, Limits::standard(0));
+    connection.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    // SETTINGS: a window of nothing for answers.
+    connection.stream.write_all(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]).await.unwrap();
+    // HEADERS of stream 1, complete: GET https / with authority x.
+    let headers = [0x82, 0x87, 0x84, 0x41, 1, b'x'];
+    let length = u8::try_from(headers.len()).unwrap();
+    connection.stream.write_all(&[0, 0, length, 1, 5, 0, 0, 0, 1]).await.unwrap();
+    connection.stream.write_all(&headers).await.unwrap();
+    let begun = Instant::now();
+    let said = connection.rest().await;
+    assert!(!said.contains("hello"), "there was no window for it");
+    assert_eq!(begun.elapsed(), s(15 * 60));
+}
+
+#[tokio::test]
+async fn a_flood_of_connections_is_bounded_and_leaves_room_for_others() {
+    let few = Limits { connections: 3, connections_per_address: 2, ..Limits::standard(0) };
+    let running = Running::start(Listener::bind(&free()).unwrap().with_limits(few), routes());
+    let connect = async || tokio::net::TcpStream::connect(running.here()).await.unwrap();
+    let flood = [connect().await, connect().await];
+    let mut third = connect().await;
+    let mut byte = [0];
+    let ended = timeout(SOON, third.read(&mut byte)).await.expect("it is closed");
+    assert!(matches!(ended, Ok(0) | Err(_)));
+    drop(flood);
+    let answered = async {
+        while running.client().build().unwrap().get(running.url("localhost", "/")).send().await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, answered).await.expect("there is room when they are gone");
+    running.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn headers_beyond_the_limit_are_431() {
     let mut connection = InMemory::open(Protocol::Http1, Limits { header_bytes: 8192, ..Limits::standard(0) });
     let header = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(20_000));
