@@ -6,6 +6,9 @@ use cloud_provider::{ClientBuilder, Error, Fence, KubernetesApi, Result, async_t
 use kube::Client;
 use kube::client::Body;
 use runtime::client::{ClientError, ClientOptions, Limits, RequestMetrics, UserAgent, connect, wrap};
+use tokio::sync::OnceCell;
+
+use crate::controllers_task::Settings;
 
 /// `host` of the metrics of an API server inside this process.
 const IN_PROCESS: &str = "in-process";
@@ -55,22 +58,44 @@ impl Clients {
     }
 }
 
-/// What a provider gets of it (PROV-10): a client of its own.
-pub(crate) struct ForProvider(pub(crate) Client);
+/// What a provider gets of it (PROV-10).
+pub(crate) enum ForProvider {
+    /// One client, whatever it asks for.
+    Given(Client),
+    /// A client for each component that it names, with an account of its own where flags say so (APP-50).
+    Own(Box<Settings>),
+}
 
 impl ClientBuilder for ForProvider {
-    fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
-        Ok(Arc::new(Api(self.0.clone())))
+    fn client(&self, component: &str) -> Result<Arc<dyn KubernetesApi>> {
+        Ok(Arc::new(match self {
+            Self::Given(client) => Api { cell: client.clone().into(), maker: None },
+            Self::Own(settings) => Api { cell: OnceCell::new(), maker: Some((settings.clone(), component.to_owned())) },
+        }))
     }
 }
 
-struct Api(Client);
+/// A client that is made when it is first used: an account that nobody uses must not be asked for (DEP-10).
+struct Api {
+    cell: OnceCell<Client>,
+    maker: Option<(Box<Settings>, String)>,
+}
+
+impl Api {
+    async fn client(&self) -> Result<&Client> {
+        let make = async || match &self.maker {
+            Some((settings, component)) => settings.client_of_its_own(component).await,
+            None => Err(anyhow::anyhow!("there is no client")),
+        };
+        self.cell.get_or_try_init(make).await.map_err(|error| Error::other(format!("{error:#}")))
+    }
+}
 
 #[async_trait]
 impl KubernetesApi for Api {
     async fn send(&self, request: http::Request<Vec<u8>>) -> Result<http::Response<Vec<u8>>> {
         let failed = |error: kube::Error| Error::other(runtime::api_error::api_error(&error).to_string());
-        let response = self.0.send(request.map(Body::from)).await.map_err(failed)?;
+        let response = self.client().await?.send(request.map(Body::from)).await.map_err(failed)?;
         let (head, body) = response.into_parts();
         let body = body.collect_bytes().await.map_err(failed)?;
         Ok(http::Response::from_parts(head, body.to_vec()))

@@ -237,7 +237,8 @@ async fn accounts(flags: &Flags, settings: &Settings) -> Result<Option<ServiceAc
     if !flags.use_service_account_credentials() {
         return Ok(None);
     }
-    let general = Settings { fence: None, ..settings.clone() }.client(GENERAL).await.map_err(Failure::Setup)?;
+    // TokenRequests and new accounts are changes, too (INV-4).
+    let general = settings.client(GENERAL).await.map_err(Failure::Setup)?;
     let accounts = ServiceAccountClients::new(general, (**options).clone());
     Ok(Some(accounts.with_fence(settings.fence.clone().unwrap_or_default())))
 }

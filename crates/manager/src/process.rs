@@ -51,8 +51,10 @@ pub(crate) fn run_manager(manager: Manager<'_>) -> ExitCode {
     let code = match &ended.0 {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            tracing::error!("{failure}");
-            eprintln!("Error: {failure}");
+            match failure {
+                Failure::Fatal(_) => logging::fatal(&failure.to_string()),
+                _ => tracing::error!("{failure}"),
+            }
             failure.into()
         }
     };

@@ -35,7 +35,7 @@ pub async fn launch(flags: &Flags, providers: &Registry, shutdown: CancellationT
     let client = settings.client(PROVIDER_CLIENT).await?;
     let cluster = cluster(flags, &client, PATIENCE, &shutdown).await?;
     tracing::info!(provider = provider.name(), cluster = cluster.name, id = cluster.id, "starting");
-    initialize(&*provider, &cluster, client, &shutdown).await?;
+    initialize(&*provider, &cluster, ForProvider::Given(client), &shutdown).await?;
     start_controllers(&settings, provider, cluster, shutdown).await
 }
 
@@ -43,10 +43,10 @@ pub async fn launch(flags: &Flags, providers: &Registry, shutdown: CancellationT
 pub(crate) async fn initialize(
     provider: &dyn CloudProvider,
     cluster: &Cluster,
-    client: kube::Client,
+    clients: ForProvider,
     shutdown: &CancellationToken,
 ) -> Result<()> {
-    let clients = Arc::new(ForProvider(client));
+    let clients = Arc::new(clients);
     let context = Context { cluster: cluster.clone(), clients, shutdown: shutdown.clone() };
     let initialized = provider.initialize(&context).await;
     initialized.map_err(|error| anyhow::anyhow!("cloud provider {:?} cannot start: {error}", provider.name()))

@@ -9,9 +9,10 @@ use cloud_provider::names::ControllerNames;
 use serving::health::{Check, Health};
 use tokio_util::sync::CancellationToken;
 
+use crate::clients::ForProvider;
 use crate::controllers_task::{Fleet, Handles, Settings};
 use crate::exit::Failure;
-use crate::start::{self, PROVIDER_CLIENT};
+use crate::start;
 use crate::starter::Started;
 use crate::{api_health, callers};
 
@@ -101,10 +102,10 @@ impl Work {
 async fn reach(means: &Means, shutdown: &CancellationToken) -> Result<cloud_provider::Cluster, Failure> {
     let informers = means.settings.client("shared-informers").await.map_err(Failure::Fatal)?;
     api_health::wait(&informers, &callers::situation(&means.settings)).await?;
-    let client = means.settings.client_of_its_own(PROVIDER_CLIENT).await.map_err(Failure::Fatal)?;
-    let cluster = start::cluster_of(&means.cluster_name, &client, start::PATIENCE, shutdown).await;
+    let cluster = start::cluster_of(&means.cluster_name, &informers, start::PATIENCE, shutdown).await;
     let cluster = cluster.map_err(Failure::Fatal)?;
-    start::initialize(&*means.provider, &cluster, client, shutdown).await.map_err(Failure::Fatal)?;
+    let clients = ForProvider::Own(Box::new(means.settings.clone()));
+    start::initialize(&*means.provider, &cluster, clients, shutdown).await.map_err(Failure::Fatal)?;
     Ok(cluster)
 }
 

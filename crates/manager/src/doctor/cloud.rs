@@ -50,7 +50,7 @@ pub(super) async fn check(subject: &Subject<'_>, cluster: Option<(&Client, &Clus
 
 async fn initialize(provider: &Arc<dyn CloudProvider>, client: &Client, cluster: &Cluster) -> Finding {
     let shutdown = CancellationToken::new();
-    let clients = Arc::new(ForProvider(client.clone()));
+    let clients = Arc::new(ForProvider::Given(client.clone()));
     let context = Context { cluster: cluster.clone(), clients, shutdown: shutdown.clone() };
     let initialized = guarded(provider.initialize(&context)).await;
     shutdown.cancel();

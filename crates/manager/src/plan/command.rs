@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::output::Output;
 use super::report::Outcome;
 use super::{plan, read_only_client};
+use crate::clients::ForProvider;
 use crate::flags::{self, Flags, Parsed};
 use crate::process::block_on;
 use crate::{logging, start};
@@ -76,7 +77,7 @@ async fn run(PlanFlags { flags, output }: &PlanFlags, providers: &Registry) -> R
     let client = read_only_client(&settings, start::PROVIDER_CLIENT).await?;
     // A person waits for the answer: one try.
     let cluster = start::cluster(flags, &client, std::time::Duration::ZERO, &shutdown).await?;
-    start::initialize(&*provider, &cluster, client, &shutdown).await?;
+    start::initialize(&*provider, &cluster, ForProvider::Given(client), &shutdown).await?;
     let report = plan(&settings, &*provider, &cluster).await?;
     shutdown.cancel();
     print!("{}", output.render(&report));

@@ -28,8 +28,8 @@ use runtime::cache::{Cache, Cached};
 use crate::caches::SharedCaches;
 use crate::controllers_task::Settings;
 pub(crate) use command::main;
-pub(crate) use read::list;
 pub use output::{JSON_VERSION, Output, json, text};
+pub(crate) use read::list;
 pub use report::{Key, Kind, ObjectPlan, Outcome, Report, Side, Step, Totals};
 
 /// The name of the subcommand.
