@@ -5,6 +5,7 @@ mod review;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use axum::response::Response;
 use axum::routing::any;
 use http::Request;
 use serde_json::Value;
+use tokio::sync::Semaphore;
 
 pub use metrics::{NoWebhookMetrics, WebhookMetrics};
 
@@ -49,12 +51,15 @@ pub struct WebhookLimits {
     pub body: usize,
     /// Until the body is there.
     pub body_read: Duration,
+    /// Bytes of all bodies that are being worked on. Anybody may call, and a body in memory is much larger than on the
+    /// wire.
+    pub in_flight: usize,
 }
 
 impl Default for WebhookLimits {
-    /// 7 MiB, 30 s.
+    /// 7 MiB, 30 s, 14 MiB.
     fn default() -> Self {
-        Self { body: 7 << 20, body_read: Duration::from_secs(30) }
+        Self { body: 7 << 20, body_read: Duration::from_secs(30), in_flight: 14 << 20 }
     }
 }
 
@@ -83,35 +88,39 @@ pub fn router(
     limits: WebhookLimits,
     metrics: Arc<dyn WebhookMetrics>,
 ) -> Router {
-    let rules = Arc::new(Rules { limits, metrics });
-    let mut router = Router::new().fallback(crate::answer::not_found);
+    let mut by_path: HashMap<String, Webhook> = HashMap::new();
     for webhook in webhooks {
-        let path = webhook.path.clone();
-        let served = Arc::new(Served { webhook, rules: Arc::clone(&rules) });
-        router = router.route(&path, any(serve).with_state(served));
+        let path = format!("/{}", webhook.path.trim_start_matches('/'));
+        if let Some(first) = by_path.get(&path) {
+            let (first, second) = (&first.name, &webhook.name);
+            tracing::error!(path, first, second, "two webhooks have the same path: the second is not served");
+            continue;
+        }
+        by_path.insert(path, webhook);
     }
-    router
+    let memory = Arc::new(Semaphore::new(limits.in_flight));
+    let served = Served { by_path, limits, memory, metrics };
+    // The paths are others' choice: a router of patterns would panic about some.
+    Router::new().fallback(any(serve)).with_state(Arc::new(served))
 }
 
 struct Served {
-    webhook: Webhook,
-    rules: Arc<Rules>,
-}
-
-/// What is the same for all.
-struct Rules {
+    by_path: HashMap<String, Webhook>,
     limits: WebhookLimits,
+    /// A permit for each byte of a body.
+    memory: Arc<Semaphore>,
     metrics: Arc<dyn WebhookMetrics>,
 }
 
 async fn serve(State(served): State<Arc<Served>>, request: Request<Body>) -> Response {
+    let Some(webhook) = served.by_path.get(request.uri().path()) else { return crate::answer::not_found().await };
     // A caller that goes away is counted too, when this is dropped.
-    let call = Call::begin(&*served.rules.metrics, &served.webhook.name);
-    let answer = review::answer(&served.webhook, &served.rules.limits, request).await;
+    let call = Call::begin(&*served.metrics, &webhook.name);
+    let answer = review::answer(webhook, &served.limits, &served.memory, request).await;
     let response = match answer {
         Ok(response) => response,
         Err(refused) => {
-            tracing::warn!(webhook = served.webhook.name, status = refused.status.as_u16(), reason = refused.text);
+            tracing::warn!(webhook = webhook.name, status = refused.status.as_u16(), reason = refused.text);
             crate::answer::text(refused.status, refused.text + "\n")
         }
     };

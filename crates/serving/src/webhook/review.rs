@@ -1,14 +1,15 @@
 //! One AdmissionReview, from the request to the answer.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderMap, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use super::{Webhook, WebhookLimits};
@@ -30,14 +31,17 @@ fn refused(status: StatusCode, text: impl Into<String>) -> Refused {
 pub(super) async fn answer(
     webhook: &Webhook,
     limits: &WebhookLimits,
+    memory: &Arc<Semaphore>,
     request: Request<Body>,
 ) -> Result<Response, Refused> {
     if request.method() != Method::POST {
         return Err(refused(StatusCode::METHOD_NOT_ALLOWED, "an admission webhook takes POST requests only"));
     }
     check_content_type(request.headers())?;
-    let body = read(request.into_body(), limits).await?;
+    // The permit is held until the answer is there: the handler has the object all this time.
+    let (body, _held) = read(request.into_body(), limits, memory).await?;
     let (uid, admission) = decode(&body)?;
+    drop(body);
     let panicked = |_| Err("the handler panicked; its log says more".to_owned());
     let handled = AssertUnwindSafe(async { webhook.handler.handle(admission).await }).catch_unwind().await;
     let failed = |reason: String| refused(StatusCode::INTERNAL_SERVER_ERROR, reason);
@@ -61,20 +65,47 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Refused> {
     Err(refused(StatusCode::BAD_REQUEST, format!("the Content-Type is {given:?}, expected application/json")))
 }
 
-async fn read(body: Body, limits: &WebhookLimits) -> Result<Bytes, Refused> {
-    let collected = timeout(limits.body_read, Limited::new(body, limits.body).collect()).await;
-    match collected {
+/// The body, and permission to have it in memory.
+async fn read(
+    body: Body,
+    limits: &WebhookLimits,
+    memory: &Arc<Semaphore>,
+) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Refused> {
+    match timeout(limits.body_read, collect(body, limits, memory)).await {
+        Ok(collected) => collected,
         Err(_) => {
             let text = format!("the body was not there within {} s", limits.body_read.as_secs());
             Err(refused(StatusCode::REQUEST_TIMEOUT, text))
         }
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let text = format!("the body is larger than {} bytes, the most that a webhook takes", limits.body);
-            Err(refused(StatusCode::PAYLOAD_TOO_LARGE, text))
-        }
-        Ok(Err(error)) => Err(refused(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}"))),
     }
+}
+
+async fn collect(
+    mut body: Body,
+    limits: &WebhookLimits,
+    memory: &Arc<Semaphore>,
+) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Refused> {
+    let (mut bytes, mut held) = (Vec::new(), None::<OwnedSemaphorePermit>);
+    while let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| refused(StatusCode::BAD_REQUEST, format!("the body cannot be read: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > limits.body {
+            let text = format!("the body is larger than {} bytes, the most that a webhook takes", limits.body);
+            return Err(refused(StatusCode::PAYLOAD_TOO_LARGE, text));
+        }
+        let permit = u32::try_from(data.len()).ok().and_then(|n| Arc::clone(memory).try_acquire_many_owned(n).ok());
+        match (permit, &mut held) {
+            (None, _) => {
+                let text = "too much is being reviewed at a time; ask again later";
+                return Err(refused(StatusCode::SERVICE_UNAVAILABLE, text));
+            }
+            (Some(more), Some(held)) => held.merge(more),
+            (more, held) => *held = more,
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok((bytes, held))
 }
 
 /// The request within the review, and its `uid`.

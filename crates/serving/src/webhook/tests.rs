@@ -116,6 +116,34 @@ async fn a_body_beyond_the_limit_is_413_and_names_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn bodies_beyond_what_all_may_take_together_are_503() {
+    let hanging = review("hang");
+    let (routes, _) = routes(WebhookLimits { in_flight: hanging.len() + 10, ..WebhookLimits::default() });
+    let first = tokio::spawn({
+        let (routes, request) = (routes.clone(), post("application/json", hanging));
+        async move { ask(&routes, request).await.status.as_u16() }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let second = ask(&routes, post("application/json", review("allow"))).await;
+    assert_eq!(second.status.as_u16(), 503, "{}", second.body);
+    first.abort();
+    assert!(first.await.is_err());
+    assert_eq!(ask(&routes, post("application/json", review("allow"))).await.status.as_u16(), 200);
+}
+
+#[tokio::test]
+async fn paths_that_others_choose_make_nothing_panic() {
+    let webhook =
+        |name: &str, path: &str| Webhook { name: name.into(), path: path.into(), handler: Arc::new(Scripted) };
+    let all =
+        [webhook("a", "admit"), webhook("b", "/admit"), webhook("c", "/{"), webhook("d", "/*x"), webhook("e", "")];
+    let routes = router(all, WebhookLimits::default(), Arc::new(NoWebhookMetrics));
+    assert_eq!(ask(&routes, post("application/json", review("allow"))).await.status.as_u16(), 200);
+    let root = Request::post("/").header(header::CONTENT_TYPE, "application/json").body(Body::from(review("allow")));
+    assert_eq!(ask(&routes, root.unwrap()).await.status.as_u16(), 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_body_that_never_ends_is_408() {
     let (routes, _) = routes(WebhookLimits::default());
     let body = Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
