@@ -51,11 +51,19 @@ impl Candidate {
         Self::with(api, config(identity), Arc::new(SystemClock))
     }
 
+    /// Asks whoever is behind `below`.
+    pub(crate) fn of(below: &Client, config: ElectionConfig) -> Self {
+        Self::over(below, config, Arc::new(SystemClock))
+    }
+
     pub(crate) fn with(api: &ApiServer, config: ElectionConfig, clock: Arc<dyn Clock>) -> Self {
+        Self::over(&Client::new(api.service(), "default"), config, clock)
+    }
+
+    fn over(below: &Client, config: ElectionConfig, clock: Arc<dyn Clock>) -> Self {
         let limits =
             Limits { request_timeout: Some(config.renew_deadline / 2), single_attempt: true, ..Limits::default() };
-        let below = Client::new(api.service(), "default");
-        let client = wrap(&below, "embedded", &config.identity, &limits, Arc::new(NoRequestMetrics));
+        let client = wrap(below, "embedded", &config.identity, &limits, Arc::new(NoRequestMetrics));
         let (recorder, events) = EventRecorder::to_memory("cloud-controller-manager", Arc::new(SystemClock));
         let (metrics, stop) = (Arc::new(Told::default()), CancellationToken::new());
         let elector = Elector::new(client, config, recorder, metrics.clone()).clock(clock);

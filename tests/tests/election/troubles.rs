@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use embedded_apiserver::{Action, ApiServer, Matcher};
+use kube::Client;
+use kube::client::Body;
 use runtime::clock::ManualClock;
 use runtime::election::Outcome;
 use serde_json::json;
@@ -163,6 +165,33 @@ async fn a_leader_that_is_taken_its_election_has_lost() {
     leader.kill().await;
     assert!(!leadership.fence().is_open());
     assert_eq!(timeout(seconds(1), leadership.lost()).await.unwrap(), "the election was broken off");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_is_taken_its_election_knows_that_it_will_never_lead() {
+    let api = ApiServer::new();
+    let leader = Candidate::new(&api, "a");
+    leader.leadership.acquired().await;
+    let candidate = Candidate::new(&api, "b");
+    sleep(seconds(1)).await;
+    let leadership = candidate.leadership.clone();
+    candidate.kill().await;
+    assert_eq!(timeout(seconds(1), leadership.lost()).await.unwrap(), "the election was broken off");
+    assert!(leader.leadership.fence().is_open());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_something_that_is_no_api_server_says_nothing_about_the_lease() {
+    for answer in [json!([]), json!("ok"), json!({}), json!({"kind": "Status", "metadata": {}})] {
+        let stranger = move |_: http::Request<Body>| {
+            let answer = http::Response::new(Body::from(answer.to_string().into_bytes()));
+            async move { Ok::<_, std::convert::Infallible>(answer) }
+        };
+        let candidate = Candidate::of(&Client::new(tower::service_fn(stranger), "default"), config("a"));
+        sleep(seconds(60)).await;
+        assert!(!candidate.leadership.fence().is_open() && !candidate.leadership.lease_was_seen_within(seconds(60)));
+        assert_eq!(candidate.stop().await, Outcome::Stopped);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,7 +40,7 @@ impl LeaseApi {
     /// The Lease; `None` if the API server itself says that there is none.
     pub(super) async fn read(&self) -> Result<Option<Lease>, kube::Error> {
         let request = self.request().get(&self.name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
-        match self.client.request(request).await {
+        match self.client.request(request).await.and_then(whole) {
             Ok(lease) => Ok(Some(lease)),
             Err(error) if is_not_found(&error) => Ok(None),
             Err(error) => Err(error),
@@ -50,14 +50,14 @@ impl LeaseApi {
     pub(super) async fn create(&self, lease: &Lease) -> Result<Lease, kube::Error> {
         let body = serde_json::to_vec(lease).map_err(kube::Error::SerdeError)?;
         let request = self.request().create(&PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
-        self.client.request(request).await
+        self.client.request(request).await.and_then(whole)
     }
 
     pub(super) async fn update(&self, lease: &Lease) -> Result<Lease, kube::Error> {
         let body = serde_json::to_vec(lease).map_err(kube::Error::SerdeError)?;
         let request =
             self.request().replace(&self.name, &PostParams::default(), body).map_err(kube::Error::BuildRequest)?;
-        self.client.request(request).await
+        self.client.request(request).await.and_then(whole)
     }
 
     /// What happens to the Lease from now on, beginning with what it is; `None`: it is gone. Needs the verb `watch` only.
@@ -75,6 +75,15 @@ impl LeaseApi {
         });
         Ok(leases.boxed())
     }
+}
+
+/// A proxy in between may answer 200 with anything: what is no Lease of an API server says nothing about who leads.
+fn whole(lease: Lease) -> Result<Lease, kube::Error> {
+    if lease.is_stored() {
+        return Ok(lease);
+    }
+    let text = "the answer is no Lease: does something other than an API server answer here?";
+    Err(kube::Error::SerdeError(serde::de::Error::custom(text)))
 }
 
 fn trouble(error: &kube::Error) -> WatchTrouble {

@@ -117,6 +117,10 @@ impl Running {
             }
             let action = self.election.step(input, Instant::now(), self.elector.clock.now(), fastrand::f64());
             self.tell(&action);
+            if self.election.deadline().is_some() && self.elector.leadership.is_closed_for_good() {
+                // The deadline passed between two lines: whoever leads behind a closed fence would keep the Lease for nothing.
+                return Outcome::Lost("the fence had closed before a renewal was heard of".to_owned());
+            }
             input = match (action, give_up) {
                 (Action::End(outcome), _) => return outcome,
                 (action, Some(time)) => match timeout_at(time, self.act(action)).await {

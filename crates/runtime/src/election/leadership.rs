@@ -20,7 +20,7 @@ pub enum Outcome {
     Released,
     /// It stopped in good order and had nothing to give back, or was not to, or could not: others wait until it expires.
     Stopped,
-    /// It led and lost the Lease; why.
+    /// It led and lost the Lease, or the election was broken off; why.
     Lost(String),
 }
 
@@ -72,8 +72,8 @@ impl Leadership {
         self.wait_for(|phase| *phase == Phase::Leading).await;
     }
 
-    /// Returns once this process led and has lost the Lease, with the reason; never if that never happens. The fence was
-    /// closed before.
+    /// Returns once this process led and has lost the Lease, with the reason, or once its election was broken off, by a
+    /// panic most likely: it will never lead again, and must end. Never if that never happens. The fence was closed before.
     pub async fn lost(&self) -> String {
         match self.wait_for(|phase| matches!(phase, Phase::Over(Outcome::Lost(_)))).await {
             Phase::Over(Outcome::Lost(reason)) => reason,
@@ -167,13 +167,12 @@ impl Leadership {
     pub(super) fn break_off(&self) {
         self.close();
         self.0.phase.send_if_modified(|phase| {
-            let outcome = match phase {
-                Phase::Candidate => Outcome::Stopped,
-                Phase::Leading => Outcome::Lost("the election was broken off".to_owned()),
-                Phase::Over(_) => return false,
-            };
-            *phase = Phase::Over(outcome);
-            true
+            let is_new = !matches!(phase, Phase::Over(_));
+            if is_new {
+                // A candidate, too: nobody stands for election any more in this process.
+                *phase = Phase::Over(Outcome::Lost("the election was broken off".to_owned()));
+            }
+            is_new
         });
     }
 

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use crate::events::ObjectRef;
 
+/// The API has 32 bits for seconds and for transitions.
+const MOST: i64 = i32::MAX as i64;
 pub(super) const API_VERSION: &str = "coordination.k8s.io/v1";
 
 /// A Lease as the API server has it. Whatever is in it and no rule names is kept when it is written (APP-62).
@@ -44,10 +46,15 @@ pub struct Record {
 }
 
 impl Record {
-    /// How long the holder is waited for; `default` if the Lease does not say.
+    /// The transitions after one more. A number that the API would not take begins anew, or nobody could ever take the Lease.
+    pub(super) fn next_transitions(&self) -> i64 {
+        if (0..MOST).contains(&self.transitions) { self.transitions + 1 } else { 0 }
+    }
+
+    /// How long the holder is waited for; `default` if the Lease does not say. At most as long as the API can say.
     #[must_use]
     pub fn duration(&self, default: Duration) -> Duration {
-        match u64::try_from(self.duration_seconds) {
+        match u64::try_from(self.duration_seconds.min(MOST)) {
             Ok(seconds) if seconds > 0 => Duration::from_secs(seconds),
             _ => default,
         }
@@ -55,6 +62,11 @@ impl Record {
 }
 
 impl Lease {
+    /// Whether this is an object that an API server keeps, and not just any JSON.
+    pub(super) fn is_stored(&self) -> bool {
+        self.0.is_object() && self.0["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty())
+    }
+
     /// A new one.
     #[must_use]
     pub fn new(namespace: &str, name: &str, record: &Record) -> Self {
@@ -82,7 +94,7 @@ impl Lease {
     /// takes it only if nobody else wrote in between.
     #[must_use]
     pub fn with(&self, record: &Record) -> Self {
-        let mut whole = self.0.clone();
+        let mut whole = if self.0.is_object() { self.0.clone() } else { json!({}) };
         if !whole["spec"].is_object() {
             whole["spec"] = json!({});
         }
@@ -143,6 +155,20 @@ mod tests {
             assert_eq!(lease.record().duration(Duration::from_secs(15)), Duration::from_secs(15));
             assert_eq!(lease.with(&Record { holder: "me".into(), ..Record::default() }).record().holder, "me");
         }
+    }
+
+    #[test]
+    fn whatever_stands_in_a_lease_it_can_be_taken() {
+        for whole in [json!([]), json!("ok"), json!(7), json!(null), json!({"spec": []}), json!({"metadata": "x"})] {
+            let lease = Lease(whole.clone());
+            assert!(!lease.is_stored(), "{whole}");
+            assert_eq!(lease.with(&Record { holder: "me".into(), ..lease.record() }).record().holder, "me", "{whole}");
+        }
+        for (before, after) in [(0, 1), (-3, 0), (2_147_483_646, 2_147_483_647), (2_147_483_647, 0), (i64::MAX, 0)] {
+            assert_eq!(Record { transitions: before, ..Record::default() }.next_transitions(), after, "{before}");
+        }
+        let endless = Record { duration_seconds: i64::MAX, ..Record::default() }.duration(Duration::from_secs(15));
+        assert!(tokio::time::Instant::now().checked_add(endless).is_some(), "{endless:?}");
     }
 
     #[test]

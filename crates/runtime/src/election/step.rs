@@ -263,7 +263,7 @@ impl Election {
             duration_seconds: self.config.lease_seconds(),
             acquired: if is_mine && !before.acquired.is_empty() { before.acquired.clone() } else { renewed.clone() },
             renewed,
-            transitions: before.transitions + i64::from(!is_mine),
+            transitions: if is_mine { before.transitions } else { before.next_transitions() },
         };
         let update = Action::Update(lease.with(&record));
         self.send(now);
