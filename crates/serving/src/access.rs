@@ -124,7 +124,7 @@ impl Access {
         self.0.follow.look_up(shutdown).await
     }
 
-    /// Follows the ConfigMap by a watch, and reads the CA files again each minute (APP-114), until `shutdown`.
+    /// Follows the ConfigMap by a watch, and reads the CA files again every few seconds (APP-114), until `shutdown`.
     pub async fn follow(self, shutdown: CancellationToken) {
         self.0.follow.run(shutdown).await;
     }

@@ -8,24 +8,22 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
     /// The port cannot be opened (FLAG-29); names the flag that chooses it (P-36).
-    #[error("failed to create listener: failed to listen on {address}: {source}; {}", remedy(.source, .flag))]
+    #[error("failed to create listener: failed to listen on {address}: {problem}; {}", remedy(.problem, .flag))]
     Listen {
         /// Where.
         address: SocketAddr,
         /// The flag that sets the port.
         flag: &'static str,
-        /// What the operating system says.
-        #[source]
-        source: io::Error,
+        /// What the operating system says. It is in the text, so it is no source, which would be told once more.
+        problem: io::Error,
     },
     /// A certificate, key or CA file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {problem}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
-        #[source]
-        source: io::Error,
+        /// What the operating system says. It is in the text, so it is no source, which would be told once more.
+        problem: io::Error,
     },
     /// A file was read but cannot be used.
     #[error("cannot use {}: {problem}", path.display())]
@@ -55,5 +53,24 @@ fn remedy(error: &io::Error, flag: &str) -> String {
             format!("ports below 1024 need a privilege: choose a higher one with {flag}")
         }
         _ => format!("the port is chosen with {flag}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn what_the_operating_system_says_is_told_once() {
+        let listen = ServingError::Listen {
+            address: ([127, 0, 0, 1], 10258).into(),
+            flag: "--secure-port",
+            problem: io::Error::from(io::ErrorKind::AddrInUse),
+        };
+        let read = ServingError::Read { path: "tls.crt".into(), problem: io::Error::from(io::ErrorKind::NotFound) };
+        for error in [listen, read] {
+            assert!(error.source().is_none(), "{error}");
+        }
     }
 }

@@ -101,7 +101,8 @@ impl Listener {
     /// Serves `router` until `shutdown`; then no connection is accepted any more, requests that are being answered are
     /// finished within [`Limits::drain`], and it returns.
     ///
-    /// A handler that panics answers 500 and is logged. Certificates are read again each minute (APP-114).
+    /// A handler that panics answers 500 and is logged. Certificates are read again every few seconds
+    /// ([`Limits::reload`], APP-114).
     pub async fn serve(self, router: Router, shutdown: CancellationToken) {
         let Self { tcp, address, tls, limits } = self;
         tracing::info!(%address, tls = tls.is_some(), "serving");

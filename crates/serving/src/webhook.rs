@@ -120,7 +120,8 @@ async fn serve(State(served): State<Arc<Served>>, request: Request<Body>) -> Res
     let response = match answer {
         Ok(response) => response,
         Err(refused) => {
-            tracing::warn!(webhook = webhook.name, status = refused.status.as_u16(), reason = refused.text);
+            let (status, reason) = (refused.status.as_u16(), &refused.text);
+            tracing::warn!(webhook = webhook.name, status, reason, "a review was not answered");
             crate::answer::text(refused.status, refused.text + "\n")
         }
     };

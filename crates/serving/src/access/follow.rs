@@ -19,7 +19,7 @@ use super::lookup::{self, Found, LookupError};
 use crate::options::AuthenticationOptions;
 
 /// How often files are read again.
-const PERIOD: Duration = Duration::from_secs(60);
+const PERIOD: Duration = Duration::from_secs(10);
 
 /// Where authorities come from, and what was found there last.
 pub(super) struct Follow {

@@ -50,7 +50,8 @@ impl Limits {
             http2_buffer: 256 << 10,
             tcp_keep_alive: Duration::from_secs(180),
             drain: Duration::from_secs(5),
-            reload: Duration::from_secs(60),
+            // So often that no notification by the file system is missed, which not all file systems have.
+            reload: Duration::from_secs(10),
         }
     }
 }

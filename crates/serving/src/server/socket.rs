@@ -15,7 +15,7 @@ const BACKLOG: i32 = 1024;
 /// Listens where `options` say. An unspecified address means all interfaces, of both families.
 pub(super) fn listen(options: &ServingOptions) -> Result<(TcpListener, SocketAddr), ServingError> {
     let address = SocketAddr::new(options.bind_address, options.port);
-    let failed = |source| ServingError::Listen { address, flag: options.port_flag, source };
+    let failed = |problem| ServingError::Listen { address, flag: options.port_flag, problem };
     let listener = if options.bind_address.is_unspecified() {
         let both = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), options.port);
         open(both, options).or_else(|error| match error.kind() {

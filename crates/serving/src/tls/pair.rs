@@ -53,7 +53,7 @@ impl PemPair {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ServingError> {
-    std::fs::read(path).map_err(|source| ServingError::Read { path: path.to_owned(), source })
+    std::fs::read(path).map_err(|problem| ServingError::Read { path: path.to_owned(), problem })
 }
 
 /// What is written in a leaf certificate.
