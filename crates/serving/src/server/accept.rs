@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -20,6 +20,8 @@ use crate::tls::Tls;
 
 /// A rest when there are no descriptors left: the next attempt fails just as well.
 const REST: Duration = Duration::from_millis(100);
+/// For a caller without TLS to read that.
+const TOLD: Duration = Duration::from_secs(2);
 const COMPLAINT: Duration = Duration::from_secs(60);
 
 pub(super) async fn accept(
@@ -63,7 +65,11 @@ pub(super) async fn accept(
                     let peer = Peer { address, certificates: Default::default() };
                     serve(stream, Protocol::Http1, peer, router, limits, shutdown).await;
                 }
-                Some(acceptor) => encrypted(stream, address, &acceptor, router, limits, shutdown).await,
+                Some(acceptor) => match is_plain(&stream, &limits, &shutdown).await {
+                    Some(false) => encrypted(stream, address, &acceptor, router, limits, shutdown).await,
+                    Some(true) => refuse_plain(stream).await,
+                    None => tracing::debug!(peer = %address, "connection without a word"),
+                },
             }
         });
     }
@@ -98,6 +104,29 @@ fn prepare(stream: &TcpStream, limits: &Limits) {
     _ = stream.set_nodelay(true);
     let keep_alive = TcpKeepalive::new().with_time(limits.tcp_keep_alive).with_interval(limits.tcp_keep_alive);
     _ = SockRef::from(stream).set_tcp_keepalive(&keep_alive);
+}
+
+/// Whether the caller speaks HTTP without TLS: the commonest mistake in a probe's definition. `None`: it says nothing, or
+/// nobody wants to hear it any more.
+async fn is_plain(stream: &TcpStream, limits: &Limits, shutdown: &CancellationToken) -> Option<bool> {
+    let mut first = [0];
+    let peeked = shutdown.run_until_cancelled(timeout(limits.handshake, stream.peek(&mut first))).await;
+    // TLS begins with 0x16, HTTP with the name of a method.
+    matches!(peeked, Some(Ok(Ok(1)))).then(|| first[0].is_ascii_uppercase())
+}
+
+/// Says so in the words that operators know from everywhere else.
+async fn refuse_plain(mut stream: TcpStream) {
+    let said = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n\
+                Client sent an HTTP request to an HTTPS server.\n";
+    let told = async {
+        stream.write_all(said.as_bytes()).await?;
+        stream.shutdown().await?;
+        // What is closed while something is unread may be cut off before it is told.
+        tokio::io::copy(&mut stream.take(1 << 16), &mut tokio::io::sink()).await
+    };
+    // A caller that does not listen need not be told.
+    _ = timeout(TOLD, told).await;
 }
 
 /// The handshake, within its time, and then the protocol that was agreed upon.

@@ -140,6 +140,16 @@ async fn an_answer_that_nobody_takes_does_not_keep_the_connection_for_ever() {
 }
 
 #[tokio::test]
+async fn who_speaks_without_tls_is_told_so() {
+    let running = Running::start(Listener::bind(&free()).unwrap(), routes());
+    let url = format!("http://{}/healthz", running.here());
+    let response = running.client().build().unwrap().get(url).send().await.unwrap();
+    assert_eq!(response.status(), 400);
+    assert_eq!(response.text().await.unwrap(), "Client sent an HTTP request to an HTTPS server.\n");
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn a_flood_of_connections_is_bounded_and_leaves_room_for_others() {
     let few = Limits { connections: 3, connections_per_address: 2, ..Limits::standard(0) };
     let running = Running::start(Listener::bind(&free()).unwrap().with_limits(few), routes());
