@@ -28,6 +28,12 @@ impl Candidacy {
         Self { main, migration }
     }
 
+    /// All of them.
+    pub(crate) fn leases(&self) -> Vec<Leadership> {
+        let (main, migration) = self.leaderships();
+        std::iter::once(main).chain(migration).collect()
+    }
+
     fn leaderships(&self) -> (Leadership, Option<Leadership>) {
         (self.main.leadership(), self.migration.as_ref().map(|(elector, _)| elector.leadership()))
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// Something before the provider was made: flags, ports, certificates, the API server. Exit code 1.
-    #[error("{0:#}")]
+    #[error("{}", paragraph(.0))]
     Setup(anyhow::Error),
     /// The lease is lost (APP-65, APP-81). The fence is closed; exit code 1.
     #[error("{0}")]
@@ -15,7 +15,7 @@ pub enum Failure {
     #[error("stopped at once by a second signal")]
     Impatience,
     /// The provider, or a controller, cannot work; or the API server is not healthy in time. Exit code 255.
-    #[error("{0:#}")]
+    #[error("{}", paragraph(.0))]
     Fatal(anyhow::Error),
 }
 
@@ -59,8 +59,40 @@ impl Failure {
     }
 }
 
+/// An error and its causes in one paragraph. Many errors repeat their cause in their own text; it is said once.
+pub(crate) fn paragraph(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    for cause in error.chain() {
+        let text = cause.to_string();
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if !said.contains(&text) {
+            let colon = if said.is_empty() { "" } else { ": " };
+            said.push_str(colon);
+            said.push_str(&text);
+        }
+    }
+    said
+}
+
 impl From<&Failure> for ExitCode {
     fn from(failure: &Failure) -> Self {
         failure.code().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_is_told_once_and_on_one_line() {
+        let io = || std::io::Error::other("Address already\n  in use");
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot listen on --secure-port: {0}; choose another")]
+        struct Repeats(#[source] std::io::Error);
+        let error = anyhow::Error::new(Repeats(io())).context("no server");
+        let text = "no server: cannot listen on --secure-port: Address already in use; choose another";
+        assert_eq!(Failure::Setup(error).to_string(), text);
+        assert_eq!(Failure::Fatal(anyhow::Error::new(io()).context("x")).to_string(), "x: Address already in use");
     }
 }

@@ -91,6 +91,7 @@ impl Prepared {
             wedged_after: manager.wedged_after,
             grace: flags.shutdown_timeout(),
             initialising: Arc::default(),
+            leases: candidacy.as_ref().map(Candidacy::leases).unwrap_or_default(),
         };
         readiness(&health, &means, candidacy.as_ref(), stop);
         let served = manager.webhooks.iter().map(|make| make(Arc::clone(&means.provider)));
@@ -226,9 +227,21 @@ async fn candidacy(
 
 /// What is to migrate (APP-76, APP-78).
 fn migration(election: Option<&ElectionSettings>) -> Result<Option<LeaderMigration>, Failure> {
-    let Some(settings) = election.and_then(|election| election.migration.as_ref()) else { return Ok(None) };
-    let Some(path) = &settings.file else { return Ok(Some(LeaderMigration::default())) };
-    LeaderMigration::read(path).map(Some).map_err(Failure::setup)
+    let Some(election) = election else { return Ok(None) };
+    let Some(settings) = &election.migration else { return Ok(None) };
+    let migration = match &settings.file {
+        None => LeaderMigration::default(),
+        Some(path) => LeaderMigration::read(path).map_err(Failure::setup)?,
+    };
+    if migration.leader_name == election.name {
+        return Err(Failure::Setup(anyhow::anyhow!(
+            "the lease of leader migration is the main one, {}/{}: name another in leaderName of --leader-migration-config, or \
+             in --leader-elect-resource-name",
+            election.namespace,
+            election.name
+        )));
+    }
+    Ok(Some(migration))
 }
 
 /// Clients that act as an account of their own, if they are to (APP-50).

@@ -8,7 +8,7 @@ use cloud_provider::names::ROUTE_CONTROLLER;
 use cloud_provider::{CloudProvider, Cluster, Context, Registry, Setup};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use runtime::api_error::{api_error, is_answer};
+use runtime::api_error::{api_error, is_answer, is_forbidden, is_not_found};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -107,16 +107,22 @@ pub(crate) async fn cluster_of(
             Ok(namespace) => return Ok(named(namespace.metadata.uid)),
             Err(error) => error,
         };
-        if is_answer(&error) && !matches!(&error, kube::Error::Api(status) if status.code >= 500 || status.code == 429)
-        {
+        // Anything else may pass: an API server that starts, or a proxy in front of it, says many things.
+        if is_forbidden(&error) || is_not_found(&error) {
             tracing::warn!(error = %api_error(&error), "namespace kube-system cannot be read; the cluster is known by its name alone");
             return Ok(named(None));
         }
         if Instant::now() >= deadline {
             let asked = if patience.is_zero() { String::new() } else { format!(" within {} s", patience.as_secs()) };
-            return Err(error).with_context(|| {
+            let problem = if is_answer(&error) {
+                format!(
+                    "namespace kube-system, whose UID tells clusters apart, could not be read{asked}; check this process's \
+                     identity, and what stands between it and the API server"
+                )
+            } else {
                 format!("the Kubernetes API server gave no answer{asked}; check its address, the network and the DNS")
-            });
+            };
+            return Err(error).context(problem);
         }
         tracing::warn!(error = %api_error(&error), "waiting for the Kubernetes API server");
         tokio::select! {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cloud_provider::CloudProvider;
 use cloud_provider::names::ControllerNames;
+use runtime::election::Leadership;
 use serving::health::{Check, Health};
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +32,8 @@ pub(crate) struct Means {
     pub(crate) grace: Duration,
     /// Whether the provider is finding out if it can work.
     pub(crate) initialising: Arc<AtomicBool>,
+    /// The leases that the work is done under.
+    pub(crate) leases: Vec<Leadership>,
 }
 
 /// Controllers at work.
@@ -52,7 +55,12 @@ impl Work {
         let shutdown = stop.child_token();
         means.initialising.store(true, Ordering::Relaxed);
         let reached = stop.run_until_cancelled(reach(&means, &shutdown)).await;
-        let Some(cluster) = reached.transpose()? else { return Ok(None) };
+        let cluster = match reached {
+            // What a stop interrupts is no failure.
+            None => return Ok(None),
+            Some(Err(_)) if stop.is_cancelled() => return Ok(None),
+            Some(reached) => reached?,
+        };
         means.initialising.store(false, Ordering::Relaxed);
         let provider = Arc::clone(&means.provider);
         let fleet = Fleet::new(means.settings.clone(), provider, cluster, shutdown.clone());
@@ -66,8 +74,17 @@ impl Work {
         }
     }
 
-    /// Starts those of the controllers that `belong`, adds them to the health checks, and reads what they need.
+    /// Starts those of the controllers that `belong`, adds them to the health checks, and reads what they need. A stop
+    /// interrupts this, and is no failure.
     pub(crate) async fn start(&mut self, belongs: impl Fn(ControllerNames) -> bool) -> Result<(), Failure> {
+        let stop = self.shutdown.clone();
+        match stop.run_until_cancelled(self.start_all(belongs)).await {
+            Some(Err(failure)) if !stop.is_cancelled() => Err(failure),
+            _ => Ok(()),
+        }
+    }
+
+    async fn start_all(&mut self, belongs: impl Fn(ControllerNames) -> bool) -> Result<(), Failure> {
         let started = self.fleet.start(belongs).await.map_err(Failure::Fatal)?;
         for one in &started {
             let check =
@@ -77,23 +94,32 @@ impl Work {
         self.started.extend(started);
         let client = self.means.settings.client("shared-informers").await.map_err(Failure::Fatal)?;
         let situation = callers::situation(&self.means.settings);
-        match self.shutdown.run_until_cancelled(api_health::wait(&client, &situation)).await {
-            Some(well) => well?,
-            None => return Ok(()),
-        }
+        api_health::wait(&client, &situation).await?;
         self.fleet.watch().await.map_err(Failure::Fatal)
     }
 
-    /// Takes no more work and lets what is in work end, for ten seconds at most.
+    /// Takes no more work and lets what is in work end, for ten seconds at most. If something did not end well, the
+    /// leases are left to expire: the cloud may still be at it, and nobody else may begin meanwhile (INV-6, APP-67).
     pub(crate) async fn end(self) {
         self.shutdown.cancel();
         let handles: Handles = self.fleet.finish();
-        if tokio::time::timeout(self.means.grace, handles.wait()).await.is_err() {
+        let ended = tokio::time::timeout(self.means.grace, handles.wait()).await.is_ok();
+        let given_up: Vec<_> = self.started.iter().filter(|one| one.pulse.gave_up()).collect();
+        if !ended {
             tracing::warn!(
                 "what was in work did not end within {} s; it is left to whoever leads next: {}",
                 self.means.grace.as_secs(),
                 busy(&self.started)
             );
+        }
+        if !ended || !given_up.is_empty() {
+            let names: Vec<_> = given_up.iter().map(|one| one.names.canonical).collect();
+            tracing::warn!(
+                given_up_by = names.join(", "),
+                "the cloud may still be carrying out what was given up; the lease is not released, so that nobody works on \
+                 the same before it expires"
+            );
+            self.means.leases.iter().for_each(Leadership::leave_to_expire);
         }
     }
 }

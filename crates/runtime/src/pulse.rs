@@ -32,6 +32,7 @@ struct State {
     begun: u64,
     /// In the order in which it began.
     busy: BTreeMap<u64, (&'static str, Instant)>,
+    gave_up: bool,
 }
 
 /// Work under way.
@@ -66,6 +67,17 @@ impl Pulse {
     #[must_use]
     pub fn oldest(&self) -> Option<Oldest> {
         self.lock().busy.values().next().map(|(what, since)| Oldest { what, age: since.elapsed() })
+    }
+
+    /// A change was given up in the middle, because the process stops: the other side may still be carrying it out.
+    pub fn give_up(&self) {
+        self.lock().gave_up = true;
+    }
+
+    /// Whether that ever happened.
+    #[must_use]
+    pub fn gave_up(&self) -> bool {
+        self.lock().gave_up
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

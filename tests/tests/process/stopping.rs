@@ -31,7 +31,8 @@ async fn work_that_does_not_end_is_left_after_ten_seconds() {
     let before = tokio::time::Instant::now();
     process.end().await.unwrap();
     assert!(before.elapsed().as_secs() <= 11, "{:?}", before.elapsed());
-    assert_eq!(world.holder(), "");
+    // The cloud may still be at it: whoever comes next waits until the lease expires (INV-6).
+    assert!(!world.holder().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! A cluster and a cloud in this process, and managers between them.
 
 use std::ffi::OsString;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -71,12 +71,19 @@ impl CloudProvider for Slow {
 pub(crate) struct World {
     pub(crate) api: ApiServer,
     pub(crate) cloud: Cloud,
+    /// Whoever asks for the Lease of this name panics.
+    pub(crate) poisoned: Arc<Mutex<Option<&'static str>>>,
 }
 
 impl World {
     /// A machine, its new Node, and a Service.
     pub(crate) fn new() -> Self {
-        let (api, cloud) = (ApiServer::new(), Cloud::default());
+        Self::at(ApiServer::new())
+    }
+
+    /// The same at an API server with options.
+    pub(crate) fn at(api: ApiServer) -> Self {
+        let cloud = Cloud::default();
         cloud.create_machines("worker-", 1);
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": "worker-1"},
@@ -89,7 +96,7 @@ impl World {
         for object in [node, service] {
             api.seed(object).expect("an object that the API takes");
         }
-        Self { api, cloud }
+        Self { api, cloud, poisoned: Arc::default() }
     }
 
     /// Somebody else holds the lease, and just renewed it.
@@ -105,6 +112,21 @@ impl World {
         self.lease().and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_owned)).unwrap_or_default()
     }
 
+    /// The API server, for whoever asks in this process.
+    fn client(&self) -> Client {
+        let (server, poisoned) = (self.api.service(), Arc::clone(&self.poisoned));
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let name = *poisoned.lock().expect("no panic");
+            let panics = name.is_some_and(|name| request.uri().path().ends_with(&format!("/leases/{name}")));
+            let answer = server.clone().oneshot(request);
+            async move {
+                assert!(!panics, "a defect");
+                answer.await
+            }
+        });
+        Client::new(service, "default")
+    }
+
     /// A process with these flags, as far as it can come without serving and electing.
     pub(crate) async fn prepare(
         &self,
@@ -115,11 +137,16 @@ impl World {
         let arguments = own.into_iter().chain(flags.iter().copied()).map(OsString::from);
         let Parsed::Flags(flags) = Flags::parse(arguments) else { panic!("flags that cannot be used") };
         let (stop, registry) = (CancellationToken::new(), registry());
-        let clients = Clients::Shared(Client::new(self.api.service(), "default"));
+        let clients = Clients::Shared(self.client());
         let manager = Manager::new(&registry).clients(clients).wedged_after(Duration::from_secs(60));
-        CLOUD.with(|cloud| *cloud.borrow_mut() = Some((self.cloud.clone(), hangs)));
+        self.offer(hangs);
         let prepared = manager.prepare(&flags, &stop).await;
         (prepared, stop)
+    }
+
+    /// Makes this cloud that of the providers that this thread makes.
+    pub(crate) fn offer(&self, hangs: bool) {
+        CLOUD.with(|cloud| *cloud.borrow_mut() = Some((self.cloud.clone(), hangs)));
     }
 
     /// The same, running.
@@ -153,7 +180,7 @@ thread_local! {
     static CLOUD: std::cell::RefCell<Option<(Cloud, bool)>> = const { std::cell::RefCell::new(None) };
 }
 
-fn registry() -> Registry {
+pub(crate) fn registry() -> Registry {
     let mut registry = Registry::new();
     registry.register("simulated", |setup: &Setup| {
         let (cloud, hangs) = CLOUD.with(|cloud| cloud.borrow().clone()).expect("a cloud");

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cloud_provider::{CloudProvider, Cluster, Error, Result, Route, Routes};
 use futures::FutureExt;
+use runtime::pulse::Pulse;
 use tokio_util::sync::CancellationToken;
 
 use crate::grace::within_grace;
@@ -19,28 +20,32 @@ pub(super) async fn list(
     cluster: &Cluster,
     shutdown: &CancellationToken,
 ) -> Result<Vec<Route>> {
-    guarded(provider, shutdown, async { offered(provider)?.list(cluster).await }).await
+    guarded(provider, shutdown, None, async { offered(provider)?.list(cluster).await }).await
 }
 
-/// Creates a route.
+/// Creates a route. `pulse` hears of it if that is given up.
 pub(super) async fn create(
     provider: &dyn CloudProvider,
     cluster: &Cluster,
     hint: &str,
     route: &Route,
+    pulse: &Pulse,
     shutdown: &CancellationToken,
 ) -> Result<()> {
-    guarded(provider, shutdown, async { offered(provider)?.create(cluster, hint, route).await }).await
+    let call = async { offered(provider)?.create(cluster, hint, route).await };
+    guarded(provider, shutdown, Some(pulse), call).await
 }
 
-/// Deletes a route. One that is gone already is deleted.
+/// Deletes a route. One that is gone already is deleted. `pulse` hears of it if that is given up.
 pub(super) async fn delete(
     provider: &dyn CloudProvider,
     cluster: &Cluster,
     route: &Route,
+    pulse: &Pulse,
     shutdown: &CancellationToken,
 ) -> Result<()> {
-    match guarded(provider, shutdown, async { offered(provider)?.delete(cluster, route).await }).await {
+    let call = async { offered(provider)?.delete(cluster, route).await };
+    match guarded(provider, shutdown, Some(pulse), call).await {
         Err(error) if error.is_not_found() => Ok(()),
         result => result,
     }
@@ -59,10 +64,16 @@ pub(super) fn stopping() -> Error {
 async fn guarded<T>(
     provider: &dyn CloudProvider,
     shutdown: &CancellationToken,
+    changes: Option<&Pulse>,
     call: impl Future<Output = Result<T>>,
 ) -> Result<T> {
     let answer = tokio::time::timeout(DEADLINE, AssertUnwindSafe(call).catch_unwind());
-    let Some(answer) = within_grace(shutdown, answer).await else { return Err(stopping()) };
+    let Some(answer) = within_grace(shutdown, answer).await else {
+        if let Some(pulse) = changes {
+            pulse.give_up();
+        }
+        return Err(stopping());
+    };
     match answer {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(Error::other(format!("cloud provider {} panicked", provider.name()))),

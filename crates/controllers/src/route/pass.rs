@@ -180,7 +180,7 @@ impl RouteController {
 
     async fn delete(&self, deletion: &Deletion, shutdown: &CancellationToken) -> Result<(), Refused> {
         let Deletion { route, destination, cause } = deletion;
-        let call = calls::delete(&*self.context.provider, &self.cluster, route, shutdown);
+        let call = calls::delete(&*self.context.provider, &self.cluster, route, &self.context.pulse, shutdown);
         match self.in_turn(call, shutdown).await {
             Ok(()) => {
                 self.metrics.changed("delete");
@@ -209,7 +209,8 @@ impl RouteController {
     async fn create(&self, creation: &Creation, shutdown: &CancellationToken) -> Result<(), Refused> {
         let Creation { node, route, .. } = creation;
         let began = Instant::now();
-        let call = calls::create(&*self.context.provider, &self.cluster, &node.uid, route, shutdown);
+        let context = &self.context;
+        let call = calls::create(&*context.provider, &self.cluster, &node.uid, route, &context.pulse, shutdown);
         match self.in_turn(call, shutdown).await {
             Ok(()) => {
                 self.metrics.changed("create");

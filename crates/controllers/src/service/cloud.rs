@@ -10,6 +10,7 @@ use cloud_provider::{
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use runtime::pulse::Pulse;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -28,11 +29,37 @@ pub(super) struct Cloud {
     cluster: Cluster,
     metrics: Arc<dyn ServiceMetrics>,
     stopping: CancellationToken,
+    pulse: Pulse,
+}
+
+/// What is asked of the cloud.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    /// To change something.
+    Change,
+    /// To find something.
+    Search,
+    /// What it would do.
+    Question,
+}
+
+impl Ask {
+    fn deadline(self) -> Duration {
+        match self {
+            Self::Change | Self::Search => DEADLINE,
+            Self::Question => QUESTION,
+        }
+    }
 }
 
 impl Cloud {
-    pub(super) fn new(provider: Arc<dyn CloudProvider>, cluster: Cluster, metrics: Arc<dyn ServiceMetrics>) -> Self {
-        Self { provider, cluster, metrics, stopping: CancellationToken::new() }
+    pub(super) fn new(
+        provider: Arc<dyn CloudProvider>,
+        cluster: Cluster,
+        metrics: Arc<dyn ServiceMetrics>,
+        pulse: Pulse,
+    ) -> Self {
+        Self { provider, cluster, metrics, stopping: CancellationToken::new(), pulse }
     }
 
     /// The process stops: calls in flight have a moment to end, no other begins.
@@ -61,7 +88,7 @@ impl Cloud {
     /// The load balancer that carries our marks, whatever there is of it.
     pub(super) async fn find(&self, service: &Service) -> Result<Option<LoadBalancerStatus>> {
         let request = self.request(service, &[], &());
-        self.call(DEADLINE, |it| it.get(request)).await
+        self.call(Ask::Search, |it| it.get(request)).await
     }
 
     pub(super) async fn ensure(
@@ -71,19 +98,19 @@ impl Cloud {
         observer: &dyn PlanObserver,
     ) -> Result<Option<LoadBalancerStatus>> {
         let (request, start) = (self.request(service, nodes, observer), Instant::now());
-        let result = self.call(DEADLINE, |it| it.ensure(request)).await;
+        let result = self.call(Ask::Change, |it| it.ensure(request)).await;
         self.metrics.ensured(start.elapsed(), result.is_ok());
         result
     }
 
     pub(super) async fn update_targets(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<()> {
         let request = self.request(service, nodes, &());
-        self.call(DEADLINE, |it| it.update_targets(request)).await
+        self.call(Ask::Change, |it| it.update_targets(request)).await
     }
 
     pub(super) async fn delete(&self, service: &Service) -> Result<()> {
         let (request, start) = (self.request(service, &[], &()), Instant::now());
-        let result = self.call(DEADLINE, |it| it.delete(request)).await;
+        let result = self.call(Ask::Change, |it| it.delete(request)).await;
         self.metrics.deleted(start.elapsed(), result.is_ok());
         result
     }
@@ -91,7 +118,7 @@ impl Cloud {
     /// What would be done to bring the load balancer up to date.
     pub(super) async fn plan(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<Plan> {
         let request = self.request(service, nodes, &());
-        self.call(QUESTION, |it| it.plan(request, Goal::Ensured)).await
+        self.call(Ask::Question, |it| it.plan(request, Goal::Ensured)).await
     }
 
     fn request<'a>(
@@ -105,7 +132,7 @@ impl Cloud {
 
     async fn call<'a, T>(
         &'a self,
-        deadline: Duration,
+        ask: Ask,
         call: impl FnOnce(&'a dyn LoadBalancers) -> BoxFuture<'a, Result<T>>,
     ) -> Result<T> {
         let provider = self.provider.name();
@@ -116,6 +143,7 @@ impl Cloud {
             return Err(Error::other("not begun: the process is stopping"));
         }
         // The call is inside, so that a panic before the first await is caught too.
+        let deadline = ask.deadline();
         let answer = timeout(deadline, AssertUnwindSafe(async { call(balancers).await }).catch_unwind());
         match within_grace(&self.stopping, answer).await {
             Some(Ok(Ok(result))) => result,
@@ -123,7 +151,12 @@ impl Cloud {
             Some(Err(_)) => {
                 Err(Error::other(format!("cloud provider {provider} gave no answer within {} s", deadline.as_secs())))
             }
-            None => Err(Error::other("given up: the process is stopping")),
+            None => {
+                if ask == Ask::Change {
+                    self.pulse.give_up();
+                }
+                Err(Error::other("given up: the process is stopping"))
+            }
         }
     }
 }

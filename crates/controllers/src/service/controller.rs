@@ -65,7 +65,7 @@ impl ServiceController {
             options: options.service.clone(),
             explain: options.explain,
             events,
-            cloud: Cloud::new(Arc::clone(&context.provider), cluster, Arc::clone(&metrics)),
+            cloud: Cloud::new(Arc::clone(&context.provider), cluster, Arc::clone(&metrics), context.pulse.clone()),
             metrics,
             ledger: Ledger::default(),
             leftovers: Leftovers::default(),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser};
-use cloud_provider::{Finding, Registry, Setup};
+use cloud_provider::{Fence, Finding, Registry, Setup};
 use runtime::clock::SystemClock;
 use runtime::election::migration::LeaderMigration;
 
@@ -84,7 +84,8 @@ async fn run(flags: &Flags, providers: &Registry) -> Report {
     let situation = Situation::find(&options);
     let settings = Settings { clients: Clients::Configured(Box::new(options)), ..flags.settings() };
     let provider =
-        match providers.init(&flags.cloud.cloud_provider, flags.cloud.cloud_config.as_deref(), Setup::default()) {
+        // It changes nothing, whatever a provider would do.
+        match providers.init(&flags.cloud.cloud_provider, flags.cloud.cloud_config.as_deref(), closed()) {
             Ok(Some(provider)) => Ok(provider),
             Ok(None) => {
                 Err(format!("--cloud-provider={} names nothing that this binary runs", flags.cloud.cloud_provider))
@@ -120,6 +121,11 @@ async fn run(flags: &Flags, providers: &Registry) -> Report {
         ));
     }
     report
+}
+
+/// A provider that may change nothing.
+fn closed() -> Setup {
+    Setup { fence: Fence::new(|| false), ..Setup::default() }
 }
 
 /// What is to migrate, or why that cannot be told (APP-76, APP-78).

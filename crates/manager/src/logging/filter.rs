@@ -31,6 +31,10 @@ impl Filter {
         if metadata.is_span() {
             return false;
         }
+        // It says of each attempt that there is no connection, and not to what; we say what that means.
+        if metadata.target() == "kube_client::client::builder" && self.highest(metadata) < DEBUG {
+            return false;
+        }
         if is_library(metadata.target()) {
             // kube_client warns with the whole body of an answer that it cannot read, which may hold a secret (INV-5).
             let least = if crate_of(metadata.target()) == "kube_client" { Level::ERROR } else { Level::WARN };

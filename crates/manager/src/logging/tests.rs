@@ -156,6 +156,8 @@ fn events_become_records() {
     );
 }
 
+const NO_CONNECTION: &str = "failed with error client error (Connect)";
+
 /// All kinds of lines, at whatever is set.
 fn say_one_of_each() {
     tracing::error!("error");
@@ -169,6 +171,7 @@ fn say_one_of_each() {
     tracing::warn!(target: "rustls", "library's warning");
     tracing::warn!(target: "kube_client::client", "body of an answer");
     tracing::error!(target: "kube_client::client", "kube's error");
+    tracing::error!(target: "kube_client::client::builder", "{NO_CONNECTION}");
     tracing::info!(target: "provider_acme", "provider");
 }
 
@@ -180,9 +183,9 @@ fn verbosity_says_what_is_written() {
         (0, &["info", "provider"]),
         (1, &["info", "one", "provider"]),
         (3, &["info", "one", "three", "provider"]),
-        (4, &["info", "one", "three", "debug", "provider"]),
-        (5, &["info", "one", "three", "debug", "provider"]),
-        (10, &["info", "one", "three", "debug", "trace", "provider"]),
+        (4, &["info", "one", "three", "debug", NO_CONNECTION, "provider"]),
+        (5, &["info", "one", "three", "debug", NO_CONNECTION, "provider"]),
+        (10, &["info", "one", "three", "debug", "trace", NO_CONNECTION, "provider"]),
     ];
     // One log for all, as when somebody changes it.
     let (_, log) = heard(&with_verbosity(0), |handle| {

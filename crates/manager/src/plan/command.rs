@@ -5,13 +5,15 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser};
-use cloud_provider::Registry;
+use cloud_provider::{Fence, Registry};
 use tokio_util::sync::CancellationToken;
 
 use super::output::Output;
 use super::report::Outcome;
 use super::{plan, read_only_client};
 use crate::clients::ForProvider;
+use crate::controllers_task::Settings;
+use crate::exit::paragraph;
 use crate::flags::{self, Flags, Parsed};
 use crate::process::block_on;
 use crate::{logging, start};
@@ -60,7 +62,7 @@ pub(crate) fn main(providers: &Registry, arguments: impl IntoIterator<Item = OsS
     block_on(async {
         match run(&flags, providers).await {
             Ok(outcome) => outcome.into(),
-            Err(error) => wrong(&format!("{error:#}")),
+            Err(error) => wrong(&paragraph(&error)),
         }
     })
 }
@@ -71,7 +73,8 @@ fn wrong(text: &str) -> ExitCode {
 }
 
 async fn run(PlanFlags { flags, output }: &PlanFlags, providers: &Registry) -> Result<Outcome> {
-    let settings = flags.settings();
+    // It changes nothing, whatever a provider would do.
+    let settings = Settings { fence: Some(Fence::new(|| false)), ..flags.settings() };
     let provider = start::provider(flags, &settings, providers)?;
     let shutdown = CancellationToken::new();
     let client = read_only_client(&settings, start::PROVIDER_CLIENT).await?;

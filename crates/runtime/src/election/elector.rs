@@ -114,6 +114,10 @@ impl Running {
                 give_up = Some(Instant::now() + self.elector.config.renew_deadline / 2);
                 // Before the Lease is free for others.
                 self.elector.leadership.close();
+                if self.elector.leadership.is_left_to_expire() {
+                    self.elector.config.release_on_stop = false;
+                    self.election.leave_to_expire();
+                }
             }
             let action = self.election.step(input, Instant::now(), self.elector.clock.now(), fastrand::f64());
             self.tell(&action);

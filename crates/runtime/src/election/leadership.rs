@@ -44,6 +44,8 @@ struct Facts {
     closed: bool,
     renewed: Option<Instant>,
     read: Option<Instant>,
+    /// A graceful stop does not give the Lease back.
+    left_to_expire: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +136,16 @@ impl Leadership {
     #[must_use]
     pub fn lease_was_seen_within(&self, age: Duration) -> bool {
         self.facts().read.is_some_and(|read| read.elapsed() <= age)
+    }
+
+    /// A graceful stop is not to give the Lease back, whatever the configuration says: work was given up in the middle,
+    /// and whoever leads next must wait until it has come to its end (INV-6, APP-67).
+    pub fn leave_to_expire(&self) {
+        self.facts().left_to_expire = true;
+    }
+
+    pub(super) fn is_left_to_expire(&self) -> bool {
+        self.facts().left_to_expire
     }
 
     pub(super) fn seen(&self) {

@@ -132,6 +132,11 @@ impl Election {
         matches!(self.role, Role::Leader { direct: false, .. })
     }
 
+    /// A stop does not give the Lease back any more.
+    pub fn leave_to_expire(&mut self) {
+        self.config.release_on_stop = false;
+    }
+
     /// The holder that was last seen, whoever it is; empty if there is none.
     #[must_use]
     pub fn holder(&self) -> &str {

@@ -1,0 +1,123 @@
+//! What a process does when something is wrong that it cannot mend, or that will pass.
+
+use std::time::Duration;
+
+use embedded_apiserver::{Action, Matcher};
+use manager::{Failure, LostLease};
+
+use crate::world::{World, lease_of, seconds};
+
+const MIGRATION: &str = "cloud-provider-extraction-migration";
+
+fn status(code: u16, reason: &str) -> Action {
+    Action::Status { code, reason: reason.into(), message: "no".into(), retry_after_seconds: None }
+}
+
+fn kube_system() -> Matcher {
+    Matcher::any().verb("get").resource("namespaces").name("kube-system")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_whose_election_breaks_off_ends_the_process_with_1() {
+    let world = World::new();
+    world.hold_the_lease();
+    let process = world.start(&[]).await;
+    seconds(5).await;
+    *world.poisoned.lock().unwrap() = Some("cloud-controller-manager");
+    let failure = tokio::time::timeout(Duration::from_secs(30), process.task).await;
+    let failure = failure.expect("no zombie").unwrap().unwrap_err();
+    assert!(matches!(failure, Failure::LostLease(LostLease::Main)), "{failure}");
+    assert_eq!(failure.code(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_for_the_second_lease_whose_election_breaks_off_ends_the_process_with_1() {
+    let world = World::new();
+    world.api.seed(lease_of(MIGRATION, "kube-controller-manager")).unwrap();
+    let process = world.start(&["--enable-leader-migration"]).await;
+    seconds(5).await;
+    *world.poisoned.lock().unwrap() = Some(MIGRATION);
+    let failure = tokio::time::timeout(Duration::from_secs(30), process.task).await;
+    let failure = failure.expect("no zombie").unwrap().unwrap_err();
+    assert!(matches!(failure, Failure::LostLease(LostLease::Migration)), "{failure}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_while_the_start_of_the_work_waits_is_no_failure() {
+    for (matcher, flags) in [
+        (kube_system(), &[][..]),
+        (Matcher::any().verb("get").resource("leases").name("nothing"), &["--controller-start-interval=1h"][..]),
+    ] {
+        let world = World::new();
+        world.api.faults().add(matcher, status(500, "InternalError"));
+        let process = world.start(flags).await;
+        seconds(5).await;
+        let before = tokio::time::Instant::now();
+        let ended = process.end().await;
+        assert!(ended.is_ok(), "{flags:?}: {ended:?}");
+        assert!(before.elapsed().as_secs() <= 1, "{flags:?}: {:?}", before.elapsed());
+        assert_eq!(world.holder(), "", "{flags:?}: released");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_cluster_whose_namespace_may_not_be_read_is_known_by_its_name_alone() {
+    let passing =
+        [status(401, "Unauthorized"), status(404, "page not found"), status(400, "BadRequest"), status(503, "")];
+    for action in passing {
+        let world = World::new();
+        world.api.faults().add(kube_system(), action.clone());
+        let process = world.start(&[]).await;
+        seconds(20).await;
+        assert!(!world.is_initialised(), "{action:?}: it waits");
+        world.api.faults().clear();
+        seconds(10).await;
+        assert!(world.is_initialised(), "{action:?}");
+        process.end().await.unwrap();
+    }
+    let world = World::new();
+    world.api.faults().add(kube_system(), status(403, "Forbidden"));
+    let process = world.start(&[]).await;
+    seconds(5).await;
+    assert!(world.is_initialised(), "D-11");
+    process.end().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_is_never_read_ends_the_start_after_two_minutes_with_255() {
+    let world = World::new();
+    world.api.faults().add(kube_system(), status(401, "Unauthorized"));
+    let process = world.start(&[]).await;
+    let failure = process.task.await.unwrap().unwrap_err();
+    let text = failure.to_string();
+    assert_eq!(failure.code(), 255);
+    assert!(text.contains("namespace kube-system") && text.contains("within 120 s"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_given_up_keeps_others_away_until_the_lease_expires() {
+    let world = World::new();
+    world.slow_down(60_000);
+    let process = world.start(&[]).await;
+    seconds(5).await;
+    let before = tokio::time::Instant::now();
+    process.end().await.unwrap();
+    assert!(before.elapsed().as_secs() < 10, "{:?}", before.elapsed());
+    let holder = world.holder();
+    assert!(!holder.is_empty(), "not released");
+    let next = world.start(&[]).await;
+    seconds(8).await;
+    assert_eq!(world.holder(), holder);
+    seconds(20).await;
+    assert!(world.holder() != holder);
+    next.task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_lease_must_not_be_the_first() {
+    let world = World::new();
+    let flags = ["--enable-leader-migration", "--leader-elect-resource-name=cloud-provider-extraction-migration"];
+    let failure = world.prepare(&flags, false).await.0.err().expect("one Lease for both");
+    assert_eq!(failure.code(), 1);
+    assert!(failure.to_string().contains("leaderName"), "{failure}");
+}
