@@ -24,6 +24,9 @@ use tower::Service as _;
 use super::activity::{Activity, Watched};
 use super::limits::Limits;
 
+/// Headers of an HTTP/1.1 request. HTTP/2 counts their bytes only.
+const MOST_HEADERS: usize = 1000;
+
 /// Who is at the other end; an extension of each request.
 #[derive(Clone, Debug)]
 pub struct Peer {
@@ -97,7 +100,8 @@ fn builder(protocol: Protocol, limits: &Limits) -> Builder<TokioExecutor> {
         Protocol::Http2 => Builder::new(TokioExecutor::new()).http2_only(),
     };
     // The time for headers is kept here (`activity`), where it is told from the time between requests.
-    builder.http1().header_read_timeout(None).max_buf_size(limits.header_bytes as usize);
+    // A front proxy sends a header for each group of its caller, and who has many has more than the library's 100.
+    builder.http1().header_read_timeout(None).max_buf_size(limits.header_bytes as usize).max_headers(MOST_HEADERS);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -181,6 +181,13 @@ async fn headers_beyond_the_limit_are_431() {
     let header = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(20_000));
     connection.send(&header).await;
     assert!(connection.answer().await.ends_with("hello"), "1 MiB is allowed");
+
+    let groups = |n| "x-remote-group: some\r\n".repeat(n);
+    let mut connection = InMemory::http1();
+    connection.send(&format!("GET / HTTP/1.1\r\nhost: x\r\n{}\r\n", groups(900))).await;
+    assert!(connection.answer().await.ends_with("hello"), "somebody in many groups");
+    connection.send(&format!("GET / HTTP/1.1\r\nhost: x\r\n{}\r\n", groups(1000))).await;
+    assert!(connection.answer().await.starts_with("HTTP/1.1 431 "));
 }
 
 #[tokio::test(start_paused = true)]
