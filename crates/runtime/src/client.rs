@@ -2,6 +2,7 @@
 
 mod agent;
 mod config;
+mod discreet;
 mod layer;
 mod request;
 mod retry;
@@ -10,5 +11,6 @@ mod tests;
 
 pub use agent::UserAgent;
 pub use config::{ClientError, ClientOptions, connect, connect_as};
+pub use discreet::{discreet, kubeconfig_problem};
 pub use layer::{Limits, wrap};
 pub use request::{NoRequestMetrics, RequestInfo, RequestMetrics, Verb};

@@ -12,6 +12,7 @@ use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use super::agent::UserAgent;
+use super::discreet::{discreet, kubeconfig_problem};
 use super::layer::{Limits, wrap};
 use super::request::RequestMetrics;
 
@@ -77,13 +78,12 @@ impl ClientOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig cannot be read or used.
-    #[error("cannot use the kubeconfig {}: {source}; check the path, and that this user may read it", path.display())]
+    #[error("cannot use the kubeconfig {}: {problem}; check the path, and that this user may read it", path.display())]
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
-        #[source]
-        source: Box<kube::config::KubeconfigError>,
+        /// What is wrong with it, without what stands in it (INV-5).
+        problem: String,
     },
     /// `--master` is no URL.
     #[error("the API server's address {url:?} is no URL: {source}; write it as https://HOST:PORT")]
@@ -166,7 +166,7 @@ fn finish(
         .map_err(|error| ClientError::Unusable {
             server,
             origin,
-            text: crate::api_error::api_error(&error).to_string(),
+            text: crate::api_error::api_error(&discreet(error)).to_string(),
         })?
         .build();
     let below = credential(&below);
@@ -192,7 +192,7 @@ async fn load(options: &ClientOptions) -> Result<(Config, String), ClientError> 
 }
 
 async fn from_file(path: &Path, context: Option<String>) -> Result<Config, ClientError> {
-    let error = |source| ClientError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
+    let error = |error| ClientError::Kubeconfig { path: path.to_owned(), problem: kubeconfig_problem(&error) };
     let file = Kubeconfig::read_from(path).map_err(error)?;
     let options = KubeConfigOptions { context, cluster: None, user: None };
     Config::from_custom_kubeconfig(file, &options).await.map_err(error)

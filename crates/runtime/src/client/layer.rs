@@ -16,6 +16,7 @@ use kube::client::Body;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, service_fn};
 
+use super::discreet::discreet;
 use super::request::{RequestInfo, RequestMetrics};
 use super::retry;
 use crate::limiter::TokenBucket;
@@ -110,7 +111,7 @@ impl Sender {
             self.fence.check()?;
         }
         let exchange = async {
-            let answer = self.below.send(request).await?;
+            let answer = self.below.send(request).await.map_err(discreet)?;
             if info.is_watch() && answer.status().is_success() {
                 return Ok(answer);
             }

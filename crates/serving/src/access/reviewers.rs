@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use runtime::client::{Limits, RequestMetrics, UserAgent, wrap};
+use runtime::client::{Limits, RequestMetrics, UserAgent, discreet, kubeconfig_problem, wrap};
 
 use super::review::TIMEOUT;
 use crate::options::{AuthenticationOptions, AuthorizationOptions};
@@ -94,13 +94,15 @@ async fn connect(
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
     let origin = path.unwrap_or_else(|| "the Pod's service account".into());
     let below = ClientBuilder::try_from(config)
-        .map_err(|error| failed(&origin, runtime::api_error::api_error(&error).to_string()))?
+        .map_err(|error| failed(&origin, runtime::api_error::api_error(&discreet(error)).to_string()))?
         .build();
     let limits = Limits { rate: Some(RATE), request_timeout: Some(TIMEOUT), single_attempt: true, ..Limits::default() };
     Ok(Some(wrap(&below, &host, &user_agent, &limits, metrics)))
 }
 
 async fn from_file(path: &Path) -> Result<Config, String> {
-    let file = Kubeconfig::read_from(path).map_err(|error| error.to_string())?;
-    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(|error| error.to_string())
+    // Not the parser's own words: they show the lines around a mistake (INV-5).
+    let problem = |error| kubeconfig_problem(&error);
+    let file = Kubeconfig::read_from(path).map_err(problem)?;
+    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(problem)
 }

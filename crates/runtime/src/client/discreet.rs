@@ -1,0 +1,123 @@
+//! Errors about credentials, without the credentials (INV-5).
+//!
+//! A parser shows the lines around a mistake, which in a kubeconfig are tokens and keys; an exec plugin's error shows its
+//! environment, its arguments and all that it wrote. None of that may reach a log.
+
+use std::process::Output;
+
+use kube::client::AuthError;
+use kube::config::KubeconfigError;
+use serde_saphyr::Location;
+
+/// Characters of what a plugin says on its standard error, which is meant for people.
+const LONGEST: usize = 300;
+
+/// What is wrong with a kubeconfig.
+#[must_use]
+pub fn kubeconfig_problem(error: &KubeconfigError) -> String {
+    match error {
+        KubeconfigError::Parse(error) => format!("it is no valid kubeconfig{}", place(error.location())),
+        KubeconfigError::ReadConfig(error, _) => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
+/// The same error, without what may be secret in it.
+#[must_use]
+pub fn discreet(error: kube::Error) -> kube::Error {
+    match error {
+        kube::Error::Auth(error) => kube::Error::Auth(of_credential(error)),
+        // As layers below wrap it.
+        kube::Error::Service(error) => match error.downcast::<AuthError>() {
+            Ok(error) => kube::Error::Auth(of_credential(*error)),
+            Err(error) => match error.downcast::<kube::Error>() {
+                Ok(error) => discreet(*error),
+                Err(error) => kube::Error::Service(error),
+            },
+        },
+        error => error,
+    }
+}
+
+fn of_credential(error: AuthError) -> AuthError {
+    match error {
+        AuthError::AuthExecRun { out, .. } => AuthError::AuthExec(ended(&out)),
+        AuthError::AuthExecParse(error) => {
+            AuthError::AuthExec(format!("the plugin's answer is no ExecCredential{}", place(error.location())))
+        }
+        // It may quote what it could not read.
+        AuthError::ParseTokenKey(_) => AuthError::AuthExec("the token cannot be read".to_owned()),
+        error => error,
+    }
+}
+
+fn ended(out: &Output) -> String {
+    let said = String::from_utf8_lossy(&out.stderr);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let colon = if said.is_empty() { "" } else { ": " };
+    let said: String = said.chars().take(LONGEST).collect();
+    format!("the plugin ended with {}{colon}{said}", out.status)
+}
+
+fn place(location: Option<Location>) -> String {
+    location.map(|at| format!(" in line {}, column {}", at.line(), at.column())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::config::{AuthInfo, ExecConfig, Kubeconfig};
+
+    #[test]
+    fn the_lines_around_a_mistake_in_a_kubeconfig_are_not_shown() {
+        for mistake in ["    bad: [", "    exec: 5", "\t- x", "    token: [s3cr3t]"] {
+            let text = format!(
+                "kind: Config\nusers:\n- name: u\n  user:\n    password: s3cr3t\n{mistake}\n    client-key-data: s3cr3t\n"
+            );
+            let error = Kubeconfig::from_yaml(&text).unwrap_err();
+            assert!(format!("{error}").contains("s3cr3t"), "the test is of use: {error}");
+            let said = kubeconfig_problem(&error);
+            assert!(!said.contains("s3cr3t") && said.contains(" in line ") && !said.contains('\n'), "{said}");
+        }
+    }
+
+    /// The error of a client whose plugin is this script.
+    fn failing(script: &str) -> kube::Error {
+        let exec: ExecConfig = serde_json::from_value(serde_json::json!({
+            "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "interactiveMode": "Never",
+            "args": ["-c", script, "s3cr3t-argument"], "env": [{"name": "KEY", "value": "s3cr3t"}],
+        }))
+        .unwrap();
+        let mut config = kube::Config::new(http::Uri::from_static("http://127.0.0.1:1"));
+        config.auth_info = AuthInfo { exec: Some(exec), ..AuthInfo::default() };
+        match kube::client::ClientBuilder::try_from(config) {
+            Ok(_) => panic!("{script} is a good plugin"),
+            Err(error) => error,
+        }
+    }
+
+    #[tokio::test]
+    async fn of_an_exec_plugin_that_fails_only_its_status_and_its_words_for_people_are_told() {
+        let table = [
+            (
+                "echo s3cr3t-token; echo 'please\n log in' >&2; exit 3",
+                "the plugin ended with exit status: 3: please log in",
+            ),
+            ("exit 1", "the plugin ended with exit status: 1"),
+            ("echo '{status: {token: [s3cr3t}'", "the plugin's answer is no ExecCredential in line 1"),
+        ];
+        for (script, expected) in table {
+            // Told at once, and as it comes through the layers of a client.
+            let wrapped = match failing(script) {
+                kube::Error::Auth(error) => kube::Error::Service(Box::new(error)),
+                error => panic!("{error}"),
+            };
+            for error in [failing(script), wrapped, kube::Error::Service(Box::new(failing(script)))] {
+                assert!(error.to_string().contains("s3cr3t") || script == "exit 1", "the test is of use: {error}");
+                let error = discreet(error);
+                let said = format!("{} {error:?}", crate::api_error::api_error(&error));
+                assert!(said.contains(expected) && !said.contains("s3cr3t"), "{said}");
+            }
+        }
+    }
+}
