@@ -47,7 +47,7 @@ fn check(name: &str, workload: &Value, pod: &Value) -> Result<()> {
     ] {
         equal(name, what, got, &wanted)?;
     }
-    for (probe, path) in [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
+    for (probe, path) in [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
         let wanted = json!({"scheme": "HTTPS", "host": "127.0.0.1", "path": path, "port": 10258});
         equal(name, &format!("{probe} (DEP-50)"), &container[probe]["httpGet"], &wanted)?;
     }

@@ -244,6 +244,8 @@ spec:
         {{- end }}
       {{- end }}
       {{- if gt (int .Values.securePort) 0 }}
+      startupProbe:
+        {{- include "ccm.probe" (dict "root" . "path" "/healthz" "probe" .Values.startupProbe) | nindent 8 }}
       livenessProbe:
         {{- include "ccm.probe" (dict "root" . "path" "/healthz" "probe" .Values.livenessProbe) | nindent 8 }}
       readinessProbe:
