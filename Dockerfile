@@ -6,6 +6,8 @@
 
 FROM docker.io/library/rust:1.95.0-alpine AS build
 ARG TARGET=x86_64-unknown-linux-musl
+# The commit, for metrics and the User-Agent: --build-arg REVISION=$(git rev-parse HEAD)
+ARG REVISION=
 # ring compiles C; certificates: the final image has none of its own.
 RUN apk add --no-cache gcc musl-dev ca-certificates
 WORKDIR /src
@@ -15,7 +17,7 @@ RUN rustup show && rustup target add "$TARGET"
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --package cloud-controller-manager --target "$TARGET" && \
+    CCM_REVISION="$REVISION" cargo build --release --locked --package cloud-controller-manager --target "$TARGET" && \
     install -D "target/$TARGET/release/cloud-controller-manager" /image/cloud-controller-manager && \
     install -D -m 0644 /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ca-certificates.crt
 

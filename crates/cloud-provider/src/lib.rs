@@ -85,7 +85,7 @@ pub use load_balancers::{
     PlanStep, Service, default_load_balancer_name,
 };
 pub use node::{AddressType, ConditionStatus, NetworkCondition, Node, NodeAddress, Taint};
-pub use provider::{Caches, ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi};
+pub use provider::{Caches, ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi, Reload};
 pub use registry::{ConfigFile, Factory, Registry};
 pub use routes::{Route, Routes};
 pub use setup::{CloudMetrics, NoCloudMetrics, Setup};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Clusters, Finding, Instances, LoadBalancers, Node, Result, Routes, Service, Volumes};
+use crate::{Clusters, ConfigFile, Finding, Instances, LoadBalancers, Node, Result, Routes, Service, Volumes};
 
 /// A cloud.
 ///
@@ -57,6 +57,15 @@ pub trait CloudProvider: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// The file of `--cloud-config` has changed: take it over without a restart. Called one at a time, on every replica,
+    /// while other calls are under way. Check all of it first, and replace what is used only then.
+    ///
+    /// # Errors
+    /// What is wrong with it, without quoting what may be secret; the provider goes on with what it had.
+    async fn reload(&self, _config: &ConfigFile) -> Result<Reload> {
+        Ok(Reload::NeedsRestart)
+    }
+
     /// Machines (PROV-12, PROV-13). The node controllers need them (PROV-21).
     fn instances(&self) -> Option<&dyn Instances> {
         None
@@ -83,6 +92,32 @@ pub trait CloudProvider: Send + Sync + 'static {
     fn owns(&self, node: &Node) -> bool {
         node.provider_id_scheme().is_none_or(|scheme| scheme == self.name())
     }
+}
+
+/// What came of a changed configuration ([`CloudProvider::reload`]).
+///
+/// ```
+/// use cloud_provider::{CloudProvider, ConfigFile, Error, Reload, Result, async_trait};
+/// use std::sync::RwLock;
+///
+/// struct Acme { zone: RwLock<String> }
+///
+/// #[async_trait]
+/// impl CloudProvider for Acme {
+///     fn name(&self) -> &str { "acme" }
+///     async fn reload(&self, config: &ConfigFile) -> Result<Reload> {
+///         let zone = config.text.strip_prefix("zone: ").ok_or_else(|| Error::invalid("`zone` is missing"))?;
+///         *self.zone.write().map_err(|_| Error::other("poisoned"))? = zone.trim().to_owned();
+///         Ok(Reload::Done)
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// It is in use.
+    Done,
+    /// This provider reads it only when it starts.
+    NeedsRestart,
 }
 
 /// The cluster that a request is for.

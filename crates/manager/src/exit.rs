@@ -14,6 +14,9 @@ pub enum Failure {
     /// The second signal: it ended in the middle of its work. Exit code 1.
     #[error("stopped at once by a second signal")]
     Impatience,
+    /// The program panicked, where nothing goes on without what did. Exit code 2, as the reference's.
+    #[error("the program ends because of a defect: {0}")]
+    Defect(String),
     /// The provider, or a controller, cannot work; or the API server is not healthy in time. Exit code 255.
     #[error("{}", paragraph(.0))]
     Fatal(anyhow::Error),
@@ -43,6 +46,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::Setup(_) | Self::LostLease(_) | Self::Impatience => 1,
+            Self::Defect(_) => 2,
             Self::Fatal(_) => 255,
         }
     }

@@ -14,11 +14,17 @@
 //! }
 //! ```
 
+// The code in the page for vendors is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/embedding.md")]
+struct Embedding;
+
 mod api_health;
 mod caches;
 mod callers;
 mod candidacy;
 mod clients;
+mod cloud_config;
 pub mod configz;
 mod controllers_task;
 pub mod diagnosis;
@@ -47,4 +53,5 @@ pub use manager::{Manager, WebhookFactory};
 pub use prepared::Prepared;
 pub use process::{block_on, install_crypto, run};
 pub use selection::Selection;
+pub use serving::webhook;
 pub use start::launch;

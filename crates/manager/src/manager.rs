@@ -1,5 +1,6 @@
 //! The program as a vendor's `main` puts it together (APP-171, APP-174).
 
+use std::ffi::OsStr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub struct Manager<'a> {
     pub(crate) providers: &'a Registry,
     pub(crate) program: Option<Program>,
     pub(crate) clients: Option<Clients>,
-    pub(crate) webhooks: Vec<WebhookFactory>,
+    pub(crate) webhooks: Vec<(&'static str, WebhookFactory)>,
     pub(crate) wedged_after: Duration,
     pub(crate) log: Option<logging::Handle>,
 }
@@ -60,11 +61,17 @@ impl<'a> Manager<'a> {
         self
     }
 
-    /// Adds a webhook. It is served, without authentication, whenever the server of the webhooks is (APP-140).
+    /// Adds a webhook. It is served, without authentication, where `--webhooks` names it (APP-140).
     #[must_use]
-    pub fn webhook(mut self, webhook: WebhookFactory) -> Self {
-        self.webhooks.push(webhook);
+    pub fn webhook(mut self, name: &'static str, webhook: WebhookFactory) -> Self {
+        self.webhooks.push((name, webhook));
         self
+    }
+
+    /// The program that this is, if it is called so.
+    pub(crate) fn called(&self, name: &OsStr) -> Program {
+        let program = self.program.clone().unwrap_or_else(|| Program::called(name));
+        self.webhooks.iter().fold(program, |program, (name, _)| program.with_webhook(name))
     }
 
     /// Where the Kubernetes API is, instead of where the flags say: an API server in this process.

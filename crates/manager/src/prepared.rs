@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::callers;
 use crate::candidacy::Candidacy;
+use crate::cloud_config::CloudConfig;
 use crate::controllers_task::{Clients, Settings};
 use crate::endpoints::{self, Ports, Routes, Servers};
 use crate::exit::Failure;
@@ -46,6 +47,9 @@ pub struct Prepared {
     general: Client,
     sender: EventSender,
     features: Features,
+    cloud_config: Option<CloudConfig>,
+    /// Ends everything in order.
+    stop: CancellationToken,
 }
 
 impl Prepared {
@@ -77,6 +81,8 @@ impl Prepared {
         settings.fence = candidacy.as_ref().map(Candidacy::fence);
         settings.accounts = accounts(flags, &settings).await?;
 
+        let file = flags.cloud.cloud_config.to_path_buf();
+        let cloud_config = file.and_then(|path| CloudConfig::note(path, flags.cloud.cloud_config_change));
         let provider = start::provider(flags, &settings, manager.providers).map_err(Failure::Fatal)?;
         let (health, metrics) = (Health::new(), settings.metrics.clone());
         identify(&metrics, flags);
@@ -93,16 +99,19 @@ impl Prepared {
             initialising: Arc::default(),
             leases: candidacy.as_ref().map(Candidacy::leases).unwrap_or_default(),
         };
-        readiness(&health, &means, candidacy.as_ref(), stop);
-        let served = manager.webhooks.iter().map(|make| make(Arc::clone(&means.provider)));
-        let own = flags.webhooks().includes("pvlabel").then(|| webhooks::volume_labels(Arc::clone(&means.provider)));
+        let stop = stop.child_token();
+        readiness(&health, &means, candidacy.as_ref(), &stop);
+        let selected = flags.webhooks();
+        let served = manager.webhooks.iter().filter(|(name, _)| selected.includes(name));
+        let served = served.map(|(_, make)| make(Arc::clone(&means.provider)));
+        let own = selected.includes("pvlabel").then(|| webhooks::volume_labels(Arc::clone(&means.provider)));
         let routes = Routes {
             secure: endpoints::secure(flags, migration.as_ref(), &health, &metrics, manager.log.as_ref()),
             metrics: endpoints::plain(&health, &metrics),
             webhooks: endpoints::webhooks(own.into_iter().chain(served).collect(), &metrics),
         };
         let features = features(flags, &means, migration.as_ref());
-        Ok(Self { means, candidacy, ports, routes, access, general, sender, features })
+        Ok(Self { means, candidacy, ports, routes, access, general, sender, features, cloud_config, stop })
     }
 
     /// What the secure port serves, as a caller that may have everything sees it.
@@ -115,12 +124,24 @@ impl Prepared {
         self.routes.webhooks.clone()
     }
 
-    /// Serves, stands for election, works; until `stop`, and then to a good end (APP-162).
+    /// Serves, stands for election, works; until `stop`, or until a changed configuration is to be started with (APP-89),
+    /// and then to a good end (APP-162).
     ///
     /// # Errors
     /// Why it ended otherwise. A lost lease is told at once: the process must end, as nothing was waited for.
     pub async fn run(self, stop: &CancellationToken) -> Result<(), Failure> {
-        let Self { means, candidacy, ports, mut routes, access, general, sender, features } = self;
+        // `stop` need not be the one that this was prepared with.
+        let halt = self.stop.clone();
+        let mut running = std::pin::pin!(self.run_all());
+        tokio::select! {
+            ended = &mut running => return ended,
+            () = stop.cancelled() => halt.cancel(),
+        }
+        running.await
+    }
+
+    async fn run_all(self) -> Result<(), Failure> {
+        let Self { means, candidacy, ports, mut routes, access, general, sender, features, cloud_config, stop } = self;
         tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             provider = means.provider.name(),
@@ -135,10 +156,18 @@ impl Prepared {
         aside.spawn(sender.run(over.clone()));
         aside.spawn(over.clone().run_until_cancelled_owned(check_permissions(general.clone(), features)));
         aside.spawn(means.settings.contact.clone().keep(general, over.clone()));
+        if let Some(cloud_config) = cloud_config {
+            let (provider, halt) = (Arc::clone(&means.provider), stop.clone());
+            let follow = async move {
+                cloud_config.follow(provider).await;
+                halt.cancel();
+            };
+            aside.spawn(over.clone().run_until_cancelled_owned(follow));
+        }
         aside.close();
         let ended = match candidacy {
-            Some(candidacy) => candidacy.run(means, stop).await,
-            None => alone(means, stop).await,
+            Some(candidacy) => candidacy.run(means, &stop).await,
+            None => alone(means, &stop).await,
         };
         over.cancel();
         let last_words = async { tokio::join!(aside.wait(), servers.end()) };
@@ -149,7 +178,8 @@ impl Prepared {
 
 /// Which build this is, and which gates are on.
 fn identify(metrics: &Metrics, flags: &Flags) {
-    metrics.build(Build { version: env!("CARGO_PKG_VERSION"), ..Build::default() });
+    let (revision, rustc) = (env!("CCM_REVISION"), env!("CCM_RUSTC"));
+    metrics.build(Build { version: env!("CARGO_PKG_VERSION"), revision, rustc });
     let gates = flags.gates();
     let acting = GATES.iter().map(|gate| Gate {
         name: gate.name.to_owned(),

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use futures::FutureExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -22,11 +23,10 @@ pub fn run(providers: &cloud_provider::Registry) -> ExitCode {
 
 pub(crate) fn run_manager(manager: Manager<'_>) -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    if let Some(code) = subcommand(&manager, &arguments) {
+    let program = manager.called(arguments.first().map(OsString::as_os_str).unwrap_or_default());
+    if let Some(code) = subcommand(&manager, &program, &arguments) {
         return code;
     }
-    let called = arguments.first().map(|name| Program::called(name)).unwrap_or_default();
-    let program = manager.program.clone().unwrap_or(called);
     let flags = match Flags::parse_as(&program, arguments) {
         Parsed::Flags(flags) => *flags,
         Parsed::Say(text) => {
@@ -46,7 +46,7 @@ pub(crate) fn run_manager(manager: Manager<'_>) -> ExitCode {
     let ended = block_on(async {
         let stop = CancellationToken::new();
         stop_on_signal(stop.clone(), log.clone());
-        Ended(manager.run_with(&flags, &stop).await)
+        Ended(caught(manager.run_with(&flags, &stop)).await)
     });
     let code = match &ended.0 {
         Ok(()) => ExitCode::SUCCESS,
@@ -62,6 +62,18 @@ pub(crate) fn run_manager(manager: Manager<'_>) -> ExitCode {
     code
 }
 
+/// A panic where nothing goes on without what panicked ends the process as the reference's do (APP §16).
+async fn caught(run: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let ended = std::panic::AssertUnwindSafe(run).catch_unwind().await;
+    ended.unwrap_or_else(|panic| Err(Failure::Defect(what(&*panic))))
+}
+
+/// What a panic said. Where it was is in the log already.
+fn what(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
+}
+
 /// What came of a run.
 struct Ended(Result<(), Failure>);
 
@@ -72,12 +84,12 @@ impl From<ExitCode> for Ended {
 }
 
 /// The subcommand that the first argument names, run to its end.
-fn subcommand(manager: &Manager<'_>, arguments: &[OsString]) -> Option<ExitCode> {
+fn subcommand(manager: &Manager<'_>, program: &Program, arguments: &[OsString]) -> Option<ExitCode> {
     let name = arguments.get(1)?.to_str()?;
     let rest = || arguments.iter().take(1).chain(arguments.iter().skip(2)).cloned();
     match name {
-        plan::SUBCOMMAND => Some(plan::main(manager.providers, rest())),
-        doctor::SUBCOMMAND => Some(doctor::main(manager.providers, rest())),
+        plan::SUBCOMMAND => Some(plan::main(manager.providers, program, rest())),
+        doctor::SUBCOMMAND => Some(doctor::main(manager.providers, program, rest())),
         _ => None,
     }
 }
@@ -132,4 +144,16 @@ fn stop_on_signal(stop: CancellationToken, log: logging::Handle) {
             stop.cancel();
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_ends_the_process_with_2() {
+        let failure = caught(async { panic!("no {}", "zone") }).await.unwrap_err();
+        assert_eq!((failure.code(), failure.to_string().contains("no zone")), (2, true), "{failure}");
+        assert_eq!(caught(async { Err(Failure::Impatience) }).await.unwrap_err().code(), 1);
+    }
 }

@@ -95,7 +95,7 @@ impl Cluster {
             anyhow::ensure!(is_it(), "not yet");
             Ok(())
         });
-        met.await.unwrap();
+        met.await.expect("in time");
     }
 
     /// Who did what, by the names of the users.
@@ -111,7 +111,7 @@ impl Cluster {
         for (token, what) in self.asked() {
             let spec = TokenReviewSpec { token: Some(token), ..Default::default() };
             let review = TokenReview { spec, ..Default::default() };
-            let answer = reviews.create(&PostParams::default(), &review).await.unwrap();
+            let answer = reviews.create(&PostParams::default(), &review).await.expect("an answer");
             let user = answer.status.and_then(|status| status.user).and_then(|user| user.username).unwrap_or_default();
             all.entry(user).or_default().push(what);
         }

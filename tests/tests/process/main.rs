@@ -2,6 +2,7 @@
 //! stops (APP §2, §7, §8, §10, §16).
 
 mod accounts;
+mod configuration;
 mod defects;
 mod serving;
 mod starting;

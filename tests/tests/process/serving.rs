@@ -91,3 +91,19 @@ async fn the_webhook_labels_a_volume_as_it_is_created() {
     assert!(metrics.contains("apiserver_webhooks") || metrics.contains("webhook"), "calls are counted (APP-143)");
     process.end().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_vendors_webhook_is_served_where_it_is_selected() {
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {"uid": "u-1", "operation": "CREATE", "object": {"kind": "Node"}},
+    });
+    for (webhooks, acme, own) in [("acme", 200, 404), ("pvlabel", 404, 200), ("*", 200, 200), ("*,-acme", 404, 200)] {
+        let world = World::new();
+        world.hold_the_lease();
+        let process = world.start(&[&format!("--webhooks={webhooks}")]).await;
+        assert_eq!(process.review("/acme", &review).await.0, acme, "{webhooks}");
+        assert_eq!(process.review("/pvlabel", &review).await.0, own, "{webhooks}");
+        process.end().await.unwrap();
+    }
+}

@@ -8,19 +8,20 @@ use axum::Router;
 use axum::body::Body;
 use ccm_tests::in_process::start_up_taint;
 use cloud_provider::{
-    CloudProvider, Instances, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Registry, Result, Setup, Volumes,
-    async_trait,
+    CloudProvider, ConfigFile, Instances, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Registry, Reload,
+    Result, Setup, Volumes, async_trait,
 };
 use embedded_apiserver::ApiServer;
 use http::{Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use kube::Client;
-use manager::flags::{Flags, Parsed};
+use manager::flags::{Flags, Parsed, Program};
 use manager::{Clients, Failure, Manager, Prepared};
 use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, Options};
 use provider_simulated::provider::Simulated;
 use serde_json::{Value, json};
+use serving::webhook::{Handler, Webhook};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -29,6 +30,7 @@ use tower::ServiceExt;
 struct Slow {
     inner: Simulated,
     balancers: Option<Hanging>,
+    reloads: Arc<Mutex<Vec<String>>>,
 }
 
 /// Load balancers that are never made.
@@ -50,9 +52,14 @@ impl LoadBalancers for Hanging {
     }
 }
 
+#[async_trait]
 impl CloudProvider for Slow {
     fn name(&self) -> &str {
         self.inner.name()
+    }
+    async fn reload(&self, config: &ConfigFile) -> Result<Reload> {
+        self.reloads.lock().expect("no panic").push(config.text.clone());
+        Ok(Reload::Done)
     }
     fn instances(&self) -> Option<&dyn Instances> {
         self.inner.instances()
@@ -135,10 +142,12 @@ impl World {
     ) -> (std::result::Result<Prepared, Failure>, CancellationToken) {
         let own = ["ccm", "--cloud-provider=simulated", "--secure-port=0", "--configure-cloud-routes=false"];
         let arguments = own.into_iter().chain(flags.iter().copied()).map(OsString::from);
-        let Parsed::Flags(flags) = Flags::parse(arguments) else { panic!("flags that cannot be used") };
+        let program = Program::new("ccm").with_webhook("acme");
+        let Parsed::Flags(flags) = Flags::parse_as(&program, arguments) else { panic!("flags that cannot be used") };
         let (stop, registry) = (CancellationToken::new(), registry());
         let clients = Clients::Shared(self.client());
         let manager = Manager::new(&registry).clients(clients).wedged_after(Duration::from_secs(60));
+        let manager = manager.webhook("acme", vendors_webhook);
         self.offer(hangs);
         let prepared = manager.prepare(&flags, &stop).await;
         (prepared, stop)
@@ -147,6 +156,11 @@ impl World {
     /// Makes this cloud that of the providers that this thread makes.
     pub(crate) fn offer(&self, hangs: bool) {
         CLOUD.with(|cloud| *cloud.borrow_mut() = Some((self.cloud.clone(), hangs)));
+    }
+
+    /// The configurations that the providers of this thread were given anew.
+    pub(crate) fn reloads(&self) -> Vec<String> {
+        RELOADS.with(|reloads| reloads.lock().expect("no panic").clone())
     }
 
     /// The same, running.
@@ -178,6 +192,8 @@ impl World {
 thread_local! {
     /// What the factory makes providers of: a factory is a plain function, and each test has a thread of its own.
     static CLOUD: std::cell::RefCell<Option<(Cloud, bool)>> = const { std::cell::RefCell::new(None) };
+    /// The configurations that they were given anew.
+    static RELOADS: Arc<Mutex<Vec<String>>> = Arc::default();
 }
 
 pub(crate) fn registry() -> Registry {
@@ -191,9 +207,22 @@ pub(crate) fn registry() -> Registry {
             .build()
             .expect("the address is an address");
         let inner = Simulated::new(transport, None);
-        Ok(Arc::new(Slow { inner, balancers: hangs.then_some(Hanging) }))
+        let reloads = RELOADS.with(Arc::clone);
+        Ok(Arc::new(Slow { inner, balancers: hangs.then_some(Hanging), reloads }))
     });
     registry
+}
+
+/// A webhook of a vendor that allows everything.
+fn vendors_webhook(_: Arc<dyn CloudProvider>) -> Webhook {
+    struct Allow;
+    #[async_trait]
+    impl Handler for Allow {
+        async fn handle(&self, request: Value) -> std::result::Result<Value, String> {
+            Ok(json!({"uid": request["uid"], "allowed": true}))
+        }
+    }
+    Webhook { name: "acme".to_owned(), path: "/acme".to_owned(), handler: Arc::new(Allow) }
 }
 
 pub(crate) fn lease(holder: &str) -> Value {

@@ -45,7 +45,7 @@ impl Flags {
             user_agent: UserAgent {
                 binary: self.binary().to_owned(),
                 version: self.reported_version().to_owned(),
-                ..UserAgent::default()
+                commit: env!("CCM_REVISION").to_owned(),
             },
             qps: self.api.kube_api_qps,
             burst: self.api.burst(),
@@ -68,7 +68,7 @@ impl Flags {
     /// The webhooks that `--webhooks` selects.
     #[must_use]
     pub fn webhooks(&self) -> WebhookSelection {
-        self.webhook.selection()
+        self.webhook.selection(&self.vendor_webhooks)
     }
 
     /// Whether there is a server for webhooks: the gate is on, one is selected, and the port is not 0 (APP-140, FLAG-25).

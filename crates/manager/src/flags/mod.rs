@@ -51,7 +51,7 @@ use clap::{ArgAction, FromArgMatches, Parser};
 pub use self::api::{ApiFlags, MiscFlags};
 pub use self::authentication::AuthenticationFlags;
 pub use self::authorization::AuthorizationFlags;
-pub use self::cloud::CloudFlags;
+pub use self::cloud::{CloudFlags, OnCloudConfigChange};
 pub use self::controllers::ControllersFlags;
 pub use self::debugging::DebuggingFlags;
 pub use self::election::{ElectionSettings, LeaderElectionFlags, LeaderMigrationFlags, MigrationSettings};
@@ -156,6 +156,9 @@ pub struct Flags {
     /// Flags of a vendor's own.
     #[arg(skip)]
     vendor: Vec<VendorFlag>,
+    /// Webhooks of a vendor's own.
+    #[arg(skip)]
+    vendor_webhooks: Vec<&'static str>,
 }
 
 /// klog's levels are any int32; below none and above the highest there is nothing more to tell apart.
@@ -194,29 +197,45 @@ impl Flags {
             Err(Parsed::Wrong(text)) => return Parsed::Wrong(text),
             Err(Parsed::Flags(flags)) => return Parsed::Flags(Box::new(flags)),
         };
-        let mut flags = read.values;
-        flags.binary.clone_from(&program.binary);
-        flags.vendor.clone_from(&program.flags);
-        if let Some(adjust) = &program.adjust {
-            adjust(&mut flags);
+        match finish(program, read) {
+            Ok(flags) => Parsed::Flags(Box::new(flags)),
+            Err(text) => Parsed::Wrong(text),
         }
-        let errors = [read.errors, flags.errors()].concat();
-        if errors.is_empty() { Parsed::Flags(Box::new(flags)) } else { Parsed::Wrong(explain::together(errors)) }
     }
 }
 
-/// Reads arguments into `T`, a command that has the flags, by the rules that all commands share. The program's name comes
-/// first; `name` is the command's in messages.
-pub(crate) fn parse<T: FromArgMatches>(
+impl AsMut<Self> for Flags {
+    fn as_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
+/// What a program has of its own, and whether all of it can be used.
+fn finish<T: AsMut<Flags>>(program: &Program, mut read: command::Read<T>) -> Result<T, String> {
+    let flags = read.values.as_mut();
+    flags.binary.clone_from(&program.binary);
+    flags.vendor.clone_from(&program.flags);
+    flags.vendor_webhooks.clone_from(&program.webhooks);
+    if let Some(adjust) = &program.adjust {
+        adjust(flags);
+    }
+    let errors = [read.errors, flags.errors()].concat();
+    if errors.is_empty() { Ok(read.values) } else { Err(explain::together(errors)) }
+}
+
+/// Reads arguments into `T`, a command that has the flags, as this program, by the rules that all commands share, and
+/// validates them. The program's name comes first; `name` is the command's in messages.
+pub(crate) fn parse<T: FromArgMatches + AsMut<Flags>>(
+    program: &Program,
     command: clap::Command,
     name: &str,
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Parsed<T> {
-    let arguments: Vec<_> = arguments.into_iter().collect();
-    let program = arguments.first().map(|name| Program::called(name)).unwrap_or_default();
-    match command::read(&command::prepare(command, &program), name, arguments) {
-        Ok(read) if read.errors.is_empty() => Parsed::Flags(read.values),
-        Ok(read) => Parsed::Wrong(explain::together(read.errors)),
+    match command::read(&command::prepare(command, program), name, arguments) {
+        Ok(read) => match finish(program, read) {
+            Ok(values) => Parsed::Flags(values),
+            Err(text) => Parsed::Wrong(text),
+        },
         Err(said) => said,
     }
 }

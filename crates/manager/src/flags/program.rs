@@ -44,6 +44,8 @@ pub struct Program {
     defaults: Vec<(&'static str, &'static str)>,
     /// Flags of its own.
     pub(super) flags: Vec<VendorFlag>,
+    /// Webhooks of its own, for `--webhooks`.
+    pub(super) webhooks: Vec<&'static str>,
     /// What is done to the flags before they are validated.
     pub(super) adjust: Option<Arc<Adjust>>,
 }
@@ -52,9 +54,10 @@ type Adjust = dyn Fn(&mut Flags) + Send + Sync;
 
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { binary, name, defaults, flags, adjust: _ } = self;
+        let Self { binary, name, defaults, flags, webhooks, adjust: _ } = self;
         let mut debug = f.debug_struct("Program");
         debug.field("binary", binary).field("name", name).field("defaults", defaults).field("flags", flags);
+        debug.field("webhooks", webhooks);
         debug.finish_non_exhaustive()
     }
 }
@@ -100,7 +103,14 @@ impl Program {
     /// A program of this name, with the standard defaults.
     #[must_use]
     pub fn new(name: &'static str) -> Self {
-        Self { binary: name.to_owned(), name, defaults: Vec::new(), flags: Vec::new(), adjust: None }
+        Self {
+            binary: name.to_owned(),
+            name,
+            defaults: Vec::new(),
+            flags: Vec::new(),
+            webhooks: Vec::new(),
+            adjust: None,
+        }
     }
 
     /// The program that the first argument says it is; its defaults are those of the vendor's program of that name.
@@ -136,6 +146,16 @@ impl Program {
     #[must_use]
     pub fn with_flag(mut self, flag: VendorFlag) -> Self {
         self.flags.push(flag);
+        self
+    }
+
+    /// Adds a name to those that `--webhooks` knows (APP-140). The manager adds those of its own webhooks itself
+    /// ([`Manager::webhook`](crate::Manager::webhook)).
+    #[must_use]
+    pub fn with_webhook(mut self, name: &'static str) -> Self {
+        if !self.webhooks.contains(&name) {
+            self.webhooks.push(name);
+        }
         self
     }
 

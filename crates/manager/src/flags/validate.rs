@@ -2,16 +2,9 @@
 
 use runtime::go_duration::GoDuration;
 
-use super::{Flags, GATE_UID_HEADER, explain};
+use super::{Flags, GATE_UID_HEADER};
 
 impl Flags {
-    /// # Errors
-    /// What is wrong and what to do, all at once.
-    pub(crate) fn validate(&self) -> Result<(), String> {
-        let errors = self.errors();
-        if errors.is_empty() { Ok(()) } else { Err(explain::together(errors)) }
-    }
-
     /// Everything that is wrong.
     pub(super) fn errors(&self) -> Vec<String> {
         let mut errors = Vec::new();
@@ -22,7 +15,7 @@ impl Flags {
         errors.extend(self.options().validate());
         errors.extend(self.period_errors());
         errors.extend(self.leader_election.validate());
-        errors.extend(self.webhook.validate());
+        errors.extend(self.webhook.validate(&self.vendor_webhooks));
         errors.extend(self.webhook_serving.validate(self.secure_serving.secure_port));
         errors.extend(self.secure_serving.validate());
         errors.extend(self.authentication.validate(self.gates().enabled(GATE_UID_HEADER)));

@@ -25,42 +25,51 @@ pub struct WebhookFlags {
 
 /// The webhooks that are to be served; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WebhookSelection(Vec<String>);
+pub struct WebhookSelection {
+    items: Vec<String>,
+    /// Those of a vendor.
+    vendor: Vec<&'static str>,
+}
 
 impl WebhookSelection {
     /// Whether this one is to be served: the first item that names it decides, then `*` (APP-31).
     #[must_use]
     pub fn includes(&self, name: &str) -> bool {
-        let named = self.0.iter().find_map(|item| match item.strip_prefix('-') {
+        let named = self.items.iter().find_map(|item| match item.strip_prefix('-') {
             Some(off) => (off == name).then_some(false),
             None => (item == name).then_some(true),
         });
-        named.unwrap_or_else(|| self.0.iter().any(|item| item == ALL))
+        named.unwrap_or_else(|| self.items.iter().any(|item| item == ALL))
     }
 
-    /// Whether there is none of [`WEBHOOKS`] among them.
+    /// Whether there is none that this program has among them.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        !WEBHOOKS.into_iter().any(|name| self.includes(name))
+        !known(&self.vendor).any(|name| self.includes(name))
     }
 }
 
+/// The webhooks that this program has: its own, and a vendor's.
+fn known(vendor: &[&'static str]) -> impl Iterator<Item = &'static str> {
+    WEBHOOKS.into_iter().chain(vendor.iter().copied())
+}
+
 impl WebhookFlags {
-    pub(super) fn selection(&self) -> WebhookSelection {
-        WebhookSelection(self.items())
+    pub(super) fn selection(&self, vendor: &[&'static str]) -> WebhookSelection {
+        WebhookSelection { items: self.items(), vendor: vendor.to_vec() }
     }
 
     pub(crate) fn items(&self) -> Vec<String> {
         List::owned(&self.webhooks)
     }
 
-    pub(super) fn validate(&self) -> Vec<String> {
-        let known = WEBHOOKS.join(", ");
+    pub(super) fn validate(&self, vendor: &[&'static str]) -> Vec<String> {
+        let all = known(vendor).collect::<Vec<_>>();
         let items = self.items();
         let names = items.iter().map(|item| item.strip_prefix('-').unwrap_or(item));
         names
-            .filter(|name| *name != ALL && !WEBHOOKS.contains(name))
-            .map(|name| format!("{name:?} is not in the list of known webhooks; known are {ALL}, {known}"))
+            .filter(|name| *name != ALL && !all.contains(name))
+            .map(|name| format!("{name:?} is not in the list of known webhooks; known are {ALL}, {}", all.join(", ")))
             .collect()
     }
 }

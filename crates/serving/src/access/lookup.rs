@@ -33,6 +33,13 @@ pub enum LookupError {
          --authentication-tolerate-lookup-failure"
     )]
     Forbidden(String),
+    /// The API server does not know the identity that asks.
+    #[error(
+        "cannot read ConfigMap {NAMESPACE}/{NAME}, which says whose client certificates to trust: the API server does not \
+         accept this component's credential: {0}; renew the token or certificate in --authentication-kubeconfig (in a Pod: \
+         its service account), or start with --authentication-skip-lookup"
+    )]
+    Unauthenticated(String),
     /// The API server did not answer in all that time, or not sensibly.
     #[error(
         "cannot read ConfigMap {NAMESPACE}/{NAME} of the Kubernetes API server within {} s: {problem}; check the \
@@ -72,8 +79,10 @@ pub async fn read(client: &Client, shutdown: &CancellationToken) -> Result<Optio
             Err(error) => error,
         };
         let problem = api_error(&error).to_string();
-        if is_refusal(&error) {
-            return Err(LookupError::Forbidden(problem));
+        match refusal(&error) {
+            Some(403) => return Err(LookupError::Forbidden(problem)),
+            Some(_) => return Err(LookupError::Unauthenticated(problem)),
+            None => {}
         }
         if Instant::now() + pause > deadline {
             return Err(LookupError::Unreachable { patience: PATIENCE, problem });
@@ -86,9 +95,12 @@ pub async fn read(client: &Client, shutdown: &CancellationToken) -> Result<Optio
     }
 }
 
-/// Whether asking again is of no use.
-fn is_refusal(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if matches!(status.code, 401 | 403))
+/// The status of an answer after which asking again is of no use.
+fn refusal(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) if matches!(status.code, 401 | 403) => Some(status.code),
+        _ => None,
+    }
 }
 
 /// What the ConfigMap says.

@@ -399,6 +399,14 @@ async fn a_config_map_that_is_missing_is_tolerated_and_one_that_is_forbidden_is_
     let said = world.access.look_up(&shutdown).await.unwrap_err().to_string();
     assert!(said.contains("bind Role extension-apiserver-authentication-reader"), "{said}");
     assert_eq!(begun.elapsed(), Duration::ZERO, "at once");
+
+    // Who is not known is helped by no Role.
+    let unknown =
+        Action::Status { code: 401, reason: "Unauthorized".into(), message: "no".into(), retry_after_seconds: None };
+    world.api.faults().clear();
+    world.api.faults().add(Matcher::any().resource("configmaps"), unknown);
+    let said = world.access.look_up(&shutdown).await.unwrap_err().to_string();
+    assert!(said.contains("renew the token or certificate") && !said.contains("Role"), "{said}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,7 +101,11 @@ fn every_flag_reaches_its_option() {
 
 #[test]
 fn what_cannot_be_used_is_named_with_what_to_do() {
-    let table: [(&[&str], &str); 17] = [
+    let table: [(&[&str], &str); 18] = [
+        (
+            &["--cloud-config-change=restart"],
+            "invalid argument \"restart\" for \"--cloud-config-change\" flag: \"restart\" is not one of reload, exit, ignore",
+        ),
         (
             &["--load-balancer-drift=fix"],
             "invalid argument \"fix\" for \"--load-balancer-drift\" flag: \"fix\" is not one of report, repair",

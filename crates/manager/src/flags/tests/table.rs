@@ -85,7 +85,8 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 /// This project's own flags, with type, default and section.
-pub(super) const OWN: [(&str, &str, &str, &str); 11] = [
+pub(super) const OWN: [(&str, &str, &str, &str); 12] = [
+    ("cloud-config-change", "string", "reload", "Generic"),
     ("default-load-balancer", "bool", "true", "Service-lb-controller"),
     ("explain", "bool", "true", "Generic"),
     ("load-balancer-classes", "strings", "", "Service-lb-controller"),

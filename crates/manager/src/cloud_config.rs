@@ -1,0 +1,224 @@
+//! The file of `--cloud-config`, followed as it changes (APP-89).
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{CloudProvider, ConfigFile, Reload};
+use futures::FutureExt;
+use tokio::time::{sleep, timeout};
+
+use crate::flags::OnCloudConfigChange;
+
+/// How often the file is looked at.
+const PERIOD: Duration = Duration::from_secs(10);
+/// A provider that takes longer to take it over is not waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The file as it was last read. It is read as a whole each time, by its path: that follows the links that Kubernetes
+/// swaps when a Secret changes, and needs no trust in times. Of its text only a hash is kept, because it holds secrets.
+pub(crate) struct CloudConfig {
+    path: PathBuf,
+    on_change: OnCloudConfigChange,
+    known: Option<u64>,
+    /// Why it could not be read, said once.
+    trouble: Option<String>,
+}
+
+impl CloudConfig {
+    /// The file as it is now, before the provider reads it: what changes in between is a change. Nothing if changes are
+    /// to be ignored.
+    pub(crate) fn note(path: PathBuf, on_change: OnCloudConfigChange) -> Option<Self> {
+        if on_change == OnCloudConfigChange::Ignore {
+            return None;
+        }
+        let known = std::fs::read_to_string(&path).ok().map(|text| hash(&text));
+        Some(Self { path, on_change, known, trouble: None })
+    }
+
+    /// Follows the file. Returns only if the process is to end because of a change.
+    pub(crate) async fn follow(mut self, provider: Arc<dyn CloudProvider>) {
+        let path = self.path.display().to_string();
+        loop {
+            sleep(PERIOD).await;
+            let Some(text) = self.changed().await else { continue };
+            if self.on_change == OnCloudConfigChange::Exit {
+                tracing::info!(path, "the cloud configuration has changed: ending, to be started again with it");
+                return;
+            }
+            match reload(&*provider, &ConfigFile { path: path.clone(), text }).await {
+                Ok(Reload::Done) => tracing::info!(path, "the changed cloud configuration is in use"),
+                Ok(Reload::NeedsRestart) => {
+                    tracing::warn!(
+                        path,
+                        "the cloud configuration has changed, and this provider reads it only at its start: restart the \
+                         process (--cloud-config-change=exit makes it end by itself)"
+                    );
+                    return std::future::pending().await;
+                }
+                Err(reason) => tracing::error!(
+                    path,
+                    reason,
+                    "the changed cloud configuration cannot be used; going on with the one before"
+                ),
+            }
+        }
+    }
+
+    /// The text, if it is another one than before. A file that is gone, or cannot be read, is no change.
+    async fn changed(&mut self) -> Option<String> {
+        let path = self.path.clone();
+        let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await;
+        let text = match read.map_err(std::io::Error::other).flatten() {
+            Ok(text) => text,
+            Err(error) => {
+                let trouble = error.to_string();
+                if self.trouble.as_ref() != Some(&trouble) {
+                    let path = self.path.display();
+                    tracing::warn!(%path, reason = trouble, "the cloud configuration cannot be read any more; going on with what it was");
+                    self.trouble = Some(trouble);
+                }
+                return None;
+            }
+        };
+        self.trouble = None;
+        let new = Some(hash(&text));
+        (std::mem::replace(&mut self.known, new) != new).then_some(text)
+    }
+}
+
+fn hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whatever the provider does, the manager goes on.
+async fn reload(provider: &dyn CloudProvider, file: &ConfigFile) -> Result<Reload, String> {
+    let reloading = AssertUnwindSafe(async { provider.reload(file).await }).catch_unwind();
+    match timeout(PATIENCE, reloading).await {
+        Ok(Ok(Ok(reload))) => Ok(reload),
+        Ok(Ok(Err(error))) => Err(error.to_string()),
+        Ok(Err(_)) => Err(format!("cloud provider {} panicked", provider.name())),
+        Err(_) => {
+            Err(format!("cloud provider {} did not take it over within {} s", provider.name(), PATIENCE.as_secs()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    use cloud_provider::{Error, Result, async_trait};
+
+    use super::*;
+
+    /// Takes what begins with "good", and notes what it is given.
+    #[derive(Default)]
+    struct Acme {
+        texts: Mutex<Vec<String>>,
+    }
+
+    #[async_trait]
+    impl CloudProvider for Acme {
+        fn name(&self) -> &'static str {
+            "acme"
+        }
+        async fn reload(&self, config: &ConfigFile) -> Result<Reload> {
+            self.texts.lock().unwrap().push(config.text.clone());
+            match config.text.split(' ').next().unwrap_or_default() {
+                "good" => Ok(Reload::Done),
+                "old" => Ok(Reload::NeedsRestart),
+                "panic" => panic!("a defect"),
+                "hang" => std::future::pending().await,
+                _ => Err(Error::invalid("`zone` is missing")),
+            }
+        }
+    }
+
+    /// A file that is mounted as Kubernetes mounts Secrets: a link through a link, and the inner one is swapped.
+    struct Mounted(tempfile::TempDir);
+
+    impl Mounted {
+        fn new(text: &str) -> Self {
+            let this = Self(tempfile::tempdir().unwrap());
+            this.swap("..1", text);
+            std::os::unix::fs::symlink("..data/cloud.yaml", this.path()).unwrap();
+            this
+        }
+        fn path(&self) -> PathBuf {
+            self.0.path().join("cloud.yaml")
+        }
+        fn swap(&self, version: &str, text: &str) {
+            let at = |name: &str| self.0.path().join(name);
+            std::fs::create_dir(at(version)).unwrap();
+            std::fs::write(at(version).join("cloud.yaml"), text).unwrap();
+            std::os::unix::fs::symlink(version, at("..tmp")).unwrap();
+            std::fs::rename(at("..tmp"), at("..data")).unwrap();
+        }
+    }
+
+    fn follow(path: &Path, on_change: OnCloudConfigChange) -> (Arc<Acme>, tokio::task::JoinHandle<()>) {
+        let provider = Arc::new(Acme::default());
+        let config = CloudConfig::note(path.to_owned(), on_change).unwrap();
+        (Arc::clone(&provider), tokio::spawn(config.follow(provider)))
+    }
+
+    async fn periods(count: u32) {
+        sleep(PERIOD * count + Duration::from_millis(1)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_change_is_handed_over_once_also_through_swapped_links_and_after_a_mistake() {
+        let file = Mounted::new("good 1");
+        let (provider, task) = follow(&file.path(), OnCloudConfigChange::Reload);
+        periods(3).await;
+        assert!(provider.texts.lock().unwrap().is_empty(), "nothing has changed");
+        for (number, text) in ["good 2", "bad", "panic", "good 3", "hang", "good 4"].into_iter().enumerate() {
+            file.swap(&format!("..{}", number + 2), text);
+            periods(9).await;
+        }
+        std::fs::write(file.path(), "good 5").unwrap();
+        periods(3).await;
+        std::fs::remove_file(file.path()).unwrap();
+        periods(3).await;
+        let texts = provider.texts.lock().unwrap().clone();
+        assert_eq!(texts, ["good 2", "bad", "panic", "good 3", "hang", "good 4", "good 5"]);
+        assert!(!task.is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_reads_it_at_its_start_only_is_asked_once() {
+        let file = Mounted::new("good 1");
+        let (provider, task) = follow(&file.path(), OnCloudConfigChange::Reload);
+        for number in 2..5 {
+            file.swap(&format!("..{number}"), &format!("old {number}"));
+            periods(2).await;
+        }
+        assert_eq!(provider.texts.lock().unwrap().len(), 1);
+        assert!(!task.is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_where_a_change_is_to_end_the_process_and_not_because_the_file_is_gone() {
+        let file = Mounted::new("good 1");
+        let (provider, task) = follow(&file.path(), OnCloudConfigChange::Exit);
+        std::fs::remove_file(file.path()).unwrap();
+        periods(3).await;
+        std::os::unix::fs::symlink("..data/cloud.yaml", file.path()).unwrap();
+        periods(3).await;
+        assert!(!task.is_finished(), "it came back as it was");
+        file.swap("..2", "whatever");
+        periods(2).await;
+        assert!(task.is_finished() && provider.texts.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn changes_can_be_ignored() {
+        assert!(CloudConfig::note("/x".into(), OnCloudConfigChange::Ignore).is_none());
+    }
+}
