@@ -122,6 +122,32 @@ async fn controllers_that_migrate_wait_for_the_second_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_a_migration_file_is_told_before_a_port_is_bound() {
+    let world = World::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let config = format!("--leader-migration-config={}", file.path().display());
+    let kind = "apiVersion: controllermanager.config.k8s.io/v1\nkind: LeaderMigrationConfiguration\n";
+    for (text, expected) in [
+        ("controllers: [".to_owned(), "failed to parse leader migration configuration"),
+        (kind.replace("/v1", "/v7"), "is not known"),
+        (format!("{kind}controllerLeaders: [{{name: route-controller}}]\n"), "leaderName: Required value"),
+        (format!("{kind}leaderName: cloud-controller-manager\n"), "name another in leaderName"),
+        (format!("{kind}leaderName: other\n"), "--secure-port"),
+    ] {
+        std::fs::write(file.path(), &text).unwrap();
+        let flags = ["--enable-leader-migration", &config, &port, "--bind-address=127.0.0.1"];
+        let failure = world.prepare(&flags, false).await.0.err().expect("it cannot start");
+        let said = failure.to_string();
+        assert!(failure.code() == 1 && said.contains(expected) && !said.contains('\n'), "{text}: {said}");
+    }
+    std::fs::remove_file(file.path()).unwrap();
+    let failure = world.prepare(&["--enable-leader-migration", &config, &port], false).await.0.err().expect("no file");
+    assert!(failure.code() == 1 && failure.to_string().contains(file.path().to_str().unwrap()), "{failure}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn losing_the_second_lease_ends_the_process_as_losing_the_first() {
     let world = World::new();
     let process = world.start(&["--enable-leader-migration"]).await;
