@@ -120,3 +120,30 @@ impl<'a> Manager<'a> {
         Prepared::new(self, flags, stop).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::flags::Parsed;
+
+    fn acme(_: Arc<dyn CloudProvider>) -> Webhook {
+        unreachable!("nothing is started")
+    }
+
+    #[test]
+    fn a_vendors_webhooks_are_known_to_its_flags_whatever_the_program_is_called() {
+        let providers = Registry::new();
+        for program in [None, Some(Program::new("acme-ccm").with_default("cloud-provider", "acme"))] {
+            let mut manager = Manager::new(&providers).webhook("acme-quota", acme);
+            manager.program = program;
+            let program = manager.called(OsStr::new("/usr/bin/hcloud-cloud-controller-manager"));
+            let parse = |flag: &str| Flags::parse_as(&program, ["x", flag].map(OsString::from));
+            let Parsed::Flags(flags) = parse("--webhooks=acme-quota") else { panic!("it is known") };
+            assert!(flags.webhooks().includes("acme-quota") && flags.serves_webhooks());
+            let Parsed::Wrong(text) = parse("--webhooks=acme") else { panic!("it is not known") };
+            assert!(text.contains("known are *, pvlabel, acme-quota"), "{text}");
+        }
+    }
+}
