@@ -24,7 +24,9 @@ fn stderr(output: &Output) -> String {
 fn help_names_the_flags_and_the_subcommands() {
     let help = run(&["--help"], &[]);
     assert!(help.status.success());
-    for word in ["--cloud-provider", "--node-deletion-guard", "--cluster-cidr", "Service-lb-controller:", "plan", "demo"] {
+    for word in
+        ["--cloud-provider", "--node-deletion-guard", "--cluster-cidr", "Service-lb-controller:", "plan", "demo"]
+    {
         assert!(stdout(&help).contains(word), "{word} is missing in:\n{}", stdout(&help));
     }
     let help = run(&["plan", "--help"], &[]);
@@ -77,7 +79,8 @@ fn an_unknown_flag_fails_with_a_suggestion() {
 
 #[test]
 fn a_historic_flag_is_accepted_with_one_line_on_standard_error() {
-    let start = |flag: &str| run(&["--cloud-provider=simulated", "--kubeconfig=/nowhere", "--secure-port=0", flag], &[]);
+    let start =
+        |flag: &str| run(&["--cloud-provider=simulated", "--kubeconfig=/nowhere", "--secure-port=0", flag], &[]);
     let lines = stderr(&start("--logtostderr=true"));
     assert_eq!(lines.matches("Flag --logtostderr has been deprecated, ").count(), 1, "{lines}");
     assert!(!stderr(&start("--profiling")).contains("deprecated"), "{lines}");

@@ -139,7 +139,8 @@ mod tests {
             let mut manager = Manager::new(&providers).webhook("acme-quota", acme);
             manager.program = program;
             let program = manager.called(OsStr::new("/usr/bin/hcloud-cloud-controller-manager"));
-            let parse = |flag: &str| Flags::parse_as(&program, ["x", flag].map(OsString::from));
+            let gate = "--feature-gates=CloudControllerManagerWebhook=true";
+            let parse = |flag: &str| Flags::parse_as(&program, ["x", gate, flag].map(OsString::from));
             let Parsed::Flags(flags) = parse("--webhooks=acme-quota") else { panic!("it is known") };
             assert!(flags.webhooks().includes("acme-quota") && flags.serves_webhooks());
             let Parsed::Wrong(text) = parse("--webhooks=acme") else { panic!("it is not known") };
