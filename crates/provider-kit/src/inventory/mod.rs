@@ -20,7 +20,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cloud_provider::{CloudMetrics, InstanceMetadata, InstanceState, Instances, NoCloudMetrics, Node, Result, Want, WantMetadata, async_trait};
+use cloud_provider::{
+    CloudMetrics, InstanceMetadata, InstanceState, Instances, NoCloudMetrics, Node, Result, Want, WantMetadata,
+    async_trait,
+};
 use futures::FutureExt;
 use tokio::time::Instant;
 

@@ -17,8 +17,8 @@ use std::sync::{Arc, OnceLock};
 
 use cloud_provider::names::{LABEL_REGION, LABEL_ZONE, ZONE_DELIMITER};
 use cloud_provider::{
-    Caches, CloudProvider, Context, Error, Finding, Instances, LoadBalancers, PersistentVolume, Result, Routes, Setup, Volumes,
-    async_trait,
+    Caches, CloudProvider, Context, Error, Finding, Instances, LoadBalancers, PersistentVolume, Result, Routes, Setup,
+    Volumes, async_trait,
 };
 use provider_kit::inventory::Inventory;
 use provider_kit::load_balancers::Balancers;
