@@ -28,7 +28,7 @@ use runtime::cache::{Cache, Cached};
 use crate::caches::SharedCaches;
 use crate::controllers_task::Settings;
 pub(crate) use command::main;
-pub use output::{JSON_VERSION, Output, json, text};
+pub use output::{JSON_VERSION, json, render, text};
 pub(crate) use read::list;
 pub use report::{Key, Kind, ObjectPlan, Outcome, Report, Side, Step, Totals};
 

@@ -4,37 +4,16 @@ use std::fmt::{self, Write as _};
 
 use serde_json::{Value, json};
 
+use crate::flags::Output;
+
 use super::report::{Key, Kind, ObjectPlan, Outcome, Report};
 
-/// `--output`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// For people.
-    Text,
-    /// For programs: see [`json`](fn@json).
-    Json,
-}
-
-impl std::str::FromStr for Output {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            other => Err(format!("{other:?} is not one of text, json")),
-        }
-    }
-}
-
-impl Output {
-    /// The report in this form, with a line break at the end.
-    #[must_use]
-    pub fn render(self, report: &Report) -> String {
-        match self {
-            Self::Text => text(report),
-            Self::Json => format!("{:#}\n", json(report)),
-        }
+/// The report in this form, with a line break at the end.
+#[must_use]
+pub fn render(output: Output, report: &Report) -> String {
+    match output {
+        Output::Text => text(report),
+        Output::Json => format!("{:#}\n", json(report)),
     }
 }
 
@@ -232,7 +211,5 @@ Plan: 1 to create, 1 to update, 1 to delete, for 2 objects (looked at 2 Nodes, 1
             json!({"lookedAt": {"Node": 2, "Service": 1}, "create": 1, "update": 1, "delete": 1, "objects": 2,
                 "errors": 0, "exitCode": 2})
         );
-        assert_eq!("json".parse(), Ok(Output::Json));
-        assert_eq!("yaml".parse::<Output>(), Err("\"yaml\" is not one of text, json".to_owned()));
     }
 }
