@@ -4,7 +4,7 @@
 #   docker build -t cloud-controller-manager .
 #   docker build --build-arg TARGET=aarch64-unknown-linux-musl …       on a machine of that kind
 
-FROM docker.io/library/rust:1.95.0-alpine AS build
+FROM rust:1.95.0-alpine AS build
 ARG TARGET=x86_64-unknown-linux-musl
 # The commit, for metrics and the User-Agent: --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION=
