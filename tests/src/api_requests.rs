@@ -65,7 +65,7 @@ impl ApiRequest {
     /// Whether it asks for a change.
     #[must_use]
     pub fn is_write(&self) -> bool {
-        is_write(self.verb)
+        is_write(self.verb, &self.resource)
     }
 
     /// Whether it was answered with what it asked for.
@@ -75,10 +75,18 @@ impl ApiRequest {
     }
 }
 
-/// Whether a verb asks for a change.
+/// Whether a request with this verb, of this resource, asks for a change. A review is a question, though it is posted: what
+/// may be done, who somebody is. Nothing is stored.
+///
+/// ```
+/// use ccm_tests::api_requests::is_write;
+///
+/// assert!(is_write("PATCH", "nodes/status") && is_write("POST", "events") && !is_write("WATCH", "nodes"));
+/// assert!(!is_write("POST", "selfsubjectaccessreviews") && !is_write("POST", "tokenreviews"));
+/// ```
 #[must_use]
-pub fn is_write(verb: &str) -> bool {
-    !matches!(verb, "GET" | "LIST" | "WATCH")
+pub fn is_write(verb: &str, resource: &str) -> bool {
+    !matches!(verb, "GET" | "LIST" | "WATCH") && !resource.ends_with("reviews")
 }
 
 /// The requests since the start or the last [`clear`](Self::clear). Clones share them.

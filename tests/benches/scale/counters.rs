@@ -28,12 +28,12 @@ impl Counters {
 
     /// Those that ask for a change, of resources (or routes) that `of` picks.
     pub(crate) fn writes(&self, of: impl Fn(&str) -> bool) -> u64 {
-        self.sum(|verb, resource| is_write(verb) && of(resource))
+        self.sum(|verb, resource| is_write(verb, resource) && of(resource))
     }
 
     /// Those that only read, of resources (or routes) that `of` picks.
     pub(crate) fn reads(&self, of: impl Fn(&str) -> bool) -> u64 {
-        self.sum(|verb, resource| !is_write(verb) && of(resource))
+        self.sum(|verb, resource| !is_write(verb, resource) && of(resource))
     }
 
     fn sum(&self, picks: impl Fn(&str, &str) -> bool) -> u64 {
