@@ -293,18 +293,6 @@ async fn check_permissions(client: Client, features: Features) {
 
 /// What permissions depend on.
 fn features(flags: &Flags, means: &Means, migration: Option<&LeaderMigration>) -> Features {
-    let authentication = flags.authentication();
-    let serves = flags.serving().port != 0;
-    Features {
-        controllers: permissions::controllers_that_run(&means.settings, &*means.provider),
-        election: flags.election().map(|election| permissions::Election {
-            namespace: election.namespace,
-            leases: [Some(election.name), migration.map(|it| it.leader_name.clone())].into_iter().flatten().collect(),
-            watch: true,
-        }),
-        service_account_credentials: flags.use_service_account_credentials(),
-        caller_reviews: serves,
-        authentication_lookup: serves && !authentication.skip_lookup,
-        tolerate_lookup_failure: authentication.tolerate_lookup_failure,
-    }
+    let controllers = permissions::controllers_that_run(&means.settings, &*means.provider);
+    Features { controllers, ..Features::of(flags, migration) }
 }

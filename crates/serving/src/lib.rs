@@ -7,7 +7,6 @@
 //! | [`tls`] | versions, cipher suites and curves as flags write them; certificates and their reload |
 //! | [`access`] | authentication (front proxy, certificate, token, anonymous) and authorization, as a layer over all routes |
 //! | [`health`] | named checks: `/healthz`, `/livez`, `/readyz`, and what they found so far |
-//! | [`watchdog`] | work that hangs, as a health check |
 //! | [`webhook`] | admission webhooks |
 //! | [`debug`] | CPU profiles, and the verbosity of the log |
 //! | [`options`] | what operators choose |
@@ -49,7 +48,6 @@ pub mod options;
 mod percent;
 pub mod server;
 pub mod tls;
-pub mod watchdog;
 pub mod webhook;
 
 pub use answer::not_found;

@@ -75,11 +75,8 @@ async fn run(flags: &Flags, providers: &Registry) -> Report {
         name: election.name,
         duration: election.lease_duration,
     });
-    let mut features = Features::of(flags);
     let migration = migration(flags);
-    if let (Some(election), Ok(Some(migration))) = (&mut features.election, &migration) {
-        election.leases.push(migration.leader_name.clone());
-    }
+    let features = Features::of(flags, migration.as_ref().ok().and_then(Option::as_ref));
     let subject = Subject {
         features,
         settings: &settings,

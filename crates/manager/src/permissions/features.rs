@@ -5,6 +5,7 @@ use cloud_provider::names::{
     CONTROLLERS, ControllerNames, MANAGER_NAME, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER,
     SERVICE_CONTROLLER, VOLUME_LABEL_CONTROLLER,
 };
+use runtime::election::migration::LeaderMigration;
 
 use crate::controllers_task::Settings;
 use crate::flags::Flags;
@@ -58,14 +59,14 @@ impl Default for Features {
 }
 
 impl Features {
-    /// What flags switch on; the controllers are the standard ones until [`controllers_that_run`] tells better, and the
-    /// lease of leader migration is to be added to the election's.
+    /// What flags switch on, with the lease of the migration that they ask for; the controllers are the standard ones until
+    /// [`controllers_that_run`] tells better.
     #[must_use]
-    pub fn of(flags: &Flags) -> Self {
+    pub fn of(flags: &Flags, migration: Option<&LeaderMigration>) -> Self {
         let (authentication, has_port) = (flags.authentication(), flags.serving().port != 0);
         let election = flags.election().map(|it| Election {
             namespace: it.namespace,
-            leases: vec![it.name],
+            leases: [Some(it.name), migration.map(|it| it.leader_name.clone())].into_iter().flatten().collect(),
             ..Election::default()
         });
         Self {
