@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::anyhow;
-use cloud_provider::{ClientBuilder, CloudProvider, Cluster, Context, Fence, KubernetesApi};
+use cloud_provider::{ClientBuilder, CloudProvider, Cluster, Context, Fence, KubernetesApi, NoEvents};
 use controllers::Options;
 use embedded_apiserver::ApiServer;
 use kube::Client;
@@ -177,7 +177,8 @@ impl Stage {
         let provider = self.cloud.fenced_provider(&self.gate, &self.fence);
         let provider: Arc<dyn CloudProvider> = Arc::new(ObservedProvider::new(provider, self.overlaps.clone()));
         let clients = Arc::new(NoClients);
-        let context = Context { cluster: cluster.clone(), clients, shutdown: shutdown.clone() };
+        let context =
+            Context { cluster: cluster.clone(), clients, events: Arc::new(NoEvents), shutdown: shutdown.clone() };
         provider.initialize(&context).await.map_err(|error| anyhow!("{error}"))?;
         let handles = manager::start_controllers(&self.settings(), provider, cluster, shutdown.clone()).await?;
         Ok(Program { shutdown, handles })

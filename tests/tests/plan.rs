@@ -11,7 +11,7 @@ use ccm_tests::virtual_time::VirtualTime;
 use cloud_provider::names::{NODE_LIFECYCLE_CONTROLLER, VOLUME_LABEL_CONTROLLER};
 use cloud_provider::{
     ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi, LoadBalancerRequest, LoadBalancerStatus,
-    LoadBalancers, PersistentVolume, Result, Route, Routes, Volumes, async_trait,
+    LoadBalancers, NoEvents, PersistentVolume, Result, Route, Routes, Volumes, async_trait,
 };
 use controllers::Options;
 use controllers::options::RouteMode;
@@ -94,7 +94,12 @@ impl World {
             change(&mut settings);
             let cluster = cluster(stage);
             let shutdown = CancellationToken::new();
-            let context = Context { cluster: cluster.clone(), clients: Arc::new(NoClients), shutdown };
+            let context = Context {
+                cluster: cluster.clone(),
+                clients: Arc::new(NoClients),
+                events: Arc::new(NoEvents),
+                shutdown,
+            };
             provider.initialize(&context).await.expect("a cloud that answers at first");
             plan(&settings, provider, &cluster).await.expect("a report")
         });

@@ -53,7 +53,9 @@
 mod addresses;
 mod clusters;
 mod diagnosis;
+mod environment;
 mod error;
+mod events;
 mod fence;
 mod instances;
 mod listing;
@@ -76,7 +78,9 @@ pub use addresses::{add_addresses, addresses_for_node_ip};
 pub use async_trait::async_trait;
 pub use clusters::Clusters;
 pub use diagnosis::{Finding, Severity};
+pub use environment::Environment;
 pub use error::{Error, Result};
+pub use events::{About, EventKind, Events, NoEvents};
 pub use fence::Fence;
 pub use instances::{InstanceMetadata, InstanceState, Instances, Want, WantMetadata, single};
 pub use listing::{CompleteListing, Gone, Listing};
@@ -88,7 +92,7 @@ pub use node::{AddressType, ConditionStatus, NetworkCondition, Node, NodeAddress
 pub use provider::{Caches, ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi, Reload};
 pub use registry::{ConfigFile, Factory, Registry};
 pub use routes::{Route, Routes};
-pub use setup::{CloudMetrics, NoCloudMetrics, Setup};
+pub use setup::{CloudMetrics, NoCloudMetrics, ProviderSeries, SeriesKind, Setup};
 pub use string_map::StringMap;
 pub use v1::{InstancesV1, NO_INSTANCES, V1, Zone, Zones};
 pub use v2::{InstancesV2, V2};

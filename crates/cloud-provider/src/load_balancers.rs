@@ -189,6 +189,12 @@ pub trait LoadBalancers: Send + Sync {
     /// *implemented elsewhere*.
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()>;
 
+    /// Whether the targets of this Service depend on labels or provider ids of Nodes, such as by a selector in an annotation:
+    /// then [`update_targets`](Self::update_targets) is called when those change, too.
+    fn targets_follow_labels(&self, _service: &Service) -> bool {
+        false
+    }
+
     /// Whether this provider tells the observer what it will do, and answers [`plan`](Self::plan).
     fn has_plans(&self) -> bool {
         false

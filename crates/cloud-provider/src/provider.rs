@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Clusters, ConfigFile, Finding, Instances, LoadBalancers, Node, Result, Routes, Service, Volumes};
+use crate::{Clusters, ConfigFile, Events, Finding, Instances, LoadBalancers, Node, Result, Routes, Service, Volumes};
 
 /// A cloud.
 ///
@@ -64,6 +64,12 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// What is wrong with it, without quoting what may be secret; the provider goes on with what it had.
     async fn reload(&self, _config: &ConfigFile) -> Result<Reload> {
         Ok(Reload::NeedsRestart)
+    }
+
+    /// Where the users of this cloud expect the metrics over plain HTTP, as `host:port` or `:port`; `None`: nowhere but on
+    /// the secure port. `--metrics-bind-address` goes before it. A port that is taken costs a warning.
+    fn metrics_address(&self) -> Option<String> {
+        None
     }
 
     /// Machines (PROV-12, PROV-13). The node controllers need them (PROV-21).
@@ -155,6 +161,8 @@ pub struct Context {
     pub cluster: Cluster,
     /// Access to the Kubernetes API, one client for each component name.
     pub clients: Arc<dyn ClientBuilder>,
+    /// Events on Nodes and Services.
+    pub events: Arc<dyn Events>,
     /// Ends background tasks.
     pub shutdown: CancellationToken,
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ConfigFile, Fence};
+use crate::{ConfigFile, Environment, Fence};
 
 /// What a provider is made from.
 ///
@@ -18,6 +18,8 @@ use crate::{ConfigFile, Fence};
 pub struct Setup {
     /// `--cloud-config`: `None` if no file was given, which is not the same as an empty one (PROV-1).
     pub config: Option<ConfigFile>,
+    /// The environment variables; empty unless the program hands over its own.
+    pub environment: Environment,
     /// Whether the cloud may be changed now (INV-4).
     pub fence: Fence,
     /// Hears of the requests to the cloud.
@@ -35,13 +37,20 @@ impl Setup {
 impl Default for Setup {
     /// Without a configuration; changes are allowed, nothing is measured.
     fn default() -> Self {
-        Self { config: None, fence: Fence::open(), metrics: Arc::new(NoCloudMetrics) }
+        Self {
+            config: None,
+            environment: Environment::default(),
+            fence: Fence::open(),
+            metrics: Arc::new(NoCloudMetrics),
+        }
     }
 }
 
 impl fmt::Debug for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Setup").field("config", &self.config).field("fence", &self.fence).finish_non_exhaustive()
+        let Self { config, environment, fence, metrics: _ } = self;
+        let mut debug = f.debug_struct("Setup");
+        debug.field("config", config).field("environment", environment).field("fence", fence).finish_non_exhaustive()
     }
 }
 
@@ -49,6 +58,11 @@ impl fmt::Debug for Setup {
 ///
 /// Hooks are called on the way of requests: they update a number and return.
 pub trait CloudMetrics: Send + Sync {
+    /// A request is being sent; [`finished`](Self::finished) follows, unless the call is dropped: then
+    /// [`abandoned`](Self::abandoned).
+    fn started(&self, _operation: &str) {}
+    /// A request that was [`started`](Self::started) is no longer waited for.
+    fn abandoned(&self, _operation: &str) {}
     /// A request was answered with `status`, or got no answer, after `took`. Each try counts.
     fn finished(&self, _operation: &str, _status: Option<u16>, _took: Duration) {}
     /// The cloud asked for a pause: nothing is sent for `pause`.
@@ -57,6 +71,44 @@ pub trait CloudMetrics: Send + Sync {
     fn remaining(&self, _requests: u64) {}
     /// A look-up was answered from what is remembered (`true`), or needed a request.
     fn cached(&self, _hit: bool) {}
+    /// Adds `value` to a series of the provider's own: what its users' dashboards know from the program that ran this cloud
+    /// before. `labels`: one value for each of the series' labels, few distinct ones.
+    fn record(&self, _series: &'static ProviderSeries, _labels: &[&str], _value: f64) {}
+}
+
+/// A series of a provider's own.
+///
+/// ```
+/// use cloud_provider::{ProviderSeries, SeriesKind};
+///
+/// static REQUESTS: ProviderSeries = ProviderSeries {
+///     name: "acme_api_requests_total",
+///     kind: SeriesKind::Counter,
+///     labels: &["code"],
+///     help: "Requests to the Acme API.",
+/// };
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProviderSeries {
+    /// Its name, in the form of Prometheus.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: SeriesKind,
+    /// Names of its labels.
+    pub labels: &'static [&'static str],
+    /// What it says, in one sentence.
+    pub help: &'static str,
+}
+
+/// Type of a [`ProviderSeries`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SeriesKind {
+    /// Only grows: values are added.
+    Counter,
+    /// Goes up and down: values, negative ones too, are added.
+    Gauge,
+    /// Values are counted in buckets with these upper bounds.
+    Histogram(&'static [f64]),
 }
 
 /// Nobody listens.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use cloud_provider::names::ROUTE_CONTROLLER;
-use cloud_provider::{CloudProvider, Cluster, Context, Registry, Setup};
+use cloud_provider::{CloudProvider, Cluster, Context, Environment, NoEvents, Registry, Setup};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use runtime::api_error::{api_error, is_answer, is_forbidden, is_not_found};
@@ -47,7 +47,7 @@ pub(crate) async fn initialize(
     shutdown: &CancellationToken,
 ) -> Result<()> {
     let clients = Arc::new(clients);
-    let context = Context { cluster: cluster.clone(), clients, shutdown: shutdown.clone() };
+    let context = Context { cluster: cluster.clone(), clients, events: Arc::new(NoEvents), shutdown: shutdown.clone() };
     let initialized = provider.initialize(&context).await;
     initialized.map_err(|error| anyhow::anyhow!("cloud provider {:?} cannot start: {error}", provider.name()))
 }
@@ -58,6 +58,7 @@ pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry)
     let setup = Setup {
         fence: settings.fence.clone().unwrap_or_default(),
         metrics: settings.metrics.cloud(name),
+        environment: Environment::of_process(),
         ..Setup::default()
     };
     let Some(provider) = providers.init(name, flags.cloud.cloud_config.as_deref(), setup)? else {

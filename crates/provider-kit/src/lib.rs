@@ -9,6 +9,7 @@
 //! | [`operation`] | waiting for what a cloud does in the background |
 //! | [`annotations`], [`source_ranges`], [`health_check`] | what a Service asks of its load balancer |
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
+//! | [`events`] | events on Nodes and Services |
 //! | [`provider_id`] | `acme://<id>` and back |
 //! | [`settings`] | the configuration file, all mistakes at once |
 //!
@@ -23,6 +24,7 @@
 //! ```
 
 pub mod annotations;
+pub mod events;
 pub mod health_check;
 pub mod inventory;
 pub mod load_balancers;

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{CloudProvider, Cluster, Context, Finding, Severity};
+use cloud_provider::{CloudProvider, Cluster, Context, Finding, NoEvents, Severity};
 use futures::FutureExt as _;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -51,7 +51,7 @@ pub(super) async fn check(subject: &Subject<'_>, cluster: Option<(&Client, &Clus
 async fn initialize(provider: &Arc<dyn CloudProvider>, client: &Client, cluster: &Cluster) -> Finding {
     let shutdown = CancellationToken::new();
     let clients = Arc::new(ForProvider::Given(client.clone()));
-    let context = Context { cluster: cluster.clone(), clients, shutdown: shutdown.clone() };
+    let context = Context { cluster: cluster.clone(), clients, events: Arc::new(NoEvents), shutdown: shutdown.clone() };
     let initialized = guarded(provider.initialize(&context)).await;
     shutdown.cancel();
     let name = provider.name();

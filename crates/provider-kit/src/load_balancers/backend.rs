@@ -9,7 +9,7 @@ use futures::future::try_join_all;
 use super::model::{Actual, Marks, State, Tree};
 use super::ownership::Identity;
 use super::plan::Operation;
-use super::targets::TargetSets;
+use super::targets::{TargetSets, Targets};
 use crate::operation::Polling;
 use crate::paging::Reading;
 
@@ -40,6 +40,17 @@ pub trait Backend: Send + Sync + 'static {
     fn names_are_unique(&self) -> bool {
         true
     }
+
+    /// Whether this one, which has our name but neither our marks nor the reference's sign for this Service, is taken over
+    /// all the same: clouds whose users make load balancers by other means, and name them in an annotation. One that is
+    /// marked or signed for a Service that lives is refused before this is asked; one that is taken over is not deleted
+    /// before it was marked.
+    fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> bool {
+        false
+    }
+
+    /// Told, before a change, which targets found no room in a pool with a [limit](Tree::limit).
+    fn left_out(&self, _request: &LoadBalancerRequest<'_>, _pool: &str, _targets: &Targets) {}
 
     /// What a Service wants. Reads no load balancer, and changes nothing.
     ///
@@ -148,8 +159,15 @@ pub enum Applied {
     /// The cloud has begun with the first so many and showed nothing; it is read until it is done. Not for what is new: its
     /// id must be told.
     Begun(usize),
-    /// All of them; nothing is left of it.
+    /// The first so many operations, and this is what the cloud shows now; it is not what the plan expected (such as a
+    /// detached network that took its targets along), so the rest is planned anew.
+    PlanAgain(Box<Actual>),
+    /// All of them: it was not there any more, or nobody knows. Nothing is left of it.
     Gone,
+    /// All of them: the cloud said that it removed it just now. That is its own witness.
+    Removed,
+    /// A person has protected it: it is left as it is, and nothing more is to be done about its removal.
+    Kept,
 }
 
 impl Applied {
@@ -169,7 +187,8 @@ impl Applied {
                 let outcome = change.outcome(count).or_else(|| change.actual.cloned());
                 (count, outcome.map(|outcome| Actual { state: State::Busy, ..outcome }))
             }
-            Self::Gone => (change.operations.len(), None),
+            Self::PlanAgain(actual) => (1, Some(*actual)),
+            Self::Gone | Self::Removed | Self::Kept => (change.operations.len(), None),
         }
     }
 }

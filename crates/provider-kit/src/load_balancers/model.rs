@@ -97,6 +97,8 @@ pub struct Tree {
     pub parts: SortedMap<Part, Attributes>,
     /// The targets of each pool. A wanted pool without an entry makes no statement: its targets stay.
     pub targets: SortedMap<String, Targets>,
+    /// How many targets a wanted pool may have at most; those that it has already go first.
+    pub limits: SortedMap<String, usize>,
 }
 
 impl Tree {
@@ -111,6 +113,13 @@ impl Tree {
     pub fn pool(mut self, name: &str, attributes: Attributes, targets: Option<Targets>) -> Self {
         self.targets.extend(targets.map(|targets| (name.to_owned(), targets)));
         self.part(Part::Pool(name.to_owned()), attributes)
+    }
+
+    /// Says how many targets the cloud takes in a pool.
+    #[must_use]
+    pub fn limit(mut self, pool: &str, targets: usize) -> Self {
+        self.limits.insert(pool.to_owned(), targets);
+        self
     }
 
     /// Adds a listener.

@@ -8,6 +8,8 @@ use http::{HeaderMap, Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::Priority;
+
 /// A request: method, path made from a template, query, JSON body.
 ///
 /// The template names the route in metrics; the path names the object in messages.
@@ -28,13 +30,15 @@ pub struct Call {
     pub(super) body: Result<Option<Bytes>>,
     pub(super) idempotent: bool,
     pub(super) changes: bool,
+    pub(super) priority: Priority,
 }
 
 impl Call {
     fn new(method: Method, template: &'static str, parameters: &[&str]) -> Self {
         let (idempotent, changes) = (method.is_idempotent(), !method.is_safe());
+        let priority = if method == Method::DELETE { Priority::Urgent } else { Priority::Ordinary };
         let path = fill(template, parameters);
-        Self { method, template, path, query: String::new(), body: Ok(None), idempotent, changes }
+        Self { method, template, path, query: String::new(), body: Ok(None), idempotent, changes, priority }
     }
 
     /// A GET. `parameters` fill the `{…}` of the template, in order.
@@ -90,6 +94,13 @@ impl Call {
     #[must_use]
     pub fn reading(mut self) -> Self {
         (self.idempotent, self.changes) = (true, false);
+        self
+    }
+
+    /// How urgent it is; a DELETE is [`Urgent`](Priority::Urgent), everything else [`Ordinary`](Priority::Ordinary).
+    #[must_use]
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.priority = priority;
         self
     }
 

@@ -23,6 +23,7 @@ mod call;
 mod credential;
 mod failure;
 mod leaf;
+mod priority;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -44,6 +45,7 @@ use credential::Token;
 pub use failure::{Meaning, Refusal, RefusalReader};
 use leaf::{InProcess, Network};
 pub use leaf::{Leaf, NoAnswer};
+pub use priority::Priority;
 
 /// How patient a [`Transport`] is.
 #[derive(Clone, Copy, Debug)]

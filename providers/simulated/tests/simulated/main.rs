@@ -78,7 +78,12 @@ fn context() -> cloud_provider::Context {
         }
     }
     let (clients, shutdown) = (Arc::new(NoKubernetes), tokio_util::sync::CancellationToken::new());
-    cloud_provider::Context { cluster: cluster(), clients, shutdown }
+    cloud_provider::Context {
+        cluster: cluster(),
+        clients,
+        events: std::sync::Arc::new(cloud_provider::NoEvents),
+        shutdown,
+    }
 }
 
 struct TheseNodes(Vec<Arc<Node>>);

@@ -1,0 +1,50 @@
+//! The variables of the process, handed over instead of looked up: tests have their own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// The environment variables that a provider may read. Cheap to clone; its `Debug` shows names, because values may be secrets.
+///
+/// ```
+/// use cloud_provider::Environment;
+///
+/// let environment = Environment::of([("ACME_TOKEN", "s3cret")]);
+/// assert_eq!(environment.get("ACME_TOKEN"), Some("s3cret"));
+/// assert_eq!(format!("{environment:?}"), "Environment(ACME_TOKEN)");
+/// ```
+#[derive(Clone, Default)]
+pub struct Environment(Arc<BTreeMap<String, String>>);
+
+impl Environment {
+    /// These variables and no others.
+    pub fn of<K: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
+        Self(Arc::new(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect()))
+    }
+
+    /// The variables of this process as they are now. One that is no Unicode is left out.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self::of(std::env::vars_os().filter_map(text))
+    }
+
+    /// The value of a variable; an empty one is `Some("")`.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// The names of all variables, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Environment({})", self.names().collect::<Vec<_>>().join(", "))
+    }
+}

@@ -1,0 +1,33 @@
+//! Hetzner Cloud, with dedicated servers from Robot: the provider `hcloud`.
+//!
+//! It takes the place of `hcloud-cloud-controller-manager`: the same environment variables, annotations, labels, provider
+//! ids, events and metrics. What is different, and why, is in `docs/providers/hetzner.md`.
+//!
+//! | module | what for |
+//! |---|---|
+//! | [`config`], [`variables`] | the environment variables |
+//! | [`annotations`] | what a Service may ask for |
+//! | [`id`] | `hcloud://<id>`, `hrobot://<number>` |
+//! | `api`, `robot` | the two HTTP APIs |
+//! | `servers` | machines behind Nodes |
+//! | `balancers` | load balancers |
+//! | `network`, `routes` | the private network and its routes |
+//! | `diagnosis` | what `doctor` is told |
+//!
+//! ```
+//! use cloud_provider::{Environment, Setup};
+//!
+//! let environment = Environment::of([("HCLOUD_TOKEN", "x".repeat(64))]);
+//! let provider = provider_hetzner::factory(&Setup { environment, ..Setup::default() })?;
+//! assert_eq!(provider.name(), "hcloud");
+//! # Ok::<(), cloud_provider::Error>(())
+//! ```
+
+mod api;
+pub mod config;
+
+/// The provider's name, and the scheme of the provider ids of cloud servers.
+pub const NAME: &str = "hcloud";
+
+/// The source of its events.
+pub const EVENT_SOURCE: &str = "hcloud-cloud-controller-manager";
