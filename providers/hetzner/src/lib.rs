@@ -25,6 +25,7 @@
 
 mod api;
 pub mod config;
+pub mod id;
 
 /// The provider's name, and the scheme of the provider ids of cloud servers.
 pub const NAME: &str = "hcloud";

@@ -1,0 +1,145 @@
+//! `spec.providerID`: which machine of which of Hetzner's two products a Node is.
+
+use std::fmt;
+
+use cloud_provider::Error;
+
+/// A cloud server, by its id.
+const CLOUD: &str = "hcloud://";
+/// A dedicated server, by its number.
+const ROBOT: &str = "hrobot://";
+/// The same, as Syself's fork wrote it: read, never written. It begins like a cloud server's.
+const LEGACY_ROBOT: &str = "hcloud://bm-";
+
+/// A machine. `Display` gives the provider id as it is written.
+///
+/// ```
+/// use provider_hetzner::id::{IdError, MachineId};
+///
+/// assert_eq!(MachineId::read("hcloud://1234")?, MachineId::Cloud(1234));
+/// assert_eq!(MachineId::read("hcloud://bm-321")?.to_string(), "hrobot://321");
+/// assert!(matches!(MachineId::read("acme://1"), Err(IdError::UnknownPrefix(_))));
+/// # Ok::<(), IdError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MachineId {
+    /// A cloud server.
+    Cloud(u64),
+    /// A dedicated server.
+    Robot(u64),
+}
+
+/// A provider id that names no machine of Hetzner's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdError {
+    /// It is another provider's: such a Node is somebody else's.
+    UnknownPrefix(String),
+    /// It has our prefix, but no number follows.
+    Malformed(String),
+}
+
+impl MachineId {
+    /// Reads a provider id.
+    ///
+    /// # Errors
+    /// See [`IdError`]; never a reason to take a machine for gone.
+    pub fn read(provider_id: &str) -> Result<Self, IdError> {
+        let prefixes: [(&str, fn(u64) -> Self); 3] =
+            [(LEGACY_ROBOT, Self::Robot), (CLOUD, Self::Cloud), (ROBOT, Self::Robot)];
+        for (prefix, of_number) in prefixes {
+            if let Some(digits) = provider_id.strip_prefix(prefix) {
+                let malformed = || IdError::Malformed(provider_id.to_owned());
+                return number(digits).map(of_number).ok_or_else(malformed);
+            }
+        }
+        Err(IdError::UnknownPrefix(provider_id.to_owned()))
+    }
+}
+
+/// A number as the API writes it: another spelling of it would be looked for in vain.
+pub(crate) fn number(digits: &str) -> Option<u64> {
+    let canonical = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
+    digits.parse().ok().filter(|_| canonical)
+}
+
+impl fmt::Display for MachineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cloud(id) => write!(f, "{CLOUD}{id}"),
+            Self::Robot(number) => write!(f, "{ROBOT}{number}"),
+        }
+    }
+}
+
+impl fmt::Display for IdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let accepted = format_args!("{CLOUD}<server id> and {ROBOT}<server number>");
+        match self {
+            Self::UnknownPrefix(id) => write!(f, "provider id {id:?} has an unknown prefix; known are {accepted}"),
+            Self::Malformed(id) => {
+                write!(f, "provider id {id:?} has no number after its prefix; accepted are {accepted}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for IdError {}
+
+impl From<IdError> for Error {
+    fn from(err: IdError) -> Self {
+        Self::invalid(err.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// §8.8, §8.9.
+    #[test]
+    fn every_form_that_was_ever_written_is_read() {
+        for (text, id) in [
+            ("hcloud://1234", MachineId::Cloud(1234)),
+            ("hcloud://2251799813685247", MachineId::Cloud(2_251_799_813_685_247)),
+            ("hrobot://123", MachineId::Robot(123)),
+            ("hcloud://bm-123", MachineId::Robot(123)),
+        ] {
+            assert_eq!(MachineId::read(text), Ok(id));
+        }
+        assert_eq!(MachineId::Cloud(7).to_string(), "hcloud://7");
+        assert_eq!(MachineId::Robot(7).to_string(), "hrobot://7");
+    }
+
+    #[test]
+    fn what_is_no_number_is_malformed_and_says_what_is_accepted() {
+        for text in [
+            "hcloud://",
+            "hcloud://abc",
+            "hcloud://-1",
+            "hcloud://+1",
+            "hcloud://1/2",
+            "hcloud://007",
+            "hrobot://",
+            "hrobot://x",
+            "hcloud://bm-",
+            "hcloud://bm-x",
+            "hcloud://99999999999999999999",
+        ] {
+            let err = MachineId::read(text).unwrap_err();
+            assert_eq!(err, IdError::Malformed(text.to_owned()));
+            let err = Error::from(err);
+            assert!(
+                err.is_invalid() && err.to_string().contains("hcloud://<server id> and hrobot://<server number>"),
+                "{err}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_providers_id_is_told_from_a_malformed_one() {
+        for text in ["foo://1", "", "1234", "hcloud:/1", "HCLOUD://1"] {
+            assert_eq!(MachineId::read(text), Err(IdError::UnknownPrefix(text.to_owned())));
+        }
+        assert!(Error::from(MachineId::read("foo://1").unwrap_err()).is_invalid());
+    }
+}
