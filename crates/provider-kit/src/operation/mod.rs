@@ -1,6 +1,11 @@
-//! Waiting for what a cloud does in the background.
+//! Waiting for what a cloud does in the background: for one thing ([`until_done`]), or, where a cloud gives operations ids and
+//! tells of many in one answer, for all who wait at the same time ([`Operations`]).
+
+mod shared;
 
 use std::time::Duration;
+
+pub use shared::{OperationState, Operations};
 
 use cloud_provider::{Error, Result};
 use tokio::time::Instant;

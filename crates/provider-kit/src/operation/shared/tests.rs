@@ -1,0 +1,133 @@
+use super::*;
+
+const TICK: Duration = Duration::from_millis(500);
+
+/// The ids of each request, and when it was sent.
+type Requests = Arc<Mutex<Vec<(u128, Vec<u64>)>>>;
+
+/// A cloud that answers each request with what `say` says of each id: nothing, or its outcome.
+fn cloud(
+    say: impl Fn(u64, Duration) -> Option<Option<Result<()>>> + Clone + Send + Sync + 'static,
+) -> (Operations, Requests) {
+    let requests = Requests::default();
+    let (asked, began) = (Arc::clone(&requests), tokio::time::Instant::now());
+    let operations = Operations::new(TICK, 25, move |ids: Vec<u64>| {
+        asked.lock().unwrap().push((began.elapsed().as_millis(), ids.clone()));
+        let say = say.clone();
+        async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let state = |id| say(id, began.elapsed()).map(|outcome| OperationState { id, outcome });
+            Ok(ids.into_iter().filter_map(state).collect())
+        }
+    });
+    (operations, requests)
+}
+
+fn done_after(seconds: u64) -> (Operations, Requests) {
+    cloud(move |_, now| Some((now > Duration::from_secs(seconds)).then_some(Ok(()))))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_who_wait_are_four_requests_a_tick_and_none_afterwards() {
+    let (operations, requests) = done_after(1);
+    join_all((0..100).map(|id| operations.wait_for_one(id))).await.into_iter().collect::<Result<()>>().unwrap();
+    let times = requests.lock().unwrap().iter().map(|(at, ids)| (*at, ids.len())).collect::<Vec<_>>();
+    assert_eq!(times, [[(500, 25); 4], [(1000, 25); 4]].concat());
+    tokio::time::sleep(TICK * 20).await;
+    assert_eq!(requests.lock().unwrap().len(), 8);
+    operations.wait(&[7, 8]).await.unwrap();
+    assert_eq!(requests.lock().unwrap()[8].1, [7, 8], "whoever comes later is asked for again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_operation_of_many_callers_is_asked_for_once() {
+    let (operations, requests) = done_after(0);
+    let (one, other) = tokio::join!(operations.wait(&[7]), operations.wait(&[7, 9]));
+    assert!(one.is_ok() && other.is_ok());
+    assert_eq!(*requests.lock().unwrap(), [(500, vec![7, 9])]);
+    operations.wait(&[]).await.unwrap();
+    assert_eq!(requests.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_or_unknown_operation_is_its_own_callers_affair() {
+    let (operations, _) = cloud(|id, _| match id {
+        1 => None,
+        2 => Some(Some(Err(Error::quota("no room")))),
+        _ => Some(Some(Ok(()))),
+    });
+    let (unknown, failed, well) =
+        tokio::join!(operations.wait(&[1, 3]), operations.wait(&[3, 2]), operations.wait(&[3, 4]));
+    assert_eq!(unknown.unwrap_err().to_string(), "operations not found: 1");
+    assert!(failed.unwrap_err().is_quota() && well.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_the_cloud_refuses_spoils_one_tick_for_the_others_and_no_more() {
+    let operations = Operations::new(TICK, 25, |ids: Vec<u64>| async move {
+        if ids.contains(&13) {
+            return Err(Error::invalid("13 is no id"));
+        }
+        Ok(ids.into_iter().map(|id| OperationState { id, outcome: Some(Ok(())) }).collect())
+    });
+    let (bad, good) = tokio::join!(operations.wait(&[13]), operations.wait(&[1, 2]));
+    assert!(bad.unwrap_err().is_invalid() && good.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_asking_fails_it_is_told_and_the_next_who_wait_are_asked_for() {
+    let down = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let is_down = Arc::clone(&down);
+    let operations = Operations::new(TICK, 25, move |ids: Vec<u64>| {
+        let down = is_down.load(std::sync::atomic::Ordering::SeqCst);
+        async move {
+            let state = |id| OperationState { id, outcome: Some(Ok(())) };
+            if down { Err(Error::other("down")) } else { Ok(ids.into_iter().map(state).collect()) }
+        }
+    });
+    assert_eq!(operations.wait(&[1]).await.unwrap_err().to_string(), "down");
+    down.store(false, std::sync::atomic::Ordering::SeqCst);
+    operations.wait(&[1]).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_takes_too_long_ends_with_a_date_and_is_forgotten() {
+    let (operations, requests) = cloud(|_, _| Some(None));
+    let began = tokio::time::Instant::now();
+    let err = operations.wait(&[1, 2]).await.unwrap_err();
+    assert_eq!(err.to_string(), "operations not finished after 60s: 1, 2; looking again in 10s");
+    assert_eq!((err.retry_after(), began.elapsed().as_secs()), (Some(Duration::from_secs(10)), 60));
+    let asked = requests.lock().unwrap().len();
+    tokio::time::sleep(TICK * 20).await;
+    assert!(requests.lock().unwrap().len() <= asked + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_leaves_is_not_asked_for_any_more() {
+    let (operations, requests) = cloud(|_, _| Some(None));
+    let _ = tokio::time::timeout(TICK * 3, operations.wait(&[1])).await;
+    tokio::time::sleep(TICK * 20).await;
+    assert!(requests.lock().unwrap().len() <= 3, "{requests:?}");
+    assert_eq!(format!("{operations:?}"), "Operations { unfinished: 0, .. }");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_request_holds_up_nobody_else() {
+    let operations = Operations::new(TICK, 1, |ids: Vec<u64>| async move {
+        tokio::time::sleep(Duration::from_secs(ids[0])).await;
+        Ok(vec![OperationState { id: ids[0], outcome: Some(Ok(())) }])
+    });
+    let began = tokio::time::Instant::now();
+    let quick = async {
+        tokio::time::sleep(TICK * 4).await;
+        operations.wait(&[0]).await.map(|()| began.elapsed())
+    };
+    let (slow, quick) = tokio::join!(operations.wait(&[30]), quick);
+    assert!(slow.is_ok() && quick.unwrap() <= TICK * 6);
+}
+
+impl Operations {
+    async fn wait_for_one(&self, id: u64) -> Result<()> {
+        self.wait(&[id]).await
+    }
+}
