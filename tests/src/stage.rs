@@ -177,8 +177,13 @@ impl Stage {
         let provider = self.cloud.fenced_provider(&self.gate, &self.fence);
         let provider: Arc<dyn CloudProvider> = Arc::new(ObservedProvider::new(provider, self.overlaps.clone()));
         let clients = Arc::new(NoClients);
-        let context =
-            Context { cluster: cluster.clone(), clients, events: Arc::new(NoEvents), shutdown: shutdown.clone() };
+        let context = Context {
+            cluster: cluster.clone(),
+            cluster_cidrs: Vec::new(),
+            clients,
+            events: Arc::new(NoEvents),
+            shutdown: shutdown.clone(),
+        };
         provider.initialize(&context).await.map_err(|error| anyhow!("{error}"))?;
         let handles = manager::start_controllers(&self.settings(), provider, cluster, shutdown.clone()).await?;
         Ok(Program { shutdown, handles })

@@ -96,6 +96,7 @@ impl World {
             let shutdown = CancellationToken::new();
             let context = Context {
                 cluster: cluster.clone(),
+                cluster_cidrs: Vec::new(),
                 clients: Arc::new(NoClients),
                 events: Arc::new(NoEvents),
                 shutdown,

@@ -159,6 +159,8 @@ pub struct Cluster {
 pub struct Context {
     /// The cluster.
     pub cluster: Cluster,
+    /// `--cluster-cidr`: the ranges of the Pod network, as `10.244.0.0/16`; none where the flag says nothing useful.
+    pub cluster_cidrs: Vec<String>,
     /// Access to the Kubernetes API, one client for each component name.
     pub clients: Arc<dyn ClientBuilder>,
     /// Events on Nodes and Services.

@@ -13,6 +13,7 @@ use controllers::Options;
 use kube::Client;
 use metrics::Metrics;
 use runtime::cache::Cache;
+use runtime::events::EventSender;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -129,10 +130,7 @@ pub async fn start_controllers(
     cluster: Cluster,
     shutdown: CancellationToken,
 ) -> Result<Handles> {
-    let mut fleet = Fleet::new(settings.clone(), provider, cluster, shutdown);
-    fleet.start(|_| true).await?;
-    fleet.watch().await?;
-    Ok(fleet.finish())
+    Fleet::new(settings.clone(), provider, cluster, shutdown).start_everything().await
 }
 
 /// Controllers that are set running, in one group or in several (APP-81), and the caches that they share.
@@ -156,6 +154,21 @@ impl Fleet {
         provider.set_caches(Arc::new(caches.clone()));
         let starter = Starter::new(settings, provider, cluster, caches.clone(), shutdown);
         Self { starter, caches, needed: Needed::default(), watched: None }
+    }
+
+    /// All controllers in one group.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start) and [`watch`](Self::watch).
+    pub(crate) async fn start_everything(mut self) -> Result<Handles> {
+        self.start(|_| true).await?;
+        self.watch().await?;
+        Ok(self.finish())
+    }
+
+    /// Sends the provider's events, until the controllers have ended.
+    pub(crate) fn send_events(&self, sender: EventSender) {
+        self.starter.send_events(sender);
     }
 
     /// Starts those of this group that are wanted, one after the other, always in the same order (APP-35); those that run.

@@ -38,6 +38,7 @@ pub mod permissions;
 pub mod plan;
 mod prepared;
 mod process;
+mod provider_events;
 mod readiness;
 mod selection;
 pub mod service_accounts;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use cloud_provider::names::ROUTE_CONTROLLER;
-use cloud_provider::{CloudProvider, Cluster, Context, Environment, NoEvents, Registry, Setup};
+use cloud_provider::{CloudProvider, Cluster, Context, Environment, Events, Registry, Setup};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use runtime::api_error::{api_error, is_answer, is_forbidden, is_not_found};
@@ -13,8 +13,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::clients::ForProvider;
-use crate::controllers_task::{Handles, Settings, start_controllers};
+use crate::controllers_task::{Fleet, Handles, Settings};
 use crate::flags::Flags;
+use crate::provider_events;
 
 /// How long the API server may take to answer at all (D-15).
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -35,20 +36,29 @@ pub async fn launch(flags: &Flags, providers: &Registry, shutdown: CancellationT
     let client = settings.client(PROVIDER_CLIENT).await?;
     let cluster = cluster(flags, &client, PATIENCE, &shutdown).await?;
     tracing::info!(provider = provider.name(), cluster = cluster.name, id = cluster.id, "starting");
-    initialize(&*provider, &cluster, ForProvider::Given(client), &shutdown).await?;
-    start_controllers(&settings, provider, cluster, shutdown).await
+    let (events, sender) = provider_events::recorder(client.clone());
+    let clients = Arc::new(ForProvider::Given(client));
+    initialize(&*provider, &context(&settings, &cluster, clients, events, &shutdown)).await?;
+    let fleet = Fleet::new(settings, provider, cluster, shutdown);
+    fleet.send_events(sender);
+    fleet.start_everything().await
+}
+
+/// What the provider is given when it starts.
+pub(crate) fn context(
+    settings: &Settings,
+    cluster: &Cluster,
+    clients: Arc<ForProvider>,
+    events: Arc<dyn Events>,
+    shutdown: &CancellationToken,
+) -> Context {
+    let cluster_cidrs = settings.options.route.cluster_cidrs.iter().map(ToString::to_string).collect();
+    Context { cluster: cluster.clone(), cluster_cidrs, clients, events, shutdown: shutdown.clone() }
 }
 
 /// The provider finds out whether it can work (PROV-10).
-pub(crate) async fn initialize(
-    provider: &dyn CloudProvider,
-    cluster: &Cluster,
-    clients: ForProvider,
-    shutdown: &CancellationToken,
-) -> Result<()> {
-    let clients = Arc::new(clients);
-    let context = Context { cluster: cluster.clone(), clients, events: Arc::new(NoEvents), shutdown: shutdown.clone() };
-    let initialized = provider.initialize(&context).await;
+pub(crate) async fn initialize(provider: &dyn CloudProvider, context: &Context) -> Result<()> {
+    let initialized = provider.initialize(context).await;
     initialized.map_err(|error| anyhow::anyhow!("cloud provider {:?} cannot start: {error}", provider.name()))
 }
 

@@ -178,7 +178,7 @@ impl Starter {
     ) -> Option<Started> {
         match made {
             Ok(controller) => {
-                self.tasks.spawn(sender.run(self.stop_events.clone()));
+                self.send_events(sender);
                 let started = Started { names, pulse, ended: Arc::default() };
                 let runs = self.settings.metrics.controller_runs(names.metric);
                 let (run, end) = (run(Arc::new(controller)), End(Arc::clone(&started.ended)));
@@ -193,6 +193,11 @@ impl Starter {
                 None
             }
         }
+    }
+
+    /// Until the controllers have ended.
+    pub(crate) fn send_events(&self, sender: EventSender) {
+        self.tasks.spawn(sender.run(self.stop_events.clone()));
     }
 
     /// Fills the caches with what is needed and not `watched` yet.

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cloud_provider::CloudProvider;
 use cloud_provider::names::ControllerNames;
+use cloud_provider::{CloudProvider, Cluster};
 use runtime::election::Leadership;
+use runtime::events::EventSender;
 use serving::health::{Check, Health};
 use tokio_util::sync::CancellationToken;
 
 use crate::clients::ForProvider;
 use crate::controllers_task::{Fleet, Handles, Settings};
 use crate::exit::Failure;
+use crate::provider_events;
 use crate::start;
 use crate::starter::Started;
 use crate::{api_health, callers};
@@ -55,7 +57,7 @@ impl Work {
         let shutdown = stop.child_token();
         means.initialising.store(true, Ordering::Relaxed);
         let reached = stop.run_until_cancelled(reach(&means, &shutdown)).await;
-        let cluster = match reached {
+        let (cluster, events) = match reached {
             // What a stop interrupts is no failure.
             None => return Ok(None),
             Some(Err(_)) if stop.is_cancelled() => return Ok(None),
@@ -64,6 +66,7 @@ impl Work {
         means.initialising.store(false, Ordering::Relaxed);
         let provider = Arc::clone(&means.provider);
         let fleet = Fleet::new(means.settings.clone(), provider, cluster, shutdown.clone());
+        fleet.send_events(events);
         let mut work = Self { fleet, means, started: Vec::new(), shutdown };
         match work.start(belongs).await {
             Ok(()) => Ok(Some(work)),
@@ -125,14 +128,17 @@ impl Work {
 }
 
 /// APP-14, APP-15: the API server is well, the cluster is known, the provider can work.
-async fn reach(means: &Means, shutdown: &CancellationToken) -> Result<cloud_provider::Cluster, Failure> {
+async fn reach(means: &Means, shutdown: &CancellationToken) -> Result<(Cluster, EventSender), Failure> {
     let informers = means.settings.client("shared-informers").await.map_err(Failure::Fatal)?;
     api_health::wait(&informers, &callers::situation(&means.settings)).await?;
     let cluster = start::cluster_of(&means.cluster_name, &informers, start::PATIENCE, shutdown).await;
     let cluster = cluster.map_err(Failure::Fatal)?;
-    let clients = ForProvider::Own(Box::new(means.settings.clone()));
-    start::initialize(&*means.provider, &cluster, clients, shutdown).await.map_err(Failure::Fatal)?;
-    Ok(cluster)
+    let writer = means.settings.client(start::PROVIDER_CLIENT).await.map_err(Failure::Fatal)?;
+    let (events, sender) = provider_events::recorder(writer);
+    let clients = Arc::new(ForProvider::Own(Box::new(means.settings.clone())));
+    let context = start::context(&means.settings, &cluster, clients, events, shutdown);
+    start::initialize(&*means.provider, &context).await.map_err(Failure::Fatal)?;
+    Ok((cluster, sender))
 }
 
 fn busy(started: &[Started]) -> String {

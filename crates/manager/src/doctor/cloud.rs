@@ -4,13 +4,15 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{CloudProvider, Cluster, Context, Finding, NoEvents, Severity};
+use cloud_provider::{CloudProvider, Cluster, Finding, NoEvents, Severity};
 use futures::FutureExt as _;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
 use super::{Report, Subject};
 use crate::clients::ForProvider;
+use crate::controllers_task::Settings;
+use crate::start;
 
 /// A provider that takes longer to look at itself has failed.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -44,14 +46,19 @@ pub(super) async fn check(subject: &Subject<'_>, cluster: Option<(&Client, &Clus
     }
     // What it says at a start, unless it has just been said.
     if !failed && let Some((client, cluster)) = cluster {
-        report.add(initialize(provider, client, cluster).await);
+        report.add(initialize(subject.settings, provider, client, cluster).await);
     }
 }
 
-async fn initialize(provider: &Arc<dyn CloudProvider>, client: &Client, cluster: &Cluster) -> Finding {
+async fn initialize(
+    settings: &Settings,
+    provider: &Arc<dyn CloudProvider>,
+    client: &Client,
+    cluster: &Cluster,
+) -> Finding {
     let shutdown = CancellationToken::new();
     let clients = Arc::new(ForProvider::Given(client.clone()));
-    let context = Context { cluster: cluster.clone(), clients, events: Arc::new(NoEvents), shutdown: shutdown.clone() };
+    let context = start::context(settings, cluster, clients, Arc::new(NoEvents), &shutdown);
     let initialized = guarded(provider.initialize(&context)).await;
     shutdown.cancel();
     let name = provider.name();

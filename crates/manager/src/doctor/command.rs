@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cloud_provider::{Fence, Finding, Registry, Setup};
+use cloud_provider::{Environment, Fence, Finding, Registry, Setup};
 use runtime::clock::SystemClock;
 use runtime::election::migration::LeaderMigration;
 
@@ -100,7 +100,7 @@ async fn run(flags: &Flags, providers: &Registry) -> Report {
 
 /// A provider that may change nothing.
 fn closed() -> Setup {
-    Setup { fence: Fence::new(|| false), ..Setup::default() }
+    Setup { fence: Fence::new(|| false), environment: Environment::of_process(), ..Setup::default() }
 }
 
 /// What is to migrate, or why that cannot be told (APP-76, APP-78).

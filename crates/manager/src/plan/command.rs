@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Result;
-use cloud_provider::{Fence, Registry};
+use cloud_provider::{Fence, NoEvents, Registry};
 use tokio_util::sync::CancellationToken;
 
 use super::output::render;
@@ -59,7 +60,9 @@ async fn run(ReportFlags { flags, output }: &ReportFlags, providers: &Registry) 
     let client = read_only_client(&settings, start::PROVIDER_CLIENT).await?;
     // A person waits for the answer: one try.
     let cluster = start::cluster(flags, &client, std::time::Duration::ZERO, &shutdown).await?;
-    start::initialize(&*provider, &cluster, ForProvider::Given(client), &shutdown).await?;
+    let clients = Arc::new(ForProvider::Given(client));
+    let context = start::context(&settings, &cluster, clients, Arc::new(NoEvents), &shutdown);
+    start::initialize(&*provider, &context).await?;
     let report = plan(&settings, &*provider, &cluster).await?;
     shutdown.cancel();
     print!("{}", render(*output, &report));

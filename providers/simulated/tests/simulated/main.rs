@@ -80,6 +80,7 @@ fn context() -> cloud_provider::Context {
     let (clients, shutdown) = (Arc::new(NoKubernetes), tokio_util::sync::CancellationToken::new());
     cloud_provider::Context {
         cluster: cluster(),
+        cluster_cidrs: Vec::new(),
         clients,
         events: std::sync::Arc::new(cloud_provider::NoEvents),
         shutdown,
