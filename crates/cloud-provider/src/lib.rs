@@ -57,6 +57,7 @@ mod environment;
 mod error;
 mod events;
 mod fence;
+pub mod go_duration;
 mod instances;
 mod listing;
 mod load_balancers;

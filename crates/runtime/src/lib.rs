@@ -62,7 +62,6 @@ pub mod client;
 pub mod clock;
 pub mod election;
 pub mod events;
-pub mod go_duration;
 pub mod limiter;
 pub mod loops;
 pub mod node;
@@ -73,3 +72,5 @@ pub mod workers;
 pub mod writes;
 
 mod lru;
+
+pub use cloud_provider::go_duration;

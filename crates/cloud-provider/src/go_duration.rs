@@ -16,14 +16,14 @@ const HOUR: u64 = 60 * MINUTE;
 /// A signed duration in nanoseconds, with the range (about ±292 years), the syntax and the canonical text of Go's.
 ///
 /// ```
-/// use runtime::go_duration::GoDuration;
+/// use cloud_provider::go_duration::GoDuration;
 /// use std::time::Duration;
 ///
 /// let d: GoDuration = "1h30m".parse()?;
 /// assert_eq!(d.to_std(), Some(Duration::from_secs(5400)));
 /// assert_eq!(d.to_string(), "1h30m0s");
 /// assert_eq!("10".parse::<GoDuration>().unwrap_err().to_string(), r#"time: missing unit in duration "10""#);
-/// # Ok::<(), runtime::go_duration::ParseError>(())
+/// # Ok::<(), cloud_provider::go_duration::ParseError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct GoDuration {
