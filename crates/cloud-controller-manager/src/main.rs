@@ -18,5 +18,7 @@ fn main() -> ExitCode {
 fn providers() -> Registry {
     let mut providers = Registry::new();
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
+    #[cfg(feature = "hcloud")]
+    providers.register(provider_hetzner::NAME, provider_hetzner::factory);
     providers
 }

@@ -1,8 +1,10 @@
 //! The cloud's HTTP API (§5.1): how lists are paged, what its error words mean, and how actions are awaited.
 
 use std::hash::Hash;
+use std::time::Duration;
 
 use cloud_provider::{Error, Result};
+use provider_kit::operation::{OperationState, Operations};
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
 use provider_kit::transport::{Call, Priority, Refusal, Transport};
 use serde::Deserialize;
@@ -11,11 +13,48 @@ use serde_json::Value;
 
 /// As many as the API allows.
 pub(crate) const PAGE_SIZE: usize = 50;
+/// Actions are asked for so often, and so many at once.
+const POLL: Duration = Duration::from_millis(500);
+const IDS_PER_POLL: usize = 25;
 
 /// The cloud's API with one token.
 #[derive(Clone, Debug)]
 pub(crate) struct Api {
     pub(crate) http: Transport,
+    actions: Operations,
+}
+
+/// Something that the cloud does in the background.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Action {
+    id: u64,
+    status: ActionStatus,
+    error: Option<ActionError>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ActionStatus {
+    Running,
+    Success,
+    Error,
+}
+
+#[derive(Debug, Deserialize)]
+struct ActionError {
+    code: String,
+    message: String,
+}
+
+/// The answer to a request that starts an action.
+#[derive(Deserialize)]
+struct Started {
+    action: Action,
+}
+
+#[derive(Deserialize)]
+struct Actions {
+    actions: Vec<Action>,
 }
 
 #[derive(Deserialize)]
@@ -40,7 +79,10 @@ struct ListPage<T> {
 impl Api {
     /// The API behind `http`, whose base is the endpoint.
     pub(crate) fn new(http: Transport) -> Self {
-        Self { http: http.meaning(meaning) }
+        let http = http.meaning(meaning);
+        let asked = http.clone();
+        let actions = Operations::new(POLL, IDS_PER_POLL, move |ids| ask(asked.clone(), ids));
+        Self { http, actions }
     }
 
     /// Reads a list to its end; `call`: without page and page size. What is read becomes what is kept, page by page.
@@ -61,6 +103,24 @@ impl Api {
         .await
     }
 
+    /// Sends a request that starts an action, and waits for its end.
+    pub(crate) async fn act(&self, call: Call) -> Result<()> {
+        let started: Started = self.http.read(call).await?;
+        self.finish(&[started.action]).await
+    }
+
+    /// Waits until all of these have ended well; those that have already cost nothing.
+    pub(crate) async fn finish(&self, actions: &[Action]) -> Result<()> {
+        let mut running = Vec::new();
+        for action in actions {
+            match action.outcome() {
+                None => running.push(action.id),
+                Some(outcome) => outcome?,
+            }
+        }
+        self.actions.wait(&running).await
+    }
+
     /// §1: the start-up check.
     pub(crate) async fn check(&self) -> Result<()> {
         let _: Value = self.http.read(Call::get("/locations", &[]).priority(Priority::Urgent)).await?;
@@ -68,10 +128,45 @@ impl Api {
     }
 }
 
+impl Action {
+    fn outcome(&self) -> Option<Result<()>> {
+        match (&self.status, &self.error) {
+            (ActionStatus::Running, _) => None,
+            (ActionStatus::Success, _) => Some(Ok(())),
+            (ActionStatus::Error, None) => Some(Err(Error::other(format!("action {} failed", self.id)))),
+            (ActionStatus::Error, Some(ActionError { code, message })) => {
+                let error = meaning_of(code).unwrap_or(Error::other);
+                Some(Err(error(format!("action {} failed: {message} ({code})", self.id))))
+            }
+        }
+    }
+}
+
+/// One request for the state of many actions.
+async fn ask(http: Transport, ids: Vec<u64>) -> Result<Vec<OperationState>> {
+    let call = ids.iter().fold(Call::get("/actions", &[]), |call, id| call.query("id", id));
+    let answer: Actions = http.read(call.query("sort", "status").query("sort", "id")).await?;
+    let state = |action: &Action| OperationState { id: action.id, outcome: action.outcome() };
+    Ok(answer.actions.iter().map(state).collect())
+}
+
+pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
+    meaning_of(&refusal.code)
+}
+
 /// §5.1: what the API's words mean beyond the status of the answer.
-fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
-    Some(match &*refusal.code {
+fn meaning_of(code: &str) -> Option<fn(String) -> Error> {
+    Some(match code {
         "conflict" | "locked" | "uniqueness_error" => Error::conflict,
+        // What is there already is read, and planned against.
+        "target_already_defined" | "load_balancer_already_attached" | "source_port_already_used" => Error::conflict,
+        "server_not_attached_to_network"
+        | "ip_not_owned"
+        | "cloud_resource_ip_not_allowed"
+        | "missing_ipv4"
+        | "targets_without_use_private_ip"
+        | "no_subnet_available"
+        | "ip_not_available" => Error::invalid,
         "resource_limit_exceeded" => Error::quota,
         "protected" => Error::protected,
         "unauthorized" | "forbidden" | "token_readonly" => Error::unauthorized,

@@ -26,6 +26,10 @@
 mod api;
 pub mod config;
 pub mod id;
+mod network;
+mod provider;
+
+pub use provider::{Hetzner, factory};
 
 /// The provider's name, and the scheme of the provider ids of cloud servers.
 pub const NAME: &str = "hcloud";

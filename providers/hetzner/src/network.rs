@@ -1,0 +1,131 @@
+//! The private network that `HCLOUD_NETWORK` names.
+
+use std::sync::{Arc, OnceLock};
+
+use cloud_provider::{Error, Result};
+use provider_kit::transport::{Call, Transport};
+use serde::Deserialize;
+
+use crate::api::Api;
+use crate::config;
+
+/// The network; cheap to clone. Its id is known from the start on.
+#[derive(Clone, Debug)]
+pub(crate) struct PrivateNetwork {
+    api: Api,
+    config: Arc<config::Network>,
+    id: Arc<OnceLock<u64>>,
+}
+
+/// A network, as the API writes it.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Network {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) ip_range: String,
+    pub(crate) routes: Vec<Gateway>,
+}
+
+/// A route of a network, as the API writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, serde::Serialize)]
+pub(crate) struct Gateway {
+    pub(crate) destination: String,
+    pub(crate) gateway: String,
+}
+
+#[derive(Deserialize)]
+struct One {
+    network: Network,
+}
+
+#[derive(Deserialize)]
+struct Many {
+    networks: Vec<Network>,
+}
+
+impl PrivateNetwork {
+    pub(crate) fn new(api: Api, config: config::Network) -> Self {
+        Self { api, config: Arc::new(config), id: Arc::default() }
+    }
+
+    /// Its id.
+    ///
+    /// # Errors
+    /// Before the provider was initialised.
+    pub(crate) fn id(&self) -> Result<u64> {
+        let unknown = || Error::other(format!("the id of network {:?} is not known yet", self.config.name_or_id));
+        self.id.get().copied().ok_or_else(unknown)
+    }
+
+    /// The network as it is now.
+    ///
+    /// # Errors
+    /// What the API refuses with; *invalid* if it is gone, which is no answer about any of its routes.
+    pub(crate) async fn read(&self) -> Result<Network> {
+        let id = self.id()?;
+        let call = Call::get("/networks/{id}", &[&id.to_string()]);
+        let found: Option<One> = self.api.http.find(call).await?;
+        found.map(|it| it.network).ok_or_else(|| self.missing())
+    }
+
+    /// Looks the network up, by its id or else by its name.
+    ///
+    /// # Errors
+    /// *Invalid* if there is no such network.
+    pub(crate) async fn find(&self) -> Result<Network> {
+        let wanted = &self.config.name_or_id;
+        if wanted.bytes().all(|b| b.is_ascii_digit()) {
+            let found: Option<One> = self.api.http.find(Call::get("/networks/{id}", &[wanted])).await?;
+            if let Some(One { network }) = found {
+                return Ok(network);
+            }
+        }
+        let call = Call::get("/networks", &[]).query("name", wanted);
+        let found: Many = self.api.http.read(call).await?;
+        found.networks.into_iter().find(|network| network.name == *wanted).ok_or_else(|| self.missing())
+    }
+
+    /// From now on the id is known.
+    pub(crate) async fn resolve(&self) -> Result<Network> {
+        let found = self.find().await?;
+        self.id.get_or_init(|| found.id);
+        Ok(found)
+    }
+
+    /// Whether this machine is attached to the network `id`, as the `metadata` service tells it.
+    pub(crate) async fn is_attached(metadata: &Transport, id: u64) -> Result<bool> {
+        let answer = metadata.send(Call::get("/private-networks", &[])).await?;
+        // YAML of which one line counts.
+        let line = format!("network_id: {id}");
+        let text = String::from_utf8_lossy(&answer.body);
+        Ok(text.lines().any(|it| it.trim().trim_start_matches("- ") == line))
+    }
+
+    /// §1: refuses to start on a machine that the Pods' routes would not reach.
+    ///
+    /// # Errors
+    /// *Invalid* if the machine is not attached; what the metadata service failed with.
+    pub(crate) async fn check_attached(&self, metadata: &Transport) -> Result<()> {
+        const SKIP: &str = "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true skips this check";
+        if !self.config.check_attached {
+            return Ok(());
+        }
+        let name = &self.config.name_or_id;
+        match Self::is_attached(metadata, self.id()?).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Error::invalid(format!(
+                "this machine is not attached to network {name:?} (HCLOUD_NETWORK): attach it, or run on a machine that is; {SKIP}"
+            ))),
+            Err(error) => Err(error.context(format!(
+                "cannot find out from the metadata service whether this machine is attached to network {name:?}; {SKIP}"
+            ))),
+        }
+    }
+
+    fn missing(&self) -> Error {
+        Error::invalid(format!(
+            "there is no network {:?} in the token's project; correct HCLOUD_NETWORK, or use a token of the project that has it",
+            self.config.name_or_id
+        ))
+    }
+}
