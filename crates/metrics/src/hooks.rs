@@ -5,6 +5,7 @@ mod api_client;
 mod clouds;
 mod controllers;
 mod election;
+mod provider_series;
 mod queues;
 mod reconciles;
 
@@ -13,6 +14,7 @@ pub(crate) use api_client::ApiClient;
 pub(crate) use clouds::{Cloud, OwnCloud};
 pub(crate) use controllers::{Lifecycle, NodeDelays, Nodes, Routes, Services};
 pub(crate) use election::Elections;
+pub(crate) use provider_series::{Family, OwnSeries};
 pub(crate) use queues::Queues;
 pub(crate) use reconciles::{Reconcile, Reconciles};
 

@@ -11,7 +11,8 @@ const HEAD: &str = "\
 
 `/metrics` shows all of these but those of health, in the text format 0.0.4, to callers who may `get` that path. Health has
 `/metrics/slis`. Names, labels and buckets that the Go cloud controller managers have are theirs; what only this program
-measures begins with `ccm_`.
+measures begins with `ccm_`. A provider may have further series of its own: those that the program which ran its cloud before is
+known for. They are on the provider's page.
 
 **From**: *start*, also on standbys; *leader*, once its controller is made; *use*, once there is something to show.
 **Stability**: as the help text says it; conventions of all processes have none.

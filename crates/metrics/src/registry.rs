@@ -1,11 +1,13 @@
 //! From a declaration to something that counts.
 
+use cloud_provider::ProviderSeries;
 use prometheus::core::Collector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
     Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry as Collectors,
 };
 
+use crate::hooks::Family;
 use crate::series::{PROVIDER, Series};
 
 /// Why none of this can fail.
@@ -47,6 +49,17 @@ impl Registry {
 
     pub(crate) fn histograms(&self, series: &Series) -> HistogramVec {
         self.shown(HistogramVec::new(self.histogram_options(series), series.labels).expect(SOUND))
+    }
+
+    /// A series that a provider declares. Unlike ours it may be unsound, or have a name that is taken.
+    pub(crate) fn of_a_provider(&self, series: &ProviderSeries) -> Result<Family, prometheus::Error> {
+        let family = Family::new(series.kind, Opts::new(series.name, series.help), series.labels)?;
+        self.collectors.register(match family.clone() {
+            Family::Counter(family) => Box::new(family),
+            Family::Gauge(family) => Box::new(family),
+            Family::Histogram(family) => Box::new(family),
+        })?;
+        Ok(family)
     }
 
     /// Everything as it is now, by name; series without a sample are left out (MET-3).

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::CloudMetrics;
+use cloud_provider::{CloudMetrics, ProviderSeries};
 use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
 
-use crate::hooks::{code, number};
+use crate::hooks::{OwnSeries, code, number};
 use crate::registry::Registry;
 use crate::resolved::Resolved;
 use crate::series::{
@@ -38,6 +38,7 @@ pub(crate) struct Cloud {
     throttled: IntCounterVec,
     operations: Resolved<Box<str>, Operation>,
     remaining: Resolved<(), Gauge>,
+    series: OwnSeries,
 }
 
 struct Operation {
@@ -64,9 +65,11 @@ impl OwnCloud {
 
 impl Cloud {
     pub(crate) fn new(own: OwnCloud, registry: &Registry, provider: &str) -> Self {
+        let series = OwnSeries::new(registry);
         let registry = registry.of_provider(provider);
         Self {
             own,
+            series,
             duration: registry.histograms(CLOUD_REQUEST_DURATION),
             errors: registry.counters(CLOUD_REQUEST_ERRORS),
             throttled: registry.counters(CLOUD_THROTTLED),
@@ -131,6 +134,10 @@ impl CloudMetrics for Cloud {
 
     fn cached(&self, hit: bool) {
         if hit { &self.own.hits } else { &self.own.misses }.inc();
+    }
+
+    fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
+        self.series.record(series, labels, value);
     }
 }
 

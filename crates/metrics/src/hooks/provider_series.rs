@@ -1,0 +1,175 @@
+//! Series of a provider's own: made when they are first recorded.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use cloud_provider::{ProviderSeries, SeriesKind};
+use prometheus::{CounterVec, GaugeVec, HistogramVec};
+
+use crate::registry::Registry;
+use crate::resolved::Resolved;
+
+/// What stands for label values beyond those that are told apart (MET-41).
+const OTHER: &str = "other";
+
+/// All of them.
+pub(crate) struct OwnSeries {
+    registry: Registry,
+    known: Resolved<&'static str, Kept>,
+    /// Two threads may record the first value at once; a series is made once. `None`: its name or labels are no good.
+    made: Mutex<HashMap<&'static str, Option<Family>>>,
+}
+
+/// One, with what counts for the label values seen so far.
+struct Kept {
+    family: Option<Family>,
+    children: Resolved<Box<[Box<str>]>, Child>,
+}
+
+#[derive(Clone)]
+pub(crate) enum Family {
+    Counter(CounterVec),
+    Gauge(GaugeVec),
+    Histogram(HistogramVec),
+}
+
+enum Child {
+    Counter(prometheus::Counter),
+    Gauge(prometheus::Gauge),
+    Histogram(prometheus::Histogram),
+}
+
+impl OwnSeries {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self { registry: registry.clone(), known: Resolved::default(), made: Mutex::default() }
+    }
+
+    pub(crate) fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
+        if labels.len() != series.labels.len() {
+            debug_assert_eq!(labels.len(), series.labels.len(), "labels of {}", series.name);
+            return;
+        }
+        let make = || (series.name, Kept { family: self.make(series), children: Resolved::default() });
+        let Some(kept) = self.known.get(|name| *name == series.name, make) else { return };
+        let Some(family) = &kept.family else { return };
+        let is_it = |known: &Box<[Box<str>]>| known.iter().map(|label| &**label).eq(labels.iter().copied());
+        let make = || (labels.iter().map(|&label| label.into()).collect(), family.child(labels));
+        match kept.children.get(is_it, make) {
+            Some(child) => child.add(value),
+            None => family.child(&vec![OTHER; labels.len()]).add(value),
+        }
+    }
+
+    fn make(&self, series: &'static ProviderSeries) -> Option<Family> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let family = made.entry(series.name).or_insert_with(|| {
+            let family = self.registry.of_a_provider(series);
+            family.inspect_err(|error| tracing::warn!(series = series.name, %error, "series not shown")).ok()
+        });
+        family.clone()
+    }
+}
+
+impl Family {
+    /// The caller has checked the number of labels, which is all that can be wrong.
+    fn child(&self, labels: &[&str]) -> Child {
+        match self {
+            Self::Counter(family) => Child::Counter(family.with_label_values(labels)),
+            Self::Gauge(family) => Child::Gauge(family.with_label_values(labels)),
+            Self::Histogram(family) => Child::Histogram(family.with_label_values(labels)),
+        }
+    }
+
+    /// What it is for this kind.
+    pub(crate) fn new(kind: SeriesKind, options: prometheus::Opts, labels: &[&str]) -> Result<Self, prometheus::Error> {
+        Ok(match kind {
+            SeriesKind::Counter => Self::Counter(CounterVec::new(options, labels)?),
+            SeriesKind::Gauge => Self::Gauge(GaugeVec::new(options, labels)?),
+            SeriesKind::Histogram(buckets) => {
+                let options = prometheus::HistogramOpts::from(options).buckets(buckets.to_vec());
+                Self::Histogram(HistogramVec::new(options, labels)?)
+            }
+        })
+    }
+}
+
+impl Child {
+    fn add(&self, value: f64) {
+        match self {
+            // It only grows: what does not is a provider's mistake, and must not cost the process.
+            Self::Counter(counter) if value >= 0.0 => counter.inc_by(value),
+            Self::Counter(_) => {}
+            Self::Gauge(gauge) => gauge.add(value),
+            Self::Histogram(histogram) => histogram.observe(value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static COUNTER: ProviderSeries = ProviderSeries {
+        name: "acme_requests_total",
+        kind: SeriesKind::Counter,
+        labels: &["code", "method"],
+        help: "Requests.",
+    };
+    static GAUGE: ProviderSeries =
+        ProviderSeries { name: "acme_in_flight", kind: SeriesKind::Gauge, labels: &[], help: "In flight." };
+    static HISTOGRAM: ProviderSeries = ProviderSeries {
+        name: "acme_seconds",
+        kind: SeriesKind::Histogram(&[0.5, 1.0]),
+        labels: &["method"],
+        help: "Time.",
+    };
+
+    fn text(registry: &Registry) -> String {
+        crate::text::write(&registry.gather(), &[])
+    }
+
+    #[test]
+    fn series_of_each_kind_are_there_from_their_first_value() {
+        let registry = Registry::default();
+        let series = OwnSeries::new(&registry);
+        assert_eq!(text(&registry), "");
+        series.record(&COUNTER, &["200", "get"], 1.0);
+        series.record(&COUNTER, &["200", "get"], 2.0);
+        series.record(&COUNTER, &["200", "get"], -1.0);
+        series.record(&GAUGE, &[], 1.0);
+        series.record(&GAUGE, &[], -1.0);
+        series.record(&HISTOGRAM, &["get"], 0.7);
+        let text = text(&registry);
+        for line in [
+            "# HELP acme_requests_total Requests.\n# TYPE acme_requests_total counter\n",
+            "acme_requests_total{code=\"200\",method=\"get\"} 3\n",
+            "# TYPE acme_in_flight gauge\nacme_in_flight 0\n",
+            "acme_seconds_bucket{method=\"get\",le=\"1\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{line:?} is missing in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn label_values_are_bounded_and_a_name_that_is_taken_costs_nothing_else() {
+        let registry = Registry::default();
+        let series = OwnSeries::new(&registry);
+        for id in 0..1000 {
+            series.record(&COUNTER, &[&id.to_string(), "get"], 1.0);
+        }
+        let text = text(&registry);
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 257, "{text}");
+        assert!(text.contains("acme_requests_total{code=\"other\",method=\"other\"} 744\n"), "{text}");
+
+        static TAKEN: ProviderSeries = ProviderSeries {
+            name: "workqueue_depth",
+            kind: SeriesKind::Gauge,
+            labels: &["name"],
+            help: "Somebody else's.",
+        };
+        registry.gauges(crate::series::all().find(|series| series.name == TAKEN.name).unwrap());
+        series.record(&TAKEN, &["x"], 7.0);
+        series.record(&GAUGE, &[], 2.0);
+        assert!(super::tests::text(&registry).contains("acme_in_flight 2\n"));
+    }
+}
