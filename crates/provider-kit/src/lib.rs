@@ -7,7 +7,8 @@
 //! | [`inventory`] | all machines, read once and shared: [`Instances`](cloud_provider::Instances) for any cloud that can list |
 //! | [`load_balancers`] | from what a Service wants to ordered operations: [`LoadBalancers`](cloud_provider::LoadBalancers) for any cloud |
 //! | [`operation`] | waiting for what a cloud does in the background |
-//! | [`annotations`], [`source_ranges`], [`health_check`] | what a Service asks of its load balancer |
+//! | [`declared`], [`annotations`], [`variables`] | annotations and environment variables: one declaration is getter, checks and reference page |
+//! | [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
 //! | [`events`] | events on Nodes and Services |
 //! | [`provider_id`] | `acme://<id>` and back |
@@ -24,8 +25,10 @@
 //! ```
 
 pub mod annotations;
+pub mod declared;
 pub mod events;
 pub mod health_check;
+mod hint;
 pub mod inventory;
 pub mod load_balancers;
 pub mod operation;
@@ -35,5 +38,6 @@ pub mod settings;
 mod single_flight;
 pub mod source_ranges;
 pub mod transport;
+pub mod variables;
 pub mod volume_size;
 pub mod zones;

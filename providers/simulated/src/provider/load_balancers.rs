@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::{Cluster, LoadBalancerRequest, Node, Result, Service, async_trait};
-use provider_kit::annotations::one_of;
+use provider_kit::annotations::{Annotation, Annotations};
+use provider_kit::declared::Kind;
 use provider_kit::health_check::HealthCheck;
 use provider_kit::inventory::MachineSource;
 use provider_kit::load_balancers::{
@@ -21,7 +22,12 @@ use crate::cloud::{Listener, LoadBalancerStatus as Status, PAGE_SIZE};
 
 const ALL: &str = "/v1/load-balancers";
 const ONE: &str = "/v1/load-balancers/{id}";
-const TIER: &str = "simulated.ccm-rs/tier";
+const TIER: Annotation<&str> = Annotation::new(
+    "simulated.ccm-rs/tier",
+    Kind::one_of(&[("basic", "basic"), ("premium", "premium")]),
+    "How large the load balancer is.",
+)
+.default("basic");
 /// The sign of the CCM that ran this cloud before us.
 const SIGN: &str = "simulated/service-uid";
 /// Targets are those of the whole load balancer.
@@ -97,11 +103,14 @@ impl Backend for Api {
 
     async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
         let spec = request.service.spec.clone().unwrap_or_default();
+        let mut asked = Annotations::of(request.service);
+        let tier = asked.get(&TIER);
+        asked.finish()?;
         let ranges = source_ranges(request.service)?;
         let ranges: BTreeSet<_> = ranges.iter().filter(|_| !allows_all(&ranges)).map(ToString::to_string).collect();
         let check = HealthCheck::of(request.service).map(|check| json!({"port": check.port, "path": check.path}));
         let settings = Attributes::default()
-            .set("tier", one_of(request.service, TIER, &["basic", "premium"])?)
+            .set("tier", tier)
             .set("source_ranges", ranges)
             .set("address", spec.load_balancer_ip.unwrap_or_default())
             .set("health_check", check)

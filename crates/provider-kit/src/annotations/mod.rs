@@ -1,0 +1,99 @@
+//! What a user asks for in a Service's annotations, and all mistakes at once.
+
+use cloud_provider::{Result, Service};
+
+use crate::declared::{Declaration, Declared, Reading};
+use crate::hint::closest;
+
+#[cfg(test)]
+mod tests;
+
+/// The declaration of an annotation.
+pub type Annotation<T> = Declaration<T>;
+
+/// The annotations that are being read: ask for each, then [`finish`](Self::finish).
+///
+/// ```
+/// use cloud_provider::Service;
+/// use provider_kit::annotations::{Annotation, Annotations};
+/// use provider_kit::declared::Kind;
+///
+/// const TIER: Annotation<char> =
+///     Annotation::new("acme/tier", Kind::one_of(&[("basic", 'b'), ("premium", 'p')]), "Its size.").default("basic");
+///
+/// let mut service = Service::default();
+/// let mut asked = Annotations::of(&service);
+/// assert_eq!(asked.get(&TIER), Some('b'));
+/// asked.finish()?;
+///
+/// service.metadata.annotations = Some([("acme/tier".to_owned(), "gold".to_owned())].into());
+/// let mut asked = Annotations::of(&service);
+/// asked.get(&TIER);
+/// let err = asked.finish().unwrap_err();
+/// assert_eq!(err.to_string(), "annotation acme/tier: \"gold\" is not one of basic, premium");
+/// # Ok::<(), cloud_provider::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Annotations<'a> {
+    service: &'a Service,
+    reading: Reading,
+}
+
+impl<'a> Annotations<'a> {
+    /// Those of this Service.
+    #[must_use]
+    pub fn of(service: &'a Service) -> Self {
+        Self { service, reading: Reading::default() }
+    }
+
+    /// The value, else the default. `None` if there is neither, or if the value is a mistake. An empty annotation is set.
+    pub fn get<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
+        let service = self.service;
+        self.reading.get(annotation, |key| format!("annotation {key}"), |key| set(service, key))
+    }
+
+    /// Whether it is set, to whatever.
+    #[must_use]
+    pub fn is_set<T>(&self, annotation: &Annotation<T>) -> bool {
+        std::iter::once(&annotation.key).chain(annotation.aliases).any(|key| set(self.service, key).is_some())
+    }
+
+    /// Notes a mistake that the caller found: name the annotation, its value, and what is accepted.
+    pub fn mistake(&mut self, text: impl Into<String>) {
+        self.reading.mistake(text.into());
+    }
+
+    /// Notes what somebody should know of, though it works.
+    pub fn warning(&mut self, text: impl Into<String>) {
+        self.reading.warning(text.into());
+    }
+
+    /// Annotations whose key begins with `prefix` and that are not `declared` are warned of, because nobody reads them.
+    pub fn unknown(&mut self, prefix: &str, declared: &[&dyn Declared]) {
+        let rows: Vec<_> = declared.iter().map(|it| it.row()).collect();
+        let known: Vec<_> = rows.iter().flat_map(|row| std::iter::once(&row.key).chain(row.aliases)).collect();
+        for key in self.service.metadata.annotations.iter().flatten().map(|(key, _)| key) {
+            if key.starts_with(prefix) && !known.iter().any(|known| **known == key) {
+                self.reading.warning(format!("annotation {key} is not known{}", closest(key, &known)));
+            }
+        }
+    }
+
+    /// What somebody should know of, though it works: for an event.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        self.reading.warnings()
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// *Invalid*, with all mistakes: each names key and value, and what is accepted.
+    pub fn finish(self) -> Result<()> {
+        self.reading.finish()
+    }
+}
+
+fn set<'a>(service: &'a Service, key: &str) -> Option<&'a str> {
+    service.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}

@@ -1,0 +1,195 @@
+//! How the text of a value is understood, and what is accepted, in words.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::forms;
+
+/// How values of type `T` are written.
+///
+/// ```
+/// use provider_kit::declared::Kind;
+///
+/// const PORT: Kind<u16> = Kind::number(1, 65535);
+/// assert_eq!((PORT.parse("443"), PORT.parse("0")), (Some(443), None));
+/// assert_eq!(PORT.accepted(), "a whole number from 1 to 65535");
+/// const COLOUR: Kind<char> = Kind::one_of(&[("red", 'r'), ("blue", 'b')]).any_case();
+/// assert_eq!(COLOUR.parse("Red"), Some('r'));
+/// ```
+pub struct Kind<T: 'static> {
+    form: Form<T>,
+    /// Space around the value is dropped.
+    is_trimmed: bool,
+}
+
+enum Form<T: 'static> {
+    Parsed { accepted: &'static str, parse: fn(&str) -> Option<T> },
+    Number { from: i64, to: i64, parse: fn(i64) -> Option<T> },
+    OneOf { choices: &'static [(&'static str, T)], any_case: bool, copy: fn(&T) -> T },
+}
+
+impl<T> Kind<T> {
+    /// A kind of its own; `accepted` completes the sentence "… is not" and stands in the reference: `an address of this
+    /// cloud`. `parse` is given the value without space around it.
+    #[must_use]
+    pub const fn of(accepted: &'static str, parse: fn(&str) -> Option<T>) -> Self {
+        Self { form: Form::Parsed { accepted, parse }, is_trimmed: true }
+    }
+
+    /// A whole number of these bounds, both included.
+    #[must_use]
+    pub const fn number(from: i64, to: i64) -> Self
+    where
+        T: TryFrom<i64>,
+    {
+        Self { form: Form::Number { from, to, parse: |number| T::try_from(number).ok() }, is_trimmed: true }
+    }
+
+    /// One of these words, each with what it means.
+    #[must_use]
+    pub const fn one_of(choices: &'static [(&'static str, T)]) -> Self
+    where
+        T: Copy,
+    {
+        Self { form: Form::OneOf { choices, any_case: false, copy: |value| *value }, is_trimmed: true }
+    }
+
+    /// Words count in lower and upper case.
+    #[must_use]
+    pub const fn any_case(self) -> Self {
+        match self.form {
+            Form::OneOf { choices, copy, .. } => Self { form: Form::OneOf { choices, any_case: true, copy }, ..self },
+            _ => self,
+        }
+    }
+
+    /// The value; `None` if the text is not accepted.
+    #[must_use]
+    pub fn parse(&self, text: &str) -> Option<T> {
+        let text = if self.is_trimmed { text.trim() } else { text };
+        match self.form {
+            Form::Parsed { parse, .. } => parse(text),
+            Form::Number { from, to, parse } => {
+                text.parse().ok().filter(|number| (from..=to).contains(number)).and_then(parse)
+            }
+            Form::OneOf { choices, any_case, copy } => choices
+                .iter()
+                .find(|(word, _)| *word == text || any_case && word.eq_ignore_ascii_case(text))
+                .map(|(_, value)| copy(value)),
+        }
+    }
+
+    /// What is accepted, as the end of the sentence "… is not".
+    #[must_use]
+    pub fn accepted(&self) -> String {
+        match self.form {
+            Form::Parsed { accepted, .. } => accepted.to_owned(),
+            Form::Number { from, to, .. } => numbers(from, to),
+            Form::OneOf { choices, .. } => format!("one of {}", words(choices, "").join(", ")),
+        }
+    }
+
+    /// What is accepted, for a table in Markdown.
+    pub(crate) fn markdown(&self) -> String {
+        match self.form {
+            Form::OneOf { choices, .. } => words(choices, "`").join(", "),
+            Form::Parsed { .. } | Form::Number { .. } => {
+                let accepted = self.accepted();
+                let short = accepted.strip_prefix("a ").or_else(|| accepted.strip_prefix("an "));
+                short.unwrap_or(&accepted).to_owned()
+            }
+        }
+    }
+}
+
+fn numbers(from: i64, to: i64) -> String {
+    match (from, to) {
+        (i64::MIN, i64::MAX) => "a whole number".to_owned(),
+        (from, i64::MAX) => format!("a whole number from {from} on"),
+        (from, to) => format!("a whole number from {from} to {to}"),
+    }
+}
+
+fn words<T>(choices: &[(&str, T)], quote: &str) -> Vec<String> {
+    choices.iter().map(|(word, _)| format!("{quote}{word}{quote}")).collect()
+}
+
+impl Kind<String> {
+    /// Any text, as it stands.
+    #[must_use]
+    pub const fn text() -> Self {
+        Self { form: Form::Parsed { accepted: "a text", parse: |text| Some(text.to_owned()) }, is_trimmed: false }
+    }
+}
+
+impl Kind<bool> {
+    /// `true` or `false`, and the other forms that Go's tools take.
+    #[must_use]
+    pub const fn truth() -> Self {
+        Self::of("true or false", forms::truth)
+    }
+}
+
+impl Kind<Duration> {
+    /// A duration as Go writes it, not negative.
+    #[must_use]
+    pub const fn duration() -> Self {
+        Self::of("a duration such as 30s or 1m30s", forms::duration)
+    }
+
+    /// A duration as Go writes it, or a whole number of seconds.
+    #[must_use]
+    pub const fn seconds() -> Self {
+        Self::of("a duration such as 30s or 1m30s, or a number of seconds", forms::seconds)
+    }
+}
+
+impl Kind<IpAddr> {
+    /// An IPv4 or IPv6 address.
+    #[must_use]
+    pub const fn address() -> Self {
+        Self::of("an IP address", |text| text.parse().ok())
+    }
+}
+
+impl Kind<IpNet> {
+    /// An address range; bits beyond its length are dropped.
+    #[must_use]
+    pub const fn range() -> Self {
+        Self::of("an address range such as 10.0.0.0/24", |text| text.parse().ok().map(|net: IpNet| net.trunc()))
+    }
+}
+
+impl Kind<Vec<String>> {
+    /// A comma list of texts.
+    #[must_use]
+    pub const fn list() -> Self {
+        Self::of("a comma list", |text| Some(forms::items(text).map(str::to_owned).collect()))
+    }
+}
+
+// Not derived: that would ask the same of `T`.
+impl<T> Clone for Kind<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Kind<T> {}
+
+impl<T> Clone for Form<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Form<T> {}
+
+impl<T> fmt::Debug for Kind<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kind({})", self.accepted())
+    }
+}

@@ -1,0 +1,144 @@
+//! Declarations: one const says all about an annotation or a variable; reading, mistakes and the reference page follow.
+//!
+//! ```
+//! use std::time::Duration;
+//! use provider_kit::annotations::Annotation;
+//! use provider_kit::declared::{Declared, Kind, reference};
+//! use provider_kit::variables::Variable;
+//!
+//! const TIER: Annotation<u8> =
+//!     Annotation::new("acme.example/tier", Kind::one_of(&[("basic", 1), ("premium", 2)]), "Size of the load balancer.")
+//!         .default("basic")
+//!         .aliases(&["acme.example/size"]);
+//! const TIMEOUT: Variable<Duration> =
+//!     Variable::new("ACME_TIMEOUT", Kind::duration(), "How long a request may take.").default("30s");
+//!
+//! let table = reference::table("annotation", &[&TIER]);
+//! assert!(table.contains("| `acme.example/tier` | `basic`, `premium` | `basic` | Size of the load balancer."));
+//! assert_eq!(TIMEOUT.row().key, "ACME_TIMEOUT");
+//! ```
+
+pub mod forms;
+mod kind;
+mod reading;
+pub mod reference;
+
+pub use kind::Kind;
+pub(crate) use reading::Reading;
+
+/// All about one annotation ([`Annotation`](crate::annotations::Annotation)) or variable
+/// ([`Variable`](crate::variables::Variable)) with values of type `T`.
+#[derive(Debug)]
+pub struct Declaration<T: 'static> {
+    pub(crate) key: &'static str,
+    pub(crate) kind: Kind<T>,
+    pub(crate) default: Unset,
+    pub(crate) aliases: &'static [&'static str],
+    pub(crate) if_wrong: IfWrong,
+    pub(crate) is_secret: bool,
+    doc: &'static str,
+}
+
+/// What holds where nothing is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unset {
+    /// Nothing.
+    Nothing,
+    /// This value, in the form that a user writes.
+    Value(&'static str),
+    /// What these words say; reading gives `None`.
+    Words(&'static str),
+}
+
+/// What happens with a value that is not accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IfWrong {
+    /// It is a mistake: nothing is done until it is mended.
+    #[default]
+    Refuse,
+    /// It is told as a warning, and what holds without a value holds.
+    Warn,
+}
+
+impl<T> Declaration<T> {
+    /// `key`: the annotation's key or the variable's name; `doc`: what it does, in a sentence or two of Markdown.
+    #[must_use]
+    pub const fn new(key: &'static str, kind: Kind<T>, doc: &'static str) -> Self {
+        let default = Unset::Nothing;
+        Self { key, kind, default, aliases: &[], if_wrong: IfWrong::Refuse, is_secret: false, doc }
+    }
+
+    /// What holds where nothing is set, as a user would write it.
+    #[must_use]
+    pub const fn default(self, value: &'static str) -> Self {
+        Self { default: Unset::Value(value), ..self }
+    }
+
+    /// What decides where nothing is set, in words: reading gives `None` then.
+    #[must_use]
+    pub const fn otherwise(self, words: &'static str) -> Self {
+        Self { default: Unset::Words(words), ..self }
+    }
+
+    /// Deprecated names, which are read where the declared one is not set, with a warning.
+    #[must_use]
+    pub const fn aliases(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
+    /// A value that is not accepted is a warning only.
+    #[must_use]
+    pub const fn lenient(self) -> Self {
+        Self { if_wrong: IfWrong::Warn, ..self }
+    }
+
+    /// Its value never appears in a message (INV-5).
+    #[must_use]
+    pub const fn secret(self) -> Self {
+        Self { is_secret: true, ..self }
+    }
+
+    /// The annotation's key or the variable's name.
+    #[must_use]
+    pub const fn key(&self) -> &'static str {
+        self.key
+    }
+}
+
+/// A declaration, whatever the type of its values: what the reference page is made of.
+pub trait Declared: Sync {
+    /// What there is to say.
+    fn row(&self) -> Row;
+}
+
+/// What there is to say about one declaration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The annotation's key or the variable's name.
+    pub key: &'static str,
+    /// What is accepted, in Markdown.
+    pub values: String,
+    /// What holds where nothing is set.
+    pub default: Unset,
+    /// Whether the default, if it is a value, is accepted: a test of the provider's asks.
+    pub default_is_accepted: bool,
+    /// Deprecated names.
+    pub aliases: &'static [&'static str],
+    /// What happens with a value that is not accepted.
+    pub if_wrong: IfWrong,
+    /// Whether its value is never shown; also read from the file that `<key>_FILE` names.
+    pub is_secret: bool,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+impl<T: Sync> Declared for Declaration<T> {
+    fn row(&self) -> Row {
+        let Self { key, kind, default, aliases, if_wrong, is_secret, doc } = *self;
+        let default_is_accepted = match default {
+            Unset::Value(value) => kind.parse(value).is_some(),
+            Unset::Nothing | Unset::Words(_) => true,
+        };
+        Row { key, values: kind.markdown(), default, default_is_accepted, aliases, if_wrong, is_secret, doc }
+    }
+}

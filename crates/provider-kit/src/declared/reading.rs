@@ -1,0 +1,77 @@
+//! Reading what is set, and all that is wrong with it at once.
+
+use cloud_provider::{Error, Result};
+
+use super::{Declaration, IfWrong, Unset};
+
+/// So much of a value is quoted in a message.
+const QUOTED: usize = 100;
+
+/// What was found out while values were read.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    mistakes: Vec<String>,
+    warnings: Vec<String>,
+}
+
+impl Reading {
+    /// The value that is set, else the default. `named`: how a message names a key; `set`: the text under a key.
+    pub(crate) fn get<'a, T>(
+        &mut self,
+        declaration: &Declaration<T>,
+        named: fn(&str) -> String,
+        set: impl Fn(&str) -> Option<&'a str>,
+    ) -> Option<T> {
+        let Declaration { key, kind, default, aliases, if_wrong, is_secret, .. } = *declaration;
+        let alias = || aliases.iter().find_map(|alias| Some((*alias, set(alias)?)));
+        if let Some((used, text)) = set(key).map(|text| (key, text)).or_else(alias) {
+            if used != key {
+                self.warning(format!("{} is deprecated: use {key}", named(used)));
+            }
+            if let Some(value) = kind.parse(text) {
+                return Some(value);
+            }
+            let shown = if is_secret { "its value".to_owned() } else { quoted(text) };
+            let wrong = format!("{}: {shown} is not {}", named(used), kind.accepted());
+            match if_wrong {
+                IfWrong::Refuse => {
+                    self.mistake(wrong);
+                    return None;
+                }
+                IfWrong::Warn => self.warning(wrong),
+            }
+        }
+        match default {
+            Unset::Value(text) => kind.parse(text),
+            Unset::Nothing | Unset::Words(_) => None,
+        }
+    }
+
+    /// Told once, however often it is found.
+    pub(crate) fn mistake(&mut self, text: String) {
+        if !self.mistakes.contains(&text) {
+            self.mistakes.push(text);
+        }
+    }
+
+    pub(crate) fn warning(&mut self, text: String) {
+        if !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
+    }
+
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    pub(crate) fn finish(self) -> Result<()> {
+        if self.mistakes.is_empty() { Ok(()) } else { Err(Error::invalid(self.mistakes.join("; "))) }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}

@@ -1,0 +1,63 @@
+//! Reference pages, made from declarations.
+
+use std::fmt::Write as _;
+
+use super::{Declared, IfWrong, Row, Unset};
+
+/// A table in Markdown, one row for each declaration; `what`: `annotation` or `variable`.
+#[must_use]
+pub fn table(what: &str, declared: &[&dyn Declared]) -> String {
+    let mut out = format!("| {what} | value | default | meaning |\n|---|---|---|---|\n");
+    for declaration in declared {
+        let row = declaration.row();
+        let key = if row.is_secret { format!("`{0}`, `{0}_FILE`", row.key) } else { format!("`{}`", row.key) };
+        // Writing to a string cannot fail.
+        _ = writeln!(out, "| {key} | {} | {} | {} |", cell(&row.values), default(row.default), cell(&meaning(&row)));
+    }
+    out
+}
+
+/// A cell of a table has no line ends and no bars.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|").replace('\n', " ")
+}
+
+fn default(default: Unset) -> String {
+    match default {
+        Unset::Nothing => "–".to_owned(),
+        Unset::Value(value) => format!("`{}`", cell(value)),
+        Unset::Words(words) => cell(words),
+    }
+}
+
+fn meaning(row: &Row) -> String {
+    let mut out = row.doc.to_owned();
+    for alias in row.aliases {
+        _ = write!(out, " Formerly `{alias}`.");
+    }
+    if row.if_wrong == IfWrong::Warn {
+        out.push_str(" Another value is a warning, and the default holds.");
+    }
+    out
+}
+
+/// `page` with `text` between the lines `<!-- NAME begins: … -->` and `<!-- NAME ends -->`; `None` if it has no such lines.
+///
+/// A test of the provider's compares the page with this, so that it cannot fall behind.
+///
+/// ```
+/// use provider_kit::declared::reference::put;
+///
+/// let page = "# Acme\n<!-- flags begins: generated -->\nold\n<!-- flags ends -->\nMore.\n";
+/// let fresh = put(page, "flags", "new\n").unwrap();
+/// assert_eq!(fresh, "# Acme\n<!-- flags begins: generated -->\n\nnew\n\n<!-- flags ends -->\nMore.\n");
+/// assert_eq!(put(&fresh, "flags", "new\n"), Some(fresh.clone()));
+/// assert_eq!(put(page, "colours", ""), None);
+/// ```
+#[must_use]
+pub fn put(page: &str, name: &str, text: &str) -> Option<String> {
+    let begin = page.find(&format!("<!-- {name} begins"))?;
+    let begin = begin + page[begin..].find('\n')? + 1;
+    let end = begin + page[begin..].find(&format!("<!-- {name} ends"))?;
+    Some(format!("{}\n{}\n\n{}", &page[..begin], text.trim_end(), &page[end..]))
+}

@@ -1,0 +1,214 @@
+//! What the environment variables say, and all mistakes at once.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use cloud_provider::{Environment, Result};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::declared::{Declaration, Declared, Reading};
+use crate::hint::closest;
+
+/// The declaration of a variable.
+pub type Variable<T> = Declaration<T>;
+
+/// The variables that are being read: ask for each, then [`finish`](Self::finish). An empty one is the same as none.
+///
+/// ```
+/// use cloud_provider::Environment;
+/// use provider_kit::declared::Kind;
+/// use provider_kit::variables::{Variable, Variables};
+///
+/// const DEBUG: Variable<bool> = Variable::new("ACME_DEBUG", Kind::truth(), "More in the log.").default("false");
+/// const PORT: Variable<u16> = Variable::new("ACME_PORT", Kind::number(1, 65535), "Where metrics are.").default("8080");
+///
+/// let environment = Environment::of([("ACME_DEBUG", "yes"), ("ACME_PORT", "x")]);
+/// let mut asked = Variables::of(&environment);
+/// asked.get(&DEBUG);
+/// asked.get(&PORT);
+/// assert_eq!(asked.finish().unwrap_err().to_string(),
+///     "ACME_DEBUG: \"yes\" is not true or false; ACME_PORT: \"x\" is not a whole number from 1 to 65535");
+/// ```
+#[derive(Debug)]
+pub struct Variables<'a> {
+    environment: &'a Environment,
+    reading: Reading,
+}
+
+/// A secret as it is now, and the file that it came from, if it did. Its `Debug` does not show it.
+#[derive(Clone)]
+pub struct Secret {
+    /// Without white space around it.
+    pub text: SecretString,
+    /// What `<VAR>_FILE` names.
+    pub file: Option<PathBuf>,
+}
+
+impl<'a> Variables<'a> {
+    /// Those of this environment.
+    #[must_use]
+    pub fn of(environment: &'a Environment) -> Self {
+        Self { environment, reading: Reading::default() }
+    }
+
+    /// The value, else the default. `None` if there is neither, or if the value is a mistake.
+    pub fn get<T>(&mut self, variable: &Variable<T>) -> Option<T> {
+        let environment = self.environment;
+        self.reading.get(variable, str::to_owned, |name| set(environment, name))
+    }
+
+    /// The value of a variable, or else what is in the file that `<VAR>_FILE` names. A file that cannot be read, or that is
+    /// empty, is a mistake.
+    pub fn secret(&mut self, variable: &Variable<String>) -> Option<Secret> {
+        if let Some(text) = set(self.environment, variable.key).map(str::trim).filter(|text| !text.is_empty()) {
+            return Some(Secret { text: SecretString::from(text), file: None });
+        }
+        let name = format!("{}_FILE", variable.key);
+        let path = set(self.environment, &name)?;
+        match std::fs::read_to_string(path).as_deref().map(str::trim) {
+            Ok("") => self.mistake(format!("{name}: {path} is empty")),
+            Ok(text) => return Some(Secret { text: SecretString::from(text), file: Some(PathBuf::from(path)) }),
+            Err(err) => self.mistake(format!("{name}: cannot read {path}: {err}")),
+        }
+        None
+    }
+
+    /// Whether it is set, to whatever.
+    #[must_use]
+    pub fn is_set<T>(&self, variable: &Variable<T>) -> bool {
+        set(self.environment, variable.key).is_some()
+    }
+
+    /// Notes a mistake that the caller found: name the variable, and what is accepted.
+    pub fn mistake(&mut self, text: impl Into<String>) {
+        self.reading.mistake(text.into());
+    }
+
+    /// Notes what somebody should know of, though it works.
+    pub fn warning(&mut self, text: impl Into<String>) {
+        self.reading.warning(text.into());
+    }
+
+    /// Variables that begin with `prefix` and are not `declared` are warned of, because nobody reads them.
+    pub fn unknown(&mut self, prefix: &str, declared: &[&dyn Declared]) {
+        let known: Vec<String> = declared
+            .iter()
+            .map(|it| it.row())
+            .flat_map(|row| {
+                std::iter::once(row.key).chain(row.aliases.iter().copied()).map(move |key| (key, row.is_secret))
+            })
+            .flat_map(|(key, is_secret)| {
+                std::iter::once(key.to_owned()).chain(is_secret.then(|| format!("{key}_FILE")))
+            })
+            .collect();
+        for name in self.environment.names().filter(|name| name.starts_with(prefix)) {
+            if !known.iter().any(|key| key == name) {
+                self.reading.warning(format!("{name} is not known{}", closest(name, &known)));
+            }
+        }
+    }
+
+    /// Ends the reading; warnings go to the log.
+    ///
+    /// # Errors
+    /// *Invalid*, with all mistakes: each names the variable and what is accepted.
+    pub fn finish(self) -> Result<()> {
+        for warning in self.reading.warnings() {
+            tracing::warn!("{warning}");
+        }
+        self.reading.finish()
+    }
+
+    /// What somebody should know of, though it works.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        self.reading.warnings()
+    }
+}
+
+fn set<'a>(environment: &'a Environment, name: &str) -> Option<&'a str> {
+    environment.get(name).filter(|value| !value.is_empty())
+}
+
+impl Secret {
+    /// How many characters it has.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.text.expose_secret().chars().count()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            None => f.write_str("Secret(redacted)"),
+            Some(file) => write!(f, "Secret(file {}, redacted)", file.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::declared::Kind;
+
+    const TOKEN: Variable<String> = Variable::new("ACME_TOKEN", Kind::text(), "The token.").secret();
+    const DEBUG: Variable<bool> = Variable::new("ACME_DEBUG", Kind::truth(), "More in the log.").default("false");
+    const SECRET_NUMBER: Variable<u8> = Variable::new("ACME_PIN", Kind::number(0, 9), "A number.").secret();
+
+    fn mistakes(variables: &[(&str, &str)], ask: impl Fn(&mut Variables<'_>)) -> String {
+        let environment = Environment::of(variables.iter().copied());
+        let mut asked = Variables::of(&environment);
+        ask(&mut asked);
+        asked.finish().map_or_else(|err| err.to_string(), |()| "none".to_owned())
+    }
+
+    #[test]
+    fn a_secret_comes_from_its_variable_or_else_from_its_file_without_space_around_it() {
+        let path = std::env::temp_dir().join(format!("provider-kit-secret-{}", std::process::id()));
+        std::fs::write(&path, " filed\n").unwrap();
+        let path = path.to_str().unwrap();
+        let table = [
+            (vec![], None),
+            (vec![("ACME_TOKEN", "direct\n")], Some(("direct", false))),
+            (vec![("ACME_TOKEN_FILE", path)], Some(("filed", true))),
+            (vec![("ACME_TOKEN", ""), ("ACME_TOKEN_FILE", path)], Some(("filed", true))),
+            (vec![("ACME_TOKEN", "direct"), ("ACME_TOKEN_FILE", "/nowhere")], Some(("direct", false))),
+        ];
+        for (variables, expected) in table {
+            let environment = Environment::of(variables.clone());
+            let mut asked = Variables::of(&environment);
+            let secret = asked.secret(&TOKEN);
+            let shown = secret.as_ref().map(|it| (it.text.expose_secret(), it.file.is_some()));
+            assert_eq!(shown, expected, "{variables:?}");
+            asked.finish().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_names_the_variable() {
+        let ask = |asked: &mut Variables<'_>| assert!(asked.secret(&TOKEN).is_none());
+        let text = mistakes(&[("ACME_TOKEN_FILE", "/nowhere")], ask);
+        assert!(text.starts_with("ACME_TOKEN_FILE: cannot read /nowhere: "), "{text}");
+    }
+
+    #[test]
+    fn the_value_of_a_secret_is_in_no_message() {
+        let ask = |asked: &mut Variables<'_>| assert_eq!(asked.get(&SECRET_NUMBER), None);
+        assert_eq!(mistakes(&[("ACME_PIN", "s3cret")], ask), "ACME_PIN: its value is not a whole number from 0 to 9");
+        let environment = Environment::of([("ACME_TOKEN", "s3cret")]);
+        let secret = Variables::of(&environment).secret(&TOKEN);
+        assert!(!format!("{secret:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn an_empty_variable_is_none_and_an_unknown_one_is_warned_of() {
+        let environment =
+            Environment::of([("ACME_DEBUG", ""), ("ACME_DEBUGS", "1"), ("ACME_TOKEN_FILE", ""), ("X", "")]);
+        let mut asked = Variables::of(&environment);
+        assert_eq!((asked.get(&DEBUG), asked.is_set(&DEBUG)), (Some(false), false));
+        asked.unknown("ACME_", &[&TOKEN, &DEBUG]);
+        assert_eq!(asked.warnings(), ["ACME_DEBUGS is not known: did you mean ACME_DEBUG?"]);
+        asked.finish().unwrap();
+    }
+}
