@@ -4,8 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use cloud_provider::CloudProvider;
 use http::header::CONTENT_TYPE;
+use http::{Method, StatusCode};
 use metrics::Metrics;
 use runtime::election::migration::LeaderMigration;
 use serving::debug::{self, SetVerbosity};
@@ -16,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::exit::Failure;
-use crate::flags::Flags;
+use crate::flags::{Flags, ListenAddress};
 use crate::logging;
 
 /// Ports that are bound, so that a clash is found before anything else is done (P-36). Nothing is open that is not used.
@@ -36,6 +41,26 @@ impl Ports {
         let plain = |address: SocketAddr| Listener::bind_plain(address.ip(), address.port(), "--metrics-bind-address");
         let metrics = flags.metrics_listener().map(plain).transpose().map_err(Failure::setup)?;
         Ok(Self { webhooks, secure, metrics })
+    }
+
+    /// Serves metrics where the users of this cloud expect them, unless the flags say where. It is a custom of the provider's,
+    /// not a wish of the operator's: where the port is taken, the process goes on without.
+    pub(crate) fn add_metrics_of(&mut self, provider: &dyn CloudProvider) {
+        let Some(text) = provider.metrics_address().filter(|_| self.metrics.is_none()) else { return };
+        let bound = text.parse::<ListenAddress>().and_then(|address| match address.get() {
+            None => Ok(None),
+            Some(address) => Listener::bind_plain(address.ip(), address.port(), "--metrics-bind-address")
+                .map(Some)
+                .map_err(|error| error.to_string()),
+        });
+        match bound {
+            Ok(listener) => self.metrics = listener,
+            Err(error) => tracing::warn!(
+                address = text,
+                error,
+                "metrics are served on the secure port only; --metrics-bind-address names another address"
+            ),
+        }
     }
 }
 
@@ -108,10 +133,72 @@ fn verbosity_of(log: &logging::Handle) -> SetVerbosity {
 
 /// The plain port has the metrics only.
 pub(crate) fn plain(health: &Health, metrics: &Metrics) -> Router {
-    metrics.router(health).fallback(serving::not_found)
+    metrics.router(health).fallback(serving::not_found).layer(middleware::from_fn(read_only))
+}
+
+/// Nobody is asked who they are there, so nothing is changed: not even what was counted of the health checks.
+async fn read_only(request: Request, next: Next) -> Response {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        next.run(request).await
+    } else {
+        StatusCode::METHOD_NOT_ALLOWED.into_response()
+    }
 }
 
 /// The port of the webhooks.
 pub(crate) fn webhooks(all: Vec<Webhook>, metrics: &Metrics) -> Router {
     webhook::router(all, WebhookLimits::default(), metrics.webhooks())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    struct Acme(String);
+
+    impl CloudProvider for Acme {
+        fn name(&self) -> &str {
+            "acme"
+        }
+        fn metrics_address(&self) -> Option<String> {
+            Some(self.0.clone())
+        }
+    }
+
+    fn none() -> Ports {
+        Ports { webhooks: None, secure: None, metrics: None }
+    }
+
+    #[tokio::test]
+    async fn metrics_are_served_where_the_provider_says_unless_the_flags_do_or_it_is_not_possible() {
+        let mut ports = none();
+        ports.add_metrics_of(&Acme("127.0.0.1:0".into()));
+        let taken = ports.metrics.as_ref().unwrap().local_address();
+
+        ports.add_metrics_of(&Acme(":1".into()));
+        assert_eq!(ports.metrics.as_ref().unwrap().local_address(), taken, "the first one stays");
+
+        for impossible in [taken.to_string(), "metrics".into(), String::new()] {
+            let mut ports = none();
+            ports.add_metrics_of(&Acme(impossible));
+            assert!(ports.metrics.is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn on_the_plain_port_nothing_can_be_reset() {
+        let router = plain(&Health::new(), &Metrics::new());
+        for (method, path, expected) in [
+            (Method::GET, "/metrics", StatusCode::OK),
+            (Method::GET, "/metrics/slis", StatusCode::OK),
+            (Method::DELETE, "/metrics/slis", StatusCode::METHOD_NOT_ALLOWED),
+            (Method::GET, "/healthz", StatusCode::NOT_FOUND),
+        ] {
+            let request = http::Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+            assert_eq!(router.clone().oneshot(request).await.unwrap().status(), expected, "{path}");
+        }
+    }
 }

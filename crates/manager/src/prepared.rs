@@ -84,6 +84,7 @@ impl Prepared {
         let file = flags.cloud.cloud_config.to_path_buf();
         let cloud_config = file.and_then(|path| CloudConfig::note(path, flags.cloud.cloud_config_change));
         let provider = start::provider(flags, &settings, manager.providers).map_err(Failure::Fatal)?;
+        ports.add_metrics_of(&*provider);
         let (health, metrics) = (Health::new(), settings.metrics.clone());
         identify(&metrics, flags);
         if let Some(candidacy) = &candidacy {

@@ -85,7 +85,7 @@ impl SecureServingFlags {
     }
 
     pub(super) fn metrics_listener(&self) -> Option<SocketAddr> {
-        self.metrics_bind_address.0
+        self.metrics_bind_address.get()
     }
 
     pub(super) fn validate(&self) -> Vec<String> {

@@ -120,6 +120,12 @@ pub(super) fn path() -> impl TypedValueParser<Value = PathFlag> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenAddress(pub(super) Option<SocketAddr>);
 
+impl ListenAddress {
+    pub(crate) fn get(self) -> Option<SocketAddr> {
+        self.0
+    }
+}
+
 impl FromStr for ListenAddress {
     type Err = String;
 
