@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use cloud_provider::{Cluster, LoadBalancerRequest, Node, Result, Service, async_trait, default_load_balancer_name};
+use cloud_provider::{
+    Cluster, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, async_trait, default_load_balancer_name,
+};
 use futures::future::try_join_all;
 
 use super::model::{Actual, Marks, State, Tree};
@@ -103,6 +105,14 @@ pub trait Backend: Send + Sync + 'static {
     /// something first. Any error: nobody knows what was done, and it is read again before the next change.
     async fn apply(&self, change: Change<'_>) -> Result<Applied>;
 
+    /// What the Service's status says of it, for clouds where that depends on the Service's annotations.
+    ///
+    /// # Errors
+    /// *Invalid*, naming the annotation, its value and what is accepted.
+    fn status(&self, actual: &Actual, _service: &Service) -> Result<LoadBalancerStatus> {
+        Ok(actual.status())
+    }
+
     /// How patiently work in the background is awaited. All that wait are looked at together, so it may be often.
     fn polling(&self) -> Polling {
         Polling { longest: Duration::from_secs(1), ..Polling::default() }
@@ -159,12 +169,13 @@ pub enum Applied {
     /// The cloud has begun with the first so many and showed nothing; it is read until it is done. Not for what is new: its
     /// id must be told.
     Begun(usize),
-    /// The first so many operations, and this is what the cloud shows now; it is not what the plan expected (such as a
-    /// detached network that took its targets along), so the rest is planned anew.
+    /// Some of it, and this is what the cloud shows now. The rest is planned anew from that, after it was awaited: for a cloud
+    /// that changes more than it was told (a network that is detached takes its targets along), or makes something new from
+    /// what it likes. Not endlessly: what comes to the same plan again is an error that names what keeps differing.
     PlanAgain(Box<Actual>),
-    /// All of them: it was not there any more, or nobody knows. Nothing is left of it.
+    /// All of them: it was not there any more, or nobody knows. Nothing is left of it, if a witness bears that out.
     Gone,
-    /// All of them: the cloud said that it removed it just now. That is its own witness.
+    /// All of them: the cloud said that it removed it just now, which needs no witness.
     Removed,
     /// A person has protected it: it is left as it is, and nothing more is to be done about its removal.
     Kept,
@@ -177,18 +188,44 @@ impl Applied {
         Self::Shown(change.operations.len(), Box::new(actual))
     }
 
-    /// How many are done, and what is known now.
-    pub(super) fn outcome(self, change: Change<'_>) -> (usize, Option<Actual>) {
+    /// What is known now.
+    pub(super) fn step(self, change: Change<'_>) -> Step {
         match self {
-            Self::Shown(count, actual) => (count.max(1), Some(*actual)),
+            Self::Shown(count, actual) => Step::Done(count.max(1), *actual),
             Self::Begun(count) => {
                 let count = count.max(1);
                 // What will be gone is still there.
-                let outcome = change.outcome(count).or_else(|| change.actual.cloned());
-                (count, outcome.map(|outcome| Actual { state: State::Busy, ..outcome }))
+                match change.outcome(count).or_else(|| change.actual.cloned()) {
+                    Some(outcome) => Step::Done(count, Actual { state: State::Busy, ..outcome }),
+                    None => Step::Gone,
+                }
             }
-            Self::PlanAgain(actual) => (1, Some(*actual)),
-            Self::Gone | Self::Removed | Self::Kept => (change.operations.len(), None),
+            Self::PlanAgain(actual) => Step::PlanAgain(*actual),
+            Self::Gone => Step::Gone,
+            Self::Removed => Step::Removed,
+            Self::Kept => Step::Kept,
+        }
+    }
+}
+
+/// The same, said once for all.
+pub(super) enum Step<T = Actual> {
+    /// The first so many operations.
+    Done(usize, T),
+    PlanAgain(T),
+    Gone,
+    Removed,
+    Kept,
+}
+
+impl<T> Step<T> {
+    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Step<U> {
+        match self {
+            Self::Done(count, actual) => Step::Done(count, change(actual)),
+            Self::PlanAgain(actual) => Step::PlanAgain(change(actual)),
+            Self::Gone => Step::Gone,
+            Self::Removed => Step::Removed,
+            Self::Kept => Step::Kept,
         }
     }
 }

@@ -219,6 +219,11 @@ impl<B: Backend> Known<B> {
         state.gone.insert(id.to_owned(), Instant::now());
     }
 
+    /// Remembers nothing of it any more.
+    pub(super) fn lose_sight(&self, id: &str) {
+        self.state().remove(id);
+    }
+
     /// From now on nobody knows what is there for this Service, until [`settle`](Self::settle) or [`find`](Self::find). Said
     /// before a request is sent, so that it holds for one whose answer is never heard, too.
     pub(super) fn doubt(&self, uid: &str) {

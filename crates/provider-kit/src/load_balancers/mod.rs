@@ -79,6 +79,7 @@ mod model;
 mod ownership;
 mod plan;
 mod ports;
+mod run;
 mod sorted_map;
 mod targets;
 mod witness;

@@ -1,0 +1,284 @@
+//! One call that changes something: from what is found to what is wanted, and what is done when the cloud is not as it was
+//! believed to be.
+
+use std::sync::Arc;
+
+use cloud_provider::{Error, LoadBalancerRequest, Result};
+
+use super::backend::{Backend, Change, Step};
+use super::balancers::Balancers;
+use super::model::{Actual, Part, Shared, State, Tree};
+use super::ownership::{Identity, Sorted};
+use super::plan::{Operation, plan, plan_removal, removals_first, steps};
+use crate::operation::until_done;
+
+/// How often a change is planned anew because the cloud was not as it was believed to be.
+const TRIES: usize = 3;
+
+/// How often it is planned anew because the cloud [asks for it](super::Applied::PlanAgain).
+const PLANS: usize = 16;
+
+/// What a call leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Aim {
+    Ensured,
+    Targets,
+    Deleted,
+}
+
+/// One call of `ensure`, `update_targets` or `delete`.
+pub(super) struct Run<'a, B> {
+    this: &'a Balancers<B>,
+    request: &'a LoadBalancerRequest<'a>,
+    identity: Identity<'a>,
+    wanted: Option<Tree>,
+    aim: Aim,
+    is_told: bool,
+    /// Whether the cloud refused more than there is: then there is no making before breaking.
+    is_at_limit: bool,
+    /// Whether the last plan had something to remove.
+    removes: bool,
+    /// Whether something that was to be removed was not found.
+    was_missing: bool,
+    /// Whether something that was to be removed is protected.
+    is_kept: bool,
+}
+
+impl<'a, B: Backend> Run<'a, B> {
+    /// Brings it about. A conflict, or something that is gone, means that the cloud is not as it was believed to be: it is
+    /// read again and planned anew.
+    pub(super) async fn to(
+        aim: Aim,
+        this: &'a Balancers<B>,
+        request: &'a LoadBalancerRequest<'a>,
+    ) -> Result<Option<Shared>> {
+        let mut run = Self::new(aim, this, request).await?;
+        let mut tries = 1..=TRIES;
+        loop {
+            let number = tries.next().unwrap_or(TRIES);
+            match run.once(number > 1).await {
+                Err(err) if number < TRIES && (err.is_conflict() || err.is_not_found()) => {
+                    tracing::debug!(%err, "the load balancer is read again and planned anew");
+                }
+                Err(err) if number < TRIES && err.is_quota() && !run.is_at_limit && run.removes => {
+                    tracing::info!(%err, "what is not wanted any more is removed first");
+                    run.is_at_limit = true;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn new(aim: Aim, this: &'a Balancers<B>, request: &'a LoadBalancerRequest<'a>) -> Result<Self> {
+        let identity = this.identity(request)?;
+        let wanted = match aim {
+            Aim::Deleted => None,
+            _ => Some(this.backend().wanted(request).await?),
+        };
+        Ok(Self {
+            this,
+            request,
+            identity,
+            wanted,
+            aim,
+            is_told: false,
+            is_at_limit: false,
+            removes: false,
+            was_missing: false,
+            is_kept: false,
+        })
+    }
+
+    async fn once(&mut self, fresh: bool) -> Result<Option<Shared>> {
+        let sorted = self.this.found(&self.identity, self.aim, fresh).await?;
+        if self.aim == Aim::Deleted {
+            self.remove(&sorted.ours).await?;
+            return Ok(None);
+        }
+        let actual = sorted.for_changes()?.cloned();
+        if actual.is_none() && self.aim == Aim::Targets {
+            return Err(Error::other(format!("there is no load balancer {:?} to change", self.identity.name)));
+        }
+        let actual = self.change(actual, self.aim).await?;
+        if self.aim == Aim::Ensured {
+            self.remove_doubles(sorted.doubles()).await?;
+        }
+        Ok(actual)
+    }
+
+    async fn remove(&mut self, ours: &[Shared]) -> Result<()> {
+        (self.was_missing, self.is_kept) = (false, false);
+        for actual in ours {
+            self.change(Some(Arc::clone(actual)), Aim::Deleted).await?;
+        }
+        if !self.was_missing {
+            return Ok(());
+        }
+        // "Not found" counts as removed, also where the credential has just become another project's.
+        let left = self.this.believed(Sorted::default(), &self.identity).await?;
+        match left.ours.first() {
+            Some(left) if !self.is_kept => Err(Error::conflict(format!("{} is there again", left.place()))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Two of ours are one too many, however they came about.
+    async fn remove_doubles(&mut self, doubles: &[Shared]) -> Result<()> {
+        for double in doubles {
+            tracing::warn!(id = double.id, name = double.name, "a second load balancer of one service is removed");
+            self.change(Some(Arc::clone(double)), Aim::Deleted).await?;
+        }
+        Ok(())
+    }
+
+    /// Plans and does, again as long as the cloud asks for it and it leads anywhere.
+    async fn change(&mut self, mut actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
+        let mut before = Vec::new();
+        for _ in 0..PLANS {
+            let operations;
+            (operations, actual) = self.plan(actual, aim).await?;
+            if operations.is_empty() {
+                return Ok(actual);
+            }
+            if operations == before {
+                break;
+            }
+            let is_done;
+            (actual, is_done) = self.carry_out(actual, &operations, aim).await?;
+            if is_done {
+                return Ok(actual);
+            }
+            before = operations;
+        }
+        // The next try reads it again.
+        self.this.known.doubt(self.identity.uid());
+        let name = actual.as_ref().map_or(&self.identity.name, |actual| &actual.name);
+        let left: Vec<_> = steps(&before, name).steps.iter().map(ToString::to_string).collect();
+        Err(Error::other(format!(
+            "load balancer {name:?} does not become what the cloud was told: {}",
+            left.join("; ")
+        )))
+    }
+
+    /// What is to be done now; none once it is ready. What the cloud is at work on is awaited first, and planned anew.
+    async fn plan(&mut self, mut actual: Option<Shared>, aim: Aim) -> Result<(Vec<Operation>, Option<Shared>)> {
+        loop {
+            let wanted = self.wanted.as_ref().filter(|_| aim != Aim::Deleted);
+            let mut operations = operations(wanted, actual.as_deref(), &self.identity, aim)?;
+            if operations.is_empty() {
+                return Ok((operations, self.until_ready(actual, aim).await?));
+            }
+            if self.is_at_limit {
+                operations = removals_first(operations, &actual.as_deref().map(Actual::known_tree).unwrap_or_default());
+            }
+            self.removes = operations.iter().any(Operation::removes);
+            if !std::mem::replace(&mut self.is_told, true) {
+                let name = actual.as_deref().map_or(&self.identity.name, |actual| &actual.name);
+                self.request.observer.planned(&steps(&operations, name));
+            }
+            match &actual {
+                Some(busy) if busy.state == State::Busy => actual = self.until_ready(actual, aim).await?,
+                _ => return Ok((operations, actual)),
+            }
+        }
+    }
+
+    /// Does them in order; whether that is all, or what is left must be planned anew.
+    async fn carry_out(
+        &mut self,
+        mut actual: Option<Shared>,
+        mut rest: &[Operation],
+        aim: Aim,
+    ) -> Result<(Option<Shared>, bool)> {
+        while !rest.is_empty() {
+            match self.apply(actual.as_ref(), rest).await? {
+                Step::Done(count, shown) => {
+                    actual = self.until_ready(Some(shown), aim).await?;
+                    self.was_missing |= actual.is_none();
+                    rest = &rest[count.min(rest.len())..];
+                }
+                Step::PlanAgain(shown) => return Ok((self.until_ready(Some(shown), aim).await?, false)),
+                step => {
+                    self.was_missing |= matches!(step, Step::Gone);
+                    self.is_kept |= matches!(step, Step::Kept);
+                    return Ok((None, true));
+                }
+            }
+        }
+        Ok((actual, true))
+    }
+
+    async fn apply(&self, actual: Option<&Shared>, operations: &[Operation]) -> Result<Step<Shared>> {
+        let (known, uid) = (&self.this.known, self.identity.uid());
+        let change = Change { identity: &self.identity, actual: actual.map(|actual| &**actual), operations };
+        // Also if this is dropped before the answer.
+        known.doubt(uid);
+        let step = known.backend().apply(change).await?.step(change).map(|outcome| known.put(outcome));
+        match (&step, actual) {
+            // It is there, but nobody looks after it any more; who asks for it again reads it.
+            (Step::Kept, Some(kept)) => known.lose_sight(&kept.id),
+            (Step::Done(_, after) | Step::PlanAgain(after), Some(before)) if after.id == before.id => known.settle(uid),
+            (_, before) => {
+                before.into_iter().for_each(|before| known.forget(&before.id));
+                known.settle(uid);
+            }
+        }
+        Ok(step)
+    }
+
+    /// Waits as long as the cloud is at work on it; `None` if it is gone then.
+    async fn until_ready(&self, actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
+        let Some(mut actual) = actual else { return Ok(None) };
+        if actual.state == State::Busy {
+            let (polling, place) = (self.this.backend().polling(), actual.place());
+            let seen = until_done(&place, polling, || async {
+                Ok(match self.this.known.look(&actual.id).await? {
+                    Some(actual) if actual.state == State::Busy => None,
+                    seen => Some(seen),
+                })
+            });
+            match seen.await? {
+                Some(seen) => actual = seen,
+                None if aim == Aim::Deleted => return Ok(None),
+                None => return Err(Error::not_found(format!("{} went away while it was awaited", actual.place()))),
+            }
+        }
+        match &actual.state {
+            State::Failed(text) if aim != Aim::Deleted => Err(Error::other(format!("{}: {text}", actual.place()))),
+            _ => Ok(Some(actual)),
+        }
+    }
+}
+
+/// What is to be done.
+pub(super) fn operations(
+    wanted: Option<&Tree>,
+    actual: Option<&Actual>,
+    identity: &Identity<'_>,
+    aim: Aim,
+) -> Result<Vec<Operation>> {
+    let Some(actual) = actual else {
+        return Ok(wanted.map(|wanted| plan(wanted, &Tree::default())).unwrap_or_default());
+    };
+    let tree = actual.known_tree();
+    let Some(wanted) = wanted else { return Ok(plan_removal(&tree, !actual.foreign.is_empty())) };
+    let targets_only;
+    let wanted = if aim == Aim::Targets {
+        targets_only = tree.with_targets_of(wanted);
+        &targets_only
+    } else {
+        wanted
+    };
+    if let Some((part, whose)) = actual.foreign.iter().find(|(part, _)| wanted.parts.contains_key(part)) {
+        let text = format!("{part} of {} is {whose}; choose another port or another load balancer", actual.place());
+        return Err(Error::invalid(text));
+    }
+    let mut operations = plan(wanted, &tree);
+    let is_another_services = actual.marks.service.as_deref().is_some_and(|uid| uid != identity.uid());
+    let is_made_anew = operations.iter().any(|it| matches!(it, Operation::Create { part: Part::Balancer, .. }));
+    // What carries the reference's sign alone is marked along with a change, so that taking over writes nothing (D-11).
+    if !is_made_anew && (is_another_services || (!operations.is_empty() && actual.marks != identity.marks())) {
+        operations.insert(0, Operation::Mark);
+    }
+    Ok(operations)
+}
