@@ -1,0 +1,169 @@
+//! Actions of load balancers.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use bytes::Bytes;
+use ipnet::Ipv4Net;
+use serde::Deserialize;
+
+use crate::Fake;
+use crate::balancer_services::{Service, ServiceChange};
+use crate::balancer_targets::{Target, TargetWish};
+use crate::balancers::{Algorithm, Balancer, PrivateNet};
+use crate::faults::Effects;
+use crate::gate::Project;
+use crate::model::{Model, one, one_mut};
+use crate::refusal::{Answer, Refusal};
+use crate::routes::parse;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewType {
+    load_balancer_type: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pointer {
+    ip: IpAddr,
+    dns_ptr: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Attachment {
+    network: u64,
+    ip: Option<Ipv4Addr>,
+    ip_range: Option<Ipv4Net>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Port {
+    listen_port: u16,
+}
+
+pub(crate) async fn act(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Extension(effects): Extension<Effects>,
+    Path((id, command)): Path<(u64, String)>,
+    body: Bytes,
+) -> Answer {
+    let mut model = fake.model();
+    let before = one(&model.balancers, &project, id).ok_or_else(|| Refusal::not_found("load balancer"))?;
+    let after = model.after(&project, before.clone(), &command, &body)?;
+    let (action, is_done) = model.act(&project, &command, ("load_balancer", id), &effects)?;
+    if let Some(balancer) = one_mut(&mut model.balancers, &project, id).filter(|_| is_done) {
+        *balancer = after;
+    }
+    action.answer()
+}
+
+impl Model {
+    /// A load balancer after an action.
+    fn after(&self, project: &str, mut balancer: Balancer, command: &str, body: &Bytes) -> Result<Balancer, Refusal> {
+        match command {
+            "change_algorithm" => balancer.algorithm = parse::<Algorithm>(body)?.name()?,
+            "change_type" => self.change_type(&mut balancer, &parse::<NewType>(body)?.load_balancer_type)?,
+            "change_dns_ptr" => change_pointer(&mut balancer, parse(body)?)?,
+            "attach_to_network" => self.attach_balancer(project, &mut balancer, &parse(body)?)?,
+            "detach_from_network" => detach(&mut balancer, parse::<Attachment>(body)?.network)?,
+            "enable_public_interface" => balancer.public_interface = true,
+            "disable_public_interface" => disable(&mut balancer)?,
+            "add_service" => {
+                let service = Service::new(parse(body)?)?;
+                if balancer.services.iter().any(|it| it.listen_port == service.listen_port) {
+                    return Err(Refusal::new("source_port_already_used", "source port already used"));
+                }
+                self.admit_service(project, &balancer, &service)?;
+                balancer.services.push(service);
+            }
+            "update_service" => self.update_service(project, &mut balancer, parse(body)?)?,
+            "delete_service" => {
+                let Port { listen_port } = parse(body)?;
+                let before = balancer.services.len();
+                balancer.services.retain(|it| it.listen_port != listen_port);
+                if balancer.services.len() == before {
+                    return Err(Refusal::not_found("service"));
+                }
+            }
+            "add_target" => {
+                let target = parse::<TargetWish>(body)?.target()?;
+                self.admit_target(project, &balancer, &target)?;
+                balancer.targets.push(target);
+            }
+            "remove_target" => {
+                let target = parse::<TargetWish>(body)?.target()?;
+                let before = balancer.targets.len();
+                balancer.targets.retain(|it| !it.is_same(&target));
+                if balancer.targets.len() == before {
+                    return Err(Refusal::not_found("target"));
+                }
+            }
+            _ => return Err(Refusal::not_found("action")),
+        }
+        Ok(balancer)
+    }
+
+    fn change_type(&self, balancer: &mut Balancer, name: &str) -> Result<(), Refusal> {
+        let name = self.type_named(name)?;
+        let kind = self.types.iter().find(|it| it.name == name);
+        let is_too_small =
+            |max_targets, max_services| balancer.targets.len() > max_targets || balancer.services.len() > max_services;
+        if kind.is_some_and(|it| is_too_small(it.max_targets, it.max_services)) {
+            return Err(Refusal::new("invalid_load_balancer_type", "the type is too small for what there is"));
+        }
+        balancer.load_balancer_type = name;
+        Ok(())
+    }
+
+    fn attach_balancer(&self, project: &str, balancer: &mut Balancer, wish: &Attachment) -> Result<(), Refusal> {
+        if balancer.private_net.iter().any(|it| it.network == wish.network) {
+            return Err(Refusal::new("load_balancer_already_attached", "already attached to this network"));
+        }
+        let ip = self.address_in(project, wish.network, wish.ip, wish.ip_range)?;
+        balancer.private_net.push(PrivateNet { network: wish.network, ip });
+        Ok(())
+    }
+
+    fn update_service(&self, project: &str, balancer: &mut Balancer, change: ServiceChange) -> Result<(), Refusal> {
+        let port = change.listen_port.ok_or_else(|| Refusal::field("listen_port", "is required"))?;
+        let at = balancer.services.iter().position(|it| it.listen_port == port);
+        let at = at.ok_or_else(|| Refusal::not_found("service"))?;
+        let mut service = balancer.services[at].clone();
+        service.change(change)?;
+        self.admit_service(project, balancer, &service)?;
+        balancer.services[at] = service;
+        Ok(())
+    }
+}
+
+fn change_pointer(balancer: &mut Balancer, Pointer { ip, dns_ptr }: Pointer) -> Result<(), Refusal> {
+    let addresses = [&mut balancer.ipv4, &mut balancer.ipv6];
+    let address = addresses.into_iter().find(|it| it.ip == ip).ok_or_else(|| Refusal::not_found("ip"))?;
+    address.dns_ptr = dns_ptr;
+    Ok(())
+}
+
+fn detach(balancer: &mut Balancer, network: u64) -> Result<(), Refusal> {
+    let before = balancer.private_net.len();
+    balancer.private_net.retain(|it| it.network != network);
+    if balancer.private_net.len() == before {
+        return Err(Refusal::new("load_balancer_not_attached_to_network", "not attached to this network"));
+    }
+    // What was reached through the network is no target any more.
+    balancer.targets.retain(|it| !it.is_private());
+    Ok(())
+}
+
+fn disable(balancer: &mut Balancer) -> Result<(), Refusal> {
+    if balancer.targets.iter().any(|it| !it.is_private() && !matches!(it, Target::Ip(_))) {
+        let message = "there are targets that are reached by their public addresses";
+        return Err(Refusal::new("targets_without_use_private_ip", message));
+    }
+    balancer.public_interface = false;
+    Ok(())
+}

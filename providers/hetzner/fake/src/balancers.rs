@@ -1,0 +1,328 @@
+//! Load balancers: made, read, renamed, deleted.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use axum::extract::{Path, State};
+use axum::response::IntoResponse;
+use axum::{Extension, Json};
+use bytes::Bytes;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::Fake;
+use crate::balancer_services::{Service, ServiceChange};
+use crate::balancer_targets::{Target, TargetWish};
+use crate::catalogue::{BalancerType, LOCATIONS, location};
+use crate::faults::Effects;
+use crate::gate::Project;
+use crate::model::{CREATED, Kind, Model, Owned, of, one, one_mut};
+use crate::pages::{Query, page};
+use crate::refusal::{Answer, Refusal};
+use crate::routes::parse;
+
+/// A load balancer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Balancer {
+    /// Its id.
+    pub id: u64,
+    /// Its name, unique in its project.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// `lb11`.
+    pub load_balancer_type: String,
+    /// `fsn1`.
+    pub location: String,
+    /// `round_robin`, `least_connections`.
+    pub algorithm: String,
+    /// Whether its public interface is enabled.
+    pub public_interface: bool,
+    /// Its public IPv4 address.
+    pub ipv4: PublicIp,
+    /// Its public IPv6 address.
+    pub ipv6: PublicIp,
+    /// The networks that it is attached to.
+    pub private_net: Vec<PrivateNet>,
+    /// Its ports.
+    pub services: Vec<Service>,
+    /// What they lead to.
+    pub targets: Vec<Target>,
+    /// Whether it is protected against deletion.
+    pub is_protected: bool,
+}
+
+/// A public address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PublicIp {
+    /// The address.
+    pub ip: IpAddr,
+    /// Its reverse DNS.
+    pub dns_ptr: Option<String>,
+}
+
+/// An attachment to a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PrivateNet {
+    /// Id of the network.
+    pub network: u64,
+    /// The address there.
+    pub ip: Ipv4Addr,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wish {
+    name: String,
+    load_balancer_type: String,
+    location: Option<String>,
+    network_zone: Option<String>,
+    algorithm: Option<Algorithm>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    network: Option<u64>,
+    public_interface: Option<bool>,
+    #[serde(default)]
+    services: Vec<ServiceChange>,
+    #[serde(default)]
+    targets: Vec<TargetWish>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Algorithm {
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    name: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+}
+
+impl Algorithm {
+    pub(crate) fn name(self) -> Result<String, Refusal> {
+        if ["round_robin", "least_connections"].contains(&self.kind.as_str()) {
+            return Ok(self.kind);
+        }
+        Err(Refusal::field("type", "must be round_robin or least_connections"))
+    }
+}
+
+impl Balancer {
+    pub(crate) fn json(&self, types: &[BalancerType]) -> Value {
+        let kind = types.iter().find(|it| it.name == self.load_balancer_type).map(BalancerType::json);
+        json!({
+            "id": self.id, "name": self.name, "labels": self.labels, "created": CREATED,
+            "load_balancer_type": kind, "location": location(&self.location), "algorithm": {"type": self.algorithm},
+            "public_net": {"enabled": self.public_interface, "ipv4": self.ipv4, "ipv6": self.ipv6},
+            "private_net": self.private_net, "services": self.services,
+            "targets": self.targets.iter().map(Target::json).collect::<Vec<_>>(),
+            "protection": {"delete": self.is_protected},
+            "included_traffic": 0, "outgoing_traffic": 0, "ingoing_traffic": 0,
+        })
+    }
+}
+
+/// Labels as the API accepts them.
+fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
+    let is_fine =
+        |text: &str| text.len() <= 63 && text.chars().all(|it| it.is_ascii_alphanumeric() || "._-".contains(it));
+    let name = |key: &str| key.rsplit('/').next().unwrap_or_default().to_owned();
+    match labels.iter().find(|(key, value)| !is_fine(&name(key)) || !is_fine(value)) {
+        None => Ok(()),
+        Some((key, _)) => Err(Refusal::field("labels", &format!("{key} or its value is not valid"))),
+    }
+}
+
+impl Model {
+    /// A load balancer of the smallest type in `fsn1`, as somebody else's tool makes it.
+    pub(crate) fn add_balancer(&mut self, project: &str, name: &str) -> Balancer {
+        let (id, number) = self.next_id(Kind::Balancer);
+        let [high, low] = u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();
+        let (ipv4, ipv6) = (
+            Ipv4Addr::new(198, 19, high, low),
+            Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, u16::from_be_bytes([high, low]), 1),
+        );
+        let pointer = format!("static.{}.{}.{}.{}.clients.example", ipv4.octets()[3], ipv4.octets()[2], 19, 198);
+        let balancer = Balancer {
+            id,
+            name: name.to_owned(),
+            labels: BTreeMap::new(),
+            load_balancer_type: "lb11".to_owned(),
+            location: "fsn1".to_owned(),
+            algorithm: "round_robin".to_owned(),
+            public_interface: true,
+            ipv4: PublicIp { ip: ipv4.into(), dns_ptr: Some(pointer) },
+            ipv6: PublicIp { ip: ipv6.into(), dns_ptr: None },
+            private_net: Vec::new(),
+            services: Vec::new(),
+            targets: Vec::new(),
+            is_protected: false,
+        };
+        self.balancers.insert(id, Owned { project: project.to_owned(), object: balancer.clone() });
+        balancer
+    }
+
+    pub(crate) fn type_named(&self, name_or_id: &str) -> Result<String, Refusal> {
+        let found = self.types.iter().find(|it| it.name == name_or_id || it.id.to_string() == name_or_id);
+        let found = found.ok_or_else(|| Refusal::field("load_balancer_type", "there is no such type"))?;
+        Ok(found.name.clone())
+    }
+
+    fn name_is_free(&self, project: &str, id: Option<u64>, name: &str) -> Result<(), Refusal> {
+        if of(&self.balancers, project).any(|it| it.name == name && Some(it.id) != id) {
+            return Err(Refusal::new("uniqueness_error", format!("name {name:?} is already used")));
+        }
+        Ok(())
+    }
+
+    /// Whether a load balancer may have this service.
+    pub(crate) fn admit_service(&self, project: &str, balancer: &Balancer, service: &Service) -> Result<(), Refusal> {
+        let kind = self.types.iter().find(|it| it.name == balancer.load_balancer_type);
+        let others = || balancer.services.iter().filter(|it| it.listen_port != service.listen_port);
+        if kind.is_some_and(|kind| others().count() >= kind.max_services) {
+            return Err(Refusal::new("resource_limit_exceeded", "the type's limit of services is reached"));
+        }
+        let certificates = service.http.iter().flat_map(|it| &it.certificates);
+        for id in certificates.clone() {
+            one(&self.certificates, project, *id).ok_or_else(|| Refusal::not_found("certificate"))?;
+        }
+        let all = others().filter_map(|it| it.http.as_ref()).flat_map(|it| &it.certificates).chain(certificates);
+        let all: std::collections::BTreeSet<_> = all.collect();
+        if kind.is_some_and(|kind| all.len() > kind.max_assigned_certificates) {
+            return Err(Refusal::new("resource_limit_exceeded", "the type's limit of certificates is reached"));
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, project: &str, wish: Wish) -> Result<Balancer, Refusal> {
+        check_labels(&wish.labels)?;
+        self.name_is_free(project, None, &wish.name)?;
+        let load_balancer_type = self.type_named(&wish.load_balancer_type)?;
+        let found = match (&wish.location, &wish.network_zone) {
+            (Some(name), None) => LOCATIONS.iter().find(|it| it.name == name),
+            (None, Some(zone)) => LOCATIONS.iter().find(|it| it.network_zone == zone),
+            (None, None) => return Err(Refusal::field("location", "location or network_zone is required")),
+            (Some(_), Some(_)) => {
+                return Err(Refusal::field("location", "location and network_zone exclude each other"));
+            }
+        };
+        let found = found.ok_or_else(|| Refusal::field("location", "there is no such location"))?;
+        let mut balancer = self.add_balancer(project, &wish.name);
+        let id = balancer.id;
+        balancer.location = found.name.to_owned();
+        balancer.load_balancer_type = load_balancer_type;
+        balancer.labels = wish.labels;
+        balancer.public_interface = wish.public_interface.unwrap_or(true);
+        let fill = || {
+            if let Some(algorithm) = wish.algorithm {
+                balancer.algorithm = algorithm.name()?;
+            }
+            if let Some(network) = wish.network {
+                let ip = self.address_in(project, network, None, None)?;
+                balancer.private_net.push(PrivateNet { network, ip });
+            }
+            for service in wish.services {
+                let service = Service::new(service)?;
+                if balancer.services.iter().any(|it| it.listen_port == service.listen_port) {
+                    return Err(Refusal::new("source_port_already_used", "source port already used"));
+                }
+                self.admit_service(project, &balancer, &service)?;
+                balancer.services.push(service);
+            }
+            for target in wish.targets {
+                let target = target.target()?;
+                self.admit_target(project, &balancer, &target)?;
+                balancer.targets.push(target);
+            }
+            Ok(balancer)
+        };
+        let outcome = fill();
+        match &outcome {
+            Ok(balancer) => {
+                let object = Owned { project: project.to_owned(), object: balancer.clone() };
+                self.balancers.insert(id, object);
+            }
+            Err(_) => {
+                self.balancers.remove(&id);
+            }
+        }
+        outcome
+    }
+}
+
+pub(crate) async fn list(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Extension(effects): Extension<Effects>,
+    axum::extract::Query(query): axum::extract::Query<Vec<(String, String)>>,
+) -> Answer {
+    let (query, model) = (Query(query), fake.model());
+    let balancers = of(&model.balancers, &project).filter(|it| query.selects(&it.name, &it.labels));
+    Ok(Json(page("load_balancers", balancers, |it| it.json(&model.types), &query, &effects)?).into_response())
+}
+
+pub(crate) async fn get(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Path(id): Path<u64>,
+) -> Answer {
+    let model = fake.model();
+    let balancer = one(&model.balancers, &project, id).ok_or_else(|| Refusal::not_found("load balancer"))?;
+    Ok(Json(json!({"load_balancer": balancer.json(&model.types)})).into_response())
+}
+
+pub(crate) async fn create(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Extension(effects): Extension<Effects>,
+    body: Bytes,
+) -> Answer {
+    let wish: Wish = parse(&body)?;
+    let mut model = fake.model();
+    let balancer = model.create(&project, wish)?;
+    let (action, _) = model.act(&project, "create_load_balancer", ("load_balancer", balancer.id), &effects)?;
+    let answer = json!({"load_balancer": balancer.json(&model.types), "action": action.json()});
+    Ok((StatusCode::CREATED, Json(answer)).into_response())
+}
+
+pub(crate) async fn change(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Path(id): Path<u64>,
+    body: Bytes,
+) -> Answer {
+    let change: Change = parse(&body)?;
+    let mut model = fake.model();
+    if let Some(name) = &change.name {
+        model.name_is_free(&project, Some(id), name)?;
+    }
+    check_labels(change.labels.as_ref().unwrap_or(&BTreeMap::new()))?;
+    let balancer = one_mut(&mut model.balancers, &project, id).ok_or_else(|| Refusal::not_found("load balancer"))?;
+    if let Some(name) = change.name {
+        balancer.name = name;
+    }
+    if let Some(labels) = change.labels {
+        balancer.labels = labels;
+    }
+    let balancer = balancer.clone();
+    Ok(Json(json!({"load_balancer": balancer.json(&model.types)})).into_response())
+}
+
+pub(crate) async fn delete(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Path(id): Path<u64>,
+) -> Answer {
+    let mut model = fake.model();
+    let balancer = one(&model.balancers, &project, id).ok_or_else(|| Refusal::not_found("load balancer"))?;
+    if balancer.is_protected {
+        return Err(Refusal::new("protected", "the load balancer is protected against deletion"));
+    }
+    model.balancers.remove(&id);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

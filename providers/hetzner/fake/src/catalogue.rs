@@ -1,0 +1,102 @@
+//! What the cloud offers: locations, types of load balancers.
+
+use axum::extract::State;
+use axum::response::IntoResponse;
+use axum::{Extension, Json};
+use serde_json::{Value, json};
+
+use crate::Fake;
+use crate::faults::Effects;
+use crate::pages::{Query, page};
+use crate::refusal::Answer;
+
+/// A location.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// `fsn1`.
+    pub name: &'static str,
+    /// `eu-central`.
+    pub network_zone: &'static str,
+}
+
+/// All locations.
+pub const LOCATIONS: [Location; 6] = [
+    Location { name: "fsn1", network_zone: "eu-central" },
+    Location { name: "nbg1", network_zone: "eu-central" },
+    Location { name: "hel1", network_zone: "eu-central" },
+    Location { name: "ash", network_zone: "us-east" },
+    Location { name: "hil", network_zone: "us-west" },
+    Location { name: "sin", network_zone: "ap-southeast" },
+];
+
+/// A location, also one that is not in the list.
+pub(crate) fn location(name: &str) -> Value {
+    let found = LOCATIONS.iter().position(|it| it.name == name);
+    let zone = found.map_or("eu-central", |at| LOCATIONS[at].network_zone);
+    json!({"id": found.unwrap_or(LOCATIONS.len()) + 1, "name": name, "description": name, "country": "DE", "city": name,
+        "latitude": 50.0, "longitude": 12.0, "network_zone": zone})
+}
+
+/// A type of load balancers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BalancerType {
+    /// Its id.
+    pub id: u64,
+    /// `lb11`.
+    pub name: String,
+    /// Limit of targets.
+    pub max_targets: usize,
+    /// Limit of services.
+    pub max_services: usize,
+    /// Limit of certificates.
+    pub max_assigned_certificates: usize,
+    /// Deprecated: announced, unavailable after; RFC 3339.
+    pub deprecation: Option<(String, String)>,
+}
+
+pub(crate) fn types() -> Vec<BalancerType> {
+    let all = [(1, "lb11", 25, 5, 10), (2, "lb21", 75, 15, 25), (3, "lb31", 150, 30, 50)];
+    let kind = |(id, name, max_targets, max_services, max_assigned_certificates): (u64, &str, usize, usize, usize)| {
+        let name = name.to_owned();
+        BalancerType { id, name, max_targets, max_services, max_assigned_certificates, deprecation: None }
+    };
+    all.map(kind).into()
+}
+
+impl BalancerType {
+    pub(crate) fn json(&self) -> Value {
+        let price = json!({"net": "1.0000", "gross": "1.1900"});
+        let prices = json!([{"location": "fsn1", "price_hourly": price, "price_monthly": price,
+            "price_per_tb_traffic": price, "included_traffic": 0}]);
+        let mut object = json!({
+            "id": self.id, "name": self.name, "description": self.name, "max_connections": 10_000,
+            "max_targets": self.max_targets, "max_services": self.max_services,
+            "max_assigned_certificates": self.max_assigned_certificates, "prices": prices, "deprecated": null,
+        });
+        if let Some((announced, unavailable_after)) = &self.deprecation {
+            object["deprecated"] = json!(unavailable_after);
+            object["deprecation"] = json!({"announced": announced, "unavailable_after": unavailable_after});
+        }
+        object
+    }
+}
+
+pub(crate) async fn locations(
+    Extension(effects): Extension<Effects>,
+    axum::extract::Query(query): axum::extract::Query<Vec<(String, String)>>,
+) -> Answer {
+    let query = Query(query);
+    let wanted = LOCATIONS.iter().filter(|it| query.selects(it.name, &Default::default()));
+    Ok(Json(page("locations", wanted, |it| location(it.name), &query, &effects)?).into_response())
+}
+
+pub(crate) async fn balancer_types(
+    State(fake): State<Fake>,
+    Extension(effects): Extension<Effects>,
+    axum::extract::Query(query): axum::extract::Query<Vec<(String, String)>>,
+) -> Answer {
+    let query = Query(query);
+    let model = fake.model();
+    let items = model.types.iter().filter(|it| query.selects(&it.name, &Default::default()));
+    Ok(Json(page("load_balancer_types", items, BalancerType::json, &query, &effects)?).into_response())
+}

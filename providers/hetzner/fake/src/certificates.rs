@@ -1,0 +1,149 @@
+//! Certificates.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{Path, State};
+use axum::response::IntoResponse;
+use axum::{Extension, Json};
+use bytes::Bytes;
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::Fake;
+use crate::faults::Effects;
+use crate::gate::Project;
+use crate::model::{CREATED, Kind, Model, Owned, of, one};
+use crate::pages::{Query, page};
+use crate::refusal::{Answer, Refusal};
+use crate::routes::parse;
+
+/// A certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// Its id.
+    pub id: u64,
+    /// Its name, unique in its project.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether the cloud issues and renews it.
+    pub is_managed: bool,
+    /// What it is for.
+    pub domain_names: Vec<String>,
+    /// When a managed one is issued.
+    pub issued: Instant,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wish {
+    name: String,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    domain_names: Vec<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    certificate: Option<String>,
+    private_key: Option<String>,
+}
+
+impl Model {
+    pub(crate) fn add_certificate(&mut self, project: &str, name: &str, is_managed: bool) -> Certificate {
+        let (id, _) = self.next_id(Kind::Certificate);
+        let issued = Instant::now() + self.options.action_time;
+        let (labels, domain_names) = (BTreeMap::new(), vec!["example.com".to_owned()]);
+        let certificate = Certificate { id, name: name.to_owned(), labels, is_managed, domain_names, issued };
+        self.certificates.insert(id, Owned { project: project.to_owned(), object: certificate.clone() });
+        certificate
+    }
+
+    fn users_of(&self, id: u64) -> Vec<Value> {
+        let uses = |it: &&crate::Balancer| {
+            it.services.iter().filter_map(|it| it.http.as_ref()).any(|it| it.certificates.contains(&id))
+        };
+        let balancers = self.balancers.values().map(|it| &it.object).filter(uses);
+        balancers.map(|it| json!({"id": it.id, "type": "load_balancer"})).collect()
+    }
+
+    fn certificate_json(&self, it: &Certificate) -> Value {
+        let is_issued = !it.is_managed || Instant::now() >= it.issued;
+        let issuance = if is_issued { "completed" } else { "pending" };
+        let status = it.is_managed.then(|| json!({"issuance": issuance, "renewal": "unavailable", "error": null}));
+        let text = |text: &str| is_issued.then(|| text.to_owned());
+        json!({
+            "id": it.id, "name": it.name, "labels": it.labels, "created": CREATED,
+            "type": if it.is_managed { "managed" } else { "uploaded" }, "domain_names": it.domain_names,
+            "certificate": text("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----"),
+            "fingerprint": text("03:c7:55"), "not_valid_before": text(CREATED), "not_valid_after": text(CREATED),
+            "status": status, "used_by": self.users_of(it.id),
+        })
+    }
+}
+
+pub(crate) async fn list(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Extension(effects): Extension<Effects>,
+    axum::extract::Query(query): axum::extract::Query<Vec<(String, String)>>,
+) -> Answer {
+    let (query, model) = (Query(query), fake.model());
+    let all = of(&model.certificates, &project).filter(|it| query.selects(&it.name, &it.labels));
+    Ok(Json(page("certificates", all, |it| model.certificate_json(it), &query, &effects)?).into_response())
+}
+
+pub(crate) async fn get(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Path(id): Path<u64>,
+) -> Answer {
+    let model = fake.model();
+    let certificate = one(&model.certificates, &project, id).ok_or_else(|| Refusal::not_found("certificate"))?;
+    Ok(Json(json!({"certificate": model.certificate_json(certificate)})).into_response())
+}
+
+pub(crate) async fn create(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Extension(effects): Extension<Effects>,
+    body: Bytes,
+) -> Answer {
+    let wish: Wish = parse(&body)?;
+    let mut model = fake.model();
+    if of(&model.certificates, &project).any(|it| it.name == wish.name) {
+        return Err(Refusal::new("uniqueness_error", format!("name {:?} is already used", wish.name)));
+    }
+    let is_managed = wish.kind.as_deref() == Some("managed");
+    if is_managed && wish.domain_names.is_empty() {
+        return Err(Refusal::field("domain_names", "is required"));
+    }
+    if !is_managed && (wish.certificate.is_none() || wish.private_key.is_none()) {
+        return Err(Refusal::field("certificate", "certificate and private_key are required"));
+    }
+    let mut certificate = model.add_certificate(&project, &wish.name, is_managed);
+    (certificate.labels, certificate.domain_names) = (wish.labels, wish.domain_names);
+    let owned = Owned { project: project.clone(), object: certificate.clone() };
+    model.certificates.insert(certificate.id, owned);
+    let mut answer = json!({"certificate": model.certificate_json(&certificate)});
+    if is_managed {
+        let (action, _) = model.act(&project, "create_certificate", ("certificate", certificate.id), &effects)?;
+        answer["action"] = action.json();
+    }
+    Ok((StatusCode::CREATED, Json(answer)).into_response())
+}
+
+pub(crate) async fn delete(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Path(id): Path<u64>,
+) -> Answer {
+    let mut model = fake.model();
+    one(&model.certificates, &project, id).ok_or_else(|| Refusal::not_found("certificate"))?;
+    if !model.users_of(id).is_empty() {
+        return Err(Refusal::new("resource_in_use", "the certificate is used"));
+    }
+    model.certificates.remove(&id);
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

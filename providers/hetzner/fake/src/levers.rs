@@ -1,0 +1,305 @@
+//! What tests do to it, and ask of it.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::model::{Model, Owned};
+use crate::{
+    Balancer, BalancerType, Certificate, Fake, Fault, Network, Options, PROJECT, Recorded, RobotServer, Route, Server,
+    ServerNet,
+};
+
+fn objects<T: Clone>(all: &BTreeMap<u64, Owned<T>>) -> Vec<T> {
+    all.values().map(|it| it.object.clone()).collect()
+}
+
+fn changed<T: Clone>(
+    all: &mut BTreeMap<u64, Owned<T>>,
+    is_it: impl Fn(&T) -> bool,
+    change: impl FnOnce(&mut T),
+) -> Option<T> {
+    let object = all.values_mut().map(|it| &mut it.object).find(|it| is_it(it))?;
+    change(object);
+    Some(object.clone())
+}
+
+/// Servers.
+impl Fake {
+    /// Adds a running server with addresses of both families.
+    pub fn add_server(&self, name: &str) -> Server {
+        self.model().add_server(PROJECT, name)
+    }
+
+    /// Adds a server to another project.
+    pub fn add_server_to(&self, project: &str, name: &str) -> Server {
+        self.model().add_server(project, name)
+    }
+
+    /// Changes a server, by name; the changed one.
+    pub fn change_server(&self, name: &str, change: impl FnOnce(&mut Server)) -> Option<Server> {
+        changed(&mut self.model().servers, |it| it.name == name, change)
+    }
+
+    /// Attaches a server, by name, to a network; its address there.
+    ///
+    /// # Panics
+    /// If there is no such server or network, or no address left.
+    pub fn attach(&self, name: &str, network: u64) -> Ipv4Addr {
+        let ip = self.model().address_in(PROJECT, network, None, None).expect("a network with a free address");
+        let net = ServerNet { network, ip, alias_ips: Vec::new() };
+        self.change_server(name, |server| server.private_net.push(net)).expect("a server of that name");
+        ip
+    }
+
+    /// Shuts a server down, by name; `false` if there is none.
+    pub fn stop(&self, name: &str) -> bool {
+        self.change_server(name, |server| "off".clone_into(&mut server.status)).is_some()
+    }
+
+    /// Starts a server, by name; `false` if there is none.
+    pub fn start(&self, name: &str) -> bool {
+        self.change_server(name, |server| "running".clone_into(&mut server.status)).is_some()
+    }
+
+    /// Deletes a server, by name.
+    pub fn terminate(&self, name: &str) -> Option<Server> {
+        let mut model = self.model();
+        let id = model.servers.values().find(|it| it.object.name == name)?.object.id;
+        model.remove_server(id)
+    }
+
+    /// All servers.
+    #[must_use]
+    pub fn servers(&self) -> Vec<Server> {
+        objects(&self.model().servers)
+    }
+
+    /// A server, by name.
+    #[must_use]
+    pub fn server(&self, name: &str) -> Option<Server> {
+        self.servers().into_iter().find(|it| it.name == name)
+    }
+}
+
+/// Networks.
+impl Fake {
+    /// Adds a network with one subnet, a /16 at its beginning; its id.
+    ///
+    /// # Panics
+    /// If `range` is no range.
+    pub fn add_network(&self, name: &str, range: &str) -> u64 {
+        self.model().add_network(PROJECT, name, range.parse().expect("an IPv4 range"))
+    }
+
+    /// Changes a network: routes, subnets.
+    pub fn change_network(&self, id: u64, change: impl FnOnce(&mut Network)) -> Option<Network> {
+        changed(&mut self.model().networks, |it| it.id == id, change)
+    }
+
+    /// All networks.
+    #[must_use]
+    pub fn networks(&self) -> Vec<Network> {
+        objects(&self.model().networks)
+    }
+
+    /// The routes of a network.
+    #[must_use]
+    pub fn routes(&self, network: u64) -> Vec<Route> {
+        self.networks().into_iter().find(|it| it.id == network).map(|it| it.routes).unwrap_or_default()
+    }
+
+    /// The machine that the program runs on is attached to this network.
+    pub fn run_attached_to(&self, network: u64) {
+        self.model().attached_to.insert(network);
+    }
+}
+
+/// Load balancers and certificates.
+impl Fake {
+    /// Adds a load balancer of type `lb11` in `fsn1`, as somebody else's tool does.
+    pub fn add_load_balancer(&self, name: &str) -> Balancer {
+        self.model().add_balancer(PROJECT, name)
+    }
+
+    /// Changes a load balancer, by name, as somebody does in a console: at once, and unchecked.
+    pub fn change_load_balancer(&self, name: &str, change: impl FnOnce(&mut Balancer)) -> Option<Balancer> {
+        changed(&mut self.model().balancers, |it| it.name == name, change)
+    }
+
+    /// Removes a load balancer, by name.
+    pub fn remove_load_balancer(&self, name: &str) -> bool {
+        let mut model = self.model();
+        let before = model.balancers.len();
+        model.balancers.retain(|_, it| it.object.name != name);
+        model.balancers.len() < before
+    }
+
+    /// All load balancers.
+    #[must_use]
+    pub fn load_balancers(&self) -> Vec<Balancer> {
+        objects(&self.model().balancers)
+    }
+
+    /// A load balancer, by name.
+    #[must_use]
+    pub fn load_balancer(&self, name: &str) -> Option<Balancer> {
+        self.load_balancers().into_iter().find(|it| it.name == name)
+    }
+
+    /// Changes a type of load balancers, by name: limits, deprecation.
+    pub fn change_type(&self, name: &str, change: impl FnOnce(&mut BalancerType)) {
+        if let Some(kind) = self.model().types.iter_mut().find(|it| it.name == name) {
+            change(kind);
+        }
+    }
+
+    /// Adds an uploaded certificate.
+    pub fn add_certificate(&self, name: &str) -> Certificate {
+        self.model().add_certificate(PROJECT, name, false)
+    }
+
+    /// Changes a certificate, by name.
+    pub fn change_certificate(&self, name: &str, change: impl FnOnce(&mut Certificate)) -> Option<Certificate> {
+        changed(&mut self.model().certificates, |it| it.name == name, change)
+    }
+
+    /// All certificates.
+    #[must_use]
+    pub fn certificates(&self) -> Vec<Certificate> {
+        objects(&self.model().certificates)
+    }
+}
+
+/// Robot.
+impl Fake {
+    /// Adds a running dedicated server.
+    pub fn add_robot_server(&self, number: u64, name: &str) -> RobotServer {
+        let [high, low] = u16::try_from(number % 65_536).unwrap_or_default().to_be_bytes();
+        let server = RobotServer {
+            server_number: number,
+            server_name: name.to_owned(),
+            server_ip: Some(Ipv4Addr::new(198, 51, high, low)),
+            server_ipv6_net: Some(Ipv6Addr::new(0x2a01, 0xdb8, u16::from_be_bytes([high, low]), 0, 0, 0, 0, 0)),
+            product: "AX41".to_owned(),
+            dc: "FSN1-DC14".to_owned(),
+            operating_status: "running".to_owned(),
+        };
+        self.model().robot.insert(number, server.clone());
+        server
+    }
+
+    /// Changes a dedicated server.
+    pub fn change_robot_server(&self, number: u64, change: impl FnOnce(&mut RobotServer)) -> Option<RobotServer> {
+        let mut model = self.model();
+        let server = model.robot.get_mut(&number)?;
+        change(server);
+        Some(server.clone())
+    }
+
+    /// Removes a dedicated server.
+    pub fn remove_robot_server(&self, number: u64) -> bool {
+        self.model().robot.remove(&number).is_some()
+    }
+
+    /// From now on so many requests of each kind to Robot are answered; `None`: all. It begins to count anew.
+    pub fn limit_robot(&self, limit: Option<u32>) {
+        let mut model = self.model();
+        model.robot_limit = limit;
+        model.robot_used.clear();
+    }
+}
+
+/// Tokens, faults, requests.
+impl Fake {
+    /// Makes `token` good for `project`: another project has other objects. A new one has none.
+    pub fn set_token(&self, token: &str, project: &str) {
+        self.model().tokens.insert(token.to_owned(), project.to_owned());
+    }
+
+    /// Makes `token` good for nothing.
+    pub fn revoke_token(&self, token: &str) {
+        self.model().tokens.remove(token);
+    }
+
+    /// Makes `token` good for reading only, or for everything again.
+    pub fn set_read_only(&self, token: &str, is_read_only: bool) {
+        let mut model = self.model();
+        match is_read_only {
+            true => _ = model.read_only.insert(token.to_owned()),
+            false => _ = model.read_only.remove(token),
+        }
+    }
+
+    /// So many requests are left from now on.
+    pub fn set_remaining(&self, remaining: u32) {
+        self.model().set_level(PROJECT, remaining);
+    }
+
+    /// Changes how the APIs behave. What is left of the limit stays as it is.
+    pub fn set_options(&self, change: impl FnOnce(&mut Options)) {
+        change(&mut self.model().options);
+    }
+
+    /// Breaks something, until its count is used up or [`clear_faults`](Self::clear_faults).
+    pub fn fail(&self, fault: Fault) {
+        self.model().faults.push(fault);
+    }
+
+    /// Mends everything.
+    pub fn clear_faults(&self) {
+        self.model().faults.clear();
+    }
+
+    /// All requests so far that named a route, to the cloud, to Robot and to the metadata service.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.model().requests.clone()
+    }
+
+    /// Their number by route.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for request in &self.model().requests {
+            *counts.entry(request.route.clone()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// The number on this route; a method alone: with this method.
+    #[must_use]
+    pub fn count(&self, route: &str) -> usize {
+        let counts = self.counts().into_iter();
+        counts.filter(|(it, _)| it == route || it.split(' ').next() == Some(route)).map(|(_, count)| count).sum()
+    }
+
+    /// The bodies that were sent to this route.
+    #[must_use]
+    pub fn bodies(&self, route: &str) -> Vec<serde_json::Value> {
+        self.requests().into_iter().filter(|it| it.route == route).map(|it| it.body).collect()
+    }
+
+    /// Those that asked for a change: route and body.
+    #[must_use]
+    pub fn changes(&self) -> Vec<(String, serde_json::Value)> {
+        self.requests().into_iter().filter(Recorded::is_mutation).map(|it| (it.route, it.body)).collect()
+    }
+
+    /// Forgets the requests so far.
+    pub fn forget_requests(&self) {
+        self.model().requests.clear();
+    }
+
+    /// Everything that load balancers, routes and certificates are, as the API shows it.
+    #[must_use]
+    pub fn objects(&self) -> Vec<serde_json::Value> {
+        let model = self.model();
+        let model: &Model = &model;
+        let balancers = model.balancers.values().map(|it| it.object.json(&model.types));
+        let routes =
+            model.networks.values().flat_map(|it| &it.object.routes).map(|it| serde_json::json!({"route": it}));
+        let certificates = model.certificates.values().map(|it| &it.object);
+        let certificates = certificates.map(|it| serde_json::json!({"certificate": it.name, "labels": it.labels}));
+        balancers.chain(routes).chain(certificates).collect()
+    }
+}

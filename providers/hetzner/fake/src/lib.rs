@@ -1,0 +1,115 @@
+//! A stateful fake of Hetzner's APIs, for tests: the cloud's, Robot's and the metadata service, as axum routers over one
+//! small model, with levers and faults. All its times are tokio's, so that they may be virtual.
+//!
+//! ```
+//! use hetzner_fake::{Fake, Fault};
+//!
+//! let fake = Fake::default();
+//! let server = fake.add_server("worker-1");
+//! let network = fake.add_network("kubernetes", "10.0.0.0/8");
+//! fake.attach("worker-1", network);
+//! fake.fail(Fault::code("POST /load_balancers", "resource_unavailable").times(2));
+//! let (cloud, robot) = (fake.router(), fake.robot());
+//! assert_eq!(fake.count("GET /servers"), 0);
+//! assert_eq!(fake.server("worker-1").map(|it| it.id), Some(server.id));
+//! ```
+//!
+//! Routes are named by method and path template, without the `/v1` of the cloud's API: `GET /servers/{id}`; Robot's are
+//! `GET /server/{number}`, the metadata service's `GET /private-networks`.
+
+mod actions;
+mod balancer_actions;
+mod balancer_services;
+mod balancer_targets;
+mod balancers;
+mod bucket;
+mod catalogue;
+mod certificates;
+mod faults;
+mod gate;
+mod levers;
+mod metadata;
+mod model;
+mod networks;
+mod pages;
+mod refusal;
+mod robot;
+mod routes;
+mod servers;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use actions::Action;
+pub use balancer_services::{HealthCheck, HealthCheckHttp, Http, Service};
+pub use balancer_targets::Target;
+pub use balancers::{Balancer, PrivateNet, PublicIp};
+pub use catalogue::{BalancerType, LOCATIONS, Location};
+pub use certificates::Certificate;
+pub use faults::{Fault, FaultKind};
+pub use gate::Recorded;
+use model::Model;
+pub use networks::{Network, Route, Subnet};
+pub use robot::RobotServer;
+pub use servers::{Server, ServerNet};
+
+/// The token of the project in which everything is. A fake's token is no secret. It has the 64 characters of a real one.
+pub const TOKEN: &str = "fake-token-of-sixty-four-characters-which-nobody-else-would-ever";
+/// The project of [`TOKEN`].
+pub const PROJECT: &str = "default";
+/// Robot's user.
+pub const ROBOT_USER: &str = "#ws+fake";
+/// Robot's password. A fake's password is no secret.
+pub const ROBOT_PASSWORD: &str = "fake-robot-password";
+
+/// How the APIs behave.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long an action runs; zero: it is over before it is answered. What it changes is changed at once.
+    pub action_time: Duration,
+    /// Requests an hour; one is refilled in each 3600th of an hour's share.
+    pub limit: u32,
+    /// Requests that are left at the start.
+    pub remaining: u32,
+    /// While an action of a network runs, another one is answered `conflict`.
+    pub busy_networks: bool,
+    /// While an action of a load balancer runs, another one is answered `locked`.
+    pub busy_balancers: bool,
+    /// The most routes of a network.
+    pub network_routes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            action_time: Duration::from_secs(1),
+            limit: 3600,
+            remaining: 3600,
+            busy_networks: true,
+            busy_balancers: false,
+            network_routes: 100,
+        }
+    }
+}
+
+/// The fake. Clones share everything.
+#[derive(Clone)]
+pub struct Fake(Arc<Mutex<Model>>);
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+impl Fake {
+    /// Empty projects, and the types and locations that there are.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self(Arc::new(Mutex::new(Model::new(options))))
+    }
+
+    fn model(&self) -> MutexGuard<'_, Model> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,169 @@
+//! What there is, in all projects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::actions::Action;
+use crate::balancers::Balancer;
+use crate::bucket::Bucket;
+use crate::catalogue::{BalancerType, types};
+use crate::certificates::Certificate;
+use crate::faults::{Effects, Fault, FaultKind};
+use crate::gate::Recorded;
+use crate::networks::Network;
+use crate::refusal::Refusal;
+use crate::robot::RobotServer;
+use crate::servers::Server;
+use crate::{Options, PROJECT, TOKEN};
+
+/// An object of a project.
+#[derive(Clone, Debug)]
+pub(crate) struct Owned<T> {
+    pub(crate) project: String,
+    pub(crate) object: T,
+}
+
+/// Ids of objects: seven digits, so that none is found in a port or an address.
+const SERVERS: u64 = 1_000_001;
+const BALANCERS: u64 = 2_000_001;
+const CERTIFICATES: u64 = 3_000_001;
+const ACTIONS: u64 = 5_000_001;
+const NETWORKS: u64 = 4711;
+
+pub(crate) struct Model {
+    pub(crate) options: Options,
+    pub(crate) tokens: BTreeMap<String, String>,
+    pub(crate) read_only: BTreeSet<String>,
+    buckets: BTreeMap<String, Bucket>,
+    pub(crate) types: Vec<BalancerType>,
+    pub(crate) servers: BTreeMap<u64, Owned<Server>>,
+    pub(crate) networks: BTreeMap<u64, Owned<Network>>,
+    pub(crate) balancers: BTreeMap<u64, Owned<Balancer>>,
+    pub(crate) certificates: BTreeMap<u64, Owned<Certificate>>,
+    pub(crate) actions: BTreeMap<u64, Owned<Action>>,
+    pub(crate) robot: BTreeMap<u64, RobotServer>,
+    pub(crate) robot_limit: Option<u32>,
+    pub(crate) robot_used: BTreeMap<String, u32>,
+    pub(crate) attached_to: BTreeSet<u64>,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) requests: Vec<Recorded>,
+    made: [u64; 5],
+}
+
+/// Of which kind an id is.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Server,
+    Balancer,
+    Certificate,
+    Network,
+    Action,
+}
+
+impl Model {
+    pub(crate) fn new(options: Options) -> Self {
+        Self {
+            options,
+            tokens: [(TOKEN.to_owned(), PROJECT.to_owned())].into(),
+            read_only: BTreeSet::new(),
+            buckets: BTreeMap::new(),
+            types: types(),
+            servers: BTreeMap::new(),
+            networks: BTreeMap::new(),
+            balancers: BTreeMap::new(),
+            certificates: BTreeMap::new(),
+            actions: BTreeMap::new(),
+            robot: BTreeMap::new(),
+            robot_limit: None,
+            robot_used: BTreeMap::new(),
+            attached_to: BTreeSet::new(),
+            faults: Vec::new(),
+            requests: Vec::new(),
+            made: [0; 5],
+        }
+    }
+
+    /// An id that nothing has had before, and the number of its kind that it is, from 1.
+    pub(crate) fn next_id(&mut self, kind: Kind) -> (u64, u64) {
+        let (slot, first) = match kind {
+            Kind::Server => (0, SERVERS),
+            Kind::Balancer => (1, BALANCERS),
+            Kind::Certificate => (2, CERTIFICATES),
+            Kind::Network => (3, NETWORKS),
+            Kind::Action => (4, ACTIONS),
+        };
+        self.made[slot] += 1;
+        (first + self.made[slot] - 1, self.made[slot])
+    }
+
+    pub(crate) fn bucket(&mut self, project: &str) -> &mut Bucket {
+        let Options { limit, remaining, .. } = self.options;
+        self.buckets.entry(project.to_owned()).or_insert_with(|| Bucket::new(limit, remaining))
+    }
+
+    pub(crate) fn set_level(&mut self, project: &str, remaining: u32) {
+        self.buckets.insert(project.to_owned(), Bucket::new(self.options.limit, remaining));
+    }
+
+    /// Counts a request to Robot; whether it is one too many of its kind.
+    pub(crate) fn is_robot_limited(&mut self, route: &str) -> bool {
+        let used = self.robot_used.entry(route.to_owned()).or_default();
+        *used += 1;
+        self.robot_limit.is_some_and(|limit| *used > limit)
+    }
+
+    /// Starts an action, and says whether what it is for is to be done now.
+    ///
+    /// # Errors
+    /// Another one runs.
+    pub(crate) fn act(
+        &mut self,
+        project: &str,
+        command: &str,
+        resource: (&'static str, u64),
+        effects: &Effects,
+    ) -> Result<(Action, bool), Refusal> {
+        let now = Instant::now();
+        let busy = match resource.0 {
+            "network" if self.options.busy_networks => Some("conflict"),
+            "load_balancer" if self.options.busy_balancers => Some("locked"),
+            _ => None,
+        };
+        let runs = |it: &Owned<Action>| it.object.resource == resource && it.object.ends > now;
+        if let Some(code) = busy.filter(|_| self.actions.values().any(runs)) {
+            return Err(Refusal::new(code, format!("another action of the {} runs", resource.0)));
+        }
+        let error = effects.find(|it| if let FaultKind::ActionFails(code) = it { Some(code.clone()) } else { None });
+        let is_done = error.is_none();
+        let (id, _) = self.next_id(Kind::Action);
+        let ends = now + self.options.action_time;
+        let action = Action { id, command: command.to_owned(), resource, ends, error };
+        self.actions.insert(id, Owned { project: project.to_owned(), object: action.clone() });
+        Ok((action, is_done))
+    }
+}
+
+/// Those of a project.
+pub(crate) fn of<'a, T>(all: &'a BTreeMap<u64, Owned<T>>, project: &'a str) -> impl Iterator<Item = &'a T> {
+    all.values().filter(move |it| it.project == project).map(|it| &it.object)
+}
+
+/// The one of a project.
+pub(crate) fn one<'a, T>(all: &'a BTreeMap<u64, Owned<T>>, project: &str, id: u64) -> Option<&'a T> {
+    all.get(&id).filter(|it| it.project == project).map(|it| &it.object)
+}
+
+/// As [`one`], to change it.
+pub(crate) fn one_mut<'a, T>(all: &'a mut BTreeMap<u64, Owned<T>>, project: &str, id: u64) -> Option<&'a mut T> {
+    all.get_mut(&id).filter(|it| it.project == project).map(|it| &mut it.object)
+}
+
+/// When everything was made: times are nobody's business here.
+pub(crate) const CREATED: &str = "2026-08-01T00:00:00Z";
+
+/// An object's reference in an action.
+pub(crate) fn reference(resource: (&'static str, u64)) -> Value {
+    serde_json::json!([{"id": resource.1, "type": resource.0}])
+}

@@ -1,0 +1,192 @@
+//! Private networks and their routes.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use axum::extract::{Path, State};
+use axum::response::IntoResponse;
+use axum::{Extension, Json};
+use bytes::Bytes;
+use ipnet::{IpNet, Ipv4Net};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::Fake;
+use crate::faults::Effects;
+use crate::gate::Project;
+use crate::model::{CREATED, Kind, Model, Owned, of, one, one_mut};
+use crate::pages::{Query, page};
+use crate::refusal::{Answer, Refusal};
+use crate::routes::parse;
+
+/// A network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Its id.
+    pub id: u64,
+    /// Its name.
+    pub name: String,
+    /// All of it.
+    pub ip_range: Ipv4Net,
+    /// Where addresses are given out.
+    pub subnets: Vec<Subnet>,
+    /// Its routes.
+    pub routes: Vec<Route>,
+}
+
+/// A subnet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    /// Its range.
+    pub ip_range: Ipv4Net,
+    /// `eu-central`.
+    pub network_zone: String,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// The range.
+    pub destination: String,
+    /// Where to.
+    pub gateway: String,
+}
+
+fn gateway(range: Ipv4Net) -> Option<Ipv4Addr> {
+    range.hosts().next()
+}
+
+impl Model {
+    pub(crate) fn add_network(&mut self, project: &str, name: &str, ip_range: Ipv4Net) -> u64 {
+        let (id, _) = self.next_id(Kind::Network);
+        let subnet = Ipv4Net::new(ip_range.network(), ip_range.prefix_len().max(16)).unwrap_or(ip_range);
+        let subnets = vec![Subnet { ip_range: subnet, network_zone: "eu-central".to_owned() }];
+        let network = Network { id, name: name.to_owned(), ip_range, subnets, routes: Vec::new() };
+        self.networks.insert(id, Owned { project: project.to_owned(), object: network });
+        id
+    }
+
+    fn taken_in(&self, network: u64) -> impl Iterator<Item = Ipv4Addr> {
+        let of_servers = self.servers.values().flat_map(|it| &it.object.private_net);
+        let of_servers = of_servers.filter(move |it| it.network == network).map(|it| it.ip);
+        let of_balancers = self.balancers.values().flat_map(|it| &it.object.private_net);
+        of_servers.chain(of_balancers.filter(move |it| it.network == network).map(|it| it.ip))
+    }
+
+    /// An address in a network: this one, or a free one of this range or of any subnet.
+    pub(crate) fn address_in(
+        &self,
+        project: &str,
+        id: u64,
+        wanted: Option<Ipv4Addr>,
+        range: Option<Ipv4Net>,
+    ) -> Result<Ipv4Addr, Refusal> {
+        let network = one(&self.networks, project, id).ok_or_else(|| Refusal::not_found("network"))?;
+        let taken: std::collections::BTreeSet<_> = self.taken_in(id).collect();
+        let subnets = network.subnets.iter().map(|it| it.ip_range).filter(|it| range.is_none_or(|range| range == *it));
+        let subnets: Vec<_> = subnets.collect();
+        let no_subnet = || Refusal::new("no_subnet_available", "no subnet of this network has room");
+        match wanted {
+            Some(wanted)
+                if subnets.is_empty() || taken.contains(&wanted) || !subnets.iter().any(|it| it.contains(&wanted)) =>
+            {
+                Err(Refusal::new("ip_not_available", format!("{wanted} is not available")))
+            }
+            Some(wanted) => Ok(wanted),
+            None => {
+                let mut free = subnets.iter().flat_map(|it| it.hosts().skip(1)).filter(|it| !taken.contains(it));
+                free.next().ok_or_else(no_subnet)
+            }
+        }
+    }
+
+    pub(crate) fn network_json(&self, network: &Network) -> Value {
+        let id = network.id;
+        let servers = self.servers.values().filter(|it| it.object.ip_in(id).is_some()).map(|it| it.object.id);
+        let balancers = self.balancers.values().map(|it| &it.object);
+        let balancers = balancers.filter(|it| it.private_net.iter().any(|net| net.network == id)).map(|it| it.id);
+        let subnets: Vec<Value> = network
+            .subnets
+            .iter()
+            .map(|it| json!({"type": "cloud", "ip_range": it.ip_range, "network_zone": it.network_zone, "gateway": gateway(it.ip_range)}))
+            .collect();
+        json!({
+            "id": id, "name": network.name, "ip_range": network.ip_range, "subnets": subnets, "routes": network.routes,
+            "servers": servers.collect::<Vec<_>>(), "load_balancers": balancers.collect::<Vec<_>>(),
+            "protection": {"delete": false}, "labels": {}, "created": CREATED, "expose_routes_to_vswitch": false,
+        })
+    }
+}
+
+pub(crate) async fn list(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Extension(effects): Extension<Effects>,
+    axum::extract::Query(query): axum::extract::Query<Vec<(String, String)>>,
+) -> Answer {
+    let (query, model) = (Query(query), fake.model());
+    let networks = of(&model.networks, &project).filter(|it| query.selects(&it.name, &Default::default()));
+    Ok(Json(page("networks", networks, |it| model.network_json(it), &query, &effects)?).into_response())
+}
+
+pub(crate) async fn get(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Path(id): Path<u64>,
+) -> Answer {
+    let model = fake.model();
+    let network = one(&model.networks, &project, id).ok_or_else(|| Refusal::not_found("network"))?;
+    Ok(Json(json!({"network": model.network_json(network)})).into_response())
+}
+
+pub(crate) async fn add_route(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Extension(effects): Extension<Effects>,
+    Path(id): Path<u64>,
+    body: Bytes,
+) -> Answer {
+    let route: Route = parse(&body)?;
+    let mut model = fake.model();
+    let most = model.options.network_routes;
+    let network = one(&model.networks, &project, id).ok_or_else(|| Refusal::not_found("network"))?;
+    let destination: IpNet = route.destination.parse().map_err(|_| Refusal::field("destination", "is no range"))?;
+    if !matches!(destination, IpNet::V4(range) if range.trunc() == range) {
+        return Err(Refusal::field("destination", "must be an IPv4 range"));
+    }
+    let gateway: IpAddr = route.gateway.parse().map_err(|_| Refusal::field("gateway", "is no address"))?;
+    if !matches!(gateway, IpAddr::V4(ip) if network.ip_range.contains(&ip)) {
+        return Err(Refusal::field("gateway", "must be an address of the network"));
+    }
+    if network.routes.iter().any(|it| it.destination == route.destination) {
+        return Err(Refusal::field("destination", "overlaps with another route"));
+    }
+    if network.routes.len() >= most {
+        return Err(Refusal::new("resource_limit_exceeded", format!("a network has at most {most} routes")));
+    }
+    let (action, is_done) = model.act(&project, "add_route", ("network", id), &effects)?;
+    if let Some(network) = one_mut(&mut model.networks, &project, id).filter(|_| is_done) {
+        network.routes.push(route);
+    }
+    action.answer()
+}
+
+pub(crate) async fn delete_route(
+    State(fake): State<Fake>,
+    Extension(Project(project)): Extension<Project>,
+    Extension(effects): Extension<Effects>,
+    Path(id): Path<u64>,
+    body: Bytes,
+) -> Answer {
+    let route: Route = parse(&body)?;
+    let mut model = fake.model();
+    let network = one(&model.networks, &project, id).ok_or_else(|| Refusal::not_found("network"))?;
+    if !network.routes.contains(&route) {
+        return Err(Refusal::not_found("route"));
+    }
+    let (action, is_done) = model.act(&project, "delete_route", ("network", id), &effects)?;
+    if let Some(network) = one_mut(&mut model.networks, &project, id).filter(|_| is_done) {
+        network.routes.retain(|it| *it != route);
+    }
+    action.answer()
+}
