@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
 
+use crate::inventory::Urgency;
+use crate::transport::Priority;
+
 type Work<T> = Shared<BoxFuture<'static, T>>;
 
 /// A request that several may wait for. It ends with the last who waits: a call may be dropped at any await.
@@ -15,6 +18,8 @@ struct Flight<T> {
     result: WeakShared<BoxFuture<'static, T>>,
     /// Whether its first request may have been sent.
     started: Arc<AtomicBool>,
+    /// Its own, and of those that it waits for.
+    urgency: Urgency,
 }
 
 impl<T> Default for SingleFlight<T> {
@@ -24,11 +29,26 @@ impl<T> Default for SingleFlight<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
-    /// Joins the flight that waits to take off, or one under way unless it must be `fresh`: then another is prepared, which
-    /// takes off when the one before has ended.
+    /// [`join_at`](Self::join_at) for what nobody waits for with more urgency than others.
     pub(crate) fn join(&self, fresh: bool, work: impl FnOnce() -> BoxFuture<'static, T>) -> Work<T> {
+        self.join_at(fresh, Priority::default(), |_| work())
+    }
+
+    /// Joins the flight that waits to take off, or one under way unless it must be `fresh`: then another is prepared, which
+    /// takes off when the one before has ended. All are as urgent as the most urgent who waits.
+    pub(crate) fn join_at(
+        &self,
+        fresh: bool,
+        priority: Priority,
+        work: impl FnOnce(Urgency) -> BoxFuture<'static, T>,
+    ) -> Work<T> {
         let mut flight = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = flight.as_ref().and_then(Flight::upgrade);
+        let urgency = match (&before, &*flight) {
+            (Some(_), Some(flight)) => flight.urgency.clone(),
+            _ => Urgency::of(priority),
+        };
+        urgency.raise(priority);
         if let Some((result, started)) = &before
             && (!fresh || !started)
         {
@@ -36,7 +56,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
         }
         let before = before.and_then(|(result, _)| result.downgrade());
         let started = Arc::new(AtomicBool::new(false));
-        let (work, takes_off) = (work(), Arc::clone(&started));
+        let (work, takes_off) = (work(urgency.clone()), Arc::clone(&started));
         let result = async move {
             if let Some(before) = before.and_then(|before| before.upgrade()) {
                 // Its failure is told to those who asked for it.
@@ -46,7 +66,7 @@ impl<T: Clone + Send + Sync + 'static> SingleFlight<T> {
             work.await
         };
         let result = result.boxed().shared();
-        *flight = result.downgrade().map(|result| Flight { result, started });
+        *flight = result.downgrade().map(|result| Flight { result, started, urgency });
         result
     }
 

@@ -1,32 +1,30 @@
-//! From many Nodes and what is wanted of them to as few requests as possible.
+//! From many Nodes to as few requests as possible.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use cloud_provider::{Error, Gone, InstanceState, Node, Result, Want, WantMetadata};
+use cloud_provider::{Error, Gone, Node, Result};
 use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
-use super::{Inventory, MAX_AGE, Machine, MachineSource, SINGLE_READS_AT_FIRST, Snapshot};
+use super::{Found, Inventory, Kept, Key, MAX_AGE, Machine, MachineSource, Mode, SINGLE_READS_AT_FIRST, Snapshot};
 use crate::paging::Reading;
+use crate::transport::Priority;
 
 /// How many machines are read one by one at the same time.
 const CONCURRENT_READS: usize = 8;
 /// For how many Nodes of one look-up the closest names are searched: each costs a comparison with all machines.
 const HINTS: usize = 8;
 
-/// One Node that is not answered yet.
+/// What is not answered yet.
 struct Question<'a> {
     /// Its place among the answers.
     index: usize,
-    node: &'a Node,
     key: Key<'a>,
-}
-
-#[derive(Clone, Copy)]
-enum Key<'a> {
-    Id(&'a str),
-    Name(&'a str),
+    /// What is named in a proof of absence: the provider id or the name.
+    what: &'a str,
+    /// The Node that asks, if one does.
+    uid: Option<&'a str>,
 }
 
 enum Way {
@@ -36,79 +34,128 @@ enum Way {
 
 struct Lookup<'a, S: MachineSource> {
     inventory: &'a Inventory<S>,
-    want: Want,
-    answers: Vec<Option<Result<InstanceState>>>,
+    fresh: bool,
+    priority: Priority,
+    answers: Vec<Option<Result<Found<S::Machine>>>>,
     hints: usize,
 }
 
-pub(super) async fn lookup<S: MachineSource>(
+pub(super) async fn find_all<S: MachineSource>(
     inventory: &Inventory<S>,
     nodes: &[Arc<Node>],
-    want: Want,
-) -> Vec<Result<InstanceState>> {
-    let mut lookup = Lookup { inventory, want, answers: Vec::new(), hints: HINTS };
-    lookup.answers.resize_with(nodes.len(), || None);
+    fresh: bool,
+    priority: Priority,
+) -> Vec<Result<Found<S::Machine>>> {
+    let mut lookup = Lookup::new(inventory, nodes.len(), fresh, priority);
     let questions = lookup.questions(nodes);
     lookup.answer(questions).await;
-    let broken = || Err(Error::other("a node was left without an answer"));
-    lookup.answers.into_iter().map(|answer| answer.unwrap_or_else(broken)).collect()
+    lookup.answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
 }
 
-impl<S: MachineSource> Lookup<'_, S> {
+pub(super) async fn find<S: MachineSource>(
+    inventory: &Inventory<S>,
+    key: Key<'_>,
+    fresh: bool,
+    priority: Priority,
+) -> Result<Found<S::Machine>> {
+    let mut lookup = Lookup::new(inventory, 1, fresh, priority);
+    let (Key::Id(what) | Key::Name(what)) = key;
+    lookup.answer(vec![Question { index: 0, key, what, uid: None }]).await;
+    lookup.answers.pop().flatten().unwrap_or_else(unanswered)
+}
+
+fn unanswered<T>() -> Result<T> {
+    Err(Error::other("a node was left without an answer"))
+}
+
+impl<'a, S: MachineSource> Lookup<'a, S> {
+    fn new(inventory: &'a Inventory<S>, questions: usize, fresh: bool, priority: Priority) -> Self {
+        let mut answers = Vec::new();
+        answers.resize_with(questions, || None);
+        Self { inventory, fresh, priority, answers, hints: HINTS }
+    }
+
     /// What is asked of each Node. A provider id that is not this cloud's is an error, never "gone".
     fn questions<'n>(&mut self, nodes: &'n [Arc<Node>]) -> Vec<Question<'n>> {
-        let ids = self.inventory.source().provider_ids();
+        let source = self.inventory.source();
         let mut questions = Vec::with_capacity(nodes.len());
         for (index, node) in nodes.iter().enumerate() {
-            let key = match node.provider_id().map(|id| ids.read(id)) {
-                Some(Ok(id)) => Key::Id(id),
-                None => Key::Name(&node.name),
-                Some(Err(err)) => {
+            let (key, what) = match node.provider_id().map(|id| (source.machine_id(id), id)) {
+                Some((Ok(id), what)) => (Key::Id(id), what),
+                None => (Key::Name(&node.name), &*node.name),
+                Some((Err(err), _)) => {
                     self.answers[index] = Some(Err(err));
                     continue;
                 }
             };
-            questions.push(Question { index, node, key });
+            questions.push(Question { index, key, what, uid: Some(&node.uid) });
         }
         questions
     }
 
     async fn answer(&mut self, mut open: Vec<Question<'_>>) {
-        if !self.want.fresh {
+        if !self.fresh {
             let asked = open.len();
-            if let Some(snapshot) = self.inventory.young_snapshot() {
-                open = self.answer_those_in(&snapshot, open, false);
-            }
-            let metrics = &*self.inventory.0.metrics;
+            open = self.answer_from_what_is_kept(open);
+            let metrics = &*self.inventory.metrics;
             (open.len()..asked).for_each(|_| metrics.cached(true));
             open.iter().for_each(|_| metrics.cached(false));
         }
         if open.is_empty() {
             return;
         }
-        match self.inventory.cheapest_way(open.len(), self.want.fresh) {
+        match self.inventory.cheapest_way(open.len(), self.fresh) {
             Way::OneByOne => self.read_one_by_one(open).await,
             Way::List => self.read_list(open).await,
         }
+    }
+
+    fn answer_from_what_is_kept<'n>(&mut self, questions: Vec<Question<'n>>) -> Vec<Question<'n>> {
+        match self.inventory.mode {
+            Mode::Shared | Mode::All => match self.inventory.young_snapshot() {
+                Some(snapshot) => self.answer_those_in(&snapshot, questions, false),
+                None => questions,
+            },
+            Mode::One => self.answer_those_kept_singly(questions),
+            Mode::Off => questions,
+        }
+    }
+
+    fn answer_those_kept_singly<'n>(&mut self, questions: Vec<Question<'n>>) -> Vec<Question<'n>> {
+        let mut open = Vec::new();
+        for question in questions {
+            let kept = self.inventory.state().entries.young(question.key, self.inventory.max_age).map(Arc::clone);
+            match kept {
+                Some(machine) if self.inventory.may_be(&*machine, &question) => {
+                    self.there(&question, Kept::single(machine));
+                }
+                _ => open.push(question),
+            }
+        }
+        open
     }
 
     /// Answers for machines that are in the snapshot; returns the questions that it leaves open. `trusted`: it was asked
     /// for after the look-up began.
     fn answer_those_in<'n>(
         &mut self,
-        snapshot: &Snapshot<S::Machine>,
+        snapshot: &Arc<Snapshot<S::Machine>>,
         questions: Vec<Question<'n>>,
         trusted: bool,
     ) -> Vec<Question<'n>> {
         let mut open = Vec::new();
         for question in questions {
-            let machine = match question.key {
-                Key::Id(id) => Ok(snapshot.by_id(id)),
-                Key::Name(name) => only_one(name, snapshot.by_name(name)),
+            let place = match question.key {
+                Key::Id(id) => Ok(snapshot.place_of_id(id)),
+                Key::Name(name) => match snapshot.places_of_name(name) {
+                    [] => Ok(None),
+                    [one] => Ok(Some(*one)),
+                    _ => Err(several(name, snapshot.by_name(name))),
+                },
             };
-            match machine {
-                Ok(Some(machine)) if trusted || self.inventory.may_be(machine, &question) => {
-                    self.present(&question, machine);
+            match place {
+                Ok(Some(at)) if trusted || self.inventory.may_be(snapshot.at(at), &question) => {
+                    self.there(&question, Kept::listed(snapshot, at));
                 }
                 Ok(_) => open.push(question),
                 // Two of a name: unless this is old news.
@@ -119,19 +166,27 @@ impl<S: MachineSource> Lookup<'_, S> {
         open
     }
 
-    async fn read_list(&mut self, open: Vec<Question<'_>>) {
-        let called = Instant::now();
-        let snapshot = match self.inventory.list(self.want.fresh).await {
-            Ok(snapshot) => snapshot,
-            Err(err) => {
-                for question in open {
-                    self.answers[question.index] = Some(Err(err.clone()));
-                }
-                return;
+    async fn read_list(&mut self, mut open: Vec<Question<'_>>) {
+        let mut fresh = self.fresh;
+        loop {
+            let called = Instant::now();
+            let snapshot = match self.inventory.list(fresh, self.priority).await {
+                Ok(snapshot) => snapshot,
+                Err(err) => return self.fail(&open, &err),
+            };
+            let trusted = fresh || snapshot.began() >= called;
+            open = self.answer_those_in(&snapshot, open, trusted);
+            // What this mode says of an absence is believed even where nobody asked for a fresh answer.
+            if !trusted && self.inventory.mode == Mode::All && !open.is_empty() {
+                fresh = true;
+                continue;
             }
-        };
-        let trusted = self.want.fresh || snapshot.began() >= called;
-        let open = self.answer_those_in(&snapshot, open, trusted);
+            return self.conclude(&snapshot, open).await;
+        }
+    }
+
+    /// What the list says of those that are not in it.
+    async fn conclude(&mut self, snapshot: &Snapshot<S::Machine>, open: Vec<Question<'_>>) {
         match snapshot.reading() {
             Reading::Complete { listing, .. } => {
                 let mut doubtful = Vec::new();
@@ -141,55 +196,52 @@ impl<S: MachineSource> Lookup<'_, S> {
                         doubtful.push(question);
                         continue;
                     }
-                    let (what, gone) = match question.key {
-                        Key::Id(_) => (&question.node.provider_id, None),
-                        Key::Name(name) => (&question.node.name, Some(Gone::no_such_name(name))),
+                    let gone = match question.key {
+                        Key::Id(_) => None,
+                        Key::Name(name) => Some(Gone::no_such_name(name)),
                     };
                     // The list's proof is what counts; for a name its text is about the name.
-                    let gone = listing.absence_of(what).map(|proof| gone.unwrap_or(proof));
-                    let gone = gone.map(|gone| InstanceState::Gone(self.with_hint(gone, question.key)));
+                    let gone = listing.absence_of(question.what).map(|proof| gone.unwrap_or(proof));
+                    let gone = gone.map(|gone| Found::Gone(self.with_hint(gone, question.key)));
                     self.answers[question.index] = Some(gone.map_err(|err| self.in_place(err)));
                 }
                 self.read_one_by_one(doubtful).await;
             }
-            Reading::Flawed { flaw, .. } if open.len() >= self.inventory.pages() => {
-                for question in open {
-                    self.answers[question.index] = Some(Err(flaw.clone()));
-                }
-            }
+            Reading::Flawed { flaw, .. } if open.len() >= self.inventory.pages() => self.fail(&open, flaw),
             Reading::Flawed { .. } => self.read_one_by_one(open).await,
         }
     }
 
+    fn fail(&mut self, open: &[Question<'_>], err: &Error) {
+        for question in open {
+            self.answers[question.index] = Some(Err(err.clone()));
+        }
+    }
+
     async fn read_one_by_one(&mut self, open: Vec<Question<'_>>) {
-        let inventory = self.inventory;
-        let _under_way = inventory.count_under_way(if self.want.fresh { open.len() } else { 0 });
-        let reads: Vec<_> = open.iter().map(|question| inventory.read_one(question).boxed()).collect();
+        let (inventory, priority) = (self.inventory, self.priority);
+        let _under_way = inventory.count_under_way(if self.fresh { open.len() } else { 0 });
+        let reads: Vec<_> = open.iter().map(|question| inventory.read_one(question.key, priority).boxed()).collect();
         let mut reads = futures::stream::iter(reads).buffered(CONCURRENT_READS);
         for question in &open {
             let Some(machine) = reads.next().await else { break };
             match (machine, question.key) {
-                (Ok(Some(machine)), _) => self.present(question, &machine),
+                (Ok(Some(machine)), _) => self.there(question, Kept::single(machine)),
                 (Ok(None), key) => {
                     let gone = match key {
-                        Key::Id(_) => Gone::no_such_id(&question.node.provider_id),
+                        Key::Id(_) => Gone::no_such_id(question.what),
                         Key::Name(name) => Gone::no_such_name(name),
                     };
-                    self.answers[question.index] = Some(Ok(InstanceState::Gone(self.with_hint(gone, key))));
+                    self.answers[question.index] = Some(Ok(Found::Gone(self.with_hint(gone, key))));
                 }
                 (Err(err), _) => self.answers[question.index] = Some(Err(err)),
             }
         }
     }
 
-    fn present(&mut self, question: &Question<'_>, machine: &S::Machine) {
-        self.inventory.claim(machine, question.node);
-        let metadata = match self.want.metadata {
-            WantMetadata::No => None,
-            want => Some(Box::new(machine.metadata(want))),
-        };
-        let shutdown = self.want.shutdown.then(|| machine.is_shut_down());
-        self.answers[question.index] = Some(Ok(InstanceState::Present { shutdown, metadata }));
+    fn there(&mut self, question: &Question<'_>, machine: Kept<S::Machine>) {
+        self.inventory.claim(&*machine, question);
+        self.answers[question.index] = Some(Ok(Found::There(machine)));
     }
 
     /// Where it was looked for, and the names that come closest (P-6).
@@ -217,7 +269,12 @@ impl<S: MachineSource> Inventory<S> {
     /// List or single reads. Single reads that need not be fresh are counted: once a list would have been as cheap, it is
     /// read, so that many small look-ups cost at most twice what one large one costs.
     fn cheapest_way(&self, machines: usize, fresh: bool) -> Way {
-        if self.0.lists.can_be_joined(fresh) {
+        match self.mode {
+            Mode::All => return Way::List,
+            Mode::One | Mode::Off => return Way::OneByOne,
+            Mode::Shared => {}
+        }
+        if self.inner.lists.can_be_joined(fresh) {
             return Way::List;
         }
         let mut state = self.state();
@@ -245,43 +302,52 @@ impl<S: MachineSource> Inventory<S> {
         UnderWay(self, machines)
     }
 
-    async fn read_one(&self, question: &Question<'_>) -> Result<Option<S::Machine>> {
-        let source = self.source();
-        match question.key {
-            Key::Id(id) => match source.by_id(id).await? {
+    async fn read_one(&self, key: Key<'_>, priority: Priority) -> Result<Option<Arc<S::Machine>>> {
+        let (source, asked) = (self.source(), Instant::now());
+        let machine = match key {
+            Key::Id(id) => match source.by_id(id, priority).await? {
                 Some(machine) if machine.id() != id => {
                     let other = machine.id();
-                    Err(Error::other(format!("the cloud was asked for machine {id:?} and answered with {other:?}")))
+                    let text = format!("the cloud was asked for machine {id:?} and answered with {other:?}");
+                    return Err(Error::other(text));
                 }
-                machine => Ok(machine),
+                machine => machine,
             },
             Key::Name(name) => {
-                let mut named: Vec<_> = source.by_name(name).await?;
+                let mut named: Vec<_> = source.by_name(name, priority).await?;
                 named.retain(|machine| machine.name() == name);
-                only_one(name, named.iter())?;
-                Ok(named.pop())
+                if named.len() > 1 {
+                    return Err(several(name, named.iter()));
+                }
+                named.pop()
+            }
+        };
+        let machine = machine.map(Arc::new);
+        if self.mode == Mode::One {
+            let entries = &mut self.state().entries;
+            match &machine {
+                Some(machine) => entries.insert(machine, asked),
+                None => entries.remove(key),
             }
         }
+        Ok(machine)
     }
 
     fn hash(&self, text: &str) -> u64 {
-        self.0.hasher.hash_one(text)
+        self.inner.hasher.hash_one(text)
     }
 
     /// Whether a machine from the cache can be this Node's. By name, one that another Node was matched to before is
     /// doubtful: that Node may have been re-created for a new machine of the same name (P-10).
     fn may_be(&self, machine: &S::Machine, question: &Question<'_>) -> bool {
-        match question.key {
-            Key::Id(_) => true,
-            Key::Name(_) => {
-                let claimed = self.state().claims.get(&self.hash(machine.id())).copied();
-                claimed.is_none_or(|uid| uid == self.hash(&question.node.uid))
-            }
-        }
+        let (Key::Name(_), Some(uid)) = (question.key, question.uid) else { return true };
+        let claimed = self.state().claims.get(&self.hash(machine.id())).copied();
+        claimed.is_none_or(|claimant| claimant == self.hash(uid))
     }
 
-    fn claim(&self, machine: &S::Machine, node: &Node) {
-        let (id, uid) = (self.hash(machine.id()), self.hash(&node.uid));
+    fn claim(&self, machine: &S::Machine, question: &Question<'_>) {
+        let Some(uid) = question.uid.filter(|_| self.mode != Mode::Off) else { return };
+        let (id, uid) = (self.hash(machine.id()), self.hash(uid));
         self.state().claims.insert(id, uid);
     }
 }
@@ -294,15 +360,12 @@ impl<S: MachineSource> Drop for UnderWay<'_, S> {
     }
 }
 
-/// The one machine of a name. Of two nobody can tell which is meant.
-fn only_one<'m, M: Machine>(name: &str, mut machines: impl ExactSizeIterator<Item = &'m M>) -> Result<Option<&'m M>> {
-    if machines.len() < 2 {
-        return Ok(machines.next());
-    }
+/// Of two machines of a name nobody can tell which is meant.
+fn several<'m, M: Machine>(name: &str, machines: impl Iterator<Item = &'m M>) -> Error {
     let mut ids: Vec<_> = machines.map(Machine::id).collect();
     ids.sort_unstable();
     let ids = ids.join(", ");
-    Err(Error::invalid(format!(
+    Error::invalid(format!(
         "several machines are named {name:?} ({ids}); rename all but one, or set the node's provider id"
-    )))
+    ))
 }

@@ -34,15 +34,23 @@ impl<M: Machine> Snapshot<M> {
     /// The machine of this id.
     #[must_use]
     pub fn by_id(&self, id: &str) -> Option<&M> {
-        let found = self.by_id.binary_search_by_key(&id, |at| self.at(*at).id()).ok()?;
-        Some(self.at(self.by_id[found]))
+        self.place_of_id(id).map(|at| self.at(at))
     }
 
     /// All machines of this name.
     pub fn by_name(&self, name: &str) -> impl ExactSizeIterator<Item = &M> {
+        self.places_of_name(name).iter().map(|at| self.at(*at))
+    }
+
+    pub(super) fn place_of_id(&self, id: &str) -> Option<u32> {
+        let found = self.by_id.binary_search_by_key(&id, |at| self.at(*at).id()).ok()?;
+        Some(self.by_id[found])
+    }
+
+    pub(super) fn places_of_name(&self, name: &str) -> &[u32] {
         let start = self.by_name.partition_point(|at| self.at(*at).name() < name);
         let end = self.by_name.partition_point(|at| self.at(*at).name() <= name);
-        self.by_name[Range { start, end }].iter().map(|at| self.at(*at))
+        &self.by_name[Range { start, end }]
     }
 
     /// Up to three names that look like `name`, the most alike first (P-6).
@@ -70,7 +78,7 @@ impl<M: Machine> Snapshot<M> {
         &self.reading
     }
 
-    fn at(&self, at: u32) -> &M {
+    pub(super) fn at(&self, at: u32) -> &M {
         &self.reading.items()[at as usize]
     }
 }

@@ -4,6 +4,9 @@ use cloud_provider::Error;
 
 use super::*;
 use crate::paging::{Page, Rules, read_pages};
+use crate::provider_id::ProviderIds;
+
+const MOMENT: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Debug)]
 struct Vm {
@@ -22,9 +25,6 @@ impl Machine for Vm {
     fn is_shut_down(&self) -> bool {
         self.is_stopped
     }
-    fn metadata(&self, _want: WantMetadata) -> InstanceMetadata {
-        InstanceMetadata { provider_id: format!("acme://{}", self.id), ..InstanceMetadata::default() }
-    }
 }
 
 /// A cloud with pages of 50, each of which takes a while.
@@ -35,6 +35,8 @@ struct Acme {
     /// Pages from this one on are not listed, though announced.
     last_page: AtomicUsize,
     fails: AtomicBool,
+    /// No request is left for what is not urgent.
+    holds_back: AtomicBool,
     lists: AtomicUsize,
     pages: AtomicUsize,
     singles: AtomicUsize,
@@ -50,7 +52,10 @@ impl Acme {
         self.answer(self.machines.lock().unwrap().iter().filter(|vm| what(vm)).cloned().collect())
     }
 
-    async fn page(&self, number: u32) -> Result<Page<Vm, u32>> {
+    async fn page(&self, number: u32, priority: Priority) -> Result<Page<Vm, u32>> {
+        if priority < Priority::Urgent && self.holds_back.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
         self.pages.fetch_add(1, Ordering::SeqCst);
         let all = self.machines.lock().unwrap().clone();
         tokio::time::sleep(Duration::from_millis(self.page_milliseconds.load(Ordering::SeqCst))).await;
@@ -65,19 +70,23 @@ impl Acme {
 #[async_trait]
 impl MachineSource for Acme {
     type Machine = Vm;
-    async fn list(&self) -> Result<Reading<Vm>> {
+    async fn list(&self, urgency: &Urgency) -> Result<Reading<Vm>> {
         self.lists.fetch_add(1, Ordering::SeqCst);
         let rules = Rules { what: "machines", totals: true };
-        read_pages(rules, 1, |vm: &Vm| vm.id.clone(), |number: u32| self.page(number)).await
+        let page = |number: u32| urgency.carry(move |priority| self.page(number, priority));
+        read_pages(rules, 1, |vm: &Vm| vm.id.clone(), page).await
     }
-    async fn by_id(&self, id: &str) -> Result<Option<Vm>> {
+    async fn by_id(&self, id: &str, _: Priority) -> Result<Option<Vm>> {
         Ok(self.matching(|vm| vm.id == id)?.pop())
     }
-    async fn by_name(&self, name: &str) -> Result<Vec<Vm>> {
+    async fn by_name(&self, name: &str, _: Priority) -> Result<Vec<Vm>> {
         self.matching(|vm| vm.name == name)
     }
-    fn provider_ids(&self) -> ProviderIds {
-        ProviderIds { scheme: "acme", form: "<id>", valid: |id| !id.is_empty() }
+    fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
+        ProviderIds { scheme: "acme", form: "<id>", valid: |id| !id.is_empty() }.read(provider_id)
+    }
+    fn metadata(&self, machine: &Vm, _: &Node, _: WantMetadata) -> InstanceMetadata {
+        InstanceMetadata { provider_id: format!("acme://{}", machine.id), ..InstanceMetadata::default() }
     }
     fn place(&self) -> String {
         "project \"demo\"".into()
@@ -177,7 +186,7 @@ async fn a_list_that_began_before_a_fresh_lookup_does_not_count_and_the_next_is_
     let early = inventory.lookup(&joined(0..500).clone(), Want::EXISTENCE).await;
     assert!(early.iter().all(Result::is_ok));
     inventory.costs();
-    tokio::time::sleep(MAX_AGE).await;
+    tokio::time::sleep(MAX_AGE + MOMENT).await;
     let nodes = joined(0..500);
     let stale = async { inventory.lookup(&nodes, Want::EXISTENCE).await };
     let fresh = async {
@@ -229,7 +238,7 @@ async fn a_snapshot_is_used_for_a_minute_and_then_read_again() {
     tokio::time::sleep(Duration::from_secs(59)).await;
     inventory.lookup(&nodes, Want::ADDRESSES).await;
     assert_eq!(inventory.costs(), (1, 20, 0));
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(1) + MOMENT).await;
     inventory.lookup(&nodes, Want::ADDRESSES).await;
     assert_eq!(inventory.costs(), (1, 20, 0));
 }
@@ -253,7 +262,7 @@ async fn single_reads_that_add_up_become_a_list() {
         inventory.lookup(&joining([n]), Want::METADATA).await;
     }
     assert_eq!(inventory.costs(), (1, 20, 4), "of a list of unknown length");
-    tokio::time::sleep(MAX_AGE).await;
+    tokio::time::sleep(MAX_AGE + MOMENT).await;
     for n in 0..20 {
         inventory.lookup(&joining([n]), Want::METADATA).await;
     }
@@ -356,7 +365,7 @@ async fn metrics_hear_which_look_ups_the_last_list_answered() {
     let asked = Arc::new(Asked::default());
     let vm = |n| Vm { id: format!("i-{n}"), name: format!("worker-{n}"), is_stopped: false };
     let source = Acme { machines: Mutex::new((0..20).map(vm).collect()), ..Acme::default() };
-    let inventory = Inventory::measured(source, Arc::clone(&asked) as Arc<dyn cloud_provider::CloudMetrics>);
+    let inventory = Inventory::new(source).measured(Arc::clone(&asked) as Arc<dyn cloud_provider::CloudMetrics>);
     let told = || std::mem::take(&mut *asked.0.lock().unwrap());
     inventory.lookup(&joined(0..9), Want::EXISTENCE).await;
     assert_eq!(told(), [false; 9]);
@@ -365,3 +374,5 @@ async fn metrics_hear_which_look_ups_the_last_list_answered() {
     inventory.lookup(&joined([1]), Want::EXISTENCE.fresh()).await;
     assert!(told().is_empty(), "nobody looked into the cache");
 }
+
+mod modes;

@@ -1,10 +1,9 @@
 //! Machines. How few requests it takes, and what proves an absence, is the kit's business.
 
-use cloud_provider::{InstanceMetadata, NodeAddress, Result, StringMap, WantMetadata, async_trait};
-use provider_kit::inventory::{Machine, MachineSource};
+use cloud_provider::{InstanceMetadata, Node, NodeAddress, Result, StringMap, WantMetadata, async_trait};
+use provider_kit::inventory::{Machine, MachineSource, Urgency};
 use provider_kit::paging::Reading;
-use provider_kit::provider_id::ProviderIds;
-use provider_kit::transport::Call;
+use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 
 use super::{Api, IDS, ListPage};
@@ -34,37 +33,40 @@ impl Machine for KeptMachine {
     fn is_shut_down(&self) -> bool {
         self.state == MachineState::Stopped
     }
-    fn metadata(&self, _want: WantMetadata) -> InstanceMetadata {
-        InstanceMetadata {
-            provider_id: IDS.write(&self.id),
-            instance_type: self.machine_type.to_string(),
-            zone: self.zone.to_string(),
-            region: self.region.to_string(),
-            node_addresses: self.addresses.to_vec(),
-            additional_labels: self.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
-        }
-    }
 }
 
 #[async_trait]
 impl MachineSource for Api {
     type Machine = KeptMachine;
 
-    async fn list(&self) -> Result<Reading<KeptMachine>> {
-        self.read_list("/v1/machines", |machine| machine, |machine: &KeptMachine| machine.id.clone()).await
+    async fn list(&self, urgency: &Urgency) -> Result<Reading<KeptMachine>> {
+        let id = |machine: &KeptMachine| machine.id.clone();
+        self.read_list("/v1/machines", urgency, |machine| machine, id).await
     }
 
-    async fn by_id(&self, id: &str) -> Result<Option<KeptMachine>> {
-        self.http.find(Call::get("/v1/machines/{id}", &[id])).await
+    async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<KeptMachine>> {
+        self.http.find(Call::get("/v1/machines/{id}", &[id]).priority(priority)).await
     }
 
-    async fn by_name(&self, name: &str) -> Result<Vec<KeptMachine>> {
-        let page: ListPage<_> = self.http.read(Call::get("/v1/machines", &[]).query("name", name)).await?;
+    async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<KeptMachine>> {
+        let call = Call::get("/v1/machines", &[]).query("name", name).priority(priority);
+        let page: ListPage<_> = self.http.read(call).await?;
         Ok(page.items)
     }
 
-    fn provider_ids(&self) -> ProviderIds {
-        IDS
+    fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
+        IDS.read(provider_id)
+    }
+
+    fn metadata(&self, machine: &KeptMachine, _node: &Node, _want: WantMetadata) -> InstanceMetadata {
+        InstanceMetadata {
+            provider_id: IDS.write(&machine.id),
+            instance_type: machine.machine_type.to_string(),
+            zone: machine.zone.to_string(),
+            region: machine.region.to_string(),
+            node_addresses: machine.addresses.to_vec(),
+            additional_labels: machine.labels.iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
+        }
     }
 
     fn place(&self) -> String {

@@ -6,14 +6,14 @@ use cloud_provider::{Cluster, LoadBalancerRequest, Node, Result, Service, async_
 use provider_kit::annotations::{Annotation, Annotations};
 use provider_kit::declared::Kind;
 use provider_kit::health_check::HealthCheck;
-use provider_kit::inventory::MachineSource;
+use provider_kit::inventory::{MachineSource, Urgency};
 use provider_kit::load_balancers::{
     Actual, Applied, Attributes, Backend, Change, Identity, Marks, State, TargetSets, Targets, Tree, machine_ids,
     service_ports,
 };
 use provider_kit::paging::Reading;
 use provider_kit::source_ranges::{allows_all, source_ranges};
-use provider_kit::transport::Call;
+use provider_kit::transport::{Call, Priority};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -126,7 +126,7 @@ impl Backend for Api {
     }
 
     async fn list(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
-        self.read_list(ALL, |wire: Wire| Actual::from(wire).sharing(sets), |actual| actual.id.clone()).await
+        self.read_list(ALL, &Urgency::of(Priority::Ordinary), |wire: Wire| Actual::from(wire).sharing(sets), |actual| actual.id.clone()).await
     }
 
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
@@ -147,7 +147,7 @@ impl Backend for Api {
     }
 
     async fn has_machine(&self, node: &Node) -> Result<bool> {
-        Ok(self.by_id(IDS.read(&node.provider_id)?).await?.is_some())
+        Ok(self.by_id(IDS.read(&node.provider_id)?, Priority::Urgent).await?.is_some())
     }
 
     /// The cloud takes the whole state in one request.

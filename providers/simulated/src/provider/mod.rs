@@ -20,7 +20,7 @@ use cloud_provider::{
     Caches, CloudProvider, Context, Error, Finding, Instances, LoadBalancers, PersistentVolume, Result, Routes, Setup,
     Volumes, async_trait,
 };
-use provider_kit::inventory::Inventory;
+use provider_kit::inventory::{Inventory, Urgency};
 use provider_kit::load_balancers::Balancers;
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
 use provider_kit::provider_id::ProviderIds;
@@ -80,12 +80,13 @@ impl Api {
     async fn read_list<W: DeserializeOwned, T, K: Hash>(
         &self,
         path: &'static str,
+        urgency: &Urgency,
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
         read_pages(Rules { what: path, totals: true }, 1, key, async |number: u32| {
             let call = Call::get(path, &[]).query("page", number).query("per_page", PAGE_SIZE);
-            let page: ListPage<W> = self.http.read(call).await?;
+            let page = urgency.carry(|priority| self.http.read::<ListPage<W>>(call.clone().priority(priority))).await?;
             Ok(Page { items: page.items.into_iter().map(&keep).collect(), next: page.next_page, total: page.total })
         })
         .await
@@ -102,7 +103,7 @@ impl Simulated {
             _ => None,
         });
         let api = Api { http: http.clone(), project: Arc::default() };
-        let (instances, balancers) = (Inventory::measured(api.clone(), http.metrics()), Balancers::new(api));
+        let (instances, balancers) = (Inventory::new(api.clone()).measured(http.metrics()), Balancers::new(api));
         Self { http, instances, balancers, expected_project: project, caches: OnceLock::new() }
     }
 }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cloud_provider::{AddressType, Cluster, Error, Node, NodeAddress, Result, Route, Routes, async_trait};
+use provider_kit::inventory::Urgency;
 use provider_kit::load_balancers::Marks;
-use provider_kit::transport::Call;
+use provider_kit::transport::{Call, Priority};
 
 use super::{IDS, ListPage, Simulated};
 use crate::cloud::{CloudRoute, NewRoute};
@@ -62,8 +63,8 @@ impl Simulated {
 #[async_trait]
 impl Routes for Simulated {
     async fn list(&self, cluster: &Cluster) -> Result<Vec<Route>> {
-        let list = self.instances.source().read_list(ALL, |route| route, |route: &CloudRoute| route.id.clone());
-        let routes = list.await?.complete()?;
+        let (id, urgency) = (|route: &CloudRoute| route.id.clone(), Urgency::of(Priority::Ordinary));
+        let routes = self.instances.source().read_list(ALL, &urgency, |route| route, id).await?.complete()?;
         let nodes = self.nodes_by_machine();
         let internal = |ip: &String| NodeAddress::new(AddressType::InternalIP, ip);
         let to_route = |found: &CloudRoute| {

@@ -1,0 +1,54 @@
+//! What came of looking for a machine.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use cloud_provider::Gone;
+
+use super::{Machine, Snapshot};
+
+/// What came of looking for a machine. An error is the third answer.
+pub enum Found<M> {
+    /// It is there.
+    There(Kept<M>),
+    /// It does not exist.
+    Gone(Gone),
+}
+
+/// A machine, where it was read. Cheap to clone.
+pub struct Kept<M>(Place<M>);
+
+enum Place<M> {
+    Listed(Arc<Snapshot<M>>, u32),
+    Single(Arc<M>),
+}
+
+impl<M> Kept<M> {
+    pub(super) fn listed(snapshot: &Arc<Snapshot<M>>, at: u32) -> Self {
+        Self(Place::Listed(Arc::clone(snapshot), at))
+    }
+
+    pub(super) fn single(machine: Arc<M>) -> Self {
+        Self(Place::Single(machine))
+    }
+}
+
+impl<M: Machine> Deref for Kept<M> {
+    type Target = M;
+
+    fn deref(&self) -> &M {
+        match &self.0 {
+            Place::Listed(snapshot, at) => snapshot.at(*at),
+            Place::Single(machine) => machine,
+        }
+    }
+}
+
+impl<M> Clone for Kept<M> {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Place::Listed(snapshot, at) => Place::Listed(Arc::clone(snapshot), *at),
+            Place::Single(machine) => Place::Single(Arc::clone(machine)),
+        })
+    }
+}
