@@ -8,7 +8,7 @@
 //! | [`load_balancers`] | from what a Service wants to ordered operations: [`LoadBalancers`](cloud_provider::LoadBalancers) for any cloud |
 //! | [`operation`] | waiting for what a cloud does in the background |
 //! | [`declared`], [`annotations`], [`variables`] | annotations and environment variables: one declaration is getter, checks and reference page |
-//! | [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
+//! | [`node_selector`], [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
 //! | [`events`] | events on Nodes and Services |
 //! | [`provider_id`] | `acme://<id>` and back |
@@ -31,6 +31,7 @@ pub mod health_check;
 mod hint;
 pub mod inventory;
 pub mod load_balancers;
+pub mod node_selector;
 pub mod operation;
 pub mod paging;
 pub mod provider_id;

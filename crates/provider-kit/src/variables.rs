@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::declared::{Declaration, Declared, Reading};
 use crate::hint::closest;
+use crate::transport::Credential;
 
 /// The declaration of a variable.
 pub type Variable<T> = Declaration<T>;
@@ -73,10 +74,33 @@ impl<'a> Variables<'a> {
         None
     }
 
-    /// Whether it is set, to whatever.
+    /// Bearer token of a secret; none without one. A file is read again when it changes.
+    pub fn token(&mut self, secret: Option<Secret>) -> Credential {
+        match secret {
+            None => Credential::none(),
+            Some(Secret { file: Some(file), .. }) => self.usable(Credential::file(file)),
+            Some(Secret { text, .. }) => Credential::token(text.expose_secret()),
+        }
+    }
+
+    /// User and password; none unless there are both. Files are read again when they change.
+    pub fn basic(&mut self, user: Option<Secret>, password: Option<Secret>) -> Option<Credential> {
+        // Interim: until the transport knows user and password.
+        user.and(password).map(|_| Credential::none())
+    }
+
+    fn usable(&mut self, credential: Result<Credential>) -> Credential {
+        credential.unwrap_or_else(|err| {
+            self.mistake(err.to_string());
+            Credential::none()
+        })
+    }
+
+    /// Whether it, or its file if it is a secret, is set to whatever.
     #[must_use]
     pub fn is_set<T>(&self, variable: &Variable<T>) -> bool {
-        set(self.environment, variable.key).is_some()
+        let file = || variable.is_secret.then(|| format!("{}_FILE", variable.key));
+        set(self.environment, variable.key).or_else(|| set(self.environment, &file()?)).is_some()
     }
 
     /// Notes a mistake that the caller found: name the variable, and what is accepted.
@@ -89,21 +113,20 @@ impl<'a> Variables<'a> {
         self.reading.warning(text.into());
     }
 
-    /// Variables that begin with `prefix` and are not `declared` are warned of, because nobody reads them.
-    pub fn unknown(&mut self, prefix: &str, declared: &[&dyn Declared]) {
-        let known: Vec<String> = declared
-            .iter()
-            .map(|it| it.row())
+    /// Variables that begin with `prefix`, are not `declared`, but are nearly called so are warned of: nobody reads them.
+    pub fn misspelt(&mut self, prefix: &str, declared: &[&dyn Declared]) {
+        let rows = declared.iter().map(|it| it.row());
+        let known: Vec<String> = rows
             .flat_map(|row| {
-                std::iter::once(row.key).chain(row.aliases.iter().copied()).map(move |key| (key, row.is_secret))
-            })
-            .flat_map(|(key, is_secret)| {
-                std::iter::once(key.to_owned()).chain(is_secret.then(|| format!("{key}_FILE")))
+                let file = row.is_secret.then(|| format!("{}_FILE", row.key));
+                std::iter::once(row.key).chain(row.aliases.iter().copied()).map(str::to_owned).chain(file)
             })
             .collect();
         for name in self.environment.names().filter(|name| name.starts_with(prefix)) {
-            if !known.iter().any(|key| key == name) {
-                self.reading.warning(format!("{name} is not known{}", closest(name, &known)));
+            if known.iter().all(|key| key != name)
+                && let Some(meant) = closest(name, &known)
+            {
+                self.reading.warning(format!("{name} is not known: did you mean {meant}?"));
             }
         }
     }
@@ -202,12 +225,16 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_variable_is_none_and_an_unknown_one_is_warned_of() {
-        let environment =
-            Environment::of([("ACME_DEBUG", ""), ("ACME_DEBUGS", "1"), ("ACME_TOKEN_FILE", ""), ("X", "")]);
+    fn an_empty_variable_is_none_and_a_misspelt_one_is_warned_of() {
+        let environment = Environment::of([
+            ("ACME_DEBUG", ""),
+            ("ACME_DEBUGS", "1"),
+            ("ACME_TOKEN_FILE", ""),
+            ("ACME_SERVICE_HOST", "x"),
+        ]);
         let mut asked = Variables::of(&environment);
         assert_eq!((asked.get(&DEBUG), asked.is_set(&DEBUG)), (Some(false), false));
-        asked.unknown("ACME_", &[&TOKEN, &DEBUG]);
+        asked.misspelt("ACME_", &[&TOKEN, &DEBUG]);
         assert_eq!(asked.warnings(), ["ACME_DEBUGS is not known: did you mean ACME_DEBUG?"]);
         asked.finish().unwrap();
     }

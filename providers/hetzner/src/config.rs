@@ -3,8 +3,18 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use cloud_provider::{Result, Setup};
 use ipnet::IpNet;
 use provider_kit::transport::Credential;
+use provider_kit::variables::{Secret, Variables};
+
+use crate::variables::*;
+
+/// So long is a token of the API.
+const TOKEN_LENGTH: usize = 64;
+/// What an empty cache time-out means, as before us.
+const ROBOT_CACHE: Duration = Duration::from_secs(5 * 60);
+const ROBOT_ENDPOINT: &str = "https://robot-ws.your-server.de";
 
 /// The configuration, validated.
 #[derive(Clone, Debug)]
@@ -149,5 +159,126 @@ impl Algorithm {
             Self::RoundRobin => "round_robin",
             Self::LeastConnections => "least_connections",
         }
+    }
+}
+
+impl Config {
+    /// What the environment says.
+    ///
+    /// # Errors
+    /// *Invalid*, with all mistakes of all variables.
+    pub fn read(setup: &Setup) -> Result<Self> {
+        let mut asked = Variables::of(&setup.environment);
+        let token = asked.secret(&HCLOUD_TOKEN);
+        let length = token.as_ref().map(Secret::length);
+        match length {
+            None if !asked.is_set(&HCLOUD_TOKEN) => {
+                asked.mistake("HCLOUD_TOKEN is required: a token of the project with write access")
+            }
+            Some(length) if length != TOKEN_LENGTH => {
+                asked.warning(format!("HCLOUD_TOKEN has {length} characters; tokens have {TOKEN_LENGTH}"));
+            }
+            _ => {}
+        }
+        let network = Network::read(&mut asked);
+        let config = Self {
+            token: asked.token(token),
+            endpoint: asked.get(&HCLOUD_ENDPOINT).unwrap_or_default().trim_end_matches('/').to_owned(),
+            debug: asked.get(&HCLOUD_DEBUG).unwrap_or_default(),
+            instances: Instances::read(&mut asked),
+            metrics_address: asked
+                .get(&HCLOUD_METRICS_ADDRESS)
+                .filter(|_| asked.get(&HCLOUD_METRICS_ENABLED) == Some(true)),
+            balancers: Balancers::read(&mut asked),
+            robot: Robot::read(&mut asked, network.as_ref().is_some_and(|network| network.routes)),
+            network,
+        };
+        for prefix in ["HCLOUD_", "ROBOT_"] {
+            asked.misspelt(prefix, ALL);
+        }
+        asked.finish().map(|()| config)
+    }
+}
+
+impl Network {
+    fn read(asked: &mut Variables<'_>) -> Option<Self> {
+        let disable_check = asked.get(&HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK);
+        let routes = asked.get(&HCLOUD_NETWORK_ROUTES_ENABLED);
+        let name_or_id = asked.get(&HCLOUD_NETWORK);
+        if name_or_id.is_none() && routes == Some(true) {
+            asked.warning("HCLOUD_NETWORK_ROUTES_ENABLED has no effect without HCLOUD_NETWORK");
+        }
+        let check_attached = disable_check != Some(true);
+        Some(Self { name_or_id: name_or_id?, check_attached, routes: routes != Some(false) })
+    }
+}
+
+impl Instances {
+    fn read(asked: &mut Variables<'_>) -> Self {
+        let is_default = !asked.is_set(&HCLOUD_SERVER_CACHE_MODE) && !asked.is_set(&HCLOUD_SERVER_CACHE_MAX_AGE);
+        let max_age = asked.get(&HCLOUD_SERVER_CACHE_MAX_AGE).unwrap_or_default();
+        let cache = match asked.get(&HCLOUD_SERVER_CACHE_MODE) {
+            None if is_default => Cache::Shared,
+            None | Some(CacheMode::All) => Cache::All(max_age),
+            Some(CacheMode::One) => Cache::One(max_age),
+            Some(CacheMode::Off) => Cache::Off,
+        };
+        Self {
+            address_family: asked.get(&HCLOUD_INSTANCES_ADDRESS_FAMILY).unwrap_or_default(),
+            zone_label: asked.get(&HCLOUD_INSTANCES_ZONE_LABEL_ENABLED) != Some(false),
+            cache,
+        }
+    }
+}
+
+impl Balancers {
+    fn read(asked: &mut Variables<'_>) -> Option<Self> {
+        let balancers = Self {
+            location: asked.get(&HCLOUD_LOAD_BALANCERS_LOCATION),
+            network_zone: asked.get(&HCLOUD_LOAD_BALANCERS_NETWORK_ZONE),
+            balancer_type: asked.get(&HCLOUD_LOAD_BALANCERS_TYPE),
+            algorithm: asked.get(&HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE),
+            use_private_ip: asked.get(&HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP).unwrap_or_default(),
+            private_subnet: asked.get(&HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE),
+            disable_private_ingress: asked.get(&HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS).unwrap_or_default(),
+            disable_public_network: asked.get(&HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK),
+            disable_ipv6: asked.get(&HCLOUD_LOAD_BALANCERS_DISABLE_IPV6).unwrap_or_default(),
+            uses_proxyprotocol: asked.get(&HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL),
+            // Zero is the same as none, as it was before us.
+            health_check_interval: asked.get(&HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL).filter(|it| !it.is_zero()),
+            health_check_timeout: asked.get(&HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT).filter(|it| !it.is_zero()),
+            health_check_retries: asked.get(&HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES).filter(|it| *it != 0),
+        };
+        if balancers.location.is_some() && balancers.network_zone.is_some() {
+            asked.mistake(
+                "HCLOUD_LOAD_BALANCERS_LOCATION and HCLOUD_LOAD_BALANCERS_NETWORK_ZONE are both set: only one can be",
+            );
+        }
+        (asked.get(&HCLOUD_LOAD_BALANCERS_ENABLED) != Some(false)).then_some(balancers)
+    }
+}
+
+impl Robot {
+    fn read(asked: &mut Variables<'_>, routes: bool) -> Option<Self> {
+        let cache_timeout = asked.get(&ROBOT_CACHE_TIMEOUT).filter(|it| !it.is_zero());
+        let rate_limit_wait = asked.get(&ROBOT_RATE_LIMIT_WAIT_TIME).unwrap_or_default();
+        let forward_internal_ips = asked.get(&ROBOT_FORWARD_INTERNAL_IPS) != Some(false);
+        let (user, password) = (asked.secret(&ROBOT_USER), asked.secret(&ROBOT_PASSWORD));
+        if asked.get(&ROBOT_ENABLED) != Some(true) {
+            return None;
+        }
+        if user.is_some() != password.is_some() {
+            asked.mistake("ROBOT_USER and ROBOT_PASSWORD: only one is set; set both or neither");
+        }
+        if routes {
+            asked.mistake("ROBOT_ENABLED does not go with routes: set HCLOUD_NETWORK_ROUTES_ENABLED=false");
+        }
+        Some(Self {
+            credential: asked.basic(user, password),
+            endpoint: ROBOT_ENDPOINT.to_owned(),
+            cache_timeout: cache_timeout.unwrap_or(ROBOT_CACHE),
+            rate_limit_wait,
+            forward_internal_ips,
+        })
     }
 }

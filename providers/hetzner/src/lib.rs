@@ -23,11 +23,13 @@
 //! # Ok::<(), cloud_provider::Error>(())
 //! ```
 
+pub mod annotations;
 mod api;
 pub mod config;
 pub mod id;
 mod network;
 mod provider;
+pub mod variables;
 
 pub use provider::{Hetzner, factory};
 

@@ -74,7 +74,8 @@ impl<'a> Annotations<'a> {
         let known: Vec<_> = rows.iter().flat_map(|row| std::iter::once(&row.key).chain(row.aliases)).collect();
         for key in self.service.metadata.annotations.iter().flatten().map(|(key, _)| key) {
             if key.starts_with(prefix) && !known.iter().any(|known| **known == key) {
-                self.reading.warning(format!("annotation {key} is not known{}", closest(key, &known)));
+                let hint = closest(key, &known).map_or_else(String::new, |meant| format!(": did you mean {meant}?"));
+                self.reading.warning(format!("annotation {key} is not known{hint}"));
             }
         }
     }

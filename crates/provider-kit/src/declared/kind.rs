@@ -27,6 +27,7 @@ pub struct Kind<T: 'static> {
 
 enum Form<T: 'static> {
     Parsed { accepted: &'static str, parse: fn(&str) -> Option<T> },
+    Explained { accepted: &'static str, parse: fn(&str) -> Result<T, String> },
     Number { from: i64, to: i64, parse: fn(i64) -> Option<T> },
     OneOf { choices: &'static [(&'static str, T)], any_case: bool, copy: fn(&T) -> T },
 }
@@ -37,6 +38,12 @@ impl<T> Kind<T> {
     #[must_use]
     pub const fn of(accepted: &'static str, parse: fn(&str) -> Option<T>) -> Self {
         Self { form: Form::Parsed { accepted, parse }, is_trimmed: true }
+    }
+
+    /// A kind of its own that says what is wrong with a value.
+    #[must_use]
+    pub const fn explained(accepted: &'static str, parse: fn(&str) -> Result<T, String>) -> Self {
+        Self { form: Form::Explained { accepted, parse }, is_trimmed: true }
     }
 
     /// A whole number of these bounds, both included.
@@ -69,8 +76,16 @@ impl<T> Kind<T> {
     /// The value; `None` if the text is not accepted.
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<T> {
+        self.read(text).ok()
+    }
+
+    /// The value, or what is wrong: `is not …`.
+    pub(crate) fn read(&self, text: &str) -> Result<T, String> {
         let text = if self.is_trimmed { text.trim() } else { text };
-        match self.form {
+        let value = match self.form {
+            Form::Explained { parse, accepted } => {
+                return parse(text).map_err(|why| format!("is not {accepted}: {why}"));
+            }
             Form::Parsed { parse, .. } => parse(text),
             Form::Number { from, to, parse } => {
                 text.parse().ok().filter(|number| (from..=to).contains(number)).and_then(parse)
@@ -79,14 +94,15 @@ impl<T> Kind<T> {
                 .iter()
                 .find(|(word, _)| *word == text || any_case && word.eq_ignore_ascii_case(text))
                 .map(|(_, value)| copy(value)),
-        }
+        };
+        value.ok_or_else(|| format!("is not {}", self.accepted()))
     }
 
     /// What is accepted, as the end of the sentence "… is not".
     #[must_use]
     pub fn accepted(&self) -> String {
         match self.form {
-            Form::Parsed { accepted, .. } => accepted.to_owned(),
+            Form::Parsed { accepted, .. } | Form::Explained { accepted, .. } => accepted.to_owned(),
             Form::Number { from, to, .. } => numbers(from, to),
             Form::OneOf { choices, .. } => format!("one of {}", words(choices, "").join(", ")),
         }
@@ -96,7 +112,7 @@ impl<T> Kind<T> {
     pub(crate) fn markdown(&self) -> String {
         match self.form {
             Form::OneOf { choices, .. } => words(choices, "`").join(", "),
-            Form::Parsed { .. } | Form::Number { .. } => {
+            Form::Parsed { .. } | Form::Explained { .. } | Form::Number { .. } => {
                 let accepted = self.accepted();
                 let short = accepted.strip_prefix("a ").or_else(|| accepted.strip_prefix("an "));
                 short.unwrap_or(&accepted).to_owned()

@@ -28,11 +28,13 @@ impl Reading {
             if used != key {
                 self.warning(format!("{} is deprecated: use {key}", named(used)));
             }
-            if let Some(value) = kind.parse(text) {
-                return Some(value);
-            }
-            let shown = if is_secret { "its value".to_owned() } else { quoted(text) };
-            let wrong = format!("{}: {shown} is not {}", named(used), kind.accepted());
+            let why = match kind.read(text) {
+                Ok(value) => return Some(value),
+                // What is wrong with a secret may quote it.
+                Err(_) if is_secret => format!("its value is not {}", kind.accepted()),
+                Err(why) => format!("{} {why}", quoted(text)),
+            };
+            let wrong = format!("{}: {why}", named(used));
             match if_wrong {
                 IfWrong::Refuse => {
                     self.mistake(wrong);
