@@ -1,14 +1,22 @@
-//! The token, from the configuration or from a file that may change (P-39).
+//! What a client identifies itself with: a token, or user and password; given directly, or in files that may change (P-39).
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use cloud_provider::{Error, Result};
+use http::HeaderValue;
 use secrecy::{ExposeSecret, SecretString};
+use tokio::time::Instant;
 
-/// A bearer token. Its `Debug` does not show it.
+/// A new secret that the cloud did not accept is tried again after so long.
+const TRY_AGAIN: Duration = Duration::from_secs(60);
+
+/// A bearer token, or user and password. Its `Debug` shows neither. Clones share what was read last.
 ///
 /// ```
 /// use provider_kit::transport::Credential;
@@ -16,36 +24,86 @@ use secrecy::{ExposeSecret, SecretString};
 /// assert_eq!(format!("{:?}", Credential::token("s3cret")), "Credential(token, redacted)");
 /// ```
 #[derive(Clone)]
-pub struct Credential(Arc<Source>);
+pub struct Credential(Option<Arc<Source>>);
 
-enum Source {
-    None,
-    Token(Token),
-    File { path: PathBuf, loaded: Mutex<Loaded> },
+/// Where a part of a credential comes from. Its `Debug` does not show a value.
+#[derive(Clone)]
+pub enum ValueOrFile {
+    /// This value, for as long as the process lives.
+    Value(SecretString),
+    /// What this file holds, white space around it aside.
+    File(PathBuf),
 }
 
-pub(super) type Token = Arc<SecretString>;
+struct Source {
+    scheme: Scheme,
+    parts: Vec<ValueOrFile>,
+    loaded: Mutex<Loaded>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Scheme {
+    Bearer,
+    Basic,
+}
+
+/// What is sent, and what must appear nowhere else.
+pub(super) struct Secret {
+    /// `None` if no header can carry it.
+    pub(super) header: Option<HeaderValue>,
+    hidden: Vec<SecretString>,
+}
 
 struct Loaded {
-    token: Token,
-    stamp: Option<Stamp>,
+    secret: Arc<Secret>,
     generation: u64,
+    stamps: Vec<Option<Stamp>>,
+    /// A newer one that was not taken over yet.
+    newer: Option<Newer>,
 }
 
-/// What tells that a file has changed, without reading it.
-type Stamp = (SystemTime, u64);
+struct Newer {
+    secret: Arc<Secret>,
+    /// Somebody is trying it.
+    trying: bool,
+    /// It was not accepted, and is not tried before then.
+    not_before: Option<Instant>,
+}
+
+/// What tells that a file has changed, without reading it. A secret that the kubelet mounts changes by another symbolic link.
+type Stamp = (SystemTime, u64, u64);
+
+impl ValueOrFile {
+    /// A value.
+    #[must_use]
+    pub fn value(value: impl Into<String>) -> Self {
+        Self::Value(SecretString::from(value.into()))
+    }
+
+    /// A file.
+    #[must_use]
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self::File(path.into())
+    }
+
+    fn stamp(&self) -> Option<Stamp> {
+        let Self::File(path) = self else { return None };
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
+    }
+}
 
 impl Credential {
     /// No credential: for services that ask for none.
     #[must_use]
     pub fn none() -> Self {
-        Self(Arc::new(Source::None))
+        Self(None)
     }
 
     /// This token, for as long as the process lives.
     #[must_use]
     pub fn token(token: impl Into<String>) -> Self {
-        Self(Arc::new(Source::Token(Arc::new(SecretString::from(token.into())))))
+        Self::fixed(Scheme::Bearer, vec![SecretString::from(token.into())])
     }
 
     /// The token in this file, white space around it aside. The file is read again when it changes, and when the cloud
@@ -54,87 +112,212 @@ impl Credential {
     /// # Errors
     /// *Invalid* if the file cannot be read now, or is empty.
     pub fn file(path: impl Into<PathBuf>) -> Result<Self> {
-        let path = path.into();
-        let stamp = stamp(&path);
-        let loaded = Mutex::new(Loaded { token: read(&path)?, stamp, generation: 1 });
-        Ok(Self(Arc::new(Source::File { path, loaded })))
+        Self::read(Scheme::Bearer, vec![ValueOrFile::file(path)])
     }
 
-    /// How many tokens there have been: 1 at first, one more with each change. For a metric.
+    /// This user and password (`Authorization: Basic`), for as long as the process lives.
+    #[must_use]
+    pub fn basic(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self::fixed(Scheme::Basic, vec![SecretString::from(user.into()), SecretString::from(password.into())])
+    }
+
+    /// User and password, of which each may come from a file; these are read again like that of [`file`](Self::file).
+    ///
+    /// # Errors
+    /// *Invalid* if a file cannot be read now, or is empty.
+    pub fn basic_files(user: ValueOrFile, password: ValueOrFile) -> Result<Self> {
+        Self::read(Scheme::Basic, vec![user, password])
+    }
+
+    fn fixed(scheme: Scheme, parts: Vec<SecretString>) -> Self {
+        let secret = Secret::new(scheme, parts.clone());
+        Self::of(scheme, parts.into_iter().map(ValueOrFile::Value).collect(), secret, Vec::new())
+    }
+
+    fn read(scheme: Scheme, parts: Vec<ValueOrFile>) -> Result<Self> {
+        let stamps = parts.iter().map(ValueOrFile::stamp).collect();
+        let secret = read(scheme, &parts)?;
+        Ok(Self::of(scheme, parts, secret, stamps))
+    }
+
+    fn of(scheme: Scheme, parts: Vec<ValueOrFile>, secret: Secret, stamps: Vec<Option<Stamp>>) -> Self {
+        let loaded = Mutex::new(Loaded { secret: Arc::new(secret), generation: 1, stamps, newer: None });
+        Self(Some(Arc::new(Source { scheme, parts, loaded })))
+    }
+
+    /// How many credentials there have been: 1 at first, one more with each change. For a metric.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        match &*self.0 {
-            Source::File { loaded, .. } => lock(loaded).generation,
-            Source::None | Source::Token(_) => 1,
+        self.0.as_ref().map_or(1, |source| source.lock().generation)
+    }
+
+    /// What to send now. What was read newly is taken over at once, unless it is to be tried first.
+    pub(super) fn current(&self, try_first: bool) -> (Option<Arc<Secret>>, Option<Trial>) {
+        let Some(source) = &self.0 else { return (None, None) };
+        let mut loaded = source.lock();
+        source.reread(&mut loaded, false);
+        if !try_first {
+            loaded.take_over();
+        }
+        let now = Instant::now();
+        let due = |newer: &&mut Newer| !newer.trying && newer.not_before.is_none_or(|then| then <= now);
+        let trial = loaded.newer.as_mut().filter(due).map(|newer| {
+            newer.trying = true;
+            Trial { source: Arc::clone(source), secret: Arc::clone(&newer.secret) }
+        });
+        (Some(Arc::clone(&loaded.secret)), trial)
+    }
+
+    /// What to send after `used` was refused, if there is anything else: reads the files whether or not they look changed.
+    pub(super) fn instead_of(&self, used: Option<&Arc<Secret>>) -> Option<Arc<Secret>> {
+        let (source, used) = (self.0.as_ref()?, used?);
+        let mut loaded = source.lock();
+        source.reread(&mut loaded, true);
+        if loaded.secret.equals(used) {
+            loaded.take_over();
+        }
+        (!loaded.secret.equals(used)).then(|| Arc::clone(&loaded.secret))
+    }
+}
+
+impl Source {
+    fn reread(&self, loaded: &mut Loaded, anyhow: bool) {
+        let stamps = self.parts.iter().map(ValueOrFile::stamp).collect::<Vec<_>>();
+        let files = self.parts.iter().any(|part| matches!(part, ValueOrFile::File(_)));
+        let readable = stamps.iter().any(Option::is_some);
+        if !files || !(anyhow || readable && stamps != loaded.stamps) {
+            return;
+        }
+        loaded.stamps = stamps;
+        match read(self.scheme, &self.parts) {
+            Ok(secret) if loaded.secret.equals(&secret) => loaded.newer = None,
+            Ok(secret) if loaded.newer.as_ref().is_some_and(|newer| newer.secret.equals(&secret)) => {}
+            Ok(secret) => loaded.newer = Some(Newer { secret: Arc::new(secret), trying: false, not_before: None }),
+            Err(err) => tracing::warn!(%err, "the credential stays as it was"),
         }
     }
 
-    pub(super) fn current(&self) -> Option<Token> {
-        match &*self.0 {
-            Source::None => None,
-            Source::Token(token) => Some(Arc::clone(token)),
-            Source::File { path, loaded } => {
-                let mut loaded = lock(loaded);
-                let now = stamp(path);
-                if now.is_some() && now != loaded.stamp {
-                    loaded.stamp = now;
-                    loaded.take_over(path);
-                }
-                Some(Arc::clone(&loaded.token))
-            }
-        }
-    }
-
-    /// Reads the file whether or not it looks changed; says whether the token differs from `used`.
-    pub(super) fn differs_now(&self, used: Option<&Token>) -> bool {
-        let Source::File { path, loaded } = &*self.0 else { return false };
-        let mut loaded = lock(loaded);
-        loaded.stamp = stamp(path);
-        loaded.take_over(path);
-        used.is_none_or(|used| used.expose_secret() != loaded.token.expose_secret())
+    fn lock(&self) -> MutexGuard<'_, Loaded> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Loaded {
-    fn take_over(&mut self, path: &Path) {
-        match read(path) {
-            Ok(token) if token.expose_secret() == self.token.expose_secret() => {}
-            Ok(token) => {
-                self.token = token;
-                self.generation += 1;
-                tracing::info!(file = %path.display(), generation = self.generation, "the token was read again");
-            }
-            Err(err) => tracing::warn!(%err, "the token stays as it was"),
+    fn take_over(&mut self) {
+        if let Some(newer) = self.newer.take() {
+            self.secret = newer.secret;
+            self.generation += 1;
+            tracing::info!(generation = self.generation, "the credential was read again");
         }
     }
 }
 
-fn lock(loaded: &Mutex<Loaded>) -> MutexGuard<'_, Loaded> {
-    loaded.lock().unwrap_or_else(PoisonError::into_inner)
+/// Somebody tries a new secret; dropped without a verdict, the next caller does.
+pub(super) struct Trial {
+    source: Arc<Source>,
+    pub(super) secret: Arc<Secret>,
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
-}
-
-fn read(path: &Path) -> Result<Token> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|err| Error::invalid(format!("cannot read the token file {}: {err}", path.display())))?;
-    let token = text.trim();
-    if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
-        let path = path.display();
-        return Err(Error::invalid(format!("the token file {path} does not hold one line of printable characters")));
+impl Trial {
+    /// The cloud accepts it.
+    pub(super) fn accepted(self) -> Arc<Secret> {
+        let mut loaded = self.source.lock();
+        if loaded.newer.as_ref().is_some_and(|newer| newer.secret.equals(&self.secret)) {
+            loaded.take_over();
+        }
+        Arc::clone(&loaded.secret)
     }
-    Ok(Arc::new(SecretString::from(token)))
+
+    /// It does not, or did not say.
+    pub(super) fn not_accepted(self, why: &Error) {
+        let mut loaded = self.source.lock();
+        if let Some(newer) = loaded.newer.as_mut().filter(|newer| newer.secret.equals(&self.secret)) {
+            if newer.not_before.is_none() {
+                tracing::warn!(%why, "a new credential was not accepted; the one before stays in use");
+            }
+            newer.not_before = Some(Instant::now() + TRY_AGAIN);
+        }
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        if let Some(newer) = &mut self.source.lock().newer {
+            newer.trying = false;
+        }
+    }
+}
+
+impl Secret {
+    fn new(scheme: Scheme, mut parts: Vec<SecretString>) -> Self {
+        let value = match scheme {
+            Scheme::Bearer => format!("Bearer {}", parts[0].expose_secret()),
+            Scheme::Basic => {
+                let encoded = STANDARD.encode(format!("{}:{}", parts[0].expose_secret(), parts[1].expose_secret()));
+                parts.push(SecretString::from(encoded.clone()));
+                format!("Basic {encoded}")
+            }
+        };
+        let mut header = HeaderValue::from_str(&value).ok();
+        header.iter_mut().for_each(|header| header.set_sensitive(true));
+        // A longer one may contain a shorter one.
+        parts.sort_by_key(|part| std::cmp::Reverse(part.expose_secret().len()));
+        Self { header, hidden: parts }
+    }
+
+    fn equals(&self, other: &Self) -> bool {
+        self.header == other.header
+    }
+
+    /// A cloud may repeat what it was sent; it must not reach a log (INV-5).
+    pub(super) fn redact(&self, text: String) -> String {
+        let hidden = self.hidden.iter().map(ExposeSecret::expose_secret).filter(|hidden| !hidden.is_empty());
+        hidden.fold(text, |text, hidden| match text.contains(hidden) {
+            true => text.replace(hidden, "[redacted]"),
+            false => text,
+        })
+    }
+}
+
+fn read(scheme: Scheme, parts: &[ValueOrFile]) -> Result<Secret> {
+    let read = |part: &ValueOrFile| match part {
+        ValueOrFile::Value(value) => Ok(value.clone()),
+        ValueOrFile::File(path) => read_file(scheme, path),
+    };
+    Ok(Secret::new(scheme, parts.iter().map(read).collect::<Result<_>>()?))
+}
+
+fn read_file(scheme: Scheme, path: &Path) -> Result<SecretString> {
+    let noun = if scheme == Scheme::Bearer { "token" } else { "credential" };
+    let text = std::fs::read_to_string(path)
+        .map_err(|err| Error::invalid(format!("cannot read the {noun} file {}: {err}", path.display())))?;
+    let text = text.trim();
+    let printable = |c: char| if scheme == Scheme::Bearer { c.is_ascii_graphic() } else { !c.is_control() };
+    if text.is_empty() || !text.chars().all(printable) {
+        let path = path.display();
+        return Err(Error::invalid(format!("the {noun} file {path} does not hold one line of printable characters")));
+    }
+    Ok(SecretString::from(text))
 }
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &*self.0 {
-            Source::None => f.write_str("Credential(none)"),
-            Source::Token(_) => f.write_str("Credential(token, redacted)"),
-            Source::File { path, .. } => write!(f, "Credential(file {}, redacted)", path.display()),
+        let Some(source) = &self.0 else { return f.write_str("Credential(none)") };
+        f.write_str(if source.scheme == Scheme::Bearer { "Credential(token" } else { "Credential(user and password" })?;
+        for part in &source.parts {
+            if let ValueOrFile::File(path) = part {
+                write!(f, " in {}", path.display())?;
+            }
+        }
+        f.write_str(", redacted)")
+    }
+}
+
+impl fmt::Debug for ValueOrFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(_) => f.write_str("Value(redacted)"),
+            Self::File(path) => write!(f, "File({})", path.display()),
         }
     }
 }
@@ -144,22 +327,71 @@ mod tests {
     use super::*;
 
     fn shown(credential: &Credential) -> String {
-        credential.current().unwrap().expose_secret().to_owned()
+        let (secret, _) = credential.current(false);
+        secret.unwrap().header.clone().unwrap().to_str().unwrap().to_owned()
+    }
+
+    fn directory(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("provider-kit-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        directory
     }
 
     #[test]
     fn a_changed_file_is_read_again_and_a_broken_one_is_not_taken_over() {
-        let path = std::env::temp_dir().join(format!("provider-kit-token-{}", std::process::id()));
+        let directory = directory("token");
+        let path = directory.join("token");
         std::fs::write(&path, "first\n").unwrap();
         let credential = Credential::file(&path).unwrap();
-        assert_eq!(shown(&credential), "first");
+        assert_eq!(shown(&credential), "Bearer first");
         std::fs::write(&path, "second-token\n").unwrap();
-        assert_eq!((shown(&credential).as_str(), credential.generation()), ("second-token", 2));
+        assert_eq!((shown(&credential).as_str(), credential.generation()), ("Bearer second-token", 2));
         std::fs::write(&path, " \n").unwrap();
-        assert_eq!(shown(&credential), "second-token");
+        assert_eq!(shown(&credential), "Bearer second-token");
         std::fs::remove_file(&path).unwrap();
-        assert_eq!((shown(&credential).as_str(), credential.generation()), ("second-token", 2));
-        assert!(Credential::file(&path).unwrap_err().to_string().contains("provider-kit-token"));
+        assert_eq!((shown(&credential).as_str(), credential.generation()), ("Bearer second-token", 2));
+        assert!(Credential::file(&path).unwrap_err().to_string().contains("cannot read the token file"));
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_secret_that_the_kubelet_mounts_changes_with_its_symbolic_link() {
+        let directory = directory("mounted");
+        let mount = |version: &str, user: &str, password: &str| {
+            let data = directory.join(version);
+            std::fs::create_dir_all(&data).unwrap();
+            for (name, value) in [("user", user), ("password", password)] {
+                std::fs::write(data.join(name), value).unwrap();
+                // Same time, same length: only the file is another.
+                let file = std::fs::File::options().write(true).open(data.join(name)).unwrap();
+                file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+            }
+            std::os::unix::fs::symlink(version, directory.join("..data_tmp")).unwrap();
+            std::fs::rename(directory.join("..data_tmp"), directory.join("..data")).unwrap();
+        };
+        mount("..1", "ab", "12");
+        for name in ["user", "password"] {
+            std::os::unix::fs::symlink(format!("..data/{name}"), directory.join(name)).unwrap();
+        }
+        let part = |name| ValueOrFile::file(directory.join(name));
+        let credential = Credential::basic_files(part("user"), part("password")).unwrap();
+        assert_eq!(shown(&credential), "Basic YWI6MTI=");
+        mount("..2", "cd", "34");
+        assert_eq!((shown(&credential).as_str(), credential.generation()), ("Basic Y2Q6MzQ=", 2));
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn user_and_password_appear_in_no_text() {
+        let credential = Credential::basic("#ws+user", "pass:word");
+        assert_eq!(shown(&credential), "Basic I3dzK3VzZXI6cGFzczp3b3Jk");
+        let secret = credential.current(false).0.unwrap();
+        let said = secret.redact("#ws+user pass:word I3dzK3VzZXI6cGFzczp3b3Jk".into());
+        assert_eq!(said, "[redacted] [redacted] [redacted]");
+        let parts = (ValueOrFile::value("#ws+user"), ValueOrFile::value("pass:word"));
+        let shown = format!("{credential:?} {:?} {parts:?}", secret.header);
+        assert_eq!(shown.matches("redacted").count(), 3, "{shown}");
+        assert!(!shown.contains("user\"") && !shown.contains("word:") && !shown.contains("I3dz"), "{shown}");
     }
 
     #[test]

@@ -7,7 +7,8 @@ use cloud_provider::Error;
 use http::{HeaderMap, Response, StatusCode, header};
 use serde_json::Value;
 
-use super::Call;
+use super::attempt::Attempt;
+use super::{Call, Refill};
 
 /// A pause after a 429 that names none.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(5);
@@ -16,36 +17,67 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// Above this, `RateLimit-Reset` is a time, in seconds since 1970, and not a number of seconds.
 const EPOCH_SECONDS: u64 = 1_000_000_000;
 
+/// A call that failed, and what that means for a repetition and for others.
 pub(super) struct Failure {
+    /// `None`: there was no answer.
     pub(super) status: Option<StatusCode>,
     pub(super) error: Error,
     /// For the whole client.
     pub(super) pause: Option<Duration>,
+    /// For this call.
+    pub(super) delay: Option<Duration>,
+    /// What the answer says of the limits.
+    pub(super) report: Report,
+    /// It may have left this process.
+    pub(super) sent: bool,
+    repeat: Repeat,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Repeat {
+    Never,
+    /// It may have been applied.
+    IfIdempotent,
+    /// It was not applied.
+    Always,
 }
 
 impl Failure {
-    /// A 429 was not applied; after anything else only an idempotent call may be repeated.
+    /// A call that did not leave this process, and will not.
+    pub(super) fn not_sent(error: Error) -> Self {
+        let report = Report::default();
+        Self { status: None, error, pause: None, delay: None, report, sent: false, repeat: Repeat::Never }
+    }
+
+    /// A call that was under way and must not go on.
+    pub(super) fn cut_off(error: Error) -> Self {
+        Self { sent: true, ..Self::not_sent(error) }
+    }
+
+    pub(super) fn no_answer(call: &Call, cause: &str) -> Self {
+        let error = Error::other(format!("{} was not answered: {cause}", call.place()));
+        Self { repeat: Repeat::IfIdempotent, ..Self::cut_off(error) }
+    }
+
     pub(super) fn may_repeat(&self, call: &Call) -> bool {
-        match self.status {
-            Some(StatusCode::TOO_MANY_REQUESTS) => true,
-            Some(status) => call.idempotent && (status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT),
-            None => call.idempotent,
-        }
+        self.repeat == Repeat::Always || self.repeat == Repeat::IfIdempotent && call.idempotent
+    }
+
+    /// The cloud answers no more requests for a while.
+    pub(super) fn is_throttled(&self) -> bool {
+        self.status == Some(StatusCode::TOO_MANY_REQUESTS) || self.status.is_some() && self.error.is_rate_limited()
     }
 }
 
-pub(super) fn no_answer(call: &Call, cause: &str) -> Failure {
-    let error = Error::other(format!("{} was not answered: {cause}", call.place()));
-    Failure { status: None, error, pause: None }
-}
-
 /// A refusal in an API's own words.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
     /// The machine-readable word, such as `not_found`; empty if there is none.
     pub code: String,
     /// The sentence for people.
     pub message: String,
+    /// What is wrong with which field, such as `http.timeout_idle: must be at least 30`.
+    pub details: Vec<String>,
 }
 
 /// Recognises an API's own error body. `None` for anything else: that tells the API's 404 from a proxy's.
@@ -53,7 +85,7 @@ pub type RefusalReader = fn(&HeaderMap, &[u8]) -> Option<Refusal>;
 
 impl Refusal {
     /// The usual shapes: `{"error": {"code", "message"}}`, `{"error": "…"}`, `{"code" or "id", "message"}`,
-    /// `{"errors": [{"reason" or "message"}]}`.
+    /// `{"errors": [{"reason" or "message"}]}`; with `{"details": {"fields": [{"name", "messages"}]}}` beside the message.
     #[must_use]
     pub fn read(_headers: &HeaderMap, body: &[u8]) -> Option<Self> {
         let body: Value = serde_json::from_slice(body).ok()?;
@@ -61,42 +93,85 @@ impl Refusal {
         let error = body.get("error").filter(|e| e.is_object()).or(first).unwrap_or(&body);
         let text = |keys: &[&str]| keys.iter().find_map(|key| error.get(*key)?.as_str()).map(str::to_owned);
         let message = text(&["message", "reason", "error"])?;
-        Some(Self { code: text(&["code", "id"]).unwrap_or_default(), message })
+        let fields = error.pointer("/details/fields").and_then(Value::as_array);
+        let details = fields.into_iter().flatten().filter_map(detail).collect();
+        Some(Self { code: text(&["code", "id"]).unwrap_or_default(), message, details })
     }
+
+    /// For people: `message (field: what is wrong; field: what is wrong)`.
+    fn said(&self) -> String {
+        match &*self.details {
+            [] => self.message.clone(),
+            details => format!("{} ({})", self.message, details.join("; ")),
+        }
+    }
+}
+
+/// `{"name", "messages"}` on one line.
+fn detail(field: &Value) -> Option<String> {
+    let messages = field.get("messages").and_then(Value::as_array).into_iter().flatten();
+    let messages = messages.filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
+    let name = field.get("name")?.as_str()?;
+    Some(if messages.is_empty() { name.to_owned() } else { format!("{name}: {messages}") })
 }
 
 /// What a refusal means beyond its status: an error for the code words that a cloud has for it, such as `protected`, made
 /// from the finished text. `None`: what the status means.
 pub type Meaning = fn(&Refusal) -> Option<fn(String) -> Error>;
 
-pub(super) fn refused(
-    call: &Call,
-    answer: &Response<Bytes>,
-    reader: RefusalReader,
-    meaning: Meaning,
-    redact: impl Fn(String) -> String,
-) -> Failure {
-    let status = answer.status();
-    let refusal = reader(answer.headers(), answer.body());
-    let said = refusal.as_ref().map_or_else(|| beginning(answer.body()), |r| r.message.clone());
+/// How an API words its refusals.
+#[derive(Clone, Copy)]
+pub(super) struct Words {
+    pub(super) reader: RefusalReader,
+    pub(super) not_applied: fn(&Refusal) -> bool,
+    /// The header that names a request to the cloud's support.
+    pub(super) correlation: Option<&'static str>,
+    pub(super) refill: Refill,
+}
+
+pub(super) fn refused(attempt: &Attempt, answer: &Response<Bytes>, words: Words) -> Failure {
+    let (status, headers, call) = (answer.status(), answer.headers(), &attempt.call);
+    let refusal = (words.reader)(headers, answer.body());
+    let said = refusal.as_ref().map_or_else(|| beginning(answer.body()), Refusal::said);
     let colon = if said.is_empty() { "" } else { ": " };
-    let text = redact(format!("{} answered {}{colon}{said}", call.place(), status.as_u16()));
-    let pause =
-        (status == StatusCode::TOO_MANY_REQUESTS).then(|| asked_pause(answer.headers()).unwrap_or(DEFAULT_PAUSE));
-    if let Some(error) = refusal.as_ref().and_then(meaning) {
-        return Failure { status: Some(status), error: error(text), pause };
-    }
-    let error = match status.as_u16() {
+    let text = format!("{} answered {}{colon}{said}{}", call.place(), status.as_u16(), correlation(headers, words));
+    let text = attempt.redact(text);
+    let report = Report::read(headers);
+    let throttled = status == StatusCode::TOO_MANY_REQUESTS;
+    let pause = if throttled { pause(headers, &report, words.refill) } else { None };
+    let error = match refusal.as_ref().and_then(attempt.meaning) {
+        Some(error) => error(text),
+        None => by_status(status, refusal.as_ref(), text, pause.unwrap_or(DEFAULT_PAUSE)),
+    };
+    let repeat = if throttled || refusal.as_ref().is_some_and(words.not_applied) {
+        Repeat::Always
+    } else if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT {
+        Repeat::IfIdempotent
+    } else {
+        Repeat::Never
+    };
+    let pause = if error.is_rate_limited() { pause.or(error.retry_after().filter(|_| !throttled)) } else { pause };
+    let delay = retry_after(headers).filter(|_| repeat != Repeat::Never);
+    Failure { status: Some(status), error, pause, delay, report, sent: true, repeat }
+}
+
+fn by_status(status: StatusCode, refusal: Option<&Refusal>, text: String, pause: Duration) -> Error {
+    match status.as_u16() {
         401 | 403 => Error::unauthorized(text),
         // A gateway speaks JSON too; only the API itself has a word for it. One without words brings its own reader.
-        404 | 410 if refusal.as_ref().is_some_and(|refusal| !refusal.code.is_empty()) => Error::not_found(text),
+        404 | 410 if refusal.is_some_and(|refusal| !refusal.code.is_empty()) => Error::not_found(text),
         404 | 410 => Error::other(format!("{text} (not an answer of this API; is the endpoint right?)")),
         409 | 412 | 423 => Error::conflict(text),
         400 | 422 => Error::invalid(text),
-        429 => Error::rate_limited(text, pause.unwrap_or(DEFAULT_PAUSE)),
+        429 => Error::rate_limited(text, pause),
         _ => Error::other(text),
-    };
-    Failure { status: Some(status), error, pause }
+    }
+}
+
+/// ` (x-request-id 7f3a)`: for the cloud's support.
+fn correlation(headers: &HeaderMap, words: Words) -> String {
+    let id = words.correlation.and_then(|name| Some((name, headers.get(name)?.to_str().ok()?)));
+    id.filter(|(_, id)| id.len() <= 128).map_or_else(String::new, |(name, id)| format!(" ({name} {id})"))
 }
 
 /// The beginning of a body that is no JSON, on one line.
@@ -104,32 +179,52 @@ fn beginning(body: &[u8]) -> String {
     String::from_utf8_lossy(&body[..body.len().min(200)]).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// `Retry-After` in seconds, else `RateLimit-Reset`.
-fn asked_pause(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = number(headers, header::RETRY_AFTER.as_str()).or_else(|| reset(headers))?;
+/// After a 429: as long as the cloud asks; where requests come back one by one, the budget knows better than a time by which
+/// all of them are back.
+fn pause(headers: &HeaderMap, report: &Report, refill: Refill) -> Option<Duration> {
+    let known = refill != Refill::AtReset && report.remaining.is_some();
+    retry_after(headers).or_else(|| {
+        let reset = report.reset.map(|reset| reset.max(Duration::from_secs(1)));
+        (!known).then(|| reset.filter(|_| refill == Refill::AtReset).unwrap_or(DEFAULT_PAUSE))
+    })
+}
+
+/// `Retry-After` in seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = number(headers, &[header::RETRY_AFTER.as_str()])?;
     Some(Duration::from_secs(seconds.max(1)).min(LONGEST_PAUSE))
 }
 
-/// Requests that are left in the window.
-pub(super) fn remaining(headers: &HeaderMap) -> Option<u64> {
-    ["ratelimit-remaining", "x-ratelimit-remaining"].iter().find_map(|name| number(headers, name))
+/// What an answer says of the limits: `RateLimit-Limit`, `-Remaining` and `-Reset`, also with `X-`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Report {
+    /// Requests in a window.
+    pub(super) limit: Option<u64>,
+    /// Requests that are left in the window.
+    pub(super) remaining: Option<u64>,
+    /// Until all are back.
+    pub(super) reset: Option<Duration>,
 }
 
-/// The pause after an answer that used up the last request of the window.
-pub(super) fn exhausted(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = if remaining(headers)? == 0 { reset(headers)? } else { return None };
-    Some(Duration::from_secs(seconds).min(LONGEST_PAUSE))
-}
-
-fn reset(headers: &HeaderMap) -> Option<u64> {
-    let value = ["ratelimit-reset", "x-ratelimit-reset"].iter().find_map(|name| number(headers, name))?;
-    if value < EPOCH_SECONDS {
-        return Some(value);
+impl Report {
+    pub(super) fn read(headers: &HeaderMap) -> Self {
+        Self {
+            limit: number(headers, &["ratelimit-limit", "x-ratelimit-limit"]),
+            remaining: number(headers, &["ratelimit-remaining", "x-ratelimit-remaining"]),
+            reset: number(headers, &["ratelimit-reset", "x-ratelimit-reset"]).map(from_now),
+        }
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    Some(value.saturating_sub(now))
 }
 
-fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
-    headers.get(name)?.to_str().ok()?.trim().parse().ok()
+fn from_now(reset: u64) -> Duration {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let seconds = if reset < EPOCH_SECONDS { reset } else { reset.saturating_sub(now()) };
+    Duration::from_secs(seconds).min(LONGEST_PAUSE)
+}
+
+/// The number at the beginning of the first of these headers that is there: `3600, 3600;w=3600` is 3600.
+fn number(headers: &HeaderMap, names: &[&str]) -> Option<u64> {
+    let text = names.iter().find_map(|name| headers.get(*name))?.to_str().ok()?.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).map_or(text, |end| &text[..end]);
+    digits.parse().ok().filter(|_| text[digits.len()..].is_empty() || text[digits.len()..].starts_with([',', ';', '.']))
 }

@@ -19,74 +19,56 @@
 //!
 //! What carries the request is a [`Leaf`]: the network, or an axum router in the same process.
 
+mod attempt;
+mod authenticate;
+mod budget;
 mod call;
 mod credential;
+mod dump;
+mod exchange;
 mod failure;
+mod guard;
 mod leaf;
+mod measure;
+mod patience;
 mod priority;
+pub mod recording;
+mod redact;
+mod retry;
+mod throttle;
 
 use std::fmt;
-use std::future::poll_fn;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::sync::Arc;
 
+use attempt::{Attempt, Stack};
 use bytes::Bytes;
 use cloud_provider::{CloudMetrics, Error, Fence, NoCloudMetrics, Result};
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use secrecy::ExposeSecret;
+use exchange::Exchange;
+use failure::Words;
+use http::{Request, Response};
+use leaf::{InProcess, Network};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+pub use budget::{Budget, Refill};
 pub use call::{Answer, Call};
-pub use credential::Credential;
-use credential::Token;
+pub use credential::{Credential, ValueOrFile};
 pub use failure::{Meaning, Refusal, RefusalReader};
-use leaf::{InProcess, Network};
 pub use leaf::{Leaf, NoAnswer};
+pub use patience::{Jitter, Patience};
 pub use priority::Priority;
 
-/// How patient a [`Transport`] is.
-#[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// For one try, the body included.
-    pub timeout: Duration,
-    /// Tries in all, the first included.
-    pub tries: u32,
-    /// For one call with all its tries and pauses. What would take longer fails at once.
-    pub total: Duration,
-    /// Before the second try; doubled for each further one, and jittered.
-    pub backoff: Duration,
-    /// The longest pause that a call sits out itself; a longer one is the caller's to schedule.
-    pub longest_pause: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self {
-            timeout: Duration::from_secs(30),
-            tries: 4,
-            total: Duration::from_secs(60),
-            backoff: Duration::from_millis(250),
-            longest_pause: Duration::from_secs(10),
-        }
-    }
-}
-
-/// A client for one cloud API with one credential. Cheap to clone; clones share the pause.
+/// A client for one cloud API with one credential. Cheap to clone; clones share the budget and the pause.
 #[derive(Clone)]
 pub struct Transport(Arc<Inner>, Meaning);
 
 struct Inner {
     base: String,
     credential: Credential,
-    leaf: Box<dyn Leaf>,
     metrics: Arc<dyn CloudMetrics>,
-    fence: Fence,
     patience: Patience,
-    refusals: RefusalReader,
-    paused_until: Mutex<Option<Instant>>,
+    stack: Box<dyn Stack>,
 }
 
 /// Makes a [`Transport`].
@@ -97,7 +79,11 @@ pub struct Builder {
     metrics: Arc<dyn CloudMetrics>,
     fence: Fence,
     patience: Patience,
-    refusals: RefusalReader,
+    budget: Budget,
+    words: Words,
+    validate: Option<Call>,
+    dump: bool,
+    record: Option<PathBuf>,
 }
 
 impl Builder {
@@ -133,7 +119,52 @@ impl Builder {
     /// How this API words a refusal; by default the usual JSON shapes are understood.
     #[must_use]
     pub fn refusals(mut self, reader: RefusalReader) -> Self {
-        self.refusals = reader;
+        self.words.reader = reader;
+        self
+    }
+
+    /// Which refusals say that nothing was applied and that trying again soon may help, such as `locked`: these calls are
+    /// repeated even if they are not idempotent. A 429 always is one.
+    #[must_use]
+    pub fn not_applied(mut self, says_so: fn(&Refusal) -> bool) -> Self {
+        self.words.not_applied = says_so;
+        self
+    }
+
+    /// The header, such as `x-request-id`, whose value is added to errors because the cloud's support asks for it.
+    #[must_use]
+    pub fn correlation(mut self, header: &'static str) -> Self {
+        self.words.correlation = Some(header);
+        self
+    }
+
+    /// How the requests that the cloud allows are shared out.
+    #[must_use]
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Tries a credential that was read newly from its file with this call, before it takes the place of the one before. If
+    /// the call fails, the one before stays in use, and the new one is tried again after a minute or when the file changes
+    /// again; if the one before is refused (401) meanwhile, the new one is taken nevertheless.
+    #[must_use]
+    pub fn validate(mut self, call: Call) -> Self {
+        self.validate = Some(call);
+        self
+    }
+
+    /// Writes every request and every answer to the log, without secrets.
+    #[must_use]
+    pub fn dump(mut self, dump: bool) -> Self {
+        self.dump = dump;
+        self
+    }
+
+    /// Adds all exchanges to this file, for [`recording::Replay`].
+    #[must_use]
+    pub fn record(mut self, file: impl Into<PathBuf>) -> Self {
+        self.record = Some(file.into());
         self
     }
 
@@ -169,23 +200,29 @@ impl Builder {
             // A URL may hold user and password.
             return Err(Error::invalid("the endpoint is not a URL such as https://api.example.com"));
         };
-        let leaf = match self.leaf {
+        let mut leaf = match self.leaf {
             Some(leaf) => leaf,
             None => Box::new(Network::new(scheme == "https", host)?),
         };
-        Ok(Transport(
-            Arc::new(Inner {
-                base: self.base.trim_end_matches('/').to_owned(),
-                credential: self.credential,
-                leaf,
-                metrics: self.metrics,
-                fence: self.fence,
-                patience: self.patience,
-                refusals: self.refusals,
-                paused_until: Mutex::new(None),
-            }),
-            |_| None,
-        ))
+        if let Some(file) = self.record {
+            leaf = Box::new(recording::Recorder::new(leaf, file)?);
+        }
+        let base = self.base.trim_end_matches('/').to_owned();
+        let (patience, metrics) = (self.patience, self.metrics);
+        let words = Words { refill: self.budget.refill, ..self.words };
+        let layers = exchange::exchange(Exchange {
+            base: base.clone(),
+            leaf,
+            timeout: patience.timeout,
+            words,
+            dump: self.dump,
+        });
+        let layers = measure::measure(layers, Arc::clone(&metrics));
+        let layers = guard::guard(layers, self.fence);
+        let layers = authenticate::authenticate(layers, self.credential.clone(), self.validate);
+        let layers = throttle::throttle(layers, self.budget, patience, Arc::clone(&metrics));
+        let stack = Box::new(retry::retry(layers, patience));
+        Ok(Transport(Arc::new(Inner { base, credential: self.credential, metrics, patience, stack }), |_| None))
     }
 }
 
@@ -200,7 +237,16 @@ impl Transport {
             metrics: Arc::new(NoCloudMetrics),
             fence: Fence::open(),
             patience: Patience::default(),
-            refusals: Refusal::read,
+            budget: Budget::default(),
+            words: Words {
+                reader: Refusal::read,
+                not_applied: |_| false,
+                correlation: None,
+                refill: Budget::default().refill,
+            },
+            validate: None,
+            dump: false,
+            record: None,
         }
     }
 
@@ -259,118 +305,9 @@ impl Transport {
     /// # Errors
     /// By the table in the [module's](self) documentation. The text names method, path and what was answered.
     pub async fn send(&self, call: Call) -> Result<Answer> {
-        let patience = self.0.patience;
-        let give_up = Instant::now() + patience.total;
-        let mut reread = false;
-        for attempt in 1.. {
-            self.sit_out_pause(&call, give_up).await?;
-            let token = self.0.credential.current();
-            let failure = match self.try_once(&call, token.as_ref()).await? {
-                Ok(answer) => return Ok(answer),
-                Err(failure) => failure,
-            };
-            if failure.status == Some(StatusCode::UNAUTHORIZED)
-                && !std::mem::replace(&mut reread, true)
-                && self.0.credential.differs_now(token.as_ref())
-            {
-                continue;
-            }
-            if let Some(pause) = failure.pause {
-                self.pause(pause);
-            }
-            let delay = failure.pause.unwrap_or_else(|| jittered(patience.backoff * 2_u32.saturating_pow(attempt - 1)));
-            if attempt >= patience.tries
-                || !failure.may_repeat(&call)
-                || delay > patience.longest_pause
-                || Instant::now() + delay >= give_up
-            {
-                return Err(failure.error);
-            }
-            // A pause is sat out, by everybody, before the next try.
-            if failure.pause.is_none() {
-                tokio::time::sleep(delay).await;
-            }
-        }
-        Err(Error::other(format!("{} was not sent", call.place())))
-    }
-
-    /// One try: the outer error is a call that cannot be sent at all.
-    async fn try_once(&self, call: &Call, token: Option<&Token>) -> Result<Result<Answer, failure::Failure>> {
-        let request = self.request(call, token)?;
-        // The last thing before it is sent: it may have waited for long.
-        if call.changes {
-            self.0.fence.check().map_err(|err| err.context(call.place()))?;
-        }
-        let began = Instant::now();
-        let exchange = while_open(call, &self.0.fence, self.0.leaf.carry(request));
-        let outcome = match tokio::time::timeout(self.0.patience.timeout, exchange).await {
-            Ok(exchanged) => Ok(exchanged?),
-            Err(late) => Err(late),
-        };
-        let status = outcome.as_ref().ok().and_then(|o| o.as_ref().ok()).map(|answer| answer.status().as_u16());
-        self.0.metrics.finished(&call.route(), status, began.elapsed());
-        if let Some(left) = outcome.iter().flatten().find_map(|answer| failure::remaining(answer.headers())) {
-            self.0.metrics.remaining(left);
-        }
-        Ok(match outcome {
-            Err(_) => Err(failure::no_answer(call, &format!("no answer within {:?}", self.0.patience.timeout))),
-            Ok(Err(err)) => Err(failure::no_answer(call, &redact(err.to_string(), token))),
-            Ok(Ok(answer)) if answer.status().is_success() => {
-                let (parts, body) = answer.into_parts();
-                if let Some(pause) = failure::exhausted(&parts.headers) {
-                    self.pause(pause);
-                }
-                Ok(Answer { place: call.place(), status: parts.status, headers: parts.headers, body })
-            }
-            Ok(Ok(answer)) => Err(failure::refused(call, &answer, self.0.refusals, self.1, |text| redact(text, token))),
-        })
-    }
-
-    fn request(&self, call: &Call, token: Option<&Token>) -> Result<Request<Bytes>> {
-        let body = call.body.clone()?;
-        let mut request = Request::builder()
-            .method(call.method.clone())
-            .uri(format!("{}{}", self.0.base, call.uri()))
-            .header(header::ACCEPT, "application/json");
-        if body.is_some() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
-        }
-        if let Some(token) = token {
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))
-                .map_err(|_| Error::unauthorized("the token has characters that no HTTP header can carry"))?;
-            value.set_sensitive(true);
-            request = request.header(header::AUTHORIZATION, value);
-        }
-        request
-            .body(body.unwrap_or_default())
-            .map_err(|err| Error::other(format!("{} cannot be sent: {err}", call.place())))
-    }
-
-    /// Whoever waits here wakes a little apart, so that the end of a pause is not a storm.
-    async fn sit_out_pause(&self, call: &Call, give_up: Instant) -> Result<()> {
-        loop {
-            let until = *self.0.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(left) =
-                until.map(|until| until.saturating_duration_since(Instant::now())).filter(|d| !d.is_zero())
-            else {
-                return Ok(());
-            };
-            if left > self.0.patience.longest_pause || Instant::now() + left >= give_up {
-                let text = format!("{} was held back: the cloud asked for a pause, {left:.0?} are left", call.place());
-                return Err(Error::rate_limited(text, left));
-            }
-            tokio::time::sleep(left + Duration::from_millis(fastrand::u64(0..=100))).await;
-        }
-    }
-
-    /// Holds back everything that this client would send for `pause`.
-    fn pause(&self, pause: Duration) {
-        let until = Instant::now() + pause;
-        let mut paused = self.0.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if paused.is_none_or(|before| before < until) {
-            *paused = Some(until);
-            self.0.metrics.paused(pause);
-        }
+        let give_up = Instant::now() + self.0.patience.total;
+        let attempt = Attempt { call: Arc::new(call), meaning: self.1, give_up, secret: None };
+        self.0.stack.send(attempt).await.map_err(|failure| failure.error)
     }
 
     /// Who hears of its requests.
@@ -389,33 +326,6 @@ impl Transport {
 impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Transport").field("credential", &self.0.credential).finish_non_exhaustive()
-    }
-}
-
-/// Goes on with an exchange only while the fence is open, unless it changes nothing. Whatever it waits for first, such as a
-/// connection, it is the fence of the moment after that decides; and a process that was frozen in between sends nothing.
-async fn while_open<T>(call: &Call, fence: &Fence, exchange: impl Future<Output = T>) -> Result<T> {
-    if !call.changes {
-        return Ok(exchange.await);
-    }
-    let mut exchange = pin!(exchange);
-    poll_fn(|context| match fence.check() {
-        Ok(()) => exchange.as_mut().poll(context).map(Ok),
-        Err(closed) => Poll::Ready(Err(closed.context(call.place()))),
-    })
-    .await
-}
-
-/// Between half of it and all of it.
-fn jittered(delay: Duration) -> Duration {
-    delay.mul_f64(0.5 + fastrand::f64() / 2.0)
-}
-
-/// A cloud may repeat what it was sent; the token must not reach a log (INV-5).
-fn redact(text: String, token: Option<&Token>) -> String {
-    match token {
-        Some(token) if text.contains(token.expose_secret()) => text.replace(token.expose_secret(), "[redacted]"),
-        _ => text,
     }
 }
 

@@ -1,11 +1,12 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::response::IntoResponse;
 use axum::routing::any;
 use cloud_provider::Error;
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 
 use super::*;
 
@@ -125,7 +126,7 @@ fn the_usual_shapes_of_a_refusal_are_read() {
         (r#"{"error":"no"}"#, "", "no"),
     ];
     for (body, code, message) in table {
-        let expected = Refusal { code: code.into(), message: message.into() };
+        let expected = Refusal { code: code.into(), message: message.into(), details: Vec::new() };
         assert_eq!(Refusal::read(&HeaderMap::new(), body.as_bytes()), Some(expected), "{body}");
     }
     assert_eq!(Refusal::read(&HeaderMap::new(), b"[1]"), None);

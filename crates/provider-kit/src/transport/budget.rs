@@ -1,0 +1,303 @@
+//! Whose turn it is when a cloud answers only so many requests (P-3). Pure: time is passed in.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Priority;
+use super::failure::Report;
+
+/// How the requests that a cloud allows are shared out. Nothing is held back until the cloud has said how many are left
+/// (`RateLimit-Limit`, `-Remaining`, `-Reset`, also with `X-`).
+///
+/// | of what is allowed | |
+/// |---|---|
+/// | [`share_left_to_others`](Self::share_left_to_others) | is touched by nobody here |
+/// | the next twentieth | is for [`Urgent`](Priority::Urgent) calls |
+/// | the next fifth | for these and [`Ordinary`](Priority::Ordinary) ones |
+/// | the rest | for all |
+///
+/// Others may have used up even what is left to them. Where requests come back [evenly](Refill::Evenly), calls then go on with
+/// a part of what comes back: urgent ones with all but the others' share of it, ordinary ones with half of that, refreshing
+/// ones with a quarter. So nobody starves, and what is left grows.
+///
+/// Who waits is served by priority, then in order of arrival. Who would wait longer than
+/// [`Patience::longest_pause`](super::Patience::longest_pause) is told when to come back (*rate limited*).
+///
+/// ```
+/// use std::time::Duration;
+/// use provider_kit::transport::{Budget, Refill};
+///
+/// // 3,600 requests an hour, one comes back each second; a quarter is for Terraform.
+/// let budget = Budget { share_left_to_others: 0.25, refill: Refill::Evenly(Duration::from_secs(3600)) };
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// 0 to 1, of the limit: for whoever else uses this account. A tenth unless set.
+    pub share_left_to_others: f64,
+    /// How requests come back.
+    pub refill: Refill,
+}
+
+/// How requests come back to those who have used them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refill {
+    /// All together, when `RateLimit-Reset` says.
+    AtReset,
+    /// One by one, the whole limit within this time.
+    Evenly(Duration),
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { share_left_to_others: 0.1, refill: Refill::AtReset }
+    }
+}
+
+impl Budget {
+    fn share(&self) -> f64 {
+        self.share_left_to_others.clamp(0.0, 0.95)
+    }
+
+    /// What a call of this priority leaves untouched, as a part of the limit.
+    pub(super) fn reserve(&self, priority: Priority) -> f64 {
+        let more = match priority {
+            Priority::Urgent => 0.0,
+            Priority::Ordinary => 0.05,
+            Priority::Refresh => 0.25,
+        };
+        self.share() + (1.0 - self.share()) * more
+    }
+
+    /// The part of what comes back that it may use nevertheless.
+    fn part_of_refill(&self, priority: Priority) -> f64 {
+        let part = match priority {
+            Priority::Urgent => 1.0,
+            Priority::Ordinary => 0.5,
+            Priority::Refresh => 0.25,
+        };
+        part * (1.0 - self.share())
+    }
+}
+
+/// A place in the queue: the more urgent first, then who came first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Ticket(Reverse<Priority>, u64);
+
+impl Ticket {
+    pub(super) fn priority(self) -> Priority {
+        self.0.0
+    }
+}
+
+/// A request that may be sent: its number, in the order of sending.
+pub(super) type Number = u64;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Outcome {
+    /// It was answered; with this about the limits.
+    Answered(Report),
+    /// There was a 429: nobody sends anything for this long, if it is said.
+    Refused(Report, Option<Duration>),
+    /// No answer: it may have been counted.
+    Unknown,
+    /// It never left.
+    NotSent,
+}
+
+/// What is allowed, as far as is known.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    budget: Budget,
+    level: Option<Level>,
+    under_way: u32,
+    waiting: BTreeSet<Ticket>,
+    tickets: u64,
+    numbers: Number,
+    paused_until: Option<Instant>,
+    probe: Probe,
+    last_sent: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    limit: f64,
+    left: f64,
+    at: Instant,
+    reset: Option<Instant>,
+    told_by: Number,
+}
+
+/// Nothing is known before the first answer, and nothing certain after a 429: then one request is sent ahead.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Probe {
+    Needed,
+    Sent(Instant),
+    Answered,
+}
+
+/// An answer that is slow is not waited for by others for longer than this.
+const PROBE_ALONE: Duration = Duration::from_secs(1);
+/// Tolerance of the arithmetic, in requests.
+const EPSILON: f64 = 1e-6;
+
+impl Allowance {
+    pub(super) fn new(budget: Budget) -> Self {
+        Self {
+            budget,
+            level: None,
+            under_way: 0,
+            waiting: BTreeSet::new(),
+            tickets: 0,
+            numbers: 0,
+            paused_until: None,
+            probe: Probe::Needed,
+            last_sent: None,
+        }
+    }
+
+    /// Joins the queue.
+    pub(super) fn enter(&mut self, priority: Priority) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(Reverse(priority), self.tickets);
+        self.waiting.insert(ticket);
+        ticket
+    }
+
+    /// Leaves the queue without having sent anything.
+    pub(super) fn leave(&mut self, ticket: Ticket) {
+        self.waiting.remove(&ticket);
+    }
+
+    /// Whether it is this one's turn: then it has left the queue, and is counted until [`finish`](Self::finish).
+    ///
+    /// # Errors
+    /// When to ask again, unless something happens before.
+    pub(super) fn take(&mut self, ticket: Ticket, now: Instant) -> Result<Number, Duration> {
+        if self.waiting.first() != Some(&ticket) {
+            return Err(Duration::MAX);
+        }
+        let wait = self.wait(ticket, now).max(self.behind_the_probe(now));
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        self.waiting.remove(&ticket);
+        self.numbers += 1;
+        self.under_way += 1;
+        self.last_sent = Some(now);
+        if self.probe != Probe::Answered {
+            self.probe = Probe::Sent(now);
+        }
+        Ok(self.numbers)
+    }
+
+    /// How long it takes until it is this one's turn, as far as can be said.
+    pub(super) fn wait(&self, ticket: Ticket, now: Instant) -> Duration {
+        let paused = self.paused_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        paused.max(self.level.map_or(Duration::ZERO, |level| self.shortage(&level, ticket, now)))
+    }
+
+    /// Whether the cloud has asked for a pause.
+    pub(super) fn paused(&self, now: Instant) -> bool {
+        self.paused_until.is_some_and(|until| until > now)
+    }
+
+    /// Why a call of this priority waits.
+    pub(super) fn describe(&self, priority: Priority, now: Instant) -> String {
+        let Some(level) = &self.level else { return "others go first".to_owned() };
+        let (limit, left) = (level.limit, self.left(level, now).max(0.0));
+        let kept = (limit * self.budget.reserve(priority)).ceil();
+        format!(
+            "about {left:.0} of {limit:.0} requests are left, {kept:.0} are kept for others or for what is more urgent"
+        )
+    }
+
+    fn shortage(&self, level: &Level, ticket: Ticket, now: Instant) -> Duration {
+        let priority = ticket.priority();
+        let turns = 1.0 + self.waiting.range(..ticket).count() as f64;
+        let left = self.left(level, now);
+        let missing = level.limit * self.budget.reserve(priority) + turns - left;
+        if missing <= EPSILON {
+            return Duration::ZERO;
+        }
+        match self.budget.refill {
+            Refill::AtReset => level.reset.map_or(Duration::ZERO, |reset| reset.saturating_duration_since(now)),
+            Refill::Evenly(period) => {
+                let one = period.as_secs_f64() / level.limit;
+                let since = self.last_sent.map_or(f64::INFINITY, |then| (now - then).as_secs_f64());
+                let paced = turns * one / self.budget.part_of_refill(priority) - since;
+                let seconds = (missing * one).min(paced.max((turns - left) * one));
+                // Whoever asks again a little too early would ask for ever.
+                Duration::try_from_secs_f64(seconds).map_or(Duration::ZERO, |wait| match seconds < EPSILON {
+                    true => Duration::ZERO,
+                    false => wait + Duration::from_micros(1),
+                })
+            }
+        }
+    }
+
+    /// What can be sent at once, with what is under way counted as sent.
+    fn left(&self, level: &Level, now: Instant) -> f64 {
+        let restored = match self.budget.refill {
+            Refill::AtReset if level.reset.is_some_and(|reset| reset <= now) => level.limit,
+            Refill::AtReset => level.left,
+            Refill::Evenly(period) => level.left + level.limit * (now - level.at).as_secs_f64() / period.as_secs_f64(),
+        };
+        restored.min(level.limit) - f64::from(self.under_way)
+    }
+
+    fn behind_the_probe(&self, now: Instant) -> Duration {
+        match self.probe {
+            Probe::Sent(then) if self.under_way > 0 => (then + PROBE_ALONE).saturating_duration_since(now),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Takes note of what became of a request.
+    pub(super) fn finish(&mut self, number: Number, outcome: Outcome, now: Instant) {
+        self.under_way = self.under_way.saturating_sub(1);
+        match outcome {
+            Outcome::NotSent => {}
+            Outcome::Unknown => self.spend(now),
+            Outcome::Answered(report) => {
+                self.probe = Probe::Answered;
+                self.learn(number, &report, now);
+            }
+            Outcome::Refused(report, pause) => {
+                self.probe = Probe::Needed;
+                self.learn(number, &report, now);
+                if let Some(until) = pause.map(|pause| now + pause) {
+                    self.paused_until = Some(self.paused_until.map_or(until, |before| before.max(until)));
+                }
+            }
+        }
+    }
+
+    /// An answer may be overtaken by that to a later request, which says more.
+    fn learn(&mut self, number: Number, report: &Report, now: Instant) {
+        let Some(left) = report.remaining.map(|left| left as f64) else { return self.spend(now) };
+        if self.level.is_some_and(|level| level.told_by > number) {
+            return;
+        }
+        let before = self.level.map_or(0.0, |level| level.limit);
+        let limit = report.limit.map_or(before, |limit| limit as f64).max(left);
+        let reset = report.reset.map(|reset| now + reset);
+        let usable = match self.budget.refill {
+            Refill::AtReset => reset.is_some(),
+            Refill::Evenly(_) => limit > 0.0,
+        };
+        self.level = usable.then_some(Level { limit, left, at: now, reset, told_by: number });
+    }
+
+    fn spend(&mut self, now: Instant) {
+        // A window that is over says nothing of the next one.
+        self.level = self.level.filter(|level| self.budget.refill != Refill::AtReset || level.reset > Some(now));
+        let Some(level) = self.level else { return };
+        // What is under way is subtracted from what this gives.
+        let left = self.left(&level, now) + f64::from(self.under_way) - 1.0;
+        self.level = Some(Level { left: left.max(0.0), at: now, ..level });
+    }
+}

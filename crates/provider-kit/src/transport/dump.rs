@@ -1,0 +1,36 @@
+//! Requests and answers in the log, without secrets.
+
+use std::fmt::Write;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response};
+
+use super::attempt::Attempt;
+use super::redact;
+
+/// Longer bodies are cut.
+const LONGEST_BODY: usize = 16 * 1024;
+
+pub(super) fn request(request: &Request<Bytes>, attempt: &Attempt) {
+    let first = format!("{} {}", request.method(), request.uri());
+    tracing::info!("{}", attempt.redact(text(first, request.headers(), request.body())));
+}
+
+pub(super) fn answer(answer: &Response<Bytes>, attempt: &Attempt) {
+    let first = format!("{} answered {}", attempt.call.place(), answer.status().as_u16());
+    tracing::info!("{}", attempt.redact(text(first, answer.headers(), answer.body())));
+}
+
+fn text(mut text: String, headers: &HeaderMap, body: &Bytes) -> String {
+    for (name, value) in redact::headers(headers) {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "\n{name}: {value}");
+    }
+    let mut body = redact::body(body);
+    if body.len() > LONGEST_BODY {
+        body.truncate(body.floor_char_boundary(LONGEST_BODY));
+        body.push('…');
+    }
+    text.push('\n');
+    text + &body
+}

@@ -1,0 +1,75 @@
+//! The last layer: one request, one answer, and what the answer means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cloud_provider::{Error, Result};
+use http::{Request, header};
+use tower::service_fn;
+
+use super::attempt::{Attempt, Sends};
+use super::failure::{self, Failure, Words};
+use super::{Answer, Leaf, dump};
+
+pub(super) struct Exchange {
+    pub(super) base: String,
+    pub(super) leaf: Box<dyn Leaf>,
+    pub(super) timeout: Duration,
+    pub(super) words: Words,
+    /// Whether everything is written to the log.
+    pub(super) dump: bool,
+}
+
+pub(super) fn exchange(exchange: Exchange) -> impl Sends {
+    let exchange = Arc::new(exchange);
+    service_fn(move |attempt: Attempt| {
+        let exchange = Arc::clone(&exchange);
+        async move { exchange.carry(&attempt).await }
+    })
+}
+
+impl Exchange {
+    async fn carry(&self, attempt: &Attempt) -> Result<Answer, Failure> {
+        let request = self.request(attempt).map_err(Failure::not_sent)?;
+        let call = &attempt.call;
+        if self.dump {
+            dump::request(&request, attempt);
+        }
+        let outcome = tokio::time::timeout(self.timeout, self.leaf.carry(request)).await;
+        let answer = match outcome {
+            Err(_) => return Err(Failure::no_answer(call, &format!("no answer within {:?}", self.timeout))),
+            Ok(Err(err)) => return Err(Failure::no_answer(call, &attempt.redact(err.to_string()))),
+            Ok(Ok(answer)) => answer,
+        };
+        if self.dump {
+            dump::answer(&answer, attempt);
+        }
+        if !answer.status().is_success() {
+            return Err(failure::refused(attempt, &answer, self.words));
+        }
+        let (parts, body) = answer.into_parts();
+        Ok(Answer { place: call.place(), status: parts.status, headers: parts.headers, body })
+    }
+
+    fn request(&self, attempt: &Attempt) -> Result<Request<Bytes>> {
+        let call = &attempt.call;
+        let body = call.body.clone()?;
+        let mut request = Request::builder()
+            .method(call.method.clone())
+            .uri(format!("{}{}", self.base, call.uri()))
+            .header(header::ACCEPT, "application/json");
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        if let Some(secret) = &attempt.secret {
+            let Some(value) = &secret.header else {
+                return Err(Error::unauthorized("the token has characters that no HTTP header can carry"));
+            };
+            request = request.header(header::AUTHORIZATION, value.clone());
+        }
+        request
+            .body(body.unwrap_or_default())
+            .map_err(|err| Error::other(format!("{} cannot be sent: {err}", call.place())))
+    }
+}

@@ -1,0 +1,64 @@
+//! What of a request or an answer may be written down (INV-5).
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+
+const HIDDEN: &str = "[redacted]";
+/// What a header or a field that holds a secret is called, among other words.
+const SECRET_WORDS: [&str; 7] = ["authorization", "cookie", "token", "password", "secret", "private_key", "api-key"];
+
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET_WORDS.iter().any(|word| name.contains(word))
+}
+
+/// A header's value, unless it is secret.
+pub(super) fn header<'a>(name: &HeaderName, value: &'a HeaderValue) -> &'a str {
+    if value.is_sensitive() || is_secret(name.as_str()) { HIDDEN } else { value.to_str().unwrap_or("[not text]") }
+}
+
+/// All headers.
+pub(super) fn headers(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    headers.iter().map(|(name, value)| (name.as_str(), header(name, value)))
+}
+
+/// A body, with the values of secret fields hidden.
+pub(super) fn body(body: &[u8]) -> String {
+    match serde_json::from_slice::<Value>(body) {
+        Ok(mut value) => {
+            hide(&mut value);
+            value.to_string()
+        }
+        Err(_) => String::from_utf8_lossy(body).into_owned(),
+    }
+}
+
+fn hide(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if is_secret(name) => HIDDEN.clone_into(text),
+                    value => hide(value),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(hide),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_fields_are_hidden_wherever_they_are() {
+        let sent = br#"{"certificates":[{"private_key":"k","name":"n"}],"root_password":"p","token":7}"#;
+        assert_eq!(
+            body(sent),
+            r#"{"certificates":[{"name":"n","private_key":"[redacted]"}],"root_password":"[redacted]","token":7}"#
+        );
+        assert_eq!(body(b"plain"), "plain");
+    }
+}
