@@ -143,10 +143,14 @@ impl Change<'_> {
         if self.actual.is_none() {
             outcome.name.clone_from(&self.identity.name);
             outcome.marks = self.identity.marks();
+            outcome.sign.clone_from(&self.identity.sign);
         }
         for operation in operations {
             match operation {
-                Operation::Mark => outcome.marks = self.identity.marks(),
+                Operation::Mark => {
+                    outcome.marks = self.identity.marks();
+                    outcome.sign.clone_from(&self.identity.sign);
+                }
                 Operation::Unmark => outcome.marks = Marks::default(),
                 _ => {}
             }

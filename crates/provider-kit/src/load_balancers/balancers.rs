@@ -13,19 +13,20 @@ use super::model::Shared;
 use super::ownership::{Identity, Sorted};
 use super::plan::steps;
 use super::run::{Aim, Run, operations};
-use super::witness::absence_is_witnessed;
+use super::witness::Witnesses;
 
 /// The load balancers of a cloud: `get`, `ensure`, `update_targets`, `delete` and `plan` from what a [`Backend`] says.
 pub struct Balancers<B> {
     pub(super) known: Known<B>,
     caches: OnceLock<Arc<dyn Caches>>,
+    witnesses: Witnesses,
 }
 
 impl<B: Backend> Balancers<B> {
     /// Nothing is read yet.
     #[must_use]
     pub fn new(backend: B) -> Self {
-        Self { known: Known::new(backend), caches: OnceLock::new() }
+        Self { known: Known::new(backend), caches: OnceLock::new(), witnesses: Witnesses::default() }
     }
 
     /// How the cloud is asked.
@@ -61,7 +62,10 @@ impl<B: Backend> Balancers<B> {
     /// What is the Service's. To say that *nothing* is, the cloud is asked by name: a list may lag behind, and a finalizer
     /// may hang on it (D-16).
     async fn ours(&self, identity: &Identity<'_>) -> Result<Sorted> {
-        let found = self.known.look_up(identity).await?;
+        let found = match identity.is_leaving() {
+            true => self.known.look_up_to_remove(identity).await?,
+            false => self.known.look_up(identity).await?,
+        };
         let is_certain = found.is_certain;
         let sorted = self.sorted(found, identity);
         if is_certain || !sorted.ours.is_empty() {
@@ -75,9 +79,20 @@ impl<B: Backend> Balancers<B> {
         match aim {
             Aim::Targets if !fresh => self.ours(identity).await,
             Aim::Ensured if !fresh => self.found_to_ensure(identity).await,
-            // What is removed is read right before.
+            Aim::Deleted if !fresh => self.found_to_remove(identity).await,
             _ => self.read(identity).await,
         }
+    }
+
+    /// What is removed is read right before.
+    async fn found_to_remove(&self, identity: &Identity<'_>) -> Result<Sorted> {
+        if let Some(found) = self.known.found_right_before(identity).await? {
+            let sorted = self.sorted(found, identity);
+            if !sorted.ours.is_empty() {
+                return Ok(sorted);
+            }
+        }
+        self.read(identity).await
     }
 
     /// What is there, for certain.
@@ -92,8 +107,7 @@ impl<B: Backend> Balancers<B> {
         if !sorted.is_empty() {
             return Ok(sorted);
         }
-        let caches = self.caches.get().map(|caches| &**caches);
-        if absence_is_witnessed(self.backend(), identity, caches).await? {
+        if self.witnesses.bear_out(&self.known, identity, self.caches.get()).await? {
             return Ok(self.sorted(self.known.find(identity).await?, identity));
         }
         Ok(sorted)

@@ -24,11 +24,15 @@ pub const MAX_AGE: Duration = Duration::from_secs(60);
 /// How long a cloud's list may lag behind its single reads.
 pub const SETTLING: Duration = Duration::from_secs(60);
 
+/// How old a certain read may be for a deletion to start from it: the controller asks whether there is something, and deletes
+/// right after.
+const RIGHT_BEFORE: Duration = Duration::from_secs(5);
+
 /// How many are on a page, if the last list was too short to tell.
 const LIKELY_PAGE: usize = 100;
 
-/// From so many on, ids that are gone are sorted out without waiting for a list.
-const MANY_GONE: usize = 256;
+/// From so many on, what is remembered of single ones is sorted out without waiting for a list.
+const MANY: usize = 256;
 
 pub(super) struct Known<B>(Arc<Inner<B>>);
 
@@ -58,6 +62,8 @@ struct State {
     gone: HashMap<String, Instant>,
     /// UIDs of Services for which a request was sent whose outcome is not known.
     in_doubt: HashSet<String>,
+    /// UIDs of Services of which everything was read for certain, when that began, and no request was sent since.
+    found: HashMap<String, Instant>,
     /// Single reads since the last list, and when the last one was.
     spent: usize,
     spent_at: Option<Instant>,
@@ -110,6 +116,25 @@ impl<B: Backend> Known<B> {
         }
     }
 
+    /// What is known of a Service's that is about to go. If that must be read it is read for certain: its removal needs no
+    /// other read then, and would need one after a list.
+    pub(super) async fn look_up_to_remove(&self, identity: &Identity<'_>) -> Result<Found> {
+        let recalled = self.state().recall(identity);
+        match recalled {
+            Some(found) => self.whole(found).await,
+            None => self.find(identity).await,
+        }
+    }
+
+    /// What was read for certain just now, if it was and nothing was changed since.
+    pub(super) async fn found_right_before(&self, identity: &Identity<'_>) -> Result<Option<Found>> {
+        let found = self.state().found_right_before(identity);
+        match found {
+            Some(found) => self.whole(found).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// What is there, for certain.
     pub(super) async fn find(&self, identity: &Identity<'_>) -> Result<Found> {
         let began = Instant::now();
@@ -125,7 +150,7 @@ impl<B: Backend> Known<B> {
             }
         }
         let found = self.whole(Found { actuals, is_certain: true }).await?;
-        self.state().in_doubt.remove(identity.uid());
+        self.state().found_all(identity.uid(), began);
         Ok(found)
     }
 
@@ -213,7 +238,7 @@ impl<B: Backend> Known<B> {
     pub(super) fn forget(&self, id: &str) {
         let mut state = self.state();
         state.remove(id);
-        if state.gone.len() >= MANY_GONE {
+        if state.gone.len() >= MANY {
             state.gone.retain(|_, at| at.elapsed() < SETTLING);
         }
         state.gone.insert(id.to_owned(), Instant::now());
@@ -227,7 +252,9 @@ impl<B: Backend> Known<B> {
     /// From now on nobody knows what is there for this Service, until [`settle`](Self::settle) or [`find`](Self::find). Said
     /// before a request is sent, so that it holds for one whose answer is never heard, too.
     pub(super) fn doubt(&self, uid: &str) {
-        self.state().in_doubt.insert(uid.to_owned());
+        let mut state = self.state();
+        state.in_doubt.insert(uid.to_owned());
+        state.found.remove(uid);
     }
 
     /// The request was answered.
@@ -274,13 +301,29 @@ impl State {
         if self.in_doubt.contains(identity.uid()) {
             return None;
         }
-        let ids = self.ids(identity);
-        let entries: Vec<&Entry> = ids.iter().filter_map(|id| self.entries.get(id)).collect();
         let is_young = |at: Instant| at.elapsed() < MAX_AGE;
-        let ours = |entry: &&Entry| entry.actual.marks.service.as_deref() == Some(identity.uid()) && is_young(entry.at);
-        let known = self.listed.is_some_and(is_young) || entries.iter().any(ours);
-        let actuals = entries.iter().map(|entry| Arc::clone(&entry.actual)).collect();
-        known.then_some(Found { actuals, is_certain: false })
+        let is_ours = |entry: &Entry| entry.actual.marks.service.as_deref() == Some(identity.uid());
+        let ids = self.ids(identity);
+        let mut entries = ids.iter().filter_map(|id| self.entries.get(id));
+        let known = self.listed.is_some_and(is_young) || entries.any(|entry| is_ours(entry) && is_young(entry.at));
+        known.then(|| Found { actuals: self.actuals(identity), is_certain: false })
+    }
+
+    fn found_all(&mut self, uid: &str, began: Instant) {
+        self.in_doubt.remove(uid);
+        if self.found.len() >= MANY {
+            self.found.retain(|_, at| at.elapsed() < RIGHT_BEFORE);
+        }
+        self.found.insert(uid.to_owned(), began);
+    }
+
+    fn found_right_before(&self, identity: &Identity<'_>) -> Option<Found> {
+        self.found.get(identity.uid()).filter(|at| at.elapsed() < RIGHT_BEFORE)?;
+        Some(Found { actuals: self.actuals(identity), is_certain: true })
+    }
+
+    fn actuals(&self, identity: &Identity<'_>) -> Vec<Shared> {
+        self.ids(identity).iter().filter_map(|id| self.entries.get(id)).map(|entry| Arc::clone(&entry.actual)).collect()
     }
 
     fn ids(&self, identity: &Identity<'_>) -> BTreeSet<String> {

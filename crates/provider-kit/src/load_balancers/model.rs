@@ -298,6 +298,12 @@ impl Actual {
         LoadBalancerIngress { ip: Some(address.to_owned()), ..LoadBalancerIngress::default() }
     }
 
+    /// An ingress for a name.
+    #[must_use]
+    pub fn host(name: &str) -> LoadBalancerIngress {
+        LoadBalancerIngress { hostname: Some(name.to_owned()), ..LoadBalancerIngress::default() }
+    }
+
     /// The same, with its sets of targets in the memory of those that are kept already.
     #[must_use]
     pub fn sharing(mut self, sets: &TargetSets) -> Self {

@@ -32,6 +32,12 @@ impl Identity<'_> {
         Marks { cluster: Some(cluster), service: Some(self.uid().to_owned()) }
     }
 
+    /// Whether the Service will not have a load balancer any more: it is being deleted, or of another type by now.
+    pub(super) fn is_leaving(&self) -> bool {
+        let kind = self.service.spec.as_ref().and_then(|spec| spec.type_.as_deref());
+        self.service.metadata.deletion_timestamp.is_some() || kind.is_some_and(|kind| kind != "LoadBalancer")
+    }
+
     /// Everything that it can be found by.
     pub(super) fn handles(&self) -> impl Iterator<Item = &str> {
         let names = [&self.name].into_iter().chain(&self.other_names).map(String::as_str);

@@ -131,33 +131,33 @@ impl<'a, B: Backend> Run<'a, B> {
         Ok(())
     }
 
-    /// Plans and does, again as long as the cloud asks for it and it leads anywhere.
+    /// Plans and does, again as long as the cloud asks for it. What it was told and does not show is left at that, so that it
+    /// keeps nothing else from being done, and is an error in the end.
     async fn change(&mut self, mut actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
-        let mut before = Vec::new();
+        let (mut before, mut ignored): (Vec<Operation>, Vec<Operation>) = (Vec::new(), Vec::new());
         for _ in 0..PLANS {
-            let operations;
+            let mut operations;
             (operations, actual) = self.plan(actual, aim).await?;
-            if operations.is_empty() {
-                return Ok(actual);
-            }
-            if operations == before {
-                break;
+            operations.retain(|operation| !ignored.contains(operation));
+            if !operations.is_empty() && operations == before {
+                ignored.push(operations.remove(0));
             }
             let is_done;
             (actual, is_done) = self.carry_out(actual, &operations, aim).await?;
-            if is_done {
-                return Ok(actual);
-            }
             before = operations;
+            if is_done {
+                return if ignored.is_empty() { Ok(actual) } else { Err(self.not_shown(&ignored, actual.as_ref())) };
+            }
         }
+        Err(self.not_shown(&before, actual.as_ref()))
+    }
+
+    fn not_shown(&self, operations: &[Operation], actual: Option<&Shared>) -> Error {
         // The next try reads it again.
         self.this.known.doubt(self.identity.uid());
-        let name = actual.as_ref().map_or(&self.identity.name, |actual| &actual.name);
-        let left: Vec<_> = steps(&before, name).steps.iter().map(ToString::to_string).collect();
-        Err(Error::other(format!(
-            "load balancer {name:?} does not become what the cloud was told: {}",
-            left.join("; ")
-        )))
+        let name = actual.map_or(&self.identity.name, |actual| &actual.name);
+        let told: Vec<_> = steps(operations, name).steps.iter().map(ToString::to_string).collect();
+        Error::other(format!("the cloud does not show what it was told: {}", told.join("; ")))
     }
 
     /// What is to be done now; none once it is ready. What the cloud is at work on is awaited first, and planned anew.

@@ -4,11 +4,16 @@
 //! A credential of another project or account finds no load balancer, and no error. Without a witness a finalizer would go
 //! while the load balancer stays, or a second one be made in the wrong place.
 
+use std::sync::Arc;
+
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use cloud_provider::{Caches, ConditionStatus, Error, Result, Service};
+use futures::FutureExt;
 
 use super::backend::Backend;
+use super::known::Known;
 use super::ownership::Identity;
+use crate::single_flight::SingleFlight;
 
 /// Machines that are asked for, one after the other, until one is there.
 const QUESTIONS: usize = 3;
@@ -24,19 +29,52 @@ fn may_have_one(service: &Service) -> bool {
     status.and_then(|status| status.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty())
 }
 
-/// Asks for a witness that nothing is there for this Service: whether there is one. It may be believed without one too, if
-/// this answers at all: a Service that never had a load balancer needs none, a cluster without machines has none to offer.
-///
-/// # Errors
-/// *Unauthorized* if none of the machines asked for is there either.
-pub(super) async fn absence_is_witnessed<B: Backend>(
-    backend: &B,
-    identity: &Identity<'_>,
-    caches: Option<&dyn Caches>,
-) -> Result<bool> {
-    if !may_have_one(identity.service) {
-        return Ok(false);
+/// What the cluster's machines say.
+#[derive(Clone)]
+enum Testimony {
+    /// The cloud shows one.
+    Seen,
+    /// There is nobody who could testify.
+    NobodyToAsk,
+    /// It shows none of these.
+    NoneSeen(Arc<str>),
+}
+
+/// Those who wait for a witness together: one machine bears out all that was said before it was asked for.
+#[derive(Default)]
+pub(super) struct Witnesses(SingleFlight<Result<Testimony>>);
+
+impl Witnesses {
+    /// Asks for a witness that nothing is there for this Service: whether there is one. It may be believed without one too, if
+    /// this answers at all: a Service that never had a load balancer needs none, a cluster without machines has none to offer.
+    ///
+    /// # Errors
+    /// *Unauthorized* if none of the machines asked for is there either.
+    pub(super) async fn bear_out<B: Backend>(
+        &self,
+        known: &Known<B>,
+        identity: &Identity<'_>,
+        caches: Option<&Arc<dyn Caches>>,
+    ) -> Result<bool> {
+        if !may_have_one(identity.service) {
+            return Ok(false);
+        }
+        let (known, caches) = (known.clone(), caches.cloned());
+        // One that was asked for earlier proves nothing: the credential may have become another project's since.
+        let asked = self.0.join(true, || async move { ask(known.backend(), caches.as_deref()).await }.boxed());
+        match asked.await {
+            Ok(Testimony::Seen) => Ok(true),
+            Ok(Testimony::NobodyToAsk) => Ok(false),
+            Ok(Testimony::NoneSeen(machines)) => Err(Error::unauthorized(format!(
+                "load balancer {:?}, which this service had or was about to have, is not found, but neither are the machines of {machines}: nothing is concluded from that. Check that the credential is for this cluster's project or account",
+                identity.name,
+            ))),
+            Err(error) => Err(error.context(format!("cannot tell whether load balancer {:?} is gone", identity.name))),
+        }
     }
+}
+
+async fn ask<B: Backend>(backend: &B, caches: Option<&dyn Caches>) -> Result<Testimony> {
     let mut nodes = caches.map(Caches::nodes).unwrap_or_default();
     nodes.retain(|node| node.provider_id().is_some() && !node.terminating);
     nodes.sort_by_key(|node| (node.ready != ConditionStatus::True, node.name.clone()));
@@ -46,25 +84,19 @@ pub(super) async fn absence_is_witnessed<B: Backend>(
             break;
         }
         match backend.has_machine(node).await {
-            Ok(true) => return Ok(true),
+            Ok(true) => return Ok(Testimony::Seen),
             Ok(false) => asked.push(&*node.name),
             // No machine of this cloud (P-15).
             Err(error) if error.is_invalid() => {}
             Err(error) => {
                 asked.push(&*node.name);
-                silent = Err(error.context(format!("cannot tell whether load balancer {:?} is gone", identity.name)));
+                silent = Err(error);
             }
         }
     }
     silent?;
-    if asked.is_empty() {
-        return Ok(false);
-    }
-    Err(Error::unauthorized(format!(
-        "load balancer {:?}, which this service had or was about to have, is not found, but neither are the machines of {}: nothing is concluded from that. Check that the credential is for this cluster's project or account",
-        identity.name,
-        asked.join(", "),
-    )))
+    let is_silent = asked.is_empty();
+    Ok(if is_silent { Testimony::NobodyToAsk } else { Testimony::NoneSeen(asked.join(", ").into()) })
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+mod answers;
 mod cloud;
 mod flow;
 mod planning;
+mod small;

@@ -1,0 +1,191 @@
+//! What a cloud may answer to a change, and what each answer costs.
+
+use cloud_provider::names::FINALIZER_LOAD_BALANCER;
+use cloud_provider::{LoadBalancers, Service};
+use serde_json::json;
+use tokio::time::{Duration, sleep};
+
+use super::super::{Attributes, MAX_AGE, Tree};
+use super::small::{IGNORED, NETWORK, Town, with_targets};
+
+fn in_network(network: &str) -> Tree {
+    with_targets(&["a", "b"]).balancer(Attributes::default().set(NETWORK, network))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_change_took_along_is_put_back_by_the_same_call() {
+    let town = Town::default();
+    let service = town.service("s1", in_network("blue"));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!(town.cloud.requests(), ["list", "create"]);
+    town.want("s1", in_network("green"));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!(town.cloud.requests(), ["Update", "AddTargets"], "both were targets, as far as the first plan knew");
+    assert_eq!(town.cloud.one("lb-1").tree.unwrap().targets_of("main").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_never_shows_what_it_was_told_ends_in_an_error_that_names_it() {
+    let town = Town::default();
+    let service = town.service("s1", with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    town.want("s1", with_targets(&["a"]).balancer(Attributes::default().set(IGNORED, "loud").set(NETWORK, "blue")));
+    town.cloud.requests();
+    let err = town.balancers.ensure(town.request(&service)).await.unwrap_err();
+    let told = "the cloud does not show what it was told: update load balancer \"as1\": ignored: none → loud";
+    assert_eq!(err.to_string(), told);
+    assert_eq!(town.cloud.requests(), ["Update", "Update", "AddTargets"], "it keeps nothing else from being done");
+    town.balancers.ensure(town.request(&service)).await.unwrap_err();
+    assert_eq!(town.cloud.requests()[0], "find", "what was believed of it is read again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_one_read_and_one_write() {
+    for waits in [Duration::ZERO, MAX_AGE] {
+        let town = Town::default();
+        let service = town.service("s1", with_targets(&["a"]));
+        town.balancers.ensure(town.request(&service)).await.unwrap();
+        sleep(waits).await;
+        town.cloud.requests();
+        let leaving = leaving(service);
+        assert!(town.balancers.get(town.request(&leaving)).await.unwrap().is_some());
+        town.balancers.delete(town.request(&leaving)).await.unwrap();
+        assert_eq!(town.cloud.requests(), ["find", "delete"], "{waits:?}");
+        assert!(town.balancers.get(town.request(&leaving)).await.unwrap().is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_counts_for_a_deletion_only_right_after_it_and_without_a_change_in_between() {
+    let town = Town::default();
+    let service = town.service("s1", with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    let leaving = leaving(service.clone());
+    sleep(MAX_AGE).await;
+    town.balancers.get(town.request(&leaving)).await.unwrap();
+    town.want("s1", with_targets(&["b"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    town.cloud.requests();
+    town.balancers.delete(town.request(&leaving)).await.unwrap();
+    assert_eq!(town.cloud.requests(), ["find", "delete"]);
+
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    sleep(MAX_AGE).await;
+    town.balancers.get(town.request(&leaving)).await.unwrap();
+    sleep(Duration::from_secs(6)).await;
+    town.cloud.requests();
+    town.balancers.delete(town.request(&leaving)).await.unwrap();
+    assert_eq!(town.cloud.requests(), ["find", "delete"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_vanished_needs_a_witness_and_what_was_removed_does_not() {
+    let town = Town::default();
+    let service = town.service("s1", with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    town.cloud.state().vanishing.insert("lb-1".into());
+    town.cloud.requests();
+    town.balancers.delete(town.request(&leaving(service))).await.unwrap();
+    assert_eq!(town.cloud.requests(), ["find", "delete", "machine", "find"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_there_again_after_it_was_not_found_is_not_gone() {
+    let town = Town::default();
+    let service = town.service("s1", with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    town.cloud.state().haunted = true;
+    let service = leaving(service);
+    let err = town.balancers.delete(town.request(&service)).await.unwrap_err();
+    assert!(err.is_conflict() && err.to_string().contains("is there again"), "{err}");
+    town.cloud.state().haunted = false;
+    town.balancers.delete(town.request(&service)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_deletions_that_find_nothing_share_their_witness() {
+    let town = Town::default();
+    let services: Vec<_> = (0..100).map(|n| leaving(town.service(&format!("s{n}"), with_targets(&[])))).collect();
+    let get = |service| town.balancers.get(town.request(service));
+    let found = futures::future::try_join_all(services.iter().map(get)).await.unwrap();
+    assert!(found.iter().all(Option::is_none));
+    let requests = town.cloud.requests();
+    let count = |what: &str| requests.iter().filter(|it| *it == what).count();
+    assert!(count("machine") <= 2, "{}", count("machine"));
+    assert_eq!(requests.len(), 200 + count("machine"), "and each is looked for before and after");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_witness_that_was_asked_for_before_bears_out_nothing() {
+    let town = Town::default();
+    let (first, second) = (leaving(town.service("s1", Tree::default())), leaving(town.service("s2", Tree::default())));
+    let late = async {
+        // The first witness is asked for at 20 ms, and answers at 70.
+        sleep(Duration::from_millis(35)).await;
+        town.balancers.get(town.request(&second)).await
+    };
+    let (one, two) = tokio::join!(town.balancers.get(town.request(&first)), late);
+    assert!(one.unwrap().is_none() && two.unwrap().is_none());
+    let requests = town.cloud.requests();
+    assert_eq!(requests.iter().filter(|it| *it == "machine").count(), 2, "{requests:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_protects_stays_and_its_removal_is_done() {
+    let mut town = Town::default();
+    let service = town.service("s1", with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    town.cloud.state().protected.insert("lb-1".into());
+    let leaving = leaving(service.clone());
+    for _ in 0..2 {
+        town.cloud.requests();
+        assert!(town.balancers.get(town.request(&leaving)).await.unwrap().is_some(), "it is there");
+        town.balancers.delete(town.request(&leaving)).await.unwrap();
+        let requests = town.cloud.requests();
+        assert!(requests.iter().all(|it| it == "find"), "neither a change nor a witness: {requests:?}");
+        town.restart();
+    }
+    // The Service changes its mind.
+    town.balancers.delete(town.request(&leaving)).await.unwrap();
+    town.cloud.requests();
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!(town.cloud.requests(), ["find"], "it is neither taken for gone nor made a second time");
+    assert_eq!(town.cloud.one("lb-1").marks, town.marks("s1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_may_depend_on_the_service() {
+    let town = Town::default();
+    let mut service = town.service("s1", with_targets(&["a"]));
+    let plain = town.balancers.ensure(town.request(&service)).await.unwrap().unwrap();
+    assert_eq!(plain.ingress.unwrap()[0].ip.as_deref(), Some("192.0.2.1"));
+    service.metadata.annotations = Some([("hostname".to_owned(), "lb.example".to_owned())].into());
+    for status in
+        [town.balancers.ensure(town.request(&service)).await, town.balancers.get(town.request(&service)).await]
+    {
+        assert_eq!(status.unwrap().unwrap().ingress.unwrap()[0].hostname.as_deref(), Some("lb.example"));
+    }
+}
+
+/// A person deletes it.
+fn leaving(mut service: Service) -> Service {
+    let deleted =
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER_LOAD_BALANCER]}});
+    let deleted: Service = serde_json::from_value(deleted).unwrap();
+    service.metadata.deletion_timestamp = deleted.metadata.deletion_timestamp;
+    service.metadata.finalizers = deleted.metadata.finalizers;
+    service
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_changed_its_type_is_leaving_too() {
+    let town = Town::default();
+    let mut service = town.service("s1", with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    service.spec = serde_json::from_value(serde_json::json!({"type": "ClusterIP"})).unwrap();
+    sleep(MAX_AGE).await;
+    town.cloud.requests();
+    assert!(town.balancers.get(town.request(&service)).await.unwrap().is_some());
+    town.balancers.delete(town.request(&service)).await.unwrap();
+    assert_eq!(town.cloud.requests(), ["find", "delete"]);
+}

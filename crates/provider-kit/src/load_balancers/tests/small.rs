@@ -1,0 +1,291 @@
+//! A small cloud that answers at once, one change with one request; and that has moods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use cloud_provider::{
+    Caches, Cluster, Error, Listing, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, async_trait,
+};
+
+use super::super::{
+    Actual, Applied, Attributes, Backend, Balancers, Change, Identity, Marks, Operation, Part, TargetSets, Targets,
+    Tree,
+};
+use crate::paging::Reading;
+
+/// Setting of the load balancer: one that leaves it loses its targets.
+pub(super) const NETWORK: &str = "network";
+/// Setting of the load balancer that the cloud ignores.
+pub(super) const IGNORED: &str = "ignored";
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) balancers: BTreeMap<String, Actual>,
+    /// What a Service wants, by UID.
+    pub(super) wanted: BTreeMap<String, Tree>,
+    /// Reads: `find`, `read`, `list`, `machine`; writes: `create`, the operation's name, `delete`.
+    pub(super) requests: Vec<String>,
+    pub(super) protected: BTreeSet<String>,
+    /// Load balancers that somebody else deletes right before we do.
+    pub(super) vanishing: BTreeSet<String>,
+    /// Whether those that nobody knows of any more are found all the same.
+    pub(super) haunted: bool,
+    pub(super) most_targets: Option<usize>,
+    pub(super) adopts: bool,
+    pub(super) machines_are_known: bool,
+    pub(super) left_out: Vec<(String, Targets)>,
+    made: usize,
+}
+
+#[derive(Clone)]
+pub(super) struct Small(Arc<Mutex<State>>);
+
+impl Default for Small {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(State { machines_are_known: true, ..State::default() })))
+    }
+}
+
+impl Small {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    pub(super) fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().requests)
+    }
+
+    pub(super) fn add(&self, name: &str, marks: Marks, sign: Option<&str>, tree: Tree) -> String {
+        let mut state = self.state();
+        state.made += 1;
+        let (id, ingress) = (format!("lb-{}", state.made), vec![Actual::ip(&format!("192.0.2.{}", state.made))]);
+        let sign = sign.map(str::to_owned);
+        let (name, tree) = (name.to_owned(), Some(tree));
+        let actual = Actual { id: id.clone(), name, marks, sign, ingress, tree, ..Actual::default() };
+        state.balancers.insert(id.clone(), actual);
+        id
+    }
+
+    pub(super) fn one(&self, id: &str) -> Actual {
+        self.state().balancers[id].clone()
+    }
+}
+
+impl State {
+    fn shown(&self, actual: &Actual) -> Actual {
+        let mut shown = actual.clone();
+        if let Some(most) = self.most_targets {
+            shown.tree = shown.tree.map(|tree| tree.limit("main", most));
+        }
+        shown
+    }
+
+    fn change(&mut self, change: Change<'_>) -> Result<Applied> {
+        let Some(before) = change.actual else { return Ok(Applied::all(change, self.create(change)?)) };
+        let id = before.id.clone();
+        self.requests.push(name(&change.operations[0]));
+        let mut tree = self.balancers[&id].tree.clone().unwrap().after(&change.operations[..1]);
+        let outcome = change.outcome(1).unwrap();
+        let attributes = |tree: &Tree| tree.balancer_attributes().cloned().unwrap_or_default();
+        let network = |tree: &Tree| attributes(tree).text(NETWORK).map(str::to_owned);
+        let has_moved = network(&tree) != network(before.tree.as_ref().unwrap());
+        if has_moved {
+            tree.targets.insert("main".into(), Targets::default());
+        }
+        if self.most_targets.is_some_and(|most| tree.targets_of("main").len() > most) {
+            return Err(Error::quota("no more targets"));
+        }
+        let ignores = attributes(&tree).get(IGNORED).is_some();
+        let known = attributes(&tree).set(IGNORED, ()).to_make();
+        tree = tree.balancer(known);
+        let stored = self.balancers.get_mut(&id).unwrap();
+        (stored.tree, stored.marks, stored.sign) = (Some(tree), outcome.marks, outcome.sign);
+        let stored = stored.clone();
+        let shown = Box::new(self.shown(&stored));
+        Ok(if has_moved || ignores { Applied::PlanAgain(shown) } else { Applied::Shown(1, shown) })
+    }
+
+    fn create(&mut self, change: Change<'_>) -> Result<Actual> {
+        self.requests.push("create".into());
+        if self.balancers.values().any(|it| it.name == change.identity.name) {
+            return Err(Error::conflict("name taken"));
+        }
+        self.made += 1;
+        let outcome = change.outcome_of_all().unwrap();
+        let actual = Actual {
+            id: format!("lb-{}", self.made),
+            ingress: vec![Actual::ip(&format!("192.0.2.{}", self.made))],
+            ..outcome
+        };
+        self.balancers.insert(actual.id.clone(), actual.clone());
+        Ok(self.shown(&actual))
+    }
+}
+
+fn name(operation: &Operation) -> String {
+    format!("{operation:?}").split([' ', '(']).next().unwrap_or_default().to_owned()
+}
+
+#[async_trait]
+impl Backend for Small {
+    fn name(&self, _cluster: &Cluster, service: &Service) -> String {
+        let annotations = service.metadata.annotations.clone().unwrap_or_default();
+        annotations.get("name").cloned().unwrap_or_else(|| format!("a{}", service.metadata.uid.as_ref().unwrap()))
+    }
+
+    fn sign(&self, _cluster: &Cluster, service: &Service) -> Option<String> {
+        service.metadata.uid.as_ref().map(|uid| format!("sign-{uid}"))
+    }
+
+    fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> bool {
+        self.state().adopts
+    }
+
+    fn left_out(&self, _request: &LoadBalancerRequest<'_>, pool: &str, targets: &Targets) {
+        self.state().left_out.push((pool.to_owned(), targets.clone()));
+    }
+
+    async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+        Ok(self.state().wanted[request.service.metadata.uid.as_deref().unwrap()].clone())
+    }
+
+    async fn list(&self, _sets: &TargetSets) -> Result<Reading<Actual>> {
+        let mut state = self.state();
+        state.requests.push("list".into());
+        let mut listing = Listing::new();
+        listing.page(state.balancers.values().map(|it| state.shown(it)).collect(), false);
+        Ok(Reading::Complete { listing: listing.finish()?, pages: 1 })
+    }
+
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+        // One request: what others do meanwhile is not in its answer.
+        let found = {
+            let mut state = self.state();
+            state.requests.push("find".into());
+            let is_its = |it: &&Actual| {
+                it.name == identity.name || it.marks.service == identity.marks().service || it.sign == identity.sign
+            };
+            state.balancers.values().filter(is_its).map(|it| state.shown(it)).collect()
+        };
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Ok(found)
+    }
+
+    async fn read(&self, id: &str) -> Result<Option<Actual>> {
+        let mut state = self.state();
+        state.requests.push("read".into());
+        Ok(state.balancers.get(id).map(|it| state.shown(it)))
+    }
+
+    async fn has_machine(&self, _node: &Node) -> Result<bool> {
+        self.state().requests.push("machine".into());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Ok(self.state().machines_are_known)
+    }
+
+    async fn apply(&self, change: Change<'_>) -> Result<Applied> {
+        if !matches!(change.operations.last(), Some(Operation::Delete { part: Part::Balancer })) {
+            return self.state().change(change);
+        }
+        let mut state = self.state();
+        let id = &change.actual.unwrap().id;
+        if state.protected.contains(id) {
+            return Ok(Applied::Kept);
+        }
+        state.requests.push("delete".into());
+        if state.haunted {
+            return Ok(Applied::Gone);
+        }
+        let found = state.balancers.remove(id).filter(|_| !state.vanishing.contains(id));
+        Ok(if found.is_some() { Applied::Removed } else { Applied::Gone })
+    }
+
+    fn status(&self, actual: &Actual, service: &Service) -> Result<LoadBalancerStatus> {
+        let annotations = service.metadata.annotations.clone().unwrap_or_default();
+        match annotations.get("hostname") {
+            Some(name) => Ok(Actual { ingress: vec![Actual::host(name)], ..Actual::default() }.status()),
+            None => Ok(actual.status()),
+        }
+    }
+}
+
+/// The Services and Nodes of a cluster.
+#[derive(Default)]
+pub(super) struct Cached {
+    pub(super) services: Mutex<Vec<Arc<Service>>>,
+    nodes: Mutex<Vec<Arc<Node>>>,
+}
+
+impl Caches for Cached {
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.nodes.lock().unwrap().clone()
+    }
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes().into_iter().find(|node| &*node.name == name)
+    }
+    fn services(&self) -> Vec<Arc<Service>> {
+        self.services.lock().unwrap().clone()
+    }
+}
+
+/// A cluster with Services on this cloud.
+pub(super) struct Town {
+    pub(super) cloud: Small,
+    pub(super) balancers: Balancers<Small>,
+    pub(super) cluster: Cluster,
+    pub(super) cached: Arc<Cached>,
+}
+
+impl Default for Town {
+    fn default() -> Self {
+        let cloud = Small::default();
+        let cluster = Cluster { name: "kubernetes".into(), id: Some("c1".into()) };
+        let town = Self { balancers: Balancers::new(cloud.clone()), cloud, cluster, cached: Arc::default() };
+        town.balancers.set_caches(town.cached.clone());
+        let node = Node { name: "n".into(), provider_id: "small://n".into(), ..Node::default() };
+        town.cached.nodes.lock().unwrap().push(Arc::new(node));
+        town
+    }
+}
+
+impl Town {
+    /// A Service that the cluster knows, and what it wants.
+    pub(super) fn service(&self, uid: &str, wanted: Tree) -> Service {
+        let service: Service = serde_json::from_value(serde_json::json!({
+            "metadata": {"namespace": "default", "name": uid, "uid": uid},
+            "spec": {"type": "LoadBalancer"},
+        }))
+        .unwrap();
+        self.cached.services.lock().unwrap().push(Arc::new(service.clone()));
+        self.want(uid, wanted);
+        service
+    }
+
+    pub(super) fn want(&self, uid: &str, wanted: Tree) {
+        self.cloud.state().wanted.insert(uid.into(), wanted);
+    }
+
+    pub(super) fn marks(&self, uid: &str) -> Marks {
+        Marks { cluster: self.cluster.id.clone(), service: Some(uid.into()) }
+    }
+
+    pub(super) fn request<'a>(&'a self, service: &'a Service) -> LoadBalancerRequest<'a> {
+        LoadBalancerRequest { cluster: &self.cluster, service, nodes: &[], observer: &() }
+    }
+
+    /// The process starts anew.
+    pub(super) fn restart(&mut self) {
+        self.balancers = Balancers::new(self.cloud.clone());
+        self.balancers.set_caches(self.cached.clone());
+    }
+}
+
+/// A load balancer with one pool and these targets.
+pub(super) fn with_targets(targets: &[&str]) -> Tree {
+    Tree::default().balancer(Attributes::default()).pool(
+        "main",
+        Attributes::default(),
+        Some(targets.iter().copied().collect()),
+    )
+}
