@@ -27,6 +27,7 @@ pub mod annotations;
 mod api;
 pub mod config;
 pub mod id;
+pub mod metrics;
 mod network;
 mod provider;
 pub mod variables;

@@ -1,0 +1,242 @@
+//! The series that dashboards know from Hetzner's own program (§6).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{
+    CloudMetrics, Cluster, Goal, InstanceState, Instances, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers,
+    Node, Plan, ProviderSeries, Result, SeriesKind, Service, Want, WantMetadata, async_trait,
+};
+
+const CONVENTIONAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+static OPERATIONS: ProviderSeries = ProviderSeries {
+    name: "cloud_controller_manager_operations_total",
+    kind: SeriesKind::Counter,
+    labels: &["op"],
+    help: "Calls of the provider.",
+};
+static REQUESTS: ProviderSeries = ProviderSeries {
+    name: "hcloud_api_requests_total",
+    kind: SeriesKind::Counter,
+    labels: &["code", "method", "api_endpoint"],
+    help: "Answers of the Hetzner Cloud API.",
+};
+static IN_FLIGHT: ProviderSeries = ProviderSeries {
+    name: "hcloud_api_in_flight_requests",
+    kind: SeriesKind::Gauge,
+    labels: &[],
+    help: "Requests to the Hetzner Cloud API that are being answered.",
+};
+static DURATION: ProviderSeries = ProviderSeries {
+    name: "hcloud_api_request_duration_seconds",
+    kind: SeriesKind::Histogram(CONVENTIONAL),
+    labels: &["method"],
+    help: "Time until the Hetzner Cloud API had answered.",
+};
+static SERVER_CACHE: ProviderSeries = ProviderSeries {
+    name: "cloud_controller_manager_server_cache_requests_total",
+    kind: SeriesKind::Counter,
+    labels: &["subsystem", "mode", "result"],
+    help: "Look-ups of servers, and whether what is remembered was enough.",
+};
+static TYPE_CACHE: ProviderSeries = ProviderSeries {
+    name: "cloud_controller_manager_load_balancer_type_cache_requests_total",
+    kind: SeriesKind::Counter,
+    labels: &["subsystem", "mode", "result"],
+    help: "Look-ups of load balancer types, and whether what is remembered was enough.",
+};
+
+/// All of them, for the documentation.
+pub static SERIES: [&ProviderSeries; 6] = [&OPERATIONS, &REQUESTS, &IN_FLIGHT, &DURATION, &SERVER_CACHE, &TYPE_CACHE];
+
+/// Counts a call of the provider.
+pub(crate) fn operation(metrics: &dyn CloudMetrics, operation: &str) {
+    metrics.record(&OPERATIONS, &[operation], 1.0);
+}
+
+/// Counts a look-up of a load balancer type.
+pub(crate) fn balancer_types(metrics: &dyn CloudMetrics, hit: bool) {
+    metrics.record(&TYPE_CACHE, &["load_balancer", "all", result(hit)], 1.0);
+}
+
+fn result(hit: bool) -> &'static str {
+    if hit { "hit" } else { "miss" }
+}
+
+/// Hears of requests to the cloud's API, and tells them under the names of both programs.
+pub(crate) struct Requests(pub(crate) Arc<dyn CloudMetrics>);
+
+impl CloudMetrics for Requests {
+    fn started(&self, operation: &str) {
+        self.0.record(&IN_FLIGHT, &[], 1.0);
+        self.0.started(operation);
+    }
+    fn abandoned(&self, operation: &str) {
+        self.0.record(&IN_FLIGHT, &[], -1.0);
+        self.0.abandoned(operation);
+    }
+    fn finished(&self, operation: &str, status: Option<u16>, took: Duration) {
+        self.0.record(&IN_FLIGHT, &[], -1.0);
+        if let Some(status) = status {
+            let (method, endpoint) = endpoint(operation);
+            self.0.record(&REQUESTS, &[&status.to_string(), &method, &endpoint], 1.0);
+            self.0.record(&DURATION, &[&method], took.as_secs_f64());
+        }
+        self.0.finished(operation, status, took);
+    }
+    fn paused(&self, pause: Duration) {
+        self.0.paused(pause);
+    }
+    fn remaining(&self, requests: u64) {
+        self.0.remaining(requests);
+    }
+    fn cached(&self, hit: bool) {
+        self.0.cached(hit);
+    }
+    fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
+        self.0.record(series, labels, value);
+    }
+}
+
+/// `GET /servers/{id}` as the labels `get` and `/servers/-`.
+fn endpoint(operation: &str) -> (String, String) {
+    let (method, path) = operation.split_once(' ').unwrap_or(("", operation));
+    let segments = path.split('/').map(|segment| if segment.starts_with('{') { "-" } else { segment });
+    (method.to_ascii_lowercase(), segments.collect::<Vec<_>>().join("/"))
+}
+
+/// Hears which look-ups of servers need a request, for one part of the provider.
+pub(crate) struct ServerCache {
+    pub(crate) metrics: Arc<dyn CloudMetrics>,
+    /// `instances_v2` or `routes`.
+    pub(crate) subsystem: &'static str,
+    /// The cache's mode: `all`, `one` or `off`.
+    pub(crate) mode: &'static str,
+}
+
+impl CloudMetrics for ServerCache {
+    fn cached(&self, hit: bool) {
+        self.metrics.record(&SERVER_CACHE, &[self.subsystem, self.mode, result(hit)], 1.0);
+        self.metrics.cached(hit);
+    }
+}
+
+/// A capability, each call of which is counted.
+pub(crate) struct Counted<T> {
+    pub(crate) inner: T,
+    pub(crate) metrics: Arc<dyn CloudMetrics>,
+}
+
+impl<T> Counted<T> {
+    fn count(&self, operation: &str) {
+        self::operation(&*self.metrics, operation);
+    }
+}
+
+#[async_trait]
+impl<T: Instances> Instances for Counted<T> {
+    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
+        let asked = [
+            (want.existence, "hcloud/instancesv2.InstanceExists"),
+            (want.shutdown, "hcloud/instancesv2.InstanceShutdown"),
+            (want.metadata != WantMetadata::No, "hcloud/instancesv2.InstanceMetadata"),
+        ];
+        for (_, operation) in asked.into_iter().filter(|(asked, _)| *asked) {
+            nodes.iter().for_each(|_| self.count(operation));
+        }
+        self.inner.lookup(nodes, want).await
+    }
+}
+
+#[async_trait]
+impl<T: LoadBalancers> LoadBalancers for Counted<T> {
+    async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+        self.count("hcloud/loadBalancers.GetLoadBalancer");
+        self.inner.get(request).await
+    }
+    fn name(&self, cluster: &Cluster, service: &Service) -> String {
+        self.inner.name(cluster, service)
+    }
+    async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+        self.count("hcloud/loadBalancers.EnsureLoadBalancer");
+        self.inner.ensure(request).await
+    }
+    async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
+        self.count("hcloud/loadBalancers.UpdateLoadBalancer");
+        self.inner.update_targets(request).await
+    }
+    async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
+        self.count("hcloud/loadBalancers.EnsureLoadBalancerDeleted");
+        self.inner.delete(request).await
+    }
+    fn targets_follow_labels(&self, service: &Service) -> bool {
+        self.inner.targets_follow_labels(service)
+    }
+    fn has_plans(&self) -> bool {
+        self.inner.has_plans()
+    }
+    async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
+        self.inner.plan(request, goal).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl CloudMetrics for Heard {
+        fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
+            assert_eq!(series.labels.len(), labels.len());
+            self.0.lock().unwrap().push(format!("{}{labels:?} {value}", series.name));
+        }
+    }
+
+    #[test]
+    fn requests_have_the_labels_that_dashboards_know() {
+        for (operation, method, path) in [
+            ("GET /servers", "get", "/servers"),
+            ("GET /servers/{id}", "get", "/servers/-"),
+            ("POST /load_balancers/{id}/actions/add_target", "post", "/load_balancers/-/actions/add_target"),
+            ("DELETE /load_balancers/{id}", "delete", "/load_balancers/-"),
+        ] {
+            assert_eq!(endpoint(operation), (method.to_owned(), path.to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_was_sent_is_in_flight_until_it_is_answered_or_given_up() {
+        let heard = Arc::new(Heard::default());
+        let requests = Requests(heard.clone());
+        requests.started("GET /servers/{id}");
+        requests.finished("GET /servers/{id}", Some(200), Duration::from_millis(20));
+        requests.started("GET /servers");
+        requests.finished("GET /servers", None, Duration::from_secs(15));
+        requests.started("GET /servers");
+        requests.abandoned("GET /servers");
+        let (up, down) = ("hcloud_api_in_flight_requests[] 1", "hcloud_api_in_flight_requests[] -1");
+        let count = "hcloud_api_requests_total[\"200\", \"get\", \"/servers/-\"] 1";
+        let time = "hcloud_api_request_duration_seconds[\"get\"] 0.02";
+        assert_eq!(*heard.0.lock().unwrap(), [up, down, count, time, up, down, up, down]);
+    }
+
+    #[test]
+    fn look_ups_are_told_by_part_mode_and_result() {
+        let heard = Arc::new(Heard::default());
+        let cache = ServerCache { metrics: heard.clone(), subsystem: "routes", mode: "all" };
+        cache.cached(true);
+        balancer_types(&*heard, false);
+        operation(&*heard, "hcloud/ListRoutes");
+        let told = [
+            "cloud_controller_manager_server_cache_requests_total[\"routes\", \"all\", \"hit\"] 1",
+            "cloud_controller_manager_load_balancer_type_cache_requests_total[\"load_balancer\", \"all\", \"miss\"] 1",
+            "cloud_controller_manager_operations_total[\"hcloud/ListRoutes\"] 1",
+        ];
+        assert_eq!(*heard.0.lock().unwrap(), told);
+    }
+}
