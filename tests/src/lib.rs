@@ -14,6 +14,7 @@ pub mod crash;
 pub mod end_state;
 pub mod exposition;
 pub mod gate;
+pub mod hetzner_cloud;
 pub mod in_process;
 pub mod machines;
 pub mod node_object;

@@ -87,6 +87,9 @@ impl CloudProvider for ObservedProvider {
     fn set_caches(&self, caches: Arc<dyn Caches>) {
         self.inner.set_caches(caches);
     }
+    fn metrics_address(&self) -> Option<String> {
+        self.inner.metrics_address()
+    }
     fn instances(&self) -> Option<&dyn Instances> {
         self.inner.instances()
     }
@@ -133,6 +136,9 @@ impl LoadBalancers for ObservedBalancers {
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
         let _call = self.overlaps.begin(&request, "delete");
         self.inner().delete(request).await
+    }
+    fn targets_follow_labels(&self, service: &Service) -> bool {
+        self.inner().targets_follow_labels(service)
     }
     fn has_plans(&self) -> bool {
         self.inner().has_plans()

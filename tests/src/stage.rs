@@ -179,7 +179,7 @@ impl Stage {
         let clients = Arc::new(NoClients);
         let context = Context {
             cluster: cluster.clone(),
-            cluster_cidrs: Vec::new(),
+            cluster_cidrs: self.options.route.cluster_cidrs.iter().map(ToString::to_string).collect(),
             clients,
             events: Arc::new(NoEvents),
             shutdown: shutdown.clone(),

@@ -1,0 +1,182 @@
+//! Hetzner Cloud, as the proofs need it: the provider over the fake of its APIs, with a private network and routes in it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{CloudProvider, Fence};
+use hetzner_fake::{Balancer, Fake, Options, PROJECT, Server, TOKEN, Target};
+use provider_hetzner::Hetzner;
+use provider_hetzner::config::{AddressFamily, Balancers, Cache, Config, Instances, Network};
+use provider_kit::transport::{Credential, Transport};
+use serde_json::Value;
+
+use crate::cloud_under_test::{BalancerFacts, CloudUnderTest, Machine, RouteFacts};
+use crate::gate::{Gate, Side};
+
+/// The label that marks a load balancer for a Service.
+const SERVICE_UID: &str = "hcloud-ccm/service-uid";
+/// Pods are in this part of the network.
+const POD_RANGE: &str = "10.244.";
+
+/// Hetzner Cloud with one network, to which every machine is attached.
+#[derive(Clone)]
+pub struct HetznerCloud {
+    /// The cloud.
+    pub fake: Fake,
+    /// The id of its network.
+    pub network: u64,
+}
+
+/// A fresh one, whose actions take a little while.
+#[must_use]
+pub fn hetzner_cloud() -> Box<dyn CloudUnderTest> {
+    Box::new(HetznerCloud::new(Options { action_time: Duration::from_millis(1500), ..Options::default() }))
+}
+
+impl HetznerCloud {
+    /// An empty one.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let fake = Fake::new(options);
+        let network = fake.add_network("kubernetes", "10.0.0.0/8");
+        Self { fake, network }
+    }
+
+    /// What the environment variables say: only what has no default, and the network.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        let network = Network { name_or_id: "kubernetes".to_owned(), check_attached: false, routes: true };
+        let balancers = Balancers {
+            location: Some("fsn1".to_owned()),
+            balancer_type: Some("lb11".to_owned()),
+            ..Balancers::default()
+        };
+        Config {
+            token: Credential::token(TOKEN),
+            endpoint: "http://hetzner/v1".to_owned(),
+            debug: false,
+            network: Some(network),
+            instances: Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: Cache::Shared },
+            metrics_address: None,
+            balancers: Some(balancers),
+            robot: None,
+        }
+    }
+
+    fn machine(server: Server) -> Machine {
+        Machine { provider_id: id_of(server.id), is_stopped: server.status == "off", name: server.name }
+    }
+}
+
+fn id_of(server: u64) -> String {
+    format!("hcloud://{server}")
+}
+
+fn facts(balancer: &Balancer) -> BalancerFacts {
+    let target = |target: &Target| match target {
+        Target::Server { id, .. } => id_of(*id),
+        other => format!("{other:?}"),
+    };
+    let port = |it: &hetzner_fake::Service| (it.listen_port, it.protocol.to_uppercase(), it.destination_port);
+    BalancerFacts {
+        service_uid: balancer.labels.get(SERVICE_UID).cloned(),
+        address: Some(balancer.ipv4.ip.to_string()),
+        ports: balancer.services.iter().map(port).collect(),
+        targets: balancer.targets.iter().map(target).collect(),
+    }
+}
+
+/// In the order of their text: the order in which they were added is nobody's business.
+fn sort(list: Option<&mut Value>) {
+    if let Some(list) = list.and_then(Value::as_array_mut) {
+        list.sort_by_cached_key(ToString::to_string);
+    }
+}
+
+impl CloudUnderTest for HetznerCloud {
+    fn provider(&self, gate: &Gate) -> Arc<dyn CloudProvider> {
+        self.fenced_provider(gate, &Fence::open())
+    }
+
+    fn fenced_provider(&self, gate: &Gate, fence: &Fence) -> Arc<dyn CloudProvider> {
+        let cloud = Transport::builder("http://hetzner/v1")
+            .credential(Credential::token(TOKEN))
+            .fence(fence.clone())
+            .service(gate.before(Side::Cloud, self.fake.router()))
+            .build()
+            .expect("the address is an address");
+        let metadata = Transport::builder("http://hetzner/hetzner/v1/metadata").service(self.fake.metadata());
+        let metadata = metadata.build().expect("the address is an address");
+        Arc::new(Hetzner::over(self.config(), cloud, None, metadata))
+    }
+
+    fn add_machine(&self, name: &str) -> String {
+        let server = self.fake.add_server(name);
+        self.fake.attach(name, self.network);
+        id_of(server.id)
+    }
+    fn stop(&self, name: &str) {
+        self.fake.stop(name);
+    }
+    fn start(&self, name: &str) {
+        self.fake.start(name);
+    }
+    fn terminate(&self, name: &str) {
+        self.fake.terminate(name);
+    }
+    fn machines(&self) -> Vec<Machine> {
+        self.fake.servers().into_iter().map(Self::machine).collect()
+    }
+
+    fn confuse(&self, confused: bool) {
+        self.fake.set_token(TOKEN, if confused { "another project" } else { PROJECT });
+    }
+
+    fn load_balancers(&self) -> Vec<BalancerFacts> {
+        self.fake.load_balancers().iter().map(facts).collect()
+    }
+
+    fn routes(&self) -> Vec<RouteFacts> {
+        let servers = self.fake.servers().into_iter();
+        let by_address: BTreeMap<String, String> =
+            servers.filter_map(|it| Some((it.ip_in(self.network)?.to_string(), id_of(it.id)))).collect();
+        let facts = |it: hetzner_fake::Route| RouteFacts {
+            is_ours: it.destination.starts_with(POD_RANGE),
+            target: by_address.get(&it.gateway).cloned().unwrap_or(it.gateway),
+            destination: it.destination,
+        };
+        self.fake.routes(self.network).into_iter().map(facts).collect()
+    }
+
+    fn objects(&self) -> Vec<Value> {
+        let mut objects = self.fake.objects();
+        for object in &mut objects {
+            ["/services", "/targets"].into_iter().for_each(|list| sort(object.pointer_mut(list)));
+        }
+        objects
+    }
+
+    fn aliases(&self) -> Vec<(String, String)> {
+        let mut aliases = Vec::new();
+        for server in self.fake.servers() {
+            let name = &server.name;
+            aliases.push((server.id.to_string(), format!("<machine {name}>")));
+            aliases.extend(server.ipv4.map(|ip| (ip.to_string(), format!("<IPv4 of {name}>"))));
+            let private = server.ip_in(self.network);
+            aliases.extend(private.map(|ip| (ip.to_string(), format!("<private address of {name}>"))));
+        }
+        for balancer in self.fake.load_balancers() {
+            let name = &balancer.name;
+            aliases.push((balancer.id.to_string(), format!("<id of {name}>")));
+            for (ip, family) in [(&balancer.ipv4, "IPv4"), (&balancer.ipv6, "IPv6")] {
+                aliases.push((ip.ip.to_string(), format!("<{family} of {name}>")));
+                aliases.extend(ip.dns_ptr.clone().map(|pointer| (pointer, format!("<{family} pointer of {name}>"))));
+            }
+            for net in &balancer.private_net {
+                aliases.push((net.ip.to_string(), format!("<private address of {name}>")));
+            }
+        }
+        aliases
+    }
+}
