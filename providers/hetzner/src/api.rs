@@ -1,9 +1,12 @@
 //! The cloud's HTTP API (§5.1): how lists are paged, what its error words mean, and how actions are awaited.
 
 use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cloud_provider::{Error, Result};
+use provider_kit::inventory::Urgency;
 use provider_kit::operation::{OperationState, Operations};
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
 use provider_kit::transport::{Call, Priority, Refusal, Transport};
@@ -16,12 +19,16 @@ pub(crate) const PAGE_SIZE: usize = 50;
 /// Actions are asked for so often, and so many at once.
 const POLL: Duration = Duration::from_millis(500);
 const IDS_PER_POLL: usize = 25;
+/// After that time, what somebody else was at is hopefully over.
+const LOCKED: Duration = Duration::from_secs(1);
 
 /// The cloud's API with one token.
 #[derive(Clone, Debug)]
 pub(crate) struct Api {
     pub(crate) http: Transport,
     actions: Operations,
+    /// Whether an action was refused because another one ran.
+    is_locking: Arc<AtomicBool>,
 }
 
 /// Something that the cloud does in the background.
@@ -82,7 +89,7 @@ impl Api {
         let http = http.meaning(meaning);
         let asked = http.clone();
         let actions = Operations::new(POLL, IDS_PER_POLL, move |ids| ask(asked.clone(), ids));
-        Self { http, actions }
+        Self { http, actions, is_locking: Arc::default() }
     }
 
     /// Reads a list to its end; `call`: without page and page size. What is read becomes what is kept, page by page.
@@ -93,9 +100,32 @@ impl Api {
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
+        self.list_with(what, keep, key, |page| self.http.read(paged(&call, page))).await
+    }
+
+    /// The same, for a list that several wait for.
+    pub(crate) async fn list_for_all<W: DeserializeOwned, T, K: Hash>(
+        &self,
+        what: &'static str,
+        call: Call,
+        urgency: &Urgency,
+        keep: impl Fn(W) -> T,
+        key: fn(&T) -> K,
+    ) -> Result<Reading<T>> {
+        let call = &call;
+        let page = |page| urgency.carry(move |priority| self.http.read(paged(call, page).priority(priority)));
+        self.list_with(what, keep, key, page).await
+    }
+
+    async fn list_with<W, T, K: Hash, F: Future<Output = Result<ListPage<W>>>>(
+        &self,
+        what: &'static str,
+        keep: impl Fn(W) -> T,
+        key: fn(&T) -> K,
+        page: impl Fn(u32) -> F,
+    ) -> Result<Reading<T>> {
         read_pages(Rules { what, totals: false }, 1, key, async |number: u32| {
-            let call = call.clone().query("page", number).query("per_page", PAGE_SIZE);
-            let page: ListPage<W> = self.http.read(call).await?;
+            let page = page(number).await?;
             let Pagination { next_page, total_entries } = page.meta.pagination;
             let next = next_page.filter(|next| *next != 0);
             Ok(Page { items: page.items.into_iter().map(&keep).collect(), next, total: total_entries })
@@ -107,6 +137,26 @@ impl Api {
     pub(crate) async fn act(&self, call: Call) -> Result<()> {
         let started: Started = self.http.read(call).await?;
         self.finish(&[started.action]).await
+    }
+
+    /// Sends a request that starts an action, beside those that run already, unless the API has shown that one has to end
+    /// before the next can begin. What is refused because something else is going on is sent once more a little later.
+    pub(crate) async fn start(&self, call: Call, running: &mut Vec<Action>) -> Result<()> {
+        if self.is_locking.load(Ordering::Relaxed) {
+            self.finish(&std::mem::take(running)).await?;
+        }
+        let mut started: Result<Started> = self.http.read(call.clone()).await;
+        if started.as_ref().is_err_and(Error::is_conflict) {
+            if running.is_empty() {
+                tokio::time::sleep(LOCKED).await;
+            } else {
+                self.is_locking.store(true, Ordering::Relaxed);
+                self.finish(&std::mem::take(running)).await?;
+            }
+            started = self.http.read(call).await;
+        }
+        running.push(started?.action);
+        Ok(())
     }
 
     /// Waits until all of these have ended well; those that have already cost nothing.
@@ -126,6 +176,10 @@ impl Api {
         let _: Value = self.http.read(Call::get("/locations", &[]).priority(Priority::Urgent)).await?;
         Ok(())
     }
+}
+
+fn paged(call: &Call, page: u32) -> Call {
+    call.clone().query("page", page).query("per_page", PAGE_SIZE)
 }
 
 impl Action {
