@@ -8,16 +8,18 @@
 //! | [`config`], [`variables`] | the environment variables |
 //! | [`annotations`] | what a Service may ask for |
 //! | [`id`] | `hcloud://<id>`, `hrobot://<number>` |
-//! | `api`, `robot` | the two HTTP APIs |
+//! | [`transports`], `api`, `robot` | the HTTP APIs |
 //! | `servers` | machines behind Nodes |
 //! | `balancers` | load balancers |
 //! | `network`, `routes` | the private network and its routes |
 //! | `diagnosis` | what `doctor` is told |
+//! | [`metrics`] | the series of Hetzner's own program |
 //!
 //! ```
 //! use cloud_provider::{Environment, Setup};
 //!
-//! let environment = Environment::of([("HCLOUD_TOKEN", "x".repeat(64))]);
+//! let endpoint = ("HCLOUD_ENDPOINT", "http://127.0.0.1:8080/v1".to_owned());
+//! let environment = Environment::of([("HCLOUD_TOKEN", "x".repeat(64)), endpoint]);
 //! let provider = provider_hetzner::factory(&Setup { environment, ..Setup::default() })?;
 //! assert_eq!(provider.name(), "hcloud");
 //! # Ok::<(), cloud_provider::Error>(())
@@ -25,11 +27,15 @@
 
 pub mod annotations;
 mod api;
+#[allow(dead_code, reason = "until the provider hands it out")]
+mod balancers;
 pub mod config;
+mod diagnosis;
 pub mod id;
 pub mod metrics;
 mod network;
 mod provider;
+pub mod transports;
 pub mod variables;
 
 pub use provider::{Hetzner, factory};

@@ -1,28 +1,28 @@
 //! The provider: what it is made of, and its start.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use cloud_provider::{Caches, CloudProvider, Context, Error, Node, Result, Setup, async_trait};
+use cloud_provider::{Caches, CloudProvider, Context, Finding, Node, Result, Setup, async_trait};
 use provider_kit::events::EventWriter;
-use provider_kit::transport::{Patience, Transport};
+use provider_kit::transport::Transport;
 
 use crate::api::Api;
 use crate::config::Config;
+use crate::diagnosis::Diagnosis;
 use crate::id::{IdError, MachineId};
 use crate::network::PrivateNetwork;
-use crate::{EVENT_SOURCE, NAME};
-
-/// Where a server finds out about itself.
-const METADATA: &str = "http://169.254.169.254/hetzner/v1/metadata";
+use crate::{EVENT_SOURCE, NAME, transports};
 
 /// Makes the provider from the environment variables.
 ///
 /// # Errors
 /// *Invalid*, with everything that is wrong with them.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
-    let _ = setup;
-    Err(Error::not_implemented())
+    let config = Config::read(setup)?;
+    let cloud = transports::cloud(&config, setup).build()?;
+    let robot = config.robot.as_ref().and_then(|robot| Some((robot, robot.credential.as_ref()?)));
+    let robot = robot.map(|(robot, credential)| transports::robot(robot, credential, setup).build()).transpose()?;
+    Ok(Arc::new(Hetzner::over(config, cloud, robot, transports::metadata()?)))
 }
 
 /// The provider.
@@ -31,6 +31,7 @@ pub struct Hetzner {
     config: Config,
     network: Option<PrivateNetwork>,
     metadata: Transport,
+    robot: Option<Transport>,
     events: EventWriter,
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
 }
@@ -39,16 +40,10 @@ impl Hetzner {
     /// A provider that talks over these: to the cloud's API, to that of dedicated servers if its credential is known, to the
     /// metadata service of the machine that it runs on.
     #[must_use]
-    pub fn over(config: Config, cloud: Transport, _robot: Option<Transport>, metadata: Transport) -> Self {
+    pub fn over(config: Config, cloud: Transport, robot: Option<Transport>, metadata: Transport) -> Self {
         let api = Api::new(cloud);
         let network = config.network.clone().map(|network| PrivateNetwork::new(api.clone(), network));
-        Self { network, metadata, events: EventWriter::new(EVENT_SOURCE), caches: Arc::default(), api, config }
-    }
-
-    /// The metadata service of the machine that this runs on.
-    fn metadata() -> Result<Transport> {
-        let timeout = Duration::from_secs(5);
-        Transport::builder(METADATA).patience(Patience { timeout, tries: 2, ..Patience::default() }).build()
+        Self { network, metadata, robot, events: EventWriter::new(EVENT_SOURCE), caches: Arc::default(), api, config }
     }
 }
 
@@ -74,6 +69,11 @@ impl CloudProvider for Hetzner {
             network.check_attached(&self.metadata).await?;
         }
         Ok(())
+    }
+
+    async fn diagnose(&self) -> Vec<Finding> {
+        let Self { api, config, network, metadata, robot, .. } = self;
+        Diagnosis { api, config, network: network.as_ref(), metadata, robot: robot.as_ref() }.findings().await
     }
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {

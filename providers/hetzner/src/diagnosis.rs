@@ -1,0 +1,229 @@
+//! What `doctor` is told: endpoint, token, rate limit, network, load balancers, dedicated servers.
+
+use cloud_provider::{Error, Finding};
+use provider_kit::transport::{Call, Transport};
+use serde::Deserialize;
+
+use crate::api::Api;
+use crate::config::{Balancers, Config};
+use crate::network::PrivateNetwork;
+
+/// What is looked at.
+pub(crate) struct Diagnosis<'a> {
+    pub(crate) api: &'a Api,
+    pub(crate) config: &'a Config,
+    pub(crate) network: Option<&'a PrivateNetwork>,
+    pub(crate) metadata: &'a Transport,
+    pub(crate) robot: Option<&'a Transport>,
+}
+
+#[derive(Deserialize)]
+struct Locations {
+    locations: Vec<Location>,
+}
+
+#[derive(Deserialize)]
+struct Location {
+    name: String,
+    network_zone: String,
+}
+
+#[derive(Deserialize)]
+struct Types {
+    load_balancer_types: Vec<Type>,
+}
+
+#[derive(Deserialize)]
+struct Type {
+    name: String,
+    deprecated: Option<String>,
+    deprecation: Option<Deprecation>,
+}
+
+#[derive(Deserialize)]
+struct Deprecation {
+    unavailable_after: String,
+}
+
+impl Diagnosis<'_> {
+    /// From the outside in; what fails hides what is behind it.
+    pub(crate) async fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        match self.locations(&mut findings).await {
+            None => return findings,
+            Some(locations) => {
+                findings.push(self.token_may_write().await);
+                findings.extend(self.network().await);
+                if let Some(balancers) = &self.config.balancers {
+                    findings.push(place(balancers, &locations));
+                    findings.push(self.balancer_type(balancers).await);
+                }
+            }
+        }
+        findings.extend(self.robot().await);
+        findings
+    }
+
+    /// One request tells of endpoint, token and rate limit.
+    async fn locations(&self, findings: &mut Vec<Finding>) -> Option<Vec<Location>> {
+        let base = self.api.http.base();
+        let answer = match self.api.http.send(Call::get("/locations", &[])).await {
+            Ok(answer) => answer,
+            Err(error) if error.is_unauthorized() => {
+                findings.push(Finding::ok("endpoint", format!("{base} answers")));
+                let remedy =
+                    "put a valid API token of the project into HCLOUD_TOKEN, or into the file of HCLOUD_TOKEN_FILE";
+                findings.push(Finding::failure("token", error.to_string(), remedy));
+                return None;
+            }
+            Err(error) => {
+                findings.push(Finding::failure("endpoint", format!("{base}: {error}"), endpoint_remedy(&error)));
+                return None;
+            }
+        };
+        findings.push(Finding::ok("endpoint", format!("{base} answers")));
+        let number = |name: &str| answer.headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
+        if let (Some(limit), Some(left)) = (number("ratelimit-limit"), number("ratelimit-remaining")) {
+            let text = format!("{left} of {limit} requests are left");
+            findings.push(if left * 10 >= limit {
+                Finding::ok("rate limit", text)
+            } else {
+                let remedy = "see what else uses tokens of this project; the limit is refilled each second";
+                Finding::warning("rate limit", text, remedy)
+            });
+        }
+        match answer.json::<Locations>() {
+            Ok(answer) => Some(answer.locations),
+            Err(error) => {
+                findings.push(Finding::failure("endpoint", error.to_string(), endpoint_remedy(&error)));
+                None
+            }
+        }
+    }
+
+    /// The API tells a token's scope only to whoever tries to change something. Nothing has the id 0, so that nothing can be
+    /// changed by this.
+    async fn token_may_write(&self) -> Finding {
+        let call = Call::put("/load_balancers/{id}", &["0"]).json(&serde_json::json!({})).reading();
+        match self.api.http.send(call).await {
+            Err(error) if error.is_unauthorized() => Finding::failure(
+                "token",
+                format!("it may not change anything: {error}"),
+                "make an API token with read and write permission, and put it into HCLOUD_TOKEN",
+            ),
+            Err(error) if error.is_not_found() || error.is_invalid() => Finding::ok("token", "it may read and write"),
+            Err(error) => Finding::warning(
+                "token",
+                format!("it may read; whether it may write was not answered: {error}"),
+                "try again",
+            ),
+            Ok(_) => Finding::warning(
+                "token",
+                "it may read; whether it may write cannot be told",
+                "check its permission in the console",
+            ),
+        }
+    }
+
+    async fn network(&self) -> Vec<Finding> {
+        let Some(network) = self.network else {
+            return vec![Finding::ok("network", "none is configured: addresses and load balancers are public")];
+        };
+        let found = match network.find().await {
+            Ok(found) => found,
+            Err(error) => {
+                let remedy = "correct HCLOUD_NETWORK: a network's name or id in the token's project";
+                return vec![Finding::failure("network", error.to_string(), remedy)];
+            }
+        };
+        let there = Finding::ok("network", format!("{:?} ({}), {}", found.name, found.id, found.ip_range));
+        let attached = match PrivateNetwork::is_attached(self.metadata, found.id).await {
+            Ok(true) => Finding::ok("network", "this machine is attached to it"),
+            Ok(false) => Finding::failure(
+                "network",
+                "this machine is not attached to it, so the manager would not start here",
+                "attach it, or set HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK=true",
+            ),
+            Err(error) => Finding::warning(
+                "network",
+                format!("whether this machine is attached to it is not known: {error}"),
+                "outside of Hetzner Cloud there is no metadata service: run doctor where the manager runs",
+            ),
+        };
+        vec![there, attached]
+    }
+
+    async fn balancer_type(&self, balancers: &Balancers) -> Finding {
+        const CHECK: &str = "load balancer type";
+        let name = balancers.balancer_type.as_deref().unwrap_or("lb11");
+        let types: Vec<Type> =
+            match self.api.http.read(Call::get("/load_balancer_types", &[]).query("per_page", 50)).await {
+                Ok(Types { load_balancer_types }) => load_balancer_types,
+                Err(error) => return Finding::failure(CHECK, error.to_string(), "try again"),
+            };
+        let Some(found) = types.iter().find(|it| it.name == name) else {
+            let known: Vec<_> = types.iter().map(|it| &*it.name).collect();
+            let remedy = format!("set HCLOUD_LOAD_BALANCERS_TYPE to one of {}", known.join(", "));
+            return Finding::failure(CHECK, format!("{name:?} does not exist"), remedy);
+        };
+        match (&found.deprecation, &found.deprecated) {
+            (Some(Deprecation { unavailable_after }), _) | (None, Some(unavailable_after)) => Finding::warning(
+                CHECK,
+                format!("{name} is deprecated, and not available after {unavailable_after}"),
+                "choose another in HCLOUD_LOAD_BALANCERS_TYPE and in annotations",
+            ),
+            (None, None) => Finding::ok(CHECK, name),
+        }
+    }
+
+    async fn robot(&self) -> Option<Finding> {
+        let robot = self.robot?;
+        Some(match robot.send(Call::get("/server", &[])).await {
+            Ok(_) => Finding::ok("robot", format!("{} answers, the credential is valid", robot.base())),
+            Err(error) if error.is_unauthorized() => Finding::failure(
+                "robot",
+                error.to_string(),
+                "correct ROBOT_USER and ROBOT_PASSWORD (a web service user of Robot) before anything else: several failures in a \
+                 row block this machine's address",
+            ),
+            Err(error) => {
+                Finding::failure("robot", error.to_string(), "check the network and the firewalls on the way")
+            }
+        })
+    }
+}
+
+/// Where load balancers go, unless their Services say.
+fn place(balancers: &Balancers, locations: &[Location]) -> Finding {
+    const CHECK: &str = "load balancer location";
+    let judge = |variable: &str, wanted: &str, name: fn(&Location) -> &str| {
+        let mut known: Vec<_> = locations.iter().map(name).collect();
+        known.sort_unstable();
+        known.dedup();
+        match known.contains(&wanted) {
+            true => Finding::ok(CHECK, wanted),
+            false => Finding::failure(
+                CHECK,
+                format!("{wanted:?} does not exist"),
+                format!("set {variable} to one of {}", known.join(", ")),
+            ),
+        }
+    };
+    match (&balancers.location, &balancers.network_zone) {
+        (Some(wanted), _) => judge("HCLOUD_LOAD_BALANCERS_LOCATION", wanted, |it| &it.name),
+        (None, Some(wanted)) => judge("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", wanted, |it| &it.network_zone),
+        (None, None) => Finding::warning(
+            CHECK,
+            "none is configured, so each Service must name one",
+            "set HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
+        ),
+    }
+}
+
+fn endpoint_remedy(error: &Error) -> &'static str {
+    let text = error.to_string();
+    if text.contains("dns error") || text.contains("failed to lookup address") {
+        return "correct HCLOUD_ENDPOINT, or set `dnsPolicy: Default` in the Pod, so that the machine's own DNS is asked";
+    }
+    "check HCLOUD_ENDPOINT, and the network and the firewalls on the way"
+}

@@ -1,0 +1,56 @@
+//! How the three HTTP APIs are reached: the cloud's, Robot's, and that of the machine's metadata.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{Result, Setup};
+use provider_kit::transport::{Budget, Builder, Call, Credential, Jitter, Patience, Refill, Refusal, Transport};
+
+use crate::config::{Config, Robot};
+use crate::metrics::Requests;
+
+/// Where a server finds out about itself.
+const METADATA: &str = "http://169.254.169.254/hetzner/v1/metadata";
+
+/// The patience that §5.1 asks for.
+const PATIENCE: Patience = Patience {
+    timeout: Duration::from_secs(15),
+    tries: 6,
+    total: Duration::from_secs(120),
+    backoff: Duration::from_secs(1),
+    longest_backoff: Duration::from_secs(60),
+    longest_pause: Duration::from_secs(30),
+    jitter: Jitter::Full,
+};
+
+/// To the cloud's API, as the provider uses it. The rate limit is that of the project, of which one request comes back each
+/// second; not all of it is ours.
+#[must_use]
+pub fn cloud(config: &Config, setup: &Setup) -> Builder {
+    Transport::builder(config.endpoint.clone())
+        .credential(config.token.clone())
+        .validate(Call::get("/locations", &[]).query("per_page", 1))
+        .metrics(Arc::new(Requests(Arc::clone(&setup.metrics))))
+        .fence(setup.fence.clone())
+        .patience(PATIENCE)
+        .budget(Budget { refill: Refill::Evenly(Duration::from_secs(3600)), ..Budget::default() })
+        .correlation("x-correlation-id")
+        .not_applied(|refusal: &Refusal| matches!(&*refusal.code, "conflict" | "rate_limit_exceeded"))
+        .dump(config.debug)
+}
+
+/// To Robot's, which is only read.
+#[must_use]
+pub fn robot(config: &Robot, credential: &Credential, setup: &Setup) -> Builder {
+    Transport::builder(config.endpoint.clone())
+        .credential(credential.clone())
+        .metrics(Arc::clone(&setup.metrics))
+        .fence(setup.fence.clone())
+        .patience(Patience { tries: 2, ..PATIENCE })
+}
+
+/// To the metadata service, which knows only the machine that asks.
+pub(crate) fn metadata() -> Result<Transport> {
+    let patience = Patience { timeout: Duration::from_secs(5), tries: 2, ..PATIENCE };
+    Transport::builder(METADATA).patience(patience).build()
+}
