@@ -1,0 +1,123 @@
+//! Where the document (a transcription of February 2026) says something else than the specification of the provider. What is
+//! sent and answered is changed on its way so that the proxy lets it pass; nothing else may be.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+/// A disagreement.
+pub(crate) struct Disagreement {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Why the specification is followed.
+    pub(crate) reason: &'static str,
+}
+
+/// All of them.
+pub(crate) const DISAGREEMENTS: [Disagreement; 6] = [
+    Disagreement {
+        name: "servers have a datacenter",
+        reason: "datacenters left the API in July 2026; zones come from the location",
+    },
+    Disagreement {
+        name: "a health check has an interval, a time-out and retries",
+        reason: "what nobody states is left to the API, which has defaults; the provider's predecessor leaves it out too",
+    },
+    Disagreement {
+        name: "proxyprotocol is always stated",
+        reason: "it is sent only where somebody decided; the API's default is off",
+    },
+    Disagreement {
+        name: "http of a service is never null",
+        reason: "the API answers null for what is not HTTP; its own client reads it so",
+    },
+    Disagreement { name: "http of a health check is never null", reason: "as above" },
+    Disagreement {
+        name: "a health check by HTTP has a path",
+        reason: "what nobody states is left to the API, whose default is /",
+    },
+];
+
+/// The names of those that were met. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Used(Arc<Mutex<BTreeSet<&'static str>>>);
+
+impl Used {
+    fn note(&self, at: usize) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(DISAGREEMENTS[at].name);
+    }
+
+    /// Prints all of them and whether they were met.
+    pub(crate) fn print(&self) {
+        let used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        println!("disagreements between the document and the specification:");
+        for Disagreement { name, reason } in &DISAGREEMENTS {
+            let met = if used.contains(name) { "met" } else { "not met here" };
+            println!("  {name} ({met}): {reason}");
+        }
+    }
+}
+
+fn default(object: &mut Value, key: &str, value: Value, used: &Used, disagreement: usize) {
+    if let Some(map) = object.as_object_mut().filter(|it| !it.contains_key(key)) {
+        map.insert(key.to_owned(), value);
+        used.note(disagreement);
+    }
+}
+
+fn without_null(object: &mut Value, key: &str, used: &Used, disagreement: usize) {
+    if let Some(map) = object.as_object_mut().filter(|it| it.get(key).is_some_and(Value::is_null)) {
+        map.remove(key);
+        used.note(disagreement);
+    }
+}
+
+/// Changes the services in a request, or the request that is one.
+pub(crate) fn mend_request(body: &mut Value, used: &Used) {
+    if let Some(services) = body.get_mut("services").and_then(Value::as_array_mut) {
+        services.iter_mut().for_each(|service| mend_service(service, used));
+    } else if body.get("destination_port").is_some() && body.get("protocol").is_some() {
+        mend_service(body, used);
+    }
+}
+
+fn mend_service(service: &mut Value, used: &Used) {
+    default(service, "proxyprotocol", json!(false), used, 2);
+    let Some(check) = service.get_mut("health_check") else { return };
+    for (key, value) in [("interval", 15), ("timeout", 10), ("retries", 3)] {
+        default(check, key, json!(value), used, 1);
+    }
+    if let Some(http) = check.get_mut("http") {
+        default(http, "path", json!("/"), used, 5);
+    }
+}
+
+/// Changes an answer.
+pub(crate) fn mend_answer(body: &mut Value, used: &Used) {
+    for key in ["servers", "load_balancers"] {
+        let list = body.get_mut(key).and_then(Value::as_array_mut);
+        list.into_iter().flatten().for_each(|it| mend_object(it, used));
+    }
+    for key in ["server", "load_balancer"] {
+        if let Some(object) = body.get_mut(key) {
+            mend_object(object, used);
+        }
+    }
+}
+
+fn mend_object(object: &mut Value, used: &Used) {
+    if object.get("server_type").is_some() {
+        let types = json!({"available": [], "available_for_migration": [], "supported": []});
+        let location = object["location"].clone();
+        let datacenter =
+            json!({"id": 4, "name": "fsn1-dc14", "description": "", "location": location, "server_types": types});
+        default(object, "datacenter", datacenter, used, 0);
+    }
+    for service in object.get_mut("services").and_then(Value::as_array_mut).into_iter().flatten() {
+        without_null(service, "http", used, 3);
+        if let Some(check) = service.get_mut("health_check") {
+            without_null(check, "http", used, 4);
+        }
+    }
+}

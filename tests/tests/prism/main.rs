@@ -1,0 +1,48 @@
+//! Hetzner's provider and its fake, with a validating proxy between them that knows the published OpenAPI document: no
+//! request and no answer may violate it, except where [`disagreements`] says why.
+//!
+//! * `CCM_TEST_PRISM`: the proxy's URL, `http://127.0.0.1:4021`. Without it every scenario is ignored, with that reason.
+//! * `CCM_TEST_PRISM_UPSTREAM`: the address that the proxy forwards to, `127.0.0.1:4020`; the fake listens there.
+//!
+//! Robot and the metadata service are in no document. The arguments are those of `cargo test`.
+
+mod disagreements;
+mod fake_answers;
+mod scene;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use crate::scene::Scene;
+
+macro_rules! scenarios {
+    ($($module:ident::$name:ident,)*) => {
+        vec![$(trial(stringify!($name), async |scene| $module::$name(&scene).await)),*]
+    };
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // The proxy forwards to one address.
+    arguments.test_threads = Some(1);
+    let trials = scenarios![
+        fake_answers::the_proxy_refuses_what_the_document_does_not_allow,
+        fake_answers::the_fake_speaks_as_the_document_says,
+    ];
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn trial(name: &'static str, scenario: impl AsyncFnOnce(Scene) -> Result<()> + Send + 'static) -> Trial {
+    Trial::ignorable_test(name, move || {
+        let (Ok(proxy), Ok(upstream)) = (std::env::var("CCM_TEST_PRISM"), std::env::var("CCM_TEST_PRISM_UPSTREAM"))
+        else {
+            return Ok(Completion::ignored_with("there is no proxy: set CCM_TEST_PRISM and CCM_TEST_PRISM_UPSTREAM"));
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let played = runtime.block_on(async { scenario(Scene::start(&proxy, &upstream).await?).await });
+        played.map_err(|error| Failed::from(format!("{error:#}")))?;
+        Ok(Completion::Completed)
+    })
+}

@@ -1,0 +1,152 @@
+//! The fake behind the proxy, and a way to both.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hetzner_fake::{Fake, Options, TOKEN};
+use http::header;
+use provider_kit::transport::{Call, Credential, Leaf, NoAnswer, Transport};
+use serde_json::Value;
+use std::time::Duration;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::disagreements::{Used, mend_answer, mend_request};
+
+/// The most that a body may be.
+const MOST: usize = 1 << 20;
+
+/// What a scenario needs.
+pub(crate) struct Scene {
+    /// The fake; the proxy forwards to it.
+    pub(crate) fake: Fake,
+    /// The proxy's URL.
+    pub(crate) proxy: String,
+    /// The disagreements that were met.
+    pub(crate) used: Used,
+    client: reqwest::Client,
+    violations: Violations,
+    _until: DropGuard,
+}
+
+/// What the proxy refused, in words.
+type Violations = Arc<Mutex<BTreeSet<String>>>;
+
+/// Answers as the document wants them.
+async fn mended(used: Used, request: Request, next: Next) -> Response {
+    let (mut head, body) = next.run(request).await.into_parts();
+    let mut body = to_bytes(body, MOST).await.unwrap_or_default();
+    if let Ok(mut value) = serde_json::from_slice::<Value>(&body) {
+        mend_answer(&mut value, &used);
+        body = value.to_string().into();
+        head.headers.remove(header::CONTENT_LENGTH);
+    }
+    Response::from_parts(head, Body::from(body))
+}
+
+impl Scene {
+    /// Serves a fake at `upstream`; `proxy` forwards to it.
+    pub(crate) async fn start(proxy: &str, upstream: &str) -> Result<Self> {
+        let fake = Fake::new(Options { action_time: Duration::ZERO, ..Options::default() });
+        let (used, shutdown) = (Used::default(), CancellationToken::new());
+        let layer = {
+            let used = used.clone();
+            from_fn(move |request: Request, next: Next| mended(used.clone(), request, next))
+        };
+        let app: Router = fake.router().layer(layer);
+        let listener =
+            tokio::net::TcpListener::bind(upstream).await.with_context(|| format!("listening at {upstream}"))?;
+        let until = shutdown.clone();
+        let server = axum::serve(listener, app).with_graceful_shutdown(until.cancelled_owned());
+        tokio::spawn(server.into_future());
+        ccm_tests::install_crypto();
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        let (proxy, violations) = (proxy.trim_end_matches('/').to_owned(), Violations::default());
+        Ok(Self { fake, proxy, used, client, violations, _until: shutdown.drop_guard() })
+    }
+
+    /// A leaf that sends through the proxy, with requests as the document wants them, and notes what it refuses.
+    pub(crate) fn leaf(&self) -> Proxied {
+        Proxied { client: self.client.clone(), used: self.used.clone(), violations: Arc::clone(&self.violations) }
+    }
+
+    /// A transport through the proxy.
+    pub(crate) fn transport(&self) -> Result<Transport> {
+        let builder = Transport::builder(&self.proxy).credential(Credential::token(TOKEN));
+        builder.leaf(self.leaf()).build().map_err(|error| anyhow!("CCM_TEST_PRISM: {error}"))
+    }
+
+    /// Sends a request that must be answered with success.
+    pub(crate) async fn send(&self, call: Call) -> Result<Value> {
+        let what = call.uri();
+        let answer = self.transport()?.send(call).await.map_err(|error| anyhow!("{what}: {error}"))?;
+        Ok(serde_json::from_slice(&answer.body).unwrap_or_default())
+    }
+
+    /// How many requests or answers violated the document.
+    pub(crate) fn violations(&self) -> usize {
+        self.violations.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Prints the routes that were used; fails on violations.
+    pub(crate) fn judge(&self) -> Result<()> {
+        let counts = self.fake.counts();
+        println!("{} routes:", counts.len());
+        counts.iter().for_each(|(route, count)| println!("  {count:>4} × {route}"));
+        let violations = self.violations.lock().unwrap_or_else(PoisonError::into_inner);
+        ensure!(
+            violations.is_empty(),
+            "the document does not allow:\n{}",
+            Vec::from_iter(violations.iter().cloned()).join("\n")
+        );
+        Ok(())
+    }
+}
+
+/// Sends through the proxy.
+pub(crate) struct Proxied {
+    client: reqwest::Client,
+    used: Used,
+    violations: Violations,
+}
+
+/// The header in which the proxy names what is wrong.
+const VIOLATIONS: &str = "sl-violations";
+
+impl Leaf for Proxied {
+    fn carry(&self, request: http::Request<Bytes>) -> BoxFuture<'static, Result<http::Response<Bytes>, NoAnswer>> {
+        let (mut head, mut body) = request.into_parts();
+        if let Ok(mut value) = serde_json::from_slice::<Value>(&body) {
+            mend_request(&mut value, &self.used);
+            body = value.to_string().into();
+            head.headers.remove(header::CONTENT_LENGTH);
+        }
+        let what = format!("{} {}", head.method, head.uri.path());
+        let request = reqwest::Request::try_from(http::Request::from_parts(head, body));
+        let (client, violations) = (self.client.clone(), Arc::clone(&self.violations));
+        async move {
+            let answer = client.execute(request.map_err(NoAnswer::new)?).await.map_err(NoAnswer::new)?;
+            let (status, headers) = (answer.status(), answer.headers().clone());
+            let bytes = answer.bytes().await.map_err(NoAnswer::new)?;
+            let text = String::from_utf8_lossy(&bytes);
+            let header = headers.get(VIOLATIONS).and_then(|it| it.to_str().ok());
+            // With `--errors` the proxy answers in its own words.
+            let found = header.or_else(|| text.contains("stoplight.io").then_some(&*text));
+            if let Some(found) = found {
+                violations.lock().unwrap_or_else(PoisonError::into_inner).insert(format!("{what}: {found}"));
+            }
+            let mut response = http::Response::new(bytes);
+            (*response.status_mut(), *response.headers_mut()) = (status, headers);
+            Ok(response)
+        }
+        .boxed()
+    }
+}
