@@ -1,0 +1,268 @@
+//! From operations to requests.
+
+use cloud_provider::{About, Error, Result};
+use jiff::Timestamp;
+use provider_kit::load_balancers::{
+    Actual, Applied, Attributes, Change, Difference, Identity, Operation, Part, Tree, plan,
+};
+use provider_kit::transport::Call;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::asked::{Asked, Certificates};
+use super::requests::{Request, Requests};
+use super::wanted::TO_BE_MADE;
+use super::wire::{
+    CERTIFICATE, CERTIFICATES, LoadBalancer, NETWORK, POOL, SIGN, is_support, machine, network_part, to_add, to_service,
+};
+use super::{ALL, Backing, ONE, One};
+use crate::annotations as key;
+use crate::api::Action;
+
+#[derive(Deserialize)]
+struct Created {
+    load_balancer: LoadBalancer,
+    action: Option<Action>,
+}
+
+impl Backing {
+    pub(super) async fn carry_out(&self, change: Change<'_>, now: Timestamp) -> Result<Applied> {
+        let removes = |it: &Operation| matches!(it, Operation::Delete { part: Part::Balancer });
+        if let Some(actual) = change.actual.filter(|_| change.operations.iter().any(removes)) {
+            return self.remove(change.identity, actual).await;
+        }
+        let operations = &self.resolved(change).await?;
+        let change = Change { operations, ..change };
+        match change.actual {
+            None => self.create(change, now).await,
+            Some(actual) => self.change(change, actual, now).await,
+        }
+    }
+
+    /// The same operations with a certificate that is there: it is made before it is named.
+    async fn resolved(&self, change: Change<'_>) -> Result<Vec<Operation>> {
+        let (mut operations, uid) = (change.operations.to_vec(), change.identity.uid());
+        if operations.iter().any(|it| changed(it).is_some_and(|part| is_support(part, CERTIFICATE)))
+            && let Certificates::Managed(wanted) = Asked::of(change.identity.service, &self.config)?.certificates
+            && self.catalogue.managed(uid).await?.is_none()
+        {
+            self.catalogue.make_managed(&wanted, uid).await?;
+        }
+        for operation in &mut operations {
+            if let Operation::Create { attributes, .. } | Operation::Update { attributes, .. } = operation
+                && attributes.text(CERTIFICATES) == Some(TO_BE_MADE)
+            {
+                let made = self.catalogue.managed(uid).await?;
+                let made =
+                    made.ok_or_else(|| Error::other("the managed certificate is not there although it was made"))?;
+                *attributes = std::mem::take(attributes).set(CERTIFICATES, [made.id]);
+            }
+        }
+        Ok(operations)
+    }
+
+    /// Everything that the API takes in one request; the rest is planned from what it shows then.
+    async fn create(&self, change: Change<'_>, now: Timestamp) -> Result<Applied> {
+        let identity = change.identity;
+        let tree = change.outcome_of_all().and_then(|outcome| outcome.tree).unwrap_or_default();
+        let settings = tree.balancer_attributes().cloned().unwrap_or_default();
+        let setting = |key| json!(settings.get(key));
+        if settings.text("location").or(settings.text("network_zone")).is_none() {
+            return Err(Error::invalid(format!(
+                "nothing says where to make load balancer {:?}: set annotation {} or {}, or HCLOUD_LOAD_BALANCERS_LOCATION or \
+                 HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
+                identity.name,
+                key::LOCATION.key(),
+                key::NETWORK_ZONE.key()
+            )));
+        }
+        self.can_become(settings.text("type"), now).await?;
+        let asked = Asked::of(identity.service, &self.config)?;
+        // An address or a subnet can only be asked for when it is attached; private targets come after that.
+        let network = tree.parts.get(&network_part(""));
+        let network = network.filter(|_| asked.private_ipv4.is_none() && asked.private_subnet.is_none());
+        let targets = tree.targets_of(POOL);
+        let targets = targets.iter().filter(|target| network.is_some() || machine(target) == *target).map(to_add);
+        let body = [
+            ("name", json!(identity.name)),
+            ("load_balancer_type", setting("type")),
+            ("location", setting("location")),
+            ("network_zone", setting("network_zone")),
+            ("algorithm", settings.text("algorithm").map_or(Value::Null, |it| json!({"type": it}))),
+            ("public_interface", setting("public")),
+            ("network", json!(network.and_then(|it| it.get("network")))),
+            ("labels", labels(identity, &Actual::default())),
+            ("targets", targets.collect()),
+            ("services", tree.listeners().map(|(port, settings)| to_service(port, settings)).collect()),
+        ];
+        let stated = body.into_iter().filter(|(_, value)| !value.is_null());
+        let body: Map<_, _> = stated.map(|(key, value)| (key.to_owned(), value)).collect();
+        let made: Created = self.api.http.read(Call::post(ALL, &[]).json(&body).repeatable()).await?;
+        self.api.finish(made.action.as_slice()).await?;
+        let shown = self.actual(made.load_balancer);
+        // While the action ran, the answer could not show everything.
+        let rest = shown.tree.as_ref().map(|shown| plan(&tree, shown)).unwrap_or_default();
+        let is_shown = rest.iter().all(|it| matches!(it, Operation::Update { part: Part::Balancer, .. }));
+        let shown = if is_shown { shown } else { self.read_again(&shown.id).await? };
+        Ok(Applied::PlanAgain(Box::new(shown)))
+    }
+
+    /// Operations in order, up to the first that changes more than itself: whoever leaves a network leaves private targets
+    /// behind, and whoever joins one gets an address.
+    async fn change(&self, change: Change<'_>, actual: &Actual, now: Timestamp) -> Result<Applied> {
+        let (identity, before) = (change.identity, actual.tree.clone().unwrap_or_default());
+        let network = change.operations.iter().position(|it| changed(it).is_some_and(|part| is_support(part, NETWORK)));
+        let count = network.map_or(change.operations.len(), |at| at + 1);
+        let operations = &change.operations[..count];
+        if let Some(kind) = differences(operations).find(|it| it.key == "type") {
+            self.can_become(kind.to.as_str(), now).await?;
+        }
+        self.put(identity, actual, operations).await?;
+        let subnet = Asked::of(identity.service, &self.config)?.private_subnet;
+        let mut requests = Requests::of(&actual.id, &before, operations, subnet);
+        let removes_targets = operations.iter().any(|it| matches!(it, Operation::RemoveTargets { .. }));
+        let (mut running, mut has_room) = (Vec::new(), true);
+        while let Some(Request { call, adds }) = requests.pop_front() {
+            match (self.api.start(call, &mut running).await, adds) {
+                // More targets are there than we know of. If some are to go, the kit lets them go first.
+                (Err(err), Some(target)) if err.is_quota() && !removes_targets => {
+                    let others = requests.iter().filter_map(|it| it.adds.clone());
+                    let nodes = self.caches.get().map(|caches| caches.nodes()).unwrap_or_default();
+                    self.tell_left_out(identity.service, &nodes, &[target].into_iter().chain(others).collect());
+                    requests.retain(|it| it.adds.is_none());
+                    has_room = false;
+                }
+                (started, _) => started?,
+            }
+        }
+        self.api.finish(&running).await?;
+        if network.is_some() {
+            return Ok(Applied::PlanAgain(Box::new(self.read_again(&actual.id).await?)));
+        }
+        // Another protocol has no use for some settings, and the API drops them.
+        let is_plain = has_room && !differences(operations).any(|it| it.key.ends_with("protocol"));
+        let shown = match change.outcome(count).filter(|_| is_plain) {
+            Some(outcome) => settled(outcome),
+            None => self.read_again(&actual.id).await?,
+        };
+        self.drop_certificates(identity, &before, shown.tree.as_ref()).await?;
+        Ok(Applied::Shown(count, Box::new(shown)))
+    }
+
+    /// Name and labels go together, and without an action.
+    async fn put(&self, identity: &Identity<'_>, actual: &Actual, operations: &[Operation]) -> Result<()> {
+        let mut body = Map::new();
+        if operations.contains(&Operation::Mark) {
+            body.insert("labels".to_owned(), labels(identity, actual));
+        }
+        let name = differences(operations).find(|it| it.key == "name");
+        body.extend(name.map(|it| ("name".to_owned(), it.to.clone())));
+        if !body.is_empty() {
+            let _: Value = self.api.http.read(Call::put(ONE, &[&actual.id]).json(&body)).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes certificates that were made for the Service and that its load balancer does not use any more.
+    async fn drop_certificates(&self, identity: &Identity<'_>, before: &Tree, after: Option<&Tree>) -> Result<()> {
+        let mut unused = certificates(before);
+        let used = after.map(certificates).unwrap_or_default();
+        unused.retain(|id| !used.contains(id));
+        if unused.is_empty() {
+            return Ok(());
+        }
+        self.catalogue.delete_managed(identity.uid(), Some(&unused)).await
+    }
+
+    /// Removes all of it. A certificate goes while the load balancer still leads to it: so it is not forgotten.
+    async fn remove(&self, identity: &Identity<'_>, actual: &Actual) -> Result<Applied> {
+        let tree = actual.tree.clone().unwrap_or_default();
+        if tree.balancer_attributes().and_then(|it| it.get("protected")) == Some(&json!(true)) {
+            let text = format!(
+                "load balancer {:?} ({}) is protected from deletion, and stays; lift the protection and delete it by hand",
+                actual.name, actual.id
+            );
+            self.notices.warn(About::Service(identity.service), "LoadBalancerProtected", &text);
+            return Ok(Applied::Kept);
+        }
+        if !certificates(&tree).is_empty() || is_managed(identity) {
+            let is_secured = |settings: &Attributes| settings.get(CERTIFICATES).is_some();
+            let secured = tree.listeners().filter(|(_, settings)| is_secured(settings));
+            let deletions = secured.map(|(port, _)| Operation::Delete { part: Part::Listener(port.clone()) });
+            let mut running = Vec::new();
+            for Request { call, .. } in Requests::of(&actual.id, &tree, &deletions.collect::<Vec<_>>(), None) {
+                self.api.start(call, &mut running).await?;
+            }
+            self.api.finish(&running).await?;
+            self.catalogue.delete_managed(identity.uid(), None).await?;
+        }
+        match self.api.http.send(Call::delete(ONE, &[&actual.id])).await {
+            Ok(_) => Ok(Applied::Removed),
+            Err(err) if err.is_not_found() => Ok(Applied::Gone),
+            Err(err) => Err(err),
+        }
+    }
+
+    async fn read_again(&self, id: &str) -> Result<Actual> {
+        let read: One = self.api.http.read(Call::get(ONE, &[id])).await?;
+        Ok(self.actual(read.load_balancer))
+    }
+
+    /// Whether the API still makes load balancers of this type.
+    async fn can_become(&self, kind: Option<&str>, now: Timestamp) -> Result<()> {
+        match kind {
+            Some(kind) => self.balancer_type(kind, |it| it.available(now)).await?,
+            None => Ok(()),
+        }
+    }
+}
+
+fn changed(operation: &Operation) -> Option<&Part> {
+    match operation {
+        Operation::Create { part, .. } | Operation::Delete { part } => Some(part),
+        _ => None,
+    }
+}
+
+fn differences(operations: &[Operation]) -> impl Iterator<Item = &Difference> {
+    operations.iter().flat_map(|it| match it {
+        Operation::Update { changes, .. } => &**changes,
+        _ => &[],
+    })
+}
+
+/// Ids of the certificates that listeners name.
+fn certificates(tree: &Tree) -> Vec<u64> {
+    let named = tree.listeners().filter_map(|(_, settings)| settings.get(CERTIFICATES)?.as_array());
+    named.flatten().filter_map(Value::as_u64).collect()
+}
+
+fn is_managed(identity: &Identity<'_>) -> bool {
+    let annotations = identity.service.metadata.annotations.as_ref();
+    annotations
+        .and_then(|all| all.get(key::CERTIFICATE_TYPE.key()))
+        .is_some_and(|it| it.eq_ignore_ascii_case("managed"))
+}
+
+/// A certificate is no part of a load balancer once it is made.
+fn settled(mut outcome: Actual) -> Actual {
+    if let Some(tree) = &mut outcome.tree {
+        tree.parts.retain(|part, _| !is_support(part, CERTIFICATE));
+    }
+    outcome
+}
+
+/// All labels of a load balancer: the reference's, ours, and those that others put there.
+fn labels(identity: &Identity<'_>, actual: &Actual) -> Value {
+    let mut labels = identity.marks().among(actual.labels.clone());
+    labels.insert(SIGN.to_owned(), identity.uid().to_owned());
+    // The name of a cluster may be more than a label can hold; the Service's mark is enough.
+    labels.retain(|key, value| !key.starts_with("ccm-rs/") || is_label(value));
+    json!(labels)
+}
+
+fn is_label(value: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let ends = [value.bytes().next(), value.bytes().next_back()];
+    value.len() <= 63 && value.bytes().all(is_inner) && ends.iter().flatten().all(u8::is_ascii_alphanumeric)
+}

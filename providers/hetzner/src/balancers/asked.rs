@@ -1,0 +1,240 @@
+//! What a Service asks for: its annotations, and what the environment says where they are silent (§3.2).
+
+use std::net::Ipv4Addr;
+
+use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Result, Service};
+use ipnet::IpNet;
+use provider_kit::annotations::{Annotation, Annotations};
+use provider_kit::load_balancers::{Actual, Attributes};
+use provider_kit::node_selector::NodeSelector;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::wire::{NETWORK, in_order, is_support};
+use crate::annotations::{self as key, CertificateRef, CertificateType, Protocol};
+use crate::config;
+
+/// Everything that a Service asks for, beside its ports.
+#[derive(Default)]
+pub(super) struct Asked {
+    pub(super) name: Option<String>,
+    pub(super) balancer_type: Option<String>,
+    pub(super) location: Option<String>,
+    pub(super) network_zone: Option<String>,
+    pub(super) algorithm: Option<config::Algorithm>,
+    pub(super) ipv4_rdns: Option<String>,
+    pub(super) ipv6_rdns: Option<String>,
+    pub(super) disable_public_network: Option<bool>,
+    pub(super) use_private_ip: bool,
+    pub(super) private_ipv4: Option<Ipv4Addr>,
+    pub(super) private_subnet: Option<IpNet>,
+    pub(super) node_selector: Option<NodeSelector>,
+    /// Settings of every listener that do not depend on its port.
+    pub(super) listener: Attributes,
+    pub(super) certificates: Certificates,
+    /// What works, but hardly as somebody meant it.
+    pub(super) warnings: Vec<String>,
+    hostname: Option<String>,
+    disable_ipv6: bool,
+    disable_private_ingress: bool,
+    uses_proxyprotocol: bool,
+}
+
+/// The certificates of every listener.
+#[derive(Default)]
+pub(super) enum Certificates {
+    /// Whatever there is.
+    #[default]
+    Unstated,
+    /// These.
+    Uploaded(Vec<CertificateRef>),
+    /// One that is made for the Service.
+    Managed(ManagedCertificate),
+}
+
+/// A certificate to be made.
+pub(super) struct ManagedCertificate {
+    pub(super) name: String,
+    pub(super) domains: Vec<String>,
+    pub(super) is_staging: bool,
+}
+
+/// Reads annotations, and notes those that every listener has.
+struct Reader<'a> {
+    annotations: Annotations<'a>,
+    listener: Attributes,
+}
+
+impl Reader<'_> {
+    fn get<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
+        self.annotations.get(annotation)
+    }
+
+    /// States a setting of the listeners; whether there is anything to state.
+    fn state(&mut self, setting: &'static str, value: Option<impl Serialize>) -> bool {
+        let is_stated = value.is_some();
+        if let Some(value) = value {
+            self.listener = std::mem::take(&mut self.listener).set(setting, value);
+        }
+        is_stated
+    }
+
+    /// A setting of HTTP.
+    fn state_http<T>(
+        &mut self,
+        is_http: bool,
+        setting: &'static str,
+        annotation: &Annotation<T>,
+        write: fn(T) -> Value,
+    ) {
+        let value = self.get(annotation).map(write);
+        if is_http {
+            self.state(setting, value);
+        } else if value.is_some() {
+            let text = format!(
+                "annotation {} has no effect unless {} is http or https",
+                annotation.key(),
+                key::PROTOCOL.key()
+            );
+            self.annotations.warning(text);
+        }
+    }
+
+    /// Whether the PROXY protocol is spoken.
+    fn listener(&mut self, config: &config::Balancers) -> bool {
+        let protocol = self.get(&key::PROTOCOL).unwrap_or_default();
+        let proxy = self.get(&key::USES_PROXYPROTOCOL).or(config.uses_proxyprotocol);
+        self.state("protocol", Some(protocol.as_str()));
+        self.state("proxyprotocol", proxy);
+        let is_http = protocol != Protocol::Tcp;
+        self.state_http(is_http, "http.cookie_name", &key::HTTP_COOKIE_NAME, |it| json!(it));
+        self.state_http(is_http, "http.cookie_lifetime", &key::HTTP_COOKIE_LIFETIME, |it| json!(it.as_secs()));
+        self.state_http(is_http, "http.timeout_idle", &key::HTTP_TIMEOUT_IDLE, |it| json!(it.as_secs()));
+        self.state_http(is_http, "http.redirect_http", &key::HTTP_REDIRECT_HTTP, |it| json!(it));
+        self.state_http(is_http, "http.sticky_sessions", &key::HTTP_STICKY_SESSIONS, |it| json!(it));
+        self.check(protocol, config);
+        proxy.unwrap_or_default()
+    }
+
+    /// How targets are checked: TCP at the node port, unless anything else is said.
+    fn check(&mut self, spoken: Protocol, config: &config::Balancers) {
+        let protocol = self.get(&key::HEALTH_CHECK_PROTOCOL);
+        let port = self.get(&key::HEALTH_CHECK_PORT);
+        let interval = self.get(&key::HEALTH_CHECK_INTERVAL).or(config.health_check_interval);
+        let timeout = self.get(&key::HEALTH_CHECK_TIMEOUT).or(config.health_check_timeout);
+        let retries = self.get(&key::HEALTH_CHECK_RETRIES).or(config.health_check_retries);
+        let stated = [
+            protocol.is_some(),
+            self.state("health_check.port", port),
+            self.state("health_check.interval", interval.map(|it| it.as_secs())),
+            self.state("health_check.timeout", timeout.map(|it| it.as_secs())),
+            self.state("health_check.retries", retries),
+        ];
+        let protocol = if stated.contains(&true) { protocol.unwrap_or(spoken) } else { Protocol::Tcp };
+        self.state("health_check.protocol", Some(protocol.as_str()));
+        let is_http = protocol != Protocol::Tcp;
+        let domain = self.get(&key::HEALTH_CHECK_HTTP_DOMAIN).filter(|_| is_http);
+        let path = self.get(&key::HEALTH_CHECK_HTTP_PATH).filter(|_| is_http);
+        let tls = self.get(&key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE).filter(|_| is_http);
+        let codes = self.get(&key::HTTP_STATUS_CODES).filter(|_| is_http);
+        self.state("health_check.http.domain", domain);
+        self.state("health_check.http.path", path);
+        self.state("health_check.http.tls", tls);
+        self.state("health_check.http.status_codes", codes.map(|codes| in_order(json!(codes))));
+    }
+
+    fn warnings(&mut self) -> Vec<String> {
+        self.annotations.unknown(key::PREFIX, key::ALL);
+        self.annotations.warnings().to_vec()
+    }
+
+    fn certificates(&mut self, service: &Service) -> Certificates {
+        let names = self.get(&key::HTTP_CERTIFICATES);
+        let name = self.get(&key::HTTP_MANAGED_CERTIFICATE_NAME).filter(|name| !name.is_empty());
+        let domains = self.get(&key::HTTP_MANAGED_CERTIFICATE_DOMAINS).unwrap_or_default();
+        let is_staging = self.get(&key::HTTP_MANAGED_CERTIFICATE_ACME_STAGING).unwrap_or_default();
+        match self.get(&key::CERTIFICATE_TYPE) {
+            Some(CertificateType::Uploaded) | None => names.map_or(Certificates::Unstated, Certificates::Uploaded),
+            Some(CertificateType::Managed) => {
+                if domains.is_empty() {
+                    self.annotations.mistake(format!(
+                        "annotation {}: a managed certificate needs at least one domain",
+                        key::HTTP_MANAGED_CERTIFICATE_DOMAINS.key()
+                    ));
+                }
+                let uid = service.metadata.uid.as_deref().unwrap_or_default();
+                let name = name.unwrap_or_else(|| format!("ccm-managed-certificate-{uid}"));
+                Certificates::Managed(ManagedCertificate { name, domains, is_staging })
+            }
+        }
+    }
+}
+
+impl Asked {
+    /// Reads the annotations of a Service.
+    ///
+    /// # Errors
+    /// *Invalid*, with all that is wrong.
+    pub(super) fn of(service: &Service, config: &config::Balancers) -> Result<Self> {
+        let mut reader = Reader { annotations: Annotations::of(service), listener: Attributes::default() };
+        let read = &mut reader;
+        let certificates = read.certificates(service);
+        let uses_proxyprotocol = read.listener(config);
+        // An empty text cancels what the environment says.
+        let placed = |annotation: Option<String>, default: &Option<String>| {
+            annotation.or_else(|| default.clone()).filter(|text| !text.is_empty())
+        };
+        let location = placed(read.get(&key::LOCATION), &config.location);
+        let network_zone = placed(read.get(&key::NETWORK_ZONE), &config.network_zone);
+        let asked = Self {
+            name: read.get(&key::NAME).filter(|name| !name.is_empty()),
+            balancer_type: placed(read.get(&key::TYPE), &config.balancer_type),
+            network_zone: network_zone.filter(|_| location.is_none()),
+            location,
+            algorithm: read.get(&key::ALGORITHM_TYPE).or(config.algorithm),
+            ipv4_rdns: read.get(&key::IPV4_RDNS).filter(|name| !name.is_empty()),
+            ipv6_rdns: read.get(&key::IPV6_RDNS).filter(|name| !name.is_empty()),
+            disable_public_network: read.get(&key::DISABLE_PUBLIC_NETWORK).or(config.disable_public_network),
+            use_private_ip: read.get(&key::USE_PRIVATE_IP).unwrap_or(config.use_private_ip),
+            private_ipv4: read.get(&key::PRIVATE_IPV4),
+            private_subnet: read.get(&key::PRIVATE_SUBNET_IP_RANGE).or(config.private_subnet),
+            node_selector: read.get(&key::NODE_SELECTOR),
+            certificates,
+            uses_proxyprotocol,
+            hostname: read.get(&key::HOSTNAME),
+            disable_ipv6: read.get(&key::IPV6_DISABLED).unwrap_or(config.disable_ipv6),
+            disable_private_ingress: read.get(&key::DISABLE_PRIVATE_INGRESS).unwrap_or(config.disable_private_ingress),
+            listener: std::mem::take(&mut read.listener),
+            warnings: read.warnings(),
+        };
+        reader.annotations.finish().map(|()| asked)
+    }
+
+    /// Where a Service is reached, by its load balancer.
+    pub(super) fn status(&self, actual: &Actual) -> LoadBalancerStatus {
+        let ingress = match &self.hostname {
+            Some(hostname) => {
+                vec![LoadBalancerIngress { hostname: Some(hostname.clone()), ..LoadBalancerIngress::default() }]
+            }
+            None => self.addresses(actual).map(|ip| self.ingress(ip)).collect(),
+        };
+        LoadBalancerStatus { ingress: Some(ingress).filter(|ingress| !ingress.is_empty()) }
+    }
+
+    fn addresses<'a>(&self, actual: &'a Actual) -> impl Iterator<Item = &'a str> {
+        let tree = actual.tree.as_ref();
+        let balancer = tree.and_then(|tree| tree.balancer_attributes());
+        let is_public = balancer.and_then(|it| it.get("public")?.as_bool()).unwrap_or_default();
+        let public = [("ipv4", is_public), ("ipv6", is_public && !self.disable_ipv6)];
+        let public = public.into_iter().filter_map(move |(key, shown)| balancer.filter(|_| shown)?.text(key));
+        let private = tree.filter(|_| !self.disable_private_ingress).into_iter().flat_map(|tree| tree.parts.iter());
+        public.chain(
+            private.filter(|(part, _)| is_support(part, NETWORK)).filter_map(|(_, settings)| settings.text("ip")),
+        )
+    }
+
+    fn ingress(&self, ip: &str) -> LoadBalancerIngress {
+        let mode = if self.uses_proxyprotocol { "Proxy" } else { "VIP" };
+        LoadBalancerIngress { ip_mode: Some(mode.to_owned()), ..Actual::ip(ip) }
+    }
+}

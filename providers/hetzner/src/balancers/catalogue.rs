@@ -1,0 +1,216 @@
+//! What the project has beside load balancers: their types, and certificates. Each is one list, shared by all Services.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{Error, Result};
+use jiff::Timestamp;
+use provider_kit::transport::Call;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::asked::ManagedCertificate;
+use super::wire::SIGN;
+use crate::annotations::CertificateRef;
+use crate::api::{Action, Api};
+
+/// Types hardly ever change.
+const TYPES_AGE: Duration = Duration::from_secs(3600);
+/// A certificate may be replaced by another of the same name.
+const CERTIFICATES_AGE: Duration = Duration::from_secs(60);
+
+/// A type of load balancer.
+#[derive(Deserialize)]
+pub(super) struct BalancerType {
+    id: u64,
+    pub(super) name: String,
+    pub(super) max_targets: usize,
+    deprecation: Option<Deprecation>,
+}
+
+#[derive(Deserialize)]
+struct Deprecation {
+    unavailable_after: Timestamp,
+}
+
+/// A certificate.
+#[derive(Clone, Deserialize)]
+pub(super) struct Certificate {
+    pub(super) id: u64,
+    pub(super) name: String,
+    r#type: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) domain_names: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Made {
+    action: Option<Action>,
+}
+
+pub(super) struct Catalogue {
+    api: Api,
+    types: Shelf<BalancerType>,
+    certificates: Shelf<Certificate>,
+}
+
+/// A list, and when it was asked for. Who comes while it is read waits for it.
+struct Shelf<T>(Mutex<Option<(Instant, Arc<Vec<T>>)>>);
+
+impl<T: DeserializeOwned> Shelf<T> {
+    async fn list<K: Hash>(
+        &self,
+        api: &Api,
+        what: &'static str,
+        path: &'static str,
+        age: Duration,
+        key: fn(&T) -> K,
+    ) -> Result<(Arc<Vec<T>>, bool)> {
+        let mut held = self.0.lock().await;
+        if let Some((asked, list)) = &*held
+            && asked.elapsed() <= age
+        {
+            return Ok((Arc::clone(list), true));
+        }
+        let asked = Instant::now();
+        let list = Arc::new(api.list(what, Call::get(path, &[]), |item| item, key).await?.complete()?.into_items());
+        *held = Some((asked, Arc::clone(&list)));
+        Ok((list, false))
+    }
+
+    async fn forget(&self) {
+        *self.0.lock().await = None;
+    }
+}
+
+impl Catalogue {
+    pub(super) fn new(api: Api) -> Self {
+        Self { api, types: Shelf(Mutex::default()), certificates: Shelf(Mutex::default()) }
+    }
+
+    /// What `read` finds in the type of this name, and whether that needed no request.
+    pub(super) async fn balancer_type<T>(&self, name: &str, read: impl Fn(&BalancerType) -> T) -> Result<(T, bool)> {
+        let mut names = String::new();
+        for age in [TYPES_AGE, Duration::ZERO] {
+            let key = |it: &BalancerType| it.id;
+            let (list, hit) =
+                self.types.list(&self.api, "load balancer types", "/load_balancer_types", age, key).await?;
+            if let Some(found) = list.iter().find(|it| it.name == name) {
+                return Ok((read(found), hit));
+            }
+            names = list.iter().map(|it| &*it.name).collect::<Vec<_>>().join(", ");
+        }
+        Err(Error::invalid(format!("there is no load balancer type {name:?}; use one of {names}")))
+    }
+
+    async fn certificates(&self, age: Duration) -> Result<Arc<Vec<Certificate>>> {
+        let key = |it: &Certificate| it.id;
+        Ok(self.certificates.list(&self.api, "certificates", "/certificates", age, key).await?.0)
+    }
+
+    /// The ids of certificates.
+    pub(super) async fn uploaded(&self, certificates: &[CertificateRef]) -> Result<Vec<u64>> {
+        let mut ids = Vec::new();
+        for certificate in certificates {
+            ids.push(match certificate {
+                CertificateRef::Id(id) => *id,
+                CertificateRef::Name(name) => self.certificate_id(name).await?,
+            });
+        }
+        Ok(ids)
+    }
+
+    async fn certificate_id(&self, name: &str) -> Result<u64> {
+        for age in [CERTIFICATES_AGE, Duration::ZERO] {
+            if let Some(found) = self.certificates(age).await?.iter().find(|it| it.name == name) {
+                return Ok(found.id);
+            }
+        }
+        Err(Error::invalid(format!(
+            "there is no certificate {name:?} in the token's project; upload it, or name another"
+        )))
+    }
+
+    /// The certificate that was made for a Service.
+    pub(super) async fn managed(&self, uid: &str) -> Result<Option<Certificate>> {
+        let list = self.certificates(CERTIFICATES_AGE).await?;
+        let mut ours = list.iter().filter(|it| it.is_of(uid));
+        match (ours.next(), ours.next()) {
+            (Some(one), Some(other)) => Err(Error::invalid(format!(
+                "certificates {} ({:?}) and {} ({:?}) both carry label {SIGN}={uid}; delete one of them",
+                one.id, one.name, other.id, other.name
+            ))),
+            (found, _) => Ok(found.cloned()),
+        }
+    }
+
+    /// Makes it, and waits until it is issued.
+    pub(super) async fn make_managed(&self, wanted: &ManagedCertificate, uid: &str) -> Result<()> {
+        self.certificates.forget().await;
+        let mut labels = BTreeMap::from([(SIGN, uid)]);
+        if wanted.is_staging {
+            labels.insert("HC-Use-Staging-CA", "true");
+        }
+        let body = json!({"name": wanted.name, "type": "managed", "domain_names": wanted.domains, "labels": labels});
+        let made: Result<Made> = self.api.http.read(Call::post("/certificates", &[]).json(&body).repeatable()).await;
+        match made {
+            Ok(Made { action }) => self.api.finish(action.as_slice()).await,
+            Err(err) if err.is_conflict() => match self.managed(uid).await? {
+                Some(_) => Ok(()),
+                None => Err(Error::invalid(format!(
+                    "there is a certificate {:?} already, and it is not this service's; choose another name for it",
+                    wanted.name
+                ))),
+            },
+            Err(err) => Err(err),
+        }
+    }
+
+    /// Deletes those among `ids` that were made for this Service; `None`: whichever they are.
+    pub(super) async fn delete_managed(&self, uid: &str, ids: Option<&[u64]>) -> Result<()> {
+        let list = self.certificates(Duration::ZERO).await?;
+        for certificate in list.iter().filter(|it| it.is_of(uid) && ids.is_none_or(|ids| ids.contains(&it.id))) {
+            self.api.http.remove(Call::delete("/certificates/{id}", &[&certificate.id.to_string()])).await?;
+        }
+        self.certificates.forget().await;
+        Ok(())
+    }
+}
+
+impl BalancerType {
+    /// What there is to say if it is on its way out.
+    pub(super) fn deprecated(&self) -> Option<String> {
+        let after = self.deprecation.as_ref()?.unavailable_after;
+        Some(format!("load balancer type {:?} is deprecated, and cannot be had any more after {after}", self.name))
+    }
+
+    /// Whether a load balancer can still become one of this type.
+    pub(super) fn available(&self, now: Timestamp) -> Result<()> {
+        match &self.deprecation {
+            Some(Deprecation { unavailable_after }) if *unavailable_after <= now => Err(Error::invalid(format!(
+                "load balancer type {:?} cannot be had any more since {unavailable_after}; choose another one",
+                self.name
+            ))),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Certificate {
+    /// Whether it is for exactly these domains.
+    pub(super) fn has(&self, domains: &[String]) -> bool {
+        let all = |list: &[String]| list.iter().map(|it| it.to_ascii_lowercase()).collect::<BTreeSet<_>>();
+        all(&self.domain_names) == all(domains)
+    }
+
+    fn is_of(&self, uid: &str) -> bool {
+        self.r#type.as_deref() != Some("uploaded") && self.labels.get(SIGN).is_some_and(|it| it == uid)
+    }
+}

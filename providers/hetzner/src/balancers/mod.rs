@@ -1,0 +1,282 @@
+//! Load balancers (§3): what a Service wants here, how the cloud writes it, and its requests. The rest is the kit's.
+
+mod apply;
+mod asked;
+mod catalogue;
+mod notices;
+mod requests;
+mod robot_stub;
+mod targets;
+mod wanted;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use cloud_provider::{
+    About, Caches, CloudMetrics, Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service,
+    async_trait, default_load_balancer_name,
+};
+use jiff::Timestamp;
+use provider_kit::events::EventWriter;
+use provider_kit::load_balancers::{
+    Actual, Applied, Backend, Change, Identity, ServicePort, TargetSets, Targets, Tree, service_ports,
+};
+use provider_kit::paging::Reading;
+use provider_kit::source_ranges::{allows_all, source_ranges};
+use provider_kit::transport::Call;
+use serde::Deserialize;
+use serde_json::Value;
+
+use self::asked::{Asked, Certificates};
+use self::catalogue::{BalancerType, Catalogue};
+use self::notices::Notices;
+use self::robot_stub::Robot;
+use self::targets::{Dedicated, Note};
+use self::wanted::{DEFAULT_TYPE, Facts};
+use self::wire::{LoadBalancer, SIGN};
+use crate::annotations as key;
+use crate::api::Api;
+use crate::config;
+use crate::id::MachineId;
+use crate::metrics::balancer_types;
+use crate::network::PrivateNetwork;
+
+const ALL: &str = "/load_balancers";
+const ONE: &str = "/load_balancers/{id}";
+
+/// The load balancers of a project.
+pub(crate) struct Backing {
+    api: Api,
+    config: config::Balancers,
+    network: Option<PrivateNetwork>,
+    dedicated: Option<Option<Robot>>,
+    catalogue: Catalogue,
+    notices: Notices,
+    caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    metrics: Arc<dyn CloudMetrics>,
+}
+
+#[derive(Deserialize)]
+struct One {
+    load_balancer: LoadBalancer,
+}
+
+#[derive(Deserialize)]
+struct Several {
+    load_balancers: Vec<LoadBalancer>,
+}
+
+impl Backing {
+    /// `dedicated`: `None` if dedicated servers are no targets, `Some(None)` if Robot cannot be asked about them.
+    pub(crate) fn new(
+        api: Api,
+        config: config::Balancers,
+        network: Option<PrivateNetwork>,
+        dedicated: Option<Option<Robot>>,
+        events: EventWriter,
+        caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    ) -> Self {
+        let (catalogue, metrics) = (Catalogue::new(api.clone()), api.http.metrics());
+        Self { catalogue, notices: Notices::new(events), metrics, api, config, network, dedicated, caches }
+    }
+
+    fn network(&self) -> Result<Option<u64>> {
+        self.network.as_ref().map(PrivateNetwork::id).transpose()
+    }
+
+    fn actual(&self, shown: LoadBalancer) -> Actual {
+        shown.into_actual(self.network().ok().flatten())
+    }
+
+    async fn some(&self, key: &str, value: &str) -> Result<Vec<Actual>> {
+        let found: Several = self.api.http.read(Call::get(ALL, &[]).query(key, value)).await?;
+        Ok(found.load_balancers.into_iter().map(|shown| self.actual(shown)).collect())
+    }
+
+    /// How many targets a load balancer of this Service can have.
+    async fn most_targets(&self, asked: &Asked, service: &Service) -> Result<usize> {
+        let name = asked.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
+        if asked.balancer_type.is_none() {
+            let text = format!(
+                "no load balancer type is chosen: a new load balancer is a {DEFAULT_TYPE}; choose with annotation {} or \
+                 HCLOUD_LOAD_BALANCERS_TYPE",
+                key::TYPE.key()
+            );
+            self.notices.warn(About::Service(service), "LoadBalancerTypeUnconfigured", &text);
+        }
+        let (most, deprecated) = self.balancer_type(name, |it| (it.max_targets, it.deprecated())).await?;
+        if let Some(text) = deprecated {
+            self.notices.warn(About::Service(service), "LoadBalancerTypeDeprecated", &text);
+        }
+        Ok(most)
+    }
+
+    async fn balancer_type<T>(&self, name: &str, read: impl Fn(&BalancerType) -> T) -> Result<T> {
+        let (found, hit) = self.catalogue.balancer_type(name, read).await?;
+        balancer_types(&*self.metrics, hit);
+        Ok(found)
+    }
+
+    /// The ports that can be served.
+    fn ports(&self, service: &Service) -> Result<Vec<ServicePort>> {
+        let mut ports = service_ports(service, &["TCP", "UDP", "SCTP"])?;
+        ports.retain(|ServicePort { number, protocol, .. }| {
+            let is_tcp = *protocol == "TCP";
+            if !is_tcp {
+                let text =
+                    format!("port {number}/{protocol} is not served: load balancers of Hetzner Cloud speak TCP only");
+                self.notices.warn(About::Service(service), "UnsupportedProtocolConfigured", &text);
+            }
+            is_tcp
+        });
+        Ok(ports)
+    }
+
+    async fn targets(&self, asked: &Asked, request: &LoadBalancerRequest<'_>) -> Result<Option<Targets>> {
+        let mut nodes = request.nodes.to_vec();
+        nodes.retain(|node| asked.node_selector.as_ref().is_none_or(|selector| selector.matches(&node.labels)));
+        let name = request.service.metadata.name.as_deref().unwrap_or_default();
+        let dedicated = self.dedicated(&nodes).await?;
+        let (targets, notes) = targets::targets(&nodes, asked.use_private_ip, &dedicated, name)?;
+        for Note { node, reason, message } in notes {
+            let about = node.as_deref().map_or(About::Service(request.service), About::Node);
+            self.notices.warn(about, reason, &message);
+        }
+        Ok(targets)
+    }
+
+    async fn dedicated(&self, nodes: &[Arc<Node>]) -> Result<Dedicated> {
+        let is_dedicated = |node: &Arc<Node>| matches!(MachineId::read(&node.provider_id), Ok(MachineId::Robot(_)));
+        Ok(match &self.dedicated {
+            None => Dedicated::Off,
+            Some(None) => Dedicated::Unasked,
+            Some(Some(robot)) if nodes.iter().any(is_dedicated) => {
+                let servers = robot.servers().await?;
+                Dedicated::Known(servers.iter().map(|it| (it.number, it.ip.to_string())).collect())
+            }
+            Some(Some(_)) => Dedicated::Known(BTreeMap::new()),
+        })
+    }
+
+    async fn certificates(&self, asked: &Asked, service: &Service) -> Result<Option<Vec<u64>>> {
+        match &asked.certificates {
+            Certificates::Unstated => Ok(None),
+            Certificates::Uploaded(certificates) => self.catalogue.uploaded(certificates).await.map(Some),
+            Certificates::Managed(wanted) => {
+                let found = self.catalogue.managed(service.metadata.uid.as_deref().unwrap_or_default()).await?;
+                if let Some(found) = &found
+                    && !found.has(&wanted.domains)
+                {
+                    let text = format!(
+                        "certificate {:?} is for {}, not for {}: a managed certificate keeps its domains. Delete it, or ask for another name",
+                        found.name,
+                        found.domain_names.join(", "),
+                        wanted.domains.join(", ")
+                    );
+                    self.notices.warn(About::Service(service), "CertificateForOtherDomains", &text);
+                }
+                Ok(found.map(|found| vec![found.id]))
+            }
+        }
+    }
+
+    fn tell_left_out(&self, service: &Service, nodes: &[Arc<Node>], targets: &Targets) {
+        let text = format!(
+            "this Node is no target of Service {}: its load balancer has as many targets as its type takes; choose a larger one \
+             with annotation {}",
+            service.metadata.name.as_deref().unwrap_or_default(),
+            key::TYPE.key()
+        );
+        for node in nodes.iter().filter(|node| targets::is_among(node, targets)) {
+            self.notices.warn_once(About::Node(node), "MaxTargetsReached", &text);
+        }
+    }
+
+    /// What the product has not, and is not silent about.
+    fn warn_of_source_ranges(&self, service: &Service) {
+        if !source_ranges(service).is_ok_and(|ranges| allows_all(&ranges)) {
+            let text = "loadBalancerSourceRanges have no effect: load balancers of Hetzner Cloud have no firewall, and everybody \
+                        can reach this one";
+            self.notices.warn(About::Service(service), "UnsupportedSourceRanges", text);
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Backing {
+    fn name(&self, _cluster: &Cluster, service: &Service) -> String {
+        let annotations = service.metadata.annotations.as_ref();
+        let name = annotations.and_then(|all| all.get(key::NAME.key())).filter(|name| !name.is_empty());
+        name.cloned().unwrap_or_else(|| default_load_balancer_name(service))
+    }
+
+    fn sign(&self, _cluster: &Cluster, service: &Service) -> Option<String> {
+        service.metadata.uid.clone()
+    }
+
+    /// By its name: that is how one made by other means is imported.
+    fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> bool {
+        true
+    }
+
+    fn left_out(&self, request: &LoadBalancerRequest<'_>, _pool: &str, targets: &Targets) {
+        self.tell_left_out(request.service, request.nodes, targets);
+    }
+
+    fn status(&self, actual: &Actual, service: &Service) -> Result<LoadBalancerStatus> {
+        // What is wrong with the annotations is told where they are obeyed; a removal must not fail by them.
+        Ok(Asked::of(service, &self.config).unwrap_or_default().status(actual))
+    }
+
+    async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+        let service = request.service;
+        let asked = Asked::of(service, &self.config)?;
+        let facts = Facts {
+            network: self.network()?,
+            ports: self.ports(service)?,
+            most_targets: self.most_targets(&asked, service).await?,
+            certificates: self.certificates(&asked, service).await?,
+            targets: self.targets(&asked, request).await?,
+        };
+        for warning in &asked.warnings {
+            self.notices.warn(About::Service(service), "QuestionableAnnotation", warning);
+        }
+        self.warn_of_source_ranges(service);
+        wanted::wanted(&asked, facts)
+    }
+
+    async fn list(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
+        let keep = |shown| self.actual(shown).sharing(sets);
+        self.api.list("load balancers", Call::get(ALL, &[]), keep, |actual| actual.id.clone()).await
+    }
+
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+        let signed = self.some("label_selector", &format!("{SIGN}={}", identity.uid())).await?;
+        // What is to be taken away was signed when it was made or taken over.
+        if !signed.is_empty() || identity.service.metadata.deletion_timestamp.is_some() {
+            return Ok(signed);
+        }
+        self.some("name", &identity.name).await
+    }
+
+    async fn read(&self, id: &str) -> Result<Option<Actual>> {
+        let found: Option<One> = self.api.http.find(Call::get(ONE, &[id])).await?;
+        Ok(found.map(|found| self.actual(found.load_balancer)))
+    }
+
+    async fn has_machine(&self, node: &Node) -> Result<bool> {
+        match MachineId::read(&node.provider_id)? {
+            MachineId::Cloud(id) => {
+                let found: Option<Value> = self.api.http.find(Call::get("/servers/{id}", &[&id.to_string()])).await?;
+                Ok(found.is_some())
+            }
+            // Another credential reads those.
+            MachineId::Robot(_) => Err(Error::invalid(format!("node {} is no cloud server", node.name))),
+        }
+    }
+
+    async fn apply(&self, change: Change<'_>) -> Result<Applied> {
+        self.carry_out(change, Timestamp::now()).await
+    }
+}

@@ -1,0 +1,104 @@
+//! From Nodes to targets (§3.3, step 6).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cloud_provider::{AddressType, Error, Node, Result};
+use provider_kit::load_balancers::Targets;
+
+use super::wire::{ip_target, server_target};
+use crate::id::{IdError, MachineId};
+
+const NO_INTERNAL_IP: &str = "InternalIPNotConfigured";
+
+/// What is known of dedicated servers.
+pub(super) enum Dedicated {
+    /// They are no targets here.
+    Off,
+    /// That they exist: there is no credential to ask with.
+    Unasked,
+    /// Their public addresses, by number.
+    Known(BTreeMap<u64, String>),
+}
+
+/// Something to be told in an event.
+pub(super) struct Note {
+    /// On which Node; `None`: on the Service.
+    pub(super) node: Option<Arc<Node>>,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// The targets of a Service, and what is to be told. `None`: there are Nodes, and nobody knows the machine of any (P-25).
+///
+/// # Errors
+/// *Invalid*, for a provider id that is ours and names no machine.
+pub(super) fn targets(
+    nodes: &[Arc<Node>],
+    by_private_ip: bool,
+    dedicated: &Dedicated,
+    service: &str,
+) -> Result<(Option<Targets>, Vec<Note>)> {
+    let (mut found, mut notes) = (Vec::new(), Vec::new());
+    for node in nodes.iter().filter(|node| node.provider_id().is_some()) {
+        let mut note = |reason, text: String| {
+            let message = format!("node {} is no target of Service {service}: {text}", node.name);
+            notes.push(Note { node: Some(Arc::clone(node)), reason, message });
+        };
+        match MachineId::read(&node.provider_id) {
+            Ok(MachineId::Cloud(id)) => found.push(server_target(id, by_private_ip)),
+            Ok(MachineId::Robot(number)) => {
+                found.extend(dedicated_ip(node, number, by_private_ip, dedicated, &mut note).map(|ip| ip_target(&ip)));
+            }
+            Err(IdError::UnknownPrefix(id)) => {
+                note("UnknownProviderIDPrefix", format!("provider ID {id:?} is not one of Hetzner's"));
+            }
+            Err(err @ IdError::Malformed(_)) => {
+                return Err(Error::invalid(format!("node {}: {}", node.name, Error::from(err))));
+            }
+        }
+    }
+    let targets: Targets = found.iter().collect();
+    Ok(((nodes.is_empty() || !targets.is_empty()).then_some(targets), notes))
+}
+
+fn dedicated_ip(
+    node: &Node,
+    number: u64,
+    by_private_ip: bool,
+    dedicated: &Dedicated,
+    note: &mut impl FnMut(&'static str, String),
+) -> Option<String> {
+    let internal = node.addresses.iter().find(|it| it.kind == AddressType::InternalIP).map(|it| it.address.to_string());
+    let public = match dedicated {
+        Dedicated::Off => return None,
+        Dedicated::Unasked if by_private_ip => {
+            if internal.is_none() {
+                note(
+                    NO_INTERNAL_IP,
+                    "it has no InternalIP, and there are no Robot credentials to ask for its public one".to_owned(),
+                );
+            }
+            return internal;
+        }
+        Dedicated::Unasked => None,
+        Dedicated::Known(addresses) => addresses.get(&number),
+    };
+    let Some(public) = public else {
+        note("ServerNotFound", format!("no server with number {number} was found in Robot"));
+        return None;
+    };
+    if by_private_ip && internal.is_none() {
+        note(NO_INTERNAL_IP, "it has no InternalIP; its public address is taken".to_owned());
+    }
+    Some(internal.filter(|_| by_private_ip).unwrap_or_else(|| public.clone()))
+}
+
+/// Whether a Node's machine is among these targets.
+pub(super) fn is_among(node: &Node, targets: &Targets) -> bool {
+    match MachineId::read(&node.provider_id) {
+        Ok(MachineId::Cloud(id)) => [false, true].iter().any(|private| targets.contains(&server_target(id, *private))),
+        Ok(MachineId::Robot(_)) => node.addresses.iter().any(|it| targets.contains(&ip_target(&it.address))),
+        Err(_) => false,
+    }
+}

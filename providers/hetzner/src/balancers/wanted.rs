@@ -1,0 +1,95 @@
+//! What a Service wants, as a tree: a pure function of what it asks for and what was found out.
+
+use cloud_provider::{Error, Result};
+use provider_kit::load_balancers::{Attributes, ServicePort, Targets, Tree};
+use serde::Serialize;
+use serde_json::json;
+
+use super::asked::{Asked, Certificates};
+use super::wire::{CERTIFICATES, POOL, certificate_part, network_part};
+use crate::annotations as key;
+
+/// What neither annotation nor variable says otherwise.
+pub(super) const DEFAULT_TYPE: &str = "lb11";
+/// Stands for the ids of a certificate that is still to be made.
+pub(super) const TO_BE_MADE: &str = "to be made";
+
+/// What had to be found out.
+pub(super) struct Facts {
+    /// The private network's id.
+    pub(super) network: Option<u64>,
+    /// How many targets the type takes.
+    pub(super) most_targets: usize,
+    /// TCP ports.
+    pub(super) ports: Vec<ServicePort>,
+    /// `None`: they stay as they are.
+    pub(super) targets: Option<Targets>,
+    /// Ids of certificates; `None` for one that is still to be made.
+    pub(super) certificates: Option<Vec<u64>>,
+}
+
+/// What a Service wants.
+///
+/// # Errors
+/// *Invalid*, if it asks for private addresses without a network.
+pub(super) fn wanted(asked: &Asked, facts: Facts) -> Result<Tree> {
+    let mut tree = Tree::default().balancer(balancer(asked));
+    match facts.network {
+        Some(network) => {
+            let ip = asked.private_ipv4.map(|ip| ip.to_string());
+            let settings = state(Attributes::default().set("network", network), "ip", ip.as_ref());
+            // Another network, or another address in it, is had by leaving first.
+            tree = tree.part(network_part(""), settings.fixed(&["network", "ip"]));
+        }
+        None if asked.use_private_ip => {
+            return Err(Error::invalid(format!(
+                "annotation {} (or HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP) needs a network: set HCLOUD_NETWORK",
+                key::USE_PRIVATE_IP.key()
+            )));
+        }
+        None => {}
+    }
+    let mut listener = asked.listener.clone();
+    match (&asked.certificates, facts.certificates) {
+        (Certificates::Managed(certificate), None) => {
+            let settings = Attributes::default().set("domains", &certificate.domains);
+            tree = tree.part(certificate_part(&certificate.name), settings);
+            listener = listener.set(CERTIFICATES, TO_BE_MADE);
+        }
+        (Certificates::Unstated, _) => {}
+        (_, ids) => listener = listener.set(CERTIFICATES, super::wire::in_order(json!(ids.unwrap_or_default()))),
+    }
+    tree = tree.pool(POOL, Attributes::default(), facts.targets).limit(POOL, facts.most_targets);
+    for port in facts.ports {
+        let mut settings = listener.clone().set("destination_port", port.node_port);
+        if settings.get("health_check.port").is_none() {
+            settings = settings.set("health_check.port", port.node_port);
+        }
+        tree = tree.listener(port.number, port.protocol, POOL, settings);
+    }
+    Ok(tree)
+}
+
+fn balancer(asked: &Asked) -> Attributes {
+    let kind = asked.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
+    let mut settings = Attributes::default().set("type", kind);
+    // One that nobody chose is not a reason to make a load balancer smaller.
+    if asked.balancer_type.is_none() {
+        settings = settings.fixed(&["type"]);
+    }
+    settings = state(settings, "name", asked.name.as_ref());
+    settings = state(settings, "location", asked.location.as_ref());
+    settings = state(settings, "network_zone", asked.network_zone.as_ref());
+    settings = state(settings, "algorithm", asked.algorithm.map(|it| it.as_str()));
+    settings = state(settings, "public", asked.disable_public_network.map(|disabled| !disabled));
+    settings = state(settings, "ipv4_rdns", asked.ipv4_rdns.as_ref());
+    settings = state(settings, "ipv6_rdns", asked.ipv6_rdns.as_ref());
+    settings.fixed(&["location", "network_zone"])
+}
+
+fn state(settings: Attributes, key: &'static str, value: Option<impl Serialize>) -> Attributes {
+    match value {
+        Some(value) => settings.set(key, value),
+        None => settings,
+    }
+}

@@ -1,0 +1,265 @@
+//! Load balancers as the API reads and writes them, and as the kit compares them.
+//!
+//! A service of the API becomes a listener whose settings are named by their place in the service
+//! (`health_check.http.path`), so that what nobody states can stay as it is.
+
+use std::collections::BTreeMap;
+
+use provider_kit::load_balancers::{Actual, Aside, Attributes, Marks, Part, Port, Targets, Tree};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// Whose it is, as the reference writes it.
+pub(super) const SIGN: &str = "hcloud-ccm/service-uid";
+/// Targets are those of the whole load balancer.
+pub(super) const POOL: &str = "main";
+pub(super) const NETWORK: &str = "network";
+pub(super) const CERTIFICATE: &str = "certificate";
+pub(super) const CERTIFICATES: &str = "http.certificates";
+
+/// Settings of a service, by their place in it.
+const SERVICE: [&str; 18] = [
+    "protocol",
+    "destination_port",
+    "proxyprotocol",
+    "http.cookie_name",
+    "http.cookie_lifetime",
+    "http.timeout_idle",
+    CERTIFICATES,
+    "http.redirect_http",
+    "http.sticky_sessions",
+    "health_check.protocol",
+    "health_check.port",
+    "health_check.interval",
+    "health_check.timeout",
+    "health_check.retries",
+    "health_check.http.domain",
+    "health_check.http.path",
+    "health_check.http.status_codes",
+    "health_check.http.tls",
+];
+
+/// A load balancer, as the API shows it.
+#[derive(Deserialize)]
+pub(super) struct LoadBalancer {
+    id: u64,
+    name: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    public_net: PublicNet,
+    #[serde(default)]
+    private_net: Vec<PrivateNet>,
+    load_balancer_type: Kind,
+    algorithm: Algorithm,
+    #[serde(default)]
+    protection: Protection,
+    #[serde(default)]
+    services: Vec<Value>,
+    #[serde(default)]
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+struct PublicNet {
+    enabled: bool,
+    ipv4: Address,
+    ipv6: Address,
+}
+
+#[derive(Deserialize)]
+struct Address {
+    ip: Option<String>,
+    dns_ptr: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct PrivateNet {
+    network: u64,
+    ip: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    name: String,
+    max_targets: usize,
+}
+
+#[derive(Deserialize)]
+struct Algorithm {
+    r#type: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Protection {
+    delete: bool,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    server: Option<Server>,
+    ip: Option<TargetIp>,
+    #[serde(default)]
+    use_private_ip: bool,
+}
+
+#[derive(Deserialize)]
+struct Server {
+    id: u64,
+}
+
+#[derive(Deserialize)]
+struct TargetIp {
+    ip: String,
+}
+
+/// The part for an attachment to a network. The one that counts has no name.
+pub(super) fn network_part(name: &str) -> Part {
+    Part::Support(Aside { rank: 1, kind: NETWORK.into(), name: name.to_owned() })
+}
+
+/// The part for a certificate that is still to be made.
+pub(super) fn certificate_part(name: &str) -> Part {
+    Part::Support(Aside { rank: 0, kind: CERTIFICATE.into(), name: name.to_owned() })
+}
+
+/// Whether this is a part beside the load balancer, of this kind.
+pub(super) fn is_support(part: &Part, wanted: &str) -> bool {
+    matches!(part, Part::Support(Aside { kind, .. }) if kind == wanted)
+}
+
+/// A server as a target.
+pub(super) fn server_target(id: u64, is_private: bool) -> String {
+    format!("server:{id}{}", if is_private { ":private" } else { "" })
+}
+
+/// An address as a target.
+pub(super) fn ip_target(ip: &str) -> String {
+    format!("ip:{ip}")
+}
+
+/// A target without the way it is reached: what is taken out, and what can be there only once.
+pub(super) fn machine(target: &str) -> &str {
+    target.strip_suffix(":private").unwrap_or(target)
+}
+
+/// A target, as the API is told to add it.
+pub(super) fn to_add(target: &str) -> Value {
+    let mut value = to_remove(target);
+    if target.starts_with("server:") {
+        value["use_private_ip"] = json!(machine(target) != target);
+    }
+    value
+}
+
+/// A target, as the API is told to take it out.
+pub(super) fn to_remove(target: &str) -> Value {
+    match machine(target).split_once(':') {
+        Some(("server", id)) => json!({"type": "server", "server": {"id": id.parse::<u64>().unwrap_or_default()}}),
+        _ => json!({"type": "ip", "ip": {"ip": target.trim_start_matches("ip:")}}),
+    }
+}
+
+/// A service, as the API is told it: all that is set, but nothing for HTTP where there is none.
+pub(super) fn to_service(port: &Port, settings: &Attributes) -> Value {
+    let mut service = Map::from_iter([("listen_port".to_owned(), json!(port.number))]);
+    let is_tcp = |key| settings.text(key) == Some("tcp");
+    let (plain, unchecked) = (is_tcp("protocol"), is_tcp("health_check.protocol"));
+    for key in SERVICE {
+        if (plain && key.starts_with("http.")) || (unchecked && key.starts_with("health_check.http.")) {
+            continue;
+        }
+        if let Some(value) = settings.get(key) {
+            insert(&mut service, key, value.clone());
+        }
+    }
+    service.into()
+}
+
+fn insert(into: &mut Map<String, Value>, key: &str, value: Value) {
+    match key.split_once('.') {
+        Some((first, rest)) => {
+            if let Some(inner) = into.entry(first).or_insert_with(|| json!({})).as_object_mut() {
+                insert(inner, rest, value);
+            }
+        }
+        None => drop(into.insert(key.to_owned(), value)),
+    }
+}
+
+fn of_service(service: &Value) -> Attributes {
+    SERVICE.iter().fold(Attributes::default(), |settings, key| {
+        match key.split('.').try_fold(service, |value, name| value.get(name)) {
+            None | Some(Value::Null) => settings,
+            Some(value) => settings.set(*key, in_order(value.clone())),
+        }
+    })
+}
+
+/// Lists are sets here: certificates, status codes.
+pub(super) fn in_order(mut value: Value) -> Value {
+    if let Value::Array(items) = &mut value {
+        items.sort_by_key(ToString::to_string);
+    }
+    value
+}
+
+impl LoadBalancer {
+    /// What the kit compares. `network`: the one that counts.
+    pub(super) fn into_actual(mut self, network: Option<u64>) -> Actual {
+        let marks = Marks::take_from(&mut self.labels);
+        let addresses = [&self.public_net.ipv4, &self.public_net.ipv6];
+        let private = self.private_net.iter().map(|it| &it.ip);
+        let all = addresses.iter().map(|it| &it.ip).chain(private).flatten();
+        Actual {
+            id: self.id.to_string(),
+            ingress: all.map(|ip| Actual::ip(ip)).collect(),
+            tree: Some(self.tree(network)),
+            name: self.name,
+            marks,
+            sign: self.labels.get(SIGN).cloned(),
+            labels: self.labels,
+            ..Actual::default()
+        }
+    }
+
+    fn tree(&mut self, network: Option<u64>) -> Tree {
+        let PublicNet { enabled, ipv4, ipv6 } = &self.public_net;
+        let balancer = Attributes::default()
+            .set("name", &self.name)
+            .set("type", &self.load_balancer_type.name)
+            .set("algorithm", &self.algorithm.r#type)
+            .set("public", enabled)
+            .set("ipv4", &ipv4.ip)
+            .set("ipv6", &ipv6.ip)
+            .set("ipv4_rdns", &ipv4.dns_ptr)
+            .set("ipv6_rdns", &ipv6.dns_ptr)
+            .set("protected", self.protection.delete);
+        let targets: Targets = self.targets.iter().filter_map(Target::text).collect();
+        let mut tree = Tree::default().balancer(balancer).pool(POOL, Attributes::default(), Some(targets));
+        tree = tree.limit(POOL, self.load_balancer_type.max_targets);
+        self.private_net.sort_by_key(|it| Some(it.network) != network);
+        for (number, PrivateNet { network, ip }) in self.private_net.iter().enumerate() {
+            let name = if number == 0 { String::new() } else { network.to_string() };
+            let settings = Attributes::default().set("network", network).set("ip", ip);
+            tree = tree.part(network_part(&name), settings);
+        }
+        for service in &self.services {
+            let port = service["listen_port"].as_u64().and_then(|port| u16::try_from(port).ok());
+            if let Some(port) = port {
+                tree = tree.listener(port, "TCP", POOL, of_service(service));
+            }
+        }
+        tree
+    }
+}
+
+impl Target {
+    /// `None` for what nobody wants here, such as a label selector: it is left alone.
+    fn text(&self) -> Option<String> {
+        match (&self.server, &self.ip) {
+            (Some(server), _) => Some(server_target(server.id, self.use_private_ip)),
+            (None, Some(ip)) => Some(ip_target(&ip.ip)),
+            (None, None) => None,
+        }
+    }
+}
