@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use cloud_provider::{Node, StringMap};
 
+use crate::declared::{Kind, Value};
+
 /// Operators of a requirement, longest first, so that `==` is not taken for `=`.
 const OPERATORS: [&str; 5] = ["==", "!=", "=", ">", "<"];
 
@@ -72,6 +74,10 @@ impl NodeSelector {
     pub fn selects_all(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+impl Value for NodeSelector {
+    const KIND: Kind<Self> = Kind::explained("a label selector such as `env=prod,tier in (web, api)`", Self::parse);
 }
 
 /// Split at the commas that are not in parentheses.

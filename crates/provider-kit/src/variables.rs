@@ -18,10 +18,17 @@ pub type Variable<T> = Declaration<T>;
 /// ```
 /// use cloud_provider::Environment;
 /// use provider_kit::declared::Kind;
-/// use provider_kit::variables::{Variable, Variables};
+/// use provider_kit::variables::Variables;
 ///
-/// const DEBUG: Variable<bool> = Variable::new("ACME_DEBUG", Kind::truth(), "More in the log.").default("false");
-/// const PORT: Variable<u16> = Variable::new("ACME_PORT", Kind::number(1, 65535), "Where metrics are.").default("8080");
+/// provider_kit::declare! {
+///     /// Every variable of Acme's.
+///     pub ALL: "ACME_";
+///
+///     /// More in the log.
+///     pub DEBUG: bool = "DEBUG", default("false");
+///     /// Where metrics are.
+///     pub PORT: u16 = "PORT", kind(Kind::number(1, 65535)), default("8080");
+/// }
 ///
 /// let environment = Environment::of([("ACME_DEBUG", "yes"), ("ACME_PORT", "x")]);
 /// let mut asked = Variables::of(&environment);
@@ -173,10 +180,10 @@ impl fmt::Debug for Secret {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::declared::Kind;
+    use crate::declared::{Kind, Value};
 
-    const TOKEN: Variable<String> = Variable::new("ACME_TOKEN", Kind::text(), "The token.").secret();
-    const DEBUG: Variable<bool> = Variable::new("ACME_DEBUG", Kind::truth(), "More in the log.").default("false");
+    const TOKEN: Variable<String> = Variable::new("ACME_TOKEN", Value::KIND, "The token.").secret();
+    const DEBUG: Variable<bool> = Variable::new("ACME_DEBUG", Value::KIND, "More in the log.").default("false");
     const SECRET_NUMBER: Variable<u8> = Variable::new("ACME_PIN", Kind::number(0, 9), "A number.").secret();
 
     fn mistakes(variables: &[(&str, &str)], ask: impl Fn(&mut Variables<'_>)) -> String {

@@ -169,10 +169,10 @@ impl Config {
     /// *Invalid*, with all mistakes of all variables.
     pub fn read(setup: &Setup) -> Result<Self> {
         let mut asked = Variables::of(&setup.environment);
-        let token = asked.secret(&HCLOUD_TOKEN);
+        let token = asked.secret(&TOKEN);
         let length = token.as_ref().map(Secret::length);
         match length {
-            None if !asked.is_set(&HCLOUD_TOKEN) => {
+            None if !asked.is_set(&TOKEN) => {
                 asked.mistake("HCLOUD_TOKEN is required: a token of the project with write access")
             }
             Some(length) if length != TOKEN_LENGTH => {
@@ -183,28 +183,25 @@ impl Config {
         let network = Network::read(&mut asked);
         let config = Self {
             token: asked.token(token),
-            endpoint: asked.get(&HCLOUD_ENDPOINT).unwrap_or_default().trim_end_matches('/').to_owned(),
-            debug: asked.get(&HCLOUD_DEBUG).unwrap_or_default(),
+            endpoint: asked.get(&ENDPOINT).unwrap_or_default().trim_end_matches('/').to_owned(),
+            debug: asked.get(&DEBUG).unwrap_or_default(),
             instances: Instances::read(&mut asked),
-            metrics_address: asked
-                .get(&HCLOUD_METRICS_ADDRESS)
-                .filter(|_| asked.get(&HCLOUD_METRICS_ENABLED) == Some(true)),
+            metrics_address: asked.get(&METRICS_ADDRESS).filter(|_| asked.get(&METRICS_ENABLED) == Some(true)),
             balancers: Balancers::read(&mut asked),
             robot: Robot::read(&mut asked, network.as_ref().is_some_and(|network| network.routes)),
             network,
         };
-        for prefix in ["HCLOUD_", "ROBOT_"] {
-            asked.misspelt(prefix, ALL);
-        }
+        asked.misspelt("HCLOUD_", HCLOUD);
+        asked.misspelt("ROBOT_", ROBOT);
         asked.finish().map(|()| config)
     }
 }
 
 impl Network {
     fn read(asked: &mut Variables<'_>) -> Option<Self> {
-        let disable_check = asked.get(&HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK);
-        let routes = asked.get(&HCLOUD_NETWORK_ROUTES_ENABLED);
-        let name_or_id = asked.get(&HCLOUD_NETWORK);
+        let disable_check = asked.get(&NETWORK_DISABLE_ATTACHED_CHECK);
+        let routes = asked.get(&NETWORK_ROUTES_ENABLED);
+        let name_or_id = asked.get(&NETWORK);
         if name_or_id.is_none() && routes == Some(true) {
             asked.warning("HCLOUD_NETWORK_ROUTES_ENABLED has no effect without HCLOUD_NETWORK");
         }
@@ -215,17 +212,17 @@ impl Network {
 
 impl Instances {
     fn read(asked: &mut Variables<'_>) -> Self {
-        let is_default = !asked.is_set(&HCLOUD_SERVER_CACHE_MODE) && !asked.is_set(&HCLOUD_SERVER_CACHE_MAX_AGE);
-        let max_age = asked.get(&HCLOUD_SERVER_CACHE_MAX_AGE).unwrap_or_default();
-        let cache = match asked.get(&HCLOUD_SERVER_CACHE_MODE) {
+        let is_default = !asked.is_set(&SERVER_CACHE_MODE) && !asked.is_set(&SERVER_CACHE_MAX_AGE);
+        let max_age = asked.get(&SERVER_CACHE_MAX_AGE).unwrap_or_default();
+        let cache = match asked.get(&SERVER_CACHE_MODE) {
             None if is_default => Cache::Shared,
             None | Some(CacheMode::All) => Cache::All(max_age),
             Some(CacheMode::One) => Cache::One(max_age),
             Some(CacheMode::Off) => Cache::Off,
         };
         Self {
-            address_family: asked.get(&HCLOUD_INSTANCES_ADDRESS_FAMILY).unwrap_or_default(),
-            zone_label: asked.get(&HCLOUD_INSTANCES_ZONE_LABEL_ENABLED) != Some(false),
+            address_family: asked.get(&INSTANCES_ADDRESS_FAMILY).unwrap_or_default(),
+            zone_label: asked.get(&INSTANCES_ZONE_LABEL_ENABLED) != Some(false),
             cache,
         }
     }
@@ -234,27 +231,27 @@ impl Instances {
 impl Balancers {
     fn read(asked: &mut Variables<'_>) -> Option<Self> {
         let balancers = Self {
-            location: asked.get(&HCLOUD_LOAD_BALANCERS_LOCATION),
-            network_zone: asked.get(&HCLOUD_LOAD_BALANCERS_NETWORK_ZONE),
-            balancer_type: asked.get(&HCLOUD_LOAD_BALANCERS_TYPE),
-            algorithm: asked.get(&HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE),
-            use_private_ip: asked.get(&HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP).unwrap_or_default(),
-            private_subnet: asked.get(&HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE),
-            disable_private_ingress: asked.get(&HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS).unwrap_or_default(),
-            disable_public_network: asked.get(&HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK),
-            disable_ipv6: asked.get(&HCLOUD_LOAD_BALANCERS_DISABLE_IPV6).unwrap_or_default(),
-            uses_proxyprotocol: asked.get(&HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL),
+            location: asked.get(&LOAD_BALANCERS_LOCATION),
+            network_zone: asked.get(&LOAD_BALANCERS_NETWORK_ZONE),
+            balancer_type: asked.get(&LOAD_BALANCERS_TYPE),
+            algorithm: asked.get(&LOAD_BALANCERS_ALGORITHM_TYPE),
+            use_private_ip: asked.get(&LOAD_BALANCERS_USE_PRIVATE_IP).unwrap_or_default(),
+            private_subnet: asked.get(&LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE),
+            disable_private_ingress: asked.get(&LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS).unwrap_or_default(),
+            disable_public_network: asked.get(&LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK),
+            disable_ipv6: asked.get(&LOAD_BALANCERS_DISABLE_IPV6).unwrap_or_default(),
+            uses_proxyprotocol: asked.get(&LOAD_BALANCERS_USES_PROXYPROTOCOL),
             // Zero is the same as none, as it was before us.
-            health_check_interval: asked.get(&HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL).filter(|it| !it.is_zero()),
-            health_check_timeout: asked.get(&HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT).filter(|it| !it.is_zero()),
-            health_check_retries: asked.get(&HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES).filter(|it| *it != 0),
+            health_check_interval: asked.get(&LOAD_BALANCERS_HEALTH_CHECK_INTERVAL).filter(|it| !it.is_zero()),
+            health_check_timeout: asked.get(&LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT).filter(|it| !it.is_zero()),
+            health_check_retries: asked.get(&LOAD_BALANCERS_HEALTH_CHECK_RETRIES).filter(|it| *it != 0),
         };
         if balancers.location.is_some() && balancers.network_zone.is_some() {
             asked.mistake(
                 "HCLOUD_LOAD_BALANCERS_LOCATION and HCLOUD_LOAD_BALANCERS_NETWORK_ZONE are both set: only one can be",
             );
         }
-        (asked.get(&HCLOUD_LOAD_BALANCERS_ENABLED) != Some(false)).then_some(balancers)
+        (asked.get(&LOAD_BALANCERS_ENABLED) != Some(false)).then_some(balancers)
     }
 }
 

@@ -1,11 +1,9 @@
-//! The environment variables (§1): one declaration each; docs/providers/hetzner.md is made from them.
-#![expect(missing_docs, reason = "each declaration says what it is for")]
+//! The environment variables (§1). docs/providers/hetzner.md is made from these declarations.
 
 use std::time::Duration;
 
 use ipnet::IpNet;
-use provider_kit::declared::{Declared, Kind};
-use provider_kit::variables::Variable;
+use provider_kit::declared::{Kind, Value};
 
 use crate::config::{AddressFamily, Algorithm};
 
@@ -20,160 +18,96 @@ pub enum CacheMode {
     Off,
 }
 
-/// Algorithms by the API's names.
-pub(crate) const ALGORITHMS: Kind<Algorithm> =
-    Kind::one_of(&[("round_robin", Algorithm::RoundRobin), ("least_connections", Algorithm::LeastConnections)])
-        .any_case();
-const FAMILIES: Kind<AddressFamily> = Kind::one_of(&[
-    ("ipv4", AddressFamily::Ipv4),
-    ("ipv6", AddressFamily::Ipv6),
-    ("dualstack", AddressFamily::Dualstack),
-]);
-const CACHE_MODES: Kind<CacheMode> =
-    Kind::one_of(&[("all", CacheMode::All), ("one", CacheMode::One), ("off", CacheMode::Off)]);
+impl Value for CacheMode {
+    const KIND: Kind<Self> = Kind::one_of(&[("all", Self::All), ("one", Self::One), ("off", Self::Off)]);
+}
 
-pub const HCLOUD_TOKEN: Variable<String> =
-    Variable::new("HCLOUD_TOKEN", Kind::text(), "API token of the project, with write access. Required.").secret();
-pub const HCLOUD_ENDPOINT: Variable<String> =
-    Variable::new("HCLOUD_ENDPOINT", Kind::text(), "Base URL of the API.").default("https://api.hetzner.cloud/v1");
-pub const HCLOUD_DEBUG: Variable<bool> =
-    Variable::new("HCLOUD_DEBUG", Kind::truth(), "Requests and answers go to the log, without the token.")
-        .default("false");
-pub const HCLOUD_NETWORK: Variable<String> =
-    Variable::new("HCLOUD_NETWORK", Kind::text(), "Name or id of the private network. It must exist.");
-pub const HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK: Variable<bool> = Variable::new(
-    "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK",
-    Kind::truth(),
-    "Starts also on a machine that is not attached to the network, or is no cloud server.",
-)
-.default("false");
-pub const HCLOUD_NETWORK_ROUTES_ENABLED: Variable<bool> =
-    Variable::new("HCLOUD_NETWORK_ROUTES_ENABLED", Kind::truth(), "Pod CIDRs get routes in the network.")
-        .otherwise("`true` with a network");
-pub const HCLOUD_INSTANCES_ADDRESS_FAMILY: Variable<AddressFamily> =
-    Variable::new("HCLOUD_INSTANCES_ADDRESS_FAMILY", FAMILIES, "Which public addresses a Node gets.").default("ipv4");
-pub const HCLOUD_INSTANCES_ZONE_LABEL_ENABLED: Variable<bool> =
-    Variable::new("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED", Kind::truth(), "Nodes of cloud servers get the zone label.")
-        .default("true");
-pub const HCLOUD_SERVER_CACHE_MODE: Variable<CacheMode> = Variable::new(
-    "HCLOUD_SERVER_CACHE_MODE",
-    CACHE_MODES,
-    "How servers are read: always the whole list, always one at a time, or one at a time and nothing is kept.",
-)
-.otherwise("what is cheapest");
-pub const HCLOUD_SERVER_CACHE_MAX_AGE: Variable<Duration> =
-    Variable::new("HCLOUD_SERVER_CACHE_MAX_AGE", Kind::duration(), "So long what was read is used.").default("10s");
-pub const HCLOUD_METRICS_ENABLED: Variable<bool> = Variable::new(
-    "HCLOUD_METRICS_ENABLED",
-    Kind::truth(),
-    "Metrics are also served without TLS and without authorization.",
-)
-.default("true");
-pub const HCLOUD_METRICS_ADDRESS: Variable<String> =
-    Variable::new("HCLOUD_METRICS_ADDRESS", Kind::text(), "Where.").default(":8233");
-pub const HCLOUD_LOAD_BALANCERS_ENABLED: Variable<bool> =
-    Variable::new("HCLOUD_LOAD_BALANCERS_ENABLED", Kind::truth(), "Services get load balancers.").default("true");
-pub const HCLOUD_LOAD_BALANCERS_LOCATION: Variable<String> = Variable::new(
-    "HCLOUD_LOAD_BALANCERS_LOCATION",
-    Kind::text(),
-    "Default of the annotation. Not together with a network zone.",
-);
-pub const HCLOUD_LOAD_BALANCERS_NETWORK_ZONE: Variable<String> = Variable::new(
-    "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
-    Kind::text(),
-    "Default of the annotation. Not together with a location.",
-);
-pub const HCLOUD_LOAD_BALANCERS_TYPE: Variable<String> =
-    Variable::new("HCLOUD_LOAD_BALANCERS_TYPE", Kind::text(), "Default of the annotation.")
-        .otherwise("`lb11`, with the warning event `LoadBalancerTypeUnconfigured`");
-pub const HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE: Variable<Algorithm> =
-    Variable::new("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", ALGORITHMS, "Default of the annotation.")
-        .otherwise("the API's: `round_robin`");
-pub const HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP: Variable<bool> =
-    Variable::new("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", Kind::truth(), "Default of the annotation.").default("false");
-pub const HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE: Variable<IpNet> =
-    Variable::new("HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE", Kind::range(), "Default of the annotation.")
-        .otherwise("the network chooses");
-pub const HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS: Variable<bool> =
-    Variable::new("HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", Kind::truth(), "Default of the annotation.")
-        .default("false");
-pub const HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK: Variable<bool> =
-    Variable::new("HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", Kind::truth(), "Default of the annotation.")
-        .otherwise("left as it is");
-pub const HCLOUD_LOAD_BALANCERS_DISABLE_IPV6: Variable<bool> =
-    Variable::new("HCLOUD_LOAD_BALANCERS_DISABLE_IPV6", Kind::truth(), "Default of the annotation `ipv6-disabled`.")
-        .default("false");
-pub const HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL: Variable<bool> =
-    Variable::new("HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", Kind::truth(), "Default of the annotation.")
-        .otherwise("left as it is");
-pub const HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL: Variable<Duration> =
-    Variable::new("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", Kind::seconds(), "Default of the annotation.")
-        .otherwise("the API's");
-pub const HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT: Variable<Duration> =
-    Variable::new("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT", Kind::seconds(), "Default of the annotation.")
-        .otherwise("the API's");
-pub const HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES: Variable<u32> = Variable::new(
-    "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES",
-    Kind::number(0, i32::MAX as i64),
-    "Default of the annotation.",
-)
-.otherwise("the API's");
-pub const ROBOT_ENABLED: Variable<bool> =
-    Variable::new("ROBOT_ENABLED", Kind::truth(), "Dedicated servers may be Nodes, too. Not together with routes.")
-        .default("false");
-pub const ROBOT_USER: Variable<String> =
-    Variable::new("ROBOT_USER", Kind::text(), "User of the Robot web service; without it nothing is asked there.")
-        .secret();
-pub const ROBOT_PASSWORD: Variable<String> =
-    Variable::new("ROBOT_PASSWORD", Kind::text(), "Its password: both or neither.").secret();
-pub const ROBOT_CACHE_TIMEOUT: Variable<Duration> =
-    Variable::new("ROBOT_CACHE_TIMEOUT", Kind::duration(), "So long the list of dedicated servers is used.")
-        .default("5m");
-pub const ROBOT_RATE_LIMIT_WAIT_TIME: Variable<Duration> = Variable::new(
-    "ROBOT_RATE_LIMIT_WAIT_TIME",
-    Kind::duration(),
-    "So long nothing is asked after Robot refused because of its limit; use 5m or more.",
-)
-.default("0s");
-pub const ROBOT_FORWARD_INTERNAL_IPS: Variable<bool> = Variable::new(
-    "ROBOT_FORWARD_INTERNAL_IPS",
-    Kind::truth(),
-    "Nodes of dedicated servers keep the internal addresses that their kubelet gave them.",
-)
-.default("true");
+impl Value for AddressFamily {
+    const KIND: Kind<Self> =
+        Kind::one_of(&[("ipv4", Self::Ipv4), ("ipv6", Self::Ipv6), ("dualstack", Self::Dualstack)]);
+}
 
-/// All of them, in the order of the reference page.
-pub const ALL: &[&dyn Declared] = &[
-    &HCLOUD_TOKEN,
-    &HCLOUD_ENDPOINT,
-    &HCLOUD_DEBUG,
-    &HCLOUD_NETWORK,
-    &HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK,
-    &HCLOUD_NETWORK_ROUTES_ENABLED,
-    &HCLOUD_INSTANCES_ADDRESS_FAMILY,
-    &HCLOUD_INSTANCES_ZONE_LABEL_ENABLED,
-    &HCLOUD_SERVER_CACHE_MODE,
-    &HCLOUD_SERVER_CACHE_MAX_AGE,
-    &HCLOUD_METRICS_ENABLED,
-    &HCLOUD_METRICS_ADDRESS,
-    &HCLOUD_LOAD_BALANCERS_ENABLED,
-    &HCLOUD_LOAD_BALANCERS_LOCATION,
-    &HCLOUD_LOAD_BALANCERS_NETWORK_ZONE,
-    &HCLOUD_LOAD_BALANCERS_TYPE,
-    &HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE,
-    &HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP,
-    &HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE,
-    &HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS,
-    &HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK,
-    &HCLOUD_LOAD_BALANCERS_DISABLE_IPV6,
-    &HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL,
-    &HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL,
-    &HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT,
-    &HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES,
-    &ROBOT_ENABLED,
-    &ROBOT_USER,
-    &ROBOT_PASSWORD,
-    &ROBOT_CACHE_TIMEOUT,
-    &ROBOT_RATE_LIMIT_WAIT_TIME,
-    &ROBOT_FORWARD_INTERNAL_IPS,
-];
+impl Value for Algorithm {
+    const KIND: Kind<Self> =
+        Kind::one_of(&[("round_robin", Self::RoundRobin), ("least_connections", Self::LeastConnections)]).any_case();
+}
+
+provider_kit::declare! {
+    /// Those that begin with `HCLOUD_`, in the order of the reference page.
+    pub HCLOUD: "HCLOUD_";
+
+    /// API token of the project, for reading and writing. Required.
+    pub TOKEN: String = "TOKEN", secret();
+    /// Base URL of the API.
+    pub ENDPOINT: String = "ENDPOINT", default("https://api.hetzner.cloud/v1");
+    /// Requests and answers go to the log, without the token.
+    pub DEBUG: bool = "DEBUG", default("false");
+    /// Name or id of the private network. It must exist.
+    pub NETWORK: String = "NETWORK";
+    /// Starts also on a machine that is not attached to the network, or is no cloud server.
+    pub NETWORK_DISABLE_ATTACHED_CHECK: bool = "NETWORK_DISABLE_ATTACHED_CHECK", default("false");
+    /// Pod CIDRs get routes in the network.
+    pub NETWORK_ROUTES_ENABLED: bool = "NETWORK_ROUTES_ENABLED", otherwise("`true` with a network");
+    /// Which public addresses a Node gets.
+    pub INSTANCES_ADDRESS_FAMILY: AddressFamily = "INSTANCES_ADDRESS_FAMILY", default("ipv4");
+    /// Nodes of cloud servers get the zone label.
+    pub INSTANCES_ZONE_LABEL_ENABLED: bool = "INSTANCES_ZONE_LABEL_ENABLED", default("true");
+    /// How servers are read: always the whole list, always one at a time, or one at a time and nothing is kept.
+    pub SERVER_CACHE_MODE: CacheMode = "SERVER_CACHE_MODE", otherwise("what is cheapest");
+    /// So long what was read is used.
+    pub SERVER_CACHE_MAX_AGE: Duration = "SERVER_CACHE_MAX_AGE", default("10s");
+    /// Metrics are also served without TLS and to everybody.
+    pub METRICS_ENABLED: bool = "METRICS_ENABLED", default("true");
+    /// Where.
+    pub METRICS_ADDRESS: String = "METRICS_ADDRESS", default(":8233");
+    /// Services get load balancers.
+    pub LOAD_BALANCERS_ENABLED: bool = "LOAD_BALANCERS_ENABLED", default("true");
+    /// Default of the annotation `location`. Not together with a network zone.
+    pub LOAD_BALANCERS_LOCATION: String = "LOAD_BALANCERS_LOCATION";
+    /// Default of `network-zone`. Not together with a location.
+    pub LOAD_BALANCERS_NETWORK_ZONE: String = "LOAD_BALANCERS_NETWORK_ZONE";
+    /// Default of `type`.
+    pub LOAD_BALANCERS_TYPE: String = "LOAD_BALANCERS_TYPE",
+        otherwise("`lb11`, with the event `LoadBalancerTypeUnconfigured`");
+    /// Default of `algorithm-type`.
+    pub LOAD_BALANCERS_ALGORITHM_TYPE: Algorithm = "LOAD_BALANCERS_ALGORITHM_TYPE", otherwise("the API's: `round_robin`");
+    /// Default of `use-private-ip`.
+    pub LOAD_BALANCERS_USE_PRIVATE_IP: bool = "LOAD_BALANCERS_USE_PRIVATE_IP", default("false");
+    /// Default of `private-subnet-ip-range`.
+    pub LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE: IpNet = "LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE",
+        otherwise("the network chooses");
+    /// Default of `disable-private-ingress`.
+    pub LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS: bool = "LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS", default("false");
+    /// Default of `disable-public-network`.
+    pub LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK: bool = "LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK", otherwise("left as it is");
+    /// Default of `ipv6-disabled`.
+    pub LOAD_BALANCERS_DISABLE_IPV6: bool = "LOAD_BALANCERS_DISABLE_IPV6", default("false");
+    /// Default of `uses-proxyprotocol`.
+    pub LOAD_BALANCERS_USES_PROXYPROTOCOL: bool = "LOAD_BALANCERS_USES_PROXYPROTOCOL", otherwise("left as it is");
+    /// Default of `health-check-interval`.
+    pub LOAD_BALANCERS_HEALTH_CHECK_INTERVAL: Duration = "LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
+        kind(Kind::seconds()), otherwise("the API's");
+    /// Default of `health-check-timeout`.
+    pub LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT: Duration = "LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT",
+        kind(Kind::seconds()), otherwise("the API's");
+    /// Default of `health-check-retries`.
+    pub LOAD_BALANCERS_HEALTH_CHECK_RETRIES: u32 = "LOAD_BALANCERS_HEALTH_CHECK_RETRIES", otherwise("the API's");
+}
+
+provider_kit::declare! {
+    /// Those that begin with `ROBOT_`, in the order of the reference page.
+    pub ROBOT: "ROBOT_";
+
+    /// Dedicated servers may be Nodes, too. Not together with routes.
+    pub ROBOT_ENABLED: bool = "ENABLED", default("false");
+    /// User of the Robot web service; without it nothing is asked there.
+    pub ROBOT_USER: String = "USER", secret();
+    /// Its password: both or neither.
+    pub ROBOT_PASSWORD: String = "PASSWORD", secret();
+    /// So long the list of dedicated servers is used.
+    pub ROBOT_CACHE_TIMEOUT: Duration = "CACHE_TIMEOUT", default("5m");
+    /// So long nothing is asked after Robot refused because of its limit; use 5m or more.
+    pub ROBOT_RATE_LIMIT_WAIT_TIME: Duration = "RATE_LIMIT_WAIT_TIME", default("0s");
+    /// Nodes of dedicated servers keep the internal addresses that their kubelet gave them.
+    pub ROBOT_FORWARD_INTERNAL_IPS: bool = "FORWARD_INTERNAL_IPS", default("true");
+}

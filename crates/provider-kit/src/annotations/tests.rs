@@ -4,18 +4,18 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use super::*;
-use crate::declared::Kind;
+use crate::declared::{Kind, Value};
 
-const TEXT: Annotation<String> = Annotation::new("acme/text", Kind::text(), "");
-const FLAG: Annotation<bool> = Annotation::new("acme/flag", Kind::truth(), "");
+const TEXT: Annotation<String> = Annotation::new("acme/text", Value::KIND, "");
+const FLAG: Annotation<bool> = Annotation::new("acme/flag", Value::KIND, "");
 const NUMBER: Annotation<u8> =
     Annotation::new("acme/number", Kind::number(1, 9), "").aliases(&["acme/digit", "acme/n"]);
-const DURATION: Annotation<Duration> = Annotation::new("acme/duration", Kind::duration(), "").default("1m");
+const DURATION: Annotation<Duration> = Annotation::new("acme/duration", Value::KIND, "").default("1m");
 const SECONDS: Annotation<Duration> =
     Annotation::new("acme/seconds", Kind::seconds(), "").otherwise("the cloud decides");
-const ADDRESS: Annotation<IpAddr> = Annotation::new("acme/address", Kind::address(), "");
-const RANGE: Annotation<IpNet> = Annotation::new("acme/range", Kind::range(), "");
-const LIST: Annotation<Vec<String>> = Annotation::new("acme/list", Kind::list(), "");
+const ADDRESS: Annotation<IpAddr> = Annotation::new("acme/address", Value::KIND, "");
+const RANGE: Annotation<IpNet> = Annotation::new("acme/range", Value::KIND, "");
+const LIST: Annotation<Vec<String>> = Annotation::new("acme/list", Value::KIND, "");
 const SIZE: Annotation<u8> =
     Annotation::new("acme/size", Kind::one_of(&[("s", 1), ("l", 2)]).any_case(), "").default("s");
 const LENIENT: Annotation<u8> = Annotation::new("acme/lenient", Kind::number(0, 3), "").default("2").lenient();

@@ -1,7 +1,7 @@
 //! How the text of a value is understood, and what is accepted, in words.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -133,57 +133,61 @@ fn words<T>(choices: &[(&str, T)], quote: &str) -> Vec<String> {
     choices.iter().map(|(word, _)| format!("{quote}{word}{quote}")).collect()
 }
 
-impl Kind<String> {
-    /// Any text, as it stands.
-    #[must_use]
-    pub const fn text() -> Self {
-        Self { form: Form::Parsed { accepted: "a text", parse: |text| Some(text.to_owned()) }, is_trimmed: false }
-    }
+/// How values of a type are written, unless a declaration says otherwise.
+pub trait Value: Sized + 'static {
+    /// That.
+    const KIND: Kind<Self>;
 }
 
-impl Kind<bool> {
-    /// `true` or `false`, and the other forms that Go's tools take.
-    #[must_use]
-    pub const fn truth() -> Self {
-        Self::of("true or false", forms::truth)
-    }
+/// Any text, as it stands.
+impl Value for String {
+    const KIND: Kind<Self> =
+        Kind { form: Form::Parsed { accepted: "a text", parse: |text| Some(text.to_owned()) }, is_trimmed: false };
+}
+
+/// `true` or `false`, and the other forms that Go's tools take.
+impl Value for bool {
+    const KIND: Kind<Self> = Kind::of("true or false", forms::truth);
+}
+
+/// A duration as Go writes it, not negative. [`Kind::seconds`] takes bare numbers, too.
+impl Value for Duration {
+    const KIND: Kind<Self> = Kind::of("a duration such as 30s or 1m30s", forms::duration);
+}
+
+impl Value for u16 {
+    const KIND: Kind<Self> = Kind::number(0, u16::MAX as i64);
+}
+
+impl Value for u32 {
+    const KIND: Kind<Self> = Kind::number(0, i32::MAX as i64);
+}
+
+impl Value for IpAddr {
+    const KIND: Kind<Self> = Kind::of("an IP address", |text| text.parse().ok());
+}
+
+impl Value for Ipv4Addr {
+    const KIND: Kind<Self> = Kind::of("an IPv4 address", |text| text.parse().ok());
+}
+
+/// An address range; bits beyond its length are dropped.
+impl Value for IpNet {
+    const KIND: Kind<Self> =
+        Kind::of("an address range such as 10.0.0.0/24", |text| text.parse().ok().map(|net: IpNet| net.trunc()));
+}
+
+/// A comma list.
+impl<T: Value> Value for Vec<T> {
+    const KIND: Kind<Self> =
+        Kind::of("a comma list", |text| forms::items(text).map(|item| T::KIND.parse(item)).collect());
 }
 
 impl Kind<Duration> {
-    /// A duration as Go writes it, not negative.
-    #[must_use]
-    pub const fn duration() -> Self {
-        Self::of("a duration such as 30s or 1m30s", forms::duration)
-    }
-
     /// A duration as Go writes it, or a whole number of seconds.
     #[must_use]
     pub const fn seconds() -> Self {
         Self::of("a duration such as 30s or 1m30s, or a number of seconds", forms::seconds)
-    }
-}
-
-impl Kind<IpAddr> {
-    /// An IPv4 or IPv6 address.
-    #[must_use]
-    pub const fn address() -> Self {
-        Self::of("an IP address", |text| text.parse().ok())
-    }
-}
-
-impl Kind<IpNet> {
-    /// An address range; bits beyond its length are dropped.
-    #[must_use]
-    pub const fn range() -> Self {
-        Self::of("an address range such as 10.0.0.0/24", |text| text.parse().ok().map(|net: IpNet| net.trunc()))
-    }
-}
-
-impl Kind<Vec<String>> {
-    /// A comma list of texts.
-    #[must_use]
-    pub const fn list() -> Self {
-        Self::of("a comma list", |text| Some(forms::items(text).map(str::to_owned).collect()))
     }
 }
 

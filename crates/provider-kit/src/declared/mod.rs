@@ -2,28 +2,39 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use provider_kit::annotations::Annotation;
-//! use provider_kit::declared::{Declared, Kind, reference};
-//! use provider_kit::variables::Variable;
+//! use provider_kit::declared::{Declared, Kind, Value, reference};
 //!
-//! const TIER: Annotation<u8> =
-//!     Annotation::new("acme.example/tier", Kind::one_of(&[("basic", 1), ("premium", 2)]), "Size of the load balancer.")
-//!         .default("basic")
-//!         .aliases(&["acme.example/size"]);
-//! const TIMEOUT: Variable<Duration> =
-//!     Variable::new("ACME_TIMEOUT", Kind::duration(), "How long a request may take.").default("30s");
+//! #[derive(Clone, Copy)]
+//! pub enum Tier { Basic, Premium }
 //!
-//! let table = reference::table("annotation", &[&TIER]);
+//! impl Value for Tier {
+//!     const KIND: Kind<Self> = Kind::one_of(&[("basic", Tier::Basic), ("premium", Tier::Premium)]);
+//! }
+//!
+//! provider_kit::declare! {
+//!     /// Every annotation of Acme's.
+//!     pub ALL: "acme.example/";
+//!
+//!     /// Size of the load balancer.
+//!     pub TIER: Tier = "tier", default("basic"), aliases(&["acme.example/size"]);
+//!     /// When an idle connection is closed.
+//!     pub IDLE: Duration = "idle", otherwise("the cloud's: `1m`");
+//!     /// Where targets are checked.
+//!     pub CHECK_PORT: u16 = "check-port", kind(Kind::number(1, 65535));
+//! }
+//!
+//! let table = reference::table("annotation", ALL);
 //! assert!(table.contains("| `acme.example/tier` | `basic`, `premium` | `basic` | Size of the load balancer."));
-//! assert_eq!(TIMEOUT.row().key, "ACME_TIMEOUT");
+//! assert_eq!(CHECK_PORT.row().key, "acme.example/check-port");
 //! ```
 
+mod declare;
 pub mod forms;
 mod kind;
 mod reading;
 pub mod reference;
 
-pub use kind::Kind;
+pub use kind::{Kind, Value};
 pub(crate) use reading::Reading;
 
 /// All about one annotation ([`Annotation`](crate::annotations::Annotation)) or variable
@@ -66,6 +77,12 @@ impl<T> Declaration<T> {
     pub const fn new(key: &'static str, kind: Kind<T>, doc: &'static str) -> Self {
         let default = Unset::Nothing;
         Self { key, kind, default, aliases: &[], if_wrong: IfWrong::Refuse, is_secret: false, doc }
+    }
+
+    /// Values are written in this way.
+    #[must_use]
+    pub const fn kind(self, kind: Kind<T>) -> Self {
+        Self { kind, ..self }
     }
 
     /// What holds where nothing is set, as a user would write it.
@@ -139,6 +156,7 @@ impl<T: Sync> Declared for Declaration<T> {
             Unset::Value(value) => kind.parse(value).is_some(),
             Unset::Nothing | Unset::Words(_) => true,
         };
+        let doc = doc.trim();
         Row { key, values: kind.markdown(), default, default_is_accepted, aliases, if_wrong, is_secret, doc }
     }
 }
