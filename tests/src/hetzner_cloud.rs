@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{CloudProvider, Fence};
+use cloud_provider::{CloudProvider, Fence, Setup};
 use hetzner_fake::{Balancer, Fake, Options, PROJECT, Server, TOKEN, Target};
 use provider_hetzner::Hetzner;
 use provider_hetzner::config::{AddressFamily, Balancers, Cache, Config, Instances, Network};
@@ -100,12 +100,10 @@ impl CloudUnderTest for HetznerCloud {
     }
 
     fn fenced_provider(&self, gate: &Gate, fence: &Fence) -> Arc<dyn CloudProvider> {
-        let cloud = Transport::builder("http://hetzner/v1")
-            .credential(Credential::token(TOKEN))
-            .fence(fence.clone())
-            .service(gate.before(Side::Cloud, self.fake.router()))
-            .build()
-            .expect("the address is an address");
+        let setup = Setup { fence: fence.clone(), ..Setup::default() };
+        let cloud = provider_hetzner::transports::cloud(&self.config(), &setup);
+        let cloud = cloud.service(gate.before(Side::Cloud, self.fake.router())).build();
+        let cloud = cloud.expect("the address is an address");
         let metadata = Transport::builder("http://hetzner/hetzner/v1/metadata").service(self.fake.metadata());
         let metadata = metadata.build().expect("the address is an address");
         Arc::new(Hetzner::over(self.config(), cloud, None, metadata))

@@ -57,6 +57,11 @@ impl Fake {
             .with_state(self.clone())
     }
 
+    /// All three, for one port: their paths are different.
+    pub fn all(&self) -> Router {
+        self.router().merge(self.robot()).merge(self.metadata())
+    }
+
     /// The metadata service, with the path that it has on `169.254.169.254`.
     pub fn metadata(&self) -> Router {
         let service = Router::new()
