@@ -9,8 +9,8 @@ use cloud_provider::{
 
 use super::backend::Backend;
 use super::known::{Found, Known};
-use super::model::Shared;
-use super::ownership::{Identity, Sorted};
+use super::model::{Actual, Shared};
+use super::ownership::{Identity, Others, Sorted, living};
 use super::plan::steps;
 use super::run::{Aim, Run, operations};
 use super::witness::Witnesses;
@@ -56,7 +56,13 @@ impl<B: Backend> Balancers<B> {
     }
 
     fn sorted(&self, found: Found, identity: &Identity<'_>) -> Sorted {
-        Sorted::new(found.actuals, identity, self.caches.get().map(|caches| &**caches))
+        let backend = self.backend();
+        let others = Others {
+            caches: self.caches.get().map(|caches| &**caches),
+            sign: &|service| backend.sign(identity.cluster, service),
+            adopts: &|actual| backend.adopts(actual, identity),
+        };
+        Sorted::new(found.actuals, identity, &others)
     }
 
     /// What is the Service's. To say that *nothing* is, the cloud is asked by name: a list may lag behind, and a finalizer
@@ -113,6 +119,19 @@ impl<B: Backend> Balancers<B> {
         Ok(sorted)
     }
 
+    /// Two Services of this cluster may want to take over the same one at the same time: the first has it, unless it goes
+    /// away.
+    pub(super) fn claim(&self, free: &Actual, identity: &Identity<'_>) -> Result<()> {
+        let lives = |uid: &str| living(uid, self.caches.get().map(|caches| &**caches));
+        match self.known.claim(&free.id, identity.uid(), lives) {
+            None => Ok(()),
+            Some(other) => Err(Error::invalid(format!(
+                "{} is being taken over by Service {other} of this cluster; it is left alone. Give one of the two another name for its load balancer",
+                free.place()
+            ))),
+        }
+    }
+
     async fn found_to_ensure(&self, identity: &Identity<'_>) -> Result<Sorted> {
         let names_are_unique = self.backend().names_are_unique();
         if names_are_unique && self.known.has_never_seen(identity) {
@@ -122,6 +141,8 @@ impl<B: Backend> Balancers<B> {
         let is_certain = found.is_certain;
         let sorted = self.sorted(found, identity);
         match sorted.for_changes() {
+            // Somebody may have marked it since.
+            Ok(Some(_)) if sorted.is_only_named() && !is_certain => self.read(identity).await,
             Ok(Some(_)) => Ok(sorted),
             Ok(None) if names_are_unique => self.believed(sorted, identity).await,
             _ if is_certain => self.believed(sorted, identity).await,

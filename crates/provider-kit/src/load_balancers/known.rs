@@ -64,6 +64,8 @@ struct State {
     in_doubt: HashSet<String>,
     /// UIDs of Services of which everything was read for certain, when that began, and no request was sent since.
     found: HashMap<String, Instant>,
+    /// Who takes over what had no marks, by its id, and since when.
+    claimed: HashMap<String, (String, Instant)>,
     /// Single reads since the last list, and when the last one was.
     spent: usize,
     spent_at: Option<Instant>,
@@ -247,6 +249,19 @@ impl<B: Backend> Known<B> {
     /// Remembers nothing of it any more.
     pub(super) fn lose_sight(&self, id: &str) {
         self.state().remove(id);
+    }
+
+    /// Notes that this Service takes over what is nobody's; who else does, if one that lives came first. That holds until what
+    /// anybody read before the first one marked it is surely forgotten.
+    pub(super) fn claim(&self, id: &str, uid: &str, lives: impl Fn(&str) -> Option<String>) -> Option<String> {
+        let mut state = self.state();
+        state.claimed.retain(|_, (_, at)| at.elapsed() < SETTLING);
+        let other = state.claimed.get(id).filter(|(owner, _)| owner != uid);
+        if let Some(other) = other.and_then(|(owner, _)| lives(owner)) {
+            return Some(other);
+        }
+        state.claimed.insert(id.to_owned(), (uid.to_owned(), Instant::now()));
+        None
     }
 
     /// From now on nobody knows what is there for this Service, until [`settle`](Self::settle) or [`find`](Self::find). Said

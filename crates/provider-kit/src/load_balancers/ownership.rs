@@ -1,7 +1,22 @@
 //! Which load balancers are a Service's, and which must be left alone (D-11, INV-7, P-21).
+//!
+//! | marks | the reference's sign | it is |
+//! |---|---|---|
+//! | ours, for this Service | any | the Service's own |
+//! | of another cluster; of this one for another Service that lives, or for none | any | refused |
+//! | of this cluster (by its id) for a Service that is gone | none, or for one that does not live either | taken over |
+//! | none | for this Service | the Service's own |
+//! | none | for another Service that lives | refused |
+//! | none | none, or for one that does not live | taken over if it has the name and the provider [adopts](Backend::adopts) it, else refused |
+//!
+//! What is taken over is marked before anything else is done to it, and not deleted before that.
+
+use std::sync::Arc;
 
 use cloud_provider::{Caches, Cluster, Error, Result, Service};
 
+#[cfg(doc)]
+use super::backend::Backend;
 use super::model::{Actual, Marks, Shared};
 
 /// By what a Service's load balancer is known.
@@ -54,6 +69,8 @@ enum Claim {
     Signed,
     /// Marked for a Service of this cluster that is gone, and of the right name: free to be taken over.
     Orphaned,
+    /// Nobody's, of the right name, and the provider takes over such.
+    Named,
     /// Somebody else's.
     Foreign(Error),
 }
@@ -65,17 +82,20 @@ pub(super) struct Sorted {
     pub(super) ours: Vec<Shared>,
     /// Of a dead Service, in our place.
     pub(super) orphaned: Option<Shared>,
+    /// Of nobody, with our name.
+    pub(super) named: Option<Shared>,
     /// Why what stands in our place cannot be used.
     pub(super) refusal: Option<Error>,
 }
 
 impl Sorted {
-    pub(super) fn new(found: Vec<Shared>, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> Self {
+    pub(super) fn new(found: Vec<Shared>, identity: &Identity<'_>, others: &Others<'_>) -> Self {
         let mut sorted = Self::default();
         for actual in found {
-            match claim(&actual, identity, caches) {
+            match claim(&actual, identity, others) {
                 Claim::Marked | Claim::Signed => sorted.ours.push(actual),
                 Claim::Orphaned => sorted.orphaned = Some(actual),
+                Claim::Named => sorted.named = Some(actual),
                 Claim::Foreign(err) => sorted.refusal = Some(err),
             }
         }
@@ -99,12 +119,23 @@ impl Sorted {
 
     /// Whether nothing at all was found.
     pub(super) fn is_empty(&self) -> bool {
-        self.ours.is_empty() && self.orphaned.is_none() && self.refusal.is_none()
+        self.ours.is_empty() && self.orphaned.is_none() && self.named.is_none() && self.refusal.is_none()
+    }
+
+    /// The one that is to be taken over.
+    pub(super) fn to_take_over(&self) -> Option<&Shared> {
+        self.orphaned.as_ref().or(self.named.as_ref()).filter(|_| self.ours.is_empty())
+    }
+
+    /// Whether that is so by its name alone.
+    pub(super) fn is_only_named(&self) -> bool {
+        self.ours.is_empty() && self.orphaned.is_none() && self.named.is_some()
     }
 
     /// The one that a Service's wish is applied to.
     pub(super) fn for_changes(&self) -> Result<Option<&Shared>> {
-        match (self.ours.first().or(self.orphaned.as_ref()), &self.refusal) {
+        let found = self.ours.first().or(self.orphaned.as_ref()).or(self.named.as_ref());
+        match (found, &self.refusal) {
             (None, Some(refusal)) => Err(refusal.clone()),
             (found, _) => Ok(found),
         }
@@ -117,24 +148,44 @@ fn published(service: &Service) -> Vec<Option<&str>> {
     ingress.iter().map(|it| it.ip.as_deref()).collect()
 }
 
-fn claim(actual: &Actual, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> Claim {
+/// Who else there is.
+pub(super) struct Others<'a> {
+    /// The Services of the cluster.
+    pub(super) caches: Option<&'a dyn Caches>,
+    /// The reference's sign for one of them.
+    pub(super) sign: &'a (dyn Fn(&Service) -> Option<String> + Sync),
+    /// Whether the provider takes over what nobody else has.
+    pub(super) adopts: &'a (dyn Fn(&Actual) -> bool + Sync),
+}
+
+fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim {
     let cluster = identity.cluster;
     let refused = |whose: &str, what_to_do: &str| {
         let text = format!("{} {whose}; it is left alone. {what_to_do}", actual.place());
         Claim::Foreign(Error::invalid(text))
     };
+    let belongs_to = |name: &str| {
+        refused(
+            &format!("belongs to Service {name} of this cluster"),
+            "Give one of the two another name for its load balancer",
+        )
+    };
     let is_for_this_service = actual.marks.service.as_deref() == Some(identity.uid());
-    let is_signed = actual.sign.is_some() && actual.sign == identity.sign;
+    let signed = |services: &[Arc<Service>]| owner_by_sign(actual, identity, others, services);
     match (actual.marks.cluster.as_deref(), actual.marks.service.as_deref()) {
-        (None, None) if is_signed => Claim::Signed,
-        (None, None) => {
-            let marks =
-                format!("{}={}, {}={}", Marks::CLUSTER, Marks::cluster(cluster), Marks::SERVICE, identity.uid());
-            refused(
-                "carries no mark of this cluster",
-                &format!("Rename or delete it, or mark it to have it taken over: {marks}"),
-            )
-        }
+        (None, None) if actual.sign.is_some() && actual.sign == identity.sign => Claim::Signed,
+        (None, None) => match signed(&others.services()) {
+            Owner::Alive(name) => belongs_to(&name),
+            Owner::Gone if actual.name == identity.name && (others.adopts)(actual) => Claim::Named,
+            Owner::Gone | Owner::Unknown => {
+                let marks =
+                    format!("{}={}, {}={}", Marks::CLUSTER, Marks::cluster(cluster), Marks::SERVICE, identity.uid());
+                refused(
+                    "carries no mark of this cluster",
+                    &format!("Rename or delete it, or mark it to have it taken over: {marks}"),
+                )
+            }
+        },
         // Marked before the cluster's id could be read, or as long as it cannot: a Service's UID is given only once.
         (Some(mark), _) if is_for_this_service && (mark == cluster.name || cluster.id.is_none()) => Claim::Marked,
         (Some(mark), _) if mark != Marks::cluster(cluster) => refused(
@@ -144,18 +195,26 @@ fn claim(actual: &Actual, identity: &Identity<'_>, caches: Option<&dyn Caches>) 
         ),
         (_, Some(_)) if is_for_this_service => Claim::Marked,
         (_, None) => refused("is marked for this cluster, but for no Service", "Rename or delete it"),
-        (mark, Some(other)) => match owner(other, identity, caches) {
-            // Two clusters may have one name; only an id says that the dead Service was this cluster's.
-            Owner::Gone if cluster.id.is_some() && mark == cluster.id.as_deref() => Claim::Orphaned,
-            Owner::Alive(name) => refused(
-                &format!("belongs to Service {name} of this cluster"),
-                "Give one of the two another name for its load balancer",
-            ),
-            Owner::Unknown | Owner::Gone => refused(
-                &format!("is marked for another Service of this cluster, or of one with its name, with UID {other}"),
-                "Delete it if that Service is gone",
-            ),
-        },
+        (mark, Some(other)) => {
+            let services = others.services();
+            match (owner(identity, &services, |it| it.metadata.uid.as_deref() == Some(other)), signed(&services)) {
+                (Owner::Alive(name), _) | (_, Owner::Alive(name)) => belongs_to(&name),
+                // Two clusters may have one name; only an id says that the dead Service was this cluster's.
+                (Owner::Gone, _) if cluster.id.is_some() && mark == cluster.id.as_deref() => Claim::Orphaned,
+                _ => refused(
+                    &format!(
+                        "is marked for another Service of this cluster, or of one with its name, with UID {other}"
+                    ),
+                    "Delete it if that Service is gone",
+                ),
+            }
+        }
+    }
+}
+
+impl Others<'_> {
+    fn services(&self) -> Vec<Arc<Service>> {
+        self.caches.map(Caches::services).unwrap_or_default()
     }
 }
 
@@ -165,16 +224,154 @@ enum Owner {
     Unknown,
 }
 
-/// Who has this UID. A cache that does not even know the Service at hand proves nothing.
-fn owner(uid: &str, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> Owner {
+/// Whose the reference's sign says that it is, if it is another Service's.
+fn owner_by_sign(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>, services: &[Arc<Service>]) -> Owner {
+    let is_ours = actual.sign == identity.sign;
+    owner(identity, services, |it| !is_ours && actual.sign.is_some() && (others.sign)(it) == actual.sign)
+}
+
+/// Which Service is the one. A cache that does not even know the Service at hand proves nothing.
+fn owner(identity: &Identity<'_>, services: &[Arc<Service>], is_it: impl Fn(&Service) -> bool) -> Owner {
+    if let Some(owner) = services.iter().find(|service| is_it(service)) {
+        return Owner::Alive(full_name(owner));
+    }
+    let knows_us = services.iter().any(|service| service.metadata.uid.as_deref() == Some(identity.uid()));
+    if knows_us { Owner::Gone } else { Owner::Unknown }
+}
+
+fn full_name(service: &Service) -> String {
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    format!("{}/{}", part(&service.metadata.namespace), part(&service.metadata.name))
+}
+
+/// The Service of this UID, if it lives.
+pub(super) fn living(uid: &str, caches: Option<&dyn Caches>) -> Option<String> {
     let services = caches.map(Caches::services).unwrap_or_default();
-    let with = |uid: &str| services.iter().find(|service| service.metadata.uid.as_deref() == Some(uid));
-    match (with(uid), with(identity.uid())) {
-        (Some(owner), _) => {
-            let part = |text: &Option<String>| text.clone().unwrap_or_default();
-            Owner::Alive(format!("{}/{}", part(&owner.metadata.namespace), part(&owner.metadata.name)))
+    let found = services.iter().find(|service| service.metadata.uid.as_deref() == Some(uid));
+    found.map(|service| full_name(service))
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_provider::Node;
+    use serde_json::json;
+
+    use super::*;
+
+    struct Known(Vec<Arc<Service>>);
+
+    impl Caches for Known {
+        fn nodes(&self) -> Vec<Arc<Node>> {
+            Vec::new()
         }
-        (None, Some(_)) => Owner::Gone,
-        (None, None) => Owner::Unknown,
+        fn node(&self, _name: &str) -> Option<Arc<Node>> {
+            None
+        }
+        fn services(&self) -> Vec<Arc<Service>> {
+            self.0.clone()
+        }
+    }
+
+    fn service(uid: &str) -> Service {
+        serde_json::from_value(json!({"metadata": {"namespace": "shop", "name": uid, "uid": uid}})).unwrap()
+    }
+
+    #[derive(Clone, Debug)]
+    struct Case {
+        cluster: Option<&'static str>,
+        service: Option<&'static str>,
+        sign: Option<&'static str>,
+        name: &'static str,
+        adopts: bool,
+        cluster_has_id: bool,
+        knows_us: bool,
+    }
+
+    fn all_cases() -> Vec<Case> {
+        let mut cases = Vec::new();
+        let clusters = [None, Some("c1"), Some("kubernetes"), Some("c2")];
+        let uids = [None, Some("us"), Some("live"), Some("dead")];
+        for (cluster, service) in clusters.iter().flat_map(|it| uids.iter().map(move |uid| (*it, *uid))) {
+            for (sign, name) in uids.iter().flat_map(|sign| ["ours", "other"].map(|name| (*sign, name))) {
+                for bits in 0..8_u8 {
+                    let [adopts, cluster_has_id, knows_us] = [1, 2, 4].map(|bit| bits & bit != 0);
+                    cases.push(Case { cluster, service, sign, name, adopts, cluster_has_id, knows_us });
+                }
+            }
+        }
+        cases
+    }
+
+    fn decide(case: &Case) -> Claim {
+        let id = case.cluster_has_id.then(|| "c1".to_owned());
+        let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id });
+        let sign = |service: &Service| service.metadata.uid.as_ref().map(|uid| format!("sign of {uid}"));
+        let (name, sign_of_us) = ("ours".to_owned(), sign(&us));
+        let identity =
+            Identity { cluster: &cluster, service: &us, name, other_names: vec!["other".into()], sign: sign_of_us };
+        let known = if case.knows_us { vec![service("live"), us.clone()] } else { Vec::new() };
+        let known = Known(known.into_iter().map(Arc::new).collect());
+        let marks = Marks { cluster: case.cluster.map(str::to_owned), service: case.service.map(str::to_owned) };
+        let sign_on_it = case.sign.map(|uid| format!("sign of {uid}"));
+        let actual = Actual { id: "lb".into(), name: case.name.into(), marks, sign: sign_on_it, ..Actual::default() };
+        claim(&actual, &identity, &Others { caches: Some(&known), sign: &sign, adopts: &|_| case.adopts })
+    }
+
+    /// The table of the module, said the other way round: when each claim may be made.
+    #[test]
+    fn whose_it_is_in_every_case() {
+        for case in all_cases() {
+            let claim = decide(&case);
+            let is_free = case.cluster.is_none() && case.service.is_none();
+            let lives = |uid: Option<&str>| uid == Some("live") && case.knows_us;
+            let our_mark = if case.cluster_has_id { "c1" } else { "kubernetes" };
+            let is_ours = case.service == Some("us")
+                && case.cluster.is_none_or(|mark| mark == our_mark || mark == "kubernetes" || !case.cluster_has_id);
+            let signed = is_free && case.sign == Some("us");
+            let orphaned = case.cluster == Some("c1")
+                && case.cluster_has_id
+                && case.knows_us
+                && case.service == Some("dead")
+                && !lives(case.sign);
+            let named = is_free
+                && case.adopts
+                && case.knows_us
+                && case.name == "ours"
+                && case.sign != Some("us")
+                && !lives(case.sign);
+            let expected = match (is_ours, signed, orphaned, named) {
+                (true, ..) => "Marked",
+                (_, true, ..) => "Signed",
+                (_, _, true, _) => "Orphaned",
+                (.., true) => "Named",
+                _ => "Foreign",
+            };
+            let got = format!("{claim:?}");
+            assert!(got.starts_with(expected), "{case:?}: {got}");
+            let is_another_clusters = case.cluster.is_some_and(|mark| mark != our_mark);
+            if let Claim::Foreign(err) = claim
+                && !is_another_clusters
+                && (lives(case.service) || (is_free && lives(case.sign)))
+            {
+                assert!(err.is_invalid() && err.to_string().contains("Service shop/live of this cluster"), "{err}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_only_named_is_never_among_ours_or_too_many() {
+        let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id: Some("c1".into()) });
+        let identity =
+            Identity { cluster: &cluster, service: &us, name: "ours".into(), other_names: Vec::new(), sign: None };
+        let known = Known(vec![Arc::new(us.clone())]);
+        let others = Others { caches: Some(&known), sign: &|_| None, adopts: &|_| true };
+        let named = || Arc::new(Actual { id: "named".into(), name: "ours".into(), ..Actual::default() });
+        let sorted = Sorted::new(vec![named(), named()], &identity, &others);
+        assert!(sorted.ours.is_empty() && sorted.doubles().is_empty() && sorted.is_only_named());
+        assert_eq!(sorted.for_changes().unwrap().unwrap().id, "named");
+        let marked = Actual { id: "marked".into(), marks: identity.marks(), ..Actual::default() };
+        let sorted = Sorted::new(vec![named(), marked.into(), named()], &identity, &others);
+        assert_eq!((sorted.ours.len(), sorted.doubles().len(), sorted.to_take_over().is_some()), (1, 0, false));
+        assert_eq!(sorted.for_changes().unwrap().unwrap().id, "marked");
     }
 }

@@ -7,7 +7,7 @@ use cloud_provider::{Error, LoadBalancerRequest, Result};
 
 use super::backend::{Backend, Change, Step};
 use super::balancers::Balancers;
-use super::model::{Actual, Part, Shared, State, Tree};
+use super::model::{Actual, Marks, Part, Shared, State, Tree};
 use super::ownership::{Identity, Sorted};
 use super::plan::{Operation, plan, plan_removal, removals_first, steps};
 use crate::operation::until_done;
@@ -98,6 +98,9 @@ impl<'a, B: Backend> Run<'a, B> {
         let actual = sorted.for_changes()?.cloned();
         if actual.is_none() && self.aim == Aim::Targets {
             return Err(Error::other(format!("there is no load balancer {:?} to change", self.identity.name)));
+        }
+        if let Some(free) = sorted.to_take_over() {
+            self.this.claim(free, &self.identity)?;
         }
         let actual = self.change(actual, self.aim).await?;
         if self.aim == Aim::Ensured {
@@ -274,11 +277,18 @@ pub(super) fn operations(
         return Err(Error::invalid(text));
     }
     let mut operations = plan(wanted, &tree);
-    let is_another_services = actual.marks.service.as_deref().is_some_and(|uid| uid != identity.uid());
     let is_made_anew = operations.iter().any(|it| matches!(it, Operation::Create { part: Part::Balancer, .. }));
-    // What carries the reference's sign alone is marked along with a change, so that taking over writes nothing (D-11).
-    if !is_made_anew && (is_another_services || (!operations.is_empty() && actual.marks != identity.marks())) {
+    if !is_made_anew && is_to_be_marked(actual, identity, !operations.is_empty()) {
         operations.insert(0, Operation::Mark);
     }
     Ok(operations)
+}
+
+/// Whether our marks, and the sign that goes with them, are to be written. What is taken over is marked in any case; what
+/// carries the reference's sign alone is marked along with a change, so that taking over writes nothing (D-11).
+fn is_to_be_marked(actual: &Actual, identity: &Identity<'_>, changes: bool) -> bool {
+    let is_marked = actual.marks.service.as_deref() == Some(identity.uid());
+    let is_signed = actual.marks == Marks::default() && actual.sign.is_some() && actual.sign == identity.sign;
+    let has_another_sign = actual.sign.is_some() && identity.sign.is_some() && actual.sign != identity.sign;
+    !(is_marked || is_signed) || (changes && (actual.marks != identity.marks() || has_another_sign))
 }

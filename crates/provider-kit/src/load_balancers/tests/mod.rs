@@ -1,3 +1,4 @@
+mod adoption;
 mod answers;
 mod cloud;
 mod flow;
