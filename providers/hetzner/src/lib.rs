@@ -27,7 +27,6 @@
 
 pub mod annotations;
 mod api;
-#[allow(dead_code, reason = "until the provider hands it out")]
 mod balancers;
 pub mod config;
 mod diagnosis;

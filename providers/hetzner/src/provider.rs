@@ -2,14 +2,17 @@
 
 use std::sync::{Arc, OnceLock};
 
-use cloud_provider::{Caches, CloudProvider, Context, Finding, Node, Result, Setup, async_trait};
+use cloud_provider::{Caches, CloudProvider, Context, Finding, LoadBalancers, Node, Result, Setup, async_trait};
 use provider_kit::events::EventWriter;
+use provider_kit::load_balancers::Balancers;
 use provider_kit::transport::Transport;
 
 use crate::api::Api;
+use crate::balancers::Backing;
 use crate::config::Config;
 use crate::diagnosis::Diagnosis;
-use crate::id::{IdError, MachineId};
+use crate::id::is_ours;
+use crate::metrics::Counted;
 use crate::network::PrivateNetwork;
 use crate::{EVENT_SOURCE, NAME, transports};
 
@@ -34,6 +37,7 @@ pub struct Hetzner {
     robot: Option<Transport>,
     events: EventWriter,
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    balancers: Option<Counted<Balancers<Backing>>>,
 }
 
 impl Hetzner {
@@ -43,7 +47,14 @@ impl Hetzner {
     pub fn over(config: Config, cloud: Transport, robot: Option<Transport>, metadata: Transport) -> Self {
         let api = Api::new(cloud);
         let network = config.network.clone().map(|network| PrivateNetwork::new(api.clone(), network));
-        Self { network, metadata, robot, events: EventWriter::new(EVENT_SOURCE), caches: Arc::default(), api, config }
+        let (events, caches, metrics) = (EventWriter::new(EVENT_SOURCE), Arc::default(), api.http.metrics());
+        let balancers = config.balancers.clone().map(|balancers| {
+            let dedicated = config.robot.as_ref().map(|_| None);
+            let (api, network, caches) = (api.clone(), network.clone(), Arc::clone(&caches));
+            Balancers::new(Backing::new(api, balancers, network, dedicated, events.clone(), caches))
+        });
+        let balancers = balancers.map(|inner| Counted { inner, metrics: Arc::clone(&metrics) });
+        Self { balancers, events, caches, network, metadata, robot, api, config }
     }
 }
 
@@ -77,7 +88,14 @@ impl CloudProvider for Hetzner {
     }
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {
+        if let Some(balancers) = &self.balancers {
+            balancers.inner.set_caches(Arc::clone(&caches));
+        }
         self.caches.get_or_init(|| caches);
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.balancers.as_ref().map(|balancers| balancers as _)
     }
 
     fn metrics_address(&self) -> Option<String> {
@@ -85,6 +103,6 @@ impl CloudProvider for Hetzner {
     }
 
     fn owns(&self, node: &Node) -> bool {
-        node.provider_id().is_none_or(|id| !matches!(MachineId::read(id), Err(IdError::UnknownPrefix(_))))
+        is_ours(node)
     }
 }
