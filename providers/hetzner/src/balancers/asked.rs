@@ -91,18 +91,17 @@ impl Reader<'_> {
         if is_http {
             self.state(setting, value);
         } else if value.is_some() {
-            let text = format!(
-                "annotation {} has no effect unless {} is http or https",
-                annotation.key(),
-                key::PROTOCOL.key()
-            );
-            self.annotations.warning(text);
+            self.only_with_http(annotation.key());
         }
     }
 
+    fn only_with_http(&mut self, key: &str) {
+        let text = format!("annotation {key} has no effect unless {} is http or https", key::PROTOCOL.key());
+        self.annotations.warning(text);
+    }
+
     /// Whether the PROXY protocol is spoken.
-    fn listener(&mut self, config: &config::Balancers) -> bool {
-        let protocol = self.get(&key::PROTOCOL).unwrap_or_default();
+    fn listener(&mut self, protocol: Protocol, config: &config::Balancers) -> bool {
         let proxy = self.get(&key::USES_PROXYPROTOCOL).or(config.uses_proxyprotocol);
         self.state("protocol", Some(protocol.as_str()));
         self.state("proxyprotocol", proxy);
@@ -148,12 +147,19 @@ impl Reader<'_> {
         self.annotations.warnings().to_vec()
     }
 
-    fn certificates(&mut self, service: &Service) -> Certificates {
+    fn certificates(&mut self, service: &Service, protocol: Protocol) -> Certificates {
         let names = self.get(&key::HTTP_CERTIFICATES);
         let name = self.get(&key::HTTP_MANAGED_CERTIFICATE_NAME).filter(|name| !name.is_empty());
         let domains = self.get(&key::HTTP_MANAGED_CERTIFICATE_DOMAINS).unwrap_or_default();
         let is_staging = self.get(&key::HTTP_MANAGED_CERTIFICATE_ACME_STAGING).unwrap_or_default();
-        match self.get(&key::CERTIFICATE_TYPE) {
+        let kind = self.get(&key::CERTIFICATE_TYPE);
+        if protocol == Protocol::Tcp {
+            if names.is_some() || kind == Some(CertificateType::Managed) {
+                self.only_with_http(key::HTTP_CERTIFICATES.key());
+            }
+            return Certificates::Unstated;
+        }
+        match kind {
             Some(CertificateType::Uploaded) | None => names.map_or(Certificates::Unstated, Certificates::Uploaded),
             Some(CertificateType::Managed) => {
                 if domains.is_empty() {
@@ -178,8 +184,9 @@ impl Asked {
     pub(super) fn of(service: &Service, config: &config::Balancers) -> Result<Self> {
         let mut reader = Reader { annotations: Annotations::of(service), listener: Attributes::default() };
         let read = &mut reader;
-        let certificates = read.certificates(service);
-        let uses_proxyprotocol = read.listener(config);
+        let protocol = read.get(&key::PROTOCOL).unwrap_or_default();
+        let certificates = read.certificates(service, protocol);
+        let uses_proxyprotocol = read.listener(protocol, config);
         // An empty text cancels what the environment says.
         let placed = |annotation: Option<String>, default: &Option<String>| {
             annotation.or_else(|| default.clone()).filter(|text| !text.is_empty())

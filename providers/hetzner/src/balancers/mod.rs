@@ -153,7 +153,8 @@ impl Backing {
             Some(None) => Dedicated::Unasked,
             Some(Some(robot)) if nodes.iter().any(is_dedicated) => {
                 let servers = robot.servers().await?;
-                Dedicated::Known(servers.iter().map(|it| (it.number, it.ip.to_string())).collect())
+                let public = servers.machines().iter().filter_map(|it| Some((it.number, it.ipv4?.to_string())));
+                Dedicated::Known(public.collect())
             }
             Some(Some(_)) => Dedicated::Known(BTreeMap::new()),
         })
