@@ -209,7 +209,7 @@ impl Allowance {
     pub(super) fn describe(&self, priority: Priority, now: Instant) -> String {
         let Some(level) = &self.level else { return "others go first".to_owned() };
         let (limit, left) = (level.limit, self.left(level, now).max(0.0));
-        let kept = (limit * self.budget.reserve(priority)).ceil();
+        let kept = (limit * self.budget.reserve(priority)).round();
         format!(
             "about {left:.0} of {limit:.0} requests are left, {kept:.0} are kept for others or for what is more urgent"
         )
@@ -301,3 +301,6 @@ impl Allowance {
         self.level = Some(Level { left: left.max(0.0), at: now, ..level });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,11 @@ use http::{HeaderMap, StatusCode};
 
 use super::*;
 
+mod credentials;
+mod limits;
+mod recordings;
+mod refusals;
+
 /// A service that answers with what `script` says for each request, counted from 1.
 fn scripted<R: IntoResponse>(
     script: impl Fn(usize, &HeaderMap) -> R + Clone + Send + Sync + 'static,

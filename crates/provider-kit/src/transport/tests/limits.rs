@@ -1,0 +1,166 @@
+//! Callers of several priorities, and a cloud that means its limits.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+
+use super::*;
+
+/// A bucket of 3,600 that fills in an hour, and what was answered to each path, in order.
+#[derive(Clone)]
+struct Cloud(Arc<Mutex<Bucket>>);
+
+struct Bucket {
+    left: f64,
+    at: Instant,
+    answered: Vec<(String, bool)>,
+}
+
+impl Cloud {
+    fn with(left: f64) -> Self {
+        Self(Arc::new(Mutex::new(Bucket { left, at: Instant::now(), answered: Vec::new() })))
+    }
+
+    fn answer(&self, path: &str) -> axum::response::Response {
+        let mut bucket = self.0.lock().unwrap();
+        let now = Instant::now();
+        bucket.left = (bucket.left + (now - bucket.at).as_secs_f64()).min(3600.0);
+        bucket.at = now;
+        let allowed = bucket.left >= 1.0;
+        if allowed {
+            bucket.left -= 1.0;
+        }
+        bucket.answered.push((path.to_owned(), allowed));
+        let restored = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as f64;
+        let restored = restored + 3600.0 - bucket.left;
+        let headers = [
+            ("ratelimit-limit", "3600".to_owned()),
+            ("ratelimit-remaining", (bucket.left as u64).to_string()),
+            ("ratelimit-reset", (restored as u64).to_string()),
+        ];
+        (if allowed { StatusCode::OK } else { SLOW_DOWN }, headers).into_response()
+    }
+
+    fn transport(&self, budget: Budget, longest_pause: Duration) -> Transport {
+        let cloud = self.clone();
+        let answer = move |uri: http::Uri| async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            cloud.answer(uri.path())
+        };
+        let patience = Patience {
+            timeout: Duration::from_secs(15),
+            tries: 6,
+            total: longest_pause * 2,
+            backoff: Duration::from_secs(1),
+            longest_backoff: Duration::from_secs(60),
+            jitter: Jitter::Full,
+            longest_pause,
+        };
+        client(Router::new().fallback(any(answer))).budget(budget).patience(patience).build().unwrap()
+    }
+
+    fn answered(&self) -> Vec<(String, bool)> {
+        self.0.lock().unwrap().answered.clone()
+    }
+}
+
+const EVENLY: Budget = Budget { share_left_to_others: 0.1, refill: Refill::Evenly(Duration::from_secs(3600)) };
+
+/// Comes back as a controller does: when the error says so.
+async fn until_done(client: &Transport, call: Call) {
+    while let Err(err) = client.send(call.clone()).await {
+        assert!(err.is_rate_limited(), "{err:?}");
+        tokio::time::sleep(err.retry_after().unwrap()).await;
+    }
+}
+
+async fn creations_and_joining_nodes(client: &Transport) {
+    let create = |n: usize| until_done(client, Call::post("/balancers/{n}", &[&n.to_string()]));
+    let look_up = |n: usize| until_done(client, Call::get("/nodes/{n}", &[&n.to_string()]).priority(Priority::Urgent));
+    tokio::join!(join_all((0..200).map(create)), join_all((0..100).map(look_up)));
+}
+
+/// The paths that were answered 429 twice in a row.
+fn twice_in_a_row(answered: &[(String, bool)]) -> Vec<&str> {
+    let mut last = BTreeMap::new();
+    let mut again = |answer: &(String, bool)| last.insert(answer.0.clone(), answer.1) == Some(false) && !answer.1;
+    answered.iter().filter(|answer| again(answer)).map(|(path, _)| &**path).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_a_nearly_empty_bucket_nodes_come_first_and_nobody_is_refused_twice_in_a_row() {
+    for (longest_pause, overtaken) in [(600, 1), (10, 25)] {
+        let cloud = Cloud::with(5.0);
+        let client = cloud.transport(EVENLY, Duration::from_secs(longest_pause));
+        let began = Instant::now();
+        creations_and_joining_nodes(&client).await;
+        let answered = cloud.answered();
+        let refused = answered.iter().filter(|(_, allowed)| !allowed).count();
+        let last_node = answered.iter().rposition(|(path, _)| path.starts_with("/nodes")).unwrap();
+        let before = answered[..last_node].iter().filter(|(path, _)| path.starts_with("/balancers")).count();
+        let took = began.elapsed().as_secs();
+        println!(
+            "pauses up to {longest_pause} s: {took} s, {refused} refused, {before} creations before the last node"
+        );
+        assert!(twice_in_a_row(&answered).is_empty(), "{answered:?}");
+        assert_eq!(answered.iter().filter(|(_, allowed)| *allowed).count(), 300);
+        assert!(before <= overtaken, "{before} creations came before the last node");
+        assert_eq!(refused, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_bucket_is_used_at_once() {
+    let cloud = Cloud::with(3600.0);
+    let client = cloud.transport(EVENLY, Duration::from_secs(10));
+    let began = Instant::now();
+    creations_and_joining_nodes(&client).await;
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_others_use_up_everything_some_get_through_and_nobody_is_refused_twice_in_a_row() {
+    let cloud = Cloud::with(100.0);
+    let client = cloud.transport(EVENLY, Duration::from_secs(10));
+    let others = async {
+        loop {
+            cloud.answer("/others");
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+        }
+    };
+    tokio::select! {
+        () = creations_and_joining_nodes(&client) => {}
+        () = others => {}
+    }
+    let answered = cloud.answered().into_iter().filter(|(path, _)| path != "/others").collect::<Vec<_>>();
+    assert!(twice_in_a_row(&answered).is_empty(), "{answered:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_turn_is_far_away_is_told_when_to_come_back_and_sends_nothing() {
+    let cloud = Cloud::with(2.0);
+    let budget = Budget { refill: Refill::AtReset, ..EVENLY };
+    let client = cloud.transport(budget, Duration::from_secs(10));
+    client.send(GET()).await.unwrap();
+    let err = client.send(POST()).await.unwrap_err();
+    assert!(err.is_rate_limited() && err.retry_after() > Some(Duration::from_secs(3500)), "{err:?}");
+    assert!(
+        err.to_string().starts_with(
+            "POST /things was held back: about 1 of 3600 requests are left, 522 are kept for others or for what is more \
+             urgent; its turn is in 35"
+        ),
+        "{err}"
+    );
+    assert_eq!(cloud.answered().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_is_dropped_while_waiting_holds_up_nobody() {
+    let cloud = Cloud::with(5.0);
+    let client = cloud.transport(EVENLY, Duration::from_secs(60));
+    client.send(GET()).await.unwrap();
+    let urgent = || GET().priority(Priority::Urgent);
+    let impatient = tokio::time::timeout(Duration::from_millis(100), client.send(urgent()));
+    let (impatient, patient) = tokio::join!(impatient, client.send(GET()));
+    assert!(impatient.is_err() && patient.is_ok());
+}

@@ -1,0 +1,108 @@
+use super::*;
+
+fn refusal(status: u16, code: &str) -> impl Fn(usize, &HeaderMap) -> (StatusCode, String) + Clone + use<> {
+    let body = format!(r#"{{"error":{{"code":"{code}","message":"m"}}}}"#);
+    move |_, _| (StatusCode::from_u16(status).unwrap(), body.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_applied_is_repeated_whatever_it_is_and_other_refusals_are_not() {
+    let table = [
+        (409, "conflict", 4),
+        (423, "locked", 4),
+        (409, "uniqueness_error", 1),
+        (422, "conflict", 4),
+        (503, "unavailable", 1),
+        (422, "invalid_input", 1),
+    ];
+    for (status, code, tries) in table {
+        let (router, sent) = scripted(refusal(status, code));
+        let client = client(router).not_applied(|refusal| ["conflict", "locked"].contains(&&*refusal.code));
+        client.build().unwrap().send(POST()).await.unwrap_err();
+        assert_eq!(sent.load(Ordering::SeqCst), tries, "{status} {code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_overloaded_says_when_to_try_again() {
+    let answer = |n: usize, _: &HeaderMap| match n {
+        1 => (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "7")]).into_response(),
+        _ => StatusCode::OK.into_response(),
+    };
+    let (router, _) = scripted(answer);
+    let (client, began) = (client(router).build().unwrap(), Instant::now());
+    client.send(GET()).await.unwrap();
+    assert_eq!(began.elapsed().as_secs(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_retries_as_patience_allows_take_no_longer_than_it_says() {
+    let (router, sent) = scripted(|_, _| StatusCode::BAD_GATEWAY);
+    let patience = Patience {
+        timeout: Duration::from_secs(15),
+        tries: 6,
+        total: Duration::from_secs(120),
+        backoff: Duration::from_secs(1),
+        longest_backoff: Duration::from_secs(60),
+        jitter: Jitter::Full,
+        ..Patience::default()
+    };
+    let began = Instant::now();
+    client(router).patience(patience).build().unwrap().send(GET()).await.unwrap_err();
+    assert_eq!(sent.load(Ordering::SeqCst), 6);
+    assert!(began.elapsed() <= Duration::from_secs(1 + 2 + 4 + 8 + 16));
+}
+
+#[tokio::test]
+async fn an_error_names_the_fields_that_are_wrong_and_what_support_asks_for() {
+    let body = r#"{"error":{"code":"invalid_input","message":"invalid input","details":{"fields":[
+        {"name":"http.timeout_idle","messages":["must be at least 30","must be a number"]},{"name":"x","messages":null}]}}}"#;
+    let (router, _) = scripted(move |_, _| (StatusCode::UNPROCESSABLE_ENTITY, [("x-correlation-id", "7f3a")], body));
+    let err = client(router).correlation("x-correlation-id").build().unwrap().send(POST()).await.unwrap_err();
+    assert!(err.is_invalid());
+    assert_eq!(
+        err.to_string(),
+        "POST /things answered 422: invalid input (http.timeout_idle: must be at least 30, must be a number; x) \
+         (x-correlation-id 7f3a)"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_the_cloud_has_another_word_for_pauses_the_client_too() {
+    let (router, sent) = scripted(refusal(403, "RATE_LIMIT_EXCEEDED"));
+    let client = client(router).build().unwrap().meaning(|refusal| {
+        (refusal.code == "RATE_LIMIT_EXCEEDED").then_some(|text| Error::rate_limited(text, Duration::from_secs(300)))
+    });
+    for _ in 0..3 {
+        let err = client.send(GET()).await.unwrap_err();
+        assert!(err.is_rate_limited() && err.retry_after() > Some(Duration::from_secs(290)), "{err:?}");
+    }
+    assert_eq!(sent.load(Ordering::SeqCst), 1);
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    client.send(GET()).await.unwrap_err();
+    assert_eq!(sent.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_hear_when_a_request_starts_and_when_nobody_waits_for_it_any_more() {
+    #[derive(Default)]
+    struct Running(Mutex<Vec<&'static str>>);
+    impl CloudMetrics for Running {
+        fn started(&self, _: &str) {
+            self.0.lock().unwrap().push("started");
+        }
+        fn abandoned(&self, _: &str) {
+            self.0.lock().unwrap().push("abandoned");
+        }
+        fn finished(&self, _: &str, _: Option<u16>, _: Duration) {
+            self.0.lock().unwrap().push("finished");
+        }
+    }
+    let (router, _) = scripted(|_, _| StatusCode::OK);
+    let router = router.route("/things/7", any(std::future::pending::<()>));
+    let seen = Arc::new(Running::default());
+    let client = client(router).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>).build().unwrap();
+    client.send(POST()).await.unwrap();
+    let _ = tokio::time::timeout(Duration::from_secs(1), client.send(GET())).await;
+    assert_eq!(*seen.0.lock().unwrap(), ["started", "finished", "started", "abandoned"]);
+}
