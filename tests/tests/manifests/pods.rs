@@ -8,8 +8,14 @@ use crate::documents::{read, title};
 use crate::helm::Helm;
 use crate::rules::Installation;
 
-const PLAIN: [&str; 4] =
-    ["manifests/daemonset.yaml", "manifests/deployment.yaml", "manifests/static-pod.yaml", "manifests/simulated.yaml"];
+const PLAIN: [&str; 6] = [
+    "manifests/daemonset.yaml",
+    "manifests/deployment.yaml",
+    "manifests/static-pod.yaml",
+    "manifests/simulated.yaml",
+    "manifests/hcloud.yaml",
+    "manifests/hcloud-networks.yaml",
+];
 
 /// The Pods that are in these documents: the workload's title, and the Pod or its template.
 fn pods(documents: &[Value]) -> Vec<(String, &Value, &Value)> {

@@ -95,7 +95,11 @@ pub(crate) fn the_plain_manifests_grant_what_is_needed_and_nothing_else() -> Res
         election: None,
         ..Features::default()
     };
-    same(&granted(&read(&["manifests/simulated.yaml"])?)?, &wanted(&three), "simulated.yaml")
+    same(&granted(&read(&["manifests/simulated.yaml"])?)?, &wanted(&three), "simulated.yaml")?;
+    let elected = Features { election: Features::default().election, ..three };
+    same(&granted(&read(&["manifests/hcloud.yaml"])?)?, &wanted(&elected), "hcloud.yaml")?;
+    let networks = granted(&read(&["manifests/hcloud-networks.yaml"])?)?;
+    same(&networks, &wanted(&Features::default()), "hcloud-networks.yaml")
 }
 
 pub(crate) fn the_chart_grants_each_installation_what_it_needs_and_nothing_else(helm: &Helm) -> Result<()> {
