@@ -22,35 +22,55 @@ use crate::{Error, Result};
 /// assert!(fence.check().is_err());
 /// ```
 #[derive(Clone)]
-pub struct Fence(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
+pub struct Fence(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Open,
+    Asked(Arc<dyn Fn() -> bool + Send + Sync>),
+    Closed(&'static str),
+}
 
 impl Fence {
     /// One that lets everything through: for a process that needs no lease.
     #[must_use]
     pub fn open() -> Self {
-        Self(None)
+        Self(Kind::Open)
+    }
+
+    /// One that lets nothing through, because of this: `plan changes nothing`.
+    #[must_use]
+    pub fn closed(reason: &'static str) -> Self {
+        Self(Kind::Closed(reason))
     }
 
     /// One that lets changes through as long as `leads` says so. It is asked before each request: it must be cheap and
     /// must not wait.
     #[must_use]
     pub fn new(leads: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(leads)))
+        Self(Kind::Asked(Arc::new(leads)))
     }
 
     /// Whether a request that changes something may be sent now.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.0.as_ref().is_none_or(|leads| leads())
+        match &self.0 {
+            Kind::Open => true,
+            Kind::Asked(leads) => leads(),
+            Kind::Closed(_) => false,
+        }
     }
 
     /// As [`is_open`](Self::is_open), as a result.
     ///
     /// # Errors
-    /// *Other*: this process does not lead. Trying again is of no use before it does.
+    /// *Other*: this process does not lead, and trying again is of no use before it does; or the reason why it never may.
     pub fn check(&self) -> Result<()> {
         if self.is_open() {
             return Ok(());
+        }
+        if let Kind::Closed(reason) = self.0 {
+            return Err(Error::other(format!("not sent: {reason}")));
         }
         Err(Error::other(
             "not sent: this process does not hold the lease (or could not renew it in time), so it changes nothing",
@@ -67,5 +87,17 @@ impl Default for Fence {
 impl fmt::Debug for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_open() { "Fence(open)" } else { "Fence(closed)" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_stays_closed_says_why_and_does_not_speak_of_a_lease() {
+        let fence = Fence::closed("plan changes nothing");
+        assert!(!fence.is_open());
+        assert_eq!(fence.check().unwrap_err().to_string(), "not sent: plan changes nothing");
     }
 }

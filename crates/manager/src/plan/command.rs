@@ -54,7 +54,7 @@ fn wrong(text: &str) -> ExitCode {
 
 async fn run(ReportFlags { flags, output }: &ReportFlags, providers: &Registry) -> Result<Outcome> {
     // It changes nothing, whatever a provider would do.
-    let settings = Settings { fence: Some(Fence::new(|| false)), ..flags.settings() };
+    let settings = Settings { fence: Some(Fence::closed("plan changes nothing")), ..flags.settings() };
     let provider = start::provider(flags, &settings, providers)?;
     let shutdown = CancellationToken::new();
     let client = read_only_client(&settings, start::PROVIDER_CLIENT).await?;

@@ -145,10 +145,14 @@ impl Credential {
         Self(Some(Arc::new(Source { scheme, parts, loaded })))
     }
 
-    /// How many credentials there have been: 1 at first, one more with each change. For a metric.
+    /// How many credentials have been read: 1 at first, one more with each change of the files, which are looked at. For a
+    /// metric, and for whoever waits for another one.
     #[must_use]
     pub fn generation(&self) -> u64 {
-        self.0.as_ref().map_or(1, |source| source.lock().generation)
+        let Some(source) = &self.0 else { return 1 };
+        let mut loaded = source.lock();
+        source.reread(&mut loaded, false);
+        loaded.generation
     }
 
     /// What to send now. What was read newly is taken over at once, unless it is to be tried first.
@@ -192,7 +196,10 @@ impl Source {
         match read(self.scheme, &self.parts) {
             Ok(secret) if loaded.secret.equals(&secret) => loaded.newer = None,
             Ok(secret) if loaded.newer.as_ref().is_some_and(|newer| newer.secret.equals(&secret)) => {}
-            Ok(secret) => loaded.newer = Some(Newer { secret: Arc::new(secret), trying: false, not_before: None }),
+            Ok(secret) => {
+                loaded.newer = Some(Newer { secret: Arc::new(secret), trying: false, not_before: None });
+                loaded.generation += 1;
+            }
             Err(err) => tracing::warn!(%err, "the credential stays as it was"),
         }
     }
@@ -206,8 +213,7 @@ impl Loaded {
     fn take_over(&mut self) {
         if let Some(newer) = self.newer.take() {
             self.secret = newer.secret;
-            self.generation += 1;
-            tracing::info!(generation = self.generation, "the credential was read again");
+            tracing::info!(generation = self.generation, "a new credential is in use");
         }
     }
 }

@@ -61,13 +61,13 @@ pub(super) struct Network(reqwest::Client);
 
 impl Network {
     /// For `https` the program must have installed a TLS crypto provider; plain `http` works without one.
-    /// A proxy from the environment is used, but not for this machine itself.
+    /// A proxy from the environment is used, but not for this machine itself, nor for the metadata service of its cloud.
     pub(super) fn new(https: bool, host: &str) -> Result<Self> {
         let mut builder = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("ccm-rs/", env!("CARGO_PKG_VERSION")))
             .tcp_nodelay(true);
-        if ["localhost", "127.0.0.1", "[::1]"].contains(&host) {
+        if ["localhost", "127.0.0.1", "[::1]", "169.254.169.254"].contains(&host) {
             builder = builder.no_proxy();
         }
         if !https {

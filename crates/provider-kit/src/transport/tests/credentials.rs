@@ -89,7 +89,7 @@ async fn a_new_token_that_is_refused_is_tried_again_after_a_minute_or_a_change()
     file.write("ccc");
     client.send(POST()).await.unwrap();
     assert_eq!(cloud.shown(), ["ccc /check", "ccc /things"]);
-    assert_eq!(credential.generation(), 2);
+    assert_eq!(credential.generation(), 3);
 }
 
 #[tokio::test(start_paused = true)]
