@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use cloud_provider::Error;
 use tokio::time::Instant;
 
 use super::Machine;
@@ -72,6 +73,15 @@ impl<M: Machine> Snapshot<M> {
     #[must_use]
     pub fn began(&self) -> Instant {
         self.began
+    }
+
+    /// What is wrong with the list, so that nothing may be concluded from what it lacks.
+    #[must_use]
+    pub fn flaw(&self) -> Option<&Error> {
+        match &self.reading {
+            Reading::Complete { .. } => None,
+            Reading::Flawed { flaw, .. } => Some(flaw),
+        }
     }
 
     pub(super) fn reading(&self) -> &Reading<M> {
