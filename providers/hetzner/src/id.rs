@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use cloud_provider::Error;
+use cloud_provider::{Error, Node};
 
 /// A cloud server, by its id.
 const CLOUD: &str = "hcloud://";
@@ -56,8 +56,18 @@ impl MachineId {
     }
 }
 
+/// The number in a provider id that [can be read](MachineId::read).
+pub(crate) fn digits(provider_id: &str) -> &str {
+    &provider_id[provider_id.trim_end_matches(|c: char| c.is_ascii_digit()).len()..]
+}
+
+/// Whether a Node is, or may turn out to be, a machine of Hetzner's (P-15).
+pub(crate) fn is_ours(node: &Node) -> bool {
+    node.provider_id().is_none_or(|id| !matches!(MachineId::read(id), Err(IdError::UnknownPrefix(_))))
+}
+
 /// A number as the API writes it: another spelling of it would be looked for in vain.
-pub(crate) fn number(digits: &str) -> Option<u64> {
+fn number(digits: &str) -> Option<u64> {
     let canonical = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
     digits.parse().ok().filter(|_| canonical)
 }

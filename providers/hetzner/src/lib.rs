@@ -34,6 +34,8 @@ pub mod id;
 pub mod metrics;
 mod network;
 mod provider;
+mod robot;
+mod servers;
 pub mod transports;
 pub mod variables;
 

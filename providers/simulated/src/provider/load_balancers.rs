@@ -126,7 +126,13 @@ impl Backend for Api {
     }
 
     async fn list(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
-        self.read_list(ALL, &Urgency::of(Priority::Ordinary), |wire: Wire| Actual::from(wire).sharing(sets), |actual| actual.id.clone()).await
+        self.read_list(
+            ALL,
+            &Urgency::of(Priority::Ordinary),
+            |wire: Wire| Actual::from(wire).sharing(sets),
+            |actual| actual.id.clone(),
+        )
+        .await
     }
 
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {

@@ -1,0 +1,291 @@
+//! Robot, the web service for dedicated servers (§5.2): about 200 requests an hour, and none at all for a while after it
+//! refused one.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::{Error, InstanceMetadata, Node, Result, WantMetadata, async_trait};
+use provider_kit::events::EventWriter;
+use provider_kit::inventory::{Found, Inventory, Kept, Key, Machine, MachineSource, Mode, Snapshot, Urgency};
+use provider_kit::paging::{Page, Reading, Rules, read_pages};
+use provider_kit::transport::{Call, Credential, Priority, Refusal, Transport};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::config::{self, AddressFamily};
+use crate::id::{MachineId, digits};
+use crate::servers::{Telling, first_address};
+
+/// Several refusals in a row block the address of the caller; after so long one is no longer in a row.
+const AFTER_UNAUTHORIZED: Duration = Duration::from_secs(15 * 60);
+
+/// The dedicated servers of an account. Cheap to clone; clones share the list and the breaker.
+#[derive(Clone)]
+pub struct Robot {
+    servers: Inventory<Account>,
+}
+
+/// A dedicated server, as far as a Node or a load balancer needs it.
+#[derive(Debug, Deserialize)]
+#[serde(from = "Wire")]
+pub struct DedicatedServer {
+    id: Box<str>,
+    /// Its number.
+    pub number: u64,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its IPv4 address.
+    pub ipv4: Option<Ipv4Addr>,
+    /// The first address of its IPv6 network.
+    pub ipv6: Option<Ipv6Addr>,
+    pub(crate) product: Box<str>,
+    pub(crate) dc: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    server_number: u64,
+    server_name: Box<str>,
+    server_ip: Option<Box<str>>,
+    server_ipv6_net: Option<Box<str>>,
+    #[serde(default)]
+    product: Box<str>,
+    #[serde(default)]
+    dc: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct One {
+    server: DedicatedServer,
+}
+
+#[derive(Deserialize)]
+struct ResetAnswer {
+    reset: Reset,
+}
+
+#[derive(Deserialize)]
+struct Reset {
+    operating_status: String,
+}
+
+impl From<Wire> for DedicatedServer {
+    fn from(wire: Wire) -> Self {
+        Self {
+            id: wire.server_number.to_string().into(),
+            number: wire.server_number,
+            name: wire.server_name,
+            ipv4: wire.server_ip.and_then(|ip| ip.parse().ok()),
+            ipv6: wire.server_ipv6_net.and_then(|net| net.parse().ok()).map(first_address),
+            product: wire.product,
+            dc: wire.dc,
+        }
+    }
+}
+
+impl Machine for DedicatedServer {
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn name(&self) -> &str {
+        &self.name
+    }
+    /// Not in the list: see [`Robot::is_shut_down`].
+    fn is_shut_down(&self) -> bool {
+        false
+    }
+}
+
+impl Robot {
+    /// The servers behind `http`, whose base is the web service.
+    #[must_use]
+    pub(crate) fn new(
+        http: Transport,
+        config: &config::Robot,
+        address_family: AddressFamily,
+        events: EventWriter,
+    ) -> Self {
+        let telling = Telling { address_family, forward_internal_ips: config.forward_internal_ips, events };
+        let (wait, credential) = (config.rate_limit_wait, config.credential.clone());
+        let breaker = Breaker { wait, credential, open: Mutex::new(None) };
+        let metrics = http.metrics();
+        let account =
+            Account { http: http.meaning(meaning), telling, breaker: Arc::new(breaker), turn: Arc::default() };
+        let servers = Inventory::new(account).mode(Mode::All).max_age(config.cache_timeout).measured(metrics);
+        Self { servers }
+    }
+
+    /// All servers, no older than `ROBOT_CACHE_TIMEOUT`.
+    ///
+    /// # Errors
+    /// What Robot answered; *rate limited* or *unauthorized* as long as it is not asked because of an earlier refusal.
+    pub async fn servers(&self) -> Result<Arc<Snapshot<DedicatedServer>>> {
+        self.servers.snapshot(Priority::Ordinary).await
+    }
+
+    /// One server, from the list; `None` only if a list that was asked for now does not have it.
+    ///
+    /// # Errors
+    /// As [`servers`](Self::servers).
+    pub async fn by_number(&self, number: u64) -> Result<Option<Kept<DedicatedServer>>> {
+        match self.servers.find(Key::Id(&number.to_string()), false, Priority::Ordinary).await? {
+            Found::There(server) => Ok(Some(server)),
+            Found::Gone(_) => Ok(None),
+        }
+    }
+
+    /// Whether a server is shut down, asked now. One that cannot tell counts as running.
+    ///
+    /// # Errors
+    /// As [`servers`](Self::servers); *not found* if there is no such server.
+    pub async fn is_shut_down(&self, number: u64, priority: Priority) -> Result<bool> {
+        let call = Call::get("/reset/{number}", &[&number.to_string()]).priority(priority);
+        let answer: ResetAnswer = self.servers.source().read(call).await?;
+        Ok(answer.reset.operating_status == "shut off")
+    }
+
+    pub(crate) fn inventory(&self) -> &Inventory<Account> {
+        &self.servers
+    }
+}
+
+/// How dedicated servers are read.
+#[derive(Clone)]
+pub(crate) struct Account {
+    http: Transport,
+    telling: Telling,
+    breaker: Arc<Breaker>,
+    /// One request at a time: after a refusal no other one must be on its way.
+    turn: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Account {
+    async fn read<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
+        let _turn = self.turn.lock().await;
+        self.breaker.check()?;
+        let answer = self.http.read(call).await;
+        if let Err(err) = &answer {
+            self.breaker.note(err);
+        }
+        answer
+    }
+
+    async fn all(&self, priority: Priority) -> Result<Vec<DedicatedServer>> {
+        match self.read::<Vec<One>>(Call::get("/server", &[]).priority(priority)).await {
+            Ok(servers) => Ok(servers.into_iter().map(|it| it.server).collect()),
+            // How Robot says that there is none.
+            Err(err) if err.is_not_found() => Ok(Vec::new()),
+            Err(err) => Err(err),
+        }
+    }
+}
+
+#[async_trait]
+impl MachineSource for Account {
+    type Machine = DedicatedServer;
+
+    async fn list(&self, urgency: &Urgency) -> Result<Reading<DedicatedServer>> {
+        let rules = Rules { what: "dedicated servers", totals: false };
+        read_pages(
+            rules,
+            1,
+            |server: &DedicatedServer| server.number,
+            async |_: u32| {
+                let items = urgency.carry(|priority| self.all(priority)).await?;
+                Ok(Page { items, next: None, total: None })
+            },
+        )
+        .await
+    }
+
+    async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<DedicatedServer>> {
+        let call = Call::get("/server/{number}", &[id]).priority(priority);
+        match self.read::<One>(call).await {
+            Err(err) if err.is_not_found() => Ok(None),
+            answer => Ok(Some(answer?.server)),
+        }
+    }
+
+    async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<DedicatedServer>> {
+        let mut servers = self.all(priority).await?;
+        servers.retain(|server| *server.name == *name);
+        Ok(servers)
+    }
+
+    fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
+        match MachineId::read(provider_id)? {
+            MachineId::Robot(_) => Ok(digits(provider_id)),
+            MachineId::Cloud(_) => Err(Error::invalid(format!("{provider_id:?} is no dedicated server"))),
+        }
+    }
+
+    fn metadata(&self, server: &DedicatedServer, node: &Node, want: WantMetadata) -> InstanceMetadata {
+        self.telling.metadata(server, node, want)
+    }
+
+    fn place(&self) -> String {
+        "the Robot account of ROBOT_USER".to_owned()
+    }
+}
+
+/// Stops all requests for a while after a refusal.
+struct Breaker {
+    wait: Duration,
+    credential: Option<Credential>,
+    open: Mutex<Option<Open>>,
+}
+
+struct Open {
+    until: Instant,
+    /// It ends before that if there is another credential than this one.
+    generation: Option<u64>,
+}
+
+impl Breaker {
+    fn check(&self) -> Result<()> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Open { until, generation }) = &*open else { return Ok(()) };
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || generation.is_some_and(|generation| generation != self.generation()) {
+            *open = None;
+            return Ok(());
+        }
+        Err(match generation {
+            None => Error::rate_limited(format!("Robot limits requests; it is asked again in {left:.0?}"), left),
+            Some(_) => Error::unauthorized(format!(
+                "Robot refused ROBOT_USER and ROBOT_PASSWORD; it is asked again when they change, or in {left:.0?}, \
+                 because it blocks addresses that go on"
+            )),
+        })
+    }
+
+    fn note(&self, err: &Error) {
+        let (after, generation) = match () {
+            () if err.is_unauthorized() && err.to_string().contains(" answered 401") => {
+                (AFTER_UNAUTHORIZED, Some(self.generation()))
+            }
+            () if err.is_quota() || err.is_rate_limited() || err.is_unauthorized() => (self.wait, None),
+            () => return,
+        };
+        if !after.is_zero() {
+            tracing::warn!(%err, pause = ?after, "Robot is not asked for a while");
+            let open = Open { until: Instant::now() + after, generation };
+            *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
+        }
+    }
+
+    fn generation(&self) -> u64 {
+        self.credential.as_ref().map_or(0, Credential::generation)
+    }
+}
+
+/// What Robot's words mean beyond the status of the answer.
+fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
+    match &*refusal.code {
+        // For how long is the user's to say.
+        "RATE_LIMIT_EXCEEDED" => Some(Error::quota),
+        _ => None,
+    }
+}

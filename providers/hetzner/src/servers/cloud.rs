@@ -1,0 +1,205 @@
+//! Cloud servers: what is kept of them, and what becomes of them on a Node (§2.2, §2.3).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use cloud_provider::AddressType::{ExternalIP, Hostname, InternalIP};
+use cloud_provider::{InstanceMetadata, Node, NodeAddress, Result, WantMetadata, async_trait};
+use ipnet::Ipv6Net;
+use provider_kit::inventory::{Machine, MachineSource, Urgency};
+use provider_kit::paging::Reading;
+use provider_kit::transport::{Call, Priority};
+use serde::Deserialize;
+
+use super::PROVIDED_BY;
+use crate::api::Api;
+use crate::config;
+use crate::id::{MachineId, digits};
+use crate::network::PrivateNetwork;
+
+/// The cloud servers of the token's project, and what a Node is told of them.
+#[derive(Clone)]
+pub(crate) struct CloudServers {
+    pub(super) api: Api,
+    pub(super) config: config::Instances,
+    pub(super) network: Option<PrivateNetwork>,
+}
+
+/// A cloud server, as far as a Node, a route or a load balancer needs it: thousands are kept.
+#[derive(Debug, Deserialize)]
+#[serde(from = "Wire")]
+pub(crate) struct CloudServer {
+    id: Box<str>,
+    name: Box<str>,
+    is_off: bool,
+    server_type: Box<str>,
+    location: Box<str>,
+    ipv4: Option<Ipv4Addr>,
+    ipv6: Option<Ipv6Addr>,
+    private: Box<[Attachment]>,
+}
+
+#[derive(Debug)]
+struct Attachment {
+    network: u64,
+    ip: IpAddr,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    id: u64,
+    name: Box<str>,
+    status: Box<str>,
+    server_type: Named,
+    location: Named,
+    public_net: PublicNet,
+    #[serde(default)]
+    private_net: Vec<PrivateNet>,
+}
+
+#[derive(Deserialize)]
+struct PrivateNet {
+    network: u64,
+    ip: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct PublicNet {
+    ipv4: Option<Public>,
+    ipv6: Option<Public>,
+}
+
+/// As text: one odd address must not hide all servers.
+#[derive(Deserialize)]
+struct Public {
+    ip: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct One {
+    server: CloudServer,
+}
+
+#[derive(Deserialize)]
+struct Many {
+    servers: Vec<CloudServer>,
+}
+
+impl From<Wire> for CloudServer {
+    fn from(wire: Wire) -> Self {
+        let ipv4: Option<Ipv4Addr> = wire.public_net.ipv4.and_then(|it| it.ip.parse().ok());
+        let ipv6: Option<Ipv6Net> = wire.public_net.ipv6.and_then(|it| it.ip.parse().ok());
+        let attachment = |it: PrivateNet| Some(Attachment { network: it.network, ip: it.ip.parse().ok()? });
+        Self {
+            id: wire.id.to_string().into(),
+            name: wire.name,
+            is_off: &*wire.status == "off",
+            server_type: wire.server_type.name,
+            location: wire.location.name,
+            ipv4: ipv4.filter(|ip| !ip.is_unspecified()),
+            // Of the server's own network, the first address is the server's.
+            ipv6: ipv6.map(|net| net.addr()).filter(|ip| !ip.is_unspecified()).map(super::first_address),
+            private: wire.private_net.into_iter().filter_map(attachment).collect(),
+        }
+    }
+}
+
+impl CloudServer {
+    /// Its address in a private network, if it is attached to it.
+    pub(crate) fn private_ip(&self, network: u64) -> Option<IpAddr> {
+        self.private_ips(network).next()
+    }
+
+    fn private_ips(&self, network: u64) -> impl Iterator<Item = IpAddr> {
+        self.private.iter().filter(move |it| it.network == network).map(|it| it.ip)
+    }
+
+    /// Datacenters have left the API; Nodes keep the zones that they always had.
+    fn zone(&self) -> &str {
+        match &*self.location {
+            "nbg1" => "nbg1-dc3",
+            "hel1" => "hel1-dc2",
+            "fsn1" => "fsn1-dc14",
+            "ash" => "ash-dc1",
+            "hil" => "hil-dc1",
+            "sin" => "sin-dc1",
+            location => location,
+        }
+    }
+}
+
+impl Machine for CloudServer {
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn is_shut_down(&self) -> bool {
+        self.is_off
+    }
+}
+
+impl CloudServers {
+    fn addresses(&self, server: &CloudServer) -> Vec<NodeAddress> {
+        let public = [server.ipv4.map(IpAddr::V4), server.ipv6.map(IpAddr::V6)];
+        let public = public.into_iter().flatten().filter(|ip| self.config.address_family.has(*ip));
+        // Known since the start: nobody asks before.
+        let network = self.network.as_ref().and_then(|network| network.id().ok());
+        let private = network.into_iter().flat_map(|network| server.private_ips(network));
+        let mut addresses = vec![NodeAddress::new(Hostname, &server.name)];
+        addresses.extend(public.map(|ip| NodeAddress::new(ExternalIP, &ip.to_string())));
+        addresses.extend(private.map(|ip| NodeAddress::new(InternalIP, &ip.to_string())));
+        addresses
+    }
+}
+
+#[async_trait]
+impl MachineSource for CloudServers {
+    type Machine = CloudServer;
+
+    async fn list(&self, urgency: &Urgency) -> Result<Reading<CloudServer>> {
+        let (call, id) = (Call::get("/servers", &[]), |server: &CloudServer| server.id.clone());
+        self.api.list_for_all("servers", call, urgency, |server| server, id).await
+    }
+
+    async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<CloudServer>> {
+        let found: Option<One> = self.api.http.find(Call::get("/servers/{id}", &[id]).priority(priority)).await?;
+        Ok(found.map(|found| found.server))
+    }
+
+    async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<CloudServer>> {
+        let found: Many = self.api.http.read(Call::get("/servers", &[]).query("name", name).priority(priority)).await?;
+        Ok(found.servers)
+    }
+
+    fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
+        match MachineId::read(provider_id)? {
+            MachineId::Cloud(_) => Ok(digits(provider_id)),
+            MachineId::Robot(_) => Err(super::not_cloud(provider_id)),
+        }
+    }
+
+    fn metadata(&self, server: &CloudServer, _node: &Node, want: WantMetadata) -> InstanceMetadata {
+        let node_addresses = self.addresses(server);
+        if want != WantMetadata::Full {
+            return InstanceMetadata { node_addresses, ..InstanceMetadata::default() };
+        }
+        InstanceMetadata {
+            provider_id: format!("hcloud://{}", server.id),
+            instance_type: server.server_type.to_string(),
+            zone: if self.config.zone_label { server.zone().to_owned() } else { String::new() },
+            region: server.location.to_string(),
+            node_addresses,
+            additional_labels: [(PROVIDED_BY.to_owned(), "cloud".to_owned())].into(),
+        }
+    }
+
+    fn place(&self) -> String {
+        "the project of HCLOUD_TOKEN".to_owned()
+    }
+}

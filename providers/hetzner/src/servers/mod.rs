@@ -1,0 +1,230 @@
+//! Machines behind Nodes, from two products with a credential each (§2).
+
+mod cloud;
+mod dedicated;
+mod witness;
+
+use std::net::Ipv6Addr;
+use std::sync::{Arc, OnceLock};
+
+use cloud_provider::{About, Caches, Error, Gone, InstanceState, Instances, Node, Result, Want, async_trait};
+use provider_kit::events::EventWriter;
+use provider_kit::inventory::{Found, Inventory, Key, Machine, Mode, priority};
+use provider_kit::transport::Priority;
+
+use crate::api::Api;
+use crate::config::{self, Config};
+use crate::id::MachineId;
+use crate::metrics::ServerCache;
+use crate::network::PrivateNetwork;
+use crate::robot::{DedicatedServer, Robot};
+pub(crate) use cloud::{CloudServer, CloudServers};
+pub(crate) use dedicated::Telling;
+
+/// Which product a Node's machine is from.
+const PROVIDED_BY: &str = "instance.hetzner.cloud/provided-by";
+
+/// The machines of a cluster.
+pub(crate) struct Servers {
+    cloud: Inventory<CloudServers>,
+    /// `None` without `ROBOT_ENABLED`, or without its credential.
+    robot: Option<Robot>,
+    events: EventWriter,
+    caches: Arc<OnceLock<Arc<dyn Caches>>>,
+}
+
+type CloudAnswer = Result<Found<CloudServer>>;
+type RobotAnswer = Result<Found<DedicatedServer>>;
+
+/// What follows for a Node; `dedicated`: the number of its server, if it is one.
+struct Judged {
+    state: InstanceState,
+    dedicated: Option<u64>,
+}
+
+impl Servers {
+    /// `caches`: of the controllers, once they are known.
+    pub(crate) fn new(
+        api: Api,
+        robot: Option<Robot>,
+        config: &Config,
+        network: Option<PrivateNetwork>,
+        events: EventWriter,
+        caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    ) -> Self {
+        let (mode, max_age, name) = match config.instances.cache {
+            config::Cache::Shared => (Mode::Shared, None, "all"),
+            config::Cache::All(age) => (Mode::All, Some(age), "all"),
+            config::Cache::One(age) => (Mode::One, Some(age), "one"),
+            config::Cache::Off => (Mode::Off, None, "off"),
+        };
+        let heard = ServerCache { metrics: api.http.metrics(), subsystem: "instances_v2", mode: name };
+        let source = CloudServers { api, config: config.instances.clone(), network };
+        let mut cloud = Inventory::new(source).mode(mode).measured(Arc::new(heard));
+        if let Some(age) = max_age {
+            cloud = cloud.max_age(age);
+        }
+        Self { cloud, robot, events, caches }
+    }
+
+    /// The cloud servers, for who needs something else of them; shares what is read.
+    pub(crate) fn cloud(&self) -> Inventory<CloudServers> {
+        self.cloud.clone()
+    }
+
+    /// Whether the token shows this Node's cloud server, asked now.
+    ///
+    /// # Errors
+    /// *Invalid* for anything but a cloud server: nothing else says anything about the token.
+    pub(crate) async fn exists(&self, node: &Node) -> Result<bool> {
+        match MachineId::read(&node.provider_id)? {
+            MachineId::Cloud(id) => {
+                let found = self.cloud.find(Key::Id(&id.to_string()), true, Priority::Urgent).await?;
+                Ok(matches!(found, Found::There(_)))
+            }
+            MachineId::Robot(_) => Err(not_cloud(&node.provider_id)),
+        }
+    }
+
+    /// What both products say, each asked once for all its Nodes.
+    async fn ask(&self, nodes: &[Arc<Node>], want: Want) -> (Vec<Option<CloudAnswer>>, Vec<Option<RobotAnswer>>) {
+        let (mut in_cloud, mut in_robot) = (Vec::new(), Vec::new());
+        for (at, node) in nodes.iter().enumerate() {
+            let id = node.provider_id().map(MachineId::read);
+            if matches!(id, None | Some(Ok(MachineId::Cloud(_)))) {
+                in_cloud.push(at);
+            }
+            if matches!(id, None | Some(Ok(MachineId::Robot(_)))) {
+                in_robot.push(at);
+            }
+        }
+        let pick = |part: &[usize]| part.iter().map(|at| Arc::clone(&nodes[*at])).collect::<Vec<_>>();
+        let (cloud, robot) =
+            futures::join!(self.ask_cloud(pick(&in_cloud), want), self.ask_robot(pick(&in_robot), want));
+        (scattered(nodes.len(), in_cloud, cloud), scattered(nodes.len(), in_robot, robot))
+    }
+
+    async fn ask_cloud(&self, nodes: Vec<Arc<Node>>, want: Want) -> Vec<CloudAnswer> {
+        let answers = self.cloud.find_all(&nodes, want.fresh, priority(want)).await;
+        if want.existence && want.fresh { self.borne_out_by_the_cloud(&nodes, answers).await } else { answers }
+    }
+
+    /// Nothing if Robot cannot be asked. Its list is kept for long, because it answers few requests: what is in it exists, and
+    /// what is not is looked for in a new one.
+    async fn ask_robot(&self, nodes: Vec<Arc<Node>>, want: Want) -> Vec<RobotAnswer> {
+        let Some(robot) = self.robot.as_ref().filter(|_| !nodes.is_empty()) else { return Vec::new() };
+        let mut answers = robot.inventory().find_all(&nodes, false, priority(want)).await;
+        if want.existence && want.fresh {
+            if nodes.iter().zip(&answers).any(|(node, answer)| is_renamed(node, answer)) {
+                answers = robot.inventory().find_all(&nodes, true, priority(want)).await;
+            }
+            self.borne_out_by_robot(robot, &mut answers).await;
+        }
+        answers
+    }
+
+    /// What follows from the answers for a Node. One without a provider id is looked for by its name in both products.
+    fn judge(&self, node: &Node, want: Want, cloud: Option<CloudAnswer>, robot: Option<RobotAnswer>) -> Result<Judged> {
+        let state = match (cloud, robot) {
+            (Some(cloud), None) => self.cloud.state_of(cloud?, node, want),
+            (None, Some(dedicated)) => return self.dedicated(node, want, dedicated?),
+            (Some(cloud), Some(dedicated)) => match (cloud?, dedicated?) {
+                (Found::There(cloud), Found::There(dedicated)) => {
+                    return Err(self.ambiguous(node, &cloud, &dedicated));
+                }
+                (Found::Gone(_), there @ Found::There(_)) => return self.dedicated(node, want, there),
+                (Found::Gone(gone), Found::Gone(_)) => {
+                    InstanceState::Gone(gone.with_hint("Robot has no server of this name either"))
+                }
+                (there, Found::Gone(_)) => self.cloud.state_of(there, node, want),
+            },
+            (None, None) => {
+                return Err(match MachineId::read(&node.provider_id) {
+                    Err(err) => err.into(),
+                    Ok(id) => Error::invalid(format!(
+                        "{id} is a dedicated server, and there is no access to Robot; set ROBOT_ENABLED, ROBOT_USER and \
+                     ROBOT_PASSWORD"
+                    )),
+                });
+            }
+        };
+        Ok(Judged { state, dedicated: None })
+    }
+
+    /// A Node's dedicated server, if it is still its own: these are used again, under another name, for another cluster.
+    fn dedicated(&self, node: &Node, want: Want, found: Found<DedicatedServer>) -> Result<Judged> {
+        let robot = self.robot.as_ref().ok_or_else(|| Error::other("there is no access to Robot"))?;
+        let mut dedicated = None;
+        if let Found::There(server) = &found {
+            if *server.name != *node.name {
+                let why = format!("dedicated server {} is named {:?} now", server.number, server.name);
+                let message = format!("{why}, so that this node counts as not existing and may be deleted");
+                self.events.warning(About::Node(node), "PossibleNodeDeletion", message);
+                let gone = Gone::no_such_name(&node.name).with_hint(why);
+                return Ok(Judged { state: InstanceState::Gone(gone), dedicated });
+            }
+            dedicated = Some(server.number);
+        }
+        Ok(Judged { state: robot.inventory().state_of(found, node, want), dedicated })
+    }
+
+    /// A list of dedicated servers does not say which of them run. One after the other: Robot is asked one thing at a time.
+    async fn with_shutdown(&self, judged: Judged, want: Want) -> Result<InstanceState> {
+        let Judged { mut state, dedicated } = judged;
+        if let (InstanceState::Present { shutdown: shutdown @ Some(_), .. }, Some(number), Some(robot)) =
+            (&mut state, dedicated, &self.robot)
+        {
+            *shutdown = Some(robot.is_shut_down(number, priority(want)).await?);
+        }
+        Ok(state)
+    }
+
+    fn ambiguous(&self, node: &Node, cloud: &CloudServer, dedicated: &DedicatedServer) -> Error {
+        let message = format!(
+            "cloud server {} and dedicated server {} are both named {:?}; rename one of them, or set the node's provider id",
+            cloud.id(),
+            dedicated.number,
+            node.name
+        );
+        self.events.warning(About::Node(node), "InstanceLookupFailed", &message);
+        Error::invalid(message)
+    }
+}
+
+#[async_trait]
+impl Instances for Servers {
+    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
+        let (cloud, robot) = self.ask(nodes, want).await;
+        let mut states = Vec::with_capacity(nodes.len());
+        for (node, (cloud, robot)) in nodes.iter().zip(cloud.into_iter().zip(robot)) {
+            states.push(match self.judge(node, want, cloud, robot) {
+                Ok(judged) => self.with_shutdown(judged, want).await,
+                Err(err) => Err(err),
+            });
+        }
+        states
+    }
+}
+
+fn is_renamed(node: &Node, answer: &RobotAnswer) -> bool {
+    matches!(answer, Ok(Found::There(server)) if *server.name != *node.name)
+}
+
+/// The answers at the places of those that were asked about.
+fn scattered<T>(places: usize, asked: Vec<usize>, answers: Vec<T>) -> Vec<Option<T>> {
+    let mut scattered = Vec::new();
+    scattered.resize_with(places, || None);
+    for (at, answer) in asked.into_iter().zip(answers) {
+        scattered[at] = Some(answer);
+    }
+    scattered
+}
+
+/// Of a server's IPv6 network, the first address is the server's.
+pub(crate) fn first_address(net: Ipv6Addr) -> Ipv6Addr {
+    Ipv6Addr::from_bits(net.to_bits() | 1)
+}
+
+fn not_cloud(provider_id: &str) -> Error {
+    Error::invalid(format!("{provider_id:?} is no cloud server"))
+}

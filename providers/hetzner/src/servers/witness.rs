@@ -1,0 +1,84 @@
+//! Two products, two credentials: what one of them shows says nothing about the other's (INV-1).
+//!
+//! The deletion guard asks for witnesses: Nodes that are found in the same read. In a cluster with machines of both products
+//! these may all be of the other one, so an absence is only told here if the same credential shows another machine of the
+//! cluster.
+
+use std::sync::Arc;
+
+use cloud_provider::{ConditionStatus, Error, Node};
+use provider_kit::inventory::Found;
+use provider_kit::transport::Priority;
+
+use super::{CloudAnswer, RobotAnswer, Servers};
+use crate::id::MachineId;
+use crate::robot::Robot;
+
+/// So many cloud servers are asked for.
+const QUESTIONS: usize = 3;
+
+impl Servers {
+    pub(super) async fn borne_out_by_the_cloud(
+        &self,
+        nodes: &[Arc<Node>],
+        mut answers: Vec<CloudAnswer>,
+    ) -> Vec<CloudAnswer> {
+        if answers.iter().any(|it| matches!(it, Ok(Found::There(_)))) || !has_absences(&answers) {
+            return answers;
+        }
+        let Some((mut cloud, _)) = self.mixed_cluster() else { return answers };
+        cloud.retain(|node| !nodes.iter().any(|asked| asked.uid == node.uid));
+        cloud.sort_by_key(|node| node.ready != ConditionStatus::True);
+        cloud.truncate(QUESTIONS);
+        let found = self.cloud.find_all(&cloud, true, Priority::Urgent).await;
+        if !found.iter().any(|it| matches!(it, Ok(Found::There(_)))) {
+            deny(&mut answers, "HCLOUD_TOKEN shows no other cloud server of this cluster");
+        }
+        answers
+    }
+
+    pub(super) async fn borne_out_by_robot(&self, robot: &Robot, answers: &mut [RobotAnswer]) {
+        let Some((_, dedicated)) = has_absences(answers).then(|| self.mixed_cluster()).flatten() else { return };
+        // The list that was read a moment ago, whose absences these are.
+        let list = robot.inventory().snapshot(Priority::Urgent).await;
+        let is_listed = |node: &Arc<Node>| match (&list, MachineId::read(&node.provider_id)) {
+            (Ok(list), Ok(MachineId::Robot(number))) => list.by_id(&number.to_string()).is_some(),
+            _ => false,
+        };
+        if !dedicated.iter().any(is_listed) {
+            deny(answers, "ROBOT_USER shows no other dedicated server of this cluster");
+        }
+    }
+
+    /// Cloud servers and dedicated servers of the cluster; `None` if it is not known, or has only those of one product, which
+    /// the guard's own witnesses are enough for.
+    fn mixed_cluster(&self) -> Option<(Vec<Arc<Node>>, Vec<Arc<Node>>)> {
+        self.robot.as_ref()?;
+        let (mut cloud, mut dedicated) = (Vec::new(), Vec::new());
+        for node in self.caches.get()?.nodes().into_iter().filter(|node| !node.terminating) {
+            match MachineId::read(&node.provider_id) {
+                Ok(MachineId::Cloud(_)) => cloud.push(node),
+                Ok(MachineId::Robot(_)) => dedicated.push(node),
+                Err(_) => {}
+            }
+        }
+        (!cloud.is_empty() && !dedicated.is_empty()).then_some((cloud, dedicated))
+    }
+}
+
+fn has_absences<M>(answers: &[cloud_provider::Result<Found<M>>]) -> bool {
+    answers.iter().any(|it| matches!(it, Ok(Found::Gone(_))))
+}
+
+/// What was gone is unknown.
+fn deny<M>(answers: &mut [cloud_provider::Result<Found<M>>], why: &str) {
+    for answer in answers {
+        if let Ok(Found::Gone(gone)) = answer {
+            let text = format!(
+                "{}, but {why}: nothing is concluded from that. Check the credential; if it is right, delete the node",
+                gone.reason()
+            );
+            *answer = Err(Error::unauthorized(text));
+        }
+    }
+}
