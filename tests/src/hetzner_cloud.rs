@@ -78,7 +78,7 @@ fn facts(balancer: &Balancer) -> BalancerFacts {
         Target::Server { id, .. } => id_of(*id),
         other => format!("{other:?}"),
     };
-    let port = |it: &hetzner_fake::Service| (it.listen_port, it.protocol.to_uppercase(), it.destination_port);
+    let port = |it: &hetzner_fake::Service| (it.listen_port, "TCP".to_owned(), it.destination_port);
     BalancerFacts {
         service_uid: balancer.labels.get(SERVICE_UID).cloned(),
         address: Some(balancer.ipv4.ip.to_string()),

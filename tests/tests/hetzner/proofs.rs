@@ -1,6 +1,4 @@
-//! Hetzner Cloud through the proofs that every provider passes: killed at every request, chaos, cost.
-
-#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+//! What every provider passes: killed at every request; chaos.
 
 use ccm_tests::chaos::{self, Seeds};
 use ccm_tests::crash::{SCENARIOS, at_every_request};

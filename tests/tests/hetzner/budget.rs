@@ -1,0 +1,80 @@
+//! The limit of requests (P-3): Nodes come first, and nobody runs into it twice in a row.
+
+use std::time::Duration;
+
+use cloud_provider::names::TAINT_UNINITIALIZED;
+use hetzner_fake::{Options, Recorded};
+use tokio::time::Instant;
+
+use crate::scene;
+
+const SERVICES: usize = 200;
+const NODES: usize = 100;
+
+fn initialised(stage: &ccm_tests::stage::Stage) -> usize {
+    let is_initialised = |node: &serde_json::Value| {
+        let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+        !taints.any(|it| it["key"] == TAINT_UNINITIALIZED)
+    };
+    stage.api.list("nodes").iter().filter(|it| is_initialised(it)).count()
+}
+
+fn in_a_row(requests: &[Recorded]) -> usize {
+    let mut statuses: Vec<_> = requests.iter().filter(|it| it.status != 0).map(|it| (it.at, it.status)).collect();
+    statuses.sort_by_key(|(at, _)| *at);
+    statuses.windows(2).filter(|it| it.iter().all(|(_, status)| *status == 429)).count()
+}
+
+/// Two hundred load balancers are to be made when the project's requests are nearly used up, and then a hundred Nodes join.
+#[tokio::test(start_paused = true)]
+async fn nodes_come_first_when_requests_are_scarce_and_no_request_is_refused_twice_in_a_row() {
+    let (stage, cloud) = scene::stage(Options { limit: 3600, remaining: 60, ..Options::default() });
+    scene::join(&stage, 1..=3).await;
+    let _program = stage.start().await.unwrap();
+    scene::settle(&stage, &cloud.fake).await;
+    cloud.fake.set_remaining(20);
+    cloud.fake.forget_requests();
+    let begun = Instant::now();
+    for number in 0..SERVICES {
+        stage.user.create_service(&format!("service-{number}"), &[80]).await;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let joined = Instant::now();
+    for number in 4..4 + NODES {
+        scene::join(&stage, number..=number).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    while initialised(&stage) < 3 + NODES {
+        assert!(
+            joined.elapsed() < Duration::from_secs(60),
+            "{} of {NODES} Nodes: {:#?}",
+            initialised(&stage),
+            cloud.fake.counts()
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let (took, made) = (joined.elapsed(), cloud.fake.load_balancers().len());
+    println!("{NODES} Nodes were initialised after {took:?}; {made} of {SERVICES} load balancers were there");
+    assert!(made < SERVICES, "requests were not scarce");
+    // 25 targets each: what is more is left out.
+    while cloud.fake.load_balancers().len() < SERVICES
+        || cloud.fake.load_balancers().iter().any(|it| it.targets.len() < 25)
+    {
+        assert!(
+            begun.elapsed() < scene::PATIENCE,
+            "{} load balancers: {:#?}",
+            cloud.fake.load_balancers().len(),
+            cloud.fake.counts()
+        );
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let requests = cloud.fake.requests();
+    let refused = requests.iter().filter(|it| it.status == 429).count();
+    let took = begun.elapsed();
+    println!(
+        "all of it took {took:?} and {} requests, of which {refused} were refused: {:#?}",
+        requests.len(),
+        cloud.fake.counts()
+    );
+    assert_eq!(in_a_row(&requests), 0, "refused twice in a row; {refused} of {} in all", requests.len());
+}

@@ -1,0 +1,239 @@
+//! What `hcloud-cloud-controller-manager` sends for a Service, and what it leaves in the cluster: a table from the
+//! specification (§3), played against the fake.
+
+use axum::body::Body;
+use ccm_tests::hetzner_cloud::HetznerCloud;
+use ccm_tests::stage::Stage;
+use hetzner_fake::{Balancer, TOKEN};
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+/// The UID of the Service.
+pub(crate) const UID: &str = "6e1f0000-0000-4000-8000-00000000abcd";
+/// The name of its load balancer, unless it has another one.
+const NAME: &str = "a6e1f000000004000800000000000abc";
+/// Its ports: port and node port.
+const PORTS: [(u16, u16); 2] = [(80, 30_080), (443, 30_443)];
+
+/// A Service, and what is sent for it.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    /// Without their prefix.
+    pub(crate) annotations: &'static [(&'static str, &'static str)],
+    /// What is added to the request that makes the load balancer.
+    create: Value,
+    /// Actions between that and the services.
+    before: Vec<(&'static str, Value)>,
+    /// What is added to each service.
+    service: Value,
+    /// How its health check is, apart from the port.
+    check: Value,
+    use_private_ip: bool,
+    /// What the status is; `None`: all addresses.
+    status: Option<Value>,
+    ip_mode: &'static str,
+}
+
+impl Case {
+    fn new(name: &'static str, annotations: &'static [(&'static str, &'static str)]) -> Self {
+        Self {
+            name,
+            annotations,
+            create: json!({}),
+            before: Vec::new(),
+            service: json!({"protocol": "tcp"}),
+            check: json!({"protocol": "tcp"}),
+            use_private_ip: false,
+            status: None,
+            ip_mode: "VIP",
+        }
+    }
+
+    fn service(self, service: Value) -> Self {
+        Self { service, ..self }
+    }
+
+    fn check(self, check: Value) -> Self {
+        Self { check, ..self }
+    }
+
+    fn before(mut self, action: &'static str, body: Value) -> Self {
+        self.before.push((action, body));
+        self
+    }
+}
+
+/// All cases; ids and addresses are those that the fake gives to the first of each kind.
+pub(crate) fn cases() -> Vec<Case> {
+    let ipv4 = "198.19.0.1";
+    vec![
+        Case::new("nothing is stated", &[]),
+        Case { create: json!({"name": "mine"}), ..Case::new("a name", &[("name", "mine")]) },
+        Case {
+            create: json!({"load_balancer_type": "lb21", "location": "hel1", "algorithm": {"type": "least_connections"}}),
+            ..Case::new("type, location and algorithm", &[("type", "lb21"), ("location", "hel1"), ("algorithm-type", "least_connections")])
+        },
+        Case { use_private_ip: true, ..Case::new("targets by their private addresses", &[("use-private-ip", "true")]) },
+        Case {
+            create: json!({"public_interface": false}),
+            use_private_ip: true,
+            ..Case::new("private alone", &[("use-private-ip", "true"), ("disable-public-network", "true")])
+        },
+        Case::new("an address in the network", &[("private-ipv4", "10.0.0.99")]),
+        Case::new("reverse DNS", &[("ipv4-rdns", "lb.example.com")])
+            .before("change_dns_ptr", json!({"ip": ipv4, "dns_ptr": "lb.example.com"})),
+        Case {
+            ip_mode: "Proxy",
+            ..Case::new("the PROXY protocol", &[("uses-proxyprotocol", "true")])
+                .service(json!({"protocol": "tcp", "proxyprotocol": true}))
+        },
+        Case {
+            status: Some(json!([{"hostname": "lb.example.com"}])),
+            ..Case::new("a host name", &[("hostname", "lb.example.com")])
+        },
+        Case::new("HTTP with cookies", &[("protocol", "http"), ("http-sticky-sessions", "true"), ("http-cookie-name", "C"), ("http-cookie-lifetime", "1h")])
+            .service(json!({"protocol": "http", "http": {"sticky_sessions": true, "cookie_name": "C", "cookie_lifetime": 3600}})),
+        Case::new("HTTPS", &[("protocol", "https"), ("http-certificates", "3000001"), ("http-timeout-idle", "30s")])
+            .service(json!({"protocol": "https", "http": {"certificates": [3_000_001], "timeout_idle": 30}})),
+        Case::new("HTTPS, the certificate by name", &[("protocol", "https"), ("http-certificates", "mine")])
+            .service(json!({"protocol": "https", "http": {"certificates": [3_000_001]}})),
+        Case::new("a check by TCP", &[("health-check-interval", "5s"), ("health-check-timeout", "4s"), ("health-check-retries", "2")])
+            .check(json!({"protocol": "tcp", "interval": 5, "timeout": 4, "retries": 2})),
+        Case::new(
+            "a check by HTTP",
+            &[("health-check-protocol", "http"), ("health-check-http-path", "/healthz"), ("health-check-http-domain", "example.com"),
+                ("health-check-http-status-codes", "200,3??"), ("health-check-http-validate-certificate", "false")],
+        )
+        .check(json!({"protocol": "http", "http": {"path": "/healthz", "domain": "example.com", "status_codes": ["200", "3??"], "tls": false}})),
+        Case::new("a check by HTTP because the Service is", &[("protocol", "http"), ("health-check-retries", "4")])
+            .service(json!({"protocol": "http"}))
+            .check(json!({"protocol": "http", "retries": 4, "http": {}})),
+    ]
+}
+
+/// The cluster and the cloud that a play begins with: two servers, a certificate.
+pub(crate) fn furnish(cloud: &HetznerCloud) {
+    cloud.fake.add_certificate("mine");
+    for name in ["worker-1", "worker-2"] {
+        cloud.fake.add_server(name);
+        cloud.fake.attach(name, cloud.network);
+    }
+}
+
+/// The Service as its user writes it.
+pub(crate) fn service(case: &Case) -> Value {
+    let annotations: serde_json::Map<String, Value> = case
+        .annotations
+        .iter()
+        .map(|(key, value)| (format!("load-balancer.hetzner.cloud/{key}"), json!(value)))
+        .collect();
+    let ports = PORTS.map(|(port, node_port)| {
+        json!({"name": format!("p{port}"), "port": port, "protocol": "TCP", "targetPort": 8080, "nodePort": node_port})
+    });
+    json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "web", "namespace": "default", "uid": UID, "annotations": annotations},
+        "spec": {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": ports, "clusterIP": "10.96.0.7",
+            "clusterIPs": ["10.96.0.7"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
+            "sessionAffinity": "None", "externalTrafficPolicy": "Cluster", "internalTrafficPolicy": "Cluster",
+            "allocateLoadBalancerNodePorts": true}})
+}
+
+async fn send(cloud: &HetznerCloud, method: &str, path: &str, body: &Value) -> Value {
+    let request = Request::builder().method(method).uri(format!("/v1{path}"));
+    let request =
+        request.header("authorization", format!("Bearer {TOKEN}")).body(Body::from(body.to_string())).unwrap();
+    let answer = cloud.fake.router().oneshot(request).await.unwrap();
+    let status = answer.status();
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    let answer = serde_json::from_slice(&bytes).unwrap_or_default();
+    assert!(status.is_success(), "{method} {path} {body}: {answer}");
+    // It waits for each action.
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    answer
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    for (key, value) in from.as_object().into_iter().flatten() {
+        into[key] = value.clone();
+    }
+}
+
+/// Sends what is sent for a new Service.
+pub(crate) async fn make(cloud: &HetznerCloud, case: &Case) -> Balancer {
+    let mut wish = json!({"name": NAME, "load_balancer_type": "lb11", "location": "fsn1", "labels": {"hcloud-ccm/service-uid": UID}});
+    merge(&mut wish, &case.create);
+    let made = send(cloud, "POST", "/load_balancers", &wish).await;
+    let actions = format!("/load_balancers/{}/actions", made["load_balancer"]["id"]);
+    for (action, body) in &case.before {
+        send(cloud, "POST", &format!("{actions}/{action}"), body).await;
+    }
+    let address = case.annotations.iter().find(|(key, _)| *key == "private-ipv4").map(|(_, ip)| *ip);
+    let mut attachment = json!({"network": cloud.network});
+    if let Some(address) = address {
+        attachment["ip"] = json!(address);
+    }
+    send(cloud, "POST", &format!("{actions}/attach_to_network"), &attachment).await;
+    for (port, node_port) in PORTS {
+        let mut check = case.check.clone();
+        check["port"] = json!(node_port);
+        let mut service = json!({"listen_port": port, "destination_port": node_port, "health_check": check});
+        merge(&mut service, &case.service);
+        send(cloud, "POST", &format!("{actions}/add_service"), &service).await;
+    }
+    for server in cloud.fake.servers() {
+        let target = json!({"type": "server", "server": {"id": server.id}, "use_private_ip": case.use_private_ip});
+        send(cloud, "POST", &format!("{actions}/add_target"), &target).await;
+    }
+    cloud.fake.load_balancers().remove(0)
+}
+
+/// The status that it writes.
+pub(crate) fn status(case: &Case, balancer: &Balancer) -> Value {
+    if let Some(status) = &case.status {
+        return status.clone();
+    }
+    let public = balancer.public_interface.then_some([balancer.ipv4.ip, balancer.ipv6.ip]).into_iter().flatten();
+    let private = balancer.private_net.iter().map(|it| it.ip.into());
+    public.chain(private).map(|ip: std::net::IpAddr| json!({"ip": ip, "ipMode": case.ip_mode})).collect()
+}
+
+/// The labels that a Node has from it.
+pub(crate) fn labels() -> Value {
+    json!({"node.kubernetes.io/instance-type": "cx22", "beta.kubernetes.io/instance-type": "cx22",
+        "topology.kubernetes.io/region": "fsn1", "failure-domain.beta.kubernetes.io/region": "fsn1",
+        "topology.kubernetes.io/zone": "fsn1-dc14", "failure-domain.beta.kubernetes.io/zone": "fsn1-dc14",
+        "instance.hetzner.cloud/provided-by": "cloud"})
+}
+
+/// The addresses that a Node has from it.
+pub(crate) fn addresses(cloud: &HetznerCloud, name: &str) -> Value {
+    let server = cloud.fake.server(name).unwrap();
+    json!([{"type": "Hostname", "address": name}, {"type": "ExternalIP", "address": server.ipv4},
+        {"type": "InternalIP", "address": server.ip_in(cloud.network)}])
+}
+
+/// The Nodes of the two servers as it leaves them, their routes, and the Service with its load balancer.
+pub(crate) async fn leave(stage: &Stage, cloud: &HetznerCloud, case: &Case) {
+    furnish(cloud);
+    for (number, server) in cloud.fake.servers().into_iter().enumerate() {
+        let cidr = format!("10.244.{}.0/24", number + 1);
+        let mut node = ccm_tests::node_object::registration(&server.name, 0, true);
+        merge(&mut node["metadata"]["labels"], &labels());
+        node["spec"] = json!({"providerID": format!("hcloud://{}", server.id), "podCIDR": cidr, "podCIDRs": [cidr]});
+        node["status"]["addresses"] = addresses(cloud, &server.name);
+        let condition = json!({"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated",
+            "message": "RouteController created a route", "lastHeartbeatTime": "2026-08-01T00:00:00Z",
+            "lastTransitionTime": "2026-08-01T00:00:00Z"});
+        node["status"]["conditions"].as_array_mut().unwrap().push(condition);
+        stage.api.seed(node).unwrap();
+        let route = json!({"destination": cidr, "gateway": server.ip_in(cloud.network)});
+        send(cloud, "POST", &format!("/networks/{}/actions/add_route", cloud.network), &route).await;
+    }
+    let balancer = make(cloud, case).await;
+    let mut service = service(case);
+    service["metadata"]["finalizers"] = json!(["service.kubernetes.io/load-balancer-cleanup"]);
+    service["status"] = json!({"loadBalancer": {"ingress": status(case, &balancer)}});
+    stage.api.seed(service).unwrap();
+}

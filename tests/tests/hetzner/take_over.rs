@@ -1,0 +1,87 @@
+//! D-11: what the cloud's own program wrote is accepted as it is, and what is written here is what that program would write.
+
+use std::time::Duration;
+
+use ccm_tests::hetzner_cloud::HetznerCloud;
+use ccm_tests::stage::Stage;
+use hetzner_fake::{Balancer, Options};
+use serde_json::Value;
+
+use crate::predecessor::{self, Case};
+use crate::scene;
+
+fn stage() -> (Stage, HetznerCloud) {
+    scene::stage_with(Options::default(), scene::with_routes())
+}
+
+/// In an order that means nothing.
+fn sorted(mut balancer: Balancer) -> Balancer {
+    balancer.services.sort_by_key(|it| it.listen_port);
+    balancer.targets.sort();
+    balancer
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_other_program_wrote_is_accepted_with_no_change() {
+    let mut changed = Vec::new();
+    for case in predecessor::cases() {
+        let (stage, cloud) = stage();
+        predecessor::leave(&stage, &cloud, &case).await;
+        cloud.fake.forget_requests();
+        let _program = stage.start().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1500)).await;
+        let mutations: Vec<_> = stage.gate.passed().into_iter().filter(ccm_tests::gate::Passed::is_mutation).collect();
+        if !mutations.is_empty() || !stage.warnings(5).is_empty() {
+            let changes = cloud.fake.changes();
+            changed.push(format!("{}: {mutations:?}, {changes:?}, {:?}", case.name, stage.warnings(5)));
+        }
+    }
+    assert!(changed.is_empty(), "{}", changed.join("\n"));
+}
+
+fn ingress(stage: &Stage) -> Value {
+    let service = stage.api.get("services", Some("default"), "web").unwrap();
+    service["status"]["loadBalancer"]["ingress"].clone()
+}
+
+/// The load balancer, and the status of the Service, that are made here.
+async fn made(case: &Case) -> Result<(Balancer, Value), String> {
+    let (stage, cloud) = stage();
+    predecessor::furnish(&cloud);
+    for (number, name) in ["worker-1", "worker-2"].into_iter().enumerate() {
+        stage.user.register_node(name, &[format!("10.244.{}.0/24", number + 1)]).await;
+    }
+    let _program = stage.start().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    stage.api.seed(predecessor::service(case)).unwrap();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    for name in ["worker-1", "worker-2"] {
+        let node = stage.api.get("nodes", None, name).unwrap();
+        assert_eq!(node["status"]["addresses"], predecessor::addresses(&cloud, name), "{name}");
+        for (label, value) in predecessor::labels().as_object().unwrap() {
+            assert_eq!(&node["metadata"]["labels"][label], value, "{label} of {name}");
+        }
+        let id = cloud.fake.server(name).unwrap().id;
+        assert_eq!(node["spec"]["providerID"], format!("hcloud://{id}"));
+    }
+    let mut all = cloud.fake.load_balancers();
+    if all.len() != 1 {
+        return Err(format!("{} load balancers, {:?}", all.len(), stage.warnings(5)));
+    }
+    Ok((sorted(all.remove(0)), ingress(&stage)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_made_here_is_what_the_other_program_makes() {
+    let mut different = Vec::new();
+    for case in predecessor::cases() {
+        let (stage, cloud) = stage();
+        predecessor::leave(&stage, &cloud, &case).await;
+        let theirs = (sorted(cloud.fake.load_balancers().remove(0)), ingress(&stage));
+        match made(&case).await {
+            Ok(ours) if ours == theirs => {}
+            ours => different.push(format!("{}:\n  theirs {theirs:?}\n  ours   {ours:?}", case.name)),
+        }
+    }
+    assert!(different.is_empty(), "{}", different.join("\n"));
+}
