@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::declared::{Declaration, Declared, Reading};
 use crate::hint::closest;
-use crate::transport::Credential;
+use crate::transport::{Credential, ValueOrFile};
 
 /// The declaration of a variable.
 pub type Variable<T> = Declaration<T>;
@@ -92,8 +92,7 @@ impl<'a> Variables<'a> {
 
     /// User and password; none unless there are both. Files are read again when they change.
     pub fn basic(&mut self, user: Option<Secret>, password: Option<Secret>) -> Option<Credential> {
-        // Interim: until the transport knows user and password.
-        user.and(password).map(|_| Credential::none())
+        Some(self.usable(Credential::basic_files(user?.into(), password?.into())))
     }
 
     fn usable(&mut self, credential: Result<Credential>) -> Credential {
@@ -165,6 +164,12 @@ impl Secret {
     #[must_use]
     pub fn length(&self) -> usize {
         self.text.expose_secret().chars().count()
+    }
+}
+
+impl From<Secret> for ValueOrFile {
+    fn from(secret: Secret) -> Self {
+        secret.file.map_or(Self::Value(secret.text), Self::File)
     }
 }
 

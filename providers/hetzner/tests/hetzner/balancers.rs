@@ -1,0 +1,313 @@
+//! Load balancers: §3 and rows 18 to 59 of §8.
+
+mod annotations;
+mod certificates;
+mod changes;
+mod made;
+mod owners;
+mod refusals;
+mod removed;
+mod targets;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cloud_provider::{
+    About, Caches, CloudProvider, Cluster, Context, Error, EventKind, Events, KubernetesApi, LoadBalancerIngress,
+    LoadBalancerRequest, LoadBalancers, Node, Result, Service, Setup,
+};
+use hetzner_fake::{Balancer, Fake, Options, TOKEN, Target};
+use provider_hetzner::Hetzner;
+use provider_hetzner::config::{self, AddressFamily, Cache, Config, Instances};
+use provider_kit::transport::{Credential, Transport};
+use serde_json::{Value, json};
+
+pub(super) const CREATE: &str = "POST /load_balancers";
+pub(super) const PREFIX: &str = "load-balancer.hetzner.cloud/";
+pub(super) const SIGN: &str = "hcloud-ccm/service-uid";
+pub(super) const UID: &str = "17c0a5c8-2d1f-4b52-9d0c-000000000001";
+pub(super) const NAME: &str = "a17c0a5c82d1f4b529d0c00000000000";
+
+/// An action's route.
+pub(super) fn action(name: &str) -> String {
+    format!("POST /load_balancers/{{id}}/actions/{name}")
+}
+
+#[derive(Default)]
+pub(super) struct Heard(Mutex<Vec<String>>);
+
+impl Events for Heard {
+    fn record(&self, component: &str, about: About<'_>, kind: EventKind, reason: &str, message: &str) {
+        assert_eq!((component, kind), ("hcloud-cloud-controller-manager", EventKind::Warning));
+        let about = match about {
+            About::Node(node) => node.name.to_string(),
+            About::Service(service) => service.metadata.name.clone().unwrap(),
+        };
+        self.0.lock().unwrap().push(format!("{about} {reason}: {message}"));
+    }
+}
+
+#[derive(Default)]
+struct Cluster1 {
+    nodes: Mutex<Vec<Arc<Node>>>,
+    services: Mutex<Vec<Arc<Service>>>,
+}
+
+impl Caches for Cluster1 {
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.nodes.lock().unwrap().clone()
+    }
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes().into_iter().find(|node| &*node.name == name)
+    }
+    fn services(&self) -> Vec<Arc<Service>> {
+        self.services.lock().unwrap().clone()
+    }
+}
+
+/// One Service `web` of a cluster, and a project in the cloud.
+pub(super) struct Scene {
+    pub(super) fake: Fake,
+    pub(super) config: Config,
+    pub(super) nodes: Vec<Arc<Node>>,
+    pub(super) service: Service,
+    heard: Arc<Heard>,
+    caches: Arc<Cluster1>,
+    provider: Option<Hetzner>,
+}
+
+impl Scene {
+    /// Two Nodes on cloud servers; load balancers of type `lb11` in `fsn1`; actions that take a second.
+    pub(super) fn new() -> Self {
+        Self::with(Options::default())
+    }
+
+    pub(super) fn with(options: Options) -> Self {
+        let service = json!({
+            "metadata": {"name": "web", "namespace": "default", "uid": UID, "annotations": {}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
+        });
+        let balancers = config::Balancers {
+            location: Some("fsn1".to_owned()),
+            balancer_type: Some("lb11".to_owned()),
+            ..config::Balancers::default()
+        };
+        let instances = Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: Cache::Shared };
+        let config = Config {
+            token: Credential::token(TOKEN),
+            endpoint: "http://hetzner/v1".to_owned(),
+            debug: false,
+            network: None,
+            instances,
+            metrics_address: None,
+            balancers: Some(balancers),
+            robot: None,
+        };
+        let mut scene = Self {
+            fake: Fake::new(options),
+            config,
+            nodes: Vec::new(),
+            service: serde_json::from_value(service).unwrap(),
+            heard: Arc::default(),
+            caches: Arc::default(),
+            provider: None,
+        };
+        scene.add_node("worker-1");
+        scene.add_node("worker-2");
+        scene
+    }
+
+    /// A Node on a new cloud server; the server's id.
+    pub(super) fn add_node(&mut self, name: &str) -> u64 {
+        let id = self.fake.add_server(name).id;
+        self.nodes.push(node(name, &format!("hcloud://{id}"), json!({})));
+        id
+    }
+
+    /// A network to which all servers are attached, and which is configured; its id.
+    pub(super) fn network(&mut self) -> u64 {
+        let id = self.fake.add_network("kubernetes", "10.0.0.0/8");
+        self.fake.servers().iter().for_each(|server| drop(self.fake.attach(&server.name, id)));
+        let network = config::Network { name_or_id: "kubernetes".to_owned(), check_attached: false, routes: false };
+        self.config.network = Some(network);
+        id
+    }
+
+    pub(super) fn env(&mut self) -> &mut config::Balancers {
+        self.config.balancers.as_mut().unwrap()
+    }
+
+    /// Sets an annotation.
+    pub(super) fn annotate(&mut self, key: &str, value: &str) {
+        let all = self.service.metadata.annotations.get_or_insert_default();
+        all.insert(format!("{PREFIX}{key}"), value.to_owned());
+    }
+
+    pub(super) fn forget(&mut self, key: &str) {
+        self.service.metadata.annotations.get_or_insert_default().remove(&format!("{PREFIX}{key}"));
+    }
+
+    pub(super) fn ports(&mut self, ports: Value) {
+        self.service.spec.get_or_insert_default().ports = Some(serde_json::from_value(ports).unwrap());
+    }
+
+    /// Starts over: a provider that knows nothing.
+    pub(super) async fn start(&mut self) {
+        let setup = Setup::default();
+        let cloud = provider_hetzner::transports::cloud(&self.config, &setup).service(self.fake.router());
+        let metadata = Transport::builder("http://metadata").service(self.fake.metadata()).build().unwrap();
+        let robot = self.config.robot.as_ref().and_then(|robot| Some((robot, robot.credential.as_ref()?)));
+        let robot = robot.map(|(robot, credential)| {
+            let builder = provider_hetzner::transports::robot(robot, credential, &setup);
+            builder.service(self.fake.robot()).build().unwrap()
+        });
+        let provider = Hetzner::over(self.config.clone(), cloud.build().unwrap(), robot, metadata);
+        provider.initialize(&context(Arc::clone(&self.heard) as Arc<dyn Events>)).await.unwrap();
+        provider.set_caches(Arc::clone(&self.caches) as Arc<dyn Caches>);
+        self.provider = Some(provider);
+        self.fake.forget_requests();
+    }
+
+    async fn balancers(&mut self) -> &dyn LoadBalancers {
+        if self.provider.is_none() {
+            self.start().await;
+        }
+        *self.caches.nodes.lock().unwrap() = self.nodes.clone();
+        let mut services = self.caches.services.lock().unwrap();
+        services.retain(|it| it.metadata.uid != self.service.metadata.uid);
+        services.push(Arc::new(self.service.clone()));
+        drop(services);
+        self.provider.as_ref().unwrap().load_balancers().unwrap()
+    }
+
+    /// A Service that lives besides.
+    pub(super) fn another_service(&self, uid: &str) {
+        let other: Service = serde_json::from_value(json!({"metadata": {"name": "other", "uid": uid}})).unwrap();
+        self.caches.services.lock().unwrap().push(Arc::new(other));
+    }
+
+    /// The addresses and names of the status.
+    pub(super) async fn try_ensure(&mut self) -> Result<Vec<LoadBalancerIngress>> {
+        let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), cluster());
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
+        let status = self.balancers().await.ensure(request).await?;
+        Ok(status.unwrap().ingress.unwrap_or_default())
+    }
+
+    pub(super) async fn ensure(&mut self) -> Vec<String> {
+        self.try_ensure().await.unwrap().iter().map(text).collect()
+    }
+
+    /// What is wrong, in one line.
+    pub(super) async fn refused(&mut self) -> Error {
+        self.try_ensure().await.unwrap_err()
+    }
+
+    pub(super) async fn try_update(&mut self) -> Result<()> {
+        let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), cluster());
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
+        self.balancers().await.update_targets(request).await
+    }
+
+    pub(super) async fn try_get(&mut self) -> Result<Option<Vec<String>>> {
+        let (service, cluster) = (self.service.clone(), cluster());
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+        let status = self.balancers().await.get(request).await?;
+        Ok(status.map(|it| it.ingress.unwrap_or_default().iter().map(text).collect()))
+    }
+
+    pub(super) async fn try_delete(&mut self) -> Result<()> {
+        let now = "2026-11-21T20:00:00Z";
+        self.service.metadata.deletion_timestamp = serde_json::from_value(json!(now)).unwrap();
+        let (service, cluster) = (self.service.clone(), cluster());
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+        self.balancers().await.delete(request).await
+    }
+
+    /// The only load balancer.
+    pub(super) fn balancer(&self) -> Balancer {
+        let all = self.fake.load_balancers();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all[0].clone()
+    }
+
+    /// Changes the only load balancer behind our back, and lets us forget it.
+    pub(super) async fn meddle(&mut self, change: impl FnOnce(&mut Balancer)) {
+        let name = self.balancer().name;
+        self.fake.change_load_balancer(&name, change);
+        self.start().await;
+    }
+
+    /// The routes of what was changed, in order, since the last call; the requests are forgotten.
+    pub(super) fn changes(&self) -> Vec<String> {
+        let routes = self.fake.changes().into_iter().map(|(route, _)| route).collect();
+        self.fake.forget_requests();
+        routes
+    }
+
+    /// What was sent on a route.
+    pub(super) fn sent(&self, route: &str) -> Vec<Value> {
+        self.fake.bodies(route)
+    }
+
+    /// Events, as `object reason: message`.
+    pub(super) fn events(&self) -> Vec<String> {
+        std::mem::take(&mut *self.heard.0.lock().unwrap())
+    }
+
+    /// The ids of server targets and the addresses of IP targets.
+    pub(super) fn targets(&self) -> Vec<String> {
+        let text = |target: &Target| match target {
+            Target::Server { id, use_private_ip: false } => id.to_string(),
+            Target::Server { id, use_private_ip: true } => format!("{id} private"),
+            Target::Ip(ip) => ip.to_string(),
+            Target::LabelSelector { selector, .. } => selector.clone(),
+        };
+        let mut all: Vec<_> = self.balancer().targets.iter().map(text).collect();
+        all.sort();
+        all
+    }
+
+    /// The ids of the Nodes' servers.
+    pub(super) fn servers(&self) -> Vec<String> {
+        self.fake.servers().iter().map(|server| server.id.to_string()).collect()
+    }
+}
+
+fn text(ingress: &LoadBalancerIngress) -> String {
+    let mode = ingress.ip_mode.as_deref().unwrap_or_default();
+    match (&ingress.hostname, &ingress.ip) {
+        (Some(hostname), None) => hostname.clone(),
+        (None, Some(ip)) => format!("{ip} {mode}"),
+        _ => panic!("{ingress:?}"),
+    }
+}
+
+pub(super) fn node(name: &str, provider_id: &str, more: Value) -> Arc<Node> {
+    let mut node = json!({"metadata": {"name": name, "uid": name}, "spec": {"providerID": provider_id}});
+    for (key, value) in more.as_object().unwrap() {
+        node[key] = value.clone();
+        if key == "labels" {
+            node["metadata"]["labels"] = value.clone();
+        }
+    }
+    Arc::new(serde_json::from_value(node).unwrap())
+}
+
+fn cluster() -> Cluster {
+    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+}
+
+fn context(events: Arc<dyn Events>) -> Context {
+    struct NoKubernetes;
+    impl cloud_provider::ClientBuilder for NoKubernetes {
+        fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
+            Err(Error::not_implemented())
+        }
+    }
+    let (clients, shutdown) = (Arc::new(NoKubernetes), tokio_util::sync::CancellationToken::new());
+    Context { cluster: cluster(), cluster_cidrs: Vec::new(), clients, events, shutdown }
+}
+
+/// Longer than anything is remembered without being asked for again.
+pub(super) const LONG: Duration = Duration::from_secs(120);

@@ -1,0 +1,5 @@
+//! The provider, by its promises: one file for each part.
+
+mod annotations;
+mod reference;
+mod variables;

@@ -1,0 +1,301 @@
+//! §1: what each variable means, and what is said when one is wrong.
+
+use std::time::Duration;
+
+use cloud_provider::{Environment, Setup};
+use provider_hetzner::config::{AddressFamily, Algorithm, Balancers, Cache, Config, Instances, Network};
+use provider_hetzner::variables::{HCLOUD, ROBOT};
+
+fn token() -> String {
+    "t".repeat(64)
+}
+
+/// The configuration with a token and these variables; a value of `-` takes a variable away.
+fn read(variables: &[(&str, &str)]) -> Result<Config, String> {
+    let token = token();
+    let mut all = vec![("HCLOUD_TOKEN", token.as_str())];
+    all.retain(|(name, _)| !variables.contains(&(*name, "-")));
+    all.extend(variables.iter().filter(|(_, value)| *value != "-"));
+    let setup = Setup { environment: Environment::of(all), ..Setup::default() };
+    Config::read(&setup).map_err(|err| {
+        assert!(err.is_invalid(), "{err:?}");
+        err.to_string()
+    })
+}
+
+fn balancers(variables: &[(&str, &str)]) -> Balancers {
+    read(variables).unwrap().balancers.unwrap()
+}
+
+/// A file that is removed at the end.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ccm-hetzner-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// §8.1.
+#[test]
+fn a_token_is_enough_and_all_else_has_its_default() {
+    let config = read(&[]).unwrap();
+    assert_eq!(config.endpoint, "https://api.hetzner.cloud/v1");
+    assert!(!config.debug);
+    assert_eq!(config.network, None);
+    let instances = Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: Cache::Shared };
+    assert_eq!(config.instances, instances);
+    assert_eq!(config.metrics_address.as_deref(), Some(":8233"));
+    assert_eq!(config.balancers, Some(Balancers::default()));
+    assert!(config.robot.is_none());
+}
+
+/// §8.2.
+#[test]
+fn secrets_are_read_from_files_and_trimmed() {
+    let (user, password) = (Scratch::new("user", "robot\n"), Scratch::new("password", " s3cret \n"));
+    let token = Scratch::new("token", &format!("\n{}\n", token()));
+    let config = read(&[
+        ("HCLOUD_TOKEN", "-"),
+        ("HCLOUD_TOKEN_FILE", token.path()),
+        ("ROBOT_ENABLED", "true"),
+        ("ROBOT_USER_FILE", user.path()),
+        ("ROBOT_PASSWORD_FILE", password.path()),
+    ])
+    .unwrap();
+    assert!(format!("{:?}", config.token).contains(token.path()), "the file is watched: {:?}", config.token);
+    assert!(config.robot.unwrap().credential.is_some());
+}
+
+#[test]
+fn a_secret_given_directly_wins_over_its_file() {
+    let config = read(&[("HCLOUD_TOKEN_FILE", "/nowhere")]).unwrap();
+    assert_eq!(format!("{:?}", config.token), "Credential(token, redacted)");
+}
+
+#[test]
+fn user_and_password_may_come_from_different_places() {
+    let password = Scratch::new("password-2", "s3cret");
+    let config = read(&[("ROBOT_ENABLED", "1"), ("ROBOT_USER", "robot"), ("ROBOT_PASSWORD_FILE", password.path())]);
+    assert!(config.unwrap().robot.unwrap().credential.is_some());
+}
+
+/// §8.3.
+#[test]
+fn a_missing_file_is_named_with_its_variable() {
+    let err = read(&[("HCLOUD_TOKEN", "-"), ("HCLOUD_TOKEN_FILE", "/nowhere/token")]).unwrap_err();
+    assert!(err.starts_with("HCLOUD_TOKEN_FILE: cannot read /nowhere/token: "), "{err}");
+    assert!(!err.contains("required"), "{err}");
+}
+
+/// §8.4.
+#[test]
+fn all_bad_values_are_told_in_one_error() {
+    let err = read(&[
+        ("HCLOUD_DEBUG", "yes"),
+        ("HCLOUD_METRICS_ENABLED", "on"),
+        ("HCLOUD_SERVER_CACHE_MAX_AGE", "ten"),
+        ("ROBOT_CACHE_TIMEOUT", "biweekly"),
+        ("HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES", "-1"),
+    ])
+    .unwrap_err();
+    for expected in [
+        "HCLOUD_DEBUG: \"yes\" is not true or false",
+        "HCLOUD_METRICS_ENABLED: \"on\" is not true or false",
+        "HCLOUD_SERVER_CACHE_MAX_AGE: \"ten\" is not a duration such as 30s or 1m30s",
+        "ROBOT_CACHE_TIMEOUT: \"biweekly\" is not a duration such as 30s or 1m30s",
+        "HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES: \"-1\" is not a whole number from 0 to 2147483647",
+    ] {
+        assert!(err.contains(expected), "{expected} in {err}");
+    }
+    assert_eq!(err.matches("; ").count(), 4, "{err}");
+}
+
+/// §8.5, §8.6, §8.7.
+#[test]
+fn what_cannot_work_is_refused_with_what_to_do() {
+    let long = "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE";
+    let table: &[(&[(&str, &str)], &str)] = &[
+        (&[("HCLOUD_TOKEN", "-")], "HCLOUD_TOKEN is required: a token of the project that may write"),
+        (
+            &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "foo")],
+            "HCLOUD_INSTANCES_ADDRESS_FAMILY: \"foo\" is not one of ipv4, ipv6, dualstack",
+        ),
+        (&[("HCLOUD_SERVER_CACHE_MODE", "foo")], "HCLOUD_SERVER_CACHE_MODE: \"foo\" is not one of all, one, off"),
+        (
+            &[("HCLOUD_LOAD_BALANCERS_LOCATION", "nbg1"), ("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "eu-central")],
+            "HCLOUD_LOAD_BALANCERS_LOCATION and HCLOUD_LOAD_BALANCERS_NETWORK_ZONE are both set: only one can be",
+        ),
+        (&[(long, "10.0.0.0")], &format!("{long}: \"10.0.0.0\" is not an address range such as 10.0.0.0/24")),
+        (
+            &[("HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", "random")],
+            "HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE: \"random\" is not one of round_robin, least_connections",
+        ),
+        (
+            &[("ROBOT_ENABLED", "true"), ("ROBOT_USER", "robot")],
+            "ROBOT_USER and ROBOT_PASSWORD: only one is set; set both or neither",
+        ),
+        (
+            &[("ROBOT_ENABLED", "true"), ("HCLOUD_NETWORK", "net")],
+            "ROBOT_ENABLED does not go with routes: set HCLOUD_NETWORK_ROUTES_ENABLED=false",
+        ),
+    ];
+    for (variables, expected) in table {
+        assert_eq!(read(variables).map(|_| ()), Err((*expected).to_owned()), "{variables:?}");
+    }
+}
+
+/// §8.6.
+#[test]
+fn robot_without_credentials_is_fine_and_its_defaults_are_these() {
+    let robot = read(&[("ROBOT_ENABLED", "true")]).unwrap().robot.unwrap();
+    assert!(robot.credential.is_none());
+    assert_eq!(robot.endpoint, "https://robot-ws.your-server.de");
+    assert_eq!((robot.cache_timeout, robot.rate_limit_wait), (Duration::from_secs(300), Duration::ZERO));
+    assert!(robot.forward_internal_ips);
+    let set = read(&[
+        ("ROBOT_ENABLED", "true"),
+        ("ROBOT_CACHE_TIMEOUT", "1m"),
+        ("ROBOT_RATE_LIMIT_WAIT_TIME", "5m"),
+        ("ROBOT_FORWARD_INTERNAL_IPS", "false"),
+        ("HCLOUD_NETWORK", "net"),
+        ("HCLOUD_NETWORK_ROUTES_ENABLED", "false"),
+    ]);
+    let robot = set.unwrap().robot.unwrap();
+    assert_eq!((robot.cache_timeout, robot.rate_limit_wait), (Duration::from_secs(60), Duration::from_secs(300)));
+    assert!(!robot.forward_internal_ips);
+}
+
+#[test]
+fn robots_variables_count_only_if_it_is_enabled() {
+    assert!(read(&[("ROBOT_USER", "robot"), ("HCLOUD_NETWORK", "net")]).unwrap().robot.is_none());
+}
+
+#[test]
+fn a_network_has_routes_and_is_checked_unless_told_otherwise() {
+    let network = |check_attached, routes| Some(Network { name_or_id: "net".into(), check_attached, routes });
+    let table: &[(&[(&str, &str)], Option<Network>)] = &[
+        (&[("HCLOUD_NETWORK", "net")], network(true, true)),
+        (&[("HCLOUD_NETWORK", "net"), ("HCLOUD_NETWORK_ROUTES_ENABLED", "false")], network(true, false)),
+        (&[("HCLOUD_NETWORK", "net"), ("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true")], network(false, true)),
+        (&[("HCLOUD_NETWORK", "")], None),
+        (&[("HCLOUD_NETWORK_ROUTES_ENABLED", "true")], None),
+    ];
+    for (variables, expected) in table {
+        assert_eq!(read(variables).unwrap().network, *expected, "{variables:?}");
+    }
+}
+
+#[test]
+fn the_modes_of_the_cache_keep_their_meaning() {
+    let (ten, minute) = (Duration::from_secs(10), Duration::from_secs(60));
+    let table: &[(&[(&str, &str)], Cache)] = &[
+        (&[], Cache::Shared),
+        (&[("HCLOUD_SERVER_CACHE_MODE", "all")], Cache::All(ten)),
+        (&[("HCLOUD_SERVER_CACHE_MODE", "one")], Cache::One(ten)),
+        (&[("HCLOUD_SERVER_CACHE_MODE", "off")], Cache::Off),
+        (&[("HCLOUD_SERVER_CACHE_MAX_AGE", "1m")], Cache::All(minute)),
+        (&[("HCLOUD_SERVER_CACHE_MODE", "one"), ("HCLOUD_SERVER_CACHE_MAX_AGE", "1m")], Cache::One(minute)),
+    ];
+    for (variables, expected) in table {
+        assert_eq!(read(variables).unwrap().instances.cache, *expected, "{variables:?}");
+    }
+}
+
+#[test]
+fn machines_and_endpoints_are_as_told() {
+    let config = read(&[
+        ("HCLOUD_ENDPOINT", "http://127.0.0.1:8080/v1/"),
+        ("HCLOUD_DEBUG", "T"),
+        ("HCLOUD_INSTANCES_ADDRESS_FAMILY", "dualstack"),
+        ("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED", "0"),
+        ("HCLOUD_METRICS_ADDRESS", "127.0.0.1:9000"),
+        ("HCLOUD_LOAD_BALANCERS_ENABLED", "f"),
+    ])
+    .unwrap();
+    assert_eq!(config.endpoint, "http://127.0.0.1:8080/v1");
+    assert!(config.debug);
+    assert_eq!((config.instances.address_family, config.instances.zone_label), (AddressFamily::Dualstack, false));
+    assert_eq!(config.metrics_address.as_deref(), Some("127.0.0.1:9000"));
+    assert_eq!(config.balancers, None);
+    assert_eq!(
+        read(&[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv6")]).unwrap().instances.address_family,
+        AddressFamily::Ipv6
+    );
+    assert_eq!(read(&[("HCLOUD_METRICS_ENABLED", "False")]).unwrap().metrics_address, None);
+}
+
+#[test]
+fn each_default_of_load_balancers_is_read() {
+    let with = |change: fn(&mut Balancers)| {
+        let mut balancers = Balancers::default();
+        change(&mut balancers);
+        balancers
+    };
+    let table = [
+        ("LOCATION", "fsn1", with(|it| it.location = Some("fsn1".into()))),
+        ("NETWORK_ZONE", "eu-central", with(|it| it.network_zone = Some("eu-central".into()))),
+        ("TYPE", "lb21", with(|it| it.balancer_type = Some("lb21".into()))),
+        ("ALGORITHM_TYPE", "round_robin", with(|it| it.algorithm = Some(Algorithm::RoundRobin))),
+        ("ALGORITHM_TYPE", " Least_Connections ", with(|it| it.algorithm = Some(Algorithm::LeastConnections))),
+        ("USE_PRIVATE_IP", "true", with(|it| it.use_private_ip = true)),
+        ("PRIVATE_SUBNET_IP_RANGE", "10.1.0.0/24", with(|it| it.private_subnet = "10.1.0.0/24".parse().ok())),
+        ("DISABLE_PRIVATE_INGRESS", "1", with(|it| it.disable_private_ingress = true)),
+        ("DISABLE_PUBLIC_NETWORK", "true", with(|it| it.disable_public_network = Some(true))),
+        ("DISABLE_PUBLIC_NETWORK", "false", with(|it| it.disable_public_network = Some(false))),
+        ("DISABLE_IPV6", "TRUE", with(|it| it.disable_ipv6 = true)),
+        ("USES_PROXYPROTOCOL", "t", with(|it| it.uses_proxyprotocol = Some(true))),
+        ("USES_PROXYPROTOCOL", "F", with(|it| it.uses_proxyprotocol = Some(false))),
+        ("HEALTH_CHECK_INTERVAL", "30s", with(|it| it.health_check_interval = Some(Duration::from_secs(30)))),
+        ("HEALTH_CHECK_INTERVAL", "0s", Balancers::default()),
+        ("HEALTH_CHECK_TIMEOUT", "5", with(|it| it.health_check_timeout = Some(Duration::from_secs(5)))),
+        ("HEALTH_CHECK_TIMEOUT", "0", Balancers::default()),
+        ("HEALTH_CHECK_RETRIES", "5", with(|it| it.health_check_retries = Some(5))),
+        ("HEALTH_CHECK_RETRIES", "0", Balancers::default()),
+    ];
+    for (name, value, expected) in table {
+        assert_eq!(balancers(&[(&format!("HCLOUD_LOAD_BALANCERS_{name}"), value)]), expected, "{name}={value}");
+    }
+}
+
+#[test]
+fn an_empty_variable_is_the_same_as_none() {
+    let names = HCLOUD.iter().chain(ROBOT).map(|it| it.row().key).filter(|name| *name != "HCLOUD_TOKEN");
+    let empty: Vec<_> = names.map(|name| (name, "")).collect();
+    assert_eq!(format!("{:?}", read(&empty).unwrap()), format!("{:?}", read(&[]).unwrap()));
+}
+
+/// INV-5.
+#[test]
+fn no_secret_is_shown() {
+    let variables =
+        [("HCLOUD_TOKEN", "s3cret"), ("ROBOT_ENABLED", "1"), ("ROBOT_USER", "u"), ("ROBOT_PASSWORD", "s3cret")];
+    assert!(!format!("{:?}", read(&variables).unwrap()).contains("s3cret"));
+    let err = read(&[("HCLOUD_TOKEN", "s3cret"), ("HCLOUD_DEBUG", "x")]).unwrap_err();
+    assert!(!err.contains("s3cret"));
+}
+
+#[test]
+fn a_token_of_another_length_is_accepted() {
+    assert!(read(&[("HCLOUD_TOKEN", "short")]).is_ok(), "a warning in the log, no more");
+}
+
+#[test]
+fn every_default_is_a_value_that_is_accepted() {
+    for row in HCLOUD.iter().chain(ROBOT).map(|it| it.row()) {
+        assert!(row.default_is_accepted && !row.doc.is_empty(), "{row:?}");
+    }
+    assert_eq!((HCLOUD.len(), ROBOT.len()), (26, 6), "§1 lists them");
+}
