@@ -1,23 +1,31 @@
 //! HTTP to a cloud: what every provider needs around one request.
 //!
-//! [`Transport::send`] adds the credential, waits while the cloud asks for a pause, sends, tries again where that is safe,
-//! tells [`CloudMetrics`], and turns a refusal into a [`cloud_provider::Error`] that says what to do:
+//! [`Transport::send`] hands a [`Call`] down through layers, each a tower service around the next:
+//!
+//! | layer | what it does |
+//! |---|---|
+//! | retry | tries again where that is safe, as [`Patience`] allows |
+//! | throttle | lets calls wait for their turn in the [`Budget`], the more urgent first, and while the cloud asks for a pause |
+//! | authenticate | adds the [`Credential`]; a new one is [tried first](Builder::validate) |
+//! | guard | holds back what changes something unless the [`Fence`] is open (INV-4): asked as the very last thing, before each try |
+//! | measure | tells [`CloudMetrics`] of each try |
+//! | exchange | sends, with a time-out, and turns a refusal into a [`cloud_provider::Error`] that says what to do |
 //!
 //! | answer | error | sent again |
 //! |---|---|---|
-//! | 401 | *unauthorized* | once, if the token file holds another token |
+//! | 401 | *unauthorized* | once, if the files hold another credential |
 //! | 403 | *unauthorized* | no |
 //! | 404 in the API's own words | *not found* | no |
 //! | 404 of anybody else (a proxy, a gateway) | *other* | no |
 //! | 409, 412, 423 | *conflict* | no |
 //! | 400, 422 | *invalid* | no |
 //! | 429 | *rate limited*, and a pause for the whole client | yes: it was not applied |
-//! | 5xx, 408, no answer, time-out | *other* | if the call is idempotent |
+//! | 5xx, 408, no answer, time-out | *other* | if the call is idempotent; not before `Retry-After` |
+//! | any whose words say that it was [not applied](Builder::not_applied) | by its status | yes |
+//! | any whose words [mean](Transport::meaning) something else | that | by its status |
 //!
-//! Calls that change something are sent only while the [`Fence`] is open ([`Builder::fence`], INV-4): it is asked as the very
-//! last thing, before each try.
-//!
-//! What carries the request is a [`Leaf`]: the network, or an axum router in the same process.
+//! At the bottom a [`Leaf`] carries the request: the network, an axum router in the same process, or a
+//! [recording](recording).
 
 mod attempt;
 mod authenticate;
