@@ -51,7 +51,9 @@ pub trait Backend: Send + Sync + 'static {
         false
     }
 
-    /// Told, before a change, which targets found no room in a pool with a [limit](Tree::limit).
+    /// Told which targets found no room in a pool with a [limit](Tree::limit): each once in a life of the process, as long as
+    /// it finds none. Those that are left out of a change are told before it; those that joined them since are told although
+    /// nothing changes. Nothing is told of what was found so at the first look after a start, and is left as it is.
     fn left_out(&self, _request: &LoadBalancerRequest<'_>, _pool: &str, _targets: &Targets) {}
 
     /// What a Service wants. Reads no load balancer, and changes nothing.

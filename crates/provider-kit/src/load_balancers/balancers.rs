@@ -9,6 +9,7 @@ use cloud_provider::{
 
 use super::backend::Backend;
 use super::known::{Found, Known};
+use super::left_out::LeftOut;
 use super::model::{Actual, Shared};
 use super::ownership::{Identity, Others, Sorted, living};
 use super::plan::steps;
@@ -20,13 +21,19 @@ pub struct Balancers<B> {
     pub(super) known: Known<B>,
     caches: OnceLock<Arc<dyn Caches>>,
     witnesses: Witnesses,
+    pub(super) left_out: LeftOut,
 }
 
 impl<B: Backend> Balancers<B> {
     /// Nothing is read yet.
     #[must_use]
     pub fn new(backend: B) -> Self {
-        Self { known: Known::new(backend), caches: OnceLock::new(), witnesses: Witnesses::default() }
+        Self {
+            known: Known::new(backend),
+            caches: OnceLock::new(),
+            witnesses: Witnesses::default(),
+            left_out: LeftOut::default(),
+        }
     }
 
     /// How the cloud is asked.

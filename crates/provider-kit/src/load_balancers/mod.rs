@@ -74,6 +74,7 @@ mod attributes;
 mod backend;
 mod balancers;
 mod known;
+mod left_out;
 mod looks;
 mod model;
 mod ownership;

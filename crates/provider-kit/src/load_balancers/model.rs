@@ -97,7 +97,7 @@ pub struct Tree {
     pub parts: SortedMap<Part, Attributes>,
     /// The targets of each pool. A wanted pool without an entry makes no statement: its targets stay.
     pub targets: SortedMap<String, Targets>,
-    /// How many targets a wanted pool may have at most; those that it has already go first.
+    /// How many targets a pool may have at most: as what is wanted says, or as the cloud shows. The greater counts.
     pub limits: SortedMap<String, usize>,
 }
 
@@ -115,7 +115,17 @@ impl Tree {
         self.part(Part::Pool(name.to_owned()), attributes)
     }
 
-    /// Says how many targets the cloud takes in a pool.
+    /// Says how many targets the cloud takes in a pool. Those of a wanted pool that are there already go first; which ones find
+    /// no room [is told](super::Backend::left_out).
+    ///
+    /// ```
+    /// use provider_kit::load_balancers::{plan, Attributes, Operation, Targets, Tree};
+    ///
+    /// let tree = |targets: &[&str]| Tree::default().pool("main", Attributes::default(), Some(targets.iter().collect()));
+    /// let operations = plan(&tree(&["a", "b", "c", "d"]).limit("main", 2), &tree(&["c"]));
+    /// let added: Targets = ["a"].into_iter().collect();
+    /// assert_eq!(operations, [Operation::AddTargets { pool: "main".into(), targets: added }]);
+    /// ```
     #[must_use]
     pub fn limit(mut self, pool: &str, targets: usize) -> Self {
         self.limits.insert(pool.to_owned(), targets);
@@ -210,6 +220,7 @@ impl Tree {
                 tree.targets.insert(pool.clone(), targets.clone());
             }
         }
+        tree.limits.clone_from(&wanted.limits);
         tree
     }
 }

@@ -56,6 +56,10 @@ pub enum Operation {
 ///    filled yet, and a pool that had targets and shall have some is never empty.
 /// 2. In the reverse order: what nobody wants any more is removed. What carries traffic goes when its replacement stands.
 ///
+/// Of more targets than a pool [may have](Tree::limit) those that it has already stay, and others come in their order as long
+/// as there is room: nothing moves because some Node came or went. Where there is no room for new ones beside old ones, old
+/// ones go first, but for one.
+///
 /// A part whose [fixed](Attributes::fixed) settings differ is removed right before it is made anew (a listener's port cannot
 /// be had twice); the load balancer itself and pools are left as they were made.
 #[must_use]
@@ -66,7 +70,8 @@ pub fn plan(wanted: &Tree, actual: &Tree) -> Vec<Operation> {
         if let Part::Pool(pool) = part
             && let Some(targets) = wanted.targets.get(pool)
         {
-            change_targets(pool, targets, &actual.targets_of(pool), &mut operations);
+            let (limit, present) = (limit(pool, wanted, actual), actual.targets_of(pool));
+            change_targets(pool, &with_room(targets, &present, limit), &present, limit, &mut operations);
         }
     }
     let surplus = actual.parts.keys().rev().filter(|part| !wanted.parts.contains_key(part));
@@ -90,17 +95,56 @@ fn build(part: &Part, wanted: &Attributes, actual: &Tree, operations: &mut Vec<O
     }
 }
 
-fn change_targets(pool: &str, wanted: &Targets, actual: &Targets, operations: &mut Vec<Operation>) {
+/// How many targets a pool may have: what either says, and the greater if they differ. What is wanted may not know what kind
+/// of load balancer is there, and what is there does not know what kind it will be.
+pub(super) fn limit(pool: &str, wanted: &Tree, actual: &Tree) -> usize {
+    wanted.limits.get(pool).max(actual.limits.get(pool)).copied().unwrap_or(usize::MAX)
+}
+
+/// The wanted targets that find room.
+pub(super) fn with_room(wanted: &Targets, present: &Targets, limit: usize) -> Targets {
+    if wanted.len() <= limit {
+        return wanted.clone();
+    }
+    let stay: Vec<&str> = wanted.iter().filter(|target| present.contains(target)).take(limit).collect();
+    let room = limit - stay.len();
+    let come = wanted.iter().filter(|target| !present.contains(target)).take(room);
+    stay.iter().copied().chain(come).collect()
+}
+
+/// The wanted targets that find no room, for each pool that has a limit.
+pub(super) fn left_out(wanted: &Tree, actual: &Tree) -> Vec<(String, Targets)> {
+    let limited = wanted.targets.iter().map(|(pool, targets)| (pool, targets, limit(pool, wanted, actual)));
+    let limited = limited.filter(|(.., limit)| *limit < usize::MAX);
+    let left = limited.map(|(pool, targets, limit)| {
+        (pool.clone(), targets.without(&with_room(targets, &actual.targets_of(pool), limit)))
+    });
+    left.collect()
+}
+
+fn change_targets(pool: &str, wanted: &Targets, actual: &Targets, limit: usize, operations: &mut Vec<Operation>) {
     if wanted == actual {
         return;
     }
-    let (add, remove, pool) = (wanted.without(actual), actual.without(wanted), pool.to_owned());
-    if !add.is_empty() {
-        operations.push(Operation::AddTargets { pool: pool.clone(), targets: add });
+    let (add, remove) = (wanted.without(actual), actual.without(wanted));
+    let mut change = |add: Targets, remove: Targets| {
+        if !add.is_empty() {
+            operations.push(Operation::AddTargets { pool: pool.to_owned(), targets: add });
+        }
+        if !remove.is_empty() {
+            operations.push(Operation::RemoveTargets { pool: pool.to_owned(), targets: remove });
+        }
+    };
+    if actual.len() + add.len() <= limit {
+        return change(add, remove);
     }
-    if !remove.is_empty() {
-        operations.push(Operation::RemoveTargets { pool, targets: remove });
-    }
+    // The last of the old ones goes when the first of the new ones are there.
+    let stays = usize::from(remove.len() == actual.len() && limit > 1 && !add.is_empty());
+    let room = limit - (actual.len() - remove.len() + stays);
+    let (last, first): (Targets, Targets) = (remove.iter().take(stays).collect(), remove.iter().skip(stays).collect());
+    change(Targets::default(), first);
+    change(add.iter().take(room).collect(), last);
+    change(add.iter().skip(room).collect(), Targets::default());
 }
 
 /// The same operations for a load balancer that is at a limit of the cloud, and cannot have more before it has less: surplus
@@ -109,16 +153,19 @@ fn change_targets(pool: &str, wanted: &Targets, actual: &Targets, operations: &m
 pub fn removals_first(operations: Vec<Operation>, actual: &Tree) -> Vec<Operation> {
     let (mut first, mut rest): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
     let made: Vec<Part> = operations.iter().filter_map(Operation::made).cloned().collect();
+    let mut left = actual.targets.clone();
     for operation in operations {
         match operation {
             Operation::Delete { part: part @ (Part::Listener(_) | Part::Front(_)) } if !made.contains(&part) => {
                 first.push(Operation::Delete { part });
             }
             Operation::RemoveTargets { pool, targets } => {
-                let kept: Targets = match actual.targets_of(&pool).without(&targets).is_empty() {
+                let present = left.get(&pool).cloned().unwrap_or_default();
+                let kept: Targets = match present.without(&targets).is_empty() {
                     true => targets.iter().take(1).collect(),
                     false => Targets::default(),
                 };
+                left.insert(pool.clone(), present.without(&targets).with(&kept));
                 for (targets, order) in [(targets.without(&kept), &mut first), (kept, &mut rest)] {
                     if !targets.is_empty() {
                         order.push(Operation::RemoveTargets { pool: pool.clone(), targets });

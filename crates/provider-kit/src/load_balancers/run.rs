@@ -9,7 +9,7 @@ use super::backend::{Backend, Change, Step};
 use super::balancers::Balancers;
 use super::model::{Actual, Marks, Part, Shared, State, Tree};
 use super::ownership::{Identity, Sorted};
-use super::plan::{Operation, plan, plan_removal, removals_first, steps};
+use super::plan::{Operation, left_out, plan, plan_removal, removals_first, steps};
 use crate::operation::until_done;
 
 /// How often a change is planned anew because the cloud was not as it was believed to be.
@@ -111,6 +111,7 @@ impl<'a, B: Backend> Run<'a, B> {
 
     async fn remove(&mut self, ours: &[Shared]) -> Result<()> {
         (self.was_missing, self.is_kept) = (false, false);
+        self.this.left_out.forget(self.identity.uid());
         for actual in ours {
             self.change(Some(Arc::clone(actual)), Aim::Deleted).await?;
         }
@@ -169,6 +170,7 @@ impl<'a, B: Backend> Run<'a, B> {
             let wanted = self.wanted.as_ref().filter(|_| aim != Aim::Deleted);
             let mut operations = operations(wanted, actual.as_deref(), &self.identity, aim)?;
             if operations.is_empty() {
+                self.tell_left_out(actual.as_deref(), aim);
                 return Ok((operations, self.until_ready(actual, aim).await?));
             }
             if self.is_at_limit {
@@ -179,9 +181,21 @@ impl<'a, B: Backend> Run<'a, B> {
                 let name = actual.as_deref().map_or(&self.identity.name, |actual| &actual.name);
                 self.request.observer.planned(&steps(&operations, name));
             }
+            self.tell_left_out(actual.as_deref(), aim);
             match &actual {
                 Some(busy) if busy.state == State::Busy => actual = self.until_ready(actual, aim).await?,
                 _ => return Ok((operations, actual)),
+            }
+        }
+    }
+
+    fn tell_left_out(&self, actual: Option<&Actual>, aim: Aim) {
+        let Some(wanted) = self.wanted.as_ref().filter(|_| aim != Aim::Deleted) else { return };
+        let actual = actual.map(Actual::known_tree).unwrap_or_default();
+        for (pool, targets) in left_out(wanted, &actual) {
+            let news = self.this.left_out.news(self.identity.uid(), &pool, targets, self.is_told);
+            if !news.is_empty() {
+                self.this.backend().left_out(self.request, &pool, &news);
             }
         }
     }

@@ -2,5 +2,6 @@ mod adoption;
 mod answers;
 mod cloud;
 mod flow;
+mod limits;
 mod planning;
 mod small;

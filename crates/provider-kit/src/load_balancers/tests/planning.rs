@@ -3,6 +3,7 @@
 use proptest::collection::{btree_map, btree_set};
 use proptest::prelude::*;
 
+use super::super::plan::{left_out, limit, with_room};
 use super::super::{Aside, Attributes, Operation, POOL, Part, Port, Targets, Tree, plan, plan_removal, removals_first};
 
 const POOLS: [&str; 3] = ["p", "q", "r"];
@@ -31,13 +32,15 @@ fn settings(wanted: bool) -> impl Strategy<Value = Attributes> {
 
 /// A load balancer whose listeners lead to pools of its own; a wanted one may leave the targets of a pool open.
 fn tree(wanted: bool) -> impl Strategy<Value = Tree> {
-    let pools = btree_map(0..POOLS.len(), (settings(wanted), targets(), any::<bool>()), 1..=POOLS.len());
+    let limit = proptest::option::of(1..5_usize);
+    let pools = btree_map(0..POOLS.len(), (settings(wanted), targets(), any::<bool>(), limit), 1..=POOLS.len());
     let listeners = btree_map(0..4_usize, (settings(wanted), any::<prop::sample::Index>()), 0..4);
     let asides = (btree_map(0..4_usize, settings(wanted), 0..3), btree_map(0..4_usize, settings(wanted), 0..3));
     (settings(wanted), pools, listeners, asides).prop_map(move |(balancer, pools, listeners, (supports, fronts))| {
         let mut tree = Tree::default().balancer(balancer);
-        for (pool, (settings, targets, are_known)) in &pools {
+        for (pool, (settings, targets, are_known, limit)) in &pools {
             tree = tree.pool(POOLS[*pool], settings.clone(), (*are_known || !wanted).then(|| targets.clone()));
+            tree = limit.map_or(tree.clone(), |limit| tree.limit(POOLS[*pool], limit));
         }
         for (number, (settings, pool)) in listeners {
             let pool = POOLS[*pool.get(&pools.keys().copied().collect::<Vec<_>>())];
@@ -104,12 +107,17 @@ fn check_step(wanted: &Tree, before: &Tree, operation: &Operation) {
     check_state(&after);
     if let Operation::Create { part: Part::Listener(port), attributes } = operation {
         let pool = attributes.text(POOL).unwrap();
-        let missing = wanted.targets_of(pool).without(&after.targets_of(pool));
+        let present = after.targets_of(pool);
+        let missing = with_room(&wanted.targets_of(pool), &present, limit(pool, wanted, &after)).without(&present);
         assert!(missing.is_empty(), "listener {port} is there before its targets {missing:?}");
     }
     for (pool, targets) in &wanted.targets {
-        let was_empty = before.targets_of(pool).is_empty();
-        assert!(was_empty || targets.is_empty() || !after.targets_of(pool).is_empty(), "pool {pool:?} was emptied");
+        let (was_empty, limit) = (before.targets_of(pool).is_empty(), limit(pool, wanted, before));
+        let may_be_empty = was_empty || targets.is_empty() || limit <= 1;
+        assert!(may_be_empty || !after.targets_of(pool).is_empty(), "pool {pool:?} was emptied");
+    }
+    if let Operation::AddTargets { pool, .. } = operation {
+        assert!(after.targets_of(pool).len() <= limit(pool, wanted, before), "pool {pool:?} has no room for so many");
     }
 }
 
@@ -121,13 +129,15 @@ fn run(wanted: &Tree, actual: &Tree, operations: &[Operation]) -> Tree {
     })
 }
 
-fn check_reached(wanted: &Tree, reached: &Tree) {
+fn check_reached(wanted: &Tree, actual: &Tree, reached: &Tree) {
     assert!(wanted.parts.keys().eq(reached.parts.keys()), "{wanted:?} is not {reached:?}");
     for (part, attributes) in &wanted.parts {
         assert!(attributes.differences(&reached.parts[part]).is_empty(), "{part}");
     }
     for (pool, targets) in &wanted.targets {
-        assert_eq!(*targets, reached.targets_of(pool));
+        let limit = limit(pool, wanted, actual);
+        assert_eq!(reached.targets_of(pool), with_room(targets, &actual.targets_of(pool), limit));
+        assert!(reached.targets_of(pool).len() <= limit);
     }
     assert_eq!(plan(wanted, reached), []);
 }
@@ -138,7 +148,7 @@ proptest! {
     #[test]
     fn a_plan_leads_from_anything_to_what_is_wanted_safely(wanted in tree(true), actual in any_actual()) {
         let operations = plan(&wanted, &actual);
-        check_reached(&wanted, &run(&wanted, &actual, &operations));
+        check_reached(&wanted, &actual, &run(&wanted, &actual, &operations));
     }
 
     #[test]
@@ -148,14 +158,14 @@ proptest! {
             let half = actual.after(&operations[..done]);
             let rest = plan(&wanted, &half);
             prop_assert!(rest.len() <= operations.len(), "no more is left to do than before");
-            check_reached(&wanted, &run(&wanted, &half, &rest));
+            check_reached(&wanted, &actual, &run(&wanted, &half, &rest));
         }
     }
 
     #[test]
     fn at_a_limit_less_comes_before_more_and_it_is_safe_all_the_same(wanted in tree(true), actual in any_actual()) {
         let operations = removals_first(plan(&wanted, &actual), &actual);
-        check_reached(&wanted, &run(&wanted, &actual, &operations));
+        check_reached(&wanted, &actual, &run(&wanted, &actual, &operations));
     }
 
     #[test]
@@ -191,7 +201,33 @@ proptest! {
         }
         let reached = run(&actual.with_targets_of(&wanted), &actual, &operations);
         for (pool, targets) in &wanted.targets {
-            prop_assert!(reached.pool_attributes(pool).is_none() || reached.targets_of(pool) == *targets);
+            let found_room = with_room(targets, &actual.targets_of(pool), limit(pool, &wanted, &actual));
+            prop_assert!(reached.pool_attributes(pool).is_none() || reached.targets_of(pool) == found_room);
+        }
+    }
+
+    #[test]
+    fn who_has_a_place_keeps_it_however_others_come_and_go(
+        (first, others, limit) in (targets(), proptest::collection::vec(targets(), 0..6), 1..4_usize)
+    ) {
+        let mut present = with_room(&first, &Targets::default(), limit);
+        for wanted in others {
+            let next = with_room(&wanted, &present, limit);
+            for target in present.iter() {
+                prop_assert!(next.contains(target) || !wanted.contains(target), "{} lost its place", target);
+            }
+            prop_assert_eq!(next.len(), wanted.len().min(limit));
+            prop_assert!(next.without(&wanted).is_empty());
+            prop_assert_eq!(&with_room(&wanted, &next, limit), &next);
+            present = next;
+        }
+    }
+
+    #[test]
+    fn who_is_left_out_is_who_is_wanted_and_not_there_in_the_end(wanted in tree(true), actual in any_actual()) {
+        let reached = actual.after(&plan(&wanted, &actual));
+        for (pool, left) in left_out(&wanted, &actual) {
+            prop_assert_eq!(left, wanted.targets_of(&pool).without(&reached.targets_of(&pool)));
         }
     }
 }

@@ -1,0 +1,68 @@
+//! Which targets found no room, and who was told (D-4).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::Targets;
+
+/// What is remembered of each Service's pools.
+#[derive(Default)]
+pub(super) struct LeftOut(Mutex<HashMap<String, HashMap<String, Memory>>>);
+
+#[derive(Default)]
+struct Memory {
+    /// Those without room at the last look.
+    seen: Targets,
+    /// Those of them that were told.
+    told: Targets,
+}
+
+impl LeftOut {
+    /// Remembers those that find no room now; which of them are to be told. `changes`: whether the load balancer is changed.
+    pub(super) fn news(&self, uid: &str, pool: &str, left: Targets, changes: bool) -> Targets {
+        let mut services = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pools = services.entry(uid.to_owned()).or_default();
+        let is_first = !pools.contains_key(pool);
+        let memory = pools.entry(pool.to_owned()).or_default();
+        let news = match (changes, is_first) {
+            (true, _) => left.without(&memory.told),
+            (false, true) => Targets::default(),
+            (false, false) => left.without(&memory.seen),
+        };
+        let told = memory.told.with(&news);
+        *memory = Memory { told: told.without(&told.without(&left)), seen: left };
+        news
+    }
+
+    /// The Service has no load balancer any more.
+    pub(super) fn forget(&self, uid: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_told_once_and_what_was_found_at_a_start_only_with_a_change() {
+        let left_out = LeftOut::default();
+        let steps: [(&str, bool, &str); 9] = [
+            ("cd", false, ""),
+            ("cd", false, ""),
+            ("cde", false, "e"),
+            ("cde", true, "cd"),
+            ("cde", true, ""),
+            ("ce", false, ""),
+            ("cdf", false, "df"),
+            ("", false, ""),
+            ("c", true, "c"),
+        ];
+        let targets = |text: &str| -> Targets { text.chars().map(String::from).collect() };
+        for (n, (left, changes, news)) in steps.into_iter().enumerate() {
+            assert_eq!(left_out.news("s", "main", targets(left), changes), targets(news), "step {n}");
+        }
+        left_out.forget("s");
+        assert_eq!(left_out.news("s", "main", targets("cd"), true), targets("cd"));
+    }
+}

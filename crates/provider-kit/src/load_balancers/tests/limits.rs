@@ -1,0 +1,98 @@
+//! A cloud that takes only so many targets.
+
+use cloud_provider::LoadBalancers;
+
+use super::super::{Targets, Tree};
+use super::small::{Town, with_targets};
+
+fn town(most: usize) -> Town {
+    let town = Town::default();
+    town.cloud.state().most_targets = Some(most);
+    town
+}
+
+fn told(town: &Town) -> Vec<String> {
+    let told = std::mem::take(&mut town.cloud.state().left_out);
+    told.into_iter().map(|(pool, targets)| format!("{pool}: {targets}")).collect()
+}
+
+fn present(town: &Town) -> Targets {
+    town.cloud.one("lb-1").tree.unwrap().targets_of("main")
+}
+
+fn of(targets: &[&str]) -> Targets {
+    targets.iter().collect()
+}
+
+fn at_most(most: usize, targets: &[&str]) -> Tree {
+    with_targets(targets).limit("main", most)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_loses_a_place_and_who_finds_none_is_told_once() {
+    let mut town = town(2);
+    let service = town.service("s1", at_most(2, &["b", "c", "d"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!((present(&town), told(&town)), (of(&["b", "c"]), vec!["main: d".to_owned()]));
+    town.cloud.requests();
+
+    // One that comes before all others in order joins.
+    town.want("s1", with_targets(&["a", "b", "c", "d"]));
+    town.balancers.update_targets(town.request(&service)).await.unwrap();
+    assert_eq!((present(&town), told(&town)), (of(&["b", "c"]), vec!["main: a".to_owned()]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!((town.cloud.requests(), told(&town)), (vec![], vec![]));
+
+    // One goes: the next in order has its place.
+    town.want("s1", with_targets(&["a", "b", "d"]));
+    town.balancers.update_targets(town.request(&service)).await.unwrap();
+    assert_eq!((present(&town), told(&town)), (of(&["a", "b"]), vec![]));
+    assert_eq!(town.cloud.requests(), ["RemoveTargets", "AddTargets"], "no quota is met");
+
+    // After a start nothing is said of what is as it was, but of the next who comes.
+    town.restart();
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!((town.cloud.requests(), told(&town)), (vec!["list".to_owned()], vec![]));
+    town.want("s1", with_targets(&["a", "b", "d", "e"]));
+    town.balancers.update_targets(town.request(&service)).await.unwrap();
+    assert_eq!((town.cloud.requests(), told(&town)), (vec![], vec!["main: e".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_targets_are_replaced_at_a_limit_and_the_pool_is_never_empty() {
+    let town = town(2);
+    let service = town.service("s1", at_most(2, &["a", "b"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    town.cloud.requests();
+    town.want("s1", at_most(2, &["c", "d"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!(town.cloud.requests(), ["RemoveTargets", "AddTargets", "RemoveTargets", "AddTargets"]);
+    assert_eq!((present(&town), told(&town)), (of(&["c", "d"]), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_below_what_is_there_removes_the_surplus() {
+    let town = town(4);
+    let service = town.service("s1", with_targets(&["a", "b", "c"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    town.cloud.state().most_targets = None;
+    tokio::time::sleep(super::super::MAX_AGE).await;
+    town.want("s1", at_most(2, &["a", "b", "c"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!((present(&town), told(&town)), (of(&["a", "b"]), vec!["main: c".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_limit_did_not_tell_the_quota_does() {
+    let town = town(2);
+    let service = town.service("s1", at_most(2, &["a", "b"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    // The wish believes in more room than there is.
+    town.want("s1", at_most(9, &["b", "c"]));
+    town.cloud.requests();
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!(town.cloud.requests(), ["AddTargets", "find", "RemoveTargets", "AddTargets"]);
+    assert_eq!(present(&town), of(&["b", "c"]));
+    town.want("s1", at_most(9, &["b", "c", "d"]));
+    assert!(town.balancers.ensure(town.request(&service)).await.unwrap_err().is_quota());
+}
