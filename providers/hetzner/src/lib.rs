@@ -35,6 +35,7 @@ pub mod metrics;
 mod network;
 mod provider;
 mod robot;
+mod routes;
 mod servers;
 pub mod transports;
 pub mod variables;

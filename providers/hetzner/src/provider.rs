@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use cloud_provider::{Caches, CloudProvider, Context, Finding, LoadBalancers, Node, Result, Setup, async_trait};
+use cloud_provider::{
+    Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup, async_trait,
+};
 use provider_kit::events::EventWriter;
 use provider_kit::load_balancers::Balancers;
 use provider_kit::transport::Transport;
@@ -14,6 +16,9 @@ use crate::diagnosis::Diagnosis;
 use crate::id::is_ours;
 use crate::metrics::Counted;
 use crate::network::PrivateNetwork;
+use crate::robot::Robot;
+use crate::routes::NetworkRoutes;
+use crate::servers::Servers;
 use crate::{EVENT_SOURCE, NAME, transports};
 
 /// Makes the provider from the environment variables.
@@ -37,7 +42,9 @@ pub struct Hetzner {
     robot: Option<Transport>,
     events: EventWriter,
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    servers: Counted<Servers>,
     balancers: Option<Counted<Balancers<Backing>>>,
+    routes: Option<NetworkRoutes>,
 }
 
 impl Hetzner {
@@ -46,15 +53,30 @@ impl Hetzner {
     #[must_use]
     pub fn over(config: Config, cloud: Transport, robot: Option<Transport>, metadata: Transport) -> Self {
         let api = Api::new(cloud);
+        let (events, metrics) = (EventWriter::new(EVENT_SOURCE), api.http.metrics());
+        let caches = Arc::<OnceLock<Arc<dyn Caches>>>::default();
         let network = config.network.clone().map(|network| PrivateNetwork::new(api.clone(), network));
-        let (events, caches, metrics) = (EventWriter::new(EVENT_SOURCE), Arc::default(), api.http.metrics());
-        let balancers = config.balancers.clone().map(|balancers| {
-            let dedicated = config.robot.as_ref().map(|_| None);
-            let (api, network, caches) = (api.clone(), network.clone(), Arc::clone(&caches));
-            Balancers::new(Backing::new(api, balancers, network, dedicated, events.clone(), caches))
+        let dedicated = config
+            .robot
+            .as_ref()
+            .zip(robot.clone())
+            .map(|(robot, http)| Robot::new(http, robot, config.instances.address_family, events.clone()));
+        let parts = || (api.clone(), network.clone(), events.clone(), Arc::clone(&caches));
+
+        let (api_, network_, events_, caches_) = parts();
+        let servers = Servers::new(api_, dedicated.clone(), &config, network_, events_, caches_);
+        let routes = config.network.as_ref().is_some_and(|network| network.routes);
+        let routes = network.clone().filter(|_| routes).map(|network| {
+            NetworkRoutes::new(api.clone(), network, servers.cloud(), events.clone(), Arc::clone(&caches))
         });
-        let balancers = balancers.map(|inner| Counted { inner, metrics: Arc::clone(&metrics) });
-        Self { balancers, events, caches, network, metadata, robot, api, config }
+        let balancers = config.balancers.clone().map(|balancers| {
+            let dedicated = config.robot.as_ref().map(|_| dedicated);
+            let (api, network, events, caches) = parts();
+            let inner = Balancers::new(Backing::new(api, balancers, network, dedicated, events, caches));
+            Counted { inner, metrics: Arc::clone(&metrics) }
+        });
+        let servers = Counted { inner: servers, metrics };
+        Self { api, config, network, metadata, robot, events, caches, servers, balancers, routes }
     }
 }
 
@@ -71,6 +93,9 @@ impl CloudProvider for Hetzner {
 
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.events.connect(&context.events);
+        if let Some(routes) = &self.routes {
+            routes.learn_ranges(&context.cluster_cidrs);
+        }
         self.api.check().await.map_err(|error| {
             let check = if error.is_unauthorized() { "HCLOUD_TOKEN" } else { "HCLOUD_ENDPOINT and the network" };
             error.context(format!("Hetzner Cloud at {} cannot be used; check {check}", self.api.http.base()))
@@ -92,6 +117,14 @@ impl CloudProvider for Hetzner {
             balancers.inner.set_caches(Arc::clone(&caches));
         }
         self.caches.get_or_init(|| caches);
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(&self.servers)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        self.routes.as_ref().map(|routes| routes as _)
     }
 
     fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
