@@ -172,6 +172,11 @@ impl Allowance {
         self.waiting.remove(&ticket);
     }
 
+    /// Who is next.
+    pub(super) fn first(&self) -> Option<Ticket> {
+        self.waiting.first().copied()
+    }
+
     /// Whether it is this one's turn: then it has left the queue, and is counted until [`finish`](Self::finish).
     ///
     /// # Errors
@@ -217,9 +222,14 @@ impl Allowance {
 
     fn shortage(&self, level: &Level, ticket: Ticket, now: Instant) -> Duration {
         let priority = ticket.priority();
-        let turns = 1.0 + self.waiting.range(..ticket).count() as f64;
         let left = self.left(level, now);
-        let missing = level.limit * self.budget.reserve(priority) + turns - left;
+        let missing = |turns: usize| level.limit * self.budget.reserve(priority) + turns as f64 - left;
+        // Mostly there is enough for all, and nobody needs to be counted.
+        if missing(self.waiting.len()) <= EPSILON {
+            return Duration::ZERO;
+        }
+        let turns = 1 + self.waiting.range(..ticket).count();
+        let (missing, turns) = (missing(turns), turns as f64);
         if missing <= EPSILON {
             return Duration::ZERO;
         }

@@ -25,7 +25,7 @@
 //! | any whose words [mean](Transport::meaning) something else | that | by its status |
 //!
 //! At the bottom a [`Leaf`] carries the request: the network, an axum router in the same process, or a
-//! [recording](recording).
+//! [`recording`].
 
 mod attempt;
 mod authenticate;

@@ -1,5 +1,6 @@
 //! The layer in which calls wait for their turn.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tower::service_fn;
 use super::attempt::{Attempt, Sends};
 use super::budget::{Allowance, Number, Outcome, Ticket};
 use super::failure::{Failure, Report};
-use super::{Answer, Budget, Patience};
+use super::{Answer, Budget, Patience, Priority};
 
 pub(super) fn throttle(
     inner: impl Sends,
@@ -20,7 +21,8 @@ pub(super) fn throttle(
     patience: Patience,
     metrics: Arc<dyn CloudMetrics>,
 ) -> impl Sends {
-    let turns = Arc::new(Turns { allowance: Mutex::new(Allowance::new(budget)), changed: Notify::new(), metrics });
+    let queue = Queue { allowance: Allowance::new(budget), waiting: BTreeMap::new() };
+    let turns = Arc::new(Turns { queue: Mutex::new(queue), metrics });
     service_fn(move |attempt: Attempt| {
         let (inner, turns) = (inner.clone(), Arc::clone(&turns));
         async move {
@@ -33,35 +35,48 @@ pub(super) fn throttle(
 }
 
 struct Turns {
-    allowance: Mutex<Allowance>,
-    changed: Notify,
+    queue: Mutex<Queue>,
     metrics: Arc<dyn CloudMetrics>,
+}
+
+struct Queue {
+    allowance: Allowance,
+    /// How to wake who waits. Only the first is woken when something changes, and wakes the next when it leaves: a thousand
+    /// who wait are not a million looks.
+    waiting: BTreeMap<Ticket, Arc<Notify>>,
 }
 
 impl Turns {
     async fn wait(self: &Arc<Self>, attempt: &Attempt, longest: Duration) -> Result<Turn, Failure> {
-        let place = Place { turns: self, ticket: self.lock().enter(attempt.call.priority) };
+        let place = Place::enter(self, attempt.call.priority);
         loop {
-            let changed = self.changed.notified();
             let wait = {
-                let (mut allowance, now) = (self.lock(), Instant::now());
-                let wait = match allowance.take(place.ticket, now) {
+                let (mut queue, now) = (self.lock(), Instant::now());
+                let wait = match queue.allowance.take(place.ticket, now) {
                     Ok(number) => return Ok(Turn { turns: Arc::clone(self), number, finished: false }),
                     Err(wait) => wait,
                 };
-                let expected = allowance.wait(place.ticket, now);
+                let expected = queue.allowance.wait(place.ticket, now);
                 if expected > longest || now + expected >= attempt.give_up {
-                    return Err(Failure::not_sent(held_back(attempt, &allowance, expected, now)));
+                    return Err(Failure::not_sent(held_back(attempt, &queue.allowance, expected, now)));
                 }
                 wait.min(attempt.give_up.saturating_duration_since(now))
             };
             // Whichever comes first: it is looked at again.
-            let _ = tokio::time::timeout(wait, changed).await;
+            let _ = tokio::time::timeout(wait, place.woken.notified()).await;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Allowance> {
-        self.allowance.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn wake_the_first(&self) {
+        if let Some(woken) = self.allowance.first().and_then(|ticket| self.waiting.get(&ticket)) {
+            woken.notify_one();
+        }
     }
 }
 
@@ -69,12 +84,24 @@ impl Turns {
 struct Place<'a> {
     turns: &'a Turns,
     ticket: Ticket,
+    woken: Arc<Notify>,
+}
+
+impl<'a> Place<'a> {
+    fn enter(turns: &'a Turns, priority: Priority) -> Self {
+        let (mut queue, woken) = (turns.lock(), Arc::new(Notify::new()));
+        let ticket = queue.allowance.enter(priority);
+        queue.waiting.insert(ticket, Arc::clone(&woken));
+        Self { turns, ticket, woken }
+    }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.turns.lock().leave(self.ticket);
-        self.turns.changed.notify_waiters();
+        let mut queue = self.turns.lock();
+        queue.allowance.leave(self.ticket);
+        queue.waiting.remove(&self.ticket);
+        queue.wake_the_first();
     }
 }
 
@@ -101,8 +128,9 @@ impl Turn {
     }
 
     fn note(&self, outcome: Outcome) {
-        self.turns.lock().finish(self.number, outcome, Instant::now());
-        self.turns.changed.notify_waiters();
+        let mut queue = self.turns.lock();
+        queue.allowance.finish(self.number, outcome, Instant::now());
+        queue.wake_the_first();
     }
 }
 

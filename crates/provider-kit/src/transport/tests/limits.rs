@@ -164,3 +164,13 @@ async fn whoever_is_dropped_while_waiting_holds_up_nobody() {
     let (impatient, patient) = tokio::join!(impatient, client.send(GET()));
     assert!(impatient.is_err() && patient.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn thousands_who_wait_cost_little() {
+    let cloud = Cloud::with(3600.0);
+    let client = cloud.transport(EVENLY, Duration::from_secs(3600));
+    let began = std::time::Instant::now();
+    join_all((0..5000).map(|_| client.send(POST()))).await.into_iter().collect::<Result<Vec<_>>>().unwrap();
+    println!("5,000 calls, 2,000 of which waited for their turn: {:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(20));
+}
