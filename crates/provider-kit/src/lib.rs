@@ -11,7 +11,8 @@
 //! | [`node_selector`], [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
 //! | [`events`] | events on Nodes and Services |
-//! | [`provider_id`] | `acme://<id>` and back |
+//! | [`provider_id`], [`addresses`] | `acme://<id>` and back; what a Node is reached by |
+//! | [`status`] | where a Service is reached |
 //! | [`settings`] | the configuration file, all mistakes at once |
 //!
 //! ```
@@ -24,6 +25,7 @@
 //! # Ok(()) }
 //! ```
 
+pub mod addresses;
 pub mod annotations;
 pub mod declared;
 pub mod events;
@@ -38,6 +40,7 @@ pub mod provider_id;
 pub mod settings;
 mod single_flight;
 pub mod source_ranges;
+pub mod status;
 pub mod transport;
 pub mod variables;
 pub mod volume_size;

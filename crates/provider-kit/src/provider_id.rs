@@ -1,13 +1,15 @@
 //! `spec.providerID`: `<scheme>://<id>` and back.
 
+use std::fmt;
+
 use cloud_provider::{Error, Result};
 
 /// The provider ids of one cloud.
 ///
 /// ```
-/// use provider_kit::provider_id::ProviderIds;
+/// use provider_kit::provider_id::{ProviderIds, number};
 ///
-/// const IDS: ProviderIds = ProviderIds { scheme: "acme", form: "<number>", valid: |id| id.parse::<u64>().is_ok() };
+/// const IDS: ProviderIds = ProviderIds { scheme: "acme", form: "<number>", valid: |id| number(id).is_some() };
 /// assert_eq!(IDS.write("17"), "acme://17");
 /// assert_eq!(IDS.read("acme://17")?, "17");
 /// assert_eq!(IDS.read("acme://x").unwrap_err().to_string(),
@@ -40,5 +42,119 @@ impl ProviderIds {
         id.filter(|id| (self.valid)(id)).ok_or_else(|| {
             Error::invalid(format!("provider id {provider_id:?} is not of the form {}://{}", self.scheme, self.form))
         })
+    }
+}
+
+/// Provider ids of a cloud that has several kinds of machines, or wrote other ids before.
+///
+/// ```
+/// use provider_kit::provider_id::{Forms, IdError, number};
+///
+/// #[derive(Debug, PartialEq)]
+/// enum Machine { Server(u64), Metal(u64) }
+///
+/// const IDS: Forms<Machine> = Forms {
+///     accepted: "acme://<number> and acme-metal://<number>",
+///     prefixes: &[
+///         ("acme://metal-", |id| number(id).map(Machine::Metal)), // as it was once
+///         ("acme://", |id| number(id).map(Machine::Server)),
+///         ("acme-metal://", |id| number(id).map(Machine::Metal)),
+///     ],
+/// };
+/// assert_eq!(IDS.read("acme://metal-7"), Ok(Machine::Metal(7)));
+/// assert!(matches!(IDS.read("acme://x"), Err(IdError::Malformed { .. })));
+/// assert_eq!(IDS.read("other://7").unwrap_err().to_string(),
+///     "provider id \"other://7\" has an unknown prefix; known are acme://<number> and acme-metal://<number>");
+/// ```
+#[derive(Debug)]
+pub struct Forms<M: 'static> {
+    /// The forms that are written, for messages.
+    pub accepted: &'static str,
+    /// What an id begins with, and what the rest means; the first that fits decides.
+    pub prefixes: &'static [(&'static str, fn(&str) -> Option<M>)],
+}
+
+/// A provider id that names no machine; never a reason to take one for gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IdError {
+    /// It is another provider's: such a Node is somebody else's.
+    UnknownPrefix {
+        /// The provider id.
+        id: String,
+        /// The forms that there are.
+        accepted: &'static str,
+    },
+    /// It has a prefix of this provider's, but what follows is no id.
+    Malformed {
+        /// The provider id.
+        id: String,
+        /// The forms that there are.
+        accepted: &'static str,
+    },
+}
+
+impl<M> Forms<M> {
+    /// The machine.
+    ///
+    /// # Errors
+    /// See [`IdError`].
+    pub fn read(&self, provider_id: &str) -> Result<M, IdError> {
+        let Self { accepted, prefixes } = *self;
+        let id = provider_id.to_owned();
+        for (prefix, read) in prefixes {
+            if let Some(rest) = provider_id.strip_prefix(prefix) {
+                return read(rest).ok_or(IdError::Malformed { id, accepted });
+            }
+        }
+        Err(IdError::UnknownPrefix { id, accepted })
+    }
+}
+
+impl fmt::Display for IdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownPrefix { id, accepted } => {
+                write!(f, "provider id {id:?} has an unknown prefix; known are {accepted}")
+            }
+            Self::Malformed { id, accepted } => {
+                write!(f, "provider id {id:?} has no id after its prefix; accepted are {accepted}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for IdError {}
+
+impl From<IdError> for Error {
+    fn from(err: IdError) -> Self {
+        Self::invalid(err.to_string())
+    }
+}
+
+/// A number as APIs write it. Another spelling (`007`, `+7`) is refused, because it would be looked for in vain.
+#[must_use]
+pub fn number(digits: &str) -> Option<u64> {
+    let is_canonical = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
+    digits.parse().ok().filter(|_| is_canonical)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_has_one_spelling() {
+        assert_eq!(number("9007199254740993"), Some(9_007_199_254_740_993));
+        for text in ["", "0", "007", "+7", "-7", "7 ", "x", "99999999999999999999"] {
+            assert_eq!(number(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn another_scheme_and_a_malformed_id_are_invalid() {
+        const IDS: ProviderIds = ProviderIds { scheme: "acme", form: "<number>", valid: |id| number(id).is_some() };
+        for id in ["acme:/1", "acme://", "acme://1/2", "acmes://1", "1"] {
+            assert!(IDS.read(id).is_err_and(|err| err.is_invalid()), "{id}");
+        }
     }
 }

@@ -1,0 +1,103 @@
+//! Where a Service is reached: `status.loadBalancer.ingress`.
+
+use std::net::IpAddr;
+
+use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus};
+
+/// Builds the status of a Service from what its load balancer has and what its user wants to see of that.
+///
+/// ```
+/// use provider_kit::status::Status;
+///
+/// let status = Status::default().proxied(false).addresses(["203.0.113.8", "2001:db8::1", "10.0.0.9"]);
+/// let ingress = status.clone().without_ipv6(true).build().ingress.unwrap();
+/// assert_eq!(ingress.iter().filter_map(|it| it.ip.as_deref()).collect::<Vec<_>>(), ["203.0.113.8", "10.0.0.9"]);
+/// assert!(ingress.iter().all(|it| it.ip_mode.as_deref() == Some("VIP")));
+///
+/// let ingress = status.hostname(Some("lb.example.com")).build().ingress.unwrap();
+/// assert_eq!((ingress.len(), ingress[0].hostname.as_deref()), (1, Some("lb.example.com")));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    hostname: Option<String>,
+    ip_mode: Option<&'static str>,
+    is_without_ipv6: bool,
+    addresses: Vec<String>,
+}
+
+impl Status {
+    /// This name instead of all addresses, for clients that must not be led past the load balancer; `None`, empty: addresses.
+    #[must_use]
+    pub fn hostname(self, name: Option<&str>) -> Self {
+        Self { hostname: name.filter(|name| !name.is_empty()).map(str::to_owned), ..self }
+    }
+
+    /// Whether traffic from inside the cluster must take the way through the load balancer too, because that speaks the PROXY
+    /// protocol to Pods (`ipMode: Proxy`), or may be cut short (`VIP`). Not called: nothing is said, which means `VIP`.
+    #[must_use]
+    pub fn proxied(self, is_proxied: bool) -> Self {
+        Self { ip_mode: Some(if is_proxied { "Proxy" } else { "VIP" }), ..self }
+    }
+
+    /// Whether IPv6 addresses are left out.
+    #[must_use]
+    pub fn without_ipv6(self, is_without_ipv6: bool) -> Self {
+        Self { is_without_ipv6, ..self }
+    }
+
+    /// More addresses, in this order. Those that are there already are not repeated.
+    #[must_use]
+    pub fn addresses(mut self, addresses: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        for address in addresses.into_iter().map(Into::into) {
+            if !self.addresses.contains(&address) {
+                self.addresses.push(address);
+            }
+        }
+        self
+    }
+
+    /// The status. Without an address or a name the list is not there, which means "none yet".
+    #[must_use]
+    pub fn build(self) -> LoadBalancerStatus {
+        let Self { hostname, ip_mode, is_without_ipv6, addresses } = self;
+        let ingress = if hostname.is_some() {
+            vec![LoadBalancerIngress { hostname, ..LoadBalancerIngress::default() }]
+        } else {
+            let shown = addresses.into_iter().filter(|text| !(is_without_ipv6 && is_ipv6(text)));
+            let ip_mode = ip_mode.map(str::to_owned);
+            shown
+                .map(|ip| LoadBalancerIngress { ip: Some(ip), ip_mode: ip_mode.clone(), ..Default::default() })
+                .collect()
+        };
+        LoadBalancerStatus { ingress: Some(ingress).filter(|ingress| !ingress.is_empty()) }
+    }
+}
+
+fn is_ipv6(text: &str) -> bool {
+    text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_anything_to_show_there_is_no_list() {
+        assert_eq!(Status::default().build(), LoadBalancerStatus::default());
+        assert_eq!(Status::default().without_ipv6(true).addresses(["::1"]).build(), LoadBalancerStatus::default());
+        assert_eq!(Status::default().hostname(Some("")).build(), LoadBalancerStatus::default());
+    }
+
+    #[test]
+    fn addresses_keep_their_order_and_are_not_repeated() {
+        let ingress = Status::default().addresses(["b", "a"]).addresses(["b", "c"]).build().ingress.unwrap();
+        assert_eq!(ingress.iter().filter_map(|it| it.ip.as_deref()).collect::<Vec<_>>(), ["b", "a", "c"]);
+        assert!(ingress.iter().all(|it| it.ip_mode.is_none()));
+    }
+
+    #[test]
+    fn behind_the_proxy_protocol_the_mode_says_so() {
+        let ingress = Status::default().proxied(true).addresses(["203.0.113.8"]).build().ingress.unwrap();
+        assert_eq!(ingress[0].ip_mode.as_deref(), Some("Proxy"));
+    }
+}
