@@ -1,0 +1,123 @@
+//! Whose a load balancer is (§3.1).
+
+use super::*;
+
+/// §8.24: one that was made by other means is taken over by its name, and keeps its labels.
+#[tokio::test(start_paused = true)]
+async fn one_of_the_right_name_is_taken_over_and_signed() {
+    let mut scene = Scene::new();
+    scene.annotate("name", "edge");
+    scene.fake.add_load_balancer("edge");
+    scene.fake.change_load_balancer("edge", |it| drop(it.labels.insert("team".into(), "blue".into())));
+    scene.start().await;
+    scene.ensure().await;
+    let labels = scene.balancer().labels;
+    assert_eq!((labels[SIGN].as_str(), labels["team"].as_str(), labels["ccm-rs/service"].as_str()), (UID, "blue", UID));
+    assert_eq!(scene.fake.count("PUT /load_balancers/{id}"), 1);
+    assert_eq!(scene.fake.count(CREATE), 0);
+    assert_eq!((scene.targets(), scene.balancer().services.len()), (scene.servers(), 1));
+}
+
+/// §8.44 and D-11: what the reference made is used as it is.
+#[tokio::test(start_paused = true)]
+async fn what_the_reference_left_is_accepted_without_a_change() {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    scene.meddle(|it| it.labels.retain(|key, _| key == SIGN)).await;
+    scene.ensure().await;
+    scene.try_update().await.unwrap();
+    assert_eq!(scene.changes(), [""; 0]);
+    scene.ports(json!([{"port": 80, "nodePort": 30081}]));
+    scene.ensure().await;
+    assert_eq!(scene.changes(), ["PUT /load_balancers/{id}", &action("update_service")]);
+    assert_eq!(scene.balancer().labels["ccm-rs/service"], UID);
+}
+
+/// §8.44: the sign is missing, or stale.
+#[tokio::test(start_paused = true)]
+async fn a_sign_that_is_missing_or_of_a_service_that_is_gone_is_replaced_and_other_labels_stay() {
+    for stale in [None, Some("a-service-that-is-gone")] {
+        let mut scene = Scene::new();
+        scene.ensure().await;
+        scene
+            .meddle(|it| {
+                it.labels = [("team".to_owned(), "blue".to_owned())].into();
+                it.labels.extend(stale.map(|uid| (SIGN.to_owned(), uid.to_owned())));
+            })
+            .await;
+        scene.ensure().await;
+        let labels = scene.balancer().labels;
+        assert_eq!((labels[SIGN].as_str(), labels["team"].as_str()), (UID, "blue"));
+        assert_eq!(scene.changes(), ["PUT /load_balancers/{id}"]);
+    }
+}
+
+/// §7.
+#[tokio::test(start_paused = true)]
+async fn one_that_is_signed_for_a_service_that_lives_is_refused() {
+    let mut scene = Scene::new();
+    scene.annotate("name", "edge");
+    scene.fake.add_load_balancer("edge");
+    scene.fake.change_load_balancer("edge", |it| drop(it.labels.insert(SIGN.into(), "another".into())));
+    scene.another_service("another");
+    scene.start().await;
+    let err = scene.refused().await;
+    assert!(err.is_invalid(), "{err}");
+    assert_eq!(scene.changes(), [""; 0]);
+}
+
+/// §8.19.
+#[tokio::test(start_paused = true)]
+async fn one_that_is_not_there_is_no_error_and_an_answer_that_failed_is() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.try_get().await.unwrap(), None);
+    scene.fake.fail(hetzner_fake::Fault::status("GET /load_balancers", 500));
+    scene.start().await;
+    assert!(scene.try_get().await.is_err());
+}
+
+/// §8.21.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_made_while_nobody_knows_what_is_there() {
+    let mut scene = Scene::new();
+    scene.service.metadata.finalizers = Some(vec!["service.kubernetes.io/load-balancer-cleanup".to_owned()]);
+    scene.fake.fail(hetzner_fake::Fault::code("GET /load_balancers", "service_error"));
+    assert!(scene.try_ensure().await.is_err());
+    assert_eq!(scene.changes(), [""; 0]);
+}
+
+/// §8.25: there is none to update. Whether that is an error or nothing to do, nothing is changed.
+#[tokio::test(start_paused = true)]
+async fn an_update_makes_nothing() {
+    let mut scene = Scene::new();
+    let _ = scene.try_update().await;
+    assert_eq!(scene.changes(), [""; 0]);
+}
+
+/// §8.26.
+#[tokio::test(start_paused = true)]
+async fn an_update_finds_it_by_its_sign_or_its_name() {
+    for is_signed in [true, false] {
+        let mut scene = Scene::new();
+        scene.ensure().await;
+        if !is_signed {
+            scene.meddle(|it| it.labels.retain(|key, _| key != SIGN)).await;
+        }
+        scene.add_node("worker-3");
+        scene.changes();
+        scene.try_update().await.unwrap();
+        assert_eq!(scene.targets(), scene.servers());
+    }
+}
+
+/// D-11 in the other direction: what the reference looks for is there.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_whose_name_is_no_label_is_marked_by_the_service_alone() {
+    let mut scene = Scene::new();
+    let (service, nodes) = (scene.service.clone(), scene.nodes.clone());
+    let cluster = Cluster { name: "no label at all".into(), id: None };
+    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
+    scene.balancers().await.ensure(request).await.unwrap();
+    let labels = scene.balancer().labels;
+    assert_eq!((labels.get("ccm-rs/cluster"), labels[SIGN].as_str()), (None, UID));
+}
