@@ -1,5 +1,16 @@
 //! The provider, by its promises: one file for each part.
 
 mod annotations;
+mod balancers;
+mod caches;
+mod diagnosis;
+mod ids;
+mod machines;
+mod network;
+mod nodes;
 mod reference;
+mod robot;
+mod routes;
+mod start;
 mod variables;
+mod world;

@@ -1,0 +1,250 @@
+//! Cloud servers behind Nodes: §2.1 to §2.3, rows 10 to 16 of §8, and what look-ups cost.
+
+use std::sync::Arc;
+
+use cloud_provider::{InstanceState, Want};
+use hetzner_fake::{Fault, FaultKind, PROJECT, TOKEN};
+use provider_hetzner::config::{AddressFamily, Network};
+
+use crate::machines::{FRESH, LATER, Machines, gone, node, nodes_of};
+
+fn id(machines: &Machines, name: &str) -> String {
+    format!("hcloud://{}", machines.fake.server(name).unwrap().id)
+}
+
+/// §8.10.
+#[tokio::test(start_paused = true)]
+async fn a_server_exists_by_id_and_by_name_and_what_is_not_there_does_not() {
+    let mut machines = Machines::of(3);
+    let by_id = node("another-name", &id(&machines, "worker-0"));
+    assert!(machines.exists(&by_id).await.unwrap(), "the id counts, not the name");
+    assert!(machines.exists(&node("worker-1", "")).await.unwrap());
+    assert!(!machines.exists(&node("worker-0", "hcloud://77")).await.unwrap());
+    assert!(!machines.exists(&node("worker", "")).await.unwrap(), "names match as a whole");
+    let reason = machines.state(&node("worker-9", ""), FRESH).await;
+    assert!(gone(&reason).unwrap().contains("looked in the project of HCLOUD_TOKEN"));
+}
+
+/// §8.11.
+#[tokio::test(start_paused = true)]
+async fn a_server_is_shut_down_if_it_is_off_and_in_no_other_state() {
+    let mut machines = Machines::of(1);
+    let node = node("worker-0", &id(&machines, "worker-0"));
+    let states = ["running", "initializing", "starting", "stopping", "deleting", "migrating", "rebuilding", "unknown"];
+    for state in states {
+        machines.fake.change_server("worker-0", |server| state.clone_into(&mut server.status));
+        assert!(!machines.is_shut_down(&node).await.unwrap(), "{state}");
+    }
+    machines.fake.stop("worker-0");
+    assert!(machines.is_shut_down(&node).await.unwrap());
+}
+
+/// §8.13.
+#[tokio::test(start_paused = true)]
+async fn a_node_is_told_all_of_its_server() {
+    let mut machines = Machines::of(1);
+    let server = machines.fake.server("worker-0").unwrap();
+    let metadata = machines.metadata(&node("worker-0", "")).await;
+    assert_eq!(metadata.provider_id, format!("hcloud://{}", server.id));
+    assert_eq!((&*metadata.instance_type, &*metadata.region), (&*server.server_type, "fsn1"));
+    assert_eq!(metadata.zone, "fsn1-dc14");
+    let label = ("instance.hetzner.cloud/provided-by".to_owned(), "cloud".to_owned());
+    assert_eq!(metadata.additional_labels, [label].into());
+    let addresses: Vec<_> = metadata.node_addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["Hostname worker-0".to_owned(), format!("ExternalIP {}", server.ipv4.unwrap())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_location_has_the_zone_that_it_always_had() {
+    let zones = [
+        ("nbg1", "nbg1-dc3"),
+        ("hel1", "hel1-dc2"),
+        ("fsn1", "fsn1-dc14"),
+        ("ash", "ash-dc1"),
+        ("hil", "hil-dc1"),
+        ("sin", "sin-dc1"),
+        ("new1", "new1"),
+    ];
+    let mut machines = Machines::of(zones.len());
+    for (n, (location, _)) in zones.iter().enumerate() {
+        machines.fake.change_server(&format!("worker-{n}"), |server| (*location).clone_into(&mut server.location));
+    }
+    for (n, (location, zone)) in zones.iter().enumerate() {
+        let metadata = machines.metadata(&node(&format!("worker-{n}"), "")).await;
+        assert_eq!((&*metadata.region, &*metadata.zone), (*location, *zone));
+    }
+}
+
+/// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
+#[tokio::test(start_paused = true)]
+async fn a_server_has_no_zone_where_that_is_not_wanted() {
+    let mut machines = Machines::of(1);
+    machines.config.instances.zone_label = false;
+    let metadata = machines.metadata(&node("worker-0", "")).await;
+    assert_eq!((&*metadata.zone, &*metadata.region), ("", "fsn1"));
+}
+
+/// §8.15; `HCLOUD_INSTANCES_ADDRESS_FAMILY`.
+#[tokio::test(start_paused = true)]
+async fn public_addresses_are_those_of_the_family_ipv4_first() {
+    let (v4, v6) = ("ExternalIP 203.0.113.7", "ExternalIP 2001:db8:1234::1");
+    let table: [(AddressFamily, bool, bool, &[&str]); 6] = [
+        (AddressFamily::Ipv4, true, true, &[v4]),
+        (AddressFamily::Ipv4, false, true, &[]),
+        (AddressFamily::Ipv6, true, true, &[v6]),
+        (AddressFamily::Ipv6, true, false, &[]),
+        (AddressFamily::Dualstack, true, true, &[v4, v6]),
+        (AddressFamily::Dualstack, false, true, &[v6]),
+    ];
+    for (family, has_v4, has_v6, expected) in table {
+        let mut machines = Machines::of(1);
+        machines.config.instances.address_family = family;
+        machines.fake.change_server("worker-0", |server| {
+            server.ipv4 = has_v4.then(|| "203.0.113.7".parse().unwrap());
+            server.ipv6 = has_v6.then(|| "2001:db8:1234::/64".parse().unwrap());
+        });
+        let addresses = machines.addresses(&node("worker-0", "")).await;
+        assert_eq!(addresses[0], "Hostname worker-0");
+        assert_eq!(addresses[1..], *expected, "{family:?}");
+    }
+}
+
+/// §8.16; `HCLOUD_NETWORK`.
+#[tokio::test(start_paused = true)]
+async fn the_address_in_the_configured_network_is_internal() {
+    let mut machines = Machines::of(3);
+    let ours = machines.fake.add_network("kubernetes", "10.0.0.0/16");
+    let other = machines.fake.add_network("other", "10.1.0.0/16");
+    let ip = machines.fake.attach("worker-0", ours);
+    machines.fake.attach("worker-0", other);
+    machines.fake.attach("worker-1", other);
+    let network = |name: &str| Network { name_or_id: name.to_owned(), check_attached: false, routes: false };
+    for name in ["kubernetes".to_owned(), ours.to_string()] {
+        machines.config.network = Some(network(&name));
+        machines.start().await;
+        let internal = |addresses: Vec<String>| addresses.into_iter().skip(2).collect::<Vec<_>>();
+        assert_eq!(internal(machines.addresses(&node("worker-0", "")).await), [format!("InternalIP {ip}")]);
+        assert!(internal(machines.addresses(&node("worker-1", "")).await).is_empty(), "attached to another");
+        assert!(internal(machines.addresses(&node("worker-2", "")).await).is_empty());
+    }
+    machines.config.network = None;
+    machines.start().await;
+    assert_eq!(machines.addresses(&node("worker-0", "")).await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dedicated_servers_node_is_an_error_without_access_to_robot_and_never_gone() {
+    for enabled in [false, true] {
+        let mut machines = Machines::with_robot();
+        match enabled {
+            true => machines.robot().credential = None,
+            false => machines.config.robot = None,
+        }
+        machines.fake.add_server("worker-0");
+        for want in [FRESH, Want::METADATA] {
+            let err = machines.state(&node("bm-1", "hrobot://321"), want).await.unwrap_err();
+            assert!(err.to_string().contains("ROBOT_ENABLED"), "{err}");
+        }
+        assert!(machines.exists(&node("worker-0", "")).await.unwrap(), "names are looked for in the cloud only");
+        assert!(!machines.exists(&node("bm-1", "")).await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_nodes_are_initialised_with_twenty_requests() {
+    let mut machines = Machines::of(1000);
+    let nodes: Vec<_> = (0..1000).map(|n| node(&format!("worker-{n}"), "")).collect();
+    machines.start().await;
+    for batch in nodes.chunks(250) {
+        assert!(machines.look_up(batch, Want::METADATA).await.iter().all(Result::is_ok));
+    }
+    assert_eq!(machines.requests(), ["20 × GET /servers"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_of_a_thousand_that_are_gone_cost_three_lists_at_most() {
+    for (all, missing, allowed) in [(1000, 100, 65), (5000, 500, 310)] {
+        let mut machines = Machines::of(all);
+        machines.fake.set_options(|options| options.limit = 100_000);
+        machines.fake.set_remaining(100_000);
+        let nodes = nodes_of(&machines.fake);
+        machines.cluster(&nodes);
+        (0..missing).for_each(|n| drop(machines.fake.terminate(&format!("worker-{n}"))));
+        let (suspects, witnesses) = (nodes[..missing].to_vec(), nodes[missing..missing + 3].to_vec());
+        let first = machines.look_up(&suspects, FRESH).await;
+        machines.look_up(&witnesses, Want::EXISTENCE.fresh()).await;
+        let asked: Vec<_> = suspects.iter().chain(&witnesses).map(Arc::clone).collect();
+        let second = machines.look_up(&asked, Want::EXISTENCE.fresh()).await;
+        assert!(first.iter().chain(&second[..missing]).all(|it| gone(it).is_some()));
+        assert!(second[missing..].iter().all(|it| matches!(it, Ok(InstanceState::Present { .. }))));
+        let sent = machines.fake.count("GET");
+        assert!(sent <= allowed, "{sent} requests");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_doubt_about_a_server_is_taken_for_its_absence() {
+    let faults = [
+        Fault::code("GET /servers", "unauthorized"),
+        Fault::code("GET /servers", "server_error"),
+        Fault::status("GET /servers", 404),
+        Fault::status("GET /servers", 502),
+        Fault::new("GET /servers", FaultKind::EmptyList),
+        Fault::new("GET /servers", FaultKind::MissingPage(2)),
+        Fault::new("GET /servers", FaultKind::EarlyEnd(1)),
+        Fault::new("GET /servers", FaultKind::EndlessList),
+    ];
+    for fault in faults {
+        let mut machines = Machines::of(170);
+        let nodes = nodes_of(&machines.fake);
+        machines.start().await;
+        machines.fake.fail(fault.clone());
+        let answers = machines.look_up(&nodes, FRESH).await;
+        assert!(answers.iter().all(|it| gone(it).is_none()), "{fault:?}");
+    }
+    for code in ["unauthorized", "forbidden", "server_error"] {
+        let mut machines = Machines::of(1);
+        let nodes = nodes_of(&machines.fake);
+        machines.start().await;
+        machines.fake.fail(Fault::code("GET /servers/{id}", code));
+        assert!(machines.exists(&nodes[0]).await.is_err(), "{code}");
+    }
+    let mut machines = Machines::of(1);
+    let nodes = nodes_of(&machines.fake);
+    machines.start().await;
+    machines.fake.fail(Fault::status("GET /servers/{id}", 404));
+    assert!(machines.exists(&nodes[0]).await.is_err(), "a 404 that is not the API's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_odd_address_of_one_server_does_not_hide_the_others() {
+    let mut machines = Machines::of(60);
+    machines.fake.change_server("worker-3", |server| (server.ipv4, server.ipv6) = (None, None));
+    let nodes = nodes_of(&machines.fake);
+    assert!(machines.look_up(&nodes, Want::ADDRESSES).await.iter().all(Result::is_ok));
+    assert_eq!(machines.addresses(&nodes[3]).await, ["Hostname worker-3"]);
+}
+
+/// In a cluster with machines of both products, Nodes of the one are no witnesses for the other's credential.
+#[tokio::test(start_paused = true)]
+async fn a_token_of_another_project_is_found_out_though_robot_shows_its_servers() {
+    let mut machines = Machines::with_robot();
+    for name in ["worker-0", "worker-1", "worker-2"] {
+        machines.fake.add_server(name);
+    }
+    machines.fake.add_robot_server(321, "bm-1");
+    let mut nodes = nodes_of(&machines.fake);
+    nodes.push(node("bm-1", "hrobot://321"));
+    machines.cluster(&nodes);
+    machines.start().await;
+    machines.fake.add_server_to("other", "somebody-elses");
+    machines.fake.set_token(TOKEN, "other");
+    let answers = machines.look_up(&[Arc::clone(&nodes[0]), Arc::clone(&nodes[3])], FRESH).await;
+    let err = answers[0].as_ref().unwrap_err();
+    assert!(err.is_unauthorized() && err.to_string().contains("HCLOUD_TOKEN shows no other cloud server"), "{err}");
+    assert!(answers[1].is_ok());
+    machines.fake.set_token(TOKEN, PROJECT);
+    machines.fake.terminate("worker-0");
+    tokio::time::sleep(LATER).await;
+    assert!(!machines.exists(&nodes[0]).await.unwrap(), "another one is shown");
+}
