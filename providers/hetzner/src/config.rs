@@ -1,10 +1,10 @@
 //! What the environment variables say (§1 of the provider's page).
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use cloud_provider::{Result, Setup};
 use ipnet::IpNet;
+pub use provider_kit::addresses::AddressFamily;
 use provider_kit::transport::Credential;
 use provider_kit::variables::{Secret, Variables};
 
@@ -57,18 +57,6 @@ pub struct Instances {
     pub zone_label: bool,
     /// How servers are read.
     pub cache: Cache,
-}
-
-/// `HCLOUD_INSTANCES_ADDRESS_FAMILY`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AddressFamily {
-    /// IPv4 only.
-    #[default]
-    Ipv4,
-    /// IPv6 only.
-    Ipv6,
-    /// Both.
-    Dualstack,
 }
 
 /// `HCLOUD_SERVER_CACHE_MODE` and `HCLOUD_SERVER_CACHE_MAX_AGE`.
@@ -137,18 +125,6 @@ pub struct Robot {
     pub rate_limit_wait: Duration,
     /// `ROBOT_FORWARD_INTERNAL_IPS`.
     pub forward_internal_ips: bool,
-}
-
-impl AddressFamily {
-    /// Whether an address is of this family.
-    #[must_use]
-    pub fn has(self, address: IpAddr) -> bool {
-        match self {
-            Self::Ipv4 => address.is_ipv4(),
-            Self::Ipv6 => address.is_ipv6(),
-            Self::Dualstack => true,
-        }
-    }
 }
 
 impl Algorithm {

@@ -2,14 +2,20 @@
 
 use std::fmt;
 
-use cloud_provider::{Error, Node};
+use cloud_provider::Node;
+use provider_kit::provider_id::{Forms, number};
 
-/// A cloud server, by its id.
-const CLOUD: &str = "hcloud://";
-/// A dedicated server, by its number.
-const ROBOT: &str = "hrobot://";
-/// The same, as Syself's fork wrote it: read, never written. It begins like a cloud server's.
-const LEGACY_ROBOT: &str = "hcloud://bm-";
+pub use provider_kit::provider_id::IdError;
+
+/// The first form is how Syself's fork wrote a dedicated server: read, never written. It begins like a cloud server's.
+const IDS: Forms<MachineId> = Forms {
+    accepted: "hcloud://<server id> and hrobot://<server number>",
+    prefixes: &[
+        ("hcloud://bm-", |id| number(id).map(MachineId::Robot)),
+        ("hcloud://", |id| number(id).map(MachineId::Cloud)),
+        ("hrobot://", |id| number(id).map(MachineId::Robot)),
+    ],
+};
 
 /// A machine. `Display` gives the provider id as it is written.
 ///
@@ -18,7 +24,7 @@ const LEGACY_ROBOT: &str = "hcloud://bm-";
 ///
 /// assert_eq!(MachineId::read("hcloud://1234")?, MachineId::Cloud(1234));
 /// assert_eq!(MachineId::read("hcloud://bm-321")?.to_string(), "hrobot://321");
-/// assert!(matches!(MachineId::read("acme://1"), Err(IdError::UnknownPrefix(_))));
+/// assert!(matches!(MachineId::read("acme://1"), Err(IdError::UnknownPrefix { .. })));
 /// # Ok::<(), IdError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,30 +35,13 @@ pub enum MachineId {
     Robot(u64),
 }
 
-/// A provider id that names no machine of Hetzner's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IdError {
-    /// It is another provider's: such a Node is somebody else's.
-    UnknownPrefix(String),
-    /// It has our prefix, but no number follows.
-    Malformed(String),
-}
-
 impl MachineId {
     /// Reads a provider id.
     ///
     /// # Errors
     /// See [`IdError`]; never a reason to take a machine for gone.
     pub fn read(provider_id: &str) -> Result<Self, IdError> {
-        let prefixes: [(&str, fn(u64) -> Self); 3] =
-            [(LEGACY_ROBOT, Self::Robot), (CLOUD, Self::Cloud), (ROBOT, Self::Robot)];
-        for (prefix, of_number) in prefixes {
-            if let Some(digits) = provider_id.strip_prefix(prefix) {
-                let malformed = || IdError::Malformed(provider_id.to_owned());
-                return number(digits).map(of_number).ok_or_else(malformed);
-            }
-        }
-        Err(IdError::UnknownPrefix(provider_id.to_owned()))
+        IDS.read(provider_id)
     }
 }
 
@@ -63,46 +52,22 @@ pub(crate) fn digits(provider_id: &str) -> &str {
 
 /// Whether a Node is, or may turn out to be, a machine of Hetzner's (P-15).
 pub(crate) fn is_ours(node: &Node) -> bool {
-    node.provider_id().is_none_or(|id| !matches!(MachineId::read(id), Err(IdError::UnknownPrefix(_))))
-}
-
-/// A number as the API writes it: another spelling of it would be looked for in vain.
-fn number(digits: &str) -> Option<u64> {
-    let canonical = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
-    digits.parse().ok().filter(|_| canonical)
+    node.provider_id().is_none_or(|id| !matches!(MachineId::read(id), Err(IdError::UnknownPrefix { .. })))
 }
 
 impl fmt::Display for MachineId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cloud(id) => write!(f, "{CLOUD}{id}"),
-            Self::Robot(number) => write!(f, "{ROBOT}{number}"),
+            Self::Cloud(id) => write!(f, "hcloud://{id}"),
+            Self::Robot(number) => write!(f, "hrobot://{number}"),
         }
-    }
-}
-
-impl fmt::Display for IdError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let accepted = format_args!("{CLOUD}<server id> and {ROBOT}<server number>");
-        match self {
-            Self::UnknownPrefix(id) => write!(f, "provider id {id:?} has an unknown prefix; known are {accepted}"),
-            Self::Malformed(id) => {
-                write!(f, "provider id {id:?} has no number after its prefix; accepted are {accepted}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for IdError {}
-
-impl From<IdError> for Error {
-    fn from(err: IdError) -> Self {
-        Self::invalid(err.to_string())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cloud_provider::Error;
+
     use super::*;
 
     /// §8.8, §8.9.
@@ -136,7 +101,7 @@ mod tests {
             "hcloud://99999999999999999999",
         ] {
             let err = MachineId::read(text).unwrap_err();
-            assert_eq!(err, IdError::Malformed(text.to_owned()));
+            assert!(matches!(&err, IdError::Malformed { id, .. } if id == text), "{err:?}");
             let err = Error::from(err);
             assert!(
                 err.is_invalid() && err.to_string().contains("hcloud://<server id> and hrobot://<server number>"),
@@ -148,7 +113,7 @@ mod tests {
     #[test]
     fn another_providers_id_is_told_from_a_malformed_one() {
         for text in ["foo://1", "", "1234", "hcloud:/1", "HCLOUD://1"] {
-            assert_eq!(MachineId::read(text), Err(IdError::UnknownPrefix(text.to_owned())));
+            assert!(matches!(MachineId::read(text), Err(IdError::UnknownPrefix { id, .. }) if id == text));
         }
         assert!(Error::from(MachineId::read("foo://1").unwrap_err()).is_invalid());
     }

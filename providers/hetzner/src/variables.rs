@@ -22,11 +22,6 @@ impl Value for CacheMode {
     const KIND: Kind<Self> = Kind::one_of(&[("all", Self::All), ("one", Self::One), ("off", Self::Off)]);
 }
 
-impl Value for AddressFamily {
-    const KIND: Kind<Self> =
-        Kind::one_of(&[("ipv4", Self::Ipv4), ("ipv6", Self::Ipv6), ("dualstack", Self::Dualstack)]);
-}
-
 impl Value for Algorithm {
     const KIND: Kind<Self> =
         Kind::one_of(&[("round_robin", Self::RoundRobin), ("least_connections", Self::LeastConnections)]).any_case();

@@ -2,11 +2,12 @@
 
 use std::net::Ipv4Addr;
 
-use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Result, Service};
+use cloud_provider::{LoadBalancerStatus, Result, Service};
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotation, Annotations};
 use provider_kit::load_balancers::{Actual, Attributes};
 use provider_kit::node_selector::NodeSelector;
+use provider_kit::status::Status;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -219,29 +220,18 @@ impl Asked {
 
     /// Where a Service is reached, by its load balancer.
     pub(super) fn status(&self, actual: &Actual) -> LoadBalancerStatus {
-        let ingress = match &self.hostname {
-            Some(hostname) => {
-                vec![LoadBalancerIngress { hostname: Some(hostname.clone()), ..LoadBalancerIngress::default() }]
-            }
-            None => self.addresses(actual).map(|ip| self.ingress(ip)).collect(),
-        };
-        LoadBalancerStatus { ingress: Some(ingress).filter(|ingress| !ingress.is_empty()) }
-    }
-
-    fn addresses<'a>(&self, actual: &'a Actual) -> impl Iterator<Item = &'a str> {
         let tree = actual.tree.as_ref();
         let balancer = tree.and_then(|tree| tree.balancer_attributes());
         let is_public = balancer.and_then(|it| it.get("public")?.as_bool()).unwrap_or_default();
-        let public = [("ipv4", is_public), ("ipv6", is_public && !self.disable_ipv6)];
-        let public = public.into_iter().filter_map(move |(key, shown)| balancer.filter(|_| shown)?.text(key));
-        let private = tree.filter(|_| !self.disable_private_ingress).into_iter().flat_map(|tree| tree.parts.iter());
-        public.chain(
-            private.filter(|(part, _)| is_support(part, NETWORK)).filter_map(|(_, settings)| settings.text("ip")),
-        )
-    }
-
-    fn ingress(&self, ip: &str) -> LoadBalancerIngress {
-        let mode = if self.uses_proxyprotocol { "Proxy" } else { "VIP" };
-        LoadBalancerIngress { ip_mode: Some(mode.to_owned()), ..Actual::ip(ip) }
+        let public = ["ipv4", "ipv6"].into_iter().filter_map(|key| balancer.filter(|_| is_public)?.text(key));
+        let parts = tree.filter(|_| !self.disable_private_ingress).into_iter().flat_map(|tree| tree.parts.iter());
+        let private =
+            parts.filter(|(part, _)| is_support(part, NETWORK)).filter_map(|(_, settings)| settings.text("ip"));
+        Status::default()
+            .hostname(self.hostname.as_deref())
+            .proxied(self.uses_proxyprotocol)
+            .without_ipv6(self.disable_ipv6)
+            .addresses(public.chain(private))
+            .build()
     }
 }

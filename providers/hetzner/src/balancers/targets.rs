@@ -50,10 +50,10 @@ pub(super) fn targets(
             Ok(MachineId::Robot(number)) => {
                 found.extend(dedicated_ip(node, number, by_private_ip, dedicated, &mut note).map(|ip| ip_target(&ip)));
             }
-            Err(IdError::UnknownPrefix(id)) => {
+            Err(IdError::UnknownPrefix { id, .. }) => {
                 note("UnknownProviderIDPrefix", format!("provider ID {id:?} is not one of Hetzner's"));
             }
-            Err(err @ IdError::Malformed(_)) => {
+            Err(err @ IdError::Malformed { .. }) => {
                 return Err(Error::invalid(format!("node {}: {}", node.name, Error::from(err))));
             }
         }

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use cloud_provider::AddressType::{ExternalIP, Hostname, InternalIP};
 use cloud_provider::{InstanceMetadata, Node, NodeAddress, Result, WantMetadata, async_trait};
 use ipnet::Ipv6Net;
+use provider_kit::addresses::Addresses;
 use provider_kit::inventory::{Machine, MachineSource, Urgency};
 use provider_kit::paging::Reading;
 use provider_kit::transport::{Call, Priority};
@@ -146,15 +146,13 @@ impl Machine for CloudServer {
 
 impl CloudServers {
     fn addresses(&self, server: &CloudServer) -> Vec<NodeAddress> {
-        let public = [server.ipv4.map(IpAddr::V4), server.ipv6.map(IpAddr::V6)];
-        let public = public.into_iter().flatten().filter(|ip| self.config.address_family.has(*ip));
         // Known since the start: nobody asks before.
         let network = self.network.as_ref().and_then(|network| network.id().ok());
-        let private = network.into_iter().flat_map(|network| server.private_ips(network));
-        let mut addresses = vec![NodeAddress::new(Hostname, &server.name)];
-        addresses.extend(public.map(|ip| NodeAddress::new(ExternalIP, &ip.to_string())));
-        addresses.extend(private.map(|ip| NodeAddress::new(InternalIP, &ip.to_string())));
-        addresses
+        let public = [server.ipv4.map(IpAddr::V4), server.ipv6.map(IpAddr::V6)].into_iter().flatten();
+        Addresses::of(&server.name)
+            .external(public, self.config.address_family)
+            .internal(network.into_iter().flat_map(|network| server.private_ips(network)))
+            .build()
     }
 }
 

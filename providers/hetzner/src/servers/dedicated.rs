@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use cloud_provider::AddressType::{ExternalIP, Hostname, InternalIP};
+use cloud_provider::AddressType::InternalIP;
 use cloud_provider::{About, InstanceMetadata, Node, NodeAddress, WantMetadata};
+use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::events::EventWriter;
 
 use super::PROVIDED_BY;
-use crate::config::AddressFamily;
 use crate::id::MachineId;
 use crate::robot::DedicatedServer;
 
@@ -37,10 +37,8 @@ impl Telling {
     }
 
     fn addresses(&self, server: &DedicatedServer, node: &Node) -> Vec<NodeAddress> {
-        let public = [server.ipv6.map(IpAddr::V6), server.ipv4.map(IpAddr::V4)];
-        let public = public.into_iter().flatten().filter(|ip| self.address_family.has(*ip));
-        let mut addresses = vec![NodeAddress::new(Hostname, &server.name)];
-        addresses.extend(public.map(|ip| NodeAddress::new(ExternalIP, &ip.to_string())));
+        let public = [server.ipv6.map(IpAddr::V6), server.ipv4.map(IpAddr::V4)].into_iter().flatten();
+        let mut addresses = Addresses::of(&server.name).external(public, self.address_family).build();
         if self.forward_internal_ips {
             for address in node.addresses.iter().filter(|it| it.kind == InternalIP) {
                 match self.misconfigured(address, &addresses) {
