@@ -127,7 +127,7 @@ impl Diagnosis<'_> {
 
     async fn network(&self) -> Vec<Finding> {
         let Some(network) = self.network else {
-            return vec![Finding::ok("network", "none is configured: addresses and load balancers are public")];
+            return vec![Finding::ok("network", "none is configured (HCLOUD_NETWORK)")];
         };
         let found = match network.find().await {
             Ok(found) => found,

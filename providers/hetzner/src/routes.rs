@@ -103,7 +103,7 @@ impl NetworkRoutes {
     /// §4: what the range is set to is a frequent mistake, and not this Node's.
     fn warn_of_ranges(&self, destination: &IpNet, node: &Node) {
         let ranges = self.ranges();
-        if !ranges.iter().any(|range| range.contains(destination)) {
+        if !ranges.is_empty() && !ranges.iter().any(|range| range.contains(destination)) {
             let ranges = ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
             let message = format!("route CIDR {destination} is not contained within cluster CIDR {ranges}");
             self.events.warning(About::Node(node), "ClusterCIDRMisconfigured", message);
