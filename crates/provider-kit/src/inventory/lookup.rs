@@ -13,6 +13,8 @@ use crate::transport::Priority;
 
 /// How many machines are read one by one at the same time.
 const CONCURRENT_READS: usize = 8;
+/// So many reads are prepared: a mode may want thousands.
+const PREPARED_READS: usize = 256;
 /// For how many Nodes of one look-up the closest names are searched: each costs a comparison with all machines.
 const HINTS: usize = 8;
 
@@ -221,21 +223,27 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
     async fn read_one_by_one(&mut self, open: Vec<Question<'_>>) {
         let (inventory, priority) = (self.inventory, self.priority);
         let _under_way = inventory.count_under_way(if self.fresh { open.len() } else { 0 });
-        let reads: Vec<_> = open.iter().map(|question| inventory.read_one(question.key, priority).boxed()).collect();
-        let mut reads = futures::stream::iter(reads).buffered(CONCURRENT_READS);
-        for question in &open {
-            let Some(machine) = reads.next().await else { break };
-            match (machine, question.key) {
-                (Ok(Some(machine)), _) => self.there(question, Kept::single(machine)),
-                (Ok(None), key) => {
-                    let gone = match key {
-                        Key::Id(_) => Gone::no_such_id(question.what),
-                        Key::Name(name) => Gone::no_such_name(name),
-                    };
-                    self.answers[question.index] = Some(Ok(Found::Gone(self.with_hint(gone, key))));
-                }
-                (Err(err), _) => self.answers[question.index] = Some(Err(err)),
+        for open in open.chunks(PREPARED_READS) {
+            let reads: Vec<_> = open.iter().map(|it| inventory.read_one(it.key, priority).boxed()).collect();
+            let mut reads = futures::stream::iter(reads).buffered(CONCURRENT_READS);
+            for question in open {
+                let Some(machine) = reads.next().await else { break };
+                self.answer_singly(question, machine);
             }
+        }
+    }
+
+    fn answer_singly(&mut self, question: &Question<'_>, machine: Result<Option<Arc<S::Machine>>>) {
+        match (machine, question.key) {
+            (Ok(Some(machine)), _) => self.there(question, Kept::single(machine)),
+            (Ok(None), key) => {
+                let gone = match key {
+                    Key::Id(_) => Gone::no_such_id(question.what),
+                    Key::Name(name) => Gone::no_such_name(name),
+                };
+                self.answers[question.index] = Some(Ok(Found::Gone(self.with_hint(gone, key))));
+            }
+            (Err(err), _) => self.answers[question.index] = Some(Err(err)),
         }
     }
 
