@@ -29,6 +29,9 @@ pub(super) struct Requests<'a> {
     /// In which subnet of the network it gets its address.
     subnet: Option<IpNet>,
     list: VecDeque<Request>,
+    /// Whether it gets more before it has less: then a larger type is needed first, and else a smaller one is possible last.
+    grows: bool,
+    late: Vec<Call>,
 }
 
 impl<'a> Requests<'a> {
@@ -39,7 +42,9 @@ impl<'a> Requests<'a> {
         operations: &[Operation],
         subnet: Option<IpNet>,
     ) -> VecDeque<Request> {
-        let mut requests = Self { id, actual, subnet, list: VecDeque::new() };
+        let grows = |it: &Operation| matches!(it, Operation::AddTargets { .. } | Operation::Create { .. });
+        let grows = operations.iter().any(grows);
+        let mut requests = Self { id, actual, subnet, list: VecDeque::new(), grows, late: Vec::new() };
         let removed = operations.iter().filter_map(|it| match it {
             Operation::RemoveTargets { targets, .. } => Some(targets),
             _ => None,
@@ -76,6 +81,9 @@ impl<'a> Requests<'a> {
                 Operation::Mark | Operation::Unmark => {}
             }
         }
+        for call in std::mem::take(&mut requests.late) {
+            requests.push(call);
+        }
         requests.list
     }
 
@@ -86,7 +94,7 @@ impl<'a> Requests<'a> {
     fn set(&mut self, key: &str, to: &Value) {
         let id = self.id;
         let address = |key| self.actual.balancer_attributes().and_then(|it| it.get(key));
-        self.push(match key {
+        let call = match key {
             "algorithm" => action!(id, "change_algorithm").json(&json!({"type": to})),
             "type" => action!(id, "change_type").json(&json!({"load_balancer_type": to})),
             "ipv4_rdns" => action!(id, "change_dns_ptr").json(&json!({"ip": address("ipv4"), "dns_ptr": to})),
@@ -94,7 +102,13 @@ impl<'a> Requests<'a> {
             "public" if *to == json!(true) => action!(id, "enable_public_interface"),
             "public" => action!(id, "disable_public_interface"),
             _ => return,
-        });
+        };
+        // Targets with public addresses keep the public interface, many targets the large type.
+        match key {
+            "public" if *to == json!(false) => self.late.push(call),
+            "type" if !self.grows => self.late.push(call),
+            _ => self.push(call),
+        }
     }
 
     fn create(&mut self, part: &Part, settings: &Attributes) {
