@@ -1,13 +1,13 @@
 //! Load balancers: §3 and rows 18 to 59 of §8.
 
-//mod annotations;
-//mod certificates;
-//mod changes;
+mod annotations;
+mod certificates;
+mod changes;
 mod made;
 mod owners;
-//mod refusals;
+mod refusals;
 mod removed;
-//mod targets;
+mod targets;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -127,7 +127,9 @@ impl Scene {
     /// A network to which all servers are attached, and which is configured; its id.
     pub(super) fn network(&mut self) -> u64 {
         let id = self.fake.add_network("kubernetes", "10.0.0.0/8");
-        self.fake.servers().iter().for_each(|server| drop(self.fake.attach(&server.name, id)));
+        for server in self.fake.servers() {
+            self.fake.attach(&server.name, id);
+        }
         let network = config::Network { name_or_id: "kubernetes".to_owned(), check_attached: false, routes: false };
         self.config.network = Some(network);
         id

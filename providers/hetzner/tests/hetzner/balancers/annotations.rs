@@ -1,0 +1,188 @@
+//! What each annotation and variable becomes on the wire (§3.2, §8.55 to §8.58).
+
+use super::*;
+
+/// The first service of the request that makes it, without its listen port.
+async fn sent(env: impl FnOnce(&mut config::Balancers), annotations: &[(&str, &str)]) -> Value {
+    let mut scene = Scene::new();
+    env(scene.env());
+    annotations.iter().for_each(|(key, value)| scene.annotate(key, value));
+    for name in ["one", "two"] {
+        scene.fake.add_certificate(name);
+    }
+    scene.ensure().await;
+    let mut service = scene.sent(CREATE)[0]["services"][0].take();
+    service.as_object_mut().unwrap().remove("listen_port");
+    scene.changes();
+    scene.start().await;
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [""; 0], "{annotations:?} is what the cloud shows");
+    service
+}
+
+/// The default, with more.
+fn service(more: &Value) -> Value {
+    let mut service = json!({"protocol": "tcp", "destination_port": 30080, "health_check": {"protocol": "tcp", "port": 30080}});
+    for (key, value) in more.as_object().unwrap() {
+        service[key] = value.clone();
+    }
+    service
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_annotation_of_a_port_is_sent_and_what_is_not_set_is_the_apis_business() {
+    let check = |more: Value| {
+        let mut check = json!({"protocol": "tcp", "port": 30080});
+        check.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"health_check": check})
+    };
+    for (annotations, expected) in [
+        (&[][..], json!({})),
+        (&[("protocol", "HTTP")], json!({"protocol": "http"})),
+        (&[("uses-proxyprotocol", "true")], json!({"proxyprotocol": true})),
+        (&[("uses-proxyprotocol", "false")], json!({"proxyprotocol": false})),
+        (&[("protocol", "http"), ("http-cookie-name", "me")], json!({"protocol": "http", "http": {"cookie_name": "me"}})),
+        (&[("protocol", "http"), ("http-cookie-lifetime", "1h")], json!({"protocol": "http", "http": {"cookie_lifetime": 3600}})),
+        (&[("protocol", "http"), ("http-cookie-lifetime", "90")], json!({"protocol": "http", "http": {"cookie_lifetime": 90}})),
+        (&[("protocol", "http"), ("http-timeout-idle", "90s")], json!({"protocol": "http", "http": {"timeout_idle": 90}})),
+        (&[("protocol", "http"), ("http-sticky-sessions", "true")], json!({"protocol": "http", "http": {"sticky_sessions": true}})),
+        (&[("health-check-protocol", "tcp")], json!({})),
+        (&[("health-check-protocol", "http")], check(json!({"protocol": "http"}))),
+        (&[("health-check-port", "8080")], check(json!({"port": 8080}))),
+        (&[("health-check-interval", "30s")], check(json!({"interval": 30}))),
+        (&[("health-check-interval", "30")], check(json!({"interval": 30}))),
+        (&[("health-check-timeout", "7s")], check(json!({"timeout": 7}))),
+        (&[("health-check-retries", "2")], check(json!({"retries": 2}))),
+        // Without a check of HTTP these are ignored, as they are by the reference.
+        (&[("health-check-http-domain", "a.example"), ("health-check-http-path", "/x")], json!({})),
+        (&[("http-status-codes", "200"), ("health-check-http-validate-certificate", "true")], json!({})),
+        // Any other annotation of the check makes it speak what the Service speaks.
+        (&[("protocol", "http"), ("health-check-retries", "2")], {
+            let mut it = check(json!({"protocol": "http", "retries": 2}));
+            it["protocol"] = json!("http");
+            it
+        }),
+        (&[("protocol", "http"), ("health-check-http-path", "/x")], json!({"protocol": "http"})),
+    ] {
+        assert_eq!(sent(|_| {}, annotations).await, service(&expected), "{annotations:?}");
+    }
+}
+
+/// §8.55.
+#[tokio::test(start_paused = true)]
+async fn all_of_http_is_sent() {
+    let mut scene = Scene::new();
+    let [one, two] = ["one", "two"].map(|name| scene.fake.add_certificate(name).id);
+    for (key, value) in [
+        ("protocol", "https"),
+        ("http-cookie-name", "TEST"),
+        ("http-cookie-lifetime", "1h"),
+        ("http-certificates", &format!("{two},{one}")),
+        ("http-redirect-http", "true"),
+        ("http-sticky-sessions", "true"),
+        ("http-timeout-idle", "30s"),
+    ] {
+        scene.annotate(key, value);
+    }
+    scene.ports(json!([{"port": 443, "nodePort": 30080}]));
+    scene.ensure().await;
+    let http = json!({"cookie_name": "TEST", "cookie_lifetime": 3600, "certificates": [one, two], "redirect_http": true,
+        "sticky_sessions": true, "timeout_idle": 30});
+    assert_eq!(scene.sent(CREATE)[0]["services"][0]["http"], http);
+    scene.changes();
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [""; 0]);
+}
+
+/// §8.58.
+#[tokio::test(start_paused = true)]
+async fn all_of_a_check_is_sent() {
+    let timing = [
+        ("health-check-port", "8080"),
+        ("health-check-interval", "1h"),
+        ("health-check-timeout", "30s"),
+        ("health-check-retries", "5"),
+    ];
+    let tcp = json!({"protocol": "tcp", "port": 8080, "interval": 3600, "timeout": 30, "retries": 5});
+    let mut annotations = timing.to_vec();
+    annotations.push(("health-check-protocol", "tcp"));
+    assert_eq!(sent(|_| {}, &annotations).await["health_check"], tcp);
+    let mut annotations = timing.to_vec();
+    annotations.extend([
+        ("health-check-protocol", "https"),
+        ("health-check-http-domain", "example.com"),
+        ("health-check-http-path", "/internal/health"),
+        ("health-check-http-validate-certificate", "true"),
+        ("http-status-codes", "200, 2??,404"),
+    ]);
+    let mut https = tcp.clone();
+    https["protocol"] = json!("https");
+    https["http"] =
+        json!({"domain": "example.com", "path": "/internal/health", "tls": true, "status_codes": ["200", "2??", "404"]});
+    assert_eq!(sent(|_| {}, &annotations).await["health_check"], https);
+}
+
+/// §8.56, and the annotation wins.
+#[tokio::test(start_paused = true)]
+async fn the_environment_has_defaults_for_checks_and_the_proxy_protocol() {
+    let env = |it: &mut config::Balancers| {
+        it.health_check_interval = Some(Duration::from_secs(30));
+        it.health_check_timeout = Some(Duration::from_secs(5));
+        it.health_check_retries = Some(5);
+        it.uses_proxyprotocol = Some(true);
+    };
+    let check = json!({"protocol": "tcp", "port": 30080, "interval": 30, "timeout": 5, "retries": 5});
+    assert_eq!(sent(env, &[]).await, service(&json!({"proxyprotocol": true, "health_check": check})));
+    let annotations = [("health-check-interval", "9s"), ("uses-proxyprotocol", "false")];
+    let check = json!({"protocol": "tcp", "port": 30080, "interval": 9, "timeout": 5, "retries": 5});
+    assert_eq!(sent(env, &annotations).await, service(&json!({"proxyprotocol": false, "health_check": check})));
+}
+
+/// §8.34, §8.37, §3.2: all mistakes at once, each with key, value and what is accepted, before anything is sent.
+#[tokio::test(start_paused = true)]
+async fn all_mistakes_are_told_at_once_and_nothing_is_sent() {
+    let mut scene = Scene::new();
+    for (key, value) in [
+        ("algorithm-type", "random"),
+        ("ipv6-disabled", "yes"),
+        ("disable-public-network", "no"),
+        ("disable-private-ingress", "2"),
+        ("use-private-ip", "maybe"),
+        ("private-ipv4", "fd00::1"),
+        ("private-subnet-ip-range", "10.0.0.0"),
+        ("node-selector", "a in b"),
+        ("protocol", "udp"),
+        ("uses-proxyprotocol", "on"),
+        ("http-cookie-lifetime", "soon"),
+        ("http-timeout-idle", "10s"),
+        ("http-sticky-sessions", "yes"),
+        ("http-redirect-http", "yes"),
+        ("certificate-type", "bought"),
+        ("health-check-protocol", "icmp"),
+        ("health-check-port", "0"),
+        ("health-check-interval", "often"),
+        ("health-check-timeout", "-1s"),
+        ("health-check-retries", "many"),
+        ("health-check-http-validate-certificate", "yes"),
+    ] {
+        scene.annotate(key, value);
+    }
+    let err = scene.refused().await;
+    assert!(err.is_invalid());
+    let text = err.to_string();
+    for (key, value) in scene.service.metadata.annotations.clone().unwrap() {
+        assert!(text.contains(&format!("annotation {key}: {value:?} is not ")), "{key}: {text}");
+    }
+    assert_eq!(scene.fake.requests().len(), 0);
+}
+
+/// Reserved, and unused.
+#[tokio::test(start_paused = true)]
+async fn reserved_annotations_have_no_effect() {
+    let mut scene = Scene::new();
+    for key in ["ipv4", "ipv6", "id"] {
+        scene.annotate(key, "198.51.100.1");
+    }
+    assert_eq!(scene.ensure().await, ["198.19.0.1 VIP", "2001:db8:ffff::1:1 VIP"]);
+    assert_eq!(scene.events(), [""; 0]);
+}

@@ -1,0 +1,229 @@
+//! What changes later, and what does not.
+
+use super::*;
+
+/// What is changed for an annotation that is set or replaced after the load balancer was made.
+async fn after(prepare: impl FnOnce(&mut Scene), annotation: &str, value: &str) -> (Scene, Vec<String>) {
+    let mut scene = Scene::new();
+    prepare(&mut scene);
+    scene.ensure().await;
+    scene.changes();
+    scene.annotate(annotation, value);
+    scene.ensure().await;
+    let changes = scene.changes();
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [""; 0], "{annotation} settles");
+    scene.start().await;
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [""; 0], "{annotation} is what the cloud shows");
+    (scene, changes)
+}
+
+/// §8.22, §8.23, §8.42: for half an hour, and after a restart.
+#[tokio::test(start_paused = true)]
+async fn one_that_is_as_it_should_be_costs_nothing() {
+    let mut scene = Scene::new();
+    scene.network();
+    scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 443, "nodePort": 30443}]));
+    scene.ensure().await;
+    scene.fake.forget_requests();
+    scene.ensure().await;
+    scene.try_update().await.unwrap();
+    assert_eq!(scene.fake.counts().len(), 0);
+    scene.start().await;
+    scene.ensure().await;
+    assert_eq!((scene.changes(), scene.fake.count("GET /load_balancers/{id}")), (vec![], 0));
+}
+
+/// §8.37 to §8.39, §8.43, §8.45: each with one action, and none where nothing differs.
+#[tokio::test(start_paused = true)]
+async fn what_differs_is_changed_with_one_action() {
+    let plain = |_: &mut Scene| {};
+    let (scene, changes) = after(plain, "algorithm-type", "least_connections").await;
+    assert_eq!((changes, scene.balancer().algorithm), (vec![action("change_algorithm")], "least_connections".to_owned()));
+    let (_, changes) = after(plain, "algorithm-type", "round_robin").await;
+    assert_eq!(changes, [""; 0]);
+    let (scene, changes) = after(plain, "type", "lb21").await;
+    assert_eq!((changes, scene.balancer().load_balancer_type), (vec![action("change_type")], "lb21".to_owned()));
+    let (_, changes) = after(plain, "type", "lb11").await;
+    assert_eq!(changes, [""; 0]);
+    let (scene, changes) = after(plain, "ipv4-rdns", "lb.example.com").await;
+    assert_eq!(changes, [action("change_dns_ptr")]);
+    assert_eq!(scene.balancer().ipv4.dns_ptr.as_deref(), Some("lb.example.com"));
+    let (scene, changes) = after(plain, "ipv6-rdns", "lb.example.com").await;
+    assert_eq!(changes, [action("change_dns_ptr")]);
+    assert_eq!(scene.balancer().ipv6.dns_ptr.as_deref(), Some("lb.example.com"));
+    let (scene, changes) = after(plain, "name", "edge").await;
+    assert_eq!((changes, scene.balancer().name), (vec!["PUT /load_balancers/{id}".to_owned()], "edge".to_owned()));
+    assert_eq!(scene.balancer().labels[SIGN], UID);
+    let private = |scene: &mut Scene| {
+        scene.network();
+        scene.env().use_private_ip = true;
+    };
+    let (scene, changes) = after(private, "disable-public-network", "true").await;
+    assert_eq!((changes, scene.balancer().public_interface), (vec![action("disable_public_interface")], false));
+    let disabled = |scene: &mut Scene| {
+        private(scene);
+        scene.env().disable_public_network = Some(true);
+    };
+    let (scene, changes) = after(disabled, "disable-public-network", "false").await;
+    assert_eq!((changes, scene.balancer().public_interface), (vec![action("enable_public_interface")], true));
+    let (_, changes) = after(disabled, "disable-public-network", "true").await;
+    assert_eq!(changes, [""; 0]);
+}
+
+/// §8.43: three states.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_states_stays_as_it_is() {
+    let mut scene = Scene::new();
+    scene.nodes.clear();
+    scene.ensure().await;
+    scene
+        .meddle(|it| {
+            it.public_interface = false;
+            it.algorithm = "least_connections".to_owned();
+            it.ipv6.dns_ptr = Some("by.hand.example".to_owned());
+            it.services[0].proxyprotocol = true;
+            it.services[0].health_check.interval = 60;
+        })
+        .await;
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [""; 0]);
+}
+
+/// §3.2: the type.
+#[tokio::test(start_paused = true)]
+async fn a_type_that_is_asked_for_no_more_never_makes_it_smaller() {
+    let mut scene = Scene::new();
+    scene.env().balancer_type = None;
+    scene.annotate("type", "lb31");
+    scene.ensure().await;
+    for number in 3..33 {
+        scene.add_node(&format!("worker-{number}"));
+    }
+    scene.try_update().await.unwrap();
+    scene.changes();
+    scene.forget("type");
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [""; 0]);
+    assert_eq!((scene.balancer().load_balancer_type, scene.targets().len()), ("lb31".to_owned(), 32));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_larger_type_comes_before_what_it_is_needed_for_and_a_smaller_one_after() {
+    let mut scene = Scene::new();
+    let ports = |count: u16| json!((0..count).map(|n| json!({"port": 8000 + n, "nodePort": 30000 + n})).collect::<Vec<_>>());
+    scene.ports(ports(5));
+    scene.ensure().await;
+    scene.changes();
+    scene.ports(ports(6));
+    scene.annotate("type", "lb21");
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [action("change_type"), action("add_service")]);
+    scene.ports(ports(5));
+    scene.annotate("type", "lb11");
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [action("delete_service"), action("change_type")]);
+}
+
+/// §8.40, §8.41: detaching takes private targets along; they come back.
+#[tokio::test(start_paused = true)]
+async fn it_leaves_a_foreign_network_joins_its_own_and_keeps_its_targets() {
+    let mut scene = Scene::new();
+    let network = scene.network();
+    let foreign = scene.fake.add_network("foreign", "10.0.0.0/8");
+    scene.annotate("use-private-ip", "true");
+    scene.ensure().await;
+    let (targets, ip) = (scene.targets(), scene.balancer().private_net[0].ip);
+    scene.meddle(|it| it.private_net[0].network = foreign).await;
+    scene.ensure().await;
+    let (detach, attach, add) = (action("detach_from_network"), action("attach_to_network"), action("add_target"));
+    assert_eq!(scene.sent(&detach), [json!({"network": foreign})]);
+    assert_eq!(scene.sent(&attach), [json!({"network": network})]);
+    assert_eq!((scene.targets(), scene.balancer().private_net[0].network), (targets, network));
+    assert_eq!(scene.changes(), [&*detach, &attach, &add, &add]);
+    let _ = ip;
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_address_in_the_network_is_had_by_joining_anew() {
+    let mut scene = Scene::new();
+    scene.network();
+    scene.annotate("private-ipv4", "10.0.0.77");
+    scene.ensure().await;
+    scene.changes();
+    scene.annotate("private-ipv4", "10.0.0.78");
+    let ingress = scene.ensure().await;
+    assert_eq!(ingress[2], "10.0.0.78 VIP");
+    assert_eq!(scene.changes(), [action("detach_from_network"), action("attach_to_network")]);
+    scene.forget("private-ipv4");
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [""; 0]);
+}
+
+/// As the reference: it leaves every network if none is configured.
+#[tokio::test(start_paused = true)]
+async fn it_leaves_its_network_when_none_is_configured_any_more() {
+    let mut scene = Scene::new();
+    scene.network();
+    scene.ensure().await;
+    scene.config.network = None;
+    scene.start().await;
+    assert_eq!(scene.ensure().await.len(), 2);
+    assert_eq!(scene.changes(), [action("detach_from_network")]);
+}
+
+/// §8.53.
+#[tokio::test(start_paused = true)]
+async fn ports_come_before_others_go() {
+    let mut scene = Scene::new();
+    scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 443, "nodePort": 30443}]));
+    scene.ensure().await;
+    scene.changes();
+    scene.ports(json!([{"port": 81, "nodePort": 30080}, {"port": 444, "nodePort": 30443}]));
+    scene.ensure().await;
+    let (add, delete) = (action("add_service"), action("delete_service"));
+    assert_eq!(scene.changes(), [&*add, &add, &delete, &delete]);
+    assert_eq!(scene.balancer().services.iter().map(|it| it.listen_port).collect::<Vec<_>>(), [81, 444]);
+}
+
+/// §8.54.
+#[tokio::test(start_paused = true)]
+async fn new_node_ports_are_an_update_of_each_port() {
+    let mut scene = Scene::new();
+    scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 443, "nodePort": 30443}]));
+    scene.ensure().await;
+    scene.changes();
+    scene.ports(json!([{"port": 80, "nodePort": 31080}, {"port": 443, "nodePort": 31443}]));
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [action("update_service"), action("update_service")]);
+    let services = scene.balancer().services;
+    assert_eq!((services[0].destination_port, services[0].health_check.port), (31080, 31080));
+    scene.start().await;
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [""; 0]);
+}
+
+/// Another protocol: what the API drops along is known.
+#[tokio::test(start_paused = true)]
+async fn http_and_back_again_forgets_no_setting() {
+    let http = |scene: &mut Scene| {
+        scene.annotate("protocol", "http");
+        scene.annotate("http-cookie-name", "me");
+        scene.annotate("health-check-protocol", "http");
+        scene.annotate("health-check-http-path", "/ready");
+    };
+    let (mut scene, changes) = after(http, "protocol", "tcp").await;
+    assert_eq!(changes, [action("update_service")]);
+    assert_eq!(scene.balancer().services[0].http, None);
+    scene.annotate("health-check-protocol", "tcp");
+    scene.ensure().await;
+    assert_eq!(scene.balancer().services[0].health_check.http, None);
+    http(&mut scene);
+    scene.ensure().await;
+    let service = scene.balancer().services[0].clone();
+    assert_eq!(service.http.unwrap().cookie_name, "me");
+    assert_eq!(service.health_check.http.unwrap().path, "/ready");
+}

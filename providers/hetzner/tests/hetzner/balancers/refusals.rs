@@ -1,0 +1,133 @@
+//! What the API's refusals mean (§5.1).
+
+use hetzner_fake::Fault;
+
+use super::*;
+
+/// What a user must change: an event, and slow retries.
+#[tokio::test(start_paused = true)]
+async fn faults_of_configuration_are_the_users_to_mend() {
+    for code in [
+        "server_not_attached_to_network",
+        "ip_not_owned",
+        "cloud_resource_ip_not_allowed",
+        "missing_ipv4",
+        "targets_without_use_private_ip",
+    ] {
+        let mut scene = Scene::new();
+        scene.ensure().await;
+        scene.add_node("worker-3");
+        scene.fake.fail(Fault::code(&action("add_target"), code));
+        let err = scene.try_update().await.unwrap_err();
+        assert!(err.is_invalid(), "{code}: {err}");
+    }
+    for code in ["no_subnet_available", "ip_not_available"] {
+        let mut scene = Scene::new();
+        scene.network();
+        scene.annotate("private-ipv4", "10.0.0.77");
+        scene.fake.fail(Fault::code(&action("attach_to_network"), code));
+        assert!(scene.refused().await.is_invalid(), "{code}");
+    }
+}
+
+/// The same in the words of an action that failed later.
+#[tokio::test(start_paused = true)]
+async fn an_action_that_fails_is_told_with_its_reason() {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    scene.add_node("worker-3");
+    scene.fake.fail(Fault::action(&action("add_target"), "server_not_attached_to_network").times(1));
+    let err = scene.try_update().await.unwrap_err();
+    assert!(err.is_invalid() && err.to_string().contains("server_not_attached_to_network"), "{err}");
+    scene.try_update().await.unwrap();
+    assert_eq!(scene.targets(), scene.servers());
+}
+
+/// What is there already is success, once it was read.
+#[tokio::test(start_paused = true)]
+async fn what_is_there_already_is_success_after_it_was_read() {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    let id = scene.add_node("worker-3");
+    // Somebody else was faster, and we do not know.
+    scene.fake.change_load_balancer(NAME, |it| it.targets.push(Target::Server { id, use_private_ip: false }));
+    scene.try_update().await.unwrap();
+    assert_eq!(scene.targets(), scene.servers());
+
+    let service = scene.balancer().services[0].clone();
+    let mut other = service.clone();
+    (other.listen_port, other.destination_port, other.health_check.port) = (81, 30081, 30081);
+    scene.fake.change_load_balancer(NAME, |it| it.services.push(other));
+    scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 81, "nodePort": 30081}]));
+    scene.ensure().await;
+    assert_eq!(scene.balancer().services.len(), 2);
+
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    let network = scene.network();
+    scene.start().await;
+    scene.fake.fail(Fault::code(&action("attach_to_network"), "load_balancer_already_attached").times(1));
+    scene.ensure().await;
+    assert_eq!(scene.balancer().private_net[0].network, network);
+}
+
+/// §3.3: busy.
+#[tokio::test(start_paused = true)]
+async fn what_is_locked_is_tried_again() {
+    for code in ["locked", "conflict"] {
+        let mut scene = Scene::new();
+        scene.network();
+        scene.annotate("private-ipv4", "10.0.0.77");
+        scene.fake.fail(Fault::code(&action("attach_to_network"), code).times(1));
+        assert_eq!(scene.ensure().await.len(), 3);
+        assert_eq!(scene.fake.count(&action("attach_to_network")), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_ports_than_the_type_takes_are_a_matter_of_quota() {
+    let mut scene = Scene::new();
+    let ports: Vec<_> = (0..6).map(|n| json!({"port": 8000 + n, "nodePort": 30000 + n})).collect();
+    scene.ports(json!(ports));
+    assert!(scene.refused().await.is_quota());
+    assert_eq!(scene.fake.load_balancers().len(), 0);
+}
+
+/// Fields are shown to the user.
+#[tokio::test(start_paused = true)]
+async fn fields_that_the_api_refuses_are_named() {
+    let mut scene = Scene::new();
+    scene.annotate("health-check-interval", "1h");
+    scene.annotate("health-check-timeout", "24h");
+    let err = scene.refused().await;
+    assert!(err.is_invalid() && err.to_string().contains("timeout"), "{err}");
+}
+
+/// A lost answer to the POST: it is there, found by its sign, and not made again.
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_makes_no_second_one() {
+    let mut scene = Scene::new();
+    scene.fake.fail(Fault::new(CREATE, hetzner_fake::FaultKind::LostAnswer).times(1));
+    scene.ensure().await;
+    assert_eq!(scene.balancer().labels[SIGN], UID);
+    for name in ["add_target", "add_service", "delete_service", "remove_target"] {
+        let mut scene = Scene::new();
+        scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 81, "nodePort": 30081}]));
+        scene.ensure().await;
+        scene.add_node("worker-3");
+        scene.nodes.remove(0);
+        scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 82, "nodePort": 30082}]));
+        scene.fake.fail(Fault::new(&action(name), hetzner_fake::FaultKind::LostAnswer).times(1));
+        scene.ensure().await;
+        assert_eq!(scene.targets(), scene.servers()[1..], "{name}");
+        assert_eq!(scene.balancer().services.iter().map(|it| it.listen_port).collect::<Vec<_>>(), [80, 82], "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_may_not_write_is_told_as_such() {
+    let mut scene = Scene::new();
+    scene.start().await;
+    scene.fake.set_read_only(TOKEN, true);
+    assert!(scene.refused().await.is_unauthorized());
+}

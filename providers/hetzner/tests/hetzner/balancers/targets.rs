@@ -1,0 +1,296 @@
+//! Targets (§3.3, step 6).
+
+use hetzner_fake::{Fault, ROBOT_PASSWORD, ROBOT_USER};
+
+use super::*;
+
+impl Scene {
+    /// Robot, with or without credentials, and dedicated servers `bm-1`… of these numbers, whose Nodes have these InternalIPs.
+    fn robot(&mut self, has_credentials: bool, servers: &[(u64, Option<&str>)]) {
+        let credential = has_credentials.then(|| Credential::basic(ROBOT_USER, ROBOT_PASSWORD));
+        self.config.robot = Some(config::Robot {
+            credential,
+            endpoint: "http://robot".to_owned(),
+            cache_timeout: Duration::from_secs(300),
+            rate_limit_wait: Duration::ZERO,
+            forward_internal_ips: true,
+        });
+        for (number, internal) in servers {
+            let name = format!("bm-{number}");
+            self.fake.add_robot_server(*number, &name);
+            let addresses: Vec<_> = internal.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();
+            self.nodes.push(node(&name, &format!("hrobot://{number}"), json!({"status": {"addresses": addresses}})));
+        }
+    }
+
+    fn robot_ip(&self, number: u64) -> String {
+        let server = self.fake.change_robot_server(number, |_| {}).unwrap();
+        server.server_ip.unwrap().to_string()
+    }
+}
+
+fn sorted(mut list: Vec<String>) -> Vec<String> {
+    list.sort();
+    list
+}
+
+/// §8.29.
+#[tokio::test(start_paused = true)]
+async fn a_selector_chooses_among_the_nodes() {
+    for (selector, expected) in [
+        (None, &["a", "b", "c"][..]),
+        (Some(""), &["a", "b", "c"]),
+        (Some("pool=blue"), &["a", "b"]),
+        (Some("pool=blue,zone=1"), &["a"]),
+        (Some("pool in (blue, red),zone!=1"), &["b", "c"]),
+        (Some("!zone"), &["c"]),
+        (Some("pool=green"), &[]),
+    ] {
+        let mut scene = Scene::new();
+        scene.nodes.clear();
+        let labels = [("a", json!({"pool": "blue", "zone": "1"})), ("b", json!({"pool": "blue", "zone": "2"})), ("c", json!({"pool": "red"}))];
+        for (name, labels) in labels {
+            let id = scene.fake.add_server(name).id;
+            scene.nodes.push(node(name, &format!("hcloud://{id}"), json!({"labels": labels})));
+        }
+        selector.into_iter().for_each(|it| scene.annotate("node-selector", it));
+        scene.ensure().await;
+        let expected: Vec<_> = expected.iter().map(|name| scene.fake.server(name).unwrap().id.to_string()).collect();
+        assert_eq!(scene.targets(), sorted(expected), "{selector:?}");
+    }
+}
+
+/// §3.2.
+#[tokio::test(start_paused = true)]
+async fn a_selector_that_cannot_be_read_leaves_the_targets_as_they_are() {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    let before = scene.targets();
+    scene.changes();
+    scene.annotate("node-selector", "pool in blue");
+    let err = scene.refused().await;
+    assert!(err.is_invalid() && err.to_string().contains("node-selector: \"pool in blue\""), "{err}");
+    assert!(scene.try_update().await.is_err());
+    assert_eq!((scene.targets(), scene.changes()), (before, vec![]));
+}
+
+/// §8.46.
+#[tokio::test(start_paused = true)]
+async fn cloud_servers_are_targets_by_id_and_dedicated_ones_by_address() {
+    let mut scene = Scene::new();
+    scene.robot(true, &[(321, None), (322, None)]);
+    scene.ensure().await;
+    let mut expected = scene.servers();
+    expected.extend([scene.robot_ip(321), scene.robot_ip(322)]);
+    assert_eq!(scene.targets(), sorted(expected));
+    assert_eq!((scene.changes(), scene.fake.count("GET /server")), (vec![CREATE.to_owned()], 0));
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [""; 0]);
+}
+
+/// §8.47.
+#[tokio::test(start_paused = true)]
+async fn what_no_node_stands_behind_is_removed() {
+    let mut scene = Scene::new();
+    scene.nodes.clear();
+    scene.ensure().await;
+    let [one, two] = [scene.fake.add_server("x").id, scene.fake.add_server("y").id];
+    scene
+        .meddle(|it| {
+            it.targets.extend([one, two].map(|id| Target::Server { id, use_private_ip: false }));
+            it.targets.push(Target::Ip("198.51.100.4".parse().unwrap()));
+            it.targets.push(Target::LabelSelector { selector: "pool=blue".to_owned(), use_private_ip: false });
+        })
+        .await;
+    scene.ensure().await;
+    assert_eq!(scene.targets(), ["pool=blue"], "a label selector is left alone, as the reference leaves it");
+    assert_eq!(scene.changes(), [action("remove_target"), action("remove_target"), action("remove_target")]);
+}
+
+/// §8.48.
+#[tokio::test(start_paused = true)]
+async fn no_more_targets_than_the_type_takes_and_each_other_node_is_told() {
+    let mut scene = Scene::new();
+    scene.fake.change_type("lb11", |it| it.max_targets = 3);
+    scene.ensure().await;
+    let first = scene.targets();
+    scene.changes();
+    for number in 3..6 {
+        scene.add_node(&format!("worker-{number}"));
+    }
+    scene.try_update().await.unwrap();
+    let targets = scene.targets();
+    assert!(targets.len() == 3 && first.iter().all(|it| targets.contains(it)), "{targets:?}");
+    assert_eq!(scene.changes(), [action("add_target")]);
+    let events = scene.events();
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert!(events.iter().all(|it| it.starts_with("worker-") && it.contains(" MaxTargetsReached: ")), "{events:?}");
+    scene.try_update().await.unwrap();
+    scene.ensure().await;
+    assert_eq!((scene.changes(), scene.events()), (vec![], vec![]));
+}
+
+/// §3.3: more targets are there than can be known of.
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_the_api_sees_first_is_told_on_the_node_and_is_no_error() {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    scene.changes();
+    scene.add_node("worker-3");
+    scene.fake.fail(Fault::code(&action("add_target"), "resource_limit_exceeded"));
+    scene.try_update().await.unwrap();
+    assert_eq!(scene.targets().len(), 2);
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].starts_with("worker-3 MaxTargetsReached: "), "{events:?}");
+}
+
+/// §8.49.
+#[tokio::test(start_paused = true)]
+async fn targets_are_reached_in_the_network_where_that_is_asked_for() {
+    for (annotation, env, is_private) in
+        [(None, true, true), (Some("true"), false, true), (Some("false"), true, false), (None, false, false)]
+    {
+        let mut scene = Scene::new();
+        scene.network();
+        scene.env().use_private_ip = env;
+        annotation.into_iter().for_each(|it| scene.annotate("use-private-ip", it));
+        scene.ensure().await;
+        assert!(scene.balancer().targets.iter().all(|it| it.is_private() == is_private), "{annotation:?} {env}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn private_addresses_without_a_network_are_an_error() {
+    let mut scene = Scene::new();
+    scene.annotate("use-private-ip", "true");
+    let err = scene.refused().await;
+    assert!(err.is_invalid() && err.to_string().contains("set HCLOUD_NETWORK"), "{err}");
+    assert_eq!(scene.changes(), [""; 0]);
+}
+
+/// §3.3: a target that is reached in another way is removed before it is added.
+#[tokio::test(start_paused = true)]
+async fn each_target_changes_the_way_it_is_reached_one_by_one() {
+    let mut scene = Scene::new();
+    scene.network();
+    scene.ensure().await;
+    scene.changes();
+    scene.annotate("use-private-ip", "true");
+    scene.annotate("disable-public-network", "true");
+    scene.ensure().await;
+    assert!(scene.balancer().targets.iter().all(Target::is_private));
+    assert!(!scene.balancer().public_interface, "that is possible only after it");
+    let (add, remove) = (action("add_target"), action("remove_target"));
+    assert_eq!(scene.changes(), [&*remove, &add, &remove, &add, &action("disable_public_interface")]);
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [""; 0]);
+}
+
+/// §3.3, the race's "one node joins": one request a load balancer.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_joins_costs_one_request() {
+    let mut scene = Scene::with(Options { action_time: Duration::ZERO, ..Options::default() });
+    scene.ensure().await;
+    scene.fake.forget_requests();
+    scene.add_node("worker-3");
+    scene.try_update().await.unwrap();
+    assert_eq!(scene.fake.counts().into_iter().collect::<Vec<_>>(), [(action("add_target"), 1)]);
+}
+
+/// §7, issue 1035: several at once, where the API does one action at a time.
+#[tokio::test(start_paused = true)]
+async fn nodes_that_join_together_all_become_targets() {
+    for busy_balancers in [false, true] {
+        let mut scene = Scene::with(Options { busy_balancers, ..Options::default() });
+        scene.ensure().await;
+        scene.fake.forget_requests();
+        for number in 3..13 {
+            scene.add_node(&format!("worker-{number}"));
+        }
+        scene.try_update().await.unwrap();
+        assert_eq!(scene.targets(), sorted(scene.servers()));
+        let counts = scene.fake.counts();
+        let (sent, asked) = (counts[&action("add_target")], counts["GET /actions"]);
+        let most = if busy_balancers { (11, 30) } else { (10, 3) };
+        assert!(sent <= most.0 && asked <= most.1, "{busy_balancers}: {counts:?}");
+    }
+}
+
+/// §3.3: whose Nodes are nobody's here.
+#[tokio::test(start_paused = true)]
+async fn a_node_of_another_provider_is_told_and_left_out() {
+    let mut scene = Scene::new();
+    scene.nodes.push(node("elsewhere", "aws:///eu-central-1/i-1", json!({})));
+    scene.nodes.push(node("joining", "", json!({})));
+    scene.ensure().await;
+    assert_eq!(scene.targets(), scene.servers());
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].starts_with("elsewhere UnknownProviderIDPrefix: "), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_that_is_malformed_is_an_error_that_names_the_node() {
+    let mut scene = Scene::new();
+    scene.nodes.push(node("odd", "hcloud://abc", json!({})));
+    let err = scene.refused().await;
+    assert!(err.is_invalid() && err.to_string().starts_with("node odd: "), "{err}");
+}
+
+/// P-25: whose machines nobody knows yet.
+#[tokio::test(start_paused = true)]
+async fn nodes_of_which_nobody_knows_a_machine_take_no_target_away() {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    let before = scene.targets();
+    scene.nodes = vec![node("joining", "", json!({}))];
+    scene.try_update().await.unwrap();
+    assert_eq!(scene.targets(), before);
+}
+
+/// §3.3: dedicated servers by private address.
+#[tokio::test(start_paused = true)]
+async fn dedicated_servers_are_reached_by_their_internal_address_or_else_their_public_one() {
+    let mut scene = Scene::new();
+    scene.network();
+    scene.nodes.clear();
+    scene.robot(true, &[(321, Some("10.1.0.2")), (322, None)]);
+    scene.annotate("use-private-ip", "true");
+    scene.ensure().await;
+    assert_eq!(scene.targets(), sorted(vec!["10.1.0.2".to_owned(), scene.robot_ip(322)]));
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].starts_with("bm-322 InternalIPNotConfigured: "), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_credentials_only_internal_addresses_of_dedicated_servers_are_known() {
+    let mut scene = Scene::new();
+    scene.network();
+    scene.nodes.clear();
+    scene.robot(false, &[(321, Some("10.1.0.2")), (322, None)]);
+    scene.annotate("use-private-ip", "true");
+    scene.ensure().await;
+    assert_eq!(scene.targets(), ["10.1.0.2"]);
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].starts_with("bm-322 InternalIPNotConfigured: "), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dedicated_server_that_robot_does_not_know_is_told_and_left_out() {
+    let mut scene = Scene::new();
+    scene.robot(true, &[(321, None)]);
+    scene.nodes.push(node("bm-999", "hrobot://999", json!({})));
+    scene.ensure().await;
+    let mut expected = scene.servers();
+    expected.push(scene.robot_ip(321));
+    assert_eq!(scene.targets(), sorted(expected));
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].starts_with("bm-999 ServerNotFound: "), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dedicated_servers_are_no_targets_where_robot_is_off() {
+    let mut scene = Scene::new();
+    scene.nodes.push(node("bm-321", "hrobot://321", json!({})));
+    scene.ensure().await;
+    assert_eq!((scene.targets(), scene.events()), (scene.servers(), vec![]));
+}
