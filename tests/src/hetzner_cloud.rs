@@ -38,7 +38,12 @@ impl HetznerCloud {
     /// An empty one.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let fake = Fake::new(options);
+        Self::of(Fake::new(options))
+    }
+
+    /// One over this fake, which gets the network.
+    #[must_use]
+    pub fn of(fake: Fake) -> Self {
         let network = fake.add_network("kubernetes", "10.0.0.0/8");
         Self { fake, network }
     }

@@ -127,7 +127,7 @@ pub(super) fn killed(
         }
         stage.gate.revive();
         time.live(async || {
-            act(&stage, scenario, &done).await?;
+            act_and_linger(&stage, scenario, &done).await?;
             equal(&stage, &reference.end).await?;
             let mutations = stage.gate.mutations();
             tokio::time::sleep(QUIET).await;

@@ -102,8 +102,15 @@ impl Report {
     /// The first failures in full, and the number of all.
     #[must_use]
     pub fn explain(&self) -> String {
-        let first: Vec<String> = self.failures.iter().take(5).map(ToString::to_string).collect();
-        format!("{} plays failed; the first:\n\n{}", self.failures.len(), first.join("\n"))
+        let mut scenarios: Vec<&str> = self.failures.iter().map(|it| it.scenario).collect();
+        scenarios.dedup();
+        let of = |name: &&str| {
+            let mut all = self.failures.iter().filter(|it| it.scenario == *name).peekable();
+            let first = all.peek().map_or_else(String::new, ToString::to_string);
+            format!("{} in scenario {name:?}, the first:\n{first}", all.count())
+        };
+        let all: Vec<String> = scenarios.iter().map(of).collect();
+        format!("{} plays failed:\n\n{}", self.failures.len(), all.join("\n"))
     }
 }
 

@@ -14,8 +14,9 @@ fn stage() -> (Stage, HetznerCloud) {
     scene::stage_with(Options::default(), scene::with_routes())
 }
 
-/// In an order that means nothing.
+/// In an order that means nothing, without the marks of the cluster, which the other program leaves alone.
 fn sorted(mut balancer: Balancer) -> Balancer {
+    balancer.labels.retain(|key, _| !key.starts_with("ccm-rs/"));
     balancer.services.sort_by_key(|it| it.listen_port);
     balancer.targets.sort();
     balancer

@@ -8,6 +8,7 @@
 
 mod disagreements;
 mod fake_answers;
+mod provider;
 mod scene;
 
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let trials = scenarios![
         fake_answers::the_proxy_refuses_what_the_document_does_not_allow,
         fake_answers::the_fake_speaks_as_the_document_says,
+        provider::every_request_of_the_provider_and_its_answer_is_valid,
     ];
     libtest_mimic::run(&arguments, trials).exit_code()
 }

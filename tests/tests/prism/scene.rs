@@ -112,6 +112,7 @@ impl Scene {
 }
 
 /// Sends through the proxy.
+#[derive(Clone)]
 pub(crate) struct Proxied {
     client: reqwest::Client,
     used: Used,

@@ -1,0 +1,266 @@
+//! Every request that the provider can send.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use ccm_tests::cloud_under_test::{BalancerFacts, CloudUnderTest, Machine, RouteFacts};
+use ccm_tests::gate::Gate;
+use ccm_tests::hetzner_cloud::HetznerCloud;
+use ccm_tests::stage::Stage;
+use cloud_provider::{CloudProvider, Setup};
+use controllers::Options;
+use provider_hetzner::Hetzner;
+use provider_hetzner::config::{Cache, Config};
+use provider_kit::transport::Transport;
+use regex_lite::Regex;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::scene::Scene;
+
+/// What the provider sends to the cloud's API.
+const ROUTES: [&str; 30] = [
+    "GET /locations",
+    "GET /servers",
+    "GET /servers/{id}",
+    "GET /networks",
+    "GET /networks/{id}",
+    "POST /networks/{id}/actions/add_route",
+    "POST /networks/{id}/actions/delete_route",
+    "GET /load_balancer_types",
+    "GET /load_balancers",
+    "GET /load_balancers/{id}",
+    "POST /load_balancers",
+    "PUT /load_balancers/{id}",
+    "DELETE /load_balancers/{id}",
+    "POST /load_balancers/{id}/actions/change_algorithm",
+    "POST /load_balancers/{id}/actions/change_type",
+    "POST /load_balancers/{id}/actions/change_dns_ptr",
+    "POST /load_balancers/{id}/actions/attach_to_network",
+    "POST /load_balancers/{id}/actions/detach_from_network",
+    "POST /load_balancers/{id}/actions/enable_public_interface",
+    "POST /load_balancers/{id}/actions/disable_public_interface",
+    "POST /load_balancers/{id}/actions/add_service",
+    "POST /load_balancers/{id}/actions/update_service",
+    "POST /load_balancers/{id}/actions/delete_service",
+    "POST /load_balancers/{id}/actions/add_target",
+    "POST /load_balancers/{id}/actions/remove_target",
+    "GET /certificates",
+    "GET /certificates/{id}",
+    "POST /certificates",
+    "DELETE /certificates/{id}",
+    "GET /actions",
+];
+
+/// Of Robot and of the metadata service, of which there is no document.
+const OTHER_APIS: [&str; 4] = ["/server", "/server/{number}", "/reset/{number}", "/private-networks"];
+
+/// The fake's cloud, reached through the proxy.
+struct Through {
+    cloud: HetznerCloud,
+    transport: Box<dyn Fn(&Config) -> Transport + Send + Sync>,
+    cache: Cache,
+}
+
+impl CloudUnderTest for Through {
+    fn provider(&self, _: &Gate) -> Arc<dyn CloudProvider> {
+        let mut config = self.cloud.config();
+        config.instances.cache = self.cache;
+        let transport = (self.transport)(&config);
+        // Nobody asks it: the check of the attachment is off.
+        Arc::new(Hetzner::over(config, transport.clone(), None, transport))
+    }
+    fn add_machine(&self, name: &str) -> String {
+        self.cloud.add_machine(name)
+    }
+    fn stop(&self, name: &str) {
+        self.cloud.stop(name);
+    }
+    fn start(&self, name: &str) {
+        self.cloud.start(name);
+    }
+    fn terminate(&self, name: &str) {
+        self.cloud.terminate(name);
+    }
+    fn machines(&self) -> Vec<Machine> {
+        self.cloud.machines()
+    }
+    fn load_balancers(&self) -> Vec<BalancerFacts> {
+        self.cloud.load_balancers()
+    }
+    fn routes(&self) -> Vec<RouteFacts> {
+        self.cloud.routes()
+    }
+    fn objects(&self) -> Vec<Value> {
+        self.cloud.objects()
+    }
+    fn aliases(&self) -> Vec<(String, String)> {
+        self.cloud.aliases()
+    }
+}
+
+/// The program between an API server of its own and the cloud behind the proxy.
+fn stage(scene: &Scene, cloud: &HetznerCloud, cache: Cache) -> Stage {
+    let leaf = scene.leaf();
+    let endpoint = scene.proxy.clone();
+    let transport = move |config: &Config| {
+        let config = Config { endpoint: endpoint.clone(), ..config.clone() };
+        let builder = provider_hetzner::transports::cloud(&config, &Setup::default()).leaf(leaf.clone());
+        builder.build().expect("CCM_TEST_PRISM is a URL")
+    };
+    let mut options = Options::default();
+    options.route.cluster_cidrs = vec!["10.244.0.0/16".parse().expect("a range")];
+    Stage::new(Box::new(Through { cloud: cloud.clone(), transport: Box::new(transport), cache }), options, 1)
+}
+
+/// Waits until a request on this route is sent, of which there were so many before.
+async fn until_sent(scene: &Scene, stage: &Stage, route: &str, before: usize) -> Result<()> {
+    let begun = Instant::now();
+    while scene.fake.count(route) == before {
+        let counts = scene.fake.counts();
+        ensure!(
+            begun.elapsed() < Duration::from_secs(30),
+            "{route} was not sent; {:?}; {counts:#?}",
+            stage.warnings(5)
+        );
+        sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+async fn annotate(stage: &Stage, service: &str, annotations: &[(&str, Option<&str>)]) {
+    let annotations: serde_json::Map<String, Value> =
+        annotations.iter().map(|(key, value)| (format!("load-balancer.hetzner.cloud/{key}"), json!(value))).collect();
+    stage.user.patch_service(service, &json!({"metadata": {"annotations": annotations}})).await;
+}
+
+async fn settle(stage: &Stage) -> Result<()> {
+    stage.settle(Duration::from_secs(60)).await.map_err(|left| anyhow!("{left:?}, {:?}", stage.warnings(5)))
+}
+
+/// One change after the other, each until its request was sent.
+async fn play(scene: &Scene, stage: &Stage) -> Result<()> {
+    let act = |name: &str| format!("POST /load_balancers/{{id}}/actions/{name}");
+    for number in 1..=3 {
+        stage.cloud.add_machine(&format!("worker-{number}"));
+        stage.user.register_node(&format!("worker-{number}"), &[format!("10.244.{number}.0/24")]).await;
+    }
+    stage.user.create_service("web", &[80, 443]).await;
+    settle(stage).await?;
+
+    let changes: [(&[(&str, Option<&str>)], &str); 9] = [
+        (&[("algorithm-type", Some("least_connections"))], "change_algorithm"),
+        (&[("type", Some("lb21"))], "change_type"),
+        (&[("ipv4-rdns", Some("lb.example.com"))], "change_dns_ptr"),
+        (&[("use-private-ip", Some("true"))], "remove_target"),
+        (&[("disable-public-network", Some("true"))], "disable_public_interface"),
+        (&[("disable-public-network", Some("false"))], "enable_public_interface"),
+        (&[("private-ipv4", Some("10.0.0.77"))], "detach_from_network"),
+        (&[("health-check-protocol", Some("http")), ("health-check-http-path", Some("/healthz"))], "update_service"),
+        (
+            &[("protocol", Some("https")), ("http-certificates", Some("mine")), ("http-sticky-sessions", Some("true"))],
+            "update_service",
+        ),
+    ];
+    for (annotations, action) in changes {
+        let before = scene.fake.count(&act(action));
+        annotate(stage, "web", annotations).await;
+        until_sent(scene, stage, &act(action), before).await?;
+        settle_quietly(stage).await;
+    }
+    annotate(stage, "web", &[("name", Some("renamed"))]).await;
+    until_sent(scene, stage, "PUT /load_balancers/{id}", 0).await?;
+    stage.user.set_ports("web", &[443, 8443]).await;
+    until_sent(scene, stage, &act("delete_service"), 0).await?;
+    settle_quietly(stage).await;
+
+    stage.user.create_service("managed", &[443]).await;
+    let managed = [
+        ("protocol", Some("https")),
+        ("certificate-type", Some("managed")),
+        ("http-managed-certificate-domains", Some("example.com")),
+    ];
+    annotate(stage, "managed", &managed).await;
+    until_sent(scene, stage, "POST /certificates", 0).await?;
+    settle_quietly(stage).await;
+    stage.user.delete_service("managed").await;
+    until_sent(scene, stage, "DELETE /certificates/{id}", 0).await?;
+    stage.user.delete_node("worker-3").await;
+    until_sent(scene, stage, "POST /networks/{id}/actions/delete_route", 0).await?;
+    stage.user.delete_service("web").await;
+    until_sent(scene, stage, "DELETE /load_balancers/{id}", 0).await?;
+    Ok(())
+}
+
+/// Until nothing is sent any more.
+async fn settle_quietly(stage: &Stage) {
+    let (mut before, mut quiet) = (stage.api.revision(), 0);
+    while quiet < 3 {
+        sleep(Duration::from_millis(150)).await;
+        let now = stage.api.revision();
+        quiet = if now == before { quiet + 1 } else { 0 };
+        before = now;
+    }
+}
+
+fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => found.extend(sources(&path)?),
+            false => found.push(path),
+        }
+    }
+    Ok(found)
+}
+
+/// Paths and actions that stand in the provider's sources.
+fn written() -> Result<BTreeSet<String>> {
+    let path = Regex::new(r#"Call::\w+\(\s*"(/[a-z_{}/-]+)"|const \w+: &str = "(/[a-z_{}/-]+)";"#)?;
+    let action = Regex::new(r#"action!\(\s*[a-z_.]+,\s*"(\w+)"\)"#)?;
+    let mut written = BTreeSet::new();
+    for file in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../providers/hetzner/src"))? {
+        let text = std::fs::read_to_string(&file)?;
+        let group = |it: regex_lite::Captures<'_>| it.iter().skip(1).flatten().next().map(|it| it.as_str().to_owned());
+        written.extend(path.captures_iter(&text).filter_map(group));
+        let full = |it: regex_lite::Captures<'_>| format!("/load_balancers/{{id}}/actions/{}", &it[1]);
+        written.extend(action.captures_iter(&text).map(full));
+    }
+    ensure!(written.len() > 20, "the sources are not found: {written:?}");
+    Ok(written)
+}
+
+pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(scene: &Scene) -> Result<()> {
+    let known: BTreeSet<String> = ROUTES.iter().filter_map(|it| it.split(' ').nth(1)).map(str::to_owned).collect();
+    let unknown: Vec<_> =
+        written()?.into_iter().filter(|it| !known.contains(it) && !OTHER_APIS.contains(&it.as_str())).collect();
+    ensure!(unknown.is_empty(), "the provider sends what is not in this test: {unknown:?}");
+
+    let cloud = HetznerCloud::of(scene.fake.clone());
+    scene.fake.add_certificate("mine");
+    let first = stage(scene, &cloud, Cache::Shared);
+    let program = first.start().await?;
+    play(scene, &first).await?;
+    let findings = first.cloud.provider(&first.gate).diagnose().await;
+    ensure!(!findings.is_empty(), "nothing is told to doctor");
+    program.stop().await;
+
+    // One server at a time.
+    let second = stage(scene, &cloud, Cache::One(Duration::ZERO));
+    let program = second.start().await?;
+    second.cloud.add_machine("worker-9");
+    second.user.register_node("worker-9", &["10.244.9.0/24".to_owned()]).await;
+    until_sent(scene, &second, "GET /servers/{id}", 0).await?;
+    program.stop().await;
+
+    scene.used.print();
+    let counts = scene.fake.counts();
+    let missing: Vec<_> = ROUTES.iter().filter(|route| !counts.contains_key(**route)).collect();
+    scene.judge()?;
+    ensure!(missing.is_empty(), "never sent: {missing:?}");
+    Ok(())
+}
