@@ -31,6 +31,8 @@ struct State {
     calls: Vec<Call>,
     violations: Vec<String>,
     addresses: u8,
+    /// Names of Services whose targets are Nodes with a label `in=yes`.
+    selecting: BTreeSet<String>,
 }
 
 /// A load balancer.
@@ -83,6 +85,11 @@ impl LbCloud {
     /// From now on `method` (`ensure`, `update`, `get`, `delete`, `plan`) behaves so for the Service of this name.
     pub(crate) fn behave(&self, service: &str, method: &'static str, behaviour: Behaviour) {
         self.state().behaviours.insert((service.to_owned(), method), behaviour);
+    }
+
+    /// From now on the targets of the Service of this name are only Nodes with the label `in=yes`.
+    pub(crate) fn select(&self, service: &str) {
+        self.state().selecting.insert(service.to_owned());
     }
 
     /// From now on everything succeeds at once.
@@ -139,6 +146,16 @@ impl LbCloud {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn selects(&self, service: &Service) -> bool {
+        self.state().selecting.contains(service.metadata.name.as_deref().unwrap_or_default())
+    }
+
+    fn targets(&self, request: &LoadBalancerRequest<'_>) -> Vec<String> {
+        let selects = self.selects(request.service);
+        let selected = request.nodes.iter().filter(|node| !selects || node.labels.get("in") == Some("yes"));
+        selected.map(|node| format!("{}={}", node.name, node.provider_id)).collect()
+    }
+
     async fn enter(&self, method: &'static str, service: &Service) -> Result<(Busy<'_>, usize)> {
         let (name, uid) = (text(&service.metadata.name), text(&service.metadata.uid));
         let (index, behaviour) = {
@@ -179,10 +196,6 @@ impl LbCloud {
 
 fn text(field: &Option<String>) -> String {
     field.clone().unwrap_or_default()
-}
-
-fn targets(request: &LoadBalancerRequest<'_>) -> Vec<String> {
-    request.nodes.iter().map(|node| format!("{}={}", node.name, node.provider_id)).collect()
 }
 
 fn ports(service: &Service) -> Vec<i32> {
@@ -239,7 +252,7 @@ impl LoadBalancers for LbCloud {
                 format!("192.0.2.{}", state.addresses)
             }
         };
-        let wanted = Balancer { ports: ports(request.service), targets: targets(&request), address };
+        let wanted = Balancer { ports: ports(request.service), targets: self.targets(&request), address };
         let plan = plan(&wanted, actual.as_ref());
         request.observer.planned(&plan);
         if !plan.is_empty() {
@@ -252,13 +265,15 @@ impl LoadBalancers for LbCloud {
 
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
         let (_busy, index) = self.enter("update", request.service).await?;
-        let (uid, targets) = (text(&request.service.metadata.uid), targets(&request));
+        let (uid, targets) = (text(&request.service.metadata.uid), self.targets(&request));
         let mut state = self.state();
         let balancer = state.balancers.get_mut(&uid).ok_or_else(|| Error::not_found("there is no load balancer"))?;
-        let changed = balancer.targets != targets;
+        let before = balancer.clone();
         balancer.targets = targets;
+        let plan = plan(balancer, Some(&before));
         drop(state);
-        if changed {
+        request.observer.planned(&plan);
+        if !plan.is_empty() {
             self.noted_change(index);
         }
         Ok(())
@@ -272,6 +287,10 @@ impl LoadBalancers for LbCloud {
         Ok(())
     }
 
+    fn targets_follow_labels(&self, service: &Service) -> bool {
+        self.selects(service)
+    }
+
     fn has_plans(&self) -> bool {
         self.has_plans
     }
@@ -281,7 +300,7 @@ impl LoadBalancers for LbCloud {
         let _busy = self.enter("plan", request.service).await?;
         let actual = self.state().balancers.get(&text(&request.service.metadata.uid)).cloned();
         let address = actual.as_ref().map(|actual| actual.address.clone()).unwrap_or_default();
-        let wanted = Balancer { ports: ports(request.service), targets: targets(&request), address };
+        let wanted = Balancer { ports: ports(request.service), targets: self.targets(&request), address };
         Ok(plan(&wanted, actual.as_ref()))
     }
 }

@@ -91,3 +91,91 @@ async fn many_nodes_that_join_together_are_one_change() {
     assert_eq!(world.cloud.changes(), 3);
     assert!(world.cloud.balancers().values().all(|it| it.targets.len() == 52));
 }
+
+#[tokio::test(start_paused = true)]
+async fn labels_of_nodes_concern_only_services_that_select_by_them() {
+    let world = world().await;
+    for n in 0..4 {
+        world.create(&format!("web-{n}")).await;
+    }
+    world.cloud.select("web-1");
+    world.cloud.select("web-2");
+    world.settle().await;
+    // What was asked of the others before they were known to select.
+    for name in ["web-1", "web-2"] {
+        world.user.patch_service(name, &json!({"metadata": {"annotations": {"selector": "in=yes"}}})).await;
+    }
+    world.settle().await;
+    world.clear();
+
+    let label = |value: &str| json!({"metadata": {"labels": {"in": value}}});
+    world.user.patch_node("worker-1", &label("yes")).await;
+    world.settle().await;
+    let calls: Vec<_> = world.cloud.calls().into_iter().map(|call| (call.what, call.changed)).collect();
+    assert_eq!(calls, [("update web-1".to_owned(), true), ("update web-2".to_owned(), true)]);
+    assert_eq!(world.take_events("web-1"), ["UpdatedLoadBalancer Updated load balancer with new hosts"]);
+    let targets = |world: &World| -> Vec<_> { world.cloud.balancers().values().map(|it| it.targets.len()).collect() };
+    let mut sizes = targets(&world);
+    sizes.sort_unstable();
+    assert_eq!(sizes, [1, 1, 2, 2]);
+
+    // A label that selects nothing: they are asked, and nothing is said.
+    world.clear();
+    world.user.patch_node("worker-2", &json!({"metadata": {"labels": {"colour": "red"}}})).await;
+    world.settle().await;
+    assert_eq!((world.cloud.calls().len(), world.cloud.changes(), world.all_events()), (2, 0, vec![]));
+    assert_eq!(world.writes(), 0);
+
+    // One that is no target may have any labels.
+    let exclude = json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": ""}}});
+    world.user.patch_node("worker-2", &exclude).await;
+    world.settle().await;
+    world.clear();
+    world.user.patch_node("worker-2", &label("yes")).await;
+    world.settle().await;
+    assert_eq!(world.cloud.calls().len(), 0, "{:?}", world.cloud.calls());
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_cost_nothing_where_nobody_selects_by_them() {
+    let world = with_services(3).await;
+    for value in ["a", "b", "c"] {
+        world.user.patch_node("worker-1", &json!({"metadata": {"labels": {"in": value}}})).await;
+        world.settle().await;
+    }
+    assert_eq!((world.cloud.calls().len(), world.writes(), world.all_events()), (0, 0, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_provider_id_of_a_node_brings_it_into_every_load_balancer_however_late_it_comes() {
+    let world = with_services(3).await;
+    world.put_node("worker-3", "");
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let before = world.cloud.calls().len();
+    world.user.patch_node("worker-3", &json!({"spec": {"providerID": "lbs://worker-3"}})).await;
+    world.settle().await;
+    assert_eq!(world.cloud.calls().len(), before + 3);
+    assert!(world.cloud.balancers().values().all(|it| it.targets.last().unwrap() == "worker-3=lbs://worker-3"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_id_that_comes_while_the_service_is_synced_is_not_missed() {
+    let world = world().await;
+    world.put_node("worker-3", "");
+    world.cloud.behave("web-0", "ensure", Behaviour::Takes(Duration::from_secs(20)));
+    world.create("web-0").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    world.user.patch_node("worker-3", &json!({"spec": {"providerID": "lbs://worker-3"}})).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(world.cloud.only().targets.last().unwrap(), "worker-3=lbs://worker-3");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_begins_to_select_is_no_reason_for_another_call() {
+    let world = with_services(1).await;
+    world.cloud.select("web-0");
+    world.user.patch_service("web-0", &json!({"metadata": {"annotations": {"selector": "in=yes"}}})).await;
+    world.settle().await;
+    assert_eq!((world.cloud.count("ensure web-0"), world.cloud.count("update web-0")), (1, 0));
+    assert!(world.cloud.only().targets.is_empty());
+}

@@ -76,6 +76,12 @@ impl Cloud {
         self.provider.load_balancers().is_some_and(LoadBalancers::has_plans)
     }
 
+    /// Whether the targets of this Service depend on labels of Nodes.
+    pub(super) fn follows_labels(&self, service: &Service) -> bool {
+        let ask = || self.provider.load_balancers().is_some_and(|it| it.targets_follow_labels(service));
+        std::panic::catch_unwind(AssertUnwindSafe(ask)).unwrap_or(false)
+    }
+
     /// The name that the load balancer has in the cloud.
     pub(super) fn name(&self, service: &Service) -> String {
         self.provider.load_balancers().map(|it| it.name(&self.cluster, service)).unwrap_or_default()
@@ -103,8 +109,13 @@ impl Cloud {
         result
     }
 
-    pub(super) async fn update_targets(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<()> {
-        let request = self.request(service, nodes, &());
+    pub(super) async fn update_targets(
+        &self,
+        service: &Service,
+        nodes: &[Arc<Node>],
+        observer: &dyn PlanObserver,
+    ) -> Result<()> {
+        let request = self.request(service, nodes, observer);
         self.call(Ask::Change, |it| it.update_targets(request)).await
     }
 

@@ -28,7 +28,7 @@ use crate::service::own_writes::OwnWrites;
 use crate::service::patch::SUBRESOURCE;
 use crate::service::retry::Retry;
 use crate::service::running;
-use crate::service::targets::{Members, Targets};
+use crate::service::targets::{Given, Members, Targets};
 use crate::service::wants::Operation;
 
 /// service-lb-controller.
@@ -116,7 +116,7 @@ impl ServiceController {
         let key = runtime::cache::Cached::key(&*service).into_owned();
         self.ledger.store(&key, service);
         if let Some(targets) = targets {
-            self.ledger.remember_targets(&key, targets);
+            self.ledger.remember_targets(&key, Given::of(targets));
         }
     }
 
@@ -129,7 +129,7 @@ impl ServiceController {
     /// The targets that the load balancer of this Service was last given (SVC-64).
     #[must_use]
     pub fn remembered_targets(&self, key: &str) -> Option<Members> {
-        self.ledger.targets(key)
+        self.ledger.targets(key).map(|given| given.members)
     }
 
     /// Services that are synced at the same time, and as many whose targets are moved (SVC-3). Settings are validated

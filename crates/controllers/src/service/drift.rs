@@ -37,7 +37,8 @@ impl ServiceController {
             && service.metadata.uid == known.metadata.uid
             && !needs_update(&known, &service, &self.options);
         let Ok(targets) = self.targets.current() else { return false };
-        if !is_settled || !self.ledger.targets(key).is_some_and(|then| then.same(&targets.members)) {
+        let given = targets.given(self.cloud.follows_labels(&service));
+        if !is_settled || !self.ledger.targets(key).is_some_and(|then| then.is(&given)) {
             return false;
         }
         let plan = match self.cloud.plan(&service, &targets.nodes).await {

@@ -7,7 +7,7 @@ use cloud_provider::Service;
 
 use crate::options::ServiceOptions;
 use crate::service::needs_update::needs_update;
-use crate::service::targets::Members;
+use crate::service::targets::{Given, TargetSet};
 use crate::service::wants::{has_finalizer, is_abandoned, is_deleting, wants_load_balancer};
 
 /// The service cache of the rules: key → the Service as it was last processed, the targets that its load balancer was
@@ -19,7 +19,7 @@ struct Entry {
     service: Arc<Service>,
     /// Whether our finalizer was ever seen on it.
     held: bool,
-    targets: Option<Members>,
+    targets: Option<Given>,
     /// Reason of the condition that was last written.
     told: Option<&'static str>,
     /// The drift that was last reported.
@@ -78,13 +78,13 @@ impl Ledger {
     }
 
     /// The targets that the load balancer was last given, or was to be given.
-    pub(super) fn targets(&self, key: &str) -> Option<Members> {
+    pub(super) fn targets(&self, key: &str) -> Option<Given> {
         self.entries().get(key)?.targets.clone()
     }
 
     /// SVC-50, SVC-64: remembered before the call, whatever becomes of it.
-    pub(super) fn remember_targets(&self, key: &str, targets: &Members) {
-        self.change(key, |entry| entry.targets = Some(targets.clone()));
+    pub(super) fn remember_targets(&self, key: &str, targets: Given) {
+        self.change(key, |entry| entry.targets = Some(targets));
     }
 
     /// Whether a load balancer may have been made for it: our finalizer comes before, and its targets with it.
@@ -129,15 +129,25 @@ impl Ledger {
     }
 
     /// All keys whose load balancer was last given other targets than these, in order; with `None` all that have a load
-    /// balancer (SVC-64, SVC-68).
-    pub(super) fn with_other_targets(&self, now: Option<&Members>, options: &ServiceOptions) -> Vec<String> {
+    /// balancer (SVC-64, SVC-68). `follows`: whose targets depend on labels.
+    pub(super) fn with_other_targets(
+        &self,
+        now: Option<&TargetSet>,
+        follows: impl Fn(&Service) -> bool,
+        options: &ServiceOptions,
+    ) -> Vec<String> {
         let has_others = |entry: &Entry| match (now, &entry.targets) {
-            (Some(now), Some(then)) => !now.same(then),
+            (Some(now), Some(then)) => !then.is(&now.given(follows(&entry.service))),
             _ => true,
         };
         let entries = self.entries();
         let stale = entries.iter().filter(|(_, entry)| gets_targets(&entry.service, options) && has_others(entry));
         stale.map(|(key, _)| key.to_string()).collect()
+    }
+
+    /// Whether there is a load balancer whose Service is one of these.
+    pub(super) fn has_any(&self, is_one: impl Fn(&Service) -> bool, options: &ServiceOptions) -> bool {
+        self.entries().values().any(|entry| gets_targets(&entry.service, options) && is_one(&entry.service))
     }
 
     fn change(&self, key: &str, change: impl FnOnce(&mut Entry)) {

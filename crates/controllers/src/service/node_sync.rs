@@ -1,8 +1,9 @@
 //! What a change of the Nodes does to load balancers (SVC-63 … SVC-74).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use cloud_provider::{Error, Result, Service};
+use cloud_provider::{Error, Node, Plan, PlanObserver, Result, Service};
 use runtime::loops::parallel_for;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -10,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::service::controller::ServiceController;
 use crate::service::events::News;
 use crate::service::ledger::gets_targets;
-use crate::service::targets::{TargetSet, host_names};
+use crate::service::targets::{TargetSet, host_names, is_eligible, needs_node_sync};
 
 impl ServiceController {
     /// One item of the node queue, to its end: every load balancer that has other targets than there are now gets them.
@@ -35,7 +36,15 @@ impl ServiceController {
     /// The Services whose load balancers have other targets than there are now, in order.
     pub(super) fn stale(&self) -> Vec<String> {
         let now = self.targets.current().ok();
-        self.ledger.with_other_targets(now.as_ref().map(|set| &set.members), &self.options)
+        self.ledger.with_other_targets(now.as_ref(), |service| self.cloud.follows_labels(service), &self.options)
+    }
+
+    /// Whether the change of a Node makes a node sync necessary: SVC-65, or its labels are others, and there is a Service whose
+    /// targets depend on them.
+    pub(super) fn concerns_targets(&self, old: &Node, new: &Node) -> bool {
+        let follows = |service: &Service| self.cloud.follows_labels(service);
+        needs_node_sync(old, new)
+            || (old.labels != new.labels && is_eligible(new) && self.ledger.has_any(follows, &self.options))
     }
 
     /// Gives the load balancer of this Service the targets as they are now, if it has others (SVC-64).
@@ -52,11 +61,13 @@ impl ServiceController {
             Ok(targets) => {
                 // Nothing remembered counts as no targets.
                 let before = self.ledger.targets(key).unwrap_or_default();
-                self.ledger.remember_targets(key, &targets.members);
-                if before.same(&targets.members) {
+                let now = targets.given(self.cloud.follows_labels(&service));
+                self.ledger.remember_targets(key, now.clone());
+                if before.is(&now) {
                     return Ok(());
                 }
-                self.update_targets(key, &service, &targets).await
+                let is_quiet = before.members.same(&now.members) && self.cloud.has_plans();
+                self.update_targets(key, &service, &targets, is_quiet).await
             }
             Err(error) => Err(error),
         };
@@ -67,17 +78,19 @@ impl ServiceController {
         result
     }
 
-    /// §10.
-    async fn update_targets(&self, key: &str, service: &Service, targets: &TargetSet) -> Result<()> {
+    /// §10. `is_quiet`: nothing is said unless something changes.
+    async fn update_targets(&self, key: &str, service: &Service, targets: &TargetSet, is_quiet: bool) -> Result<()> {
         self.metrics.targets_sync_started();
         let start = Instant::now();
-        let result = self.update_or_explain(key, service, targets).await;
+        let result = self.update_or_explain(key, service, targets, is_quiet).await;
         self.metrics.targets_synced(start.elapsed());
         result
     }
 
-    async fn update_or_explain(&self, key: &str, service: &Service, targets: &TargetSet) -> Result<()> {
-        let error = match self.cloud.update_targets(service, &targets.nodes).await {
+    async fn update_or_explain(&self, key: &str, service: &Service, targets: &TargetSet, is_quiet: bool) -> Result<()> {
+        let changes = Changes::default();
+        let error = match self.cloud.update_targets(service, &targets.nodes, &changes).await {
+            Ok(()) if is_quiet && !changes.0.load(Ordering::Relaxed) => return Ok(()),
             Ok(()) => {
                 let nobody = targets.nodes.is_empty();
                 self.say(service, if nobody { &News::NoTargets } else { &News::TargetsUpdated });
@@ -95,6 +108,16 @@ impl ServiceController {
             self.say(service, &update_failed(targets, &error));
         }
         Err(error)
+    }
+}
+
+/// Whether there were any.
+#[derive(Default)]
+struct Changes(AtomicBool);
+
+impl PlanObserver for Changes {
+    fn planned(&self, plan: &Plan) {
+        self.0.fetch_or(!plan.is_empty(), Ordering::Relaxed);
     }
 }
 

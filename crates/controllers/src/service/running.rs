@@ -17,7 +17,6 @@ use crate::service::controller::ServiceController;
 use crate::service::metrics::ServiceMetrics;
 use crate::service::needs_update::is_news;
 use crate::service::retry::{BASE, CAP};
-use crate::service::targets::needs_node_sync;
 use crate::service::turns::{Lane, Turns};
 use crate::service::wants::{concerns_us, may_hold_leftovers};
 
@@ -149,7 +148,7 @@ impl Running {
 
     fn node_changed(&self, event: &CacheEvent<Node>) {
         match event {
-            CacheEvent::Updated { old, new } if !needs_node_sync(old, new) => {}
+            CacheEvent::Updated { old, new } if !self.controller.concerns_targets(old, new) => {}
             CacheEvent::Added(node) | CacheEvent::Updated { new: node, .. } | CacheEvent::Deleted(node) => {
                 self.nodes.add(node.name.to_string());
             }

@@ -123,7 +123,7 @@ impl ServiceController {
         if targets.nodes.is_empty() {
             self.say(service, &News::NoTargets);
         }
-        self.ledger.remember_targets(key, &targets.members);
+        self.ledger.remember_targets(key, targets.given(self.cloud.follows_labels(service)));
         match self.cloud.ensure(service, &targets.nodes, &narrator).await {
             Ok(Some(status)) => {
                 narrator.finish(self.ledger.is_said_to_fail(key, false));

@@ -1,6 +1,7 @@
 //! Which Nodes load balancers send traffic to (SVC-60 … SVC-66, SVC-74).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cloud_provider::names::{LABEL_EXCLUDE_BALANCER, TAINT_TO_BE_DELETED};
 use cloud_provider::{Error, Node, Result};
@@ -89,6 +90,30 @@ pub struct TargetSet {
     pub nodes: Arc<[Arc<Node>]>,
     /// What is remembered of them.
     pub members: Members,
+    labels: Labels,
+}
+
+/// Whether the labels of the targets are other ones is told by a hash, made once it is asked for.
+type Labels = Arc<OnceLock<u64>>;
+
+/// What is remembered of what a load balancer was given.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Given {
+    pub(super) members: Members,
+    /// A hash of their labels, if the targets of its Service follow labels.
+    labels: Option<u64>,
+}
+
+impl Given {
+    /// Of these Nodes it was not told what labels they have.
+    pub(super) fn of(members: &Members) -> Self {
+        Self { members: members.clone(), labels: None }
+    }
+
+    /// Whether this is all that is to be given `now`.
+    pub(super) fn is(&self, now: &Self) -> bool {
+        self.members.same(&now.members) && (now.labels.is_none() || self.labels == now.labels)
+    }
 }
 
 impl TargetSet {
@@ -97,7 +122,21 @@ impl TargetSet {
     pub fn eligible(nodes: &[Arc<Node>]) -> Self {
         let mut nodes: Vec<_> = nodes.iter().filter(|node| is_eligible(node)).cloned().collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
-        Self { members: Members::of(nodes.iter().map(|node| &**node)), nodes: nodes.into() }
+        let members = Members::of(nodes.iter().map(|node| &**node));
+        Self { members, nodes: nodes.into(), labels: Labels::default() }
+    }
+
+    /// What a load balancer is given with them; `follows`: its targets depend on labels.
+    pub(super) fn given(&self, follows: bool) -> Given {
+        Given { members: self.members.clone(), labels: follows.then(|| self.labels()) }
+    }
+
+    fn labels(&self) -> u64 {
+        *self.labels.get_or_init(|| {
+            let mut hasher = DefaultHasher::new();
+            self.nodes.iter().for_each(|node| (&node.name, &node.labels).hash(&mut hasher));
+            hasher.finish()
+        })
     }
 }
 
@@ -110,7 +149,7 @@ pub(super) struct Targets {
 /// What was made last. The Nodes are let go with the next change, so that no old ones are kept; the members stay.
 #[derive(Default)]
 struct Latest {
-    nodes: Option<Arc<[Arc<Node>]>>,
+    set: Option<TargetSet>,
     members: Option<Members>,
 }
 
@@ -120,7 +159,7 @@ impl Targets {
         let outdated = Arc::clone(&latest);
         cache.subscribe(Resync::never(), move |event| {
             if !event.is_resync() {
-                outdated.lock().unwrap_or_else(PoisonError::into_inner).nodes = None;
+                outdated.lock().unwrap_or_else(PoisonError::into_inner).set = None;
             }
         });
         Self { cache, latest }
@@ -136,16 +175,17 @@ impl Targets {
         }
         // Held over the list: a change during it lets go what is made here.
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Latest { nodes: Some(nodes), members: Some(members) } = &*latest {
-            return Ok(TargetSet { nodes: Arc::clone(nodes), members: members.clone() });
+        if let Some(set) = &latest.set {
+            return Ok(set.clone());
         }
         let nodes: Arc<[_]> = self.cache.list().into_iter().filter(|node| is_eligible(node)).collect();
         let members = match latest.members.take() {
             Some(before) if before.are(&nodes) => before,
             _ => Members::of(nodes.iter().map(|node| &**node)),
         };
-        *latest = Latest { nodes: Some(Arc::clone(&nodes)), members: Some(members.clone()) };
-        Ok(TargetSet { nodes, members })
+        let set = TargetSet { nodes, members: members.clone(), labels: Labels::default() };
+        *latest = Latest { set: Some(set.clone()), members: Some(members) };
+        Ok(set)
     }
 }
 
@@ -173,6 +213,17 @@ mod tests {
         assert!(!first.members.same(&targets.current().unwrap().members));
         cache.remove("b");
         assert_eq!(targets.current().unwrap().members.names().collect::<Vec<_>>(), ["a"]);
+    }
+
+    #[test]
+    fn labels_count_only_for_those_who_follow_them() {
+        let with = |value: &str| Node { labels: [("pool", value)].into_iter().collect(), ..node("a", "p://a") };
+        let set = |value: &str| TargetSet::eligible(&[with(value).into()]);
+        let (before, after) = (set("x"), set("y"));
+        for (then, now, is) in [(true, true, false), (false, true, false), (true, false, true), (false, false, true)] {
+            assert_eq!(before.given(then).is(&after.given(now)), is, "{then} {now}");
+        }
+        assert!(before.given(true).is(&set("x").given(true)) && !Given::of(&before.members).is(&before.given(true)));
     }
 
     #[test]

@@ -183,6 +183,10 @@ impl<B: Backend> LoadBalancers for Balancers<B> {
         Run::to(Aim::Deleted, self, &request).await.map(drop)
     }
 
+    fn targets_follow_labels(&self, service: &Service) -> bool {
+        self.backend().targets_follow_labels(service)
+    }
+
     fn has_plans(&self) -> bool {
         true
     }
