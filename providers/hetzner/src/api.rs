@@ -223,6 +223,10 @@ fn meaning_of(code: &str) -> Option<fn(String) -> Error> {
         | "ip_not_available" => Error::invalid,
         "resource_limit_exceeded" => Error::quota,
         "protected" => Error::protected,
+        // Passing, whatever the status says.
+        "resource_unavailable" | "service_error" | "server_error" | "maintenance" | "bad_gateway" | "timeout" => {
+            Error::other
+        }
         "unauthorized" | "forbidden" | "token_readonly" => Error::unauthorized,
         _ => return None,
     })

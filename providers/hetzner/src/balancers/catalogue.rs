@@ -73,9 +73,10 @@ impl<T: DeserializeOwned> Shelf<T> {
         age: Duration,
         key: fn(&T) -> K,
     ) -> Result<(Arc<Vec<T>>, bool)> {
+        let came = Instant::now();
         let mut held = self.0.lock().await;
         if let Some((asked, list)) = &*held
-            && asked.elapsed() <= age
+            && *asked + age >= came
         {
             return Ok((Arc::clone(list), true));
         }
@@ -175,11 +176,12 @@ impl Catalogue {
 
     /// Deletes those among `ids` that were made for this Service; `None`: whichever they are.
     pub(super) async fn delete_managed(&self, uid: &str, ids: Option<&[u64]>) -> Result<()> {
-        let list = self.certificates(Duration::ZERO).await?;
+        let age = if ids.is_some() { CERTIFICATES_AGE } else { Duration::ZERO };
+        let list = self.certificates(age).await?;
         for certificate in list.iter().filter(|it| it.is_of(uid) && ids.is_none_or(|ids| ids.contains(&it.id))) {
+            self.certificates.forget().await;
             self.api.http.remove(Call::delete("/certificates/{id}", &[&certificate.id.to_string()])).await?;
         }
-        self.certificates.forget().await;
         Ok(())
     }
 }

@@ -22,7 +22,8 @@ async fn sent(env: impl FnOnce(&mut config::Balancers), annotations: &[(&str, &s
 
 /// The default, with more.
 fn service(more: &Value) -> Value {
-    let mut service = json!({"protocol": "tcp", "destination_port": 30080, "health_check": {"protocol": "tcp", "port": 30080}});
+    let mut service =
+        json!({"protocol": "tcp", "destination_port": 30080, "health_check": {"protocol": "tcp", "port": 30080}});
     for (key, value) in more.as_object().unwrap() {
         service[key] = value.clone();
     }
@@ -41,11 +42,26 @@ async fn each_annotation_of_a_port_is_sent_and_what_is_not_set_is_the_apis_busin
         (&[("protocol", "HTTP")], json!({"protocol": "http"})),
         (&[("uses-proxyprotocol", "true")], json!({"proxyprotocol": true})),
         (&[("uses-proxyprotocol", "false")], json!({"proxyprotocol": false})),
-        (&[("protocol", "http"), ("http-cookie-name", "me")], json!({"protocol": "http", "http": {"cookie_name": "me"}})),
-        (&[("protocol", "http"), ("http-cookie-lifetime", "1h")], json!({"protocol": "http", "http": {"cookie_lifetime": 3600}})),
-        (&[("protocol", "http"), ("http-cookie-lifetime", "90")], json!({"protocol": "http", "http": {"cookie_lifetime": 90}})),
-        (&[("protocol", "http"), ("http-timeout-idle", "90s")], json!({"protocol": "http", "http": {"timeout_idle": 90}})),
-        (&[("protocol", "http"), ("http-sticky-sessions", "true")], json!({"protocol": "http", "http": {"sticky_sessions": true}})),
+        (
+            &[("protocol", "http"), ("http-cookie-name", "me")],
+            json!({"protocol": "http", "http": {"cookie_name": "me"}}),
+        ),
+        (
+            &[("protocol", "http"), ("http-cookie-lifetime", "1h")],
+            json!({"protocol": "http", "http": {"cookie_lifetime": 3600}}),
+        ),
+        (
+            &[("protocol", "http"), ("http-cookie-lifetime", "90")],
+            json!({"protocol": "http", "http": {"cookie_lifetime": 90}}),
+        ),
+        (
+            &[("protocol", "http"), ("http-timeout-idle", "90s")],
+            json!({"protocol": "http", "http": {"timeout_idle": 90}}),
+        ),
+        (
+            &[("protocol", "http"), ("http-sticky-sessions", "true")],
+            json!({"protocol": "http", "http": {"sticky_sessions": true}}),
+        ),
         (&[("health-check-protocol", "tcp")], json!({})),
         (&[("health-check-protocol", "http")], check(json!({"protocol": "http"}))),
         (&[("health-check-port", "8080")], check(json!({"port": 8080}))),
@@ -99,11 +115,11 @@ async fn all_of_http_is_sent() {
 async fn all_of_a_check_is_sent() {
     let timing = [
         ("health-check-port", "8080"),
-        ("health-check-interval", "1h"),
+        ("health-check-interval", "1m"),
         ("health-check-timeout", "30s"),
         ("health-check-retries", "5"),
     ];
-    let tcp = json!({"protocol": "tcp", "port": 8080, "interval": 3600, "timeout": 30, "retries": 5});
+    let tcp = json!({"protocol": "tcp", "port": 8080, "interval": 60, "timeout": 30, "retries": 5});
     let mut annotations = timing.to_vec();
     annotations.push(("health-check-protocol", "tcp"));
     assert_eq!(sent(|_| {}, &annotations).await["health_check"], tcp);
@@ -117,8 +133,7 @@ async fn all_of_a_check_is_sent() {
     ]);
     let mut https = tcp.clone();
     https["protocol"] = json!("https");
-    https["http"] =
-        json!({"domain": "example.com", "path": "/internal/health", "tls": true, "status_codes": ["200", "2??", "404"]});
+    https["http"] = json!({"domain": "example.com", "path": "/internal/health", "tls": true, "status_codes": ["200", "2??", "404"]});
     assert_eq!(sent(|_| {}, &annotations).await["health_check"], https);
 }
 

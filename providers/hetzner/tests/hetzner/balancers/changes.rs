@@ -40,7 +40,10 @@ async fn one_that_is_as_it_should_be_costs_nothing() {
 async fn what_differs_is_changed_with_one_action() {
     let plain = |_: &mut Scene| {};
     let (scene, changes) = after(plain, "algorithm-type", "least_connections").await;
-    assert_eq!((changes, scene.balancer().algorithm), (vec![action("change_algorithm")], "least_connections".to_owned()));
+    assert_eq!(
+        (changes, scene.balancer().algorithm),
+        (vec![action("change_algorithm")], "least_connections".to_owned())
+    );
     let (_, changes) = after(plain, "algorithm-type", "round_robin").await;
     assert_eq!(changes, [""; 0]);
     let (scene, changes) = after(plain, "type", "lb21").await;
@@ -112,7 +115,8 @@ async fn a_type_that_is_asked_for_no_more_never_makes_it_smaller() {
 #[tokio::test(start_paused = true)]
 async fn a_larger_type_comes_before_what_it_is_needed_for_and_a_smaller_one_after() {
     let mut scene = Scene::new();
-    let ports = |count: u16| json!((0..count).map(|n| json!({"port": 8000 + n, "nodePort": 30000 + n})).collect::<Vec<_>>());
+    let ports =
+        |count: u16| json!((0..count).map(|n| json!({"port": 8000 + n, "nodePort": 30000 + n})).collect::<Vec<_>>());
     scene.ports(ports(5));
     scene.ensure().await;
     scene.changes();

@@ -90,7 +90,8 @@ async fn an_address_in_the_network_is_had_by_attaching_it() {
 async fn a_subnet_is_chosen_when_it_is_attached_and_never_again() {
     let mut scene = Scene::new();
     let network = scene.network();
-    let subnet = scene.fake.networks()[0].subnets.first().map_or("10.0.0.0/24".to_owned(), |it| it.ip_range.to_string());
+    let subnet =
+        scene.fake.networks()[0].subnets.first().map_or("10.0.0.0/24".to_owned(), |it| it.ip_range.to_string());
     scene.annotate("private-subnet-ip-range", &subnet);
     scene.ensure().await;
     assert_eq!(scene.sent(&action("attach_to_network")), [json!({"network": network, "ip_range": subnet})]);
@@ -268,7 +269,9 @@ async fn a_type_that_does_not_exist_is_an_error_that_lists_those_that_do() {
 #[tokio::test(start_paused = true)]
 async fn ports_that_are_not_tcp_are_left_out_and_told() {
     let mut scene = Scene::new();
-    scene.ports(json!([{"port": 53, "protocol": "UDP", "nodePort": 30053}, {"port": 9, "protocol": "SCTP", "nodePort": 30009}]));
+    scene.ports(
+        json!([{"port": 53, "protocol": "UDP", "nodePort": 30053}, {"port": 9, "protocol": "SCTP", "nodePort": 30009}]),
+    );
     scene.ensure().await;
     assert_eq!(scene.sent(CREATE)[0]["services"], json!([]));
     let events = scene.events();

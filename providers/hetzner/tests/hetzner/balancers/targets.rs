@@ -48,7 +48,11 @@ async fn a_selector_chooses_among_the_nodes() {
     ] {
         let mut scene = Scene::new();
         scene.nodes.clear();
-        let labels = [("a", json!({"pool": "blue", "zone": "1"})), ("b", json!({"pool": "blue", "zone": "2"})), ("c", json!({"pool": "red"}))];
+        let labels = [
+            ("a", json!({"pool": "blue", "zone": "1"})),
+            ("b", json!({"pool": "blue", "zone": "2"})),
+            ("c", json!({"pool": "red"})),
+        ];
         for (name, labels) in labels {
             let id = scene.fake.add_server(name).id;
             scene.nodes.push(node(name, &format!("hcloud://{id}"), json!({"labels": labels})));
