@@ -7,6 +7,7 @@ use serde::Deserialize;
 use crate::api::Api;
 use crate::config::{Balancers, Config};
 use crate::network::PrivateNetwork;
+use crate::robot::Robot;
 
 /// What is looked at.
 pub(crate) struct Diagnosis<'a> {
@@ -14,7 +15,7 @@ pub(crate) struct Diagnosis<'a> {
     pub(crate) config: &'a Config,
     pub(crate) network: Option<&'a PrivateNetwork>,
     pub(crate) metadata: &'a Transport,
-    pub(crate) robot: Option<&'a Transport>,
+    pub(crate) robot: Option<&'a Robot>,
 }
 
 #[derive(Deserialize)]
@@ -177,9 +178,11 @@ impl Diagnosis<'_> {
     }
 
     async fn robot(&self) -> Option<Finding> {
-        let robot = self.robot?;
-        Some(match robot.send(Call::get("/server", &[])).await {
-            Ok(_) => Finding::ok("robot", format!("{} answers, the credential is valid", robot.base())),
+        Some(match self.robot?.servers().await {
+            Ok(servers) => Finding::ok("robot", format!("the credential shows {} servers", servers.machines().len())),
+            Err(error) if error.is_rate_limited() => {
+                Finding::warning("robot", error.to_string(), "see what else uses this credential, and wait")
+            }
             Err(error) if error.is_unauthorized() => Finding::failure(
                 "robot",
                 error.to_string(),

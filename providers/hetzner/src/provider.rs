@@ -39,7 +39,7 @@ pub struct Hetzner {
     config: Config,
     network: Option<PrivateNetwork>,
     metadata: Transport,
-    robot: Option<Transport>,
+    robot: Option<Robot>,
     events: EventWriter,
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
     servers: Counted<Servers>,
@@ -56,23 +56,23 @@ impl Hetzner {
         let (events, metrics) = (EventWriter::new(EVENT_SOURCE), api.http.metrics());
         let caches = Arc::<OnceLock<Arc<dyn Caches>>>::default();
         let network = config.network.clone().map(|network| PrivateNetwork::new(api.clone(), network));
-        let dedicated = config
-            .robot
-            .as_ref()
-            .zip(robot.clone())
-            .map(|(robot, http)| Robot::new(http, robot, config.instances.address_family, events.clone()));
-        let parts = || (api.clone(), network.clone(), events.clone(), Arc::clone(&caches));
+        let family = config.instances.address_family;
+        let robot = config.robot.as_ref().zip(robot);
+        let robot = robot.map(|(config, http)| Robot::new(http, config, family, events.clone()));
+        let shared = || (events.clone(), Arc::clone(&caches));
 
-        let (api_, network_, events_, caches_) = parts();
-        let servers = Servers::new(api_, dedicated.clone(), &config, network_, events_, caches_);
+        let (for_servers, known) = shared();
+        let servers = Servers::new(api.clone(), robot.clone(), &config, network.clone(), for_servers, known);
         let routes = config.network.as_ref().is_some_and(|network| network.routes);
         let routes = network.clone().filter(|_| routes).map(|network| {
-            NetworkRoutes::new(api.clone(), network, servers.cloud(), events.clone(), Arc::clone(&caches))
+            let (events, caches) = shared();
+            NetworkRoutes::new(api.clone(), network, servers.cloud(), events, caches)
         });
         let balancers = config.balancers.clone().map(|balancers| {
-            let dedicated = config.robot.as_ref().map(|_| dedicated);
-            let (api, network, events, caches) = parts();
-            let inner = Balancers::new(Backing::new(api, balancers, network, dedicated, events, caches));
+            let dedicated = config.robot.as_ref().map(|_| robot.clone());
+            let (events, caches) = shared();
+            let backing = Backing::new(api.clone(), balancers, network.clone(), dedicated, events, caches);
+            let inner = Balancers::new(backing);
             Counted { inner, metrics: Arc::clone(&metrics) }
         });
         let servers = Counted { inner: servers, metrics };
