@@ -6,6 +6,7 @@
 //! | [`paging`] | lists read page by page, with proof that they are whole |
 //! | [`inventory`] | all machines, read once and shared: [`Instances`](cloud_provider::Instances) for any cloud that can list |
 //! | [`load_balancers`] | from what a Service wants to ordered operations: [`LoadBalancers`](cloud_provider::LoadBalancers) for any cloud |
+//! | [`breaker`] | sparing an API that punishes who goes on after a refusal |
 //! | [`operation`] | waiting for what a cloud does in the background |
 //! | [`declared`], [`annotations`], [`variables`] | annotations and environment variables: one declaration is getter, checks and reference page |
 //! | [`node_selector`], [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
@@ -27,6 +28,7 @@
 
 pub mod addresses;
 pub mod annotations;
+pub mod breaker;
 pub mod declared;
 pub mod events;
 pub mod health_check;

@@ -2,17 +2,17 @@
 //! refused one.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, InstanceMetadata, Node, Result, WantMetadata, async_trait};
+use provider_kit::breaker::{Breaker, Pauses};
 use provider_kit::events::EventWriter;
-use provider_kit::inventory::{Found, Inventory, Kept, Key, Machine, MachineSource, Mode, Snapshot, Urgency};
+use provider_kit::inventory::{Inventory, Machine, MachineSource, Mode, Snapshot, Urgency};
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
 use provider_kit::transport::{Call, Credential, Priority, Refusal, Transport};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
 
 use crate::config::{self, AddressFamily};
 use crate::id::{MachineId, digits};
@@ -23,23 +23,23 @@ const AFTER_UNAUTHORIZED: Duration = Duration::from_secs(15 * 60);
 
 /// The dedicated servers of an account. Cheap to clone; clones share the list and the breaker.
 #[derive(Clone)]
-pub struct Robot {
+pub(crate) struct Robot {
     servers: Inventory<Account>,
 }
 
 /// A dedicated server, as far as a Node or a load balancer needs it.
 #[derive(Debug, Deserialize)]
 #[serde(from = "Wire")]
-pub struct DedicatedServer {
+pub(crate) struct DedicatedServer {
     id: Box<str>,
     /// Its number.
-    pub number: u64,
+    pub(crate) number: u64,
     /// Its name.
-    pub name: Box<str>,
+    pub(crate) name: Box<str>,
     /// Its IPv4 address.
-    pub ipv4: Option<Ipv4Addr>,
+    pub(crate) ipv4: Option<Ipv4Addr>,
     /// The first address of its IPv6 network.
-    pub ipv6: Option<Ipv6Addr>,
+    pub(crate) ipv6: Option<Ipv6Addr>,
     pub(crate) product: Box<str>,
     pub(crate) dc: Box<str>,
 }
@@ -108,11 +108,11 @@ impl Robot {
         events: EventWriter,
     ) -> Self {
         let telling = Telling { address_family, forward_internal_ips: config.forward_internal_ips, events };
-        let (wait, credential) = (config.rate_limit_wait, config.credential.clone());
-        let breaker = Breaker { wait, credential, open: Mutex::new(None) };
+        let pauses = Pauses { limited: config.rate_limit_wait, unauthorized: AFTER_UNAUTHORIZED };
+        let credential = config.credential.clone().unwrap_or_else(Credential::none);
+        let breaker = Arc::new(Breaker::new("Robot (ROBOT_USER, ROBOT_PASSWORD)", pauses, credential));
         let metrics = http.metrics();
-        let account =
-            Account { http: http.meaning(meaning), telling, breaker: Arc::new(breaker), turn: Arc::default() };
+        let account = Account { http: http.meaning(meaning), telling, breaker };
         let servers = Inventory::new(account).mode(Mode::All).max_age(config.cache_timeout).measured(metrics);
         Self { servers }
     }
@@ -121,26 +121,15 @@ impl Robot {
     ///
     /// # Errors
     /// What Robot answered; *rate limited* or *unauthorized* as long as it is not asked because of an earlier refusal.
-    pub async fn servers(&self) -> Result<Arc<Snapshot<DedicatedServer>>> {
+    pub(crate) async fn servers(&self) -> Result<Arc<Snapshot<DedicatedServer>>> {
         self.servers.snapshot(Priority::Ordinary).await
-    }
-
-    /// One server, from the list; `None` only if a list that was asked for now does not have it.
-    ///
-    /// # Errors
-    /// As [`servers`](Self::servers).
-    pub async fn by_number(&self, number: u64) -> Result<Option<Kept<DedicatedServer>>> {
-        match self.servers.find(Key::Id(&number.to_string()), false, Priority::Ordinary).await? {
-            Found::There(server) => Ok(Some(server)),
-            Found::Gone(_) => Ok(None),
-        }
     }
 
     /// Whether a server is shut down, asked now. One that cannot tell counts as running.
     ///
     /// # Errors
     /// As [`servers`](Self::servers); *not found* if there is no such server.
-    pub async fn is_shut_down(&self, number: u64, priority: Priority) -> Result<bool> {
+    pub(crate) async fn is_shut_down(&self, number: u64, priority: Priority) -> Result<bool> {
         let call = Call::get("/reset/{number}", &[&number.to_string()]).priority(priority);
         let answer: ResetAnswer = self.servers.source().read(call).await?;
         Ok(answer.reset.operating_status == "shut off")
@@ -157,19 +146,11 @@ pub(crate) struct Account {
     http: Transport,
     telling: Telling,
     breaker: Arc<Breaker>,
-    /// One request at a time: after a refusal no other one must be on its way.
-    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Account {
     async fn read<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
-        let _turn = self.turn.lock().await;
-        self.breaker.check()?;
-        let answer = self.http.read(call).await;
-        if let Err(err) = &answer {
-            self.breaker.note(err);
-        }
-        answer
+        self.breaker.pass(self.http.read(call)).await
     }
 
     async fn all(&self, priority: Priority) -> Result<Vec<DedicatedServer>> {
@@ -227,57 +208,6 @@ impl MachineSource for Account {
 
     fn place(&self) -> String {
         "the Robot account of ROBOT_USER".to_owned()
-    }
-}
-
-/// Stops all requests for a while after a refusal.
-struct Breaker {
-    wait: Duration,
-    credential: Option<Credential>,
-    open: Mutex<Option<Open>>,
-}
-
-struct Open {
-    until: Instant,
-    /// It ends before that if there is another credential than this one.
-    generation: Option<u64>,
-}
-
-impl Breaker {
-    fn check(&self) -> Result<()> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Open { until, generation }) = &*open else { return Ok(()) };
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() || generation.is_some_and(|generation| generation != self.generation()) {
-            *open = None;
-            return Ok(());
-        }
-        Err(match generation {
-            None => Error::rate_limited(format!("Robot limits requests; it is asked again in {left:.0?}"), left),
-            Some(_) => Error::unauthorized(format!(
-                "Robot refused ROBOT_USER and ROBOT_PASSWORD; it is asked again when they change, or in {left:.0?}, \
-                 because it blocks addresses that go on"
-            )),
-        })
-    }
-
-    fn note(&self, err: &Error) {
-        let (after, generation) = match () {
-            () if err.is_unauthorized() && err.to_string().contains(" answered 401") => {
-                (AFTER_UNAUTHORIZED, Some(self.generation()))
-            }
-            () if err.is_quota() || err.is_rate_limited() || err.is_unauthorized() => (self.wait, None),
-            () => return,
-        };
-        if !after.is_zero() {
-            tracing::warn!(%err, pause = ?after, "Robot is not asked for a while");
-            let open = Open { until: Instant::now() + after, generation };
-            *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
-        }
-    }
-
-    fn generation(&self) -> u64 {
-        self.credential.as_ref().map_or(0, Credential::generation)
     }
 }
 

@@ -9,8 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{About, Caches, Error, Gone, InstanceState, Instances, Node, Result, Want, async_trait};
 use provider_kit::events::EventWriter;
-use provider_kit::inventory::{Found, Inventory, Key, Machine, Mode, priority};
-use provider_kit::transport::Priority;
+use provider_kit::inventory::{Found, Inventory, Machine, Mode, priority};
 
 use crate::api::Api;
 use crate::config::{self, Config};
@@ -70,20 +69,6 @@ impl Servers {
     /// The cloud servers, for who needs something else of them; shares what is read.
     pub(crate) fn cloud(&self) -> Inventory<CloudServers> {
         self.cloud.clone()
-    }
-
-    /// Whether the token shows this Node's cloud server, asked now.
-    ///
-    /// # Errors
-    /// *Invalid* for anything but a cloud server: nothing else says anything about the token.
-    pub(crate) async fn exists(&self, node: &Node) -> Result<bool> {
-        match MachineId::read(&node.provider_id)? {
-            MachineId::Cloud(id) => {
-                let found = self.cloud.find(Key::Id(&id.to_string()), true, Priority::Urgent).await?;
-                Ok(matches!(found, Found::There(_)))
-            }
-            MachineId::Robot(_) => Err(not_cloud(&node.provider_id)),
-        }
     }
 
     /// What both products say, each asked once for all its Nodes.

@@ -17,6 +17,13 @@ use crate::robot::Robot;
 /// So many cloud servers are asked for.
 const QUESTIONS: usize = 3;
 
+/// Nodes on machines of each product.
+#[derive(Default)]
+struct Cluster {
+    cloud: Vec<Arc<Node>>,
+    dedicated: Vec<Arc<Node>>,
+}
+
 impl Servers {
     pub(super) async fn borne_out_by_the_cloud(
         &self,
@@ -26,7 +33,7 @@ impl Servers {
         if answers.iter().any(|it| matches!(it, Ok(Found::There(_)))) || !has_absences(&answers) {
             return answers;
         }
-        let Some((mut cloud, _)) = self.mixed_cluster() else { return answers };
+        let Some(Cluster { mut cloud, .. }) = self.mixed_cluster() else { return answers };
         cloud.retain(|node| !nodes.iter().any(|asked| asked.uid == node.uid));
         cloud.sort_by_key(|node| node.ready != ConditionStatus::True);
         cloud.truncate(QUESTIONS);
@@ -38,7 +45,8 @@ impl Servers {
     }
 
     pub(super) async fn borne_out_by_robot(&self, robot: &Robot, answers: &mut [RobotAnswer]) {
-        let Some((_, dedicated)) = has_absences(answers).then(|| self.mixed_cluster()).flatten() else { return };
+        let cluster = if has_absences(answers) { self.mixed_cluster() } else { None };
+        let Some(Cluster { dedicated, .. }) = cluster else { return };
         // The list that was read a moment ago, whose absences these are.
         let list = robot.inventory().snapshot(Priority::Urgent).await;
         let is_listed = |node: &Arc<Node>| match (&list, MachineId::read(&node.provider_id)) {
@@ -50,11 +58,11 @@ impl Servers {
         }
     }
 
-    /// Cloud servers and dedicated servers of the cluster; `None` if it is not known, or has only those of one product, which
+    /// The cluster; `None` if it is not known, or has only those of one product, which
     /// the guard's own witnesses are enough for.
-    fn mixed_cluster(&self) -> Option<(Vec<Arc<Node>>, Vec<Arc<Node>>)> {
+    fn mixed_cluster(&self) -> Option<Cluster> {
         self.robot.as_ref()?;
-        let (mut cloud, mut dedicated) = (Vec::new(), Vec::new());
+        let Cluster { mut cloud, mut dedicated } = Cluster::default();
         for node in self.caches.get()?.nodes().into_iter().filter(|node| !node.terminating) {
             match MachineId::read(&node.provider_id) {
                 Ok(MachineId::Cloud(_)) => cloud.push(node),
@@ -62,7 +70,7 @@ impl Servers {
                 Err(_) => {}
             }
         }
-        (!cloud.is_empty() && !dedicated.is_empty()).then_some((cloud, dedicated))
+        (!cloud.is_empty() && !dedicated.is_empty()).then_some(Cluster { cloud, dedicated })
     }
 }
 

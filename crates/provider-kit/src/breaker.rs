@@ -1,0 +1,147 @@
+//! Sparing an API that punishes who goes on after a refusal.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::{Error, Result};
+use tokio::time::Instant;
+
+use crate::transport::Credential;
+
+/// Lets no request through for a while after a refusal: for APIs that count requests over a long time, or that block the
+/// address of who repeats a wrong password. One request at a time: after a refusal none may be on its way any more.
+///
+/// ```
+/// use std::time::Duration;
+/// use provider_kit::breaker::{Breaker, Pauses};
+/// use provider_kit::transport::{Call, Credential, Transport};
+///
+/// # async fn example(cloud: Transport, credential: Credential) -> cloud_provider::Result<()> {
+/// let pauses = Pauses { limited: Duration::from_secs(300), unauthorized: Duration::from_secs(900) };
+/// let breaker = Breaker::new("the Acme API", pauses, credential);
+/// let machines: Vec<u32> = breaker.pass(cloud.read(Call::get("/machines", &[]))).await?;
+/// # Ok(()) }
+/// ```
+pub struct Breaker {
+    api: &'static str,
+    pauses: Pauses,
+    credential: Credential,
+    open: Mutex<Option<Open>>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// How long nothing is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Pauses {
+    /// After a refusal for too many requests, or for anything else that is forbidden; zero: no pause.
+    pub limited: Duration,
+    /// After the credential was not accepted (401), unless it changes before that.
+    pub unauthorized: Duration,
+}
+
+struct Open {
+    until: Instant,
+    /// Of the credential that was not accepted.
+    generation: Option<u64>,
+}
+
+impl Breaker {
+    /// One that lets requests through. `api`: for messages.
+    #[must_use]
+    pub fn new(api: &'static str, pauses: Pauses, credential: Credential) -> Self {
+        Self { api, pauses, credential, open: Mutex::new(None), turn: tokio::sync::Mutex::new(()) }
+    }
+
+    /// Sends a request when it is its turn, unless there is a pause.
+    ///
+    /// # Errors
+    /// Its own; *rate limited* or *unauthorized* during a pause.
+    pub async fn pass<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
+        let _turn = self.turn.lock().await;
+        self.check()?;
+        let answer = request.await;
+        if let Err(err) = &answer {
+            self.note(err);
+        }
+        answer
+    }
+
+    fn check(&self) -> Result<()> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(Open { until, generation }) = &*open else { return Ok(()) };
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() || generation.is_some_and(|generation| generation != self.credential.generation()) {
+            *open = None;
+            return Ok(());
+        }
+        let api = self.api;
+        Err(match generation {
+            None => Error::rate_limited(format!("{api} limits requests; it is asked again in {left:.0?}"), left),
+            Some(_) => Error::unauthorized(format!(
+                "{api} did not accept the credential; it is asked again when that changes, or in {left:.0?}, because it may \
+                 block who goes on"
+            )),
+        })
+    }
+
+    fn note(&self, err: &Error) {
+        let (pause, generation) = if err.is_unauthorized() && err.to_string().contains(" answered 401") {
+            (self.pauses.unauthorized, Some(self.credential.generation()))
+        } else if err.is_unauthorized() || err.is_quota() || err.is_rate_limited() {
+            (self.pauses.limited, None)
+        } else {
+            return;
+        };
+        if !pause.is_zero() {
+            tracing::warn!(%err, ?pause, "{} is not asked for a while", self.api);
+            let open = Open { until: Instant::now() + pause, generation };
+            *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAUSES: Pauses = Pauses { limited: Duration::from_secs(300), unauthorized: Duration::from_secs(900) };
+
+    async fn refuse(breaker: &Breaker, err: Error) -> Error {
+        breaker.pass(async { Err::<(), _>(err) }).await.unwrap_err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_refusal_nothing_is_sent_for_as_long_as_its_kind_asks_for() {
+        for (err, pause) in [
+            (Error::quota("GET /server answered 403: limit"), 300),
+            (Error::unauthorized("GET /server answered 403: forbidden"), 300),
+            (Error::unauthorized("GET /server answered 401: who?"), 900),
+        ] {
+            let breaker = Breaker::new("it", PAUSES, Credential::basic("user", "password"));
+            assert_eq!(refuse(&breaker, err.clone()).await.to_string(), err.to_string());
+            tokio::time::sleep(Duration::from_secs(pause - 1)).await;
+            let held = breaker
+                .pass(async {
+                    panic!("sent");
+                    #[allow(unreachable_code)]
+                    Ok(())
+                })
+                .await
+                .unwrap_err();
+            assert!(held.to_string().starts_with("it ") && (held.is_rate_limited() || held.is_unauthorized()));
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            breaker.pass(async { Ok(()) }).await.unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn other_failures_do_not_stop_anything_and_requests_go_one_by_one() {
+        let breaker = Breaker::new("it", PAUSES, Credential::none());
+        refuse(&breaker, Error::not_found("answered 404")).await;
+        refuse(&breaker, Error::other("answered 503")).await;
+        let began = Instant::now();
+        let slow = || breaker.pass(async { Ok(tokio::time::sleep(Duration::from_secs(1)).await) });
+        let (one, two) = tokio::join!(slow(), slow());
+        assert!(one.is_ok() && two.is_ok() && began.elapsed() == Duration::from_secs(2));
+    }
+}
