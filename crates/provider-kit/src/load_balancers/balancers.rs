@@ -142,6 +142,9 @@ impl<B: Backend> Balancers<B> {
     async fn found_to_ensure(&self, identity: &Identity<'_>) -> Result<Sorted> {
         let names_are_unique = self.backend().names_are_unique();
         if names_are_unique && self.known.has_never_seen(identity) {
+            if self.known.is_held_back(identity) {
+                return Ok(Sorted::default());
+            }
             return self.believed(Sorted::default(), identity).await;
         }
         let found = self.known.look_up(identity).await?;

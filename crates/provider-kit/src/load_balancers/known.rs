@@ -28,6 +28,9 @@ pub const SETTLING: Duration = Duration::from_secs(60);
 /// right after.
 const RIGHT_BEFORE: Duration = Duration::from_secs(5);
 
+/// How long it counts that nothing was there when one was to be made and the cloud had no time.
+const HELD_BACK: Duration = Duration::from_secs(60 * 60);
+
 /// How many are on a page, if the last list was too short to tell.
 const LIKELY_PAGE: usize = 100;
 
@@ -64,6 +67,9 @@ struct State {
     in_doubt: HashSet<String>,
     /// UIDs of Services of which everything was read for certain, when that began, and no request was sent since.
     found: HashMap<String, Instant>,
+    /// UIDs of Services for which one was about to be made, nothing being there, when the cloud had no time for it; its name,
+    /// and when.
+    held_back: HashMap<String, (String, Instant)>,
     /// Who takes over what had no marks, by its id, and since when.
     claimed: HashMap<String, (String, Instant)>,
     /// Single reads since the last list, and when the last one was.
@@ -270,6 +276,25 @@ impl<B: Backend> Known<B> {
         let mut state = self.state();
         state.in_doubt.insert(uid.to_owned());
         state.found.remove(uid);
+        state.held_back.remove(uid);
+    }
+
+    /// The cloud had no time to make one where nothing was. Nothing needs to be read before it is tried again, nor a witness be
+    /// asked: that has happened, and if it was made all the same the next try is a conflict.
+    pub(super) fn hold_back(&self, identity: &Identity<'_>) {
+        let mut state = self.state();
+        state.in_doubt.remove(identity.uid());
+        if state.held_back.len() >= MANY {
+            state.held_back.retain(|_, (_, at)| at.elapsed() < HELD_BACK);
+        }
+        state.held_back.insert(identity.uid().to_owned(), (identity.name.clone(), Instant::now()));
+    }
+
+    /// Whether [that](Self::hold_back) was the last that happened, and nothing was seen of this Service's since.
+    pub(super) fn is_held_back(&self, identity: &Identity<'_>) -> bool {
+        let state = self.state();
+        let held_back = state.held_back.get(identity.uid());
+        held_back.is_some_and(|(name, at)| *name == identity.name && at.elapsed() < HELD_BACK)
     }
 
     /// The request was answered.

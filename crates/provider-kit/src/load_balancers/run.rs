@@ -230,7 +230,12 @@ impl<'a, B: Backend> Run<'a, B> {
         let change = Change { identity: &self.identity, actual: actual.map(|actual| &**actual), operations };
         // Also if this is dropped before the answer.
         known.doubt(uid);
-        let step = known.backend().apply(change).await?.step(change).map(|outcome| known.put(outcome));
+        let applied = known.backend().apply(change).await.inspect_err(|err| {
+            if actual.is_none() && err.is_rate_limited() && known.backend().names_are_unique() {
+                known.hold_back(&self.identity);
+            }
+        })?;
+        let step = applied.step(change).map(|outcome| known.put(outcome));
         match (&step, actual) {
             // It is there, but nobody looks after it any more; who asks for it again reads it.
             (Step::Kept, Some(kept)) => known.lose_sight(&kept.id),

@@ -189,3 +189,40 @@ async fn a_service_that_changed_its_type_is_leaving_too() {
     town.balancers.delete(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.requests(), ["find", "delete"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_cloud_without_time_asks_it_nothing_meanwhile() {
+    for is_made in [false, true] {
+        let town = Town::default();
+        let mut service = town.service("s1", with_targets(&["a"]));
+        town.cloud.state().has_no_time = (3, is_made);
+        assert!(town.balancers.ensure(town.request(&service)).await.unwrap_err().is_rate_limited());
+        // From the first try on it has the finalizer.
+        service.metadata.finalizers = Some(vec![FINALIZER_LOAD_BALANCER.to_owned()]);
+        sleep(Duration::from_secs(600)).await;
+        town.cloud.requests();
+        let (again, _) =
+            (town.balancers.ensure(town.request(&service)).await, town.balancers.ensure(town.request(&service)).await);
+        if is_made {
+            again.unwrap();
+            assert_eq!(town.cloud.requests(), ["create", "find"], "the conflict tells of it");
+        } else {
+            assert!(again.unwrap_err().is_rate_limited());
+            assert_eq!(town.cloud.requests(), ["create", "create"]);
+            town.balancers.ensure(town.request(&service)).await.unwrap();
+        }
+        assert_eq!(town.cloud.state().balancers.len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_another_name_it_is_looked_for_again() {
+    let town = Town::default();
+    let mut service = town.service("s1", with_targets(&["a"]));
+    town.cloud.state().has_no_time = (1, true);
+    town.balancers.ensure(town.request(&service)).await.unwrap_err();
+    service.metadata.finalizers = Some(vec![FINALIZER_LOAD_BALANCER.to_owned()]);
+    service.metadata.annotations = Some([("name".to_owned(), "web".to_owned())].into());
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!(town.cloud.state().balancers.len(), 1, "what was made under the old name is found by its mark");
+}

@@ -33,6 +33,8 @@ pub(super) struct State {
     pub(super) haunted: bool,
     pub(super) most_targets: Option<usize>,
     pub(super) adopts: bool,
+    /// How many times nothing can be made; whether it is made all the same.
+    pub(super) has_no_time: (usize, bool),
     pub(super) machines_are_known: bool,
     pub(super) left_out: Vec<(String, Targets)>,
     made: usize,
@@ -113,13 +115,18 @@ impl State {
         }
         self.made += 1;
         let outcome = change.outcome_of_all().unwrap();
+        let has_time = self.has_no_time.0 == 0;
+        self.has_no_time.0 = self.has_no_time.0.saturating_sub(1);
+        if !has_time && !self.has_no_time.1 {
+            return Err(Error::rate_limited("slow down", Duration::from_secs(60)));
+        }
         let actual = Actual {
             id: format!("lb-{}", self.made),
             ingress: vec![Actual::ip(&format!("192.0.2.{}", self.made))],
             ..outcome
         };
         self.balancers.insert(actual.id.clone(), actual.clone());
-        Ok(self.shown(&actual))
+        if has_time { Ok(self.shown(&actual)) } else { Err(Error::rate_limited("slow down", Duration::from_secs(60))) }
     }
 }
 
