@@ -12,6 +12,7 @@
 //! | [`node_selector`], [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
 //! | [`events`] | events on Nodes and Services |
+//! | [`shelf`] | short lists that hardly change |
 //! | [`provider_id`], [`addresses`] | `acme://<id>` and back; what a Node is reached by |
 //! | [`status`] | where a Service is reached |
 //! | [`settings`] | the configuration file, all mistakes at once |
@@ -40,6 +41,7 @@ pub mod operation;
 pub mod paging;
 pub mod provider_id;
 pub mod settings;
+pub mod shelf;
 mod single_flight;
 pub mod source_ranges;
 pub mod status;

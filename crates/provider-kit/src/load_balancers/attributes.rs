@@ -7,7 +7,7 @@ use std::fmt;
 use cloud_provider::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::SortedMap;
 
@@ -58,6 +58,37 @@ impl Attributes {
             Ok(other) => Err(Error::other(format!("settings must be an object, not {other}"))),
             Err(err) => Err(Error::other(format!("settings that cannot be written as JSON: {err}"))),
         }
+    }
+
+    /// What stands at these places of a JSON object, named by them; `null` is not set. Lists are taken for sets, and sorted.
+    ///
+    /// ```
+    /// use provider_kit::load_balancers::Attributes;
+    /// use serde_json::json;
+    ///
+    /// let shown = json!({"port": 80, "check": {"http": {"path": "/up"}, "retries": null}});
+    /// let settings = Attributes::at(&["port", "check.retries", "check.http.path"], &shown);
+    /// assert_eq!(settings.text("check.http.path"), Some("/up"));
+    /// assert_eq!(settings.nested(), json!({"port": 80, "check": {"http": {"path": "/up"}}}));
+    /// ```
+    #[must_use]
+    pub fn at(places: &[&'static str], object: &Value) -> Self {
+        places.iter().fold(Self::default(), |settings, place| {
+            match place.split('.').try_fold(object, |value, name| value.get(name)) {
+                None | Some(Value::Null) => settings,
+                Some(value) => settings.set(*place, in_order(value.clone())),
+            }
+        })
+    }
+
+    /// A JSON object with each of them at its [place](Self::at).
+    #[must_use]
+    pub fn nested(&self) -> Value {
+        let mut object = Map::new();
+        for (place, value) in self.values.iter() {
+            put(&mut object, place, value.clone());
+        }
+        object.into()
     }
 
     /// Reads them back into a structure.
@@ -147,6 +178,26 @@ impl Attributes {
     pub fn to_make(&self) -> Self {
         let values = self.values.iter().filter(|(_, value)| !value.is_null());
         Self { values: values.map(|(key, value)| (key.clone(), value.clone())).collect(), fixed: BTreeSet::new() }
+    }
+}
+
+/// A list whose order means nothing, in one that can be compared.
+#[must_use]
+pub fn in_order(mut value: Value) -> Value {
+    if let Value::Array(items) = &mut value {
+        items.sort_by_cached_key(ToString::to_string);
+    }
+    value
+}
+
+fn put(object: &mut Map<String, Value>, place: &str, value: Value) {
+    match place.split_once('.') {
+        None => drop(object.insert(place.to_owned(), value)),
+        Some((first, rest)) => {
+            if let Value::Object(inner) = object.entry(first).or_insert_with(|| Map::new().into()) {
+                put(inner, rest, value);
+            }
+        }
     }
 }
 

@@ -85,7 +85,7 @@ mod sorted_map;
 mod targets;
 mod witness;
 
-pub use attributes::{Attributes, Difference};
+pub use attributes::{Attributes, Difference, in_order};
 pub use backend::{Applied, Backend, Change};
 pub use balancers::Balancers;
 pub use known::{MAX_AGE, SETTLING};
