@@ -39,7 +39,10 @@ impl Exchange {
         let outcome = tokio::time::timeout(self.timeout, self.leaf.carry(request)).await;
         let answer = match outcome {
             Err(_) => return Err(Failure::no_answer(call, &format!("no answer within {:?}", self.timeout))),
-            Ok(Err(err)) => return Err(Failure::no_answer(call, &attempt.redact(err.to_string()))),
+            Ok(Err(err)) => {
+                let failure = if err.sent { Failure::no_answer } else { Failure::no_connection };
+                return Err(failure(call, &attempt.redact(err.to_string())));
+            }
             Ok(Ok(answer)) => answer,
         };
         if self.dump {

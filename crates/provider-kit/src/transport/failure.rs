@@ -59,6 +59,11 @@ impl Failure {
         Self { repeat: Repeat::IfIdempotent, ..Self::cut_off(error) }
     }
 
+    /// There was no connection.
+    pub(super) fn no_connection(call: &Call, cause: &str) -> Self {
+        Self { repeat: Repeat::Always, sent: false, ..Self::no_answer(call, cause) }
+    }
+
     pub(super) fn may_repeat(&self, call: &Call) -> bool {
         self.repeat == Repeat::Always || self.repeat == Repeat::IfIdempotent && call.idempotent
     }

@@ -10,20 +10,28 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tower::ServiceExt;
 
-/// No answer arrived: no connection, a cut connection, a body that broke off. Whether the request was applied is unknown.
+/// No answer arrived.
 #[derive(Debug)]
-pub struct NoAnswer(String);
+pub struct NoAnswer {
+    cause: String,
+    pub(super) sent: bool,
+}
 
 impl NoAnswer {
-    /// With the cause, as text.
+    /// A cut connection, a body that broke off: whether the request was applied is unknown.
     pub fn new(cause: impl fmt::Display) -> Self {
-        Self(cause.to_string())
+        Self { cause: cause.to_string(), sent: true }
+    }
+
+    /// No connection: the request was not sent, and may be sent again whatever it is.
+    pub fn not_sent(cause: impl fmt::Display) -> Self {
+        Self { cause: cause.to_string(), sent: false }
     }
 }
 
 impl fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.cause)
     }
 }
 
@@ -112,11 +120,12 @@ impl Leaf for Network {
 /// query may hold what nobody should read.
 fn no_answer(err: reqwest::Error) -> NoAnswer {
     let err = err.without_url();
+    let answer = if err.is_connect() { NoAnswer::not_sent } else { NoAnswer::new };
     let mut text = err.to_string();
     let mut cause = std::error::Error::source(&err);
     while let Some(err) = cause {
         text = format!("{text}: {err}");
         cause = err.source();
     }
-    NoAnswer(text)
+    answer(text)
 }

@@ -23,6 +23,18 @@ async fn what_was_not_applied_is_repeated_whatever_it_is_and_other_refusals_are_
     }
 }
 
+#[tokio::test]
+async fn what_found_no_connection_was_not_sent_and_is_repeated_whatever_it_is() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let seen = Arc::new(Seen::default());
+    let patience = Patience { tries: 3, backoff: Duration::from_millis(1), ..Patience::default() };
+    let client = Transport::builder(base).patience(patience).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>);
+    client.build().unwrap().send(POST()).await.unwrap_err();
+    assert_eq!(seen.0.lock().unwrap().len(), 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_overloaded_says_when_to_try_again() {
     let answer = |n: usize, _: &HeaderMap| match n {
