@@ -5,13 +5,13 @@ use std::net::Ipv4Addr;
 use cloud_provider::{LoadBalancerStatus, Result, Service};
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotation, Annotations};
-use provider_kit::load_balancers::{Actual, Attributes};
+use provider_kit::load_balancers::{Actual, Attributes, in_order};
 use provider_kit::node_selector::NodeSelector;
 use provider_kit::status::Status;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::wire::{NETWORK, in_order, is_support};
+use super::wire::{NETWORK, is_support};
 use crate::annotations::{self as key, CertificateRef, CertificateType, Protocol};
 use crate::config;
 

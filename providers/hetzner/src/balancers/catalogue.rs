@@ -1,18 +1,16 @@
 //! What the project has beside load balancers: their types, and certificates. Each is one list, shared by all Services.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, Result};
 use jiff::Timestamp;
+use provider_kit::shelf::Shelf;
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 use super::asked::ManagedCertificate;
 use super::wire::SIGN;
@@ -61,48 +59,17 @@ pub(super) struct Catalogue {
     certificates: Shelf<Certificate>,
 }
 
-/// A list, and when it was asked for. Who comes while it is read waits for it.
-struct Shelf<T>(Mutex<Option<(Instant, Arc<Vec<T>>)>>);
-
-impl<T: DeserializeOwned> Shelf<T> {
-    async fn list<K: Hash>(
-        &self,
-        api: &Api,
-        what: &'static str,
-        path: &'static str,
-        age: Duration,
-        key: fn(&T) -> K,
-    ) -> Result<(Arc<Vec<T>>, bool)> {
-        let came = Instant::now();
-        let mut held = self.0.lock().await;
-        if let Some((asked, list)) = &*held
-            && *asked + age >= came
-        {
-            return Ok((Arc::clone(list), true));
-        }
-        let asked = Instant::now();
-        let list = Arc::new(api.list(what, Call::get(path, &[]), |item| item, key).await?.complete()?.into_items());
-        *held = Some((asked, Arc::clone(&list)));
-        Ok((list, false))
-    }
-
-    async fn forget(&self) {
-        *self.0.lock().await = None;
-    }
-}
-
 impl Catalogue {
     pub(super) fn new(api: Api) -> Self {
-        Self { api, types: Shelf(Mutex::default()), certificates: Shelf(Mutex::default()) }
+        Self { api, types: Shelf::default(), certificates: Shelf::default() }
     }
 
     /// What `read` finds in the type of this name, and whether that needed no request.
     pub(super) async fn balancer_type<T>(&self, name: &str, read: impl Fn(&BalancerType) -> T) -> Result<(T, bool)> {
         let mut names = String::new();
         for age in [TYPES_AGE, Duration::ZERO] {
-            let key = |it: &BalancerType| it.id;
-            let (list, hit) =
-                self.types.list(&self.api, "load balancer types", "/load_balancer_types", age, key).await?;
+            let read_all = || self.all("load balancer types", "/load_balancer_types", |it: &BalancerType| it.id);
+            let (list, hit) = self.types.list(age, read_all).await?;
             if let Some(found) = list.iter().find(|it| it.name == name) {
                 return Ok((read(found), hit));
             }
@@ -112,8 +79,17 @@ impl Catalogue {
     }
 
     async fn certificates(&self, age: Duration) -> Result<Arc<Vec<Certificate>>> {
-        let key = |it: &Certificate| it.id;
-        Ok(self.certificates.list(&self.api, "certificates", "/certificates", age, key).await?.0)
+        let read_all = || self.all("certificates", "/certificates", |it: &Certificate| it.id);
+        Ok(self.certificates.list(age, read_all).await?.0)
+    }
+
+    async fn all<T: DeserializeOwned>(
+        &self,
+        what: &'static str,
+        path: &'static str,
+        id: fn(&T) -> u64,
+    ) -> Result<Vec<T>> {
+        Ok(self.api.list(what, Call::get(path, &[]), |item| item, id).await?.complete()?.into_items())
     }
 
     /// The ids of certificates.

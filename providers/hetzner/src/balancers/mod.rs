@@ -3,7 +3,6 @@
 mod apply;
 mod asked;
 mod catalogue;
-mod notices;
 mod requests;
 mod targets;
 mod wanted;
@@ -17,7 +16,7 @@ use cloud_provider::{
     async_trait, default_load_balancer_name,
 };
 use jiff::Timestamp;
-use provider_kit::events::EventWriter;
+use provider_kit::events::{EventWriter, Notices};
 use provider_kit::load_balancers::{
     Actual, Applied, Backend, Change, Identity, ServicePort, TargetSets, Targets, Tree, service_ports,
 };
@@ -29,7 +28,6 @@ use serde_json::Value;
 
 use self::asked::{Asked, Certificates};
 use self::catalogue::{BalancerType, Catalogue};
-use self::notices::Notices;
 use self::targets::{Dedicated, Note};
 use self::wanted::{DEFAULT_TYPE, Facts};
 use self::wire::{LoadBalancer, SIGN};
@@ -218,6 +216,10 @@ impl Backend for Backing {
     /// By its name: that is how one made by other means is imported.
     fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> bool {
         true
+    }
+
+    fn targets_follow_labels(&self, service: &Service) -> bool {
+        service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key::NODE_SELECTOR.key()))
     }
 
     fn left_out(&self, request: &LoadBalancerRequest<'_>, _pool: &str, targets: &Targets) {

@@ -1,7 +1,7 @@
 //! What a Service wants, as a tree: a pure function of what it asks for and what was found out.
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Attributes, ServicePort, Targets, Tree};
+use provider_kit::load_balancers::{Attributes, ServicePort, Targets, Tree, in_order};
 use serde::Serialize;
 use serde_json::json;
 
@@ -57,7 +57,7 @@ pub(super) fn wanted(asked: &Asked, facts: Facts) -> Result<Tree> {
             listener = listener.set(CERTIFICATES, TO_BE_MADE);
         }
         (Certificates::Unstated, _) => {}
-        (_, ids) => listener = listener.set(CERTIFICATES, super::wire::in_order(json!(ids.unwrap_or_default()))),
+        (_, ids) => listener = listener.set(CERTIFICATES, in_order(json!(ids.unwrap_or_default()))),
     }
     tree = tree.pool(POOL, Attributes::default(), facts.targets).limit(POOL, facts.most_targets);
     for port in facts.ports {

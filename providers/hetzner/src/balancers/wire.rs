@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use provider_kit::load_balancers::{Actual, Aside, Attributes, Marks, Part, Port, Targets, Tree};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Whose it is, as the reference writes it.
 pub(super) const SIGN: &str = "hcloud-ccm/service-uid";
@@ -161,46 +161,11 @@ pub(super) fn to_remove(target: &str) -> Value {
 
 /// A service, as the API is told it: all that is set, but nothing for HTTP where there is none.
 pub(super) fn to_service(port: &Port, settings: &Attributes) -> Value {
-    let mut service = Map::from_iter([("listen_port".to_owned(), json!(port.number))]);
     let is_tcp = |key| settings.text(key) == Some("tcp");
     let (plain, unchecked) = (is_tcp("protocol"), is_tcp("health_check.protocol"));
-    for key in SERVICE {
-        if (plain && key.starts_with("http.")) || (unchecked && key.starts_with("health_check.http.")) {
-            continue;
-        }
-        if let Some(value) = settings.get(key) {
-            insert(&mut service, key, value.clone());
-        }
-    }
-    service.into()
-}
-
-fn insert(into: &mut Map<String, Value>, key: &str, value: Value) {
-    match key.split_once('.') {
-        Some((first, rest)) => {
-            if let Some(inner) = into.entry(first).or_insert_with(|| json!({})).as_object_mut() {
-                insert(inner, rest, value);
-            }
-        }
-        None => drop(into.insert(key.to_owned(), value)),
-    }
-}
-
-fn of_service(service: &Value) -> Attributes {
-    SERVICE.iter().fold(Attributes::default(), |settings, key| {
-        match key.split('.').try_fold(service, |value, name| value.get(name)) {
-            None | Some(Value::Null) => settings,
-            Some(value) => settings.set(*key, in_order(value.clone())),
-        }
-    })
-}
-
-/// Lists are sets here: certificates, status codes.
-pub(super) fn in_order(mut value: Value) -> Value {
-    if let Value::Array(items) = &mut value {
-        items.sort_by_key(ToString::to_string);
-    }
-    value
+    let is_void = |key: &&str| plain && key.starts_with("http.") || unchecked && key.starts_with("health_check.http.");
+    let keys: Vec<&str> = SERVICE.into_iter().filter(|key| !is_void(key)).collect();
+    settings.clone().only(&keys).set("listen_port", port.number).nested()
 }
 
 impl LoadBalancer {
@@ -246,7 +211,7 @@ impl LoadBalancer {
         for service in &self.services {
             let port = service["listen_port"].as_u64().and_then(|port| u16::try_from(port).ok());
             if let Some(port) = port {
-                tree = tree.listener(port, "TCP", POOL, of_service(service));
+                tree = tree.listener(port, "TCP", POOL, Attributes::at(&SERVICE, service));
             }
         }
         tree
