@@ -96,8 +96,13 @@ impl Backing {
             ("services", tree.listeners().map(|(port, settings)| to_service(port, settings)).collect()),
         ];
         let stated = body.into_iter().filter(|(_, value)| !value.is_null());
-        let body: Map<_, _> = stated.map(|(key, value)| (key.to_owned(), value)).collect();
-        let made: Created = self.api.http.read(Call::post(ALL, &[]).json(&body).repeatable()).await?;
+        let mut body: Map<_, _> = stated.map(|(key, value)| (key.to_owned(), value)).collect();
+        let mut made: Result<Created> = self.post(&body).await;
+        // One target that cannot be had must not keep the others from being served: added one by one, it is told alone.
+        if made.as_ref().is_err_and(Error::is_invalid) && body.remove("targets").is_some_and(|it| it != json!([])) {
+            made = self.post(&body).await;
+        }
+        let made = made?;
         self.api.finish(made.action.as_slice()).await?;
         let shown = self.actual(made.load_balancer);
         // While the action ran, the answer could not show everything.
@@ -105,6 +110,11 @@ impl Backing {
         let is_shown = rest.iter().all(|it| matches!(it, Operation::Update { part: Part::Balancer, .. }));
         let shown = if is_shown { shown } else { self.read_again(&shown.id).await? };
         Ok(Applied::PlanAgain(Box::new(shown)))
+    }
+
+    async fn post(&self, body: &Map<String, Value>) -> Result<Created> {
+        // The name is taken as soon as it was applied: sent again, it is refused.
+        self.api.http.read(Call::post(ALL, &[]).json(body).repeatable()).await
     }
 
     /// Operations in order, up to the first that changes more than itself: whoever leaves a network leaves private targets
@@ -121,7 +131,7 @@ impl Backing {
         let subnet = Asked::of(identity.service, &self.config)?.private_subnet;
         let mut requests = Requests::of(&actual.id, &before, operations, subnet);
         let removes_targets = operations.iter().any(|it| matches!(it, Operation::RemoveTargets { .. }));
-        let (mut running, mut has_room) = (Vec::new(), true);
+        let (mut running, mut has_room, mut flaw) = (Vec::new(), true, None);
         while let Some(Request { call, adds }) = requests.pop_front() {
             match (self.api.start(call, &mut running).await, adds) {
                 // More targets are there than we know of. If some are to go, the kit lets them go first.
@@ -132,10 +142,14 @@ impl Backing {
                     requests.retain(|it| it.adds.is_none());
                     has_room = false;
                 }
+                (Err(err), Some(_)) if err.is_invalid() => flaw = flaw.or(Some(err)),
                 (started, _) => started?,
             }
         }
         self.api.finish(&running).await?;
+        if let Some(flaw) = flaw {
+            return Err(flaw);
+        }
         if network.is_some() {
             return Ok(Applied::PlanAgain(Box::new(self.read_again(&actual.id).await?)));
         }

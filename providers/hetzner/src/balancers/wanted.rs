@@ -8,6 +8,7 @@ use serde_json::json;
 use super::asked::{Asked, Certificates};
 use super::wire::{CERTIFICATES, POOL, certificate_part, network_part};
 use crate::annotations as key;
+use crate::config::Algorithm;
 
 /// What neither annotation nor variable says otherwise.
 pub(super) const DEFAULT_TYPE: &str = "lb11";
@@ -80,7 +81,7 @@ fn balancer(asked: &Asked) -> Attributes {
     settings = state(settings, "name", asked.name.as_ref());
     settings = state(settings, "location", asked.location.as_ref());
     settings = state(settings, "network_zone", asked.network_zone.as_ref());
-    settings = state(settings, "algorithm", asked.algorithm.map(|it| it.as_str()));
+    settings = state(settings, "algorithm", asked.algorithm.map(Algorithm::as_str));
     settings = state(settings, "public", asked.disable_public_network.map(|disabled| !disabled));
     settings = state(settings, "ipv4_rdns", asked.ipv4_rdns.as_ref());
     settings = state(settings, "ipv6_rdns", asked.ipv6_rdns.as_ref());

@@ -48,12 +48,12 @@ impl Events for Heard {
 }
 
 #[derive(Default)]
-struct Cluster1 {
+struct Listed {
     nodes: Mutex<Vec<Arc<Node>>>,
     services: Mutex<Vec<Arc<Service>>>,
 }
 
-impl Caches for Cluster1 {
+impl Caches for Listed {
     fn nodes(&self) -> Vec<Arc<Node>> {
         self.nodes.lock().unwrap().clone()
     }
@@ -72,7 +72,7 @@ pub(super) struct Scene {
     pub(super) nodes: Vec<Arc<Node>>,
     pub(super) service: Service,
     heard: Arc<Heard>,
-    caches: Arc<Cluster1>,
+    caches: Arc<Listed>,
     provider: Option<Hetzner>,
 }
 
@@ -97,6 +97,7 @@ impl Scene {
             token: Credential::token(TOKEN),
             endpoint: "http://hetzner/v1".to_owned(),
             debug: false,
+            rate_limit_left_to_others: 10,
             network: None,
             instances,
             metrics_address: None,
@@ -120,7 +121,7 @@ impl Scene {
     /// A Node on a new cloud server; the server's id.
     pub(super) fn add_node(&mut self, name: &str) -> u64 {
         let id = self.fake.add_server(name).id;
-        self.nodes.push(node(name, &format!("hcloud://{id}"), json!({})));
+        self.nodes.push(node(name, &format!("hcloud://{id}"), &json!({})));
         id
     }
 
@@ -285,7 +286,7 @@ fn text(ingress: &LoadBalancerIngress) -> String {
     }
 }
 
-pub(super) fn node(name: &str, provider_id: &str, more: Value) -> Arc<Node> {
+pub(super) fn node(name: &str, provider_id: &str, more: &Value) -> Arc<Node> {
     let mut node = json!({"metadata": {"name": name, "uid": name}, "spec": {"providerID": provider_id}});
     for (key, value) in more.as_object().unwrap() {
         node[key] = value.clone();

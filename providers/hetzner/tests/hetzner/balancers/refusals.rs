@@ -130,3 +130,22 @@ async fn a_token_that_may_not_write_is_told_as_such() {
     scene.fake.set_read_only(TOKEN, true);
     assert!(scene.refused().await.is_unauthorized());
 }
+
+/// One Node whose server the load balancer cannot reach, here one that is not attached to the network.
+#[tokio::test(start_paused = true)]
+async fn one_target_that_cannot_be_had_does_not_keep_the_others_out() {
+    let mut scene = Scene::new();
+    scene.network();
+    let outside = scene.fake.add_server("outside").id;
+    scene.nodes.insert(0, node("outside", &format!("hcloud://{outside}"), &json!({})));
+    scene.annotate("use-private-ip", "true");
+    let err = scene.refused().await;
+    assert!(err.is_invalid() && err.to_string().contains("not attached to the load balancer's network"), "{err}");
+    let [one, two, _] = &scene.servers()[..] else { panic!() };
+    assert_eq!(scene.targets(), [format!("{one} private"), format!("{two} private")]);
+    assert_eq!(scene.balancer().services.len(), 1);
+    let network = scene.fake.networks()[0].id;
+    scene.fake.attach("outside", network);
+    scene.ensure().await;
+    assert_eq!(scene.targets().len(), 3);
+}

@@ -19,7 +19,7 @@ impl Scene {
             let name = format!("bm-{number}");
             self.fake.add_robot_server(*number, &name);
             let addresses: Vec<_> = internal.iter().map(|ip| json!({"type": "InternalIP", "address": ip})).collect();
-            self.nodes.push(node(&name, &format!("hrobot://{number}"), json!({"status": {"addresses": addresses}})));
+            self.nodes.push(node(&name, &format!("hrobot://{number}"), &json!({"status": {"addresses": addresses}})));
         }
     }
 
@@ -55,7 +55,7 @@ async fn a_selector_chooses_among_the_nodes() {
         ];
         for (name, labels) in labels {
             let id = scene.fake.add_server(name).id;
-            scene.nodes.push(node(name, &format!("hcloud://{id}"), json!({"labels": labels})));
+            scene.nodes.push(node(name, &format!("hcloud://{id}"), &json!({"labels": labels})));
         }
         selector.into_iter().for_each(|it| scene.annotate("node-selector", it));
         scene.ensure().await;
@@ -224,8 +224,8 @@ async fn nodes_that_join_together_all_become_targets() {
 #[tokio::test(start_paused = true)]
 async fn a_node_of_another_provider_is_told_and_left_out() {
     let mut scene = Scene::new();
-    scene.nodes.push(node("elsewhere", "aws:///eu-central-1/i-1", json!({})));
-    scene.nodes.push(node("joining", "", json!({})));
+    scene.nodes.push(node("elsewhere", "aws:///eu-central-1/i-1", &json!({})));
+    scene.nodes.push(node("joining", "", &json!({})));
     scene.ensure().await;
     assert_eq!(scene.targets(), scene.servers());
     let events = scene.events();
@@ -235,7 +235,7 @@ async fn a_node_of_another_provider_is_told_and_left_out() {
 #[tokio::test(start_paused = true)]
 async fn an_id_that_is_malformed_is_an_error_that_names_the_node() {
     let mut scene = Scene::new();
-    scene.nodes.push(node("odd", "hcloud://abc", json!({})));
+    scene.nodes.push(node("odd", "hcloud://abc", &json!({})));
     let err = scene.refused().await;
     assert!(err.is_invalid() && err.to_string().starts_with("node odd: "), "{err}");
 }
@@ -246,7 +246,7 @@ async fn nodes_of_which_nobody_knows_a_machine_take_no_target_away() {
     let mut scene = Scene::new();
     scene.ensure().await;
     let before = scene.targets();
-    scene.nodes = vec![node("joining", "", json!({}))];
+    scene.nodes = vec![node("joining", "", &json!({}))];
     scene.try_update().await.unwrap();
     assert_eq!(scene.targets(), before);
 }
@@ -282,7 +282,7 @@ async fn without_credentials_only_internal_addresses_of_dedicated_servers_are_kn
 async fn a_dedicated_server_that_robot_does_not_know_is_told_and_left_out() {
     let mut scene = Scene::new();
     scene.robot(true, &[(321, None)]);
-    scene.nodes.push(node("bm-999", "hrobot://999", json!({})));
+    scene.nodes.push(node("bm-999", "hrobot://999", &json!({})));
     scene.ensure().await;
     let mut expected = scene.servers();
     expected.push(scene.robot_ip(321));
@@ -294,7 +294,7 @@ async fn a_dedicated_server_that_robot_does_not_know_is_told_and_left_out() {
 #[tokio::test(start_paused = true)]
 async fn dedicated_servers_are_no_targets_where_robot_is_off() {
     let mut scene = Scene::new();
-    scene.nodes.push(node("bm-321", "hrobot://321", json!({})));
+    scene.nodes.push(node("bm-321", "hrobot://321", &json!({})));
     scene.ensure().await;
     assert_eq!((scene.targets(), scene.events()), (scene.servers(), vec![]));
 }
