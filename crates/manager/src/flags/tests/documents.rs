@@ -57,7 +57,11 @@ fn the_name_of_the_program_decides_about_defaults() {
             panic!("{name} needs no flag")
         };
         assert_eq!(flags.cloud.cloud_provider, provider, "{name}");
-        assert_eq!(flags.authentication().skip_lookup, !defaults.is_empty(), "{name}");
+        let has = |flag: &str| defaults.contains(&(flag, "true"));
+        assert_eq!(flags.authentication().skip_lookup, has("authentication-skip-lookup"), "{name}");
+        assert_eq!(flags.cloud.allow_untagged_cloud, has("allow-untagged-cloud"), "{name}");
+        let known = ["authentication-skip-lookup", "allow-untagged-cloud"];
+        assert!(defaults.iter().all(|(flag, _)| known.contains(flag)), "{name}: {defaults:?}");
         let agent = flags.client_options().user_agent.with_suffix("");
         assert!(agent.starts_with(&format!("{name}/v1.")), "{agent}");
     }
