@@ -61,6 +61,7 @@ impl HetznerCloud {
             token: Credential::token(TOKEN),
             endpoint: "http://hetzner/v1".to_owned(),
             debug: false,
+            rate_limit_left_to_others: 10,
             network: Some(network),
             instances: Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: Cache::Shared },
             metrics_address: None,

@@ -25,6 +25,8 @@ pub struct Config {
     pub endpoint: String,
     /// `HCLOUD_DEBUG`: all requests and answers go to the log, without the token.
     pub debug: bool,
+    /// `HCLOUD_RATE_LIMIT_LEFT_TO_OTHERS`, in percent.
+    pub rate_limit_left_to_others: u16,
     /// The private network, if there is one.
     pub network: Option<Network>,
     /// Machines.
@@ -161,6 +163,7 @@ impl Config {
             token: asked.token(token),
             endpoint: asked.get(&ENDPOINT).unwrap_or_default().trim_end_matches('/').to_owned(),
             debug: asked.get(&DEBUG).unwrap_or_default(),
+            rate_limit_left_to_others: asked.get(&RATE_LIMIT_LEFT_TO_OTHERS).unwrap_or_default(),
             instances: Instances::read(&mut asked),
             metrics_address: asked.get(&METRICS_ADDRESS).filter(|_| asked.get(&METRICS_ENABLED) == Some(true)),
             balancers: Balancers::read(&mut asked),

@@ -33,7 +33,10 @@ pub fn cloud(config: &Config, setup: &Setup) -> Builder {
         .metrics(Arc::new(Requests(Arc::clone(&setup.metrics))))
         .fence(setup.fence.clone())
         .patience(PATIENCE)
-        .budget(Budget { refill: Refill::Evenly(Duration::from_secs(3600)), ..Budget::default() })
+        .budget(Budget {
+            share_left_to_others: f64::from(config.rate_limit_left_to_others) / 100.0,
+            refill: Refill::Evenly(Duration::from_secs(3600)),
+        })
         .correlation("x-correlation-id")
         .not_applied(|refusal: &Refusal| matches!(&*refusal.code, "conflict" | "rate_limit_exceeded"))
         .dump(config.debug)

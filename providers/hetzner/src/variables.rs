@@ -37,6 +37,8 @@ provider_kit::declare! {
     pub ENDPOINT: String = "ENDPOINT", default("https://api.hetzner.cloud/v1");
     /// Requests and answers go to the log, without the token.
     pub DEBUG: bool = "DEBUG", default("false");
+    /// Percentage of the project's rate limit that is left to whoever else uses it. (Not known to the Go program.)
+    pub RATE_LIMIT_LEFT_TO_OTHERS: u16 = "RATE_LIMIT_LEFT_TO_OTHERS", kind(Kind::number(0, 90)), default("10");
     /// Name or id of the private network. It must exist.
     pub NETWORK: String = "NETWORK";
     /// Starts also on a machine that is not attached to the network, or is no cloud server.

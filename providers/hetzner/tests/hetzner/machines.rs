@@ -65,6 +65,7 @@ impl Machines {
             token: Credential::token(TOKEN),
             endpoint: "http://hetzner/v1".to_owned(),
             debug: false,
+            rate_limit_left_to_others: 10,
             network: None,
             instances,
             metrics_address: None,

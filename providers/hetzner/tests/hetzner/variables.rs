@@ -54,6 +54,7 @@ fn a_token_is_enough_and_all_else_has_its_default() {
     let config = read(&[]).unwrap();
     assert_eq!(config.endpoint, "https://api.hetzner.cloud/v1");
     assert!(!config.debug);
+    assert_eq!(config.rate_limit_left_to_others, 10);
     assert_eq!(config.network, None);
     let instances = Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: Cache::Shared };
     assert_eq!(config.instances, instances);
@@ -219,6 +220,7 @@ fn machines_and_endpoints_are_as_told() {
     let config = read(&[
         ("HCLOUD_ENDPOINT", "http://127.0.0.1:8080/v1/"),
         ("HCLOUD_DEBUG", "T"),
+        ("HCLOUD_RATE_LIMIT_LEFT_TO_OTHERS", "25"),
         ("HCLOUD_INSTANCES_ADDRESS_FAMILY", "dualstack"),
         ("HCLOUD_INSTANCES_ZONE_LABEL_ENABLED", "0"),
         ("HCLOUD_METRICS_ADDRESS", "127.0.0.1:9000"),
@@ -227,6 +229,7 @@ fn machines_and_endpoints_are_as_told() {
     .unwrap();
     assert_eq!(config.endpoint, "http://127.0.0.1:8080/v1");
     assert!(config.debug);
+    assert_eq!(config.rate_limit_left_to_others, 25);
     assert_eq!((config.instances.address_family, config.instances.zone_label), (AddressFamily::Dualstack, false));
     assert_eq!(config.metrics_address.as_deref(), Some("127.0.0.1:9000"));
     assert_eq!(config.balancers, None);
@@ -297,5 +300,5 @@ fn every_default_is_a_value_that_is_accepted() {
     for row in HCLOUD.iter().chain(ROBOT).map(|it| it.row()) {
         assert!(row.default_is_accepted && !row.doc.is_empty(), "{row:?}");
     }
-    assert_eq!((HCLOUD.len(), ROBOT.len()), (26, 6), "§1 lists them");
+    assert_eq!((HCLOUD.len(), ROBOT.len()), (27, 6), "§1 lists them, and the one of ours");
 }
