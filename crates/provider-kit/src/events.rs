@@ -1,18 +1,14 @@
 //! Events on Nodes and Services, from whatever part of a provider has something to say.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use cloud_provider::{About, EventKind, Events};
-use tokio::time::Instant;
 
-/// What is still true is told again after this time.
-const AGAIN: Duration = Duration::from_secs(3600);
-/// From so many on, old ones are sorted out.
-const MANY: usize = 4096;
+/// More than this are not kept: then what is known may be told once more.
+const MANY: usize = 65_536;
 
 /// Writes events as one component. Made with the provider, before there is anything to write to; clones write to the same.
 ///
@@ -73,7 +69,8 @@ impl fmt::Debug for EventWriter {
     }
 }
 
-/// Warnings that are found again at each pass over an object, and are written once an hour.
+/// Warnings that are found again at each pass over an object: each is written once in a life of the process, and what a look
+/// at something that stood already finds is not written at all.
 ///
 /// ```
 /// use cloud_provider::{About, Node};
@@ -81,51 +78,44 @@ impl fmt::Debug for EventWriter {
 ///
 /// let notices = Notices::new(EventWriter::new("acme-cloud-controller-manager"));
 /// let node = Node::default();
-/// assert!(notices.warn(About::Node(&node), "NoSuchZone", "zone \"x\" does not exist"));
-/// assert!(!notices.warn(About::Node(&node), "NoSuchZone", "zone \"x\" does not exist"));
-/// assert!(notices.warn_once(About::Node(&node), "Full", "there was no room for a"));
-/// assert!(!notices.warn_once(About::Node(&node), "Full", "there was no room for b"));
+/// assert!(notices.warn(true, About::Node(&node), "NoSuchZone", "zone \"x\" does not exist"));
+/// assert!(!notices.warn(true, About::Node(&node), "NoSuchZone", "zone \"x\" does not exist"));
+/// assert!(!notices.warn(false, About::Node(&node), "Small", "it is small, as it was before we came"));
+/// assert!(!notices.warn(true, About::Node(&node), "Small", "it is small, as it was before we came"));
 /// ```
 #[derive(Debug)]
 pub struct Notices {
     events: EventWriter,
     hasher: RandomState,
-    told: Mutex<HashMap<u64, Instant>>,
+    known: Mutex<HashSet<u64>>,
 }
 
 impl Notices {
     /// Writes to `events`; nothing is told yet.
     #[must_use]
     pub fn new(events: EventWriter) -> Self {
-        Self { events, hasher: RandomState::new(), told: Mutex::default() }
+        Self { events, hasher: RandomState::new(), known: Mutex::default() }
     }
 
-    /// Writes a warning unless the same was told of this object within the hour; whether it did.
-    pub fn warn(&self, about: About<'_>, reason: &str, message: &str) -> bool {
-        self.write(about, reason, message, message)
+    /// Writes a warning, unless the same is known of this object; whether it did. `is_news`: else it becomes known unwritten.
+    pub fn warn(&self, is_news: bool, about: About<'_>, reason: &str, message: &str) -> bool {
+        let is_written = self.is_first(about, reason, message) && is_news;
+        if is_written {
+            self.events.warning(about, reason, message);
+        }
+        is_written
     }
 
-    /// The same, but one message of this reason is as good as another.
-    pub fn warn_once(&self, about: About<'_>, reason: &str, message: &str) -> bool {
-        self.write(about, reason, message, "")
-    }
-
-    fn write(&self, about: About<'_>, reason: &str, message: &str, same: &str) -> bool {
+    /// Whether this is the first time that so much is said of an object.
+    pub fn is_first(&self, about: About<'_>, reason: &str, message: &str) -> bool {
         let object = match about {
             About::Node(node) => (&*node.uid, &*node.name),
             About::Service(service) => (service.metadata.uid.as_deref().unwrap_or_default(), ""),
         };
-        let key = self.hasher.hash_one((object, reason, same));
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() >= MANY {
-            told.retain(|_, at| at.elapsed() < AGAIN);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MANY {
+            known.clear();
         }
-        if told.get(&key).is_some_and(|at| at.elapsed() < AGAIN) {
-            return false;
-        }
-        told.insert(key, Instant::now());
-        drop(told);
-        self.events.warning(about, reason, message);
-        true
+        known.insert(self.hasher.hash_one((object, reason, message)))
     }
 }

@@ -196,7 +196,7 @@ impl Backing {
                 "load balancer {:?} ({}) is protected from deletion, and stays; lift the protection and delete it by hand",
                 actual.name, actual.id
             );
-            self.notices.warn(About::Service(identity.service), "LoadBalancerProtected", &text);
+            self.notices.warn(true, About::Service(identity.service), "LoadBalancerProtected", &text);
             return Ok(Applied::Kept);
         }
         if !certificates(&tree).is_empty() || is_managed(identity) {

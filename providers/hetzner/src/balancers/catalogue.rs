@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::asked::ManagedCertificate;
+use super::targets::Note;
 use super::wire::SIGN;
 use crate::annotations::CertificateRef;
 use crate::api::{Action, Api};
@@ -182,10 +183,19 @@ impl BalancerType {
 }
 
 impl Certificate {
-    /// Whether it is for exactly these domains.
-    pub(super) fn has(&self, domains: &[String]) -> bool {
+    /// What there is to say if it is for other domains than these.
+    pub(super) fn for_others(&self, domains: &[String]) -> Option<Note> {
         let all = |list: &[String]| list.iter().map(|it| it.to_ascii_lowercase()).collect::<BTreeSet<_>>();
-        all(&self.domain_names) == all(domains)
+        let text = || {
+            format!(
+                "certificate {:?} is for {}, not for {}: a managed certificate keeps its domains. Delete it, or ask for another name",
+                self.name,
+                self.domain_names.join(", "),
+                domains.join(", ")
+            )
+        };
+        let differ = all(&self.domain_names) != all(domains);
+        differ.then(|| Note::on_service("CertificateForOtherDomains", text()))
     }
 
     fn is_of(&self, uid: &str) -> bool {

@@ -92,7 +92,7 @@ impl Backing {
     }
 
     /// How many targets a load balancer of this Service can have.
-    async fn most_targets(&self, asked: &Asked, service: &Service) -> Result<usize> {
+    async fn most_targets(&self, asked: &Asked, notes: &mut Vec<Note>) -> Result<usize> {
         let name = asked.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
         if asked.balancer_type.is_none() {
             let text = format!(
@@ -100,12 +100,10 @@ impl Backing {
                  HCLOUD_LOAD_BALANCERS_TYPE",
                 key::TYPE.key()
             );
-            self.notices.warn(About::Service(service), "LoadBalancerTypeUnconfigured", &text);
+            notes.push(Note::on_service("LoadBalancerTypeUnconfigured", text));
         }
         let (most, deprecated) = self.balancer_type(name, |it| (it.max_targets, it.deprecated())).await?;
-        if let Some(text) = deprecated {
-            self.notices.warn(About::Service(service), "LoadBalancerTypeDeprecated", &text);
-        }
+        notes.extend(deprecated.map(|text| Note::on_service("LoadBalancerTypeDeprecated", text)));
         Ok(most)
     }
 
@@ -115,32 +113,11 @@ impl Backing {
         Ok(found)
     }
 
-    /// The ports that can be served.
-    fn ports(&self, service: &Service) -> Result<Vec<ServicePort>> {
-        let mut ports = service_ports(service, &["TCP", "UDP", "SCTP"])?;
-        ports.retain(|ServicePort { number, protocol, .. }| {
-            let is_tcp = *protocol == "TCP";
-            if !is_tcp {
-                let text =
-                    format!("port {number}/{protocol} is not served: load balancers of Hetzner Cloud speak TCP only");
-                self.notices.warn(About::Service(service), "UnsupportedProtocolConfigured", &text);
-            }
-            is_tcp
-        });
-        Ok(ports)
-    }
-
-    async fn targets(&self, asked: &Asked, request: &LoadBalancerRequest<'_>) -> Result<Option<Targets>> {
-        let mut nodes = request.nodes.to_vec();
+    async fn targets(&self, asked: &Asked, nodes: &[Arc<Node>], notes: &mut Vec<Note>) -> Result<Option<Targets>> {
+        let mut nodes = nodes.to_vec();
         nodes.retain(|node| asked.node_selector.as_ref().is_none_or(|selector| selector.matches(&node.labels)));
-        let name = request.service.metadata.name.as_deref().unwrap_or_default();
         let dedicated = self.dedicated(&nodes).await?;
-        let (targets, notes) = targets::targets(&nodes, asked.use_private_ip, &dedicated, name)?;
-        for Note { node, reason, message } in notes {
-            let about = node.as_deref().map_or(About::Service(request.service), About::Node);
-            self.notices.warn(about, reason, &message);
-        }
-        Ok(targets)
+        targets::targets(&nodes, asked.use_private_ip, &dedicated, notes)
     }
 
     async fn dedicated(&self, nodes: &[Arc<Node>]) -> Result<Dedicated> {
@@ -157,25 +134,26 @@ impl Backing {
         })
     }
 
-    async fn certificates(&self, asked: &Asked, service: &Service) -> Result<Option<Vec<u64>>> {
+    async fn certificates(&self, asked: &Asked, uid: &str, notes: &mut Vec<Note>) -> Result<Option<Vec<u64>>> {
         match &asked.certificates {
             Certificates::Unstated => Ok(None),
             Certificates::Uploaded(certificates) => self.catalogue.uploaded(certificates).await.map(Some),
             Certificates::Managed(wanted) => {
-                let found = self.catalogue.managed(service.metadata.uid.as_deref().unwrap_or_default()).await?;
-                if let Some(found) = &found
-                    && !found.has(&wanted.domains)
-                {
-                    let text = format!(
-                        "certificate {:?} is for {}, not for {}: a managed certificate keeps its domains. Delete it, or ask for another name",
-                        found.name,
-                        found.domain_names.join(", "),
-                        wanted.domains.join(", ")
-                    );
-                    self.notices.warn(About::Service(service), "CertificateForOtherDomains", &text);
-                }
+                let found = self.catalogue.managed(uid).await?;
+                notes.extend(found.as_ref().and_then(|found| found.for_others(&wanted.domains)));
                 Ok(found.map(|found| vec![found.id]))
             }
+        }
+    }
+
+    /// Writes what is new. What was so when this process came is no news, or each restart would tell it of every Service.
+    fn tell(&self, service: &Service, notes: Vec<Note>) {
+        let status = service.status.as_ref().and_then(|it| it.load_balancer.as_ref());
+        let stood = status.and_then(|it| it.ingress.as_ref()).is_some_and(|it| !it.is_empty());
+        let is_first_look = self.notices.is_first(About::Service(service), "", "");
+        for Note { node, reason, message } in notes {
+            let about = node.as_deref().map_or(About::Service(service), About::Node);
+            self.notices.warn(!(stood && is_first_look), about, reason, &message);
         }
     }
 
@@ -187,18 +165,27 @@ impl Backing {
             key::TYPE.key()
         );
         for node in nodes.iter().filter(|node| targets::is_among(node, targets)) {
-            self.notices.warn_once(About::Node(node), "MaxTargetsReached", &text);
+            let (about, reason) = (About::Node(node), "MaxTargetsReached");
+            if self.notices.is_first(about, reason, "") {
+                self.notices.warn(true, about, reason, &text);
+            }
         }
     }
+}
 
-    /// What the product has not, and is not silent about.
-    fn warn_of_source_ranges(&self, service: &Service) {
-        if !source_ranges(service).is_ok_and(|ranges| allows_all(&ranges)) {
-            let text = "loadBalancerSourceRanges have no effect: load balancers of Hetzner Cloud have no firewall, and everybody \
-                        can reach this one";
-            self.notices.warn(About::Service(service), "UnsupportedSourceRanges", text);
+/// The ports that can be served.
+fn ports(service: &Service, notes: &mut Vec<Note>) -> Result<Vec<ServicePort>> {
+    let mut ports = service_ports(service, &["TCP", "UDP", "SCTP"])?;
+    ports.retain(|ServicePort { number, protocol, .. }| {
+        let is_tcp = *protocol == "TCP";
+        if !is_tcp {
+            let text =
+                format!("port {number}/{protocol} is not served: load balancers of Hetzner Cloud speak TCP only");
+            notes.push(Note::on_service("UnsupportedProtocolConfigured", text));
         }
-    }
+        is_tcp
+    });
+    Ok(ports)
 }
 
 #[async_trait]
@@ -232,19 +219,24 @@ impl Backend for Backing {
     }
 
     async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
-        let service = request.service;
-        let asked = Asked::of(service, &self.config)?;
+        let LoadBalancerRequest { service, nodes, .. } = *request;
+        let (asked, mut notes) = (Asked::of(service, &self.config)?, Vec::new());
+        let uid = service.metadata.uid.as_deref().unwrap_or_default();
         let facts = Facts {
             network: self.network()?,
-            ports: self.ports(service)?,
-            most_targets: self.most_targets(&asked, service).await?,
-            certificates: self.certificates(&asked, service).await?,
-            targets: self.targets(&asked, request).await?,
+            ports: ports(service, &mut notes)?,
+            most_targets: self.most_targets(&asked, &mut notes).await?,
+            certificates: self.certificates(&asked, uid, &mut notes).await?,
+            targets: self.targets(&asked, nodes, &mut notes).await?,
         };
-        for warning in &asked.warnings {
-            self.notices.warn(About::Service(service), "QuestionableAnnotation", warning);
+        notes.extend(asked.warnings.iter().map(|text| Note::on_service("QuestionableAnnotation", text.clone())));
+        // What the product has not, and is not silent about.
+        if !source_ranges(service).is_ok_and(|ranges| allows_all(&ranges)) {
+            let text = "loadBalancerSourceRanges have no effect: load balancers of Hetzner Cloud have no firewall, and everybody \
+                        can reach this one";
+            notes.push(Note::on_service("UnsupportedSourceRanges", text.to_owned()));
         }
-        self.warn_of_source_ranges(service);
+        self.tell(service, notes);
         wanted::wanted(&asked, facts)
     }
 

@@ -29,7 +29,13 @@ pub(super) struct Note {
     pub(super) message: String,
 }
 
-/// The targets of a Service, and what is to be told. `None`: there are Nodes, and nobody knows the machine of any (P-25).
+impl Note {
+    pub(super) fn on_service(reason: &'static str, message: String) -> Self {
+        Self { node: None, reason, message }
+    }
+}
+
+/// The targets of a Service; `notes`: what is to be told. `None`: there are Nodes, and nobody knows the machine of any (P-25).
 ///
 /// # Errors
 /// *Invalid*, for a provider id that is ours and names no machine.
@@ -37,12 +43,13 @@ pub(super) fn targets(
     nodes: &[Arc<Node>],
     by_private_ip: bool,
     dedicated: &Dedicated,
-    service: &str,
-) -> Result<(Option<Targets>, Vec<Note>)> {
-    let (mut found, mut notes) = (Vec::new(), Vec::new());
+    notes: &mut Vec<Note>,
+) -> Result<Option<Targets>> {
+    let mut found = Vec::new();
     for node in nodes.iter().filter(|node| node.provider_id().is_some()) {
         let mut note = |reason, text: String| {
-            let message = format!("node {} is no target of Service {service}: {text}", node.name);
+            // Without the Service's name: one event for all of them.
+            let message = format!("as a target of load balancers: {text}");
             notes.push(Note { node: Some(Arc::clone(node)), reason, message });
         };
         match MachineId::read(&node.provider_id) {
@@ -51,7 +58,7 @@ pub(super) fn targets(
                 found.extend(dedicated_ip(node, number, by_private_ip, dedicated, &mut note).map(|ip| ip_target(&ip)));
             }
             Err(IdError::UnknownPrefix { id, .. }) => {
-                note("UnknownProviderIDPrefix", format!("provider ID {id:?} is not one of Hetzner's"));
+                note("UnknownProviderIDPrefix", format!("provider ID {id:?} is not one of Hetzner's; it is left out"));
             }
             Err(err @ IdError::Malformed { .. }) => {
                 return Err(Error::invalid(format!("node {}: {}", node.name, Error::from(err))));
@@ -59,7 +66,7 @@ pub(super) fn targets(
         }
     }
     let targets: Targets = found.iter().collect();
-    Ok(((nodes.is_empty() || !targets.is_empty()).then_some(targets), notes))
+    Ok((nodes.is_empty() || !targets.is_empty()).then_some(targets))
 }
 
 fn dedicated_ip(
@@ -76,7 +83,7 @@ fn dedicated_ip(
             if internal.is_none() {
                 note(
                     NO_INTERNAL_IP,
-                    "it has no InternalIP, and there are no Robot credentials to ask for its public one".to_owned(),
+                    "it has no InternalIP, and there are no Robot credentials to ask for its public one; it is left out".to_owned(),
                 );
             }
             return internal;
@@ -85,7 +92,7 @@ fn dedicated_ip(
         Dedicated::Known(addresses) => addresses.get(&number),
     };
     let Some(public) = public else {
-        note("ServerNotFound", format!("no server with number {number} was found in Robot"));
+        note("ServerNotFound", format!("no server with number {number} was found in Robot; it is left out"));
         return None;
     };
     if by_private_ip && internal.is_none() {

@@ -225,7 +225,7 @@ async fn type_algorithm_and_public_interface_are_sent() {
 
 /// §3.2: neither annotation nor variable.
 #[tokio::test(start_paused = true)]
-async fn a_type_that_nobody_chose_is_told_once_an_hour() {
+async fn a_type_that_nobody_chose_is_told_when_it_is_made_and_not_at_each_restart() {
     let mut scene = Scene::new();
     scene.env().balancer_type = None;
     scene.ensure().await;
@@ -233,7 +233,15 @@ async fn a_type_that_nobody_chose_is_told_once_an_hour() {
     scene.ensure().await;
     let [event] = &scene.events()[..] else { panic!() };
     assert!(event.starts_with("web LoadBalancerTypeUnconfigured: "), "{event}");
-    tokio::time::advance(Duration::from_secs(3601)).await;
+    scene.publish();
+    scene.start().await;
+    scene.ensure().await;
+    scene.try_update().await.unwrap();
+    tokio::time::advance(Duration::from_secs(7200)).await;
+    scene.ensure().await;
+    assert_eq!(scene.events(), [""; 0]);
+    // What changes later is told.
+    scene.service.spec.get_or_insert_default().load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
     scene.ensure().await;
     assert_eq!(scene.events().len(), 1);
 }
