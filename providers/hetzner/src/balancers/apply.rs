@@ -191,13 +191,8 @@ impl Backing {
     /// Removes all of it. A certificate goes while the load balancer still leads to it: so it is not forgotten.
     async fn remove(&self, identity: &Identity<'_>, actual: &Actual) -> Result<Applied> {
         let tree = actual.tree.clone().unwrap_or_default();
-        if tree.balancer_attributes().and_then(|it| it.get("protected")) == Some(&json!(true)) {
-            let text = format!(
-                "load balancer {:?} ({}) is protected from deletion, and stays; lift the protection and delete it by hand",
-                actual.name, actual.id
-            );
-            self.notices.warn(true, About::Service(identity.service), "LoadBalancerProtected", &text);
-            return Ok(Applied::Kept);
+        if tree.balancer_attributes().is_some_and(|it| it.get("protected").is_some()) {
+            return Ok(self.kept(identity, actual));
         }
         if !certificates(&tree).is_empty() || is_managed(identity) {
             let is_secured = |settings: &Attributes| settings.get(CERTIFICATES).is_some();
@@ -213,8 +208,18 @@ impl Backing {
         match self.api.http.send(Call::delete(ONE, &[&actual.id])).await {
             Ok(_) => Ok(Applied::Removed),
             Err(err) if err.is_not_found() => Ok(Applied::Gone),
+            Err(err) if err.is_protected() => Ok(self.kept(identity, actual)),
             Err(err) => Err(err),
         }
+    }
+
+    fn kept(&self, identity: &Identity<'_>, actual: &Actual) -> Applied {
+        let text = format!(
+            "load balancer {:?} ({}) is protected from deletion, and stays; lift the protection and delete it by hand",
+            actual.name, actual.id
+        );
+        self.notices.warn(true, About::Service(identity.service), "LoadBalancerProtected", &text);
+        Applied::Kept
     }
 
     async fn read_again(&self, id: &str) -> Result<Actual> {

@@ -209,7 +209,7 @@ impl Asked {
             node_selector: read.get(&key::NODE_SELECTOR),
             certificates,
             uses_proxyprotocol,
-            hostname: read.get(&key::HOSTNAME),
+            hostname: read.get(&key::HOSTNAME).filter(|name| !name.is_empty()),
             disable_ipv6: read.get(&key::IPV6_DISABLED).unwrap_or(config.disable_ipv6),
             disable_private_ingress: read.get(&key::DISABLE_PRIVATE_INGRESS).unwrap_or(config.disable_private_ingress),
             listener: std::mem::take(&mut read.listener),

@@ -2,11 +2,10 @@
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{Attributes, ServicePort, Targets, Tree, in_order};
-use serde::Serialize;
 use serde_json::json;
 
 use super::asked::{Asked, Certificates};
-use super::wire::{CERTIFICATES, POOL, certificate_part, network_part};
+use super::wire::{CERTIFICATES, POOL, certificate_part, network_part, state};
 use crate::annotations as key;
 use crate::config::Algorithm;
 
@@ -86,11 +85,4 @@ fn balancer(asked: &Asked) -> Attributes {
     settings = state(settings, "ipv4_rdns", asked.ipv4_rdns.as_ref());
     settings = state(settings, "ipv6_rdns", asked.ipv6_rdns.as_ref());
     settings.fixed(&["location", "network_zone"])
-}
-
-fn state(settings: Attributes, key: &'static str, value: Option<impl Serialize>) -> Attributes {
-    match value {
-        Some(value) => settings.set(key, value),
-        None => settings,
-    }
 }

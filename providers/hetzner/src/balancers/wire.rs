@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use provider_kit::load_balancers::{Actual, Aside, Attributes, Marks, Part, Port, Targets, Tree};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Whose it is, as the reference writes it.
@@ -122,6 +122,14 @@ pub(super) fn certificate_part(name: &str) -> Part {
     Part::Support(Aside { rank: 0, kind: CERTIFICATE.into(), name: name.to_owned() })
 }
 
+/// Sets what there is to set.
+pub(super) fn state(settings: Attributes, key: &'static str, value: Option<impl Serialize>) -> Attributes {
+    match value {
+        Some(value) => settings.set(key, value),
+        None => settings,
+    }
+}
+
 /// Whether this is a part beside the load balancer, of this kind.
 pub(super) fn is_support(part: &Part, wanted: &str) -> bool {
     matches!(part, Part::Support(Aside { kind, .. }) if kind == wanted)
@@ -193,12 +201,16 @@ impl LoadBalancer {
             .set("name", &self.name)
             .set("type", &self.load_balancer_type.name)
             .set("algorithm", &self.algorithm.r#type)
-            .set("public", enabled)
-            .set("ipv4", &ipv4.ip)
-            .set("ipv6", &ipv6.ip)
-            .set("ipv4_rdns", &ipv4.dns_ptr)
-            .set("ipv6_rdns", &ipv6.dns_ptr)
-            .set("protected", self.protection.delete);
+            .set("public", enabled);
+        let balancer = [
+            ("ipv4", ipv4.ip.clone()),
+            ("ipv6", ipv6.ip.clone()),
+            ("ipv4_rdns", ipv4.dns_ptr.clone()),
+            ("ipv6_rdns", ipv6.dns_ptr.clone()),
+            ("protected", self.protection.delete.then(|| "yes".to_owned())),
+        ]
+        .into_iter()
+        .fold(balancer, |balancer, (key, value)| state(balancer, key, value));
         let targets: Targets = self.targets.iter().filter_map(Target::text).collect();
         let mut tree = Tree::default().balancer(balancer).pool(POOL, Attributes::default(), Some(targets));
         tree = tree.limit(POOL, self.load_balancer_type.max_targets);

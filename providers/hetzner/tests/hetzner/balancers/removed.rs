@@ -43,13 +43,20 @@ async fn what_cannot_be_found_out_or_deleted_is_an_error() {
 /// §7: no longer in silence.
 #[tokio::test(start_paused = true)]
 async fn one_that_is_protected_stays_and_is_told() {
-    let mut scene = Scene::new();
-    scene.ensure().await;
-    scene.meddle(|it| it.is_protected = true).await;
-    scene.try_delete().await.unwrap();
-    assert_eq!((scene.fake.load_balancers().len(), scene.changes()), (1, vec![]));
-    let events = scene.events();
-    assert!(events[0].starts_with("web LoadBalancerProtected: "), "{events:?}");
+    for is_seen in [true, false] {
+        let mut scene = Scene::new();
+        scene.ensure().await;
+        if is_seen {
+            scene.meddle(|it| it.is_protected = true).await;
+        } else {
+            scene.fake.fail(Fault::code("DELETE /load_balancers/{id}", "protected"));
+        }
+        scene.changes();
+        scene.try_delete().await.unwrap();
+        assert_eq!((scene.fake.load_balancers().len(), scene.changes().len()), (1, usize::from(!is_seen)));
+        let events = scene.events();
+        assert!(events[0].starts_with("web LoadBalancerProtected: "), "{events:?}");
+    }
 }
 
 /// A Service whose annotations are wrong goes all the same.
