@@ -128,7 +128,10 @@ impl Backing {
             self.can_become(kind.to.as_str(), now).await?;
         }
         self.put(identity, actual, operations).await?;
-        let subnet = Asked::of(identity.service, &self.config)?.private_subnet;
+        let subnet = match network {
+            Some(_) => Asked::of(identity.service, &self.config)?.private_subnet,
+            None => None,
+        };
         let mut requests = Requests::of(&actual.id, &before, operations, subnet);
         let removes_targets = operations.iter().any(|it| matches!(it, Operation::RemoveTargets { .. }));
         let (mut running, mut has_room, mut flaw) = (Vec::new(), true, None);
@@ -150,17 +153,15 @@ impl Backing {
         if let Some(flaw) = flaw {
             return Err(flaw);
         }
-        if network.is_some() {
-            return Ok(Applied::PlanAgain(Box::new(self.read_again(&actual.id).await?)));
-        }
         // Another protocol has no use for some settings, and the API drops them.
-        let is_plain = has_room && !differences(operations).any(|it| it.key.ends_with("protocol"));
-        let shown = match change.outcome(count).filter(|_| is_plain) {
+        let is_as_planned = has_room && !differences(operations).any(|it| it.key.ends_with("protocol"));
+        let shown = match change.outcome(count).filter(|_| is_as_planned && network.is_none()) {
             Some(outcome) => settled(outcome),
             None => self.read_again(&actual.id).await?,
         };
         self.drop_certificates(identity, &before, shown.tree.as_ref()).await?;
-        Ok(Applied::Shown(count, Box::new(shown)))
+        let shown = Box::new(shown);
+        Ok(if network.is_some() { Applied::PlanAgain(shown) } else { Applied::Shown(count, shown) })
     }
 
     /// Name and labels go together, and without an action.

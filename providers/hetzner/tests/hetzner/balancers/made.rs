@@ -310,3 +310,20 @@ async fn an_annotation_that_nobody_reads_is_told_with_what_may_be_meant() {
     assert!(events.iter().any(|it| it.contains("http-cookie-name has no effect unless")), "{events:?}");
     assert_eq!(scene.sent(CREATE)[0]["services"][0]["http"], Value::Null);
 }
+
+/// P-31.
+#[tokio::test(start_paused = true)]
+async fn a_plan_says_what_would_be_done_and_does_nothing() {
+    let mut scene = Scene::new();
+    scene.network();
+    scene.annotate("protocol", "https");
+    scene.annotate("certificate-type", "managed");
+    scene.annotate("http-managed-certificate-domains", "example.com");
+    let (service, nodes, cluster) = (scene.service.clone(), scene.nodes.clone(), cluster());
+    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
+    let plan = scene.balancers().await.plan(request, cloud_provider::Goal::Ensured).await.unwrap();
+    let steps: Vec<_> = plan.steps.iter().map(ToString::to_string).collect();
+    assert!(steps[0].starts_with(&format!("create certificate \"ccm-managed-certificate-{UID}\"")), "{steps:#?}");
+    assert!(steps.iter().any(|it| it.starts_with("create listener 80/TCP")), "{steps:#?}");
+    assert_eq!(scene.changes(), [""; 0]);
+}
