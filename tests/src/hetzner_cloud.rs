@@ -96,7 +96,8 @@ fn facts(balancer: &Balancer) -> BalancerFacts {
 /// In the order of their text: the order in which they were added is nobody's business.
 fn sort(list: Option<&mut Value>) {
     if let Some(list) = list.and_then(Value::as_array_mut) {
-        list.sort_by_cached_key(ToString::to_string);
+        // Node ports differ from run to run, ports do not.
+        list.sort_by_cached_key(|it| (it["listen_port"].as_u64(), it.to_string()));
     }
 }
 

@@ -34,8 +34,8 @@ pub(crate) const DISAGREEMENTS: [Disagreement; 6] = [
     },
     Disagreement { name: "http of a health check is never null", reason: "as above" },
     Disagreement {
-        name: "a health check by HTTP has a path",
-        reason: "what nobody states is left to the API, whose default is /",
+        name: "a health check by HTTP has a domain and a path",
+        reason: "what nobody states is left to the API, which sends no domain and asks for /",
     },
 ];
 
@@ -89,6 +89,7 @@ fn mend_service(service: &mut Value, used: &Used) {
         default(check, key, json!(value), used, 1);
     }
     if let Some(http) = check.get_mut("http") {
+        default(http, "domain", json!(""), used, 5);
         default(http, "path", json!("/"), used, 5);
     }
 }

@@ -14,7 +14,7 @@ fn id(answer: &Value, key: &str) -> String {
 pub(crate) async fn the_proxy_refuses_what_the_document_does_not_allow(scene: &Scene) -> Result<()> {
     let route = json!({"destination": "10.244.1.0/24"});
     let refused = scene.send(Call::post("/networks/{id}/actions/add_route", &["4711"]).json(&route)).await;
-    ensure!(refused.is_err() && scene.violations() == 1, "{refused:?}");
+    ensure!(refused.is_err() && scene.violations().len() == 1, "{refused:?}");
     ensure!(scene.fake.requests().is_empty(), "it was forwarded");
     Ok(())
 }
@@ -94,5 +94,6 @@ pub(crate) async fn the_fake_speaks_as_the_document_says(scene: &Scene) -> Resul
     scene.send(Call::delete("/certificates/{id}", &[&id(&managed, "certificate")])).await?;
     scene.send(Call::delete("/load_balancers/{id}", &[&balancer])).await?;
     scene.used.print();
+    scene.print_routes();
     scene.judge()
 }

@@ -70,8 +70,9 @@ impl CloudUnderTest for Through {
         let mut config = self.cloud.config();
         config.instances.cache = self.cache;
         let transport = (self.transport)(&config);
-        // Nobody asks it: the check of the attachment is off.
-        Arc::new(Hetzner::over(config, transport.clone(), None, transport))
+        let metadata = Transport::builder("http://metadata/hetzner/v1/metadata").service(self.cloud.fake.metadata());
+        let metadata = metadata.build().expect("the address is an address");
+        Arc::new(Hetzner::over(config, transport, None, metadata))
     }
     fn add_machine(&self, name: &str) -> String {
         self.cloud.add_machine(name)
@@ -120,6 +121,7 @@ fn stage(scene: &Scene, cloud: &HetznerCloud, cache: Cache) -> Stage {
 async fn until_sent(scene: &Scene, stage: &Stage, route: &str, before: usize) -> Result<()> {
     let begun = Instant::now();
     while scene.fake.count(route) == before {
+        scene.judge()?;
         let counts = scene.fake.counts();
         ensure!(
             begun.elapsed() < Duration::from_secs(30),
@@ -258,6 +260,7 @@ pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(scene:
     program.stop().await;
 
     scene.used.print();
+    scene.print_routes();
     let counts = scene.fake.counts();
     let missing: Vec<_> = ROUTES.iter().filter(|route| !counts.contains_key(**route)).collect();
     scene.judge()?;
