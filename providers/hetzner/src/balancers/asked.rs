@@ -71,6 +71,11 @@ impl Reader<'_> {
         self.annotations.get(annotation)
     }
 
+    /// A text; an empty one states nothing.
+    fn text(&mut self, annotation: &Annotation<String>) -> Option<String> {
+        self.get(annotation).filter(|text| !text.is_empty())
+    }
+
     /// States a setting of the listeners; whether there is anything to state.
     fn state(&mut self, setting: &'static str, value: Option<impl Serialize>) -> bool {
         let is_stated = value.is_some();
@@ -133,10 +138,10 @@ impl Reader<'_> {
         let protocol = if stated.contains(&true) { protocol.unwrap_or(spoken) } else { Protocol::Tcp };
         self.state("health_check.protocol", Some(protocol.as_str()));
         let is_http = protocol != Protocol::Tcp;
-        let domain = self.get(&key::HEALTH_CHECK_HTTP_DOMAIN).filter(|_| is_http);
-        let path = self.get(&key::HEALTH_CHECK_HTTP_PATH).filter(|_| is_http);
+        let domain = self.text(&key::HEALTH_CHECK_HTTP_DOMAIN).filter(|_| is_http);
+        let path = self.text(&key::HEALTH_CHECK_HTTP_PATH).filter(|_| is_http);
         let tls = self.get(&key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE).filter(|_| is_http);
-        let codes = self.get(&key::HTTP_STATUS_CODES).filter(|_| is_http);
+        let codes = self.get(&key::HTTP_STATUS_CODES).filter(|codes| is_http && !codes.is_empty());
         self.state("health_check.http.domain", domain);
         self.state("health_check.http.path", path);
         self.state("health_check.http.tls", tls);
@@ -149,8 +154,8 @@ impl Reader<'_> {
     }
 
     fn certificates(&mut self, service: &Service, protocol: Protocol) -> Certificates {
-        let names = self.get(&key::HTTP_CERTIFICATES);
-        let name = self.get(&key::HTTP_MANAGED_CERTIFICATE_NAME).filter(|name| !name.is_empty());
+        let names = self.get(&key::HTTP_CERTIFICATES).filter(|names| !names.is_empty());
+        let name = self.text(&key::HTTP_MANAGED_CERTIFICATE_NAME);
         let domains = self.get(&key::HTTP_MANAGED_CERTIFICATE_DOMAINS).unwrap_or_default();
         let is_staging = self.get(&key::HTTP_MANAGED_CERTIFICATE_ACME_STAGING).unwrap_or_default();
         let kind = self.get(&key::CERTIFICATE_TYPE);
@@ -195,13 +200,13 @@ impl Asked {
         let location = placed(read.get(&key::LOCATION), &config.location);
         let network_zone = placed(read.get(&key::NETWORK_ZONE), &config.network_zone);
         let asked = Self {
-            name: read.get(&key::NAME).filter(|name| !name.is_empty()),
+            name: read.text(&key::NAME),
             balancer_type: placed(read.get(&key::TYPE), &config.balancer_type),
             network_zone: network_zone.filter(|_| location.is_none()),
             location,
             algorithm: read.get(&key::ALGORITHM_TYPE).or(config.algorithm),
-            ipv4_rdns: read.get(&key::IPV4_RDNS).filter(|name| !name.is_empty()),
-            ipv6_rdns: read.get(&key::IPV6_RDNS).filter(|name| !name.is_empty()),
+            ipv4_rdns: read.text(&key::IPV4_RDNS),
+            ipv6_rdns: read.text(&key::IPV6_RDNS),
             disable_public_network: read.get(&key::DISABLE_PUBLIC_NETWORK).or(config.disable_public_network),
             use_private_ip: read.get(&key::USE_PRIVATE_IP).unwrap_or(config.use_private_ip),
             private_ipv4: read.get(&key::PRIVATE_IPV4),
@@ -209,7 +214,7 @@ impl Asked {
             node_selector: read.get(&key::NODE_SELECTOR),
             certificates,
             uses_proxyprotocol,
-            hostname: read.get(&key::HOSTNAME).filter(|name| !name.is_empty()),
+            hostname: read.text(&key::HOSTNAME),
             disable_ipv6: read.get(&key::IPV6_DISABLED).unwrap_or(config.disable_ipv6),
             disable_private_ingress: read.get(&key::DISABLE_PRIVATE_INGRESS).unwrap_or(config.disable_private_ingress),
             listener: std::mem::take(&mut read.listener),
