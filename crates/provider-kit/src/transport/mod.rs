@@ -80,6 +80,9 @@ struct Inner {
     stack: Box<dyn Stack>,
 }
 
+/// A leaf around another. A closure, so that a program that records nothing has no code for it.
+type Wrap = Box<dyn FnOnce(Box<dyn Leaf>) -> Result<Box<dyn Leaf>> + Send>;
+
 /// Makes a [`Transport`].
 pub struct Builder {
     base: String,
@@ -92,7 +95,7 @@ pub struct Builder {
     words: Words,
     validate: Option<Call>,
     dump: bool,
-    record: Option<PathBuf>,
+    wrap: Option<Wrap>,
 }
 
 impl Builder {
@@ -173,7 +176,8 @@ impl Builder {
     /// Adds all exchanges to this file, for [`recording::Replay`].
     #[must_use]
     pub fn record(mut self, file: impl Into<PathBuf>) -> Self {
-        self.record = Some(file.into());
+        let file = file.into();
+        self.wrap = Some(Box::new(move |leaf| Ok(Box::new(recording::Recorder::new(leaf, file)?))));
         self
     }
 
@@ -213,8 +217,8 @@ impl Builder {
             Some(leaf) => leaf,
             None => Box::new(Network::new(scheme == "https", host)?),
         };
-        if let Some(file) = self.record {
-            leaf = Box::new(recording::Recorder::new(leaf, file)?);
+        if let Some(wrap) = self.wrap {
+            leaf = wrap(leaf)?;
         }
         let base = self.base.trim_end_matches('/').to_owned();
         let (patience, metrics) = (self.patience, self.metrics);
@@ -255,7 +259,7 @@ impl Transport {
             },
             validate: None,
             dump: false,
-            record: None,
+            wrap: None,
         }
     }
 
