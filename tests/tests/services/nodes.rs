@@ -179,3 +179,15 @@ async fn a_service_that_begins_to_select_is_no_reason_for_another_call() {
     assert_eq!((world.cloud.count("ensure web-0"), world.cloud.count("update web-0")), (1, 0));
     assert!(world.cloud.only().targets.is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_no_load_balancer_takes_is_no_news_of_any() {
+    let world = with_services(1).await;
+    world.cloud.select("web-0");
+    world.user.patch_service("web-0", &json!({"metadata": {"annotations": {"selector": "in=yes"}}})).await;
+    world.settle().await;
+    world.clear();
+    world.put_node("worker-3", "lbs://worker-3");
+    world.settle().await;
+    assert_eq!((world.cloud.count("update web-0"), world.cloud.changes(), world.all_events()), (1, 0, vec![]));
+}

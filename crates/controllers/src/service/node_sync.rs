@@ -66,7 +66,7 @@ impl ServiceController {
                 if before.is(&now) {
                     return Ok(());
                 }
-                let is_quiet = before.members.same(&now.members) && self.cloud.has_plans();
+                let is_quiet = self.cloud.has_plans() && (self.options.quiet || before.members.same(&now.members));
                 self.update_targets(key, &service, &targets, is_quiet).await
             }
             Err(error) => Err(error),

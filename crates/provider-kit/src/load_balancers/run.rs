@@ -96,8 +96,9 @@ impl<'a, B: Backend> Run<'a, B> {
             return Ok(None);
         }
         let actual = sorted.for_changes()?.cloned();
+        // There is nothing to move; its Service's own sync makes one.
         if actual.is_none() && self.aim == Aim::Targets {
-            return Err(Error::other(format!("there is no load balancer {:?} to change", self.identity.name)));
+            return Ok(None);
         }
         if let Some(free) = sorted.to_take_over() {
             self.this.claim(free, &self.identity)?;

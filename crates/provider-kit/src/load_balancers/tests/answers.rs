@@ -226,3 +226,11 @@ async fn under_another_name_it_is_looked_for_again() {
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.state().balancers.len(), 1, "what was made under the old name is found by its mark");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_move_of_targets_where_nothing_is_does_nothing() {
+    let town = Town::default();
+    let service = town.service("s1", with_targets(&["a"]));
+    town.balancers.update_targets(town.request(&service)).await.unwrap();
+    assert_eq!(town.cloud.requests(), ["list", "find"]);
+}
