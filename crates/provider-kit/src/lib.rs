@@ -12,6 +12,7 @@
 //! | [`node_selector`], [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
 //! | [`events`] | events on Nodes and Services |
+//! | [`counted`] | calls of a provider, for a series of its own |
 //! | [`shelf`] | short lists that hardly change |
 //! | [`provider_id`], [`addresses`] | `acme://<id>` and back; what a Node is reached by |
 //! | [`status`] | where a Service is reached |
@@ -30,6 +31,7 @@
 pub mod addresses;
 pub mod annotations;
 pub mod breaker;
+pub mod counted;
 pub mod declared;
 pub mod events;
 pub mod health_check;

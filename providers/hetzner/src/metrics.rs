@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{
-    CloudMetrics, Cluster, Goal, InstanceState, Instances, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers,
-    Node, Plan, ProviderSeries, Result, SeriesKind, Service, Want, WantMetadata, async_trait,
-};
+use cloud_provider::{CloudMetrics, ProviderSeries, SeriesKind};
+use provider_kit::counted::{Called, Counted};
 
 const CONVENTIONAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
@@ -50,9 +48,25 @@ static TYPE_CACHE: ProviderSeries = ProviderSeries {
 /// All of them, for the documentation.
 pub static SERIES: [&ProviderSeries; 6] = [&OPERATIONS, &REQUESTS, &IN_FLIGHT, &DURATION, &SERVER_CACHE, &TYPE_CACHE];
 
-/// Counts a call of the provider.
-pub(crate) fn operation(metrics: &dyn CloudMetrics, operation: &str) {
-    metrics.record(&OPERATIONS, &[operation], 1.0);
+/// A capability whose calls are counted by the names of Hetzner's own program.
+pub(crate) fn counted<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Counted<T> {
+    let metrics = Arc::clone(metrics);
+    Counted::new(inner, move |called| metrics.record(&OPERATIONS, &[name(called)], 1.0))
+}
+
+fn name(called: Called) -> &'static str {
+    match called {
+        Called::InstanceExists => "hcloud/instancesv2.InstanceExists",
+        Called::InstanceShutdown => "hcloud/instancesv2.InstanceShutdown",
+        Called::InstanceMetadata => "hcloud/instancesv2.InstanceMetadata",
+        Called::GetLoadBalancer => "hcloud/loadBalancers.GetLoadBalancer",
+        Called::EnsureLoadBalancer => "hcloud/loadBalancers.EnsureLoadBalancer",
+        Called::UpdateLoadBalancer => "hcloud/loadBalancers.UpdateLoadBalancer",
+        Called::DeleteLoadBalancer => "hcloud/loadBalancers.EnsureLoadBalancerDeleted",
+        Called::ListRoutes => "hcloud/ListRoutes",
+        Called::CreateRoute => "hcloud/CreateRoute",
+        Called::DeleteRoute => "hcloud/DeleteRoute",
+    }
 }
 
 /// Counts a look-up of a load balancer type.
@@ -122,65 +136,6 @@ impl CloudMetrics for ServerCache {
     }
 }
 
-/// A capability, each call of which is counted.
-pub(crate) struct Counted<T> {
-    pub(crate) inner: T,
-    pub(crate) metrics: Arc<dyn CloudMetrics>,
-}
-
-impl<T> Counted<T> {
-    fn count(&self, operation: &str) {
-        self::operation(&*self.metrics, operation);
-    }
-}
-
-#[async_trait]
-impl<T: Instances> Instances for Counted<T> {
-    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
-        let asked = [
-            (want.existence, "hcloud/instancesv2.InstanceExists"),
-            (want.shutdown, "hcloud/instancesv2.InstanceShutdown"),
-            (want.metadata != WantMetadata::No, "hcloud/instancesv2.InstanceMetadata"),
-        ];
-        for (_, operation) in asked.into_iter().filter(|(asked, _)| *asked) {
-            nodes.iter().for_each(|_| self.count(operation));
-        }
-        self.inner.lookup(nodes, want).await
-    }
-}
-
-#[async_trait]
-impl<T: LoadBalancers> LoadBalancers for Counted<T> {
-    async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-        self.count("hcloud/loadBalancers.GetLoadBalancer");
-        self.inner.get(request).await
-    }
-    fn name(&self, cluster: &Cluster, service: &Service) -> String {
-        self.inner.name(cluster, service)
-    }
-    async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-        self.count("hcloud/loadBalancers.EnsureLoadBalancer");
-        self.inner.ensure(request).await
-    }
-    async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        self.count("hcloud/loadBalancers.UpdateLoadBalancer");
-        self.inner.update_targets(request).await
-    }
-    async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        self.count("hcloud/loadBalancers.EnsureLoadBalancerDeleted");
-        self.inner.delete(request).await
-    }
-    fn targets_follow_labels(&self, service: &Service) -> bool {
-        self.inner.targets_follow_labels(service)
-    }
-    fn has_plans(&self) -> bool {
-        self.inner.has_plans()
-    }
-    async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
-        self.inner.plan(request, goal).await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -231,11 +186,9 @@ mod tests {
         let cache = ServerCache { metrics: heard.clone(), subsystem: "routes", mode: "all" };
         cache.cached(true);
         balancer_types(&*heard, false);
-        operation(&*heard, "hcloud/ListRoutes");
         let told = [
             "cloud_controller_manager_server_cache_requests_total[\"routes\", \"all\", \"hit\"] 1",
             "cloud_controller_manager_load_balancer_type_cache_requests_total[\"load_balancer\", \"all\", \"miss\"] 1",
-            "cloud_controller_manager_operations_total[\"hcloud/ListRoutes\"] 1",
         ];
         assert_eq!(*heard.0.lock().unwrap(), told);
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use cloud_provider::{
     Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup, async_trait,
 };
+use provider_kit::counted::Counted;
 use provider_kit::events::EventWriter;
 use provider_kit::load_balancers::Balancers;
 use provider_kit::transport::Transport;
@@ -14,7 +15,7 @@ use crate::balancers::Backing;
 use crate::config::Config;
 use crate::diagnosis::Diagnosis;
 use crate::id::is_ours;
-use crate::metrics::Counted;
+use crate::metrics::counted;
 use crate::network::PrivateNetwork;
 use crate::robot::Robot;
 use crate::routes::NetworkRoutes;
@@ -44,7 +45,7 @@ pub struct Hetzner {
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
     servers: Counted<Servers>,
     balancers: Option<Counted<Balancers<Backing>>>,
-    routes: Option<NetworkRoutes>,
+    routes: Option<Counted<NetworkRoutes>>,
 }
 
 impl Hetzner {
@@ -66,16 +67,16 @@ impl Hetzner {
         let routes = config.network.as_ref().is_some_and(|network| network.routes);
         let routes = network.clone().filter(|_| routes).map(|network| {
             let (events, caches) = shared();
-            NetworkRoutes::new(api.clone(), network, servers.cloud(), events, caches)
+            let inner = NetworkRoutes::new(api.clone(), network, servers.cloud(), events, caches);
+            counted(inner, &metrics)
         });
         let balancers = config.balancers.clone().map(|balancers| {
             let dedicated = config.robot.as_ref().map(|_| robot.clone());
             let (events, caches) = shared();
             let backing = Backing::new(api.clone(), balancers, network.clone(), dedicated, events, caches);
-            let inner = Balancers::new(backing);
-            Counted { inner, metrics: Arc::clone(&metrics) }
+            counted(Balancers::new(backing), &metrics)
         });
-        let servers = Counted { inner: servers, metrics };
+        let servers = counted(servers, &metrics);
         Self { api, config, network, metadata, robot, events, caches, servers, balancers, routes }
     }
 }
@@ -94,7 +95,7 @@ impl CloudProvider for Hetzner {
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.events.connect(&context.events);
         if let Some(routes) = &self.routes {
-            routes.learn_ranges(&context.cluster_cidrs);
+            routes.inner().learn_ranges(&context.cluster_cidrs);
         }
         self.api.check().await.map_err(|error| {
             let check = if error.is_unauthorized() { "HCLOUD_TOKEN" } else { "HCLOUD_ENDPOINT and the network" };
@@ -114,7 +115,7 @@ impl CloudProvider for Hetzner {
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {
         if let Some(balancers) = &self.balancers {
-            balancers.inner.set_caches(Arc::clone(&caches));
+            balancers.inner().set_caches(Arc::clone(&caches));
         }
         self.caches.get_or_init(|| caches);
     }

@@ -58,10 +58,6 @@ impl NetworkRoutes {
         self.ranges.get_or_init(|| cluster_cidrs.iter().filter_map(|range| range.parse().ok()).collect());
     }
 
-    fn count(&self, operation: &str) {
-        crate::metrics::operation(&*self.api.http.metrics(), operation);
-    }
-
     fn nodes(&self) -> Vec<Arc<Node>> {
         self.caches.get().map(|caches| caches.nodes()).unwrap_or_default()
     }
@@ -205,7 +201,6 @@ impl<'a> Targets<'a> {
 #[async_trait]
 impl Routes for NetworkRoutes {
     async fn list(&self, _cluster: &Cluster) -> Result<Vec<Route>> {
-        self.count("hcloud/ListRoutes");
         let began = Instant::now();
         let network = self.network.read().await?;
         let nodes = self.nodes();
@@ -226,7 +221,6 @@ impl Routes for NetworkRoutes {
     }
 
     async fn create(&self, _cluster: &Cluster, _hint: &str, route: &Route) -> Result<()> {
-        self.count("hcloud/CreateRoute");
         let (text, name) = (&route.destination_cidr, &route.target_node);
         let destination: IpNet =
             text.parse().map_err(|_| Error::invalid(format!("{text:?} is no range of addresses")))?;
@@ -252,7 +246,6 @@ impl Routes for NetworkRoutes {
     }
 
     async fn delete(&self, _cluster: &Cluster, route: &Route) -> Result<()> {
-        self.count("hcloud/DeleteRoute");
         let listed = route.target_node_addresses.first().map(|hop| hop.address.to_string());
         let gateway = listed.ok_or_else(|| Error::invalid(format!("route {:?} has no gateway", route.name)))?;
         let _turn = self.turn.lock().await;

@@ -1,0 +1,113 @@
+//! Calls of a provider's capabilities, counted: dashboards of many clouds have such a series.
+
+use std::sync::Arc;
+
+use cloud_provider::{
+    Cluster, Goal, InstanceState, Instances, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan,
+    Result, Route, Routes, Service, Want, WantMetadata, async_trait,
+};
+
+/// What was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names of the contract's questions")]
+pub enum Called {
+    InstanceExists,
+    InstanceShutdown,
+    InstanceMetadata,
+    GetLoadBalancer,
+    EnsureLoadBalancer,
+    UpdateLoadBalancer,
+    DeleteLoadBalancer,
+    ListRoutes,
+    CreateRoute,
+    DeleteRoute,
+}
+
+/// A capability, each call of which is told before it is made; what is asked of many Nodes at once counts for each.
+///
+/// ```
+/// use provider_kit::counted::{Called, Counted};
+///
+/// # fn example(machines: impl cloud_provider::Instances + 'static) {
+/// let machines = Counted::new(machines, |called: Called| tracing::debug!(?called));
+/// # }
+/// ```
+pub struct Counted<T> {
+    inner: T,
+    tell: Box<dyn Fn(Called) + Send + Sync>,
+}
+
+impl<T> Counted<T> {
+    /// `tell` only counts: it must not wait.
+    pub fn new(inner: T, tell: impl Fn(Called) + Send + Sync + 'static) -> Self {
+        Self { inner, tell: Box::new(tell) }
+    }
+
+    /// What is counted.
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+}
+
+#[async_trait]
+impl<T: Instances> Instances for Counted<T> {
+    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
+        let asked = [
+            (want.existence, Called::InstanceExists),
+            (want.shutdown, Called::InstanceShutdown),
+            (want.metadata != WantMetadata::No, Called::InstanceMetadata),
+        ];
+        for (_, called) in asked.into_iter().filter(|(asked, _)| *asked) {
+            nodes.iter().for_each(|_| (self.tell)(called));
+        }
+        self.inner.lookup(nodes, want).await
+    }
+}
+
+#[async_trait]
+impl<T: LoadBalancers> LoadBalancers for Counted<T> {
+    async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+        (self.tell)(Called::GetLoadBalancer);
+        self.inner.get(request).await
+    }
+    fn name(&self, cluster: &Cluster, service: &Service) -> String {
+        self.inner.name(cluster, service)
+    }
+    async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+        (self.tell)(Called::EnsureLoadBalancer);
+        self.inner.ensure(request).await
+    }
+    async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
+        (self.tell)(Called::UpdateLoadBalancer);
+        self.inner.update_targets(request).await
+    }
+    async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
+        (self.tell)(Called::DeleteLoadBalancer);
+        self.inner.delete(request).await
+    }
+    fn targets_follow_labels(&self, service: &Service) -> bool {
+        self.inner.targets_follow_labels(service)
+    }
+    fn has_plans(&self) -> bool {
+        self.inner.has_plans()
+    }
+    async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
+        self.inner.plan(request, goal).await
+    }
+}
+
+#[async_trait]
+impl<T: Routes> Routes for Counted<T> {
+    async fn list(&self, cluster: &Cluster) -> Result<Vec<Route>> {
+        (self.tell)(Called::ListRoutes);
+        self.inner.list(cluster).await
+    }
+    async fn create(&self, cluster: &Cluster, hint: &str, route: &Route) -> Result<()> {
+        (self.tell)(Called::CreateRoute);
+        self.inner.create(cluster, hint, route).await
+    }
+    async fn delete(&self, cluster: &Cluster, route: &Route) -> Result<()> {
+        (self.tell)(Called::DeleteRoute);
+        self.inner.delete(cluster, route).await
+    }
+}
