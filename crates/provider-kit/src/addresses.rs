@@ -64,16 +64,16 @@ impl Addresses {
     /// More public addresses, as far as they are of this family.
     #[must_use]
     pub fn external(self, ips: impl IntoIterator<Item = IpAddr>, family: AddressFamily) -> Self {
-        self.add(AddressType::ExternalIP, ips.into_iter().filter(|ip| family.has(*ip)))
+        self.add(&AddressType::ExternalIP, ips.into_iter().filter(|ip| family.has(*ip)))
     }
 
     /// More private addresses.
     #[must_use]
     pub fn internal(self, ips: impl IntoIterator<Item = IpAddr>) -> Self {
-        self.add(AddressType::InternalIP, ips)
+        self.add(&AddressType::InternalIP, ips)
     }
 
-    fn add(mut self, kind: AddressType, ips: impl IntoIterator<Item = IpAddr>) -> Self {
+    fn add(mut self, kind: &AddressType, ips: impl IntoIterator<Item = IpAddr>) -> Self {
         add_addresses(&mut self.0, ips.into_iter().map(|ip| NodeAddress::new(kind.clone(), &ip.to_string())));
         self
     }

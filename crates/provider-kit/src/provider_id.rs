@@ -71,8 +71,11 @@ pub struct Forms<M: 'static> {
     /// The forms that are written, for messages.
     pub accepted: &'static str,
     /// What an id begins with, and what the rest means; the first that fits decides.
-    pub prefixes: &'static [(&'static str, fn(&str) -> Option<M>)],
+    pub prefixes: &'static [(&'static str, Read<M>)],
 }
+
+/// What the rest of an id means; `None`: nothing.
+pub type Read<M> = fn(&str) -> Option<M>;
 
 /// A provider id that names no machine; never a reason to take one for gone.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -151,7 +151,7 @@ impl Config {
         let length = token.as_ref().map(Secret::length);
         match length {
             None if !asked.is_set(&TOKEN) => {
-                asked.mistake("HCLOUD_TOKEN is required: a token of the project that may write")
+                asked.mistake("HCLOUD_TOKEN is required: a token of the project that may write");
             }
             Some(length) if length != TOKEN_LENGTH => {
                 asked.warning(format!("HCLOUD_TOKEN has {length} characters; tokens have {TOKEN_LENGTH}"));

@@ -6,6 +6,9 @@ use cloud_provider::{Environment, Setup};
 use provider_hetzner::config::{AddressFamily, Algorithm, Balancers, Cache, Config, Instances, Network};
 use provider_hetzner::variables::{HCLOUD, ROBOT};
 
+/// Variables and their values.
+type Set<'a> = &'a [(&'a str, &'a str)];
+
 fn token() -> String {
     "t".repeat(64)
 }
@@ -128,7 +131,7 @@ fn all_bad_values_are_told_in_one_error() {
 #[test]
 fn what_cannot_work_is_refused_with_what_to_do() {
     let long = "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE";
-    let table: &[(&[(&str, &str)], &str)] = &[
+    let table: &[(Set<'_>, &str)] = &[
         (&[("HCLOUD_TOKEN", "-")], "HCLOUD_TOKEN is required: a token of the project that may write"),
         (
             &[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "foo")],
@@ -187,7 +190,7 @@ fn robots_variables_count_only_if_it_is_enabled() {
 #[test]
 fn a_network_has_routes_and_is_checked_unless_told_otherwise() {
     let network = |check_attached, routes| Some(Network { name_or_id: "net".into(), check_attached, routes });
-    let table: &[(&[(&str, &str)], Option<Network>)] = &[
+    let table: &[(Set<'_>, Option<Network>)] = &[
         (&[("HCLOUD_NETWORK", "net")], network(true, true)),
         (&[("HCLOUD_NETWORK", "net"), ("HCLOUD_NETWORK_ROUTES_ENABLED", "false")], network(true, false)),
         (&[("HCLOUD_NETWORK", "net"), ("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true")], network(false, true)),
@@ -202,7 +205,7 @@ fn a_network_has_routes_and_is_checked_unless_told_otherwise() {
 #[test]
 fn the_modes_of_the_cache_keep_their_meaning() {
     let (ten, minute) = (Duration::from_secs(10), Duration::from_secs(60));
-    let table: &[(&[(&str, &str)], Cache)] = &[
+    let table: &[(Set<'_>, Cache)] = &[
         (&[], Cache::Shared),
         (&[("HCLOUD_SERVER_CACHE_MODE", "all")], Cache::All(ten)),
         (&[("HCLOUD_SERVER_CACHE_MODE", "one")], Cache::One(ten)),
