@@ -1,7 +1,7 @@
 //! Series of a provider's own: made when they are first recorded.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cloud_provider::{ProviderSeries, SeriesKind};
 use prometheus::{CounterVec, GaugeVec, HistogramVec};
@@ -20,10 +20,13 @@ pub(crate) struct OwnSeries {
     made: Mutex<HashMap<&'static str, Option<Family>>>,
 }
 
+/// Values of labels.
+type Labels = Arc<[Box<str>]>;
+
 /// One, with what counts for the label values seen so far.
 struct Kept {
     family: Option<Family>,
-    children: Resolved<Box<[Box<str>]>, Child>,
+    children: Resolved<Labels, Child>,
 }
 
 #[derive(Clone)]
@@ -52,7 +55,7 @@ impl OwnSeries {
         let make = || (series.name, Kept { family: self.make(series), children: Resolved::default() });
         let Some(kept) = self.known.get(|name| *name == series.name, make) else { return };
         let Some(family) = &kept.family else { return };
-        let is_it = |known: &Box<[Box<str>]>| known.iter().map(|label| &**label).eq(labels.iter().copied());
+        let is_it = |known: &Labels| known.iter().map(|label| &**label).eq(labels.iter().copied());
         let make = || (labels.iter().map(|&label| label.into()).collect(), family.child(labels));
         match kept.children.get(is_it, make) {
             Some(child) => child.add(value),

@@ -99,7 +99,7 @@ async fn a_place_or_type_of_load_balancers_that_does_not_exist_is_told_with_thos
     let world = World::new().set("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "eu-central");
     find(&told(&world).await, "Ok load balancer location: eu-central");
     world.fake.change_type("lb11", |it| {
-        it.deprecation = Some(("2026-01-01T00:00:00Z".into(), "2026-06-01T00:00:00Z".into()))
+        it.deprecation = Some(("2026-01-01T00:00:00Z".into(), "2026-06-01T00:00:00Z".into()));
     });
     find(&told(&world).await, "Warning load balancer type: lb11 is deprecated, and not available after 2026-06-01");
 
