@@ -21,7 +21,7 @@ pub(super) async fn check(subject: &Subject<'_>, cluster: Option<(&Client, &Clus
     let provider = match &subject.provider {
         Ok(provider) => provider,
         Err(error) => {
-            let remedy = "correct --cloud-provider, and the file that --cloud-config names";
+            let remedy = "correct --cloud-provider, the file that --cloud-config names, or the variables that the provider reads";
             report.add(Finding::failure("cloud configuration", error.clone(), remedy));
             return;
         }
@@ -67,7 +67,7 @@ async fn initialize(
         Ok(Err(error)) => Finding::failure(
             "cloud",
             format!("provider {name:?} cannot start: {error}"),
-            "correct what it names in the file of --cloud-config",
+            "correct what it names, in the file of --cloud-config or in the environment",
         ),
         Err(error) => Finding::failure("cloud", error, "report this to the provider's authors"),
     }
