@@ -140,6 +140,7 @@ async fn live(stage: &Stage, script: &mut Script, is_first: bool) -> Option<Vec<
             Ok(program) => program,
             Err(_) => {
                 tokio::time::sleep(BEFORE_RESTART).await;
+                script.end_confusion(stage);
                 return None;
             }
         };

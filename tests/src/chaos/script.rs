@@ -64,14 +64,19 @@ impl Script {
         }
     }
 
+    /// Makes the credential right again when it is time. A program that does not start with the wrong one waits for it.
+    pub(super) fn end_confusion(&mut self, stage: &Stage) {
+        if self.confused_until.take_if(|until| *until <= Instant::now()).is_some() {
+            stage.cloud.confuse(false);
+            self.note(stage, "the cloud's credential is for the right project again");
+        }
+    }
+
     /// Goes on up to the next turn of the program. What is dropped at an await is taken up by the next call.
     pub(super) async fn go_on(&mut self, stage: &Stage) -> Turn {
         while self.operations < OPERATIONS || self.troubles < TROUBLES {
             tokio::time::sleep(self.pause()).await;
-            if self.confused_until.take_if(|until| *until <= Instant::now()).is_some() {
-                stage.cloud.confuse(false);
-                self.note(stage, "the cloud's credential is for the right project again");
-            }
+            self.end_confusion(stage);
             match self.dice.u8(0..100) {
                 0..=1 => return self.turn(stage, Turn::Killed, "the program is killed"),
                 2..=3 => return self.turn(stage, Turn::Stopped, "the program is restarted"),

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 use crate::scene::Scene;
 
 /// What the provider sends to the cloud's API.
-const ROUTES: [&str; 30] = [
+const ROUTES: [&str; 29] = [
     "GET /locations",
     "GET /servers",
     "GET /servers/{id}",
@@ -49,7 +49,6 @@ const ROUTES: [&str; 30] = [
     "POST /load_balancers/{id}/actions/add_target",
     "POST /load_balancers/{id}/actions/remove_target",
     "GET /certificates",
-    "GET /certificates/{id}",
     "POST /certificates",
     "DELETE /certificates/{id}",
     "GET /actions",
@@ -256,6 +255,8 @@ pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(scene:
     let program = second.start().await?;
     second.cloud.add_machine("worker-9");
     second.user.register_node("worker-9", &["10.244.9.0/24".to_owned()]).await;
+    // Whether its machine is there, and runs, is asked by its id.
+    second.user.set_ready("worker-1", false).await;
     until_sent(scene, &second, "GET /servers/{id}", 0).await?;
     program.stop().await;
 

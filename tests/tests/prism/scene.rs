@@ -55,7 +55,7 @@ async fn mended(used: Used, request: Request, next: Next) -> Response {
 impl Scene {
     /// Serves a fake at `upstream`; `proxy` forwards to it.
     pub(crate) async fn start(proxy: &str, upstream: &str) -> Result<Self> {
-        let fake = Fake::new(Options { action_time: Duration::ZERO, ..Options::default() });
+        let fake = Fake::new(Options { action_time: Duration::from_millis(100), ..Options::default() });
         let (used, shutdown) = (Used::default(), CancellationToken::new());
         let layer = {
             let used = used.clone();

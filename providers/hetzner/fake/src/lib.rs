@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Routes are named by method and path template, without the `/v1` of the cloud's API: `GET /servers/{id}`; Robot's are
-//! `GET /server/{number}`, the metadata service's `GET /private-networks`.
+//! `GET /server/{number}`, the metadata service's `GET /hetzner/v1/metadata/private-networks`.
 
 mod actions;
 mod balancer_actions;
