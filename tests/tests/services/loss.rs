@@ -130,6 +130,22 @@ async fn a_service_that_vanishes_without_our_finalizer_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_that_vanishes_leaves_nothing_where_services_may_only_be_listed() {
+    let world = world().await;
+    world.create("web").await;
+    world.settle().await;
+    let forbidden =
+        Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
+    world.api.faults().add(Matcher::any().verb("get").resource("services"), forbidden);
+    world.clear();
+    world.user.patch_service("web", &json!({"metadata": {"finalizers": null}})).await;
+    world.user.delete_service("web").await;
+    world.settle().await;
+    assert!(world.cloud.balancers().is_empty());
+    assert!(world.api.requests().count("list", "services") >= 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_service_that_vanishes_can_leave_its_load_balancer_behind() {
     let world = world().await;
     world.create("web").await;

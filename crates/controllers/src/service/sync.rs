@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cloud_provider::{Error, LoadBalancerIngress, Plan, PlanObserver, Result, Service};
-use runtime::api_error::{api_error, is_not_found};
+use kube::api::ListParams;
+use runtime::api_error::{api_error, is_forbidden, is_not_found};
 use serde_json::{Value, json};
 
 use crate::service::controller::ServiceController;
@@ -68,9 +69,16 @@ impl ServiceController {
         }
     }
 
-    /// Of this Service, what the API has now under its name.
+    /// Of this Service, what the API has now under its name. The reference's role may list Services, and get none.
     async fn read(&self, key: &str, service: &Service) -> Result<Option<Service>> {
-        let fresh = self.api(service).get_opt(service.metadata.name.as_deref().unwrap_or_default()).await;
+        let (api, name) = (self.api(service), service.metadata.name.as_deref().unwrap_or_default());
+        let fresh = match api.get_opt(name).await {
+            Err(error) if is_forbidden(&error) => {
+                let named = ListParams::default().fields(&format!("metadata.name={name}"));
+                api.list(&named).await.map(|list| list.items.into_iter().next())
+            }
+            fresh => fresh,
+        };
         fresh.map_err(|error| Error::other(format!("failed to read service {key}: {}", api_error(&error))))
     }
 
