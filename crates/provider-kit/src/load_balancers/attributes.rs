@@ -60,7 +60,8 @@ impl Attributes {
         }
     }
 
-    /// What stands at these places of a JSON object, named by them; `null` is not set. Lists are taken for sets, and sorted.
+    /// What stands at these places of a JSON object, named by them; `null` is not set. Lists are taken for sets: sorted, and
+    /// nothing in them twice.
     ///
     /// ```
     /// use provider_kit::load_balancers::Attributes;
@@ -181,11 +182,12 @@ impl Attributes {
     }
 }
 
-/// A list whose order means nothing, in one that can be compared.
+/// A list that means a set, in an order that can be compared.
 #[must_use]
 pub fn in_order(mut value: Value) -> Value {
     if let Value::Array(items) = &mut value {
         items.sort_by_cached_key(ToString::to_string);
+        items.dedup();
     }
     value
 }

@@ -117,6 +117,20 @@ impl Sorted {
         self.ours.get(1..).unwrap_or_default()
     }
 
+    /// Those that are too many are removed only if we made them: of two that carry the reference's sign alone, which users can
+    /// write too, nobody knows which one is meant.
+    pub(super) fn check_doubles(&self) -> Result<()> {
+        let unmarked = self.doubles().iter().find(|it| it.marks == Marks::default());
+        match (self.ours.first(), unmarked) {
+            (Some(first), Some(other)) => Err(Error::invalid(format!(
+                "{} and {} both carry the sign of this Service, which is meant for one; take it off the other one, or delete that",
+                first.place(),
+                other.place()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether nothing at all was found.
     pub(super) fn is_empty(&self) -> bool {
         self.ours.is_empty() && self.orphaned.is_none() && self.named.is_none() && self.refusal.is_none()
@@ -134,6 +148,7 @@ impl Sorted {
 
     /// The one that a Service's wish is applied to.
     pub(super) fn for_changes(&self) -> Result<Option<&Shared>> {
+        self.check_doubles()?;
         let found = self.ours.first().or(self.orphaned.as_ref()).or(self.named.as_ref());
         match (found, &self.refusal) {
             (None, Some(refusal)) => Err(refusal.clone()),

@@ -92,6 +92,7 @@ impl<'a, B: Backend> Run<'a, B> {
     async fn once(&mut self, fresh: bool) -> Result<Option<Shared>> {
         let sorted = self.this.found(&self.identity, self.aim, fresh).await?;
         if self.aim == Aim::Deleted {
+            sorted.check_doubles()?;
             self.remove(&sorted.ours).await?;
             return Ok(None);
         }
@@ -304,11 +305,13 @@ pub(super) fn operations(
     Ok(operations)
 }
 
-/// Whether our marks, and the sign that goes with them, are to be written. What is taken over is marked in any case; what
-/// carries the reference's sign alone is marked along with a change, so that taking over writes nothing (D-11).
+/// Whether our marks, and the sign that goes with them, are to be written. What is taken over is marked in any case, and what
+/// lost its sign, by which it may be looked for, gets it back; what carries the reference's sign alone is marked along with a
+/// change, so that taking over writes nothing (D-11).
 fn is_to_be_marked(actual: &Actual, identity: &Identity<'_>, changes: bool) -> bool {
     let is_marked = actual.marks.service.as_deref() == Some(identity.uid());
     let is_signed = actual.marks == Marks::default() && actual.sign.is_some() && actual.sign == identity.sign;
     let has_another_sign = actual.sign.is_some() && identity.sign.is_some() && actual.sign != identity.sign;
-    !(is_marked || is_signed) || (changes && (actual.marks != identity.marks() || has_another_sign))
+    let lacks_sign = actual.sign.is_none() && identity.sign.is_some();
+    !(is_marked || is_signed) || lacks_sign || (changes && (actual.marks != identity.marks() || has_another_sign))
 }

@@ -143,3 +143,27 @@ async fn a_wrong_sign_is_rewritten_along_with_the_next_change() {
     assert_eq!(town.cloud.requests()[0], "Mark");
     assert_eq!(town.cloud.one(&id).sign.as_deref(), Some("sign-s1"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_sign_that_was_taken_off_is_written_again_at_once() {
+    let town = Town::default();
+    let service = wants_web(&town, "s1");
+    let id = town.cloud.add("web", town.marks("s1"), None, with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!(town.cloud.requests(), ["list", "Mark"]);
+    assert_eq!(town.cloud.one(&id).sign.as_deref(), Some("sign-s1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_that_the_reference_may_have_made_none_is_touched() {
+    let town = Town::default();
+    let service = wants_web(&town, "s1");
+    for name in ["web", "copy"] {
+        town.cloud.add(name, Marks::default(), Some("sign-s1"), with_targets(&["b"]));
+    }
+    let err = town.balancers.ensure(town.request(&service)).await.unwrap_err();
+    assert!(err.is_invalid() && err.to_string().contains("both carry the sign"), "{err}");
+    assert!(town.balancers.delete(town.request(&service)).await.unwrap_err().is_invalid());
+    let writes = town.cloud.requests().into_iter().filter(|it| !["list", "find", "read"].contains(&&**it)).count();
+    assert_eq!((writes, town.cloud.state().balancers.len()), (0, 2));
+}
