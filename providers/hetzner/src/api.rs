@@ -147,13 +147,17 @@ impl Api {
         }
         let mut started: Result<Started> = self.http.read(call.clone()).await;
         if started.as_ref().is_err_and(Error::is_conflict) {
-            if running.is_empty() {
+            let is_alone = running.is_empty();
+            if is_alone {
                 tokio::time::sleep(LOCKED).await;
             } else {
-                self.is_locking.store(true, Ordering::Relaxed);
                 self.finish(&std::mem::take(running)).await?;
             }
             started = self.http.read(call).await;
+            // A conflict that does not go by waiting is none with the others.
+            if started.is_ok() && !is_alone {
+                self.is_locking.store(true, Ordering::Relaxed);
+            }
         }
         running.push(started?.action);
         Ok(())

@@ -13,7 +13,8 @@ use super::asked::{Asked, Certificates};
 use super::requests::{Request, Requests};
 use super::wanted::TO_BE_MADE;
 use super::wire::{
-    CERTIFICATE, CERTIFICATES, LoadBalancer, NETWORK, POOL, SIGN, is_support, machine, network_part, to_add, to_service,
+    CERTIFICATE, CERTIFICATES, LoadBalancer, NETWORK, POOL, SIGN, has_addresses, is_support, machine, network_part,
+    to_add, to_service,
 };
 use super::{ALL, Backing, ONE, One};
 use crate::annotations as key;
@@ -31,12 +32,9 @@ impl Backing {
         if let Some(actual) = change.actual.filter(|_| change.operations.iter().any(removes)) {
             return self.remove(change.identity, actual).await;
         }
+        let Some(actual) = change.actual else { return self.create(change, now).await };
         let operations = &self.resolved(change).await?;
-        let change = Change { operations, ..change };
-        match change.actual {
-            None => self.create(change, now).await,
-            Some(actual) => self.change(change, actual, now).await,
-        }
+        self.change(Change { operations, ..change }, actual, now).await
     }
 
     /// The same operations with a certificate that is there: it is made before it is named.
@@ -64,7 +62,10 @@ impl Backing {
     /// Everything that the API takes in one request; the rest is planned from what it shows then.
     async fn create(&self, change: Change<'_>, now: Timestamp) -> Result<Applied> {
         let identity = change.identity;
-        let tree = change.outcome_of_all().and_then(|outcome| outcome.tree).unwrap_or_default();
+        let mut tree = change.outcome_of_all().and_then(|outcome| outcome.tree).unwrap_or_default();
+        // Whoever finds the load balancer finds the certificate, too; so it is made later, and its ports come after it.
+        tree.parts
+            .retain(|part, settings| !is_support(part, CERTIFICATE) && settings.text(CERTIFICATES) != Some(TO_BE_MADE));
         let settings = tree.balancer_attributes().cloned().unwrap_or_default();
         let setting = |key| json!(settings.get(key));
         if settings.text("location").or(settings.text("network_zone")).is_none() {
@@ -99,15 +100,18 @@ impl Backing {
         let mut body: Map<_, _> = stated.map(|(key, value)| (key.to_owned(), value)).collect();
         let mut made: Result<Created> = self.post(&body).await;
         // One target that cannot be had must not keep the others from being served: added one by one, it is told alone.
-        if made.as_ref().is_err_and(Error::is_invalid) && body.remove("targets").is_some_and(|it| it != json!([])) {
+        let is_refused = |err: &Error| err.is_invalid() || err.is_not_found();
+        if made.as_ref().is_err_and(is_refused) && body.remove("targets").is_some_and(|it| it != json!([])) {
             made = self.post(&body).await;
         }
-        let made = made?;
+        // What is not found is something that the Service names.
+        let made = made.map_err(|err| if err.is_not_found() { Error::invalid(err.to_string()) } else { err })?;
         self.api.finish(made.action.as_slice()).await?;
         let shown = self.actual(made.load_balancer);
         // While the action ran, the answer could not show everything.
         let rest = shown.tree.as_ref().map(|shown| plan(&tree, shown)).unwrap_or_default();
-        let is_shown = rest.iter().all(|it| matches!(it, Operation::Update { part: Part::Balancer, .. }));
+        let is_shown = rest.iter().all(|it| matches!(it, Operation::Update { part: Part::Balancer, .. }))
+            && shown.tree.as_ref().is_some_and(has_addresses);
         let shown = if is_shown { shown } else { self.read_again(&shown.id).await? };
         Ok(Applied::PlanAgain(Box::new(shown)))
     }
@@ -134,32 +138,48 @@ impl Backing {
         };
         let mut requests = Requests::of(&actual.id, &before, operations, subnet);
         let removes_targets = operations.iter().any(|it| matches!(it, Operation::RemoveTargets { .. }));
-        let (mut running, mut has_room, mut flaw) = (Vec::new(), true, None);
-        while let Some(Request { call, adds }) = requests.pop_front() {
+        let (mut running, mut has_room, mut flaw, mut unknown) = (Vec::new(), true, None, Vec::new());
+        while let Some(Request { call, adds, is_alone }) = requests.pop_front() {
+            if is_alone {
+                self.api.finish(&std::mem::take(&mut running)).await?;
+            }
             match (self.api.start(call, &mut running).await, adds) {
                 // More targets are there than we know of. If some are to go, the kit lets them go first.
                 (Err(err), Some(target)) if err.is_quota() && !removes_targets => {
                     let others = requests.iter().filter_map(|it| it.adds.clone());
-                    let nodes = self.caches.get().map(|caches| caches.nodes()).unwrap_or_default();
-                    self.tell_left_out(identity.service, &nodes, &[target].into_iter().chain(others).collect());
+                    self.tell_left_out(identity.service, &self.nodes(), &[target].into_iter().chain(others).collect());
                     requests.retain(|it| it.adds.is_none());
                     has_room = false;
                 }
                 (Err(err), Some(_)) if err.is_invalid() => flaw = flaw.or(Some(err)),
-                (started, _) => started?,
+                // The server is gone; or the load balancer, which is read again then.
+                (Err(err), Some(target)) if err.is_not_found() => unknown.push(target),
+                (Err(err), _) => {
+                    // The next plan is made from what is there when all is quiet.
+                    let _ = self.api.finish(&running).await;
+                    return Err(err);
+                }
+                (Ok(()), _) => {}
+            }
+            if is_alone {
+                self.api.finish(&std::mem::take(&mut running)).await?;
             }
         }
         self.api.finish(&running).await?;
         if let Some(flaw) = flaw {
             return Err(flaw);
         }
-        // Another protocol has no use for some settings, and the API drops them.
-        let is_as_planned = has_room && !differences(operations).any(|it| it.key.ends_with("protocol"));
+        // Another protocol has no use for some settings, and the API drops them; a public interface may have got addresses.
+        let shows_more = |it: &Difference| it.key.ends_with("protocol") || it.key == "public";
+        let is_as_planned = has_room && unknown.is_empty() && !differences(operations).any(shows_more);
         let shown = match change.outcome(count).filter(|_| is_as_planned && network.is_none()) {
             Some(outcome) => settled(outcome),
             None => self.read_again(&actual.id).await?,
         };
-        self.drop_certificates(identity, &before, shown.tree.as_ref()).await?;
+        if !unknown.is_empty() {
+            self.tell_unknown(&unknown.iter().collect());
+        }
+        self.drop_certificates(identity, &before, &shown).await?;
         let shown = Box::new(shown);
         Ok(if network.is_some() { Applied::PlanAgain(shown) } else { Applied::Shown(count, shown) })
     }
@@ -179,14 +199,16 @@ impl Backing {
     }
 
     /// Deletes certificates that were made for the Service and that its load balancer does not use any more.
-    async fn drop_certificates(&self, identity: &Identity<'_>, before: &Tree, after: Option<&Tree>) -> Result<()> {
+    async fn drop_certificates(&self, identity: &Identity<'_>, before: &Tree, after: &Actual) -> Result<()> {
         let mut unused = certificates(before);
-        let used = after.map(certificates).unwrap_or_default();
+        let used = after.tree.as_ref().map(certificates).unwrap_or_default();
         unused.retain(|id| !used.contains(id));
         if unused.is_empty() {
             return Ok(());
         }
-        self.catalogue.delete_managed(identity.uid(), Some(&unused)).await
+        let kept = self.catalogue.delete_managed(identity.uid(), Some(&unused), &after.id).await?;
+        self.tell(identity.service, kept);
+        Ok(())
     }
 
     /// Removes all of it. A certificate goes while the load balancer still leads to it: so it is not forgotten.
@@ -204,7 +226,10 @@ impl Backing {
                 self.api.start(call, &mut running).await?;
             }
             self.api.finish(&running).await?;
-            self.catalogue.delete_managed(identity.uid(), None).await?;
+            let kept = self.catalogue.delete_managed(identity.uid(), None, &actual.id).await?;
+            for note in kept {
+                self.notices.warn(true, About::Service(identity.service), note.reason, &note.message);
+            }
         }
         match self.api.http.send(Call::delete(ONE, &[&actual.id])).await {
             Ok(_) => Ok(Applied::Removed),
@@ -261,7 +286,7 @@ fn is_managed(identity: &Identity<'_>) -> bool {
     let annotations = identity.service.metadata.annotations.as_ref();
     annotations
         .and_then(|all| all.get(key::CERTIFICATE_TYPE.key()))
-        .is_some_and(|it| it.eq_ignore_ascii_case("managed"))
+        .is_some_and(|it| it.trim().eq_ignore_ascii_case("managed"))
 }
 
 /// A certificate is no part of a load balancer once it is made.

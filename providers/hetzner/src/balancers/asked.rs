@@ -11,7 +11,7 @@ use provider_kit::status::Status;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::wire::{NETWORK, is_support};
+use super::wire::{NETWORK, domain, is_support};
 use crate::annotations::{self as key, CertificateRef, CertificateType, Protocol};
 use crate::config;
 
@@ -93,17 +93,16 @@ impl Reader<'_> {
         annotation: &Annotation<T>,
         write: fn(T) -> Value,
     ) {
-        let value = self.get(annotation).map(write);
+        let value = self.get(annotation).map(write).filter(|value| value.as_str() != Some(""));
         if is_http {
             self.state(setting, value);
         } else if value.is_some() {
-            self.only_with_http(annotation.key());
+            self.only_with(annotation.key(), key::PROTOCOL.key(), "http or https");
         }
     }
 
-    fn only_with_http(&mut self, key: &str) {
-        let text = format!("annotation {key} has no effect unless {} is http or https", key::PROTOCOL.key());
-        self.annotations.warning(text);
+    fn only_with(&mut self, key: &str, other: &str, value: &str) {
+        self.annotations.warning(format!("annotation {key} has no effect unless {other} is {value}"));
     }
 
     /// Whether the PROXY protocol is spoken.
@@ -139,9 +138,15 @@ impl Reader<'_> {
         self.state("health_check.protocol", Some(protocol.as_str()));
         let is_http = protocol != Protocol::Tcp;
         let domain = self.text(&key::HEALTH_CHECK_HTTP_DOMAIN).filter(|_| is_http);
-        let path = self.text(&key::HEALTH_CHECK_HTTP_PATH).filter(|_| is_http);
+        let path = self.text(&key::HEALTH_CHECK_HTTP_PATH);
         let tls = self.get(&key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE).filter(|_| is_http);
-        let codes = self.get(&key::HTTP_STATUS_CODES).filter(|codes| is_http && !codes.is_empty());
+        let codes = self.get(&key::HTTP_STATUS_CODES).filter(|codes| !codes.is_empty());
+        let http_only =
+            [(path.is_some(), key::HEALTH_CHECK_HTTP_PATH.key()), (codes.is_some(), key::HTTP_STATUS_CODES.key())];
+        for (_, key) in http_only.into_iter().filter(|(is_set, _)| *is_set && !is_http) {
+            self.only_with(key, key::HEALTH_CHECK_PROTOCOL.key(), "http or https");
+        }
+        let (path, codes) = (path.filter(|_| is_http), codes.filter(|_| is_http));
         self.state("health_check.http.domain", domain);
         self.state("health_check.http.path", path);
         self.state("health_check.http.tls", tls);
@@ -159,9 +164,9 @@ impl Reader<'_> {
         let domains = self.get(&key::HTTP_MANAGED_CERTIFICATE_DOMAINS).unwrap_or_default();
         let is_staging = self.get(&key::HTTP_MANAGED_CERTIFICATE_ACME_STAGING).unwrap_or_default();
         let kind = self.get(&key::CERTIFICATE_TYPE);
-        if protocol == Protocol::Tcp {
+        if protocol != Protocol::Https {
             if names.is_some() || kind == Some(CertificateType::Managed) {
-                self.only_with_http(key::HTTP_CERTIFICATES.key());
+                self.only_with(key::HTTP_CERTIFICATES.key(), key::PROTOCOL.key(), "https");
             }
             return Certificates::Unstated;
         }
@@ -205,8 +210,8 @@ impl Asked {
             network_zone: network_zone.filter(|_| location.is_none()),
             location,
             algorithm: read.get(&key::ALGORITHM_TYPE).or(config.algorithm),
-            ipv4_rdns: read.text(&key::IPV4_RDNS),
-            ipv6_rdns: read.text(&key::IPV6_RDNS),
+            ipv4_rdns: read.text(&key::IPV4_RDNS).as_deref().map(domain),
+            ipv6_rdns: read.text(&key::IPV6_RDNS).as_deref().map(domain),
             disable_public_network: read.get(&key::DISABLE_PUBLIC_NETWORK).or(config.disable_public_network),
             use_private_ip: read.get(&key::USE_PRIVATE_IP).unwrap_or(config.use_private_ip),
             private_ipv4: read.get(&key::PRIVATE_IPV4),

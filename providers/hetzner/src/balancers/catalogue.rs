@@ -47,6 +47,14 @@ pub(super) struct Certificate {
     labels: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) domain_names: Vec<String>,
+    #[serde(default)]
+    used_by: Vec<User>,
+}
+
+/// What uses a certificate.
+#[derive(Clone, Deserialize)]
+struct User {
+    id: u64,
 }
 
 #[derive(Deserialize)]
@@ -151,15 +159,21 @@ impl Catalogue {
         }
     }
 
-    /// Deletes those among `ids` that were made for this Service; `None`: whichever they are.
-    pub(super) async fn delete_managed(&self, uid: &str, ids: Option<&[u64]>) -> Result<()> {
-        let age = if ids.is_some() { CERTIFICATES_AGE } else { Duration::ZERO };
-        let list = self.certificates(age).await?;
+    /// Deletes those among `ids` that were made for this Service; `None`: whichever they are. What anything but `balancer`
+    /// uses as well stays, and is told.
+    pub(super) async fn delete_managed(&self, uid: &str, ids: Option<&[u64]>, balancer: &str) -> Result<Vec<Note>> {
+        let (list, mut kept) = (self.certificates(Duration::ZERO).await?, Vec::new());
         for certificate in list.iter().filter(|it| it.is_of(uid) && ids.is_none_or(|ids| ids.contains(&it.id))) {
+            let Certificate { id, name, used_by, .. } = certificate;
+            if let Some(user) = used_by.iter().find(|user| user.id.to_string() != balancer) {
+                let text = format!("certificate {name:?} ({id}) stays: {} uses it, too", user.id);
+                kept.push(Note::on_service("CertificateInUse", text));
+                continue;
+            }
             self.certificates.forget().await;
-            self.api.http.remove(Call::delete("/certificates/{id}", &[&certificate.id.to_string()])).await?;
+            self.api.http.remove(Call::delete("/certificates/{id}", &[&id.to_string()])).await?;
         }
-        Ok(())
+        Ok(kept)
     }
 }
 

@@ -30,7 +30,7 @@ use self::asked::{Asked, Certificates};
 use self::catalogue::{BalancerType, Catalogue};
 use self::targets::{Dedicated, Note};
 use self::wanted::{DEFAULT_TYPE, Facts};
-use self::wire::{LoadBalancer, SIGN};
+use self::wire::{LoadBalancer, POOL, SIGN};
 use crate::annotations as key;
 use crate::api::Api;
 use crate::config;
@@ -76,6 +76,10 @@ impl Backing {
     ) -> Self {
         let (catalogue, metrics) = (Catalogue::new(api.clone()), api.http.metrics());
         Self { catalogue, notices: Notices::new(events), metrics, api, config, network, dedicated, caches }
+    }
+
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.caches.get().map(|caches| caches.nodes()).unwrap_or_default()
     }
 
     fn network(&self) -> Result<Option<u64>> {
@@ -157,6 +161,14 @@ impl Backing {
         }
     }
 
+    /// A server that is gone is no target; its Node will go, too.
+    fn tell_unknown(&self, targets: &Targets) {
+        for node in self.nodes().iter().filter(|node| targets::is_among(node, targets)) {
+            let text = "as a target of load balancers: its server does not exist; it is left out";
+            self.notices.warn(true, About::Node(node), "ServerNotFound", text);
+        }
+    }
+
     fn tell_left_out(&self, service: &Service, nodes: &[Arc<Node>], targets: &Targets) {
         let text = format!(
             "this Node is no target of Service {}: its load balancer has as many targets as its type takes; choose a larger one \
@@ -200,9 +212,11 @@ impl Backend for Backing {
         service.metadata.uid.clone()
     }
 
-    /// By its name: that is how one made by other means is imported.
-    fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> bool {
-        true
+    /// By its name: that is how one made by other means is imported. One that is signed for a Service that this cluster does
+    /// not know may be another cluster's, and in use; its targets tell.
+    fn adopts(&self, actual: &Actual, _identity: &Identity<'_>) -> bool {
+        let targets = actual.tree.as_ref().map(|tree| tree.targets_of(POOL)).unwrap_or_default();
+        actual.sign.is_none() || targets::are_of(&targets, &self.nodes())
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {

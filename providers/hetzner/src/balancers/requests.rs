@@ -20,6 +20,8 @@ macro_rules! action {
 pub(super) struct Request {
     pub(super) call: Call,
     pub(super) adds: Option<String>,
+    /// What came before it must have ended, and what comes after it waits: one needs the other.
+    pub(super) is_alone: bool,
 }
 
 /// Makes the requests that change one load balancer.
@@ -50,6 +52,11 @@ impl<'a> Requests<'a> {
             _ => None,
         });
         let removed: HashSet<&str> = removed.flat_map(Targets::iter).collect();
+        let added = operations.iter().filter_map(|it| match it {
+            Operation::AddTargets { targets, .. } => Some(targets),
+            _ => None,
+        });
+        let added: HashSet<&str> = added.flat_map(Targets::iter).map(machine).collect();
         let mut gone = HashSet::new();
         for operation in operations {
             match operation {
@@ -68,13 +75,13 @@ impl<'a> Requests<'a> {
                             gone.insert(*other);
                         }
                         let call = action!(id, "add_target").json(&to_add(target));
-                        requests.list.push_back(Request { call, adds: Some(target.to_owned()) });
+                        requests.list.push_back(Request { call, adds: Some(target.to_owned()), is_alone: false });
                     }
                 }
                 Operation::RemoveTargets { targets, .. } => {
-                    for target in targets.iter().filter(|target| !gone.contains(target)).collect::<Vec<_>>() {
+                    // One that is reached in another way goes when it comes again.
+                    for target in targets.iter().filter(|target| !added.contains(machine(target))) {
                         requests.push(action!(id, "remove_target").json(&to_remove(target)));
-                        gone.insert(removed.get(target).copied().unwrap_or_default());
                     }
                 }
                 // Names and labels are no actions.
@@ -82,13 +89,17 @@ impl<'a> Requests<'a> {
             }
         }
         for call in std::mem::take(&mut requests.late) {
-            requests.push(call);
+            requests.push_alone(call);
         }
         requests.list
     }
 
     fn push(&mut self, call: Call) {
-        self.list.push_back(Request { call, adds: None });
+        self.list.push_back(Request { call, adds: None, is_alone: false });
+    }
+
+    fn push_alone(&mut self, call: Call) {
+        self.list.push_back(Request { call, adds: None, is_alone: true });
     }
 
     fn set(&mut self, key: &str, to: &Value) {
@@ -107,6 +118,7 @@ impl<'a> Requests<'a> {
         match key {
             "public" if *to == json!(false) => self.late.push(call),
             "type" if !self.grows => self.late.push(call),
+            "public" | "type" => self.push_alone(call),
             _ => self.push(call),
         }
     }

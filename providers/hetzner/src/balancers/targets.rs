@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cloud_provider::{AddressType, Error, Node, Result};
 use provider_kit::load_balancers::Targets;
 
-use super::wire::{ip_target, server_target};
+use super::wire::{ip_target, machine, server_target};
 use crate::id::{IdError, MachineId};
 
 const NO_INTERNAL_IP: &str = "InternalIPNotConfigured";
@@ -99,6 +99,16 @@ fn dedicated_ip(
         note(NO_INTERNAL_IP, "it has no InternalIP; its public address is taken".to_owned());
     }
     Some(internal.filter(|_| by_private_ip).unwrap_or_else(|| public.clone()))
+}
+
+/// Whether all of these targets are machines of these Nodes.
+pub(super) fn are_of(targets: &Targets, nodes: &[Arc<Node>]) -> bool {
+    let of = |node: &Arc<Node>| match MachineId::read(&node.provider_id) {
+        Ok(MachineId::Cloud(id)) => vec![server_target(id, false)],
+        _ => node.addresses.iter().map(|it| ip_target(&it.address)).collect(),
+    };
+    let known: Targets = nodes.iter().flat_map(of).collect();
+    targets.iter().all(|target| known.contains(machine(target)))
 }
 
 /// Whether a Node's machine is among these targets.

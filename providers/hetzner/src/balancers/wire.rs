@@ -4,6 +4,7 @@
 //! (`health_check.http.path`), so that what nobody states can stay as it is.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use provider_kit::load_balancers::{Actual, Aside, Attributes, Marks, Part, Port, Targets, Tree};
 use serde::{Deserialize, Serialize};
@@ -62,11 +63,11 @@ pub(super) struct LoadBalancer {
 #[derive(Deserialize)]
 struct PublicNet {
     enabled: bool,
-    ipv4: Address,
-    ipv6: Address,
+    ipv4: Option<Address>,
+    ipv6: Option<Address>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Address {
     ip: Option<String>,
     dns_ptr: Option<String>,
@@ -135,14 +136,27 @@ pub(super) fn is_support(part: &Part, wanted: &str) -> bool {
     matches!(part, Part::Support(Aside { kind, .. }) if kind == wanted)
 }
 
+/// Whether each interface has got its address.
+pub(super) fn has_addresses(tree: &Tree) -> bool {
+    let is_public = |it: &Attributes| it.get("public") == Some(&json!(true));
+    let public = tree.balancer_attributes().is_none_or(|it| !is_public(it) || it.text("ipv4").is_some());
+    let is_there = |(part, settings): (&Part, &Attributes)| !is_support(part, NETWORK) || settings.text("ip").is_some();
+    public && tree.parts.iter().all(is_there)
+}
+
 /// A server as a target.
 pub(super) fn server_target(id: u64, is_private: bool) -> String {
     format!("server:{id}{}", if is_private { ":private" } else { "" })
 }
 
-/// An address as a target.
+/// An address as a target, however it is written.
 pub(super) fn ip_target(ip: &str) -> String {
-    format!("ip:{ip}")
+    ip.parse().map_or_else(|_| format!("ip:{ip}"), |ip: IpAddr| format!("ip:{ip}"))
+}
+
+/// A name in the DNS as it is compared.
+pub(super) fn domain(name: &str) -> String {
+    name.trim_end_matches('.').to_ascii_lowercase()
 }
 
 /// A target without the way it is reached: what is taken out, and what can be there only once.
@@ -180,9 +194,8 @@ impl LoadBalancer {
     /// What the kit compares. `network`: the one that counts.
     pub(super) fn into_actual(mut self, network: Option<u64>) -> Actual {
         let marks = Marks::take_from(&mut self.labels);
-        let addresses = [&self.public_net.ipv4, &self.public_net.ipv6];
-        let private = self.private_net.iter().map(|it| &it.ip);
-        let all = addresses.iter().map(|it| &it.ip).chain(private).flatten();
+        let public = [&self.public_net.ipv4, &self.public_net.ipv6].into_iter().flatten().map(|it| &it.ip);
+        let all = public.chain(self.private_net.iter().map(|it| &it.ip)).flatten();
         Actual {
             id: self.id.to_string(),
             ingress: all.map(|ip| Actual::ip(ip)).collect(),
@@ -196,17 +209,19 @@ impl LoadBalancer {
     }
 
     fn tree(&mut self, network: Option<u64>) -> Tree {
-        let PublicNet { enabled, ipv4, ipv6 } = &self.public_net;
+        let enabled = self.public_net.enabled;
+        let [ipv4, ipv6] =
+            [&mut self.public_net.ipv4, &mut self.public_net.ipv6].map(|it| it.take().unwrap_or_default());
         let balancer = Attributes::default()
             .set("name", &self.name)
             .set("type", &self.load_balancer_type.name)
             .set("algorithm", &self.algorithm.r#type)
             .set("public", enabled);
         let balancer = [
-            ("ipv4", ipv4.ip.clone()),
-            ("ipv6", ipv6.ip.clone()),
-            ("ipv4_rdns", ipv4.dns_ptr.clone()),
-            ("ipv6_rdns", ipv6.dns_ptr.clone()),
+            ("ipv4", ipv4.ip),
+            ("ipv6", ipv6.ip),
+            ("ipv4_rdns", ipv4.dns_ptr.as_deref().map(domain)),
+            ("ipv6_rdns", ipv6.dns_ptr.as_deref().map(domain)),
             ("protected", self.protection.delete.then(|| "yes".to_owned())),
         ]
         .into_iter()

@@ -205,7 +205,8 @@ async fn reserved_annotations_have_no_effect() {
 /// What is empty in a template states nothing, and is not sent at each pass.
 #[tokio::test(start_paused = true)]
 async fn an_empty_annotation_states_nothing() {
-    let empty = ["name", "hostname", "ipv4-rdns", "ipv6-rdns", "http-certificates", "http-status-codes"];
+    let empty =
+        ["name", "hostname", "ipv4-rdns", "ipv6-rdns", "http-certificates", "http-status-codes", "http-cookie-name"];
     let empty = empty.into_iter().chain(["health-check-http-domain", "health-check-http-path"]).map(|key| (key, ""));
     let annotations: Vec<_> = empty.chain([("protocol", "http"), ("health-check-protocol", "http")]).collect();
     let check = json!({"protocol": "http", "port": 30080});

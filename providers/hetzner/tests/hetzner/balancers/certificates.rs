@@ -65,7 +65,7 @@ async fn a_managed_certificate_is_made_once_and_used() {
     assert_eq!(scene.sent(MADE), [body]);
     let made = scene.fake.certificates();
     assert_eq!((made.len(), used(&scene)), (1, vec![made[0].id]));
-    assert_eq!(scene.changes(), [MADE, CREATE]);
+    assert_eq!(scene.changes(), [CREATE, MADE, &action("add_service")]);
     scene.ensure().await;
     tokio::time::advance(LONG).await;
     scene.ensure().await;
@@ -116,7 +116,7 @@ async fn a_managed_certificate_of_that_name_is_used_if_it_is_the_services_and_re
         } else {
             let err = scene.refused().await;
             assert!(err.is_invalid() && err.to_string().contains("choose another name"), "{err}");
-            assert_eq!(scene.fake.load_balancers().len(), 0);
+            assert_eq!(scene.balancer().services.len(), 0);
         }
     }
 }
@@ -192,4 +192,45 @@ async fn a_certificate_that_is_not_issued_is_an_error_in_the_words_of_the_api() 
     scene.fake.fail(Fault::action(MADE, "dns_zone_not_found").times(1));
     let err = scene.refused().await;
     assert!(err.to_string().contains("dns_zone_not_found"), "{err}");
+}
+
+/// INV-2: nothing would lead to it any more.
+#[tokio::test(start_paused = true)]
+async fn no_certificate_is_made_where_no_load_balancer_can_be_made() {
+    let mut scene = Scene::new();
+    managed(&mut scene);
+    scene.fake.fail(Fault::code(CREATE, "resource_limit_exceeded"));
+    assert!(scene.refused().await.is_quota());
+    scene.fake.clear_faults();
+    scene.env().location = None;
+    scene.start().await;
+    assert!(scene.refused().await.is_invalid());
+    scene.try_delete().await.unwrap();
+    assert_eq!((scene.fake.certificates().len(), scene.fake.load_balancers().len()), (0, 0));
+}
+
+/// INV-7: its id in another Service's annotation.
+#[tokio::test(start_paused = true)]
+async fn a_managed_certificate_that_somebody_else_uses_stays_and_holds_up_nothing() {
+    let mut scene = Scene::new();
+    managed(&mut scene);
+    scene.ensure().await;
+    let secured = scene.balancer().services[0].clone();
+    scene.fake.add_load_balancer("other");
+    scene.fake.change_load_balancer("other", |it| it.services.push(secured));
+    scene.try_delete().await.unwrap();
+    assert_eq!((scene.balancer().name.as_str(), scene.fake.certificates().len()), ("other", 1));
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].starts_with("web CertificateInUse: "), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn certificates_are_for_https_only() {
+    let mut scene = Scene::new();
+    managed(&mut scene);
+    scene.annotate("protocol", "http");
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [CREATE]);
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].contains("has no effect unless"), "{events:?}");
 }

@@ -231,3 +231,39 @@ async fn http_and_back_again_forgets_no_setting() {
     assert_eq!(service.http.unwrap().cookie_name, "me");
     assert_eq!(service.health_check.http.unwrap().path, "/ready");
 }
+
+/// INV-3: what the API writes in its own way.
+#[tokio::test(start_paused = true)]
+async fn names_in_the_dns_and_sets_are_compared_by_what_they_mean() {
+    let mut scene = Scene::new();
+    scene.annotate("ipv4-rdns", "LB.example.com.");
+    scene.annotate("health-check-protocol", "http");
+    scene.annotate("http-status-codes", "3??,2??,3??");
+    scene.ensure().await;
+    assert_eq!(scene.balancer().services[0].health_check.http.as_ref().unwrap().status_codes, ["2??", "3??"]);
+    scene.changes();
+    for shown in ["lb.example.com", "LB.Example.Com", "lb.example.com."] {
+        scene.meddle(|it| it.ipv4.dns_ptr = Some(shown.to_owned())).await;
+        scene.ensure().await;
+        assert_eq!(scene.changes(), [""; 0], "{shown}");
+    }
+}
+
+/// Where an API judges by what is there before an action ends, what needs the action must wait for it.
+#[tokio::test(start_paused = true)]
+async fn what_needs_another_type_or_interface_waits_for_it() {
+    let mut scene = Scene::new();
+    scene.network();
+    scene.ensure().await;
+    scene.fake.forget_requests();
+    scene.annotate("use-private-ip", "true");
+    scene.annotate("disable-public-network", "true");
+    scene.annotate("type", "lb21");
+    scene.ensure().await;
+    let requests: Vec<_> = scene.fake.requests().into_iter().map(|it| it.route).collect();
+    let at = |route: &str| requests.iter().position(|it| it == route).unwrap();
+    let waits = |from: usize, to: usize| requests[from..to].iter().any(|it| it == "GET /actions");
+    let (kind, add, public) =
+        (at(&action("change_type")), at(&action("add_target")), at(&action("disable_public_interface")));
+    assert!(kind < add && waits(kind, add) && add < public && waits(add, public), "{requests:#?}");
+}

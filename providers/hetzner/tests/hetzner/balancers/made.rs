@@ -304,8 +304,10 @@ async fn an_annotation_that_nobody_reads_is_told_with_what_may_be_meant() {
     let mut scene = Scene::new();
     scene.annotate("use-privat-ip", "true");
     scene.annotate("http-cookie-name", "me");
+    scene.annotate("health-check-http-path", "/up");
     scene.ensure().await;
     let events = scene.events();
+    assert!(events.iter().any(|it| it.contains("health-check-http-path has no effect unless")), "{events:?}");
     assert!(events.iter().any(|it| it.contains("use-privat-ip is not known")), "{events:?}");
     assert!(events.iter().any(|it| it.contains("http-cookie-name has no effect unless")), "{events:?}");
     assert_eq!(scene.sent(CREATE)[0]["services"][0]["http"], Value::Null);

@@ -86,11 +86,11 @@ async fn nothing_is_made_while_nobody_knows_what_is_there() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// §8.25: there is none to update. Whether that is an error or nothing to do, nothing is changed.
+/// §8.25: there is none to update.
 #[tokio::test(start_paused = true)]
 async fn an_update_makes_nothing() {
     let mut scene = Scene::new();
-    let _ = scene.try_update().await;
+    scene.try_update().await.unwrap();
     assert_eq!(scene.changes(), [""; 0]);
 }
 
@@ -120,4 +120,55 @@ async fn a_cluster_whose_name_is_no_label_is_marked_by_the_service_alone() {
     scene.balancers().await.ensure(request).await.unwrap();
     let labels = scene.balancer().labels;
     assert_eq!((labels.get("ccm-rs/cluster"), labels[SIGN].as_str()), (None, UID));
+}
+
+/// INV-7: its sign says nothing here, its targets do.
+#[tokio::test(start_paused = true)]
+async fn one_that_another_cluster_uses_is_refused_until_its_machines_are_gone() {
+    let mut scene = Scene::new();
+    scene.annotate("name", "edge");
+    let theirs = Target::Server { id: scene.fake.add_server("theirs").id, use_private_ip: true };
+    scene.fake.add_load_balancer("edge");
+    scene.fake.change_load_balancer("edge", |it| {
+        it.labels.insert(SIGN.into(), "of another cluster's".into());
+        it.targets.push(theirs);
+    });
+    scene.start().await;
+    let err = scene.refused().await;
+    assert!(err.is_invalid() && err.to_string().contains("it is left alone"), "{err}");
+    assert_eq!(scene.changes(), [""; 0]);
+    scene.fake.change_load_balancer("edge", |it| it.targets.clear());
+    scene.start().await;
+    scene.ensure().await;
+    assert_eq!(scene.balancer().labels[SIGN], UID);
+}
+
+/// §3.1: "non-unique".
+#[tokio::test(start_paused = true)]
+async fn of_two_that_carry_the_sign_none_is_deleted() {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    scene.fake.add_load_balancer("copy");
+    scene.fake.change_load_balancer("copy", |it| drop(it.labels.insert(SIGN.into(), UID.into())));
+    scene.start().await;
+    let err = scene.refused().await;
+    assert!(err.is_invalid() && err.to_string().contains("\"copy\""), "{err}");
+    assert!(scene.try_delete().await.unwrap_err().is_invalid());
+    assert_eq!((scene.changes(), scene.fake.load_balancers().len()), (vec![], 2));
+    scene.fake.remove_load_balancer("copy");
+    tokio::time::advance(LONG).await;
+    scene.try_delete().await.unwrap();
+    assert!(scene.fake.load_balancers().is_empty());
+}
+
+/// §8.44: it is deleted by that.
+#[tokio::test(start_paused = true)]
+async fn a_sign_that_was_taken_off_comes_back() {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    scene.meddle(|it| drop(it.labels.remove(SIGN))).await;
+    scene.ensure().await;
+    assert_eq!((scene.changes(), &*scene.balancer().labels[SIGN]), (vec!["PUT /load_balancers/{id}".to_owned()], UID));
+    scene.try_delete().await.unwrap();
+    assert!(scene.fake.load_balancers().is_empty());
 }

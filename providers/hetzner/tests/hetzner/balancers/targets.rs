@@ -298,3 +298,65 @@ async fn dedicated_servers_are_no_targets_where_robot_is_off() {
     scene.ensure().await;
     assert_eq!((scene.targets(), scene.events()), (scene.servers(), vec![]));
 }
+
+/// Until its Node goes, too.
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_server_is_gone_keeps_nobody_out() {
+    let mut scene = Scene::new();
+    scene.fake.terminate("worker-1");
+    scene.ensure().await;
+    assert_eq!((scene.targets(), scene.balancer().services.len()), (scene.servers(), 1));
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].starts_with("worker-1 ServerNotFound: "), "{events:?}");
+    scene.add_node("worker-3");
+    tokio::time::advance(LONG).await;
+    scene.try_update().await.unwrap();
+    assert_eq!((scene.targets(), scene.events()), (scene.servers(), vec![]));
+}
+
+/// As many as the type takes: each makes room for itself.
+#[tokio::test(start_paused = true)]
+async fn at_the_limit_too_each_target_changes_the_way_it_is_reached_one_by_one() {
+    let mut scene = Scene::new();
+    scene.network();
+    scene.fake.change_type("lb11", |it| it.max_targets = 2);
+    scene.ensure().await;
+    scene.changes();
+    scene.annotate("use-private-ip", "true");
+    scene.ensure().await;
+    assert!(scene.balancer().targets.iter().all(Target::is_private));
+    let (add, remove) = (action("add_target"), action("remove_target"));
+    assert_eq!(scene.changes(), [&*remove, &add, &remove, &add]);
+}
+
+/// What another one did first is no sign of an API that does one thing at a time.
+#[tokio::test(start_paused = true)]
+async fn a_target_that_was_there_already_slows_nobody_down() {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    let ids = [scene.add_node("worker-3"), scene.add_node("worker-4")];
+    scene.fake.change_load_balancer(NAME, |it| it.targets.push(Target::Server { id: ids[1], use_private_ip: false }));
+    scene.try_update().await.unwrap();
+    for number in 5..15 {
+        scene.add_node(&format!("worker-{number}"));
+    }
+    scene.fake.forget_requests();
+    scene.try_update().await.unwrap();
+    assert_eq!(scene.targets(), sorted(scene.servers()));
+    assert!(scene.fake.count("GET /actions") <= 3, "{:?}", scene.fake.counts());
+}
+
+/// INV-3.
+#[tokio::test(start_paused = true)]
+async fn an_address_in_another_spelling_is_the_same_target() {
+    let mut scene = Scene::new();
+    scene.network();
+    scene.nodes.clear();
+    scene.annotate("use-private-ip", "true");
+    scene.ensure().await;
+    scene.robot(true, &[(321, Some("fd00:0:0::1"))]);
+    scene.meddle(|it| it.targets.push(Target::Ip("fd00::1".parse().unwrap()))).await;
+    scene.changes();
+    scene.ensure().await;
+    assert_eq!(scene.changes(), [""; 0]);
+}
