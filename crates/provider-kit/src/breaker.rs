@@ -66,7 +66,11 @@ impl Breaker {
         answer
     }
 
-    fn check(&self) -> Result<()> {
+    /// Whether a request would be sent now, for who has to wait for something else first.
+    ///
+    /// # Errors
+    /// *Rate limited* or *unauthorized* during a pause.
+    pub fn check(&self) -> Result<()> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Open { until, generation }) = &*open else { return Ok(()) };
         let left = until.saturating_duration_since(Instant::now());

@@ -2,7 +2,7 @@
 //! refused one.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::{Error, InstanceMetadata, Node, Result, WantMetadata, async_trait};
@@ -13,6 +13,7 @@ use provider_kit::paging::{Page, Reading, Rules, read_pages};
 use provider_kit::transport::{Call, Credential, Priority, Refusal, Transport};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use crate::config::{self, AddressFamily};
 use crate::id::{MachineId, digits};
@@ -20,6 +21,10 @@ use crate::servers::{Telling, first_address};
 
 /// Several refusals in a row block the address of the caller; after so long one is no longer in a row.
 const AFTER_UNAUTHORIZED: Duration = Duration::from_secs(15 * 60);
+
+/// So many lists are read at once, and then one in this time: of about 200 requests an hour, which others need, too.
+const LISTS_AT_ONCE: u32 = 10;
+const LIST_EACH: Duration = Duration::from_secs(30);
 
 /// The dedicated servers of an account. Cheap to clone; clones share the list and the breaker.
 #[derive(Clone)]
@@ -47,13 +52,12 @@ pub(crate) struct DedicatedServer {
 #[derive(Deserialize)]
 struct Wire {
     server_number: u64,
-    server_name: Box<str>,
+    // Any may be null: one odd server must not hide all.
+    server_name: Option<Box<str>>,
     server_ip: Option<Box<str>>,
     server_ipv6_net: Option<Box<str>>,
-    #[serde(default)]
-    product: Box<str>,
-    #[serde(default)]
-    dc: Box<str>,
+    product: Option<Box<str>>,
+    dc: Option<Box<str>>,
 }
 
 #[derive(Deserialize)]
@@ -76,11 +80,11 @@ impl From<Wire> for DedicatedServer {
         Self {
             id: wire.server_number.to_string().into(),
             number: wire.server_number,
-            name: wire.server_name,
+            name: wire.server_name.unwrap_or_default(),
             ipv4: wire.server_ip.and_then(|ip| ip.parse().ok()),
             ipv6: wire.server_ipv6_net.and_then(|net| net.parse().ok()).map(first_address),
-            product: wire.product,
-            dc: wire.dc,
+            product: wire.product.unwrap_or_default(),
+            dc: wire.dc.unwrap_or_default(),
         }
     }
 }
@@ -112,7 +116,7 @@ impl Robot {
         let credential = config.credential.clone().unwrap_or_else(Credential::none);
         let breaker = Arc::new(Breaker::new("Robot (ROBOT_USER, ROBOT_PASSWORD)", pauses, credential));
         let metrics = http.metrics();
-        let account = Account { http: http.meaning(meaning), telling, breaker };
+        let account = Account { http: http.meaning(meaning), telling, breaker, lists: Arc::default() };
         let servers = Inventory::new(account).mode(Mode::All).max_age(config.cache_timeout).measured(metrics);
         Self { servers }
     }
@@ -120,9 +124,17 @@ impl Robot {
     /// All servers, no older than `ROBOT_CACHE_TIMEOUT`.
     ///
     /// # Errors
-    /// What Robot answered; *rate limited* or *unauthorized* as long as it is not asked because of an earlier refusal.
+    /// What Robot answered; *rate limited* or *unauthorized* as long as it is not asked because of an earlier refusal;
+    /// *unauthorized* if it shows none, as another account would.
     pub(crate) async fn servers(&self) -> Result<Arc<Snapshot<DedicatedServer>>> {
-        self.servers.snapshot(Priority::Ordinary).await
+        let list = self.servers.snapshot(Priority::Ordinary).await?;
+        match list.flaw() {
+            Some(flaw) => Err(flaw.clone()),
+            None if list.machines().is_empty() => Err(Error::unauthorized(
+                "ROBOT_USER shows no server at all: nothing is concluded from that; check the credential",
+            )),
+            None => Ok(list),
+        }
     }
 
     /// Whether a server is shut down, asked now. One that cannot tell counts as running.
@@ -146,11 +158,29 @@ pub(crate) struct Account {
     http: Transport,
     telling: Telling,
     breaker: Arc<Breaker>,
+    /// When as many lists as are read at once could be read again.
+    lists: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Account {
     async fn read<T: DeserializeOwned>(&self, call: Call) -> Result<T> {
         self.breaker.pass(self.http.read(call)).await
+    }
+
+    /// Waits for the turn of a list. A server that stays away is looked for at each pass of the lifecycle controller.
+    async fn turn(&self) -> Result<()> {
+        self.breaker.check()?;
+        let wait = {
+            let (mut lists, now) = (self.lists.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+            let all_again = lists.map_or(now, |then| then.max(now)) + LIST_EACH;
+            *lists = Some(all_again);
+            (all_again - now).saturating_sub(LIST_EACH * LISTS_AT_ONCE)
+        };
+        if !wait.is_zero() {
+            tracing::debug!(?wait, "Robot is spared");
+            tokio::time::sleep(wait).await;
+        }
+        Ok(())
     }
 
     async fn all(&self, priority: Priority) -> Result<Vec<DedicatedServer>> {
@@ -168,6 +198,7 @@ impl MachineSource for Account {
     type Machine = DedicatedServer;
 
     async fn list(&self, urgency: &Urgency) -> Result<Reading<DedicatedServer>> {
+        self.turn().await?;
         let rules = Rules { what: "dedicated servers", totals: false };
         read_pages(
             rules,

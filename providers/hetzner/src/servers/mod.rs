@@ -28,6 +28,8 @@ pub(crate) struct Servers {
     cloud: Inventory<CloudServers>,
     /// `None` without `ROBOT_ENABLED`, or without its credential.
     robot: Option<Robot>,
+    /// There are dedicated servers, and no credential to ask for them.
+    robot_is_unasked: bool,
     events: EventWriter,
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
 }
@@ -63,7 +65,8 @@ impl Servers {
         if let Some(age) = max_age {
             cloud = cloud.max_age(age);
         }
-        Self { cloud, robot, events, caches }
+        let robot_is_unasked = config.robot.is_some() && robot.is_none();
+        Self { cloud, robot, robot_is_unasked, events, caches }
     }
 
     /// The cloud servers, for who needs something else of them; shares what is read.
@@ -71,22 +74,39 @@ impl Servers {
         self.cloud.clone()
     }
 
-    /// What both products say, each asked once for all its Nodes.
+    /// What both products say, each asked once for all its Nodes. Of those without a provider id, Robot is asked about the ones
+    /// that the cloud does not have; of the others its list as it is shows whether they have a namesake there, or each new
+    /// cloud server would cost one of Robot's few requests.
     async fn ask(&self, nodes: &[Arc<Node>], want: Want) -> (Vec<Option<CloudAnswer>>, Vec<Option<RobotAnswer>>) {
-        let (mut in_cloud, mut in_robot) = (Vec::new(), Vec::new());
+        let (mut in_cloud, mut in_robot, mut in_either) = (Vec::new(), Vec::new(), Vec::new());
         for (at, node) in nodes.iter().enumerate() {
-            let id = node.provider_id().map(MachineId::read);
-            if matches!(id, None | Some(Ok(MachineId::Cloud(_)))) {
-                in_cloud.push(at);
-            }
-            if matches!(id, None | Some(Ok(MachineId::Robot(_)))) {
-                in_robot.push(at);
+            match node.provider_id().map(MachineId::read) {
+                None => in_either.push(at),
+                Some(Ok(MachineId::Cloud(_))) => in_cloud.push(at),
+                Some(Ok(MachineId::Robot(_))) => in_robot.push(at),
+                Some(Err(_)) => {}
             }
         }
         let pick = |part: &[usize]| part.iter().map(|at| Arc::clone(&nodes[*at])).collect::<Vec<_>>();
-        let (cloud, robot) =
-            futures::join!(self.ask_cloud(pick(&in_cloud), want), self.ask_robot(pick(&in_robot), want));
-        (scattered(nodes.len(), in_cloud, cloud), scattered(nodes.len(), in_robot, robot))
+        in_cloud.extend(&in_either);
+        let cloud = self.ask_cloud(pick(&in_cloud), want).await;
+        let cloud = scattered(nodes.len(), in_cloud, cloud);
+        let is_found = |at: &usize| matches!(cloud[*at], Some(Ok(Found::There(_))));
+        let (found, lost): (Vec<_>, Vec<_>) = in_either.into_iter().partition(is_found);
+        in_robot.extend(lost.into_iter().filter(|at| matches!(cloud[*at], Some(Ok(_)))));
+        let listed = match &self.robot {
+            Some(robot) if !found.is_empty() => robot.inventory().snapshot(priority(want)).await.map(Some),
+            _ => Ok(None),
+        };
+        if let Ok(Some(list)) = &listed {
+            in_robot.extend(found.iter().filter(|at| list.by_name(&nodes[**at].name).len() > 0));
+        }
+        let robot = self.ask_robot(pick(&in_robot), want).await;
+        let mut robot = scattered(nodes.len(), in_robot, robot);
+        if let Err(err) = listed {
+            found.into_iter().for_each(|at| robot[at] = Some(Err(err.clone())));
+        }
+        (cloud, robot)
     }
 
     async fn ask_cloud(&self, nodes: Vec<Arc<Node>>, want: Want) -> Vec<CloudAnswer> {
@@ -111,7 +131,15 @@ impl Servers {
     /// What follows from the answers for a Node. One without a provider id is looked for by its name in both products.
     fn judge(&self, node: &Node, want: Want, cloud: Option<CloudAnswer>, robot: Option<RobotAnswer>) -> Result<Judged> {
         let state = match (cloud, robot) {
-            (Some(cloud), None) => self.cloud.state_of(cloud?, node, want),
+            (Some(cloud), None) => match cloud? {
+                Found::Gone(gone) if self.robot_is_unasked && node.provider_id().is_none() => {
+                    return Err(Error::not_found(format!(
+                        "{}; whether it is a dedicated server is not known without ROBOT_USER and ROBOT_PASSWORD",
+                        gone.reason()
+                    )));
+                }
+                found => self.cloud.state_of(found, node, want),
+            },
             (None, Some(dedicated)) => return self.dedicated(node, want, dedicated?),
             (Some(cloud), Some(dedicated)) => match (cloud?, dedicated?) {
                 (Found::There(cloud), Found::There(dedicated)) => {

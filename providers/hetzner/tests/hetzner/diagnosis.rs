@@ -110,7 +110,10 @@ async fn a_place_or_type_of_load_balancers_that_does_not_exist_is_told_with_thos
 #[tokio::test(start_paused = true)]
 async fn robots_credential_is_tried_once() {
     let world = World::new().with_robot();
-    find(&told(&world).await, "Ok robot: the credential shows 0 servers");
+    find(&told(&world).await, "Failure robot: ROBOT_USER shows no server at all");
+    let world = World::new().with_robot();
+    world.fake.add_robot_server(321, "bm-1");
+    find(&told(&world).await, "Ok robot: the credential shows 1 servers");
     assert_eq!(world.fake.count("GET /server"), 1);
 
     let world = World::new().with_robot().set("ROBOT_PASSWORD", "wrong");

@@ -271,6 +271,55 @@ async fn a_failure_of_robot_is_no_absence_and_does_not_touch_nodes_of_the_cloud(
     assert!(machines.exists(&node("worker-0", "")).await.is_err());
 }
 
+/// Robot answers about 200 requests an hour.
+#[tokio::test(start_paused = true)]
+async fn cloud_servers_that_join_one_by_one_cost_robot_nothing() {
+    let mut machines = one();
+    machines.start().await;
+    for n in 0..100 {
+        machines.fake.add_server(&format!("worker-{n}"));
+        machines.metadata(&node(&format!("worker-{n}"), "")).await;
+        tokio::time::sleep(Duration::from_secs(18)).await;
+    }
+    // Half an hour, and a list is used for five minutes.
+    assert!(machines.fake.count("GET /server") <= 7, "{:?}", machines.requests());
+    // One of Robot's that is newer than the list is found all the same.
+    machines.fake.add_robot_server(500, "bm-500");
+    assert_eq!(machines.metadata(&node("bm-500", "")).await.provider_id, "hrobot://500");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dedicated_server_that_stays_away_does_not_use_up_robots_requests() {
+    let mut machines = one();
+    machines.start().await;
+    let node = node("bm-9", "hrobot://999");
+    let begun = tokio::time::Instant::now();
+    for _ in 0..3 {
+        assert!(!machines.exists(&node).await.unwrap());
+    }
+    assert!(begun.elapsed() < Duration::from_secs(1), "at first at once");
+    let mut last = begun;
+    while begun.elapsed() < 60 * MINUTE {
+        assert!(!machines.exists(&node).await.unwrap());
+        assert!(last.elapsed() <= MINUTE, "it is asked all the same");
+        last = tokio::time::Instant::now();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    }
+    assert!(machines.fake.count("GET /server") <= 135, "{:?}", machines.requests());
+}
+
+/// Its Nodes may have no provider id yet, and nobody can ask for them.
+#[tokio::test(start_paused = true)]
+async fn without_robots_credential_a_name_that_the_cloud_lacks_is_no_absence() {
+    let mut machines = one();
+    machines.robot().credential = None;
+    machines.fake.add_server("worker-0");
+    assert!(machines.exists(&node("worker-0", "")).await.unwrap());
+    let err = machines.exists(&node("bm-1", "")).await.unwrap_err();
+    assert!(err.to_string().contains("not known without ROBOT_USER and ROBOT_PASSWORD"), "{err}");
+    assert!(!machines.exists(&node("worker-9", "hcloud://9")).await.unwrap(), "that is the cloud's to say");
+}
+
 #[tokio::test(start_paused = true)]
 async fn robot_is_asked_one_thing_at_a_time() {
     let mut machines = Machines::with_robot();
