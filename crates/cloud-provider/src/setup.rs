@@ -20,6 +20,9 @@ pub struct Setup {
     pub config: Option<ConfigFile>,
     /// The environment variables; empty unless the program hands over its own.
     pub environment: Environment,
+    /// `--cluster-cidr` as it was given, an empty one included; `None` if nobody asked the flags. For a provider that has
+    /// routes only if it is this or that; [`Context`](crate::Context) has the ranges.
+    pub cluster_cidr: Option<String>,
     /// Whether the cloud may be changed now (INV-4).
     pub fence: Fence,
     /// Hears of the requests to the cloud.
@@ -40,6 +43,7 @@ impl Default for Setup {
         Self {
             config: None,
             environment: Environment::default(),
+            cluster_cidr: None,
             fence: Fence::open(),
             metrics: Arc::new(NoCloudMetrics),
         }
@@ -48,9 +52,10 @@ impl Default for Setup {
 
 impl fmt::Debug for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { config, environment, fence, metrics: _ } = self;
+        let Self { config, environment, cluster_cidr, fence, metrics: _ } = self;
         let mut debug = f.debug_struct("Setup");
-        debug.field("config", config).field("environment", environment).field("fence", fence).finish_non_exhaustive()
+        debug.field("config", config).field("environment", environment).field("cluster_cidr", cluster_cidr);
+        debug.field("fence", fence).finish_non_exhaustive()
     }
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry)
         fence: settings.fence.clone().unwrap_or_default(),
         metrics: settings.metrics.cloud(name),
         environment: Environment::of_process(),
+        cluster_cidr: Some(flags.route.cluster_cidr.clone()),
         ..Setup::default()
     };
     let Some(provider) = providers.init(name, flags.cloud.cloud_config.as_deref(), setup)? else {

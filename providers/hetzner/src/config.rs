@@ -172,20 +172,36 @@ impl Config {
         };
         asked.misspelt("HCLOUD_", HCLOUD);
         asked.misspelt("ROBOT_", ROBOT);
-        asked.finish().map(|()| config)
+        asked.finish().map(|()| config.for_pods_in(setup.cluster_cidr.as_deref()))
+    }
+
+    /// Routes need one range of Pods. As before us, a cluster without has none, and everything else: a network is also for
+    /// addresses and load balancers.
+    fn for_pods_in(mut self, cluster_cidr: Option<&str>) -> Self {
+        if let (Some(network), Some(range)) = (self.network.as_mut().filter(|it| it.routes), cluster_cidr)
+            && range.trim().parse::<IpNet>().is_err()
+        {
+            tracing::warn!(
+                "Pods get no routes in the network: --cluster-cidr={range:?} is not one range of addresses; set it, or \
+                 HCLOUD_NETWORK_ROUTES_ENABLED=false if this is meant"
+            );
+            network.routes = false;
+        }
+        self
     }
 }
 
 impl Network {
     fn read(asked: &mut Variables<'_>) -> Option<Self> {
         let disable_check = asked.get(&NETWORK_DISABLE_ATTACHED_CHECK);
-        let routes = asked.get(&NETWORK_ROUTES_ENABLED);
-        let name_or_id = asked.get(&NETWORK);
-        if name_or_id.is_none() && routes == Some(true) {
-            asked.warning("HCLOUD_NETWORK_ROUTES_ENABLED has no effect without HCLOUD_NETWORK");
-        }
-        let check_attached = disable_check != Some(true);
-        Some(Self { name_or_id: name_or_id?, check_attached, routes: routes != Some(false) })
+        let Some(name_or_id) = asked.get(&NETWORK) else {
+            if asked.is_set(&NETWORK_ROUTES_ENABLED) {
+                asked.warning("HCLOUD_NETWORK_ROUTES_ENABLED has no effect without HCLOUD_NETWORK");
+            }
+            return None;
+        };
+        let routes = asked.get(&NETWORK_ROUTES_ENABLED) != Some(false);
+        Some(Self { name_or_id, check_attached: disable_check != Some(true), routes })
     }
 }
 

@@ -63,7 +63,7 @@ async fn run(flags: &Flags, providers: &Registry) -> Report {
     let settings = Settings { clients: Clients::Configured(Box::new(options)), ..flags.settings() };
     let provider =
         // It changes nothing, whatever a provider would do.
-        match providers.init(&flags.cloud.cloud_provider, flags.cloud.cloud_config.as_deref(), closed()) {
+        match providers.init(&flags.cloud.cloud_provider, flags.cloud.cloud_config.as_deref(), closed(flags)) {
             Ok(Some(provider)) => Ok(provider),
             Ok(None) => {
                 Err(format!("--cloud-provider={} names nothing that this binary runs", flags.cloud.cloud_provider))
@@ -99,8 +99,13 @@ async fn run(flags: &Flags, providers: &Registry) -> Report {
 }
 
 /// A provider that may change nothing.
-fn closed() -> Setup {
-    Setup { fence: Fence::closed("doctor changes nothing"), environment: Environment::of_process(), ..Setup::default() }
+fn closed(flags: &Flags) -> Setup {
+    Setup {
+        fence: Fence::closed("doctor changes nothing"),
+        environment: Environment::of_process(),
+        cluster_cidr: Some(flags.route.cluster_cidr.clone()),
+        ..Setup::default()
+    }
 }
 
 /// What is to migrate, or why that cannot be told (APP-76, APP-78).

@@ -48,6 +48,16 @@ fn the_provider_offers_what_its_variables_switch_on() {
     assert_eq!(elsewhere.metrics_address().as_deref(), Some("127.0.0.1:9000"));
 }
 
+/// As in the Go program: who needs the network for addresses and load balancers alone gives no range.
+#[test]
+fn without_one_range_of_pods_there_are_no_routes_and_everything_else() {
+    for (range, routes) in [("10.244.0.0/16", true), ("", false), ("10.244.0.0/16,fd00::/48", false), ("pods", false)] {
+        let provider = World::new().set("HCLOUD_NETWORK", "kubernetes").pods_in(range).provider();
+        assert_eq!(provider.routes().is_some(), routes, "{range:?}");
+        assert!(provider.instances().is_some() && provider.load_balancers().is_some());
+    }
+}
+
 #[test]
 fn nodes_of_both_products_are_its_own_and_those_of_other_clouds_are_not() {
     let provider = World::new().provider();

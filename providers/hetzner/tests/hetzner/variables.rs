@@ -196,6 +196,7 @@ fn a_network_has_routes_and_is_checked_unless_told_otherwise() {
         (&[("HCLOUD_NETWORK", "net"), ("HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK", "true")], network(false, true)),
         (&[("HCLOUD_NETWORK", "")], None),
         (&[("HCLOUD_NETWORK_ROUTES_ENABLED", "true")], None),
+        (&[("HCLOUD_NETWORK_ROUTES_ENABLED", "maybe")], None),
     ];
     for (variables, expected) in table {
         assert_eq!(read(variables).unwrap().network, *expected, "{variables:?}");

@@ -52,6 +52,7 @@ pub(crate) struct World {
     pub(crate) fake: Fake,
     pub(crate) cluster: Arc<ACluster>,
     variables: Vec<(String, String)>,
+    cluster_cidr: Option<String>,
 }
 
 impl World {
@@ -59,7 +60,7 @@ impl World {
     pub(crate) fn new() -> Self {
         let variables = [("HCLOUD_TOKEN", TOKEN), ("HCLOUD_ENDPOINT", "http://hetzner/v1")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Self { fake: Fake::default(), cluster: Arc::default(), variables: variables.into() }
+        Self { fake: Fake::default(), cluster: Arc::default(), variables: variables.into(), cluster_cidr: None }
     }
 
     pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
@@ -68,13 +69,19 @@ impl World {
         self
     }
 
+    /// With this `--cluster-cidr`.
+    pub(crate) fn pods_in(self, range: &str) -> Self {
+        Self { cluster_cidr: Some(range.to_owned()), ..self }
+    }
+
     pub(crate) fn with_robot(self) -> Self {
         self.set("ROBOT_ENABLED", "true").set("ROBOT_USER", ROBOT_USER).set("ROBOT_PASSWORD", ROBOT_PASSWORD)
     }
 
     /// As the program makes it. Nothing is sent yet.
     pub(crate) fn provider(&self) -> Hetzner {
-        let setup = Setup { environment: Environment::of(self.variables.clone()), ..Setup::default() };
+        let (environment, cluster_cidr) = (Environment::of(self.variables.clone()), self.cluster_cidr.clone());
+        let setup = Setup { environment, cluster_cidr, ..Setup::default() };
         let config = Config::read(&setup).unwrap();
         let cloud = transports::cloud(&config, &setup).service(self.fake.router()).build().unwrap();
         let robot = config.robot.as_ref().and_then(|robot| Some((robot, robot.credential.as_ref()?)));
