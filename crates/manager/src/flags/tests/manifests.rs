@@ -4,6 +4,12 @@ use std::ffi::OsString;
 
 use crate::flags::{Flags, Parsed};
 
+/// A DaemonSet that names the command runs with another image only if that has it.
+#[test]
+fn the_image_has_the_program_where_the_manifests_of_hetzner_cloud_call_it() {
+    assert!(include_str!("../../../../../Dockerfile").contains(" /image/bin/hcloud-cloud-controller-manager\n"));
+}
+
 /// Command, arguments, and the provider that comes of it.
 const MANIFESTS: [(&str, &str, &str); 19] = [
     (
