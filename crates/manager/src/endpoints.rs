@@ -1,6 +1,6 @@
 //! What this process serves: its ports, and what is behind them (APP-7, APP-12, APP §10).
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
 
 use axum::Router;
@@ -47,7 +47,10 @@ impl Ports {
     /// not a wish of the operator's: where the port is taken, the process goes on without.
     pub(crate) fn add_metrics_of(&mut self, provider: &dyn CloudProvider) {
         let Some(text) = provider.metrics_address().filter(|_| self.metrics.is_none()) else { return };
-        let bound = text.parse::<ListenAddress>().and_then(|address| match address.get() {
+        // Unlike the flag, it may name a host: programs in Go listen on `localhost:8233`.
+        let named = || text.to_socket_addrs().ok()?.min_by_key(SocketAddr::is_ipv6);
+        let parsed = text.parse::<ListenAddress>().map(ListenAddress::get);
+        let bound = parsed.or_else(|error| named().map(Some).ok_or(error)).and_then(|address| match address {
             None => Ok(None),
             Some(address) => Listener::bind_plain(address.ip(), address.port(), "--metrics-bind-address")
                 .map(Some)
@@ -180,6 +183,10 @@ mod tests {
 
         ports.add_metrics_of(&Acme(":1".into()));
         assert_eq!(ports.metrics.as_ref().unwrap().local_address(), taken, "the first one stays");
+
+        let mut by_name = none();
+        by_name.add_metrics_of(&Acme("localhost:0".into()));
+        assert!(by_name.metrics.unwrap().local_address().ip().is_loopback());
 
         for impossible in [taken.to_string(), "metrics".into(), String::new()] {
             let mut ports = none();
