@@ -5,6 +5,7 @@
 
 mod budget;
 mod cost;
+mod invariants;
 mod predecessor;
 mod proofs;
 mod scene;

@@ -104,7 +104,7 @@ pub(crate) fn cases() -> Vec<Case> {
         Case::new(
             "a check by HTTP",
             &[("health-check-protocol", "http"), ("health-check-http-path", "/healthz"), ("health-check-http-domain", "example.com"),
-                ("health-check-http-status-codes", "200,3??"), ("health-check-http-validate-certificate", "false")],
+                ("http-status-codes", "200,3??"), ("health-check-http-validate-certificate", "false")],
         )
         .check(json!({"protocol": "http", "http": {"path": "/healthz", "domain": "example.com", "status_codes": ["200", "3??"], "tls": false}})),
         Case::new("a check by HTTP because the Service is", &[("protocol", "http"), ("health-check-retries", "4")])

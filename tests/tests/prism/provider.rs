@@ -255,8 +255,9 @@ pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(scene:
     let program = second.start().await?;
     second.cloud.add_machine("worker-9");
     second.user.register_node("worker-9", &["10.244.9.0/24".to_owned()]).await;
+    settle(&second).await?;
     // Whether its machine is there, and runs, is asked by its id.
-    second.user.set_ready("worker-1", false).await;
+    second.user.set_ready("worker-9", false).await;
     until_sent(scene, &second, "GET /servers/{id}", 0).await?;
     program.stop().await;
 
