@@ -291,6 +291,20 @@ async fn a_dedicated_server_that_robot_does_not_know_is_told_and_left_out() {
     assert!(events.len() == 1 && events[0].starts_with("bm-999 ServerNotFound: "), "{events:?}");
 }
 
+/// As another account's credential does.
+#[tokio::test(start_paused = true)]
+async fn a_credential_that_shows_no_dedicated_server_takes_no_target_away() {
+    let mut scene = Scene::new();
+    scene.robot(true, &[(321, None)]);
+    scene.ensure().await;
+    let before = scene.targets();
+    scene.fake.remove_robot_server(321);
+    tokio::time::sleep(std::time::Duration::from_secs(601)).await;
+    let err = scene.refused().await;
+    assert!(err.to_string().contains("ROBOT_USER shows no server at all"), "{err}");
+    assert_eq!(scene.targets(), before);
+}
+
 #[tokio::test(start_paused = true)]
 async fn dedicated_servers_are_no_targets_where_robot_is_off() {
     let mut scene = Scene::new();
