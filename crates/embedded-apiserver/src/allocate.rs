@@ -149,6 +149,7 @@ fn invalid(resource: &Resource, service: &Value, cause: Cause) -> ApiError {
 }
 
 fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), Cause> {
+    let stated = ports(service);
     let spec = &mut service["spec"];
     let kind = spec["type"].as_str().unwrap_or_default().to_owned();
     let allocates = kind == "NodePort" || (kind == "LoadBalancer" && spec["allocateLoadBalancerNodePorts"] != false);
@@ -163,7 +164,7 @@ fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), Caus
                 own.push((wanted, protocol));
             }
             None if allocates => {
-                let free = free_port(taken);
+                let free = free_port(taken, &stated);
                 own.push((free, protocol));
                 port["nodePort"] = json!(free);
             }
@@ -173,7 +174,7 @@ fn give_ports(service: &mut Value, taken: &mut BTreeSet<u16>) -> Result<(), Caus
     if kind == "LoadBalancer" && spec["externalTrafficPolicy"] == "Local" {
         match spec["healthCheckNodePort"].as_u64().and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0) {
             Some(wanted) => claim_port(wanted, "spec.healthCheckNodePort", taken)?,
-            None => spec["healthCheckNodePort"] = json!(free_port(taken)),
+            None => spec["healthCheckNodePort"] = json!(free_port(taken, &stated)),
         }
     }
     Ok(())
@@ -191,10 +192,11 @@ fn claim_port(port: u16, field: &str, taken: &mut BTreeSet<u16>) -> Result<(), C
     }
 }
 
-fn free_port(taken: &mut BTreeSet<u16>) -> u16 {
+/// A port that nobody has, and that the Service does not state for another one of its ports.
+fn free_port(taken: &mut BTreeSet<u16>, stated: &BTreeSet<u16>) -> u16 {
     loop {
         let port = fastrand::u16(NODE_PORTS);
-        if taken.insert(port) {
+        if !stated.contains(&port) && taken.insert(port) {
             return port;
         }
     }
@@ -215,4 +217,22 @@ fn ports(service: &Value) -> BTreeSet<u16> {
         .filter_map(|port| u16::try_from(port).ok())
         .filter(|port| *port > 0)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_chosen_is_never_one_that_the_service_keeps_for_a_later_port() {
+        let all: Vec<u16> = NODE_PORTS.collect();
+        let (kept, free) = (all[0], all[1]);
+        for _ in 0..20 {
+            let mut taken: BTreeSet<u16> = all[2..].iter().copied().collect();
+            let ports = json!([{"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "TCP", "nodePort": kept}]);
+            let mut service = json!({"spec": {"type": "NodePort", "ports": ports}});
+            assert!(give_ports(&mut service, &mut taken).is_ok());
+            assert_eq!(service["spec"]["ports"][0]["nodePort"], free);
+        }
+    }
 }

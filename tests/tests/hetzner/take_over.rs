@@ -30,7 +30,7 @@ async fn what_the_other_program_wrote_is_accepted_with_no_change() {
         predecessor::leave(&stage, &cloud, &case).await;
         cloud.fake.forget_requests();
         let _program = stage.start().await.unwrap();
-        tokio::time::sleep(Duration::from_secs(1500)).await;
+        tokio::time::sleep(Duration::from_secs(700)).await;
         let mutations: Vec<_> = stage.gate.passed().into_iter().filter(ccm_tests::gate::Passed::is_mutation).collect();
         if !mutations.is_empty() || !stage.warnings(5).is_empty() {
             let changes = cloud.fake.changes();
