@@ -133,7 +133,13 @@ fn controller(names: ControllerNames) -> Vec<Rule> {
             Rule::cluster("DEP-21", "nodes", &["delete"], "removing Nodes whose machine is gone"),
         ],
         SERVICE_CONTROLLER => vec![
-            Rule::cluster("DEP-22", "services", &["get"], "a Service that the cache does not show any more"),
+            Rule::cluster(
+                "DEP-22",
+                "services",
+                &["get"],
+                "a Service that the cache does not show any more; without it, it is looked for in a list",
+            )
+            .optional(),
             Rule::cluster("DEP-22", "services/status", &["patch"], "finalizer, addresses and condition of Services"),
         ],
         ROUTE_CONTROLLER => {
@@ -258,6 +264,27 @@ mod tests {
                 "update leases.coordination.k8s.io \"b\" in namespace ccm",
             ]
         );
+    }
+
+    /// The role in the manifests of hcloud-cloud-controller-manager, with which its image is swapped.
+    #[test]
+    fn what_the_role_of_hetzners_program_lacks_can_be_done_without() {
+        let theirs = |rule: &Rule, verb: &str| match rule.resource {
+            "nodes" => true,
+            "nodes/status" => verb == "patch",
+            "services" => ["list", "watch"].contains(&verb),
+            "services/status" => ["patch", "update"].contains(&verb),
+            "events" => ["create", "patch", "update"].contains(&verb),
+            "configmaps" => ["get", "list", "watch"].contains(&verb),
+            "leases" => ["create", "get", "list", "watch", "update"].contains(&verb),
+            _ => false,
+        };
+        for election in [None, Some(super::super::Election::default())] {
+            for rule in needed(&Features { election, ..Features::default() }) {
+                let is_enough = rule.verbs.iter().all(|verb| theirs(&rule, verb));
+                assert!(is_enough || rule.optional, "{} {}: {}", rule.verbs.join(","), rule.resource, rule.why);
+            }
+        }
     }
 
     #[test]
