@@ -114,6 +114,7 @@ pub(super) fn killed(
     let (stage, mut time, done) = (stage(cloud, scenario), VirtualTime::default(), Cell::new(0));
     let mut play = || {
         set_up(&stage, &mut time, scenario)?;
+        let before = stage.gate.count();
         stage.gate.kill_at(number, moment);
         let died = time.live(async || {
             tokio::select! {
@@ -123,7 +124,11 @@ pub(super) fn killed(
             }
         })?;
         if !died {
-            return Err(vec!["the request was not made in this play: the order of requests is not fixed".to_owned()]);
+            let made = stage.gate.passed().split_off(before);
+            return Err(vec![format!(
+                "the request was not made: the order is not fixed; {}",
+                parting(&reference.requests, &made)
+            )]);
         }
         stage.gate.revive();
         time.live(async || {
@@ -147,6 +152,17 @@ pub(super) fn killed(
             warnings: stage.warnings(5),
         })
     })
+}
+
+/// Where two plays part, in words. What the API and the cloud made up is in queries and may differ.
+fn parting(reference: &[Passed], made: &[Passed]) -> String {
+    let same = |(one, other): &(&Passed, &Passed)| {
+        let path = |it: &Passed| it.target.split('?').next().unwrap_or_default().to_owned();
+        one.side == other.side && one.method == other.method && path(one) == path(other)
+    };
+    let at = reference.iter().zip(made).take_while(same).count();
+    let (wanted, is) = (reference.get(at), made.get(at));
+    format!("request {} was {wanted:?} in the undisturbed play, {is:?} in this one", at + 1)
 }
 
 /// Waits until everything looks as after the undisturbed play.
