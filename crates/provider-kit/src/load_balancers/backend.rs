@@ -37,6 +37,11 @@ pub trait Backend: Send + Sync + 'static {
         None
     }
 
+    /// Whether that sign is written along with our marks, because it is looked for: then one that lost it gets it back.
+    fn signs(&self) -> bool {
+        false
+    }
+
     /// Whether the cloud refuses a second load balancer of the same name, with a *conflict*. If it does not, one is
     /// [looked for](Self::find) before it is made.
     fn names_are_unique(&self) -> bool {

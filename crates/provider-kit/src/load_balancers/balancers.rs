@@ -53,7 +53,8 @@ impl<B: Backend> Balancers<B> {
         let backend = self.backend();
         let name = backend.name(cluster, service);
         let other_names = backend.other_names(cluster, service);
-        let identity = Identity { cluster, service, name, other_names, sign: backend.sign(cluster, service) };
+        let (sign, signs) = (backend.sign(cluster, service), backend.signs());
+        let identity = Identity { cluster, service, name, other_names, sign, signs };
         if identity.uid().is_empty() {
             return Err(Error::invalid(
                 "a Service without a UID cannot have a load balancer: nothing would tell whose it is",

@@ -31,6 +31,8 @@ pub struct Identity<'a> {
     pub other_names: Vec<String>,
     /// What the reference's own sign on it would say.
     pub sign: Option<String>,
+    /// Whether [we write it](Backend::signs), too.
+    pub signs: bool,
 }
 
 impl Identity<'_> {
@@ -322,8 +324,14 @@ mod tests {
         let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id });
         let sign = |service: &Service| service.metadata.uid.as_ref().map(|uid| format!("sign of {uid}"));
         let (name, sign_of_us) = ("ours".to_owned(), sign(&us));
-        let identity =
-            Identity { cluster: &cluster, service: &us, name, other_names: vec!["other".into()], sign: sign_of_us };
+        let identity = Identity {
+            cluster: &cluster,
+            service: &us,
+            name,
+            other_names: vec!["other".into()],
+            sign: sign_of_us,
+            signs: true,
+        };
         let known = if case.knows_us { vec![service("live"), us.clone()] } else { Vec::new() };
         let known = Known(known.into_iter().map(Arc::new).collect());
         let marks = Marks { cluster: case.cluster.map(str::to_owned), service: case.service.map(str::to_owned) };
@@ -376,8 +384,14 @@ mod tests {
     #[test]
     fn what_is_only_named_is_never_among_ours_or_too_many() {
         let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id: Some("c1".into()) });
-        let identity =
-            Identity { cluster: &cluster, service: &us, name: "ours".into(), other_names: Vec::new(), sign: None };
+        let identity = Identity {
+            cluster: &cluster,
+            service: &us,
+            name: "ours".into(),
+            other_names: Vec::new(),
+            sign: None,
+            signs: false,
+        };
         let known = Known(vec![Arc::new(us.clone())]);
         let others = Others { caches: Some(&known), sign: &|_| None, adopts: &|_| true };
         let named = || Arc::new(Actual { id: "named".into(), name: "ours".into(), ..Actual::default() });

@@ -312,6 +312,6 @@ fn is_to_be_marked(actual: &Actual, identity: &Identity<'_>, changes: bool) -> b
     let is_marked = actual.marks.service.as_deref() == Some(identity.uid());
     let is_signed = actual.marks == Marks::default() && actual.sign.is_some() && actual.sign == identity.sign;
     let has_another_sign = actual.sign.is_some() && identity.sign.is_some() && actual.sign != identity.sign;
-    let lacks_sign = actual.sign.is_none() && identity.sign.is_some();
+    let lacks_sign = identity.signs && actual.sign.is_none() && identity.sign.is_some();
     !(is_marked || is_signed) || lacks_sign || (changes && (actual.marks != identity.marks() || has_another_sign))
 }

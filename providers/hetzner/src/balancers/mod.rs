@@ -212,6 +212,10 @@ impl Backend for Backing {
         service.metadata.uid.clone()
     }
 
+    fn signs(&self) -> bool {
+        true
+    }
+
     /// By its name: that is how one made by other means is imported. One that is signed for a Service that this cluster does
     /// not know may be another cluster's, and in use; its targets tell.
     fn adopts(&self, actual: &Actual, _identity: &Identity<'_>) -> bool {

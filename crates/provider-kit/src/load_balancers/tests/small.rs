@@ -145,6 +145,10 @@ impl Backend for Small {
         service.metadata.uid.as_ref().map(|uid| format!("sign-{uid}"))
     }
 
+    fn signs(&self) -> bool {
+        true
+    }
+
     fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> bool {
         self.state().adopts
     }
