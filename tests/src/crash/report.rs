@@ -13,6 +13,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Plays that did not end as they should.
     pub failures: Vec<Failure>,
+    /// Crash points at which nothing was killed, because the request was not made in that play.
+    pub unreached: usize,
     /// How long it all took, in real time.
     pub took: Duration,
 }
@@ -126,6 +128,10 @@ impl fmt::Display for Report {
             writeln!(f, "{scenario:<44} {kubernetes:>10} {cloud:>6} {mutations:>9} {:>12}", row.crash_points())?;
         }
         let (scenarios, points, failed) = (self.rows.len(), self.crash_points(), self.failures.len());
-        write!(f, "{scenarios} scenarios, {points} crash points, {failed} failed, {:.1} s", self.took.as_secs_f64())
+        let (unreached, seconds) = (self.unreached, self.took.as_secs_f64());
+        write!(
+            f,
+            "{scenarios} scenarios, {points} crash points ({unreached} not reached), {failed} failed, {seconds:.1} s"
+        )
     }
 }
