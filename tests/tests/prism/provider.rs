@@ -132,7 +132,10 @@ async fn until_sent(scene: &Scene, stage: &Stage, route: &str, before: usize) ->
     Ok(())
 }
 
-async fn annotate(stage: &Stage, service: &str, annotations: &[(&str, Option<&str>)]) {
+/// Annotations without their prefix; `None`: taken off.
+type Annotations = &'static [(&'static str, Option<&'static str>)];
+
+async fn annotate(stage: &Stage, service: &str, annotations: Annotations) {
     let annotations: serde_json::Map<String, Value> =
         annotations.iter().map(|(key, value)| (format!("load-balancer.hetzner.cloud/{key}"), json!(value))).collect();
     stage.user.patch_service(service, &json!({"metadata": {"annotations": annotations}})).await;
@@ -152,7 +155,7 @@ async fn play(scene: &Scene, stage: &Stage) -> Result<()> {
     stage.user.create_service("web", &[80, 443]).await;
     settle(stage).await?;
 
-    let changes: [(&[(&str, Option<&str>)], &str); 9] = [
+    let changes: [(Annotations, &str); 9] = [
         (&[("algorithm-type", Some("least_connections"))], "change_algorithm"),
         (&[("type", Some("lb21"))], "change_type"),
         (&[("ipv4-rdns", Some("lb.example.com"))], "change_dns_ptr"),
@@ -179,12 +182,12 @@ async fn play(scene: &Scene, stage: &Stage) -> Result<()> {
     settle_quietly(stage).await;
 
     stage.user.create_service("managed", &[443]).await;
-    let managed = [
+    let managed: Annotations = &[
         ("protocol", Some("https")),
         ("certificate-type", Some("managed")),
         ("http-managed-certificate-domains", Some("example.com")),
     ];
-    annotate(stage, "managed", &managed).await;
+    annotate(stage, "managed", managed).await;
     until_sent(scene, stage, "POST /certificates", 0).await?;
     settle_quietly(stage).await;
     stage.user.delete_service("managed").await;

@@ -17,7 +17,7 @@ async fn ask_as(router: Router, token: &str, method: &str, path: &str, body: &Va
     let request = Request::builder().method(method).uri(path).header("authorization", format!("Bearer {token}"));
     let answer = router.oneshot(request.body(body).unwrap()).await.unwrap();
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
-    let bytes = answer.into_body().collect().await.map(|it| it.to_bytes()).unwrap_or_default();
+    let bytes = answer.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     (status, headers, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
