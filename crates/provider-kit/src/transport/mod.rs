@@ -329,10 +329,13 @@ impl Transport {
         Arc::clone(&self.0.metrics)
     }
 
-    /// Where the API is.
+    /// Where the API is, for messages: without user and password if the URL has them (INV-5).
     #[must_use]
-    pub fn base(&self) -> &str {
-        &self.0.base
+    pub fn base(&self) -> String {
+        let (scheme, rest) = self.0.base.split_once("://").unwrap_or_default();
+        let end = rest.find('/').unwrap_or(rest.len());
+        let host = rest[..end].rsplit('@').next().unwrap_or_default();
+        format!("{scheme}://{host}{}", &rest[end..])
     }
 }
 

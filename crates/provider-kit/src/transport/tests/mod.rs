@@ -242,6 +242,19 @@ fn an_endpoint_that_is_no_url_is_refused_without_showing_it() {
     }
 }
 
+#[test]
+fn where_the_api_is_is_told_without_user_and_password() {
+    for base in ["http://cloud/v1", "http://user:s3@cret@cloud/v1"] {
+        let (router, _) = scripted(|_, _| StatusCode::OK);
+        let client = Transport::builder(base).service(router).build();
+        assert_eq!(
+            client.map(|client| client.base()).unwrap_or_else(|err| err.to_string()),
+            "http://cloud/v1",
+            "{base}"
+        );
+    }
+}
+
 /// A fence, and what opens and closes it.
 fn fence(open: bool) -> (Fence, Arc<AtomicBool>) {
     let leads = Arc::new(AtomicBool::new(open));
