@@ -247,11 +247,7 @@ fn where_the_api_is_is_told_without_user_and_password() {
     for base in ["http://cloud/v1", "http://user:s3@cret@cloud/v1"] {
         let (router, _) = scripted(|_, _| StatusCode::OK);
         let client = Transport::builder(base).service(router).build();
-        assert_eq!(
-            client.map(|client| client.base()).unwrap_or_else(|err| err.to_string()),
-            "http://cloud/v1",
-            "{base}"
-        );
+        assert_eq!(client.map_or_else(|err| err.to_string(), |client| client.base()), "http://cloud/v1", "{base}");
     }
 }
 
