@@ -54,9 +54,8 @@ pub(crate) async fn list(
     State(fake): State<Fake>,
     Extension(Project(project)): Extension<Project>,
     Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Vec<(String, String)>>,
+    axum::extract::Query(query): axum::extract::Query<Query>,
 ) -> Answer {
-    let query = Query(query);
     let ids: Vec<u64> = query.all("id").filter_map(|id| id.parse().ok()).collect();
     if ids.is_empty() {
         return Err(Refusal::field("id", "is required"));

@@ -259,9 +259,9 @@ pub(crate) async fn list(
     State(fake): State<Fake>,
     Extension(Project(project)): Extension<Project>,
     Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Vec<(String, String)>>,
+    axum::extract::Query(query): axum::extract::Query<Query>,
 ) -> Answer {
-    let (query, model) = (Query(query), fake.model());
+    let model = fake.model();
     let balancers = of(&model.balancers, &project).filter(|it| query.selects(&it.name, &it.labels));
     Ok(Json(page("load_balancers", balancers, |it| it.json(&model.types), &query, &effects)?).into_response())
 }

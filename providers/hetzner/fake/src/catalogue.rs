@@ -83,9 +83,8 @@ impl BalancerType {
 
 pub(crate) async fn locations(
     Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Vec<(String, String)>>,
+    axum::extract::Query(query): axum::extract::Query<Query>,
 ) -> Answer {
-    let query = Query(query);
     let wanted = LOCATIONS.iter().filter(|it| query.selects(it.name, &Default::default()));
     Ok(Json(page("locations", wanted, |it| location(it.name), &query, &effects)?).into_response())
 }
@@ -93,9 +92,8 @@ pub(crate) async fn locations(
 pub(crate) async fn balancer_types(
     State(fake): State<Fake>,
     Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Vec<(String, String)>>,
+    axum::extract::Query(query): axum::extract::Query<Query>,
 ) -> Answer {
-    let query = Query(query);
     let model = fake.model();
     let items = model.types.iter().filter(|it| query.selects(&it.name, &Default::default()));
     Ok(Json(page("load_balancer_types", items, BalancerType::json, &query, &effects)?).into_response())

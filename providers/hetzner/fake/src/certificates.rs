@@ -87,9 +87,9 @@ pub(crate) async fn list(
     State(fake): State<Fake>,
     Extension(Project(project)): Extension<Project>,
     Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Vec<(String, String)>>,
+    axum::extract::Query(query): axum::extract::Query<Query>,
 ) -> Answer {
-    let (query, model) = (Query(query), fake.model());
+    let model = fake.model();
     let all = of(&model.certificates, &project).filter(|it| query.selects(&it.name, &it.labels));
     Ok(Json(page("certificates", all, |it| model.certificate_json(it), &query, &effects)?).into_response())
 }

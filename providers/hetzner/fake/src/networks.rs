@@ -122,9 +122,9 @@ pub(crate) async fn list(
     State(fake): State<Fake>,
     Extension(Project(project)): Extension<Project>,
     Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Vec<(String, String)>>,
+    axum::extract::Query(query): axum::extract::Query<Query>,
 ) -> Answer {
-    let (query, model) = (Query(query), fake.model());
+    let model = fake.model();
     let networks = of(&model.networks, &project).filter(|it| query.selects(&it.name, &Default::default()));
     Ok(Json(page("networks", networks, |it| model.network_json(it), &query, &effects)?).into_response())
 }

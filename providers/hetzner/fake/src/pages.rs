@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::faults::{Effects, FaultKind};
 use crate::refusal::Refusal;
 
 /// The query of a request.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Query(pub(crate) Vec<(String, String)>);
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
