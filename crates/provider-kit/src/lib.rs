@@ -12,6 +12,7 @@
 //! | [`node_selector`], [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
 //! | [`events`] | events on Nodes and Services |
+//! | [`diagnosis`] | what every provider can tell `doctor` |
 //! | [`counted`] | calls of a provider, for a series of its own |
 //! | [`shelf`] | short lists that hardly change |
 //! | [`provider_id`], [`addresses`] | `acme://<id>` and back; what a Node is reached by |
@@ -33,6 +34,7 @@ pub mod annotations;
 pub mod breaker;
 pub mod counted;
 pub mod declared;
+pub mod diagnosis;
 pub mod events;
 pub mod health_check;
 mod hint;

@@ -1,10 +1,12 @@
 //! What `doctor` is told: endpoint, token, rate limit, network, load balancers, dedicated servers.
 
-use cloud_provider::{Error, Finding};
+use cloud_provider::Finding;
+use provider_kit::diagnosis::endpoint_remedy;
 use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
 
-use crate::api::Api;
+use crate::api::{Api, PAGE_SIZE};
+use crate::balancers::DEFAULT_TYPE;
 use crate::config::{Balancers, Config};
 use crate::network::PrivateNetwork;
 use crate::robot::Robot;
@@ -78,7 +80,11 @@ impl Diagnosis<'_> {
                 return None;
             }
             Err(error) => {
-                findings.push(Finding::failure("endpoint", format!("{base}: {error}"), endpoint_remedy(&error)));
+                findings.push(Finding::failure(
+                    "endpoint",
+                    format!("{base}: {error}"),
+                    endpoint_remedy("HCLOUD_ENDPOINT", &error),
+                ));
                 return None;
             }
         };
@@ -96,7 +102,11 @@ impl Diagnosis<'_> {
         match answer.json::<Locations>() {
             Ok(answer) => Some(answer.locations),
             Err(error) => {
-                findings.push(Finding::failure("endpoint", error.to_string(), endpoint_remedy(&error)));
+                findings.push(Finding::failure(
+                    "endpoint",
+                    error.to_string(),
+                    endpoint_remedy("HCLOUD_ENDPOINT", &error),
+                ));
                 None
             }
         }
@@ -156,9 +166,9 @@ impl Diagnosis<'_> {
 
     async fn balancer_type(&self, balancers: &Balancers) -> Finding {
         const CHECK: &str = "load balancer type";
-        let name = balancers.balancer_type.as_deref().unwrap_or("lb11");
+        let name = balancers.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
         let types: Vec<Type> =
-            match self.api.http.read(Call::get("/load_balancer_types", &[]).query("per_page", 50)).await {
+            match self.api.http.read(Call::get("/load_balancer_types", &[]).query("per_page", PAGE_SIZE)).await {
                 Ok(Types { load_balancer_types }) => load_balancer_types,
                 Err(error) => return Finding::failure(CHECK, error.to_string(), "try again"),
             };
@@ -221,12 +231,4 @@ fn place(balancers: &Balancers, locations: &[Location]) -> Finding {
             "set HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
         ),
     }
-}
-
-fn endpoint_remedy(error: &Error) -> &'static str {
-    let text = error.to_string();
-    if text.contains("dns error") || text.contains("failed to lookup address") {
-        return "correct HCLOUD_ENDPOINT, or set `dnsPolicy: Default` in the Pod, so that the machine's own DNS is asked";
-    }
-    "check HCLOUD_ENDPOINT, and the network and the firewalls on the way"
 }

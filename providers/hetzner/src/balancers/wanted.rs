@@ -10,7 +10,7 @@ use crate::annotations as key;
 use crate::config::Algorithm;
 
 /// What neither annotation nor variable says otherwise.
-pub(super) const DEFAULT_TYPE: &str = "lb11";
+pub(crate) const DEFAULT_TYPE: &str = "lb11";
 /// Stands for the ids of a certificate that is still to be made.
 pub(super) const TO_BE_MADE: &str = "to be made";
 

@@ -1,6 +1,7 @@
 //! What `doctor` is told: endpoint, token, project, permissions.
 
-use cloud_provider::{Error, Finding};
+use cloud_provider::Finding;
+use provider_kit::diagnosis::endpoint_remedy;
 use provider_kit::transport::Call;
 use serde_json::Value;
 
@@ -27,7 +28,11 @@ impl Simulated {
                 ];
             }
             Err(error) => {
-                return vec![Finding::failure("endpoint", format!("{base}: {error}"), endpoint_remedy(&error))];
+                return vec![Finding::failure(
+                    "endpoint",
+                    format!("{base}: {error}"),
+                    endpoint_remedy("`endpoint`", &error),
+                )];
             }
         };
         let project = token["project"].as_str().unwrap_or_default();
@@ -67,12 +72,4 @@ impl Simulated {
         }
         refused
     }
-}
-
-fn endpoint_remedy(error: &Error) -> &'static str {
-    let text = error.to_string();
-    if text.contains("dns error") || text.contains("failed to lookup address") {
-        return "correct `endpoint`, or set `dnsPolicy: Default` in the Pod, so that the node's own DNS is asked";
-    }
-    "check `endpoint`, and the network and the firewalls on the way"
 }
