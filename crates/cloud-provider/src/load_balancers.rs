@@ -28,31 +28,43 @@ pub struct LoadBalancerRequest<'a> {
     /// The Nodes that traffic goes to, possibly none. Empty for `get` and `delete`.
     pub nodes: &'a [Arc<Node>],
     /// Told what will change, before it is changed.
-    pub observer: &'a dyn PlanObserver,
+    pub observer: &'a dyn SyncObserver,
 }
 
-/// Hears what a provider is about to do. Controllers write events from it (D-4).
+/// Who asked for a change, and hears how it goes: the controller that syncs one Service.
 ///
 /// ```
-/// use cloud_provider::{Plan, PlanObserver};
+/// use cloud_provider::{Plan, SyncObserver};
 /// use std::sync::Mutex;
 ///
 /// #[derive(Default)]
 /// struct Remember(Mutex<Vec<String>>);
 ///
-/// impl PlanObserver for Remember {
+/// impl SyncObserver for Remember {
 ///     fn planned(&self, plan: &Plan) {
 ///         self.0.lock().unwrap().extend(plan.steps.iter().map(ToString::to_string));
 ///     }
 /// }
 /// ```
-pub trait PlanObserver: Send + Sync {
-    /// Called once at most, before the first request that changes anything.
+#[async_trait]
+pub trait SyncObserver: Send + Sync {
+    /// Called once at most, before the first request that changes anything. Controllers write events from it (D-4).
     fn planned(&self, plan: &Plan);
+
+    /// Asks for this annotation on the Service; `None`: that it goes. It is written after the call, whether that succeeds or
+    /// not, with all others in one request, and only if it is not so already.
+    fn annotate(&self, _key: &'static str, _value: Option<String>) {}
+
+    /// From here on the provider only waits for what the cloud does in the background: somebody else may work meanwhile, so
+    /// that slow load balancers hold up no others (INV-6).
+    fn waits(&self) {}
+
+    /// The wait is over; returns when it is this sync's turn again.
+    async fn goes_on(&self) {}
 }
 
 /// An observer that does not listen.
-impl PlanObserver for () {
+impl SyncObserver for () {
     fn planned(&self, _plan: &Plan) {}
 }
 

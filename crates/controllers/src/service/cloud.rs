@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cloud_provider::{
     CloudProvider, Cluster, Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan,
-    PlanObserver, Result, Service,
+    SyncObserver, Result, Service,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -101,7 +101,7 @@ impl Cloud {
         &self,
         service: &Service,
         nodes: &[Arc<Node>],
-        observer: &dyn PlanObserver,
+        observer: &dyn SyncObserver,
     ) -> Result<Option<LoadBalancerStatus>> {
         let (request, start) = (self.request(service, nodes, observer), Instant::now());
         let result = self.call(Ask::Change, |it| it.ensure(request)).await;
@@ -113,7 +113,7 @@ impl Cloud {
         &self,
         service: &Service,
         nodes: &[Arc<Node>],
-        observer: &dyn PlanObserver,
+        observer: &dyn SyncObserver,
     ) -> Result<()> {
         let request = self.request(service, nodes, observer);
         self.call(Ask::Change, |it| it.update_targets(request)).await
@@ -136,7 +136,7 @@ impl Cloud {
         &'a self,
         service: &'a Service,
         nodes: &'a [Arc<Node>],
-        observer: &'a dyn PlanObserver,
+        observer: &'a dyn SyncObserver,
     ) -> LoadBalancerRequest<'a> {
         LoadBalancerRequest { cluster: &self.cluster, service, nodes, observer }
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use cloud_provider::{Error, Node, Plan, PlanObserver, Result, Service};
+use cloud_provider::{Error, Node, Plan, SyncObserver, Result, Service};
 use runtime::loops::parallel_for;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -115,7 +115,7 @@ impl ServiceController {
 #[derive(Default)]
 struct Changes(AtomicBool);
 
-impl PlanObserver for Changes {
+impl SyncObserver for Changes {
     fn planned(&self, plan: &Plan) {
         self.0.fetch_or(!plan.is_empty(), Ordering::Relaxed);
     }

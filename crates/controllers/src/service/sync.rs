@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cloud_provider::{Error, LoadBalancerIngress, Plan, PlanObserver, Result, Service};
+use cloud_provider::{Error, LoadBalancerIngress, Plan, SyncObserver, Result, Service};
 use kube::api::ListParams;
 use runtime::api_error::{api_error, is_forbidden, is_not_found};
 use serde_json::{Value, json};
@@ -278,7 +278,7 @@ impl<'a> Narrator<'a> {
     }
 }
 
-impl PlanObserver for Narrator<'_> {
+impl SyncObserver for Narrator<'_> {
     fn planned(&self, plan: &Plan) {
         if self.is_quiet && !plan.is_empty() {
             self.begin();

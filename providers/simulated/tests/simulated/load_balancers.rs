@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use cloud_provider::{
-    Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanObserver, default_load_balancer_name,
+    Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, SyncObserver, default_load_balancer_name,
 };
 use provider_simulated::cloud::{Fault, FaultKind, LoadBalancerChange, LoadBalancerSpec, Options};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::*;
 #[derive(Default)]
 struct Seen(Mutex<Vec<String>>);
 
-impl PlanObserver for Seen {
+impl SyncObserver for Seen {
     fn planned(&self, plan: &Plan) {
         self.0.lock().unwrap().extend(plan.steps.iter().map(ToString::to_string));
     }

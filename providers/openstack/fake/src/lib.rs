@@ -1,0 +1,1 @@
+//! A stateful fake of OpenStack's APIs, for tests.

@@ -1,0 +1,212 @@
+//! What `cloud.conf`, `clouds.yaml` and the environment say (§1 of the provider's page), validated.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use secrecy::SecretString;
+
+/// The configuration, validated.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Who we are.
+    pub auth: Auth,
+    /// `[Global] region`: of the catalogue, and the Nodes' region label.
+    pub region: Option<String>,
+    /// `[Global] os-endpoint-type`.
+    pub interface: Interface,
+    /// TLS towards all services.
+    pub tls: Tls,
+    /// `OS_CCM_REGIONAL`: provider ids carry the region.
+    pub regional: bool,
+    /// `[Metadata] request-timeout`: of each request to any service.
+    pub request_timeout: Duration,
+    /// `[Networking]`.
+    pub networking: Networking,
+    /// `[LoadBalancer]`, unless `enabled` is false.
+    pub balancers: Option<Balancers>,
+    /// `[Route] router-id`.
+    pub router: Option<String>,
+}
+
+/// Who we are, to Keystone (§1.2).
+#[derive(Clone, Debug)]
+pub struct Auth {
+    /// `auth-url`, without a slash at its end and without `/v3`.
+    pub url: String,
+    /// How we prove it.
+    pub method: Method,
+    /// What the token is for.
+    pub scope: Scope,
+}
+
+/// How a token is asked for.
+#[derive(Clone, Debug)]
+pub enum Method {
+    /// User and password; also of a trustee.
+    Password {
+        /// The user.
+        user: User,
+        /// Its password.
+        password: SecretString,
+    },
+    /// An application credential. Never with a scope.
+    ApplicationCredential {
+        /// By id, or by name and user.
+        credential: Named,
+        /// Its secret.
+        secret: SecretString,
+    },
+    /// A token that somebody else made: it cannot be renewed.
+    Token(SecretString),
+}
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum User {
+    /// By its id.
+    Id(String),
+    /// By its name in a domain.
+    Name(String, Domain),
+}
+
+/// An application credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// By its id.
+    Id(String),
+    /// By its name, of this user.
+    Name(String, User),
+}
+
+/// A domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Domain {
+    /// By its id.
+    Id(String),
+    /// By its name.
+    Name(String),
+}
+
+/// What a token is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// What the credential itself says.
+    None,
+    /// A project, by its id.
+    ProjectId(String),
+    /// A project, by its name in a domain.
+    Project(String, Domain),
+    /// A domain.
+    Domain(Domain),
+    /// A trust, by its id.
+    Trust(String),
+}
+
+/// Which of a service's endpoints is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interface {
+    /// `public`.
+    #[default]
+    Public,
+    /// `internal`.
+    Internal,
+    /// `admin`.
+    Admin,
+}
+
+/// TLS towards all services.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// `ca-file`: the only roots that are trusted.
+    pub roots: Option<PathBuf>,
+    /// `cert-file` and `key-file`.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// `tls-insecure`.
+    pub insecure: bool,
+}
+
+/// Which addresses Nodes get (§1.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networking {
+    /// `ipv6-support-disabled`.
+    pub ipv6_disabled: bool,
+    /// `public-network-name`.
+    pub public: Vec<String>,
+    /// `internal-network-name`; empty: all.
+    pub internal: Vec<String>,
+    /// `address-sort-order`, in order of priority; what is no CIDR is left out.
+    pub sort_order: Vec<IpNet>,
+}
+
+/// Load balancers (§1.4).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Balancers {
+    /// `lb-provider`.
+    pub provider: String,
+    /// `lb-method`.
+    pub method: String,
+    /// Where load balancers, their members and floating IPs are.
+    pub networks: Networks,
+    /// `internal-lb`.
+    pub internal: bool,
+    /// `node-selector`, as it is written.
+    pub node_selector: String,
+    /// `cascade-delete`.
+    pub cascade_delete: bool,
+    /// `flavor-id`.
+    pub flavor: Option<String>,
+    /// `availability-zone`.
+    pub availability_zone: Option<String>,
+    /// `create-monitor` and `monitor-…`.
+    pub monitor: Monitor,
+    /// `manage-security-groups`.
+    pub manage_security_groups: bool,
+    /// `ingress-hostname-suffix`, if `enable-ingress-hostname`.
+    pub ingress_hostname_suffix: Option<String>,
+    /// `default-tls-container-ref`.
+    pub tls_container: Option<String>,
+    /// `container-store` is `barbican`: references are checked.
+    pub barbican: bool,
+    /// `max-shared-lb`.
+    pub max_shared: usize,
+    /// `provider-requires-serial-api-calls`.
+    pub serial: bool,
+    /// `[LoadBalancerClass "name"]`.
+    pub classes: BTreeMap<String, Networks>,
+}
+
+/// Where things are: of `[LoadBalancer]`, or of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networks {
+    /// `network-id`: of the VIP.
+    pub network: Option<String>,
+    /// `subnet-id`: of the VIP.
+    pub subnet: Option<String>,
+    /// `member-subnet-id`.
+    pub member_subnet: Option<String>,
+    /// `floating-network-id`.
+    pub floating_network: Option<String>,
+    /// `floating-subnet-id`.
+    pub floating_subnet_id: Option<String>,
+    /// `floating-subnet`: a pattern.
+    pub floating_subnet: Option<String>,
+    /// `floating-subnet-tags`: an expression.
+    pub floating_subnet_tags: Option<String>,
+}
+
+/// Health monitors, unless a Service says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Monitor {
+    /// `create-monitor`.
+    pub create: bool,
+    /// `monitor-delay`.
+    pub delay: Duration,
+    /// `monitor-timeout`.
+    pub timeout: Duration,
+    /// `monitor-max-retries`.
+    pub max_retries: u16,
+    /// `monitor-max-retries-down`.
+    pub max_retries_down: u16,
+}

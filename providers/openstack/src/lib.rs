@@ -1,0 +1,12 @@
+//! OpenStack: the provider `openstack`.
+//!
+//! It takes the place of `openstack-cloud-controller-manager`: the same `cloud.conf`, annotations, labels, provider ids,
+//! events and metrics. What is different, and why, is in `docs/providers/openstack.md`.
+
+pub mod config;
+
+/// The provider's name, and the scheme of its provider ids.
+pub const NAME: &str = "openstack";
+
+/// The source of its events.
+pub const EVENT_SOURCE: &str = "openstack-cloud-controller-manager";
