@@ -3,6 +3,7 @@
 //! It takes the place of `openstack-cloud-controller-manager`: the same `cloud.conf`, annotations, labels, provider ids,
 //! events and metrics. What is different, and why, is in `docs/providers/openstack.md`.
 
+pub mod annotations;
 pub mod config;
 
 /// The provider's name, and the scheme of its provider ids.

@@ -73,6 +73,12 @@ impl<T> Kind<T> {
         }
     }
 
+    /// Space around the value counts.
+    #[must_use]
+    pub const fn verbatim(self) -> Self {
+        Self { is_trimmed: false, ..self }
+    }
+
     /// The value; `None` if the text is not accepted.
     #[must_use]
     pub fn parse(&self, text: &str) -> Option<T> {
@@ -141,8 +147,7 @@ pub trait Value: Sized + 'static {
 
 /// Any text, as it stands.
 impl Value for String {
-    const KIND: Kind<Self> =
-        Kind { form: Form::Parsed { accepted: "a text", parse: |text| Some(text.to_owned()) }, is_trimmed: false };
+    const KIND: Kind<Self> = Kind::of("a text", |text| Some(text.to_owned())).verbatim();
 }
 
 /// `true` or `false`, and the other forms that Go's tools take.
@@ -157,6 +162,15 @@ impl Value for Duration {
 
 impl Value for u16 {
     const KIND: Kind<Self> = Kind::number(0, u16::MAX as i64);
+}
+
+impl Value for i32 {
+    const KIND: Kind<Self> = Kind::number(i32::MIN as i64, i32::MAX as i64);
+}
+
+/// As much as a signed number of 64 bits.
+impl Value for u64 {
+    const KIND: Kind<Self> = Kind::number(0, i64::MAX);
 }
 
 impl Value for u32 {
