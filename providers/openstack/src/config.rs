@@ -28,6 +28,9 @@ pub struct Config {
     pub balancers: Option<Balancers>,
     /// `[Route] router-id`.
     pub router: Option<String>,
+    /// What was read beside the configuration file: `clouds.yaml` and the like, certificates. When one of them changes, the
+    /// configuration is read again.
+    pub files: Vec<PathBuf>,
 }
 
 /// Who we are, to Keystone (§1.2).
@@ -173,6 +176,8 @@ pub struct Balancers {
     pub max_shared: usize,
     /// `provider-requires-serial-api-calls`.
     pub serial: bool,
+    /// `OCCM_WAIT_LB_ACTIVE_STEPS`: so often a load balancer that changes is looked at.
+    pub wait_steps: u32,
     /// `[LoadBalancerClass "name"]`.
     pub classes: BTreeMap<String, Networks>,
 }
