@@ -15,6 +15,8 @@
 //! | [`diagnosis`] | what every provider can tell `doctor` |
 //! | [`counted`] | calls of a provider, for a series of its own |
 //! | [`shelf`] | short lists that hardly change |
+//! | [`batch`] | many small changes of one object as few requests |
+//! | [`rule_set`] | which rules of a firewall to make and to remove |
 //! | [`provider_id`], [`addresses`] | `acme://<id>` and back; what a Node is reached by |
 //! | [`status`] | where a Service is reached |
 //! | [`settings`] | the configuration file, all mistakes at once |
@@ -31,6 +33,7 @@
 
 pub mod addresses;
 pub mod annotations;
+pub mod batch;
 pub mod breaker;
 pub mod counted;
 pub mod declared;
@@ -44,6 +47,7 @@ pub mod node_selector;
 pub mod operation;
 pub mod paging;
 pub mod provider_id;
+pub mod rule_set;
 pub mod settings;
 pub mod shelf;
 mod single_flight;

@@ -94,7 +94,8 @@ pub trait Backend: Send + Sync + 'static {
     async fn read(&self, id: &str) -> Result<Option<Actual>>;
 
     /// Reads several; those that are not there are left out. Asked again and again while the cloud is at work on them, so
-    /// worth one request where it can be had.
+    /// worth one request where it can be had. Of these nothing but id and state need be told: one without its
+    /// [parts](Actual::tree) is [read](Self::read) once it is not [busy](State::Busy) any more.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -124,6 +125,25 @@ pub trait Backend: Send + Sync + 'static {
     /// *Invalid*, naming the annotation, its value and what is accepted.
     fn status(&self, actual: &Actual, _service: &Service) -> Result<LoadBalancerStatus> {
         Ok(actual.status())
+    }
+
+    /// Annotations on the Service that tell of its load balancer, for clouds whose users look there: key, and value or
+    /// nothing. They are written after every [`ensure`](cloud_provider::LoadBalancers::ensure) that found or made one, whether
+    /// it succeeds or not; only where they differ.
+    fn annotations(&self, _actual: &Actual, _service: &Service) -> Vec<(&'static str, Option<String>)> {
+        Vec::new()
+    }
+
+    /// What must not be changed for two Services at the same time, such as a load balancer that they share: runs of the same
+    /// key go one after the other, and what one of them had read before another changed it is read again (P-27).
+    fn lock(&self, _actual: &Actual) -> Option<String> {
+        None
+    }
+
+    /// Whether this one of the Service's own, which [failed](State::Failed), is removed and made anew: say so only if it never
+    /// worked, because it takes its address along. Not asked for one with [parts of others](Actual::foreign).
+    fn replaces(&self, _actual: &Actual, _service: &Service) -> bool {
+        false
     }
 
     /// How patiently work in the background is awaited. All that wait are looked at together, so it may be often.

@@ -13,8 +13,10 @@ use tokio::time::Instant;
 /// How often to ask, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Polling {
-    /// Before the first question; doubled after each.
+    /// Before the first question.
     pub first: Duration,
+    /// How much longer each pause is than the one before; 2 unless set.
+    pub growth: f64,
     /// The longest time between two questions.
     pub longest: Duration,
     /// In all. What takes longer is looked at again later, so that it does not hold a worker.
@@ -27,6 +29,7 @@ impl Default for Polling {
     fn default() -> Self {
         Self {
             first: Duration::from_millis(250),
+            growth: 2.0,
             longest: Duration::from_secs(5),
             limit: Duration::from_secs(30),
             come_back: Duration::from_secs(10),
@@ -62,7 +65,7 @@ where
         if let Some(result) = ask().await? {
             return Ok(result);
         }
-        wait = (wait * 2).min(polling.longest);
+        wait = wait.mul_f64(polling.growth).min(polling.longest);
     }
 }
 
