@@ -20,13 +20,14 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     CCM_REVISION="$REVISION" cargo build --release --locked --package cloud-controller-manager --target "$TARGET" && \
     install -D "target/$TARGET/release/cloud-controller-manager" /image/cloud-controller-manager && \
     install -D -m 0644 /etc/ssl/certs/ca-certificates.crt /image/etc/ssl/certs/ca-certificates.crt && \
-    mkdir /image/bin && ln -s /cloud-controller-manager /image/bin/hcloud-cloud-controller-manager
+    mkdir /image/bin && ln -s /cloud-controller-manager /image/bin/hcloud-cloud-controller-manager && \
+    ln -s /cloud-controller-manager /image/bin/openstack-cloud-controller-manager
 
 FROM scratch
 LABEL org.opencontainers.image.title="cloud-controller-manager" \
       org.opencontainers.image.description="A Kubernetes cloud controller manager" \
       org.opencontainers.image.licenses="Apache-2.0"
-# With the name that other manifests call (D-12): it is then the program for that cloud.
+# With the names that other manifests call (D-12): it is then the program for that cloud.
 COPY --from=build /image /
 # The only place that has the certificates of public clouds.
 ENV SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt

@@ -266,10 +266,10 @@ mod tests {
         );
     }
 
-    /// The role in the manifests of hcloud-cloud-controller-manager, with which its image is swapped.
+    /// The roles in the manifests of the programs whose image is swapped.
     #[test]
-    fn what_the_role_of_hetzners_program_lacks_can_be_done_without() {
-        let theirs = |rule: &Rule, verb: &str| match rule.resource {
+    fn what_the_roles_of_hetzners_and_openstacks_programs_lack_can_be_done_without() {
+        let hetzners = |resource: &str, verb: &str| match resource {
             "nodes" => true,
             "nodes/status" => verb == "patch",
             "services" => ["list", "watch"].contains(&verb),
@@ -279,9 +279,18 @@ mod tests {
             "leases" => ["create", "get", "list", "watch", "update"].contains(&verb),
             _ => false,
         };
-        for election in [None, Some(super::super::Election::default())] {
+        let openstacks = |resource: &str, verb: &str| match resource {
+            "persistentvolumes" => true,
+            "services/status" => verb == "patch",
+            "leases" => ["create", "get", "update"].contains(&verb),
+            other => hetzners(other, verb),
+        };
+        let roles: [&dyn Fn(&str, &str) -> bool; 2] = [&hetzners, &openstacks];
+        for (role, election) in
+            roles.iter().flat_map(|role| [(role, None), (role, Some(super::super::Election::default()))])
+        {
             for rule in needed(&Features { election, ..Features::default() }) {
-                let is_enough = rule.verbs.iter().all(|verb| theirs(&rule, verb));
+                let is_enough = rule.verbs.iter().all(|verb| role(rule.resource, verb));
                 assert!(is_enough || rule.optional, "{} {}: {}", rule.verbs.join(","), rule.resource, rule.why);
             }
         }

@@ -6,8 +6,11 @@ use crate::flags::{Flags, Parsed};
 
 /// A DaemonSet that names the command runs with another image only if that has it.
 #[test]
-fn the_image_has_the_program_where_the_manifests_of_hetzner_cloud_call_it() {
-    assert!(include_str!("../../../../../Dockerfile").contains(" /image/bin/hcloud-cloud-controller-manager\n"));
+fn the_image_has_the_program_where_manifests_of_other_programs_call_it() {
+    let image = include_str!("../../../../../Dockerfile");
+    for program in ["hcloud-cloud-controller-manager", "openstack-cloud-controller-manager"] {
+        assert!(image.lines().any(|line| line.contains(&format!(" /image/bin/{program}"))), "{program}");
+    }
 }
 
 /// Command, arguments, and the provider that comes of it.
