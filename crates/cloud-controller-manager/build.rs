@@ -1,6 +1,8 @@
 //! How the program is linked.
 
 use std::env;
+use std::path::Path;
+use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -8,5 +10,21 @@ fn main() {
     // thirtieth of it in the packed form. musl has understood that form since 1.2.4; of other C libraries this cannot be known.
     if env::var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl") {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+        fold_identical_code();
+    }
+}
+
+/// Functions that are the same for several types are linked once: a twentieth of the program. The linker that comes with the
+/// toolchain can do that; where it is missing, the program is larger.
+fn fold_identical_code() {
+    let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let host = env::var("HOST").unwrap_or_default();
+    let Ok(sysroot) = Command::new(rustc).args(["--print", "sysroot"]).output() else { return };
+    let sysroot = String::from_utf8_lossy(&sysroot.stdout).trim().to_owned();
+    let linkers = Path::new(&sysroot).join("lib/rustlib").join(host).join("bin/gcc-ld");
+    if linkers.join("ld.lld").exists() {
+        println!("cargo::rustc-link-arg-bins=-B{}", linkers.display());
+        println!("cargo::rustc-link-arg-bins=-fuse-ld=lld");
+        println!("cargo::rustc-link-arg-bins=-Wl,--icf=all");
     }
 }
