@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
-use super::credential::Secret;
+use super::access::{Access, redact};
 use super::failure::{Failure, Meaning};
 use super::{Answer, Call};
 
@@ -18,15 +18,16 @@ pub(super) struct Attempt {
     pub(super) meaning: Meaning,
     /// When the call must have ended, with all its tries.
     pub(super) give_up: Instant,
-    /// What it is identified with, once that is decided.
-    pub(super) secret: Option<Arc<Secret>>,
+    /// Where it goes and what it is identified with, once that is decided.
+    pub(super) access: Option<Arc<Access>>,
 }
 
 impl Attempt {
     /// A cloud may repeat what it was sent.
     pub(super) fn redact(&self, text: String) -> String {
-        match &self.secret {
-            Some(secret) => secret.redact(text),
+        let text = redact(text, &self.call.hidden);
+        match &self.access {
+            Some(access) => access.redact(text),
             None => text,
         }
     }

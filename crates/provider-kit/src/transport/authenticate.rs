@@ -6,38 +6,73 @@ use http::StatusCode;
 use tower::service_fn;
 
 use super::attempt::{Attempt, Sends};
-use super::credential::{Secret, Trial};
-use super::{Call, Credential};
+use super::credential::Trial;
+use super::failure::Failure;
+use super::{Access, Answer, Call, Credential, Session};
 
-/// Adds the credential. What was read newly is first tried with `validate`, by one caller; the others go on with what there
-/// was. What is refused as unknown (401) is given up for what the files hold now.
-pub(super) fn authenticate(inner: impl Sends, credential: Credential, validate: Option<Call>) -> impl Sends {
-    let validate = validate.map(Arc::new);
-    service_fn(move |mut attempt: Attempt| {
-        let (inner, credential, validate) = (inner.clone(), credential.clone(), validate.clone());
+/// How the caller is identified.
+pub(super) enum Identity {
+    /// By this; what was read newly is first tried with the call.
+    Credential(Credential, Option<Arc<Call>>),
+    /// By what this says.
+    Session(Arc<dyn Session>),
+}
+
+/// Adds what identifies the caller. What is refused as unknown (401) is given up, once, for something newer.
+pub(super) fn authenticate(inner: impl Sends, identity: Identity) -> impl Sends {
+    let identity = Arc::new(identity);
+    service_fn(move |attempt: Attempt| {
+        let (inner, identity) = (inner.clone(), Arc::clone(&identity));
         async move {
-            let (mut secret, trial) = credential.current(validate.is_some());
-            if let (Some(trial), Some(call)) = (trial, validate)
-                && let Some(accepted) = try_out(&inner, Attempt { call, ..attempt.clone() }, trial).await
-            {
-                secret = Some(accepted);
-            }
-            attempt.secret = secret;
-            match inner.once(attempt.clone()).await {
-                Err(failure) if failure.status == Some(StatusCode::UNAUTHORIZED) => {
-                    match credential.instead_of(attempt.secret.as_ref()) {
-                        Some(other) => inner.once(Attempt { secret: Some(other), ..attempt }).await,
-                        None => Err(failure),
-                    }
+            match &*identity {
+                Identity::Credential(credential, validate) => {
+                    with_credential(&inner, attempt, credential, validate.as_ref()).await
                 }
-                outcome => outcome,
+                Identity::Session(session) => with_session(&inner, attempt, &**session).await,
             }
         }
     })
 }
 
-async fn try_out(inner: &impl Sends, mut attempt: Attempt, trial: Trial) -> Option<Arc<Secret>> {
-    attempt.secret = Some(Arc::clone(&trial.secret));
+/// A credential that is new is tried by one caller; the others go on with what there was.
+async fn with_credential(
+    inner: &impl Sends,
+    mut attempt: Attempt,
+    credential: &Credential,
+    validate: Option<&Arc<Call>>,
+) -> Result<Answer, Failure> {
+    let (mut access, trial) = credential.current(validate.is_some());
+    if let (Some(trial), Some(call)) = (trial, validate)
+        && let Some(accepted) = try_out(inner, Attempt { call: Arc::clone(call), ..attempt.clone() }, trial).await
+    {
+        access = Some(accepted);
+    }
+    attempt.access = access;
+    let outcome = inner.once(attempt.clone()).await;
+    match refused(&outcome).then(|| credential.instead_of(attempt.access.as_ref())).flatten() {
+        Some(other) => inner.once(Attempt { access: Some(other), ..attempt }).await,
+        None => outcome,
+    }
+}
+
+async fn with_session(inner: &impl Sends, attempt: Attempt, session: &dyn Session) -> Result<Answer, Failure> {
+    let access = session.access().await.map_err(Failure::not_sent)?;
+    let outcome = inner.once(Attempt { access: Some(Arc::clone(&access)), ..attempt.clone() }).await;
+    if !refused(&outcome) {
+        return outcome;
+    }
+    match session.renewed(&access).await.map_err(Failure::not_sent)? {
+        Some(other) => inner.once(Attempt { access: Some(other), ..attempt }).await,
+        None => outcome,
+    }
+}
+
+fn refused(outcome: &Result<Answer, Failure>) -> bool {
+    outcome.as_ref().is_err_and(|failure| failure.status == Some(StatusCode::UNAUTHORIZED))
+}
+
+async fn try_out(inner: &impl Sends, mut attempt: Attempt, trial: Trial) -> Option<Arc<Access>> {
+    attempt.access = Some(Arc::clone(&trial.secret));
     match inner.once(attempt).await {
         Ok(_) => Some(trial.accepted()),
         Err(failure) => {

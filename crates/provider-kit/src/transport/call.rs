@@ -5,6 +5,7 @@ use std::fmt::{Display, Write};
 use bytes::Bytes;
 use cloud_provider::{Error, Result};
 use http::{HeaderMap, Method, StatusCode};
+use secrecy::SecretString;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -27,6 +28,8 @@ pub struct Call {
     template: &'static str,
     path: String,
     query: String,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) hidden: Vec<SecretString>,
     pub(super) body: Result<Option<Bytes>>,
     pub(super) idempotent: bool,
     pub(super) changes: bool,
@@ -38,7 +41,8 @@ impl Call {
         let (idempotent, changes) = (method.is_idempotent(), !method.is_safe());
         let priority = if method == Method::DELETE { Priority::Urgent } else { Priority::Ordinary };
         let path = fill(template, parameters);
-        Self { method, template, path, query: String::new(), body: Ok(None), idempotent, changes, priority }
+        let (query, headers, hidden) = Default::default();
+        Self { method, template, path, query, headers, hidden, body: Ok(None), idempotent, changes, priority }
     }
 
     /// A GET. `parameters` fill the `{…}` of the template, in order.
@@ -69,6 +73,21 @@ impl Call {
         self.query.push_str(&encode(key));
         self.query.push('=');
         self.query.push_str(&encode(&value.to_string()));
+        self
+    }
+
+    /// Adds a header, such as `if-match`; its name in lower case. A value that no header can carry fails when the call is
+    /// sent.
+    #[must_use]
+    pub fn header(mut self, name: &'static str, value: impl Display) -> Self {
+        self.headers.push((name, value.to_string()));
+        self
+    }
+
+    /// Says that the body holds this, which must appear in no message and no log (INV-5), should the cloud repeat it.
+    #[must_use]
+    pub fn hide(mut self, secret: SecretString) -> Self {
+        self.hidden.push(secret);
         self
     }
 

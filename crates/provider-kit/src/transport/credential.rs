@@ -9,9 +9,11 @@ use std::time::{Duration, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cloud_provider::{Error, Result};
-use http::HeaderValue;
+use http::header::AUTHORIZATION;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::Instant;
+
+use super::Access;
 
 /// A new secret that the cloud did not accept is tried again after so long.
 const TRY_AGAIN: Duration = Duration::from_secs(60);
@@ -47,15 +49,8 @@ enum Scheme {
     Basic,
 }
 
-/// What is sent, and what must appear nowhere else.
-pub(super) struct Secret {
-    /// `None` if no header can carry it.
-    pub(super) header: Option<HeaderValue>,
-    hidden: Vec<SecretString>,
-}
-
 struct Loaded {
-    secret: Arc<Secret>,
+    secret: Arc<Access>,
     generation: u64,
     stamps: Vec<Option<Stamp>>,
     /// A newer one that was not taken over yet.
@@ -63,7 +58,7 @@ struct Loaded {
 }
 
 struct Newer {
-    secret: Arc<Secret>,
+    secret: Arc<Access>,
     /// Somebody is trying it.
     trying: bool,
     /// It was not accepted, and is not tried before then.
@@ -130,7 +125,7 @@ impl Credential {
     }
 
     fn fixed(scheme: Scheme, parts: Vec<SecretString>) -> Self {
-        let secret = Secret::new(scheme, parts.clone());
+        let secret = access(scheme, parts.clone());
         Self::of(scheme, parts.into_iter().map(ValueOrFile::Value).collect(), secret, Vec::new())
     }
 
@@ -140,7 +135,7 @@ impl Credential {
         Ok(Self::of(scheme, parts, secret, stamps))
     }
 
-    fn of(scheme: Scheme, parts: Vec<ValueOrFile>, secret: Secret, stamps: Vec<Option<Stamp>>) -> Self {
+    fn of(scheme: Scheme, parts: Vec<ValueOrFile>, secret: Access, stamps: Vec<Option<Stamp>>) -> Self {
         let loaded = Mutex::new(Loaded { secret: Arc::new(secret), generation: 1, stamps, newer: None });
         Self(Some(Arc::new(Source { scheme, parts, loaded })))
     }
@@ -156,7 +151,7 @@ impl Credential {
     }
 
     /// What to send now. What was read newly is taken over at once, unless it is to be tried first.
-    pub(super) fn current(&self, try_first: bool) -> (Option<Arc<Secret>>, Option<Trial>) {
+    pub(super) fn current(&self, try_first: bool) -> (Option<Arc<Access>>, Option<Trial>) {
         let Some(source) = &self.0 else { return (None, None) };
         let mut loaded = source.lock();
         source.reread(&mut loaded, false);
@@ -173,7 +168,7 @@ impl Credential {
     }
 
     /// What to send after `used` was refused, if there is anything else: reads the files whether or not they look changed.
-    pub(super) fn instead_of(&self, used: Option<&Arc<Secret>>) -> Option<Arc<Secret>> {
+    pub(super) fn instead_of(&self, used: Option<&Arc<Access>>) -> Option<Arc<Access>> {
         let (source, used) = (self.0.as_ref()?, used?);
         let mut loaded = source.lock();
         source.reread(&mut loaded, true);
@@ -221,12 +216,12 @@ impl Loaded {
 /// Somebody tries a new secret; dropped without a verdict, the next caller does.
 pub(super) struct Trial {
     source: Arc<Source>,
-    pub(super) secret: Arc<Secret>,
+    pub(super) secret: Arc<Access>,
 }
 
 impl Trial {
     /// The cloud accepts it.
-    pub(super) fn accepted(self) -> Arc<Secret> {
+    pub(super) fn accepted(self) -> Arc<Access> {
         let mut loaded = self.source.lock();
         if loaded.newer.as_ref().is_some_and(|newer| newer.secret.equals(&self.secret)) {
             loaded.take_over();
@@ -254,43 +249,24 @@ impl Drop for Trial {
     }
 }
 
-impl Secret {
-    fn new(scheme: Scheme, mut parts: Vec<SecretString>) -> Self {
-        let value = match scheme {
-            Scheme::Bearer => format!("Bearer {}", parts[0].expose_secret()),
-            Scheme::Basic => {
-                let encoded = STANDARD.encode(format!("{}:{}", parts[0].expose_secret(), parts[1].expose_secret()));
-                parts.push(SecretString::from(encoded.clone()));
-                format!("Basic {encoded}")
-            }
-        };
-        let mut header = HeaderValue::from_str(&value).ok();
-        header.iter_mut().for_each(|header| header.set_sensitive(true));
-        // A longer one may contain a shorter one.
-        parts.sort_by_key(|part| std::cmp::Reverse(part.expose_secret().len()));
-        Self { header, hidden: parts }
-    }
-
-    fn equals(&self, other: &Self) -> bool {
-        self.header == other.header
-    }
-
-    /// A cloud may repeat what it was sent; it must not reach a log (INV-5).
-    pub(super) fn redact(&self, text: String) -> String {
-        let hidden = self.hidden.iter().map(ExposeSecret::expose_secret).filter(|hidden| !hidden.is_empty());
-        hidden.fold(text, |text, hidden| match text.contains(hidden) {
-            true => text.replace(hidden, "[redacted]"),
-            false => text,
-        })
-    }
+fn access(scheme: Scheme, mut parts: Vec<SecretString>) -> Access {
+    let value = match scheme {
+        Scheme::Bearer => format!("Bearer {}", parts[0].expose_secret()),
+        Scheme::Basic => {
+            let encoded = STANDARD.encode(format!("{}:{}", parts[0].expose_secret(), parts[1].expose_secret()));
+            parts.push(SecretString::from(encoded.clone()));
+            format!("Basic {encoded}")
+        }
+    };
+    Access::of(AUTHORIZATION, &value, parts)
 }
 
-fn read(scheme: Scheme, parts: &[ValueOrFile]) -> Result<Secret> {
+fn read(scheme: Scheme, parts: &[ValueOrFile]) -> Result<Access> {
     let read = |part: &ValueOrFile| match part {
         ValueOrFile::Value(value) => Ok(value.clone()),
         ValueOrFile::File(path) => read_file(scheme, path),
     };
-    Ok(Secret::new(scheme, parts.iter().map(read).collect::<Result<_>>()?))
+    Ok(access(scheme, parts.iter().map(read).collect::<Result<_>>()?))
 }
 
 fn read_file(scheme: Scheme, path: &Path) -> Result<SecretString> {

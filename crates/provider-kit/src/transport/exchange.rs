@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cloud_provider::{Error, Result};
-use http::{Request, header};
+use http::{HeaderValue, Request, StatusCode, header};
 use tower::service_fn;
 
 use super::attempt::{Attempt, Sends};
@@ -17,6 +17,7 @@ pub(super) struct Exchange {
     pub(super) leaf: Box<dyn Leaf>,
     pub(super) timeout: Duration,
     pub(super) words: Words,
+    pub(super) user_agent: HeaderValue,
     /// Whether everything is written to the log.
     pub(super) dump: bool,
 }
@@ -48,7 +49,8 @@ impl Exchange {
         if self.dump {
             dump::answer(&answer, attempt);
         }
-        if !answer.status().is_success() {
+        // 300 offers several answers, such as versions of an API: it is no refusal.
+        if !answer.status().is_success() && answer.status() != StatusCode::MULTIPLE_CHOICES {
             return Err(failure::refused(attempt, &answer, self.words));
         }
         let (parts, body) = answer.into_parts();
@@ -58,18 +60,23 @@ impl Exchange {
     fn request(&self, attempt: &Attempt) -> Result<Request<Bytes>> {
         let call = &attempt.call;
         let body = call.body.clone()?;
+        let base = attempt.access.as_ref().map(|access| access.base()).filter(|base| !base.is_empty());
         let mut request = Request::builder()
             .method(call.method.clone())
-            .uri(format!("{}{}", self.base, call.uri()))
+            .uri(format!("{}{}", base.unwrap_or(&self.base), call.uri()))
+            .header(header::USER_AGENT, self.user_agent.clone())
             .header(header::ACCEPT, "application/json");
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
-        if let Some(secret) = &attempt.secret {
-            let Some(value) = &secret.header else {
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        if let Some(access) = &attempt.access {
+            let Some(value) = &access.header else {
                 return Err(Error::unauthorized("the token has characters that no HTTP header can carry"));
             };
-            request = request.header(header::AUTHORIZATION, value.clone());
+            request = request.header(&access.name, value.clone());
         }
         request
             .body(body.unwrap_or_default())

@@ -6,14 +6,14 @@
 //! |---|---|
 //! | retry | tries again where that is safe, as [`Patience`] allows |
 //! | throttle | lets calls wait for their turn in the [`Budget`], the more urgent first, and while the cloud asks for a pause |
-//! | authenticate | adds the [`Credential`]; a new one is [tried first](Builder::validate) |
+//! | authenticate | adds the [`Credential`], where a new one is [tried first](Builder::validate), or what a [`Session`] says |
 //! | guard | holds back what changes something unless the [`Fence`] is open (INV-4): asked as the very last thing, before each try |
 //! | measure | tells [`CloudMetrics`] of each try |
 //! | exchange | sends, with a time-out, and turns a refusal into a [`cloud_provider::Error`] that says what to do |
 //!
 //! | answer | error | sent again |
 //! |---|---|---|
-//! | 401 | *unauthorized* | once, if the files hold another credential |
+//! | 401 | *unauthorized* | once, if the files hold another credential, or the session has another access |
 //! | 403 | *unauthorized* | no |
 //! | 404 in the API's own words | *not found* | no |
 //! | 404 of anybody else (a proxy, a gateway) | *other* | no |
@@ -28,6 +28,7 @@
 //! At the bottom a [`Leaf`] carries the request: the network, an axum router in the same process, or a
 //! [`recording`].
 
+mod access;
 mod attempt;
 mod authenticate;
 mod budget;
@@ -39,6 +40,7 @@ mod failure;
 mod guard;
 mod leaf;
 mod measure;
+mod network;
 mod patience;
 mod priority;
 pub mod recording;
@@ -50,21 +52,26 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use access::endpoint;
 use attempt::{Attempt, Stack};
+use authenticate::Identity;
 use bytes::Bytes;
 use cloud_provider::{CloudMetrics, Error, Fence, NoCloudMetrics, Result};
 use exchange::Exchange;
 use failure::Words;
-use http::{Request, Response};
-use leaf::{InProcess, Network};
+use http::{HeaderValue, Request, Response};
+use leaf::InProcess;
+use network::Network;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+pub use access::{Access, Session};
 pub use budget::{Budget, Refill};
 pub use call::{Answer, Call};
 pub use credential::{Credential, ValueOrFile};
 pub use failure::{Meaning, Refusal, RefusalReader};
-pub use leaf::{Leaf, NoAnswer};
+pub use leaf::{Leaf, NoAnswer, in_process};
+pub use network::{Tls, network};
 pub use patience::{Jitter, Patience};
 pub use priority::Priority;
 
@@ -80,6 +87,9 @@ struct Inner {
     stack: Box<dyn Stack>,
 }
 
+/// How the program names itself.
+const AGENT: &str = concat!("ccm-rs/", env!("CARGO_PKG_VERSION"));
+
 /// A leaf around another. A closure, so that a program that records nothing has no code for it.
 type Wrap = Box<dyn FnOnce(Box<dyn Leaf>) -> Result<Box<dyn Leaf>> + Send>;
 
@@ -87,6 +97,9 @@ type Wrap = Box<dyn FnOnce(Box<dyn Leaf>) -> Result<Box<dyn Leaf>> + Send>;
 pub struct Builder {
     base: String,
     credential: Credential,
+    session: Option<Arc<dyn Session>>,
+    tls: Tls,
+    user_agent: Vec<String>,
     leaf: Option<Box<dyn Leaf>>,
     metrics: Arc<dyn CloudMetrics>,
     fence: Fence,
@@ -103,6 +116,20 @@ impl Builder {
     #[must_use]
     pub fn credential(mut self, credential: Credential) -> Self {
         self.credential = credential;
+        self
+    }
+
+    /// What TLS is done with.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = tls;
+        self
+    }
+
+    /// What is said before the program's own name in `User-Agent`, such as `my-cluster`; several are kept in order.
+    #[must_use]
+    pub fn user_agent(mut self, product: impl Into<String>) -> Self {
+        self.user_agent.push(product.into());
         self
     }
 
@@ -206,16 +233,18 @@ impl Builder {
     /// # Errors
     /// *Invalid* for a base URL that is not `http://` or `https://` with a host; *other* if TLS cannot be set up.
     pub fn build(self) -> Result<Transport> {
-        let uri = self.base.parse::<http::Uri>().ok();
-        let scheme = uri.as_ref().and_then(http::Uri::scheme_str).filter(|s| ["http", "https"].contains(s));
-        let host = uri.as_ref().and_then(http::Uri::host).filter(|host| !host.is_empty());
-        let (Some(scheme), Some(host)) = (scheme, host) else {
-            // A URL may hold user and password.
-            return Err(Error::invalid("the endpoint is not a URL such as https://api.example.com"));
-        };
+        if self.session.is_none() {
+            endpoint(&self.base)?;
+        }
         let mut leaf = match self.leaf {
             Some(leaf) => leaf,
-            None => Box::new(Network::new(scheme == "https", host)?),
+            None => {
+                let network = Network::new(&self.tls)?;
+                if self.session.is_none() {
+                    network.prepare(&self.base)?;
+                }
+                Box::new(network)
+            }
         };
         if let Some(wrap) = self.wrap {
             leaf = wrap(leaf)?;
@@ -223,16 +252,24 @@ impl Builder {
         let base = self.base.trim_end_matches('/').to_owned();
         let (patience, metrics) = (self.patience, self.metrics);
         let words = Words { refill: self.budget.refill, ..self.words };
+        let agent = self.user_agent.into_iter().chain([AGENT.to_owned()]).collect::<Vec<_>>().join(" ");
+        let user_agent = HeaderValue::try_from(&agent)
+            .map_err(|_| Error::invalid(format!("no HTTP header can carry the user agent {agent:?}")))?;
         let layers = exchange::exchange(Exchange {
             base: base.clone(),
             leaf,
             timeout: patience.timeout,
             words,
+            user_agent,
             dump: self.dump,
         });
         let layers = measure::measure(layers, Arc::clone(&metrics));
         let layers = guard::guard(layers, self.fence);
-        let layers = authenticate::authenticate(layers, self.credential.clone(), self.validate);
+        let identity = match self.session {
+            Some(session) => Identity::Session(session),
+            None => Identity::Credential(self.credential.clone(), self.validate.map(Arc::new)),
+        };
+        let layers = authenticate::authenticate(layers, identity);
         let layers = throttle::throttle(layers, self.budget, patience, Arc::clone(&metrics));
         let stack = Box::new(retry::retry(layers, patience));
         Ok(Transport(Arc::new(Inner { base, credential: self.credential, metrics, patience, stack }), |_| None))
@@ -246,6 +283,9 @@ impl Transport {
         Builder {
             base: base.into(),
             credential: Credential::none(),
+            session: None,
+            tls: Tls::default(),
+            user_agent: Vec::new(),
             leaf: None,
             metrics: Arc::new(NoCloudMetrics),
             fence: Fence::open(),
@@ -261,6 +301,12 @@ impl Transport {
             dump: false,
             wrap: None,
         }
+    }
+
+    /// A client for the API that `session` says where it is and how to identify ourselves: each access brings its base URL.
+    #[must_use]
+    pub fn of_session(session: Arc<dyn Session>) -> Builder {
+        Builder { session: Some(session), ..Self::builder(String::new()) }
     }
 
     /// The same client for an API whose code words say more than the status.
@@ -319,7 +365,7 @@ impl Transport {
     /// By the table in the [module's](self) documentation. The text names method, path and what was answered.
     pub async fn send(&self, call: Call) -> Result<Answer> {
         let give_up = Instant::now() + self.0.patience.total;
-        let attempt = Attempt { call: Arc::new(call), meaning: self.1, give_up, secret: None };
+        let attempt = Attempt { call: Arc::new(call), meaning: self.1, give_up, access: None };
         self.0.stack.send(attempt).await.map_err(|failure| failure.error)
     }
 
@@ -329,10 +375,10 @@ impl Transport {
         Arc::clone(&self.0.metrics)
     }
 
-    /// Where the API is, for messages: without user and password if the URL has them (INV-5).
+    /// Where the API is, for messages: without user and password if the URL has them (INV-5). Empty for a session's.
     #[must_use]
     pub fn base(&self) -> String {
-        let (scheme, rest) = self.0.base.split_once("://").unwrap_or_default();
+        let Some((scheme, rest)) = self.0.base.split_once("://") else { return String::new() };
         let end = rest.find('/').unwrap_or(rest.len());
         let host = rest[..end].rsplit('@').next().unwrap_or_default();
         format!("{scheme}://{host}{}", &rest[end..])

@@ -1,0 +1,110 @@
+//! What one request is sent with: where the service is, and the header that identifies the caller.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cloud_provider::{Error, Result};
+use http::{HeaderName, HeaderValue};
+use secrecy::{ExposeSecret, SecretString};
+
+/// What a service is reached with. Its `Debug` does not show the secret.
+///
+/// ```
+/// use http::HeaderName;
+/// use provider_kit::transport::Access;
+///
+/// let token = HeaderName::from_static("x-auth-token");
+/// let access = Access::new("https://compute.example.com/v2.1/", token, "s3cret".to_owned().into())?;
+/// assert_eq!(access.base(), "https://compute.example.com/v2.1");
+/// assert!(!format!("{access:?}").contains("s3cret"));
+/// # Ok::<(), cloud_provider::Error>(())
+/// ```
+pub struct Access {
+    /// Empty: at the client's own base.
+    base: String,
+    pub(super) name: HeaderName,
+    /// `None` if no header can carry it.
+    pub(super) header: Option<HeaderValue>,
+    /// Must appear nowhere else.
+    hidden: Vec<SecretString>,
+}
+
+/// Where [`Access`] comes from when it is not fixed: a token that ends, a catalogue that says where services are.
+#[async_trait]
+pub trait Session: Send + Sync + 'static {
+    /// What to send with now. Asked before each request, so it is remembered and renewed by the session.
+    ///
+    /// # Errors
+    /// Why there is none: it becomes the failure of the call, which is not sent.
+    async fn access(&self) -> Result<Arc<Access>>;
+
+    /// What to send with after `refused` was answered with 401. `None`: there is nothing else, and the refusal stands.
+    ///
+    /// # Errors
+    /// Why there is none: it becomes the failure of the call.
+    async fn renewed(&self, refused: &Arc<Access>) -> Result<Option<Arc<Access>>>;
+}
+
+impl Access {
+    /// A service at `base`, a URL, that identifies callers by the value of the header `name`.
+    ///
+    /// # Errors
+    /// *Invalid* if `base` is not `http://` or `https://` with a host.
+    pub fn new(base: &str, name: HeaderName, value: SecretString) -> Result<Self> {
+        endpoint(base)?;
+        let base = base.trim_end_matches('/').to_owned();
+        Ok(Self { base, ..Self::of(name, value.expose_secret(), vec![value.clone()]) })
+    }
+
+    /// At the client's own base.
+    pub(super) fn of(name: HeaderName, value: &str, mut hidden: Vec<SecretString>) -> Self {
+        let mut header = HeaderValue::from_str(value).ok();
+        header.iter_mut().for_each(|header| header.set_sensitive(true));
+        // A longer one may contain a shorter one.
+        hidden.sort_by_key(|part| std::cmp::Reverse(part.expose_secret().len()));
+        Self { base: String::new(), name, header, hidden }
+    }
+
+    /// Where the service is, without a slash at the end.
+    #[must_use]
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    pub(super) fn equals(&self, other: &Self) -> bool {
+        self.header == other.header
+    }
+
+    /// A cloud may repeat what it was sent; it must not reach a log (INV-5).
+    pub(super) fn redact(&self, text: String) -> String {
+        redact(text, &self.hidden)
+    }
+}
+
+/// `text` without any of these.
+pub(super) fn redact(text: String, hidden: &[SecretString]) -> String {
+    let hidden = hidden.iter().map(ExposeSecret::expose_secret).filter(|hidden| !hidden.is_empty());
+    hidden.fold(text, |text, hidden| match text.contains(hidden) {
+        true => text.replace(hidden, "[redacted]"),
+        false => text,
+    })
+}
+
+/// Whether a base URL is `https`, and its host.
+pub(super) fn endpoint(base: &str) -> Result<(bool, String)> {
+    let uri = base.parse::<http::Uri>().ok();
+    let scheme = uri.as_ref().and_then(http::Uri::scheme_str).filter(|s| ["http", "https"].contains(s));
+    let host = uri.as_ref().and_then(http::Uri::host).filter(|host| !host.is_empty());
+    let (Some(scheme), Some(host)) = (scheme, host) else {
+        // A URL may hold user and password.
+        return Err(Error::invalid("the endpoint is not a URL such as https://api.example.com"));
+    };
+    Ok((scheme == "https", host.to_owned()))
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Access").field("header", &self.name).finish_non_exhaustive()
+    }
+}

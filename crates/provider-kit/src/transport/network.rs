@@ -1,0 +1,167 @@
+//! The leaf that is the network: reqwest, and what TLS trusts.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use cloud_provider::{Error, Result};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+
+use super::access::endpoint;
+use super::{Leaf, NoAnswer};
+
+/// These are reached without a proxy: this machine itself, and the metadata service of its cloud.
+const WITHOUT_PROXY: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "169.254.169.254"];
+
+/// Whom TLS trusts, and who we are to it. By default: whom the system trusts, and nobody.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// A PEM file of the only certificates that are trusted.
+    pub roots: Option<PathBuf>,
+    /// PEM files of our own certificate and its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Whoever answers is believed to be who it says. For tests.
+    pub insecure: bool,
+}
+
+/// The network. One for several clients shares connections and what TLS needs.
+pub(super) struct Network {
+    tls: Settings,
+    /// Made when they are needed, as most programs need one: for `https` or not, with a proxy or not.
+    clients: Mutex<[Option<reqwest::Client>; 4]>,
+}
+
+struct Settings {
+    roots: Option<Vec<reqwest::Certificate>>,
+    identity: Option<reqwest::Identity>,
+    insecure: bool,
+}
+
+/// A leaf that sends over the network, for several clients. `base` is a URL that will be reached.
+///
+/// # Errors
+/// *Invalid* for files that cannot be read or hold no certificates, and for a base URL that is none; *other* if TLS cannot be
+/// set up.
+pub fn network(tls: &Tls, base: &str) -> Result<Arc<dyn Leaf>> {
+    let network = Network::new(tls)?;
+    network.prepare(base)?;
+    Ok(Arc::new(network))
+}
+
+impl Network {
+    pub(super) fn new(tls: &Tls) -> Result<Self> {
+        let roots = tls.roots.as_ref().map(|path| roots(path)).transpose()?;
+        let identity = tls.identity.as_ref().map(|(certificate, key)| identity(certificate, key)).transpose()?;
+        let tls = Settings { roots, identity, insecure: tls.insecure };
+        Ok(Self { tls, clients: Mutex::default() })
+    }
+
+    /// Says now whether what is at `base` can be reached at all.
+    pub(super) fn prepare(&self, base: &str) -> Result<()> {
+        let (https, host) = endpoint(base)?;
+        self.client(https, &host).map(drop)
+    }
+
+    /// For `https` the program must have installed a TLS crypto provider; plain `http` works without one.
+    fn client(&self, https: bool, host: &str) -> Result<reqwest::Client> {
+        let proxied = !WITHOUT_PROXY.contains(&host);
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = &mut clients[usize::from(https) * 2 + usize::from(proxied)];
+        if let Some(client) = client {
+            return Ok(client.clone());
+        }
+        let mut builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).tcp_nodelay(true);
+        if !proxied {
+            builder = builder.no_proxy();
+        }
+        if !https {
+            builder = builder.tls_backend_preconfigured(unused_tls()?);
+        } else if rustls::crypto::CryptoProvider::get_default().is_none() {
+            return Err(Error::other(
+                "no TLS crypto provider is installed; the program must install one when it starts",
+            ));
+        } else {
+            builder = self.tls.apply(builder);
+        }
+        let made = builder.build().map_err(|err| Error::other(format!("cannot make an HTTP client: {err}")))?;
+        Ok(client.insert(made).clone())
+    }
+}
+
+impl Settings {
+    fn apply(&self, mut builder: reqwest::ClientBuilder) -> reqwest::ClientBuilder {
+        if let Some(roots) = &self.roots {
+            builder = builder.tls_certs_only(roots.iter().cloned());
+        }
+        if let Some(identity) = &self.identity {
+            builder = builder.identity(identity.clone());
+        }
+        builder.tls_danger_accept_invalid_certs(self.insecure)
+    }
+}
+
+fn roots(path: &Path) -> Result<Vec<reqwest::Certificate>> {
+    let roots = reqwest::Certificate::from_pem_bundle(&read(path)?).unwrap_or_default();
+    if roots.is_empty() {
+        return Err(Error::invalid(format!("{} holds no certificate in the form of PEM", path.display())));
+    }
+    Ok(roots)
+}
+
+fn identity(certificate: &Path, key: &Path) -> Result<reqwest::Identity> {
+    let pem = [read(certificate)?, b"\n".to_vec(), read(key)?].concat();
+    // Its own text could show what the key's file holds.
+    reqwest::Identity::from_pem(&pem).map_err(|_| {
+        let (certificate, key) = (certificate.display(), key.display());
+        Error::invalid(format!("{certificate} and {key} do not hold a certificate and its key in the form of PEM"))
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|err| Error::invalid(format!("cannot read {}: {err}", path.display())))
+}
+
+/// A TLS configuration that trusts nobody. It keeps reqwest from asking for the program's crypto provider, and from
+/// loading the system's certificates, where only `http` is spoken.
+fn unused_tls() -> Result<rustls::ClientConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    Ok(rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|err| Error::other(format!("cannot make an HTTP client: {err}")))?
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth())
+}
+
+impl Leaf for Network {
+    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
+        let uri = request.uri();
+        let client = self.client(uri.scheme_str() == Some("https"), uri.host().unwrap_or_default());
+        async move {
+            let client = client.map_err(NoAnswer::not_sent)?;
+            let request = reqwest::Request::try_from(request).map_err(no_answer)?;
+            let answer = client.execute(request).await.map_err(no_answer)?;
+            let (status, headers) = (answer.status(), answer.headers().clone());
+            let mut response = Response::new(answer.bytes().await.map_err(no_answer)?);
+            *response.status_mut() = status;
+            *response.headers_mut() = headers;
+            Ok(response)
+        }
+        .boxed()
+    }
+}
+
+/// reqwest's own text is just "error sending request": the causes say what happened. The URL is left out, because its
+/// query may hold what nobody should read.
+fn no_answer(err: reqwest::Error) -> NoAnswer {
+    let err = err.without_url();
+    let answer = if err.is_connect() { NoAnswer::not_sent } else { NoAnswer::new };
+    let mut text = err.to_string();
+    let mut cause = std::error::Error::source(&err);
+    while let Some(err) = cause {
+        text = format!("{text}: {err}");
+        cause = err.source();
+    }
+    answer(text)
+}
