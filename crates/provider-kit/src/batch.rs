@@ -145,11 +145,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_comes_while_a_request_is_under_way_goes_with_the_next_one() {
         let ((batch, sent), began) = (batch(), Instant::now());
-        let answers = join_all((1..=50).map(|item| batch.join('a', item))).await;
+        let answers = join_all((101..=150).map(|item| batch.join('a', item))).await;
         assert!(answers.iter().all(Result::is_ok));
-        assert_eq!(*sent.lock().unwrap(), [('a', vec![1]), ('a', (2..=50).collect())]);
+        assert_eq!(*sent.lock().unwrap(), [('a', vec![101]), ('a', (102..=150).collect())]);
         assert_eq!(began.elapsed(), Duration::from_secs(2));
-        batch.join('a', 51).await.unwrap();
+        batch.join('a', 151).await.unwrap();
         assert_eq!(sent.lock().unwrap().len(), 3, "nothing is kept of those before");
     }
 

@@ -10,6 +10,7 @@ use cloud_provider::{
 use super::backend::Backend;
 use super::known::{Found, Known};
 use super::left_out::LeftOut;
+use super::locks::Locks;
 use super::model::{Actual, Shared};
 use super::ownership::{Identity, Others, Sorted, living};
 use super::plan::steps;
@@ -22,6 +23,7 @@ pub struct Balancers<B> {
     caches: OnceLock<Arc<dyn Caches>>,
     witnesses: Witnesses,
     pub(super) left_out: LeftOut,
+    pub(super) locks: Locks,
 }
 
 impl<B: Backend> Balancers<B> {
@@ -33,6 +35,7 @@ impl<B: Backend> Balancers<B> {
             caches: OnceLock::new(),
             witnesses: Witnesses::default(),
             left_out: LeftOut::default(),
+            locks: Locks::default(),
         }
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::backend::Backend;
 use super::looks::Looks;
-use super::model::{Actual, Shared};
+use super::model::{self, Actual, Shared};
 use super::ownership::Identity;
 use super::targets::TargetSets;
 use crate::paging::Reading;
@@ -231,6 +231,11 @@ impl<B: Backend> Known<B> {
         Arc::new(actual.sharing(&self.0.sets))
     }
 
+    /// How old what is known of it may be: from when.
+    pub(super) fn since(&self, id: &str) -> Option<Instant> {
+        self.state().entries.get(id).map(|entry| entry.at)
+    }
+
     /// Remembers what a certain read, or the answer to a write, has just told.
     pub(super) fn put(&self, actual: Actual) -> Shared {
         self.put_at(actual, Instant::now())
@@ -309,8 +314,12 @@ impl<B: Backend> Known<B> {
             async move {
                 let began = Instant::now();
                 let read = this.backend().read_many(&ids).await?;
-                let read: HashMap<_, _> =
-                    read.into_iter().map(|actual| (actual.id.clone(), this.put_at(actual, began))).collect();
+                // What was told of a busy one in short is no news but for those who wait.
+                let keep = |actual: Actual| match actual.tree {
+                    Some(_) => this.put_at(actual, began),
+                    None => Arc::new(actual),
+                };
+                let read: HashMap<_, _> = read.into_iter().map(|actual| (actual.id.clone(), keep(actual))).collect();
                 for id in ids.iter().filter(|id| !read.contains_key(*id)) {
                     this.forget(id);
                 }
@@ -319,13 +328,17 @@ impl<B: Backend> Known<B> {
             .boxed()
         });
         match seen.await {
-            Ok(seen) => Ok(seen.get(id).cloned()),
+            Ok(seen) => match seen.get(id) {
+                Some(actual) if actual.tree.is_none() && actual.state != model::State::Busy => self.read(id).await,
+                seen => Ok(seen.cloned()),
+            },
             // One that cannot be read is no news of the others (INV-6).
-            Err(_) => self.look_alone(id).await,
+            Err(_) => self.read(id).await,
         }
     }
 
-    async fn look_alone(&self, id: &str) -> Result<Option<Shared>> {
+    /// Reads one, whole.
+    pub(super) async fn read(&self, id: &str) -> Result<Option<Shared>> {
         let began = Instant::now();
         let read = self.backend().read(id).await?;
         if read.is_none() {

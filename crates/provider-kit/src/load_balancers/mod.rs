@@ -75,6 +75,7 @@ mod backend;
 mod balancers;
 mod known;
 mod left_out;
+mod locks;
 mod looks;
 mod model;
 mod ownership;

@@ -7,6 +7,7 @@ use cloud_provider::{Error, LoadBalancerRequest, Result};
 
 use super::backend::{Backend, Change, Step};
 use super::balancers::Balancers;
+use super::locks::Held;
 use super::model::{Actual, Marks, Part, Shared, State, Tree};
 use super::ownership::{Identity, Sorted};
 use super::plan::{Operation, left_out, plan, plan_removal, removals_first, steps};
@@ -42,6 +43,10 @@ pub(super) struct Run<'a, B> {
     was_missing: bool,
     /// Whether something that was to be removed is protected.
     is_kept: bool,
+    /// The right to change what is being changed, where it can be another Service's turn.
+    held: Option<Held>,
+    /// One that is to be removed and made anew, because it failed and never worked.
+    failed: Option<Shared>,
 }
 
 impl<'a, B: Backend> Run<'a, B> {
@@ -52,11 +57,21 @@ impl<'a, B: Backend> Run<'a, B> {
         this: &'a Balancers<B>,
         request: &'a LoadBalancerRequest<'a>,
     ) -> Result<Option<Shared>> {
-        let mut run = Self::new(aim, this, request).await?;
+        let (mut run, mut was_replaced) = (Self::new(aim, this, request).await?, false);
         let mut tries = 1..=TRIES;
         loop {
             let number = tries.next().unwrap_or(TRIES);
-            match run.once(number > 1).await {
+            let outcome = run.once(number > 1).await;
+            if let Some(failed) = run.failed.take() {
+                tracing::warn!(id = failed.id, name = failed.name, "a load balancer that failed is removed");
+                run.change(Some(failed), Aim::Deleted).await?;
+                // The second one of a run is no accident: the next try starts clean.
+                if std::mem::replace(&mut was_replaced, true) {
+                    return outcome;
+                }
+                continue;
+            }
+            match outcome {
                 Err(err) if number < TRIES && (err.is_conflict() || err.is_not_found()) => {
                     tracing::debug!(%err, "the load balancer is read again and planned anew");
                 }
@@ -86,6 +101,8 @@ impl<'a, B: Backend> Run<'a, B> {
             removes: false,
             was_missing: false,
             is_kept: false,
+            held: None,
+            failed: None,
         })
     }
 
@@ -139,7 +156,14 @@ impl<'a, B: Backend> Run<'a, B> {
 
     /// Plans and does, again as long as the cloud asks for it. What it was told and does not show is left at that, so that it
     /// keeps nothing else from being done, and is an error in the end.
-    async fn change(&mut self, mut actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
+    async fn change(&mut self, actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
+        let outcome = self.change_in_turn(actual, aim).await;
+        self.held = None;
+        outcome
+    }
+
+    async fn change_in_turn(&mut self, mut actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
+        actual = self.locked(actual, aim).await?;
         let (mut before, mut ignored): (Vec<Operation>, Vec<Operation>) = (Vec::new(), Vec::new());
         for _ in 0..PLANS {
             let mut operations;
@@ -158,6 +182,24 @@ impl<'a, B: Backend> Run<'a, B> {
         Err(self.not_shown(&before, actual.as_ref()))
     }
 
+    /// Waits until it is nobody else's turn to change it; what somebody else has changed since it was read is read again.
+    async fn locked(&mut self, actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
+        let (this, observer) = (self.this, self.request.observer);
+        let Some((actual, key)) = actual.as_ref().and_then(|it| Some((it, this.backend().lock(it)?))) else {
+            return Ok(actual);
+        };
+        let held = this.locks.take(key, self.identity.uid(), observer).await;
+        let is_old = held.overtook(this.known.since(&actual.id));
+        self.held = Some(held);
+        match if is_old { this.known.read(&actual.id).await? } else { Some(Arc::clone(actual)) } {
+            Some(actual) => Ok(Some(actual)),
+            None => {
+                self.was_missing = true;
+                went_away(actual, aim)
+            }
+        }
+    }
+
     fn not_shown(&self, operations: &[Operation], actual: Option<&Shared>) -> Error {
         // The next try reads it again.
         self.this.known.doubt(self.identity.uid());
@@ -171,7 +213,8 @@ impl<'a, B: Backend> Run<'a, B> {
         loop {
             let wanted = self.wanted.as_ref().filter(|_| aim != Aim::Deleted);
             let mut operations = operations(wanted, actual.as_deref(), &self.identity, aim)?;
-            if operations.is_empty() {
+            self.annotate(actual.as_deref(), aim);
+            if operations.is_empty() || actual.as_deref().is_some_and(|it| self.is_to_be_replaced(it, aim)) {
                 self.tell_left_out(actual.as_deref(), aim);
                 return Ok((operations, self.until_ready(actual, aim).await?));
             }
@@ -189,6 +232,24 @@ impl<'a, B: Backend> Run<'a, B> {
                 _ => return Ok((operations, actual)),
             }
         }
+    }
+
+    fn annotate(&self, actual: Option<&Actual>, aim: Aim) {
+        let Some(actual) = actual.filter(|_| aim == Aim::Ensured) else { return };
+        for (key, value) in self.this.backend().annotations(actual, self.request.service) {
+            self.request.observer.annotate(key, value);
+        }
+    }
+
+    /// Whether it failed, is the Service's alone, and never worked.
+    fn is_to_be_replaced(&self, actual: &Actual, aim: Aim) -> bool {
+        let is_ours = actual.marks.service.as_deref() == Some(self.identity.uid())
+            || (actual.marks == Marks::default() && actual.sign.is_some() && actual.sign == self.identity.sign);
+        aim == Aim::Ensured
+            && matches!(actual.state, State::Failed(_))
+            && is_ours
+            && actual.foreign.is_empty()
+            && self.this.backend().replaces(actual, self.request.service)
     }
 
     fn tell_left_out(&self, actual: Option<&Actual>, aim: Aim) {
@@ -212,7 +273,8 @@ impl<'a, B: Backend> Run<'a, B> {
         while !rest.is_empty() {
             match self.apply(actual.as_ref(), rest).await? {
                 Step::Done(count, shown) => {
-                    actual = self.until_ready(Some(shown), aim).await?;
+                    let shown = if self.held.is_none() { self.locked(Some(shown), aim).await? } else { Some(shown) };
+                    actual = self.until_ready(shown, aim).await?;
                     self.was_missing |= actual.is_none();
                     rest = &rest[count.min(rest.len())..];
                 }
@@ -251,26 +313,44 @@ impl<'a, B: Backend> Run<'a, B> {
     }
 
     /// Waits as long as the cloud is at work on it; `None` if it is gone then.
-    async fn until_ready(&self, actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
+    async fn until_ready(&mut self, actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
         let Some(mut actual) = actual else { return Ok(None) };
+        self.annotate(Some(&actual), aim);
         if actual.state == State::Busy {
-            let (polling, place) = (self.this.backend().polling(), actual.place());
-            let seen = until_done(&place, polling, || async {
-                Ok(match self.this.known.look(&actual.id).await? {
-                    Some(actual) if actual.state == State::Busy => None,
-                    seen => Some(seen),
-                })
-            });
-            match seen.await? {
-                Some(seen) => actual = seen,
-                None if aim == Aim::Deleted => return Ok(None),
-                None => return Err(Error::not_found(format!("{} went away while it was awaited", actual.place()))),
-            }
+            let Some(seen) = self.awaited(&actual).await? else { return went_away(&actual, aim) };
+            actual = seen;
+            self.annotate(Some(&actual), aim);
         }
         match &actual.state {
-            State::Failed(text) if aim != Aim::Deleted => Err(Error::other(format!("{}: {text}", actual.place()))),
+            State::Failed(text) if aim != Aim::Deleted => {
+                let error = Error::other(format!("{}: {text}", actual.place()));
+                self.failed = Some(actual).filter(|failed| self.is_to_be_replaced(failed, aim));
+                Err(error)
+            }
             _ => Ok(Some(actual)),
         }
+    }
+
+    /// What it is when the cloud is not at work on it any more. Somebody else may work meanwhile (INV-6).
+    async fn awaited(&self, actual: &Actual) -> Result<Option<Shared>> {
+        let (polling, place, observer) = (self.this.backend().polling(), actual.place(), self.request.observer);
+        observer.waits();
+        let seen = until_done(&place, polling, || async {
+            Ok(match self.this.known.look(&actual.id).await? {
+                Some(actual) if actual.state == State::Busy => None,
+                seen => Some(seen),
+            })
+        });
+        let seen = seen.await;
+        observer.goes_on().await;
+        seen
+    }
+}
+
+fn went_away(actual: &Actual, aim: Aim) -> Result<Option<Shared>> {
+    match aim {
+        Aim::Deleted => Ok(None),
+        _ => Err(Error::not_found(format!("{} went away while it was awaited", actual.place()))),
     }
 }
 
