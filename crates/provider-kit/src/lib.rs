@@ -19,7 +19,7 @@
 //! | [`rule_set`] | which rules of a firewall to make and to remove |
 //! | [`provider_id`], [`addresses`] | `acme://<id>` and back; what a Node is reached by |
 //! | [`status`] | where a Service is reached |
-//! | [`settings`] | the configuration file, all mistakes at once |
+//! | [`settings`], [`gcfg`] | the configuration file, in YAML or in git's form, all mistakes at once |
 //!
 //! ```
 //! use provider_kit::transport::{Call, Transport};
@@ -39,6 +39,7 @@ pub mod counted;
 pub mod declared;
 pub mod diagnosis;
 pub mod events;
+pub mod gcfg;
 pub mod health_check;
 mod hint;
 pub mod inventory;

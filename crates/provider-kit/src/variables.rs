@@ -62,7 +62,7 @@ impl<'a> Variables<'a> {
     /// The value, else the default. `None` if there is neither, or if the value is a mistake.
     pub fn get<T>(&mut self, variable: &Variable<T>) -> Option<T> {
         let environment = self.environment;
-        self.reading.get(variable, str::to_owned, |name| set(environment, name))
+        self.reading.get(variable, &str::to_owned, |name| set(environment, name))
     }
 
     /// The value of a variable, or else what is in the file that `<VAR>_FILE` names. A file that cannot be read, or that is

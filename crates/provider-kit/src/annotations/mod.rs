@@ -49,7 +49,7 @@ impl<'a> Annotations<'a> {
     /// The value, else the default. `None` if there is neither, or if the value is a mistake. An empty annotation is set.
     pub fn get<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
         let service = self.service;
-        self.reading.get(annotation, |key| format!("annotation {key}"), |key| set(service, key))
+        self.reading.get(annotation, &|key| format!("annotation {key}"), |key| set(service, key))
     }
 
     /// Whether it is set, to whatever.

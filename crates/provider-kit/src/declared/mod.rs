@@ -1,4 +1,4 @@
-//! Declarations: one const says all about an annotation or a variable; reading, mistakes and the reference page follow.
+//! Declarations: one const says all about an annotation, a variable or a file's key; reading, mistakes and the reference page follow.
 //!
 //! ```
 //! use std::time::Duration;
@@ -37,8 +37,8 @@ pub mod reference;
 pub use kind::{Kind, Value};
 pub(crate) use reading::Reading;
 
-/// All about one annotation ([`Annotation`](crate::annotations::Annotation)) or variable
-/// ([`Variable`](crate::variables::Variable)) with values of type `T`.
+/// All about one annotation ([`Annotation`](crate::annotations::Annotation)), variable
+/// ([`Variable`](crate::variables::Variable)) or key of a file ([`Key`](crate::gcfg::Key)) with values of type `T`.
 #[derive(Debug)]
 pub struct Declaration<T: 'static> {
     pub(crate) key: &'static str,
@@ -143,7 +143,7 @@ pub struct Row {
     pub aliases: &'static [&'static str],
     /// What happens with a value that is not accepted.
     pub if_wrong: IfWrong,
-    /// Whether its value is never shown; also read from the file that `<key>_FILE` names.
+    /// Whether its value is never shown; that of a variable is also read from the file that `<key>_FILE` names.
     pub is_secret: bool,
     /// What it does.
     pub doc: &'static str,

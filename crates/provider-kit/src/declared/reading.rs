@@ -19,7 +19,7 @@ impl Reading {
     pub(crate) fn get<'a, T>(
         &mut self,
         declaration: &Declaration<T>,
-        named: fn(&str) -> String,
+        named: &dyn Fn(&str) -> String,
         set: impl Fn(&str) -> Option<&'a str>,
     ) -> Option<T> {
         let Declaration { key, kind, default, aliases, if_wrong, is_secret, .. } = *declaration;

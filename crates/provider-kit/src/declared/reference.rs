@@ -4,13 +4,17 @@ use std::fmt::Write as _;
 
 use super::{Declared, IfWrong, Row, Unset};
 
-/// A table in Markdown, one row for each declaration; `what`: `annotation` or `variable`.
+/// A table in Markdown, one row for each declaration; `what`: `annotation`, `variable` or `key`.
 #[must_use]
 pub fn table(what: &str, declared: &[&dyn Declared]) -> String {
     let mut out = format!("| {what} | value | default | meaning |\n|---|---|---|---|\n");
     for declaration in declared {
         let row = declaration.row();
-        let key = if row.is_secret { format!("`{0}`, `{0}_FILE`", row.key) } else { format!("`{}`", row.key) };
+        let key = if row.is_secret && what == "variable" {
+            format!("`{0}`, `{0}_FILE`", row.key)
+        } else {
+            format!("`{}`", row.key)
+        };
         // Writing to a string cannot fail.
         _ = writeln!(out, "| {key} | {} | {} | {} |", cell(&row.values), default(row.default), cell(&meaning(&row)));
     }

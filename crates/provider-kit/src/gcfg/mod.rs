@@ -1,0 +1,247 @@
+//! Configuration files in the form of git's, as Go programs read them: sections, keys, and all mistakes at once, each with
+//! file and line.
+//!
+//! * `[section]` and `[section "sub name"]`; section names and keys count without case, sub names with it. A section may come
+//!   again.
+//! * `key = value`. `#` and `;` begin a comment. What is in double quotes is taken as it stands, but for `\"`, `\\`, `\n` and `\t`.
+//!   A backslash at the end of a line goes on with the next one.
+//! * A key without `=` is true. One that is empty is not set. The last one of several counts, unless all are asked for.
+//!
+//! Keys are declared as annotations and variables are; the declaration's key names the section, too. `[class "name"] key` is a
+//! key of every section `class` with a sub name.
+//!
+//! ```
+//! use cloud_provider::ConfigFile;
+//! use provider_kit::declared::Kind;
+//! use provider_kit::gcfg::{Settings, TRUTH};
+//!
+//! provider_kit::declare! {
+//!     /// Every key of Acme's.
+//!     pub ALL: "[Global] ";
+//!
+//!     /// Where the API is.
+//!     pub ENDPOINT: String = "endpoint";
+//!     /// Where metrics are.
+//!     pub PORT: u16 = "port", kind(Kind::number(1, 65535)), default("8080");
+//!     /// More in the log.
+//!     pub DEBUG: bool = "debug", kind(TRUTH), default("no");
+//! }
+//!
+//! let text = "[global]\nendpoint = \"http://x\" # the proxy\nport = 0\ndebug\ncolour = red\n".into();
+//! let mut file = Settings::of(&ConfigFile { path: "acme.conf".into(), text });
+//! assert_eq!(file.get(&ENDPOINT).as_deref(), Some("http://x"));
+//! assert_eq!((file.flag(&DEBUG), file.get(&PORT)), (true, None));
+//! file.unknown(&[ALL]);
+//! assert_eq!(file.warnings(), ["acme.conf:5: [global] colour is not known: nothing reads it"]);
+//! assert_eq!(file.finish().unwrap_err().to_string(),
+//!     "acme.conf:3: [Global] port: \"0\" is not a whole number from 1 to 65535");
+//! ```
+
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use cloud_provider::{ConfigFile, Result};
+
+pub use parse::{Entry, Mistake, Section, Text, parse};
+
+use crate::declared::{Declaration, Declared, Kind, Reading};
+use crate::hint::closest;
+
+/// The declaration of a key.
+pub type Key<T> = Declaration<T>;
+
+/// How truth values are written in these files.
+pub const TRUTH: Kind<bool> = Kind::of("true or false", |text| match text.to_ascii_lowercase().as_str() {
+    "true" | "yes" | "on" | "1" => Some(true),
+    "false" | "no" | "off" | "0" => Some(false),
+    _ => None,
+});
+
+/// A file that is being read: ask for each key, then [`finish`](Self::finish).
+#[derive(Debug)]
+pub struct Settings {
+    path: String,
+    sections: Vec<Section>,
+    reading: Reading,
+}
+
+impl Settings {
+    /// This file. What cannot be understood is told with the other mistakes.
+    #[must_use]
+    pub fn of(file: &ConfigFile) -> Self {
+        let (sections, mistakes) = parse(&file.text);
+        let mut settings = Self { path: file.path.clone(), sections, reading: Reading::default() };
+        for Mistake { line, text } in mistakes {
+            settings.reading.mistake(format!("{}:{line}: {text}", settings.path));
+        }
+        settings
+    }
+
+    /// The value, else the default. `None` if there is neither, or if the value is a mistake.
+    pub fn get<T>(&mut self, key: &Key<T>) -> Option<T> {
+        self.get_in("", key)
+    }
+
+    /// The same, of the section with this sub name.
+    pub fn get_in<T>(&mut self, sub: &str, key: &Key<T>) -> Option<T> {
+        let (text, place) = self.found(sub, key.key)?;
+        self.reading.get(key, &|_| place.clone(), |_| Some(&*text).filter(|text| !text.is_empty()))
+    }
+
+    /// The text, empty if there is none, and how messages name it. `None` if it is a mistake.
+    fn found(&mut self, sub: &str, key: &str) -> Option<(String, String)> {
+        let found = self.entries(sub, key);
+        let Some(last) = found.last() else { return Some((String::new(), String::new())) };
+        let (text, count, place) = (last.text.clone(), found.len(), self.place(sub, key, Some(last.line)));
+        match text {
+            Text::Is(text) => {
+                if count > 1 {
+                    self.reading.warning(format!("{place} is given {count} times: this one counts"));
+                }
+                Some((text, place))
+            }
+            Text::Bare => {
+                self.reading.mistake(format!("{place} needs a value: write `= …`"));
+                None
+            }
+            // Told already.
+            Text::Broken => None,
+        }
+    }
+
+    /// A truth value, else the default, else `false`; a key without a value is `true`.
+    pub fn flag(&mut self, key: &Key<bool>) -> bool {
+        let is_bare = self.entries("", key.key).last().is_some_and(|entry| entry.text == Text::Bare);
+        is_bare || self.get(key).unwrap_or_default()
+    }
+
+    /// The values of a key that is given once for each; empty ones are left out.
+    pub fn all(&mut self, key: &Key<String>) -> Vec<String> {
+        let (mut values, mut bare) = (Vec::new(), Vec::new());
+        for entry in self.entries("", key.key) {
+            match &entry.text {
+                Text::Is(text) if text.is_empty() => {}
+                Text::Is(text) => values.push(text.clone()),
+                Text::Bare => bare.push(self.place("", key.key, Some(entry.line))),
+                Text::Broken => {}
+            }
+        }
+        for place in bare {
+            self.reading.mistake(format!("{place} needs a value: write `= …`"));
+        }
+        values
+    }
+
+    /// Whether it is there, with a value or a mistake.
+    #[must_use]
+    pub fn is_set<T>(&self, key: &Key<T>) -> bool {
+        self.entries("", key.key).last().is_some_and(|last| !matches!(&last.text, Text::Is(text) if text.is_empty()))
+    }
+
+    /// The sub names of the sections with this name.
+    #[must_use]
+    pub fn subs(&self, section: &str) -> BTreeSet<String> {
+        let of_it = self.sections.iter().filter(|it| it.name.eq_ignore_ascii_case(section));
+        of_it.filter_map(|it| it.sub.clone()).collect()
+    }
+
+    /// How messages name it: file, line if it is there, section and key.
+    #[must_use]
+    pub fn named<T>(&self, key: &Key<T>) -> String {
+        self.place("", key.key, self.entries("", key.key).last().map(|entry| entry.line))
+    }
+
+    /// Notes a mistake that the caller found: say where it is, and what is accepted.
+    pub fn mistake(&mut self, text: impl Into<String>) {
+        self.reading.mistake(text.into());
+    }
+
+    /// Notes what somebody should know of, though it works.
+    pub fn warning(&mut self, text: impl Into<String>) {
+        self.reading.warning(text.into());
+    }
+
+    /// Sections and keys that are not `declared` are warned of: nobody reads them.
+    pub fn unknown(&mut self, declared: &[&[&dyn Declared]]) {
+        let known: Vec<&str> = declared.iter().flat_map(|list| list.iter()).map(|it| it.row().key).collect();
+        let sections: Vec<&str> =
+            known.iter().filter_map(|key| key.split_once("] ")).map(|(name, _)| &name[1..]).collect();
+        for section in &self.sections {
+            let of_it: Vec<&str> = known.iter().copied().filter_map(|key| key_in(section, key)).collect();
+            let title = title(section);
+            if of_it.is_empty() {
+                let hint = hint(&title, &sections, |meant| format!("[{meant}]"));
+                self.reading.warning(format!("{}:{}: [{title}] is not known{hint}", self.path, section.line));
+                continue;
+            }
+            for Entry { key, text, line } in &section.entries {
+                if of_it.iter().any(|known| known.eq_ignore_ascii_case(key)) {
+                    continue;
+                }
+                let elsewhere = known.iter().find(|known| known.split_once("] ").is_some_and(|(_, it)| it == key));
+                let hint = match elsewhere {
+                    _ if *text == Text::Bare => ": it has no value, and nothing reads it".to_owned(),
+                    Some(meant) => format!(": did you mean {meant}?"),
+                    None => hint(key, &of_it, str::to_owned),
+                };
+                // Without a value it may be the rest of a secret.
+                let key = if *text == Text::Bare { "a key" } else { key };
+                self.reading.warning(format!("{}:{line}: [{title}] {key} is not known{hint}", self.path));
+            }
+        }
+    }
+
+    /// What somebody should know of, though it works.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        self.reading.warnings()
+    }
+
+    /// Ends the reading; warnings go to the log.
+    ///
+    /// # Errors
+    /// *Invalid*, with all mistakes: each names file and line, section and key, and what is accepted.
+    pub fn finish(self) -> Result<()> {
+        for warning in self.reading.warnings() {
+            tracing::warn!("{warning}");
+        }
+        self.reading.finish()
+    }
+
+    fn entries(&self, sub: &str, declared: &str) -> Vec<&Entry> {
+        let of_it = self.sections.iter().filter(|section| section.sub.as_deref().unwrap_or_default() == sub);
+        let entries = of_it.filter_map(|section| Some((key_in(section, declared)?, &section.entries)));
+        entries.flat_map(|(key, all)| all.iter().filter(|entry| entry.key.eq_ignore_ascii_case(key))).collect()
+    }
+
+    fn place(&self, sub: &str, declared: &str, line: Option<u32>) -> String {
+        let line = line.map_or_else(String::new, |line| format!(":{line}"));
+        let key = match declared.split_once(" \"name\"] ") {
+            Some((section, key)) => format!("{section} {sub:?}] {key}"),
+            None => declared.to_owned(),
+        };
+        format!("{}{line}: {key}", self.path)
+    }
+}
+
+/// The key, if what is declared as `[section] key` or `[section "name"] key` is one of this section's.
+fn key_in<'a>(section: &Section, declared: &'a str) -> Option<&'a str> {
+    let (name, key) = declared.strip_prefix('[')?.split_once("] ")?;
+    let plain = name.strip_suffix(" \"name\"");
+    let is_it = section.name.eq_ignore_ascii_case(plain.unwrap_or(name)) && section.sub.is_some() == plain.is_some();
+    is_it.then_some(key)
+}
+
+fn title(section: &Section) -> String {
+    section.sub.as_ref().map_or_else(|| section.name.clone(), |sub| format!("{} {sub:?}", section.name))
+}
+
+fn hint(name: &str, known: &[&str], shown: impl Fn(&str) -> String) -> String {
+    let nearest =
+        closest(&name.to_ascii_lowercase(), &known.iter().map(|it| it.to_ascii_lowercase()).collect::<Vec<_>>())
+            .and_then(|meant| known.iter().find(|it| it.eq_ignore_ascii_case(meant)));
+    nearest.map_or_else(|| ": nothing reads it".to_owned(), |meant| format!(": did you mean {}?", shown(meant)))
+}
