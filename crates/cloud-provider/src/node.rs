@@ -44,6 +44,9 @@ pub struct Node {
     pub annotations: StringMap,
     /// `spec.providerID`; empty if not set. [`provider_id`](Self::provider_id) is the safer way to read it.
     pub provider_id: Box<str>,
+    /// `status.nodeInfo.systemUUID`: what the machine's firmware calls it. Kept only where there is no provider id; empty
+    /// elsewhere.
+    pub system_uuid: Box<str>,
     /// `spec.unschedulable`: cordoned.
     pub unschedulable: bool,
     /// `spec.podCIDRs`; the singular `spec.podCIDR` is never read (ROUTE-22).
@@ -318,11 +321,21 @@ mod wire {
 
     #[derive(Deserialize, Default)]
     #[serde(default)]
+    #[serde(rename_all = "camelCase")]
     struct Status {
         #[serde(deserialize_with = "null_is_default")]
         addresses: Vec<NodeAddress>,
         #[serde(deserialize_with = "null_is_default")]
         conditions: Vec<Condition>,
+        #[serde(deserialize_with = "null_is_default")]
+        node_info: NodeInfo,
+    }
+
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct NodeInfo {
+        #[serde(rename = "systemUUID", deserialize_with = "null_is_default")]
+        system_uuid: Box<str>,
     }
 
     #[derive(Deserialize)]
@@ -356,6 +369,7 @@ mod wire {
                 terminating: metadata.deletion_timestamp.is_some(),
                 labels: metadata.labels,
                 annotations,
+                system_uuid: if spec.provider_id.is_empty() { status.node_info.system_uuid } else { "".into() },
                 provider_id: spec.provider_id,
                 unschedulable: spec.unschedulable,
                 pod_cidrs: spec.pod_cidrs.into(),
@@ -405,6 +419,17 @@ mod tests {
         assert_eq!(node.provider_id(), None);
         assert_eq!(node.ready, ConditionStatus::Unknown);
         assert!(node.taints.is_empty() && node.addresses.is_empty() && !node.is_uninitialized());
+    }
+
+    #[test]
+    fn what_the_firmware_calls_a_machine_is_kept_while_it_has_no_provider_id() {
+        let text = |id: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"n"}},"spec":{{"providerID":"{id}"}},"status":{{"nodeInfo":{{"systemUUID":"u"}}}}}}"#
+            )
+        };
+        assert_eq!(&*node(&text("")).system_uuid, "u");
+        assert_eq!(&*node(&text("acme://1")).system_uuid, "");
     }
 
     #[test]

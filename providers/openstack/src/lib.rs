@@ -5,6 +5,8 @@
 
 pub mod annotations;
 pub mod config;
+pub mod id;
+mod ports;
 
 /// The provider's name, and the scheme of its provider ids.
 pub const NAME: &str = "openstack";

@@ -1,0 +1,249 @@
+//! Neutron's ports: the addresses of servers, their security groups, and what else may come from them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{Error, Result};
+use provider_kit::inventory::Urgency;
+use provider_kit::paging::{Page, Rules, read_pages};
+use provider_kit::shelf::Shelf;
+use provider_kit::transport::{Call, Priority, Transport};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+
+/// As many ports are asked for at once; Neutron may answer fewer.
+const PAGE_SIZE: usize = 1000;
+/// How often somebody else may change a port between our reading and our writing it.
+const ATTEMPTS: usize = 5;
+/// What is read of a port, and no more.
+const FIELDS: [&str; 12] = [
+    "id",
+    "device_id",
+    "device_owner",
+    "network_id",
+    "status",
+    "fixed_ips",
+    "security_groups",
+    "port_security_enabled",
+    "allowed_address_pairs",
+    "trunk_details",
+    "tags",
+    "revision_number",
+];
+
+/// The ports of the project. Cheap to clone; clones share what was read.
+#[derive(Clone, Debug)]
+pub(crate) struct Ports {
+    network: Transport,
+    shelf: Arc<Shelf<Port>>,
+}
+
+/// A port, as far as it is read.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Port {
+    pub(crate) id: Box<str>,
+    /// What it is plugged into: a server's id; empty if nothing.
+    #[serde(rename = "device_id", default)]
+    pub(crate) device: Box<str>,
+    #[serde(rename = "device_owner", default)]
+    owner: Box<str>,
+    #[serde(rename = "network_id")]
+    pub(crate) network: Box<str>,
+    #[serde(rename = "status", deserialize_with = "is_active", default)]
+    pub(crate) is_active: bool,
+    #[serde(default)]
+    pub(crate) fixed_ips: Box<[FixedIp]>,
+    #[serde(default)]
+    pub(crate) security_groups: Box<[Box<str>]>,
+    /// Port security: without it, security groups and address pairs are refused.
+    #[serde(rename = "port_security_enabled", default = "yes")]
+    pub(crate) is_secured: bool,
+    #[serde(rename = "allowed_address_pairs", default)]
+    pub(crate) pairs: Box<[AddressPair]>,
+    #[serde(default)]
+    trunk_details: Option<Box<Trunk>>,
+    #[serde(default)]
+    pub(crate) tags: Box<[Box<str>]>,
+    #[serde(default)]
+    revision_number: Option<u64>,
+}
+
+/// An address of a port.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct FixedIp {
+    #[serde(rename = "subnet_id")]
+    pub(crate) subnet: Box<str>,
+    #[serde(rename = "ip_address")]
+    pub(crate) ip: Box<str>,
+}
+
+/// Whose packets may leave a port besides its own.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct AddressPair {
+    pub(crate) ip_address: Box<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mac_address: Option<Box<str>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Trunk {
+    #[serde(default)]
+    sub_ports: Box<[SubPort]>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct SubPort {
+    port_id: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct One {
+    port: Port,
+}
+
+#[derive(Deserialize)]
+struct Many {
+    ports: Vec<Port>,
+    #[serde(default)]
+    ports_links: Vec<Link>,
+}
+
+#[derive(Deserialize)]
+struct Link {
+    rel: Box<str>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_active<'de, D: Deserializer<'de>>(status: D) -> std::result::Result<bool, D::Error> {
+    Ok(&*Box::<str>::deserialize(status)? == "ACTIVE")
+}
+
+impl Port {
+    /// The ports that are carried by this one (a trunk).
+    pub(crate) fn sub_ports(&self) -> impl Iterator<Item = &str> {
+        self.trunk_details.iter().flat_map(|trunk| trunk.sub_ports.iter().map(|it| &*it.port_id))
+    }
+
+    /// Whether it may be a server's: not a router's, a DHCP server's, a floating IP's or a load balancer's.
+    fn may_be_a_servers(&self) -> bool {
+        !["network:", "Octavia", "octavia"].iter().any(|owner| self.owner.starts_with(owner))
+    }
+}
+
+/// Those plugged into a device, of ports in the order of [`Ports::all`].
+pub(crate) fn of_device<'a>(all: &'a [Port], device: &str) -> &'a [Port] {
+    let start = all.partition_point(|port| &*port.device < device);
+    let end = all.partition_point(|port| &*port.device <= device);
+    &all[start..end]
+}
+
+impl Ports {
+    /// The ports behind Neutron's API.
+    pub(crate) fn new(network: Transport) -> Self {
+        Self { network, shelf: Arc::default() }
+    }
+
+    /// All ports that may be servers', as they were read at most `age` before this call; sorted by device, and then as they
+    /// are listed.
+    ///
+    /// # Errors
+    /// What Neutron answered; if the list was not whole.
+    pub(crate) async fn all(&self, age: Duration) -> Result<Arc<Vec<Port>>> {
+        let urgency = Urgency::of(Priority::Ordinary);
+        Ok(self.shelf.list(age, async || self.read_all(&urgency).await).await?.0)
+    }
+
+    /// All ports that may be servers', read now; kept for nobody.
+    pub(crate) async fn read_all(&self, urgency: &Urgency) -> Result<Vec<Port>> {
+        let rules = Rules { what: "ports", totals: false };
+        let reading = read_pages(
+            rules,
+            String::new(),
+            |port: &Port| port.id.clone(),
+            async |marker: String| {
+                let call = fields(Call::get("/ports", &[])).query("limit", PAGE_SIZE);
+                let call = if marker.is_empty() { call } else { call.query("marker", &marker) };
+                let page: Many = urgency.carry(|priority| self.network.read(call.clone().priority(priority))).await?;
+                let more = page.ports_links.iter().any(|link| &*link.rel == "next");
+                let next = page.ports.last().filter(|_| more).map(|port| port.id.to_string());
+                Ok(Page { items: page.ports, next, total: None })
+            },
+        );
+        // A port that is missing would take an address from a Node: half a list is none.
+        let mut ports = reading.await?.complete()?.into_items();
+        ports.retain(Port::may_be_a_servers);
+        ports.sort_by(|a, b| a.device.cmp(&b.device));
+        Ok(ports)
+    }
+
+    /// Those plugged into a server, a router ….
+    ///
+    /// # Errors
+    /// What Neutron answered.
+    pub(crate) async fn of(&self, device: &str, priority: Priority) -> Result<Vec<Port>> {
+        self.list(Call::get("/ports", &[]).query("device_id", device).priority(priority)).await
+    }
+
+    /// One port.
+    ///
+    /// # Errors
+    /// What Neutron answered.
+    pub(crate) async fn by_id(&self, id: &str) -> Result<Option<Port>> {
+        let found: Option<One> = self.network.find(fields(Call::get("/ports/{id}", &[id]))).await?;
+        Ok(found.map(|found| found.port))
+    }
+
+    /// Those that a security group is on.
+    ///
+    /// # Errors
+    /// What Neutron answered.
+    pub(crate) async fn carrying(&self, security_group: &str) -> Result<Vec<Port>> {
+        self.list(Call::get("/ports", &[]).query("security_groups", security_group)).await
+    }
+
+    /// Those of one of these networks that have one of these addresses.
+    ///
+    /// # Errors
+    /// What Neutron answered.
+    pub(crate) async fn at(&self, networks: &[Box<str>], ips: &[String]) -> Result<Vec<Port>> {
+        let call = networks.iter().fold(Call::get("/ports", &[]), |call, network| call.query("network_id", network));
+        self.list(ips.iter().fold(call, |call, ip| call.query("fixed_ips", format_args!("ip_address={ip}")))).await
+    }
+
+    /// Changes a port as `change` says, unless it says `None`: the fields of a PUT. If somebody else has changed the port
+    /// since it was read, it is read and asked again. Whether anything was changed.
+    ///
+    /// # Errors
+    /// What Neutron answered; *not found* if the port is gone.
+    pub(crate) async fn change(&self, mut port: Port, change: impl Fn(&Port) -> Option<Value>) -> Result<bool> {
+        for attempt in 1.. {
+            let Some(fields) = change(&port) else { return Ok(false) };
+            let call = Call::put("/ports/{id}", &[&port.id]).json(&json!({ "port": fields }));
+            let call = match port.revision_number {
+                Some(revision) => call.header("If-Match", format!("revision_number={revision}")),
+                None => call,
+            };
+            match self.network.send(call).await {
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
+                    let id = port.id;
+                    let gone = || Error::not_found(format!("port {id} does not exist any more"));
+                    port = self.by_id(&id).await?.ok_or_else(gone)?;
+                }
+                answer => return answer.map(|_| true),
+            }
+        }
+        Ok(false)
+    }
+
+    async fn list(&self, call: Call) -> Result<Vec<Port>> {
+        let found: Many = self.network.read(fields(call)).await?;
+        Ok(found.ports)
+    }
+}
+
+fn fields(call: Call) -> Call {
+    FIELDS.iter().fold(call, |call, field| call.query("fields", field))
+}
