@@ -27,6 +27,31 @@ const ALL: IpNet = IpNet::V4(Ipv4Net::new_assert(Ipv4Addr::UNSPECIFIED, 0));
 /// # Errors
 /// *Invalid*, if an item is no network (HELP-51).
 pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>> {
+    let stated = stated(service, |text| text.split(',').collect())?;
+    Ok(if stated.is_empty() { [ALL].into() } else { stated })
+}
+
+/// The same, but nothing where nothing is stated; items of the annotation may be parted by blanks, too.
+///
+/// ```
+/// use cloud_provider::Service;
+/// use provider_kit::source_ranges::stated_source_ranges;
+///
+/// let mut service = Service::default();
+/// assert!(stated_source_ranges(&service)?.is_empty());
+/// let annotation = ("service.beta.kubernetes.io/load-balancer-source-ranges".to_owned(), "10.0.0.1/24 ::/0,".to_owned());
+/// service.metadata.annotations = Some([annotation].into());
+/// assert_eq!(stated_source_ranges(&service)?.len(), 2);
+/// # Ok::<(), cloud_provider::Error>(())
+/// ```
+///
+/// # Errors
+/// *Invalid*, if an item is no network (HELP-51).
+pub fn stated_source_ranges(service: &Service) -> Result<BTreeSet<IpNet>> {
+    stated(service, |text| text.split([',', ' ', '\t', '\n']).filter(|item| !item.is_empty()).collect())
+}
+
+fn stated(service: &Service, items: fn(&str) -> Vec<&str>) -> Result<BTreeSet<IpNet>> {
     let spec = service.spec.as_ref().and_then(|spec| spec.load_balancer_source_ranges.as_deref()).unwrap_or_default();
     if !spec.is_empty() {
         return networks(spec.iter().map(String::as_str)).map_err(|item| {
@@ -39,8 +64,8 @@ pub fn source_ranges(service: &Service) -> Result<BTreeSet<IpNet>> {
     }
     let annotation = service.metadata.annotations.as_ref().and_then(|all| all.get(ANNOTATION_SOURCE_RANGES));
     match annotation.map_or("", |value| value.trim()) {
-        "" => Ok([ALL].into()),
-        value => networks(value.split(',')).map_err(|_| {
+        "" => Ok(BTreeSet::new()),
+        value => networks(items(value).into_iter()).map_err(|_| {
             Error::invalid(format!(
                 "{ANNOTATION_SOURCE_RANGES}: {value} is not valid. Expecting a comma-separated list of source IP ranges. \
                  For example, 10.0.0.0/24,192.168.2.0/24"
