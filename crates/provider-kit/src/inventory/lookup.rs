@@ -26,7 +26,14 @@ struct Question<'a> {
     /// What is named in a proof of absence: the provider id or the name.
     what: &'a str,
     /// The Node that asks, if one does.
-    uid: Option<&'a str>,
+    node: Option<&'a Node>,
+}
+
+impl<'a> Question<'a> {
+    /// The Node whose machine may be guessed: it has no provider id.
+    fn guessing(&self) -> Option<&'a Node> {
+        self.node.filter(|_| matches!(self.key, Key::Name(_)))
+    }
 }
 
 enum Way {
@@ -62,7 +69,7 @@ pub(super) async fn find<S: MachineSource>(
 ) -> Result<Found<S::Machine>> {
     let mut lookup = Lookup::new(inventory, 1, fresh, priority);
     let (Key::Id(what) | Key::Name(what)) = key;
-    lookup.answer(vec![Question { index: 0, key, what, uid: None }]).await;
+    lookup.answer(vec![Question { index: 0, key, what, node: None }]).await;
     lookup.answers.pop().flatten().unwrap_or_else(unanswered)
 }
 
@@ -90,7 +97,7 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                     continue;
                 }
             };
-            questions.push(Question { index, key, what, uid: Some(&node.uid) });
+            questions.push(Question { index, key, what, node: Some(node) });
         }
         questions
     }
@@ -147,6 +154,10 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
     ) -> Vec<Question<'n>> {
         let mut open = Vec::new();
         for question in questions {
+            if let Some(at) = question.guessing().and_then(|node| self.inventory.guess_in(snapshot, node)) {
+                self.there(&question, Kept::listed(snapshot, at));
+                continue;
+            }
             let place = match question.key {
                 Key::Id(id) => Ok(snapshot.place_of_id(id)),
                 Key::Name(name) => match snapshot.places_of_name(name) {
@@ -224,7 +235,7 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
         let (inventory, priority) = (self.inventory, self.priority);
         let _under_way = inventory.count_under_way(if self.fresh { open.len() } else { 0 });
         for open in open.chunks(PREPARED_READS) {
-            let reads: Vec<_> = open.iter().map(|it| inventory.read_one(it.key, priority).boxed()).collect();
+            let reads: Vec<_> = open.iter().map(|it| inventory.read_one(it, priority).boxed()).collect();
             let mut reads = futures::stream::iter(reads).buffered(CONCURRENT_READS);
             for question in open {
                 let Some(machine) = reads.next().await else { break };
@@ -310,9 +321,14 @@ impl<S: MachineSource> Inventory<S> {
         UnderWay(self, machines)
     }
 
-    async fn read_one(&self, key: Key<'_>, priority: Priority) -> Result<Option<Arc<S::Machine>>> {
-        let (source, asked) = (self.source(), Instant::now());
+    async fn read_one(&self, question: &Question<'_>, priority: Priority) -> Result<Option<Arc<S::Machine>>> {
+        let (source, asked, key) = (self.source(), Instant::now(), question.key);
+        let guessed = match question.guessing() {
+            Some(node) => self.read_guess(node, priority).await?,
+            None => None,
+        };
         let machine = match key {
+            _ if guessed.is_some() => guessed,
             Key::Id(id) => match source.by_id(id, priority).await? {
                 Some(machine) if machine.id() != id => {
                     let other = machine.id();
@@ -348,14 +364,14 @@ impl<S: MachineSource> Inventory<S> {
     /// Whether a machine from the cache can be this Node's. By name, one that another Node was matched to before is
     /// doubtful: that Node may have been re-created for a new machine of the same name (P-10).
     fn may_be(&self, machine: &S::Machine, question: &Question<'_>) -> bool {
-        let (Key::Name(_), Some(uid)) = (question.key, question.uid) else { return true };
+        let Some(node) = question.guessing() else { return true };
         let claimed = self.state().claims.get(&self.hash(machine.id())).copied();
-        claimed.is_none_or(|claimant| claimant == self.hash(uid))
+        claimed.is_none_or(|claimant| claimant == self.hash(&node.uid))
     }
 
     fn claim(&self, machine: &S::Machine, question: &Question<'_>) {
-        let Some(uid) = question.uid.filter(|_| self.mode != Mode::Off) else { return };
-        let (id, uid) = (self.hash(machine.id()), self.hash(uid));
+        let Some(node) = question.node.filter(|_| self.mode != Mode::Off) else { return };
+        let (id, uid) = (self.hash(machine.id()), self.hash(&node.uid));
         self.state().claims.insert(id, uid);
     }
 }

@@ -9,7 +9,8 @@
 //!   does not count; all who come while it is share the next one.
 //! * Few machines are read one by one, many with one list; the line is the number of pages that the list took last time.
 //! * *Gone* follows from a whole list that is not empty, or from the cloud's own "no such machine".
-//! * Nodes without a provider id are matched by name. A machine that was matched to another Node of that name before is
+//! * Nodes without a provider id are matched by what their firmware says, where the cloud [can tell](MachineSource::guesses), and
+//!   by name. A machine that was matched to another Node of that name before is
 //!   not taken from the cache again (P-10).
 //! * Nodes that wait for their initialisation, and Nodes that may have to be deleted, do not wait for who only refreshes:
 //!   see [`Urgency`].
@@ -18,6 +19,7 @@
 
 mod entries;
 mod found;
+mod guess;
 mod lookup;
 mod snapshot;
 mod urgency;
@@ -39,6 +41,7 @@ use crate::paging::Reading;
 use crate::single_flight::SingleFlight;
 use crate::transport::Priority;
 pub use found::{Found, Kept};
+pub use guess::system_uuids;
 pub use snapshot::Snapshot;
 pub use urgency::Urgency;
 
@@ -87,6 +90,17 @@ pub trait MachineSource: Send + Sync + 'static {
     /// # Errors
     /// *Invalid*, naming what is accepted, for another cloud's and for a malformed one: such a Node is not "gone".
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str>;
+
+    /// Ids of machines that a Node without a provider id may be on, likeliest first: [`system_uuids`] where the cloud makes
+    /// its ids the machines' own. Asked before the name; one counts if [`is_of`](Self::is_of) says so.
+    fn guesses(&self, _node: &Node) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether something else (name, address) speaks for a guessed machine being this Node's.
+    fn is_of(&self, _machine: &Self::Machine, _node: &Node) -> bool {
+        false
+    }
 
     /// What becomes of a machine on its Node; the addresses are enough for [`WantMetadata::Addresses`].
     fn metadata(&self, machine: &Self::Machine, node: &Node, want: WantMetadata) -> InstanceMetadata;

@@ -85,6 +85,12 @@ impl MachineSource for Acme {
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
         ProviderIds { scheme: "acme", form: "<id>", valid: |id| !id.is_empty() }.read(provider_id)
     }
+    fn guesses(&self, node: &Node) -> Vec<String> {
+        system_uuids(node)
+    }
+    fn is_of(&self, machine: &Vm, node: &Node) -> bool {
+        node.addresses.iter().any(|address| *address.address == machine.name)
+    }
     fn metadata(&self, machine: &Vm, _: &Node, _: WantMetadata) -> InstanceMetadata {
         InstanceMetadata { provider_id: format!("acme://{}", machine.id), ..InstanceMetadata::default() }
     }
@@ -375,4 +381,5 @@ async fn metrics_hear_which_look_ups_the_last_list_answered() {
     assert!(told().is_empty(), "nobody looked into the cache");
 }
 
+mod guesses;
 mod modes;

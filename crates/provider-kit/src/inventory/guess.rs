@@ -1,0 +1,54 @@
+//! Which machine a Node without a provider id is, by what its firmware says: names of Nodes and machines may differ.
+
+use cloud_provider::{Node, Result};
+
+use super::{Inventory, MachineSource, Snapshot};
+use crate::transport::Priority;
+
+/// A Node's system UUID, as clouds write it, where they make it the machine's id. Some firmware has the bytes of the first
+/// three groups the other way round: both ways, the literal one first. Empty without one.
+///
+/// ```
+/// use cloud_provider::Node;
+/// use provider_kit::inventory::system_uuids;
+///
+/// let node = Node { system_uuid: "7B9CF879-7146-417C-ABFD-CB4272F0C935".into(), ..Node::default() };
+/// assert_eq!(system_uuids(&node), ["7b9cf879-7146-417c-abfd-cb4272f0c935", "79f89c7b-4671-7c41-abfd-cb4272f0c935"]);
+/// assert!(system_uuids(&Node { system_uuid: "Not Specified".into(), ..Node::default() }).is_empty());
+/// ```
+#[must_use]
+pub fn system_uuids(node: &Node) -> Vec<String> {
+    let uuid = node.system_uuid.to_ascii_lowercase();
+    let groups: Vec<&str> = uuid.split('-').collect();
+    let is_uuid = groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12])
+        && groups.iter().all(|group| group.bytes().all(|b| b.is_ascii_hexdigit()));
+    if !is_uuid {
+        return Vec::new();
+    }
+    let turned = |group: &str| (0..group.len()).step_by(2).rev().map(|at| &group[at..at + 2]).collect::<String>();
+    let (first, rest) = groups.split_at(3);
+    let swapped = first.iter().map(|group| turned(group)).chain(rest.iter().map(|group| (*group).to_owned()));
+    let swapped = swapped.collect::<Vec<_>>().join("-");
+    if swapped == uuid { vec![uuid] } else { vec![uuid, swapped] }
+}
+
+impl<S: MachineSource> Inventory<S> {
+    /// Where in a list the machine is that this Node's firmware names.
+    pub(super) fn guess_in(&self, snapshot: &Snapshot<S::Machine>, node: &Node) -> Option<u32> {
+        let source = self.source();
+        let is_it = |at: &u32| source.is_of(snapshot.at(*at), node);
+        source.guesses(node).iter().find_map(|id| snapshot.place_of_id(id).filter(is_it))
+    }
+
+    /// The machine that this Node's firmware names, if there is one and it is this Node's.
+    pub(super) async fn read_guess(&self, node: &Node, priority: Priority) -> Result<Option<S::Machine>> {
+        let source = self.source();
+        for id in source.guesses(node) {
+            let found = source.by_id(&id, priority).await?;
+            if let Some(machine) = found.filter(|machine| source.is_of(machine, node)) {
+                return Ok(Some(machine));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,58 @@
+//! Nodes that are told by what their firmware says.
+
+use cloud_provider::{AddressType, NodeAddress};
+
+use super::*;
+
+const UUID: &str = "7b9cf879-7146-417c-abfd-cb4272f0c935";
+const SWAPPED: &str = "79F89C7B-4671-7C41-ABFD-CB4272F0C935";
+
+/// A Node named `n`, on the machine `vm` as the kubelet knows it.
+fn node(system_uuid: &str, machine: &str) -> Arc<Node> {
+    let addresses = [NodeAddress::new(AddressType::Hostname, machine)].into();
+    Arc::new(Node { name: "n".into(), uid: "u".into(), system_uuid: system_uuid.into(), addresses, ..Node::default() })
+}
+
+fn acme_with(machines: usize) -> Inventory<Acme> {
+    let inventory = acme(machines);
+    inventory.change(|all| all.push(Vm { id: UUID.into(), name: "vm".into(), is_stopped: false }));
+    inventory
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_with_another_name_than_its_machine_is_found_in_either_byte_order() {
+    for (text, reads) in [(UUID, 1), (SWAPPED, 2)] {
+        let inventory = acme_with(10);
+        let answers = inventory.lookup(&[node(text, "vm")], Want::METADATA).await;
+        assert_eq!(id_of(&answers[0]), format!("acme://{UUID}"));
+        assert_eq!(inventory.costs(), (0, 0, reads));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_answers_guesses_for_nothing() {
+    let inventory = acme_with(500);
+    let mut nodes = joining(0..500);
+    nodes.push(node(SWAPPED, "vm"));
+    let answers = inventory.lookup(&nodes, Want::METADATA).await;
+    assert_eq!(id_of(&answers[500]), format!("acme://{UUID}"));
+    assert_eq!(inventory.costs(), (1, 11, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guess_that_nothing_else_speaks_for_is_not_taken() {
+    let inventory = acme_with(10);
+    let answers = inventory.lookup(&[node(UUID, "another")], Want::METADATA).await;
+    assert!(gone(&answers[0]).is_some_and(|why| why.contains("no instance named \"n\"")), "{answers:?}");
+    inventory.change(|all| all.push(Vm { id: "i-n".into(), name: "n".into(), is_stopped: false }));
+    let answers = inventory.lookup(&[node(UUID, "another")], Want::METADATA).await;
+    assert_eq!(id_of(&answers[0]), "acme://i-n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guess_that_could_not_be_asked_for_proves_no_absence() {
+    let inventory = acme_with(10);
+    inventory.source().fails.store(true, Ordering::SeqCst);
+    let answers = inventory.lookup(&[node(UUID, "vm")], FRESH).await;
+    assert!(answers[0].as_ref().is_err_and(Error::is_unauthorized));
+}
