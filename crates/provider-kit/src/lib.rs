@@ -17,7 +17,7 @@
 //! | [`shelf`] | short lists that hardly change |
 //! | [`batch`] | many small changes of one object as few requests |
 //! | [`rule_set`] | which rules of a firewall to make and to remove |
-//! | [`provider_id`], [`addresses`] | `acme://<id>` and back; what a Node is reached by |
+//! | [`provider_id`], [`addresses`], [`labels`] | `acme://<id>` and back; what a Node is reached by; values of labels |
 //! | [`status`] | where a Service is reached |
 //! | [`settings`], [`gcfg`] | the configuration file, in YAML or in git's form, all mistakes at once |
 //!
@@ -43,6 +43,7 @@ pub mod gcfg;
 pub mod health_check;
 mod hint;
 pub mod inventory;
+pub mod labels;
 pub mod load_balancers;
 pub mod node_selector;
 pub mod operation;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cloud_provider::{Node, StringMap};
 
 use crate::declared::{Kind, Value};
+use crate::labels::{is_value, is_word};
 
 /// Operators of a requirement, longest first, so that `==` is not taken for `=`.
 const OPERATORS: [&str; 5] = ["==", "!=", "=", ">", "<"];
@@ -162,27 +163,14 @@ fn bound(text: &str) -> Result<i64, String> {
 fn label_key(text: &str) -> Result<String, String> {
     let (prefix, name) = text.split_once('/').map_or((None, text), |(prefix, name)| (Some(prefix), name));
     let is_domain = |prefix: &str| prefix.len() <= 253 && prefix.split('.').all(|part| is_word(part, "-"));
-    if !name.is_empty() && is_label(name) && prefix.is_none_or(is_domain) {
+    if !name.is_empty() && is_value(name) && prefix.is_none_or(is_domain) {
         return Ok(text.to_owned());
     }
     Err(format!("{text:?} is not a label key"))
 }
 
 fn label_value(text: &str) -> Result<String, String> {
-    if is_label(text) { Ok(text.to_owned()) } else { Err(format!("{text:?} is not a label value")) }
-}
-
-fn is_label(text: &str) -> bool {
-    text.len() <= 63 && (text.is_empty() || is_word(text, "-_."))
-}
-
-/// Letters, digits and `middle`, with a letter or digit at both ends.
-fn is_word(text: &str, middle: &str) -> bool {
-    let is_edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    let mut chars = text.chars();
-    is_edge(text.chars().next())
-        && is_edge(text.chars().next_back())
-        && chars.all(|c| c.is_ascii_alphanumeric() || middle.contains(c))
+    if is_value(text) { Ok(text.to_owned()) } else { Err(format!("{text:?} is not a label value")) }
 }
 
 #[cfg(test)]
