@@ -73,6 +73,15 @@ pub trait Backend: Send + Sync + 'static {
     /// *Invalid*, naming the annotation or field, its value and what is accepted, for what the user must change.
     async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree>;
 
+    /// What is wanted of this one, where that depends on what is there already: such as of one that several Services share,
+    /// where only the first has a say in some things. Asked whenever there is one.
+    ///
+    /// # Errors
+    /// *Invalid*, for what the user must change.
+    fn fitted(&self, wanted: Tree, _actual: &Actual, _service: &Service) -> Result<Tree> {
+        Ok(wanted)
+    }
+
     /// Reads all load balancers: the cheap way to many. It may lag behind. Let each [share](Actual::sharing) its targets as
     /// soon as its page is read: a thousand load balancers have mostly the same thousand targets.
     ///
@@ -94,8 +103,9 @@ pub trait Backend: Send + Sync + 'static {
     async fn read(&self, id: &str) -> Result<Option<Actual>>;
 
     /// Reads several; those that are not there are left out. Asked again and again while the cloud is at work on them, so
-    /// worth one request where it can be had. Of these nothing but id and state need be told: one without its
-    /// [parts](Actual::tree) is [read](Self::read) once it is not [busy](State::Busy) any more.
+    /// worth one request where it can be had. Of these nothing but id and state need be told: what
+    /// [`apply`](Self::apply) showed of its [parts](Actual::tree) holds then, and one that was found [busy](State::Busy) is
+    /// [read](Self::read) once it is not any more.
     ///
     /// # Errors
     /// As [`read`](Self::read).

@@ -208,6 +208,10 @@ impl<B: Backend> LoadBalancers for Balancers<B> {
         let sorted = self.believed(sorted, &identity).await?;
         let actual = sorted.for_changes()?;
         let name = actual.map_or(&identity.name, |actual| &actual.name);
+        let wanted = match actual {
+            Some(actual) => self.backend().fitted(wanted, actual, request.service)?,
+            None => wanted,
+        };
         let mut plan =
             steps(&operations(Some(&wanted), actual.map(|actual| &**actual), &identity, Aim::Ensured)?, name);
         plan.steps.extend(removal(sorted.doubles(), &identity)?.steps);

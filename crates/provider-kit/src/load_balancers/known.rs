@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::backend::Backend;
 use super::looks::Looks;
-use super::model::{self, Actual, Shared};
+use super::model::{Actual, Shared};
 use super::ownership::Identity;
 use super::targets::TargetSets;
 use crate::paging::Reading;
@@ -307,7 +307,8 @@ impl<B: Backend> Known<B> {
         self.state().in_doubt.remove(uid);
     }
 
-    /// Reads one on which the cloud is at work, together with all others that are awaited.
+    /// Reads one on which the cloud is at work, together with all others that are awaited; without its parts if the cloud is
+    /// asked for less.
     pub(super) async fn look(&self, id: &str) -> Result<Option<Shared>> {
         let this = self.clone();
         let seen = self.0.looks.at(id, move |ids| {
@@ -328,10 +329,7 @@ impl<B: Backend> Known<B> {
             .boxed()
         });
         match seen.await {
-            Ok(seen) => match seen.get(id) {
-                Some(actual) if actual.tree.is_none() && actual.state != model::State::Busy => self.read(id).await,
-                seen => Ok(seen.cloned()),
-            },
+            Ok(seen) => Ok(seen.get(id).cloned()),
             // One that cannot be read is no news of the others (INV-6).
             Err(_) => self.read(id).await,
         }

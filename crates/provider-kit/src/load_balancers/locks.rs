@@ -22,6 +22,7 @@ pub(super) struct Locks(Mutex<HashMap<String, Arc<Turn<Last>>>>);
 pub(super) struct Held {
     last: OwnedMutexGuard<Last>,
     uid: String,
+    changes: bool,
 }
 
 impl Locks {
@@ -37,7 +38,7 @@ impl Locks {
                 last
             }
         };
-        Held { last, uid: uid.to_owned() }
+        Held { last, uid: uid.to_owned(), changes: false }
     }
 
     fn turn(&self, key: String) -> Arc<Turn<Last>> {
@@ -55,6 +56,11 @@ fn is_news(last: &Last) -> bool {
 }
 
 impl Held {
+    /// It is about to be changed.
+    pub(super) fn note_change(&mut self) {
+        self.changes = true;
+    }
+
     /// Whether what was read at that time was changed for another Service since.
     pub(super) fn overtook(&self, read: Option<Instant>) -> bool {
         let other = self.last.as_ref().filter(|(uid, _)| *uid != self.uid);
@@ -64,7 +70,9 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        *self.last = Some((std::mem::take(&mut self.uid), Instant::now()));
+        if self.changes {
+            *self.last = Some((std::mem::take(&mut self.uid), Instant::now()));
+        }
     }
 }
 
@@ -79,12 +87,15 @@ mod tests {
         let (locks, second) = (Locks::default(), Duration::from_secs(1));
         let take = |uid: &'static str| locks.take("lb".into(), uid, &());
         let before = Instant::now();
-        assert!(!take("a").await.overtook(Some(before)), "nobody was there");
+        take("a").await.note_change();
         tokio::time::advance(second).await;
         assert!(!take("a").await.overtook(Some(before)), "it was changed for the same Service");
-        tokio::time::advance(second).await;
-        let held = take("b").await;
-        assert!(held.overtook(Some(before)) && held.overtook(None) && !held.overtook(Some(Instant::now())));
+        for _ in 0..2 {
+            tokio::time::advance(second).await;
+            let held = take("b").await;
+            assert!(held.overtook(Some(before)) && held.overtook(None) && !held.overtook(Some(Instant::now())));
+            assert!(held.overtook(Some(before)), "also the next time, if it was not changed meanwhile");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -100,7 +111,7 @@ mod tests {
         drop(held);
         drop(locks.take("lb".into(), "b", &()).await);
         for n in 0..MANY {
-            drop(locks.take(n.to_string(), "a", &()).await);
+            locks.take(n.to_string(), "a", &()).await.note_change();
         }
         tokio::time::advance(MAX_AGE).await;
         drop(locks.take("last".into(), "a", &()).await);

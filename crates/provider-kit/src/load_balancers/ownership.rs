@@ -50,7 +50,8 @@ impl Identity<'_> {
     }
 
     /// Whether the Service will not have a load balancer any more: it is being deleted, or of another type by now.
-    pub(super) fn is_leaving(&self) -> bool {
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
         let kind = self.service.spec.as_ref().and_then(|spec| spec.type_.as_deref());
         self.service.metadata.deletion_timestamp.is_some() || kind.is_some_and(|kind| kind != "LoadBalancer")
     }

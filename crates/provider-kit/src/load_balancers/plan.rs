@@ -206,6 +206,15 @@ impl Operation {
         }
     }
 
+    /// How much it is.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Update { changes, .. } => changes.len(),
+            Self::AddTargets { targets, .. } | Self::RemoveTargets { targets, .. } => targets.len(),
+            _ => 1,
+        }
+    }
+
     pub(super) fn removes(&self) -> bool {
         matches!(self, Self::Delete { .. } | Self::RemoveTargets { .. })
     }

@@ -1,6 +1,7 @@
 //! One call that changes something: from what is found to what is wanted, and what is done when the cloud is not as it was
 //! believed to be.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use cloud_provider::{Error, LoadBalancerRequest, Result};
@@ -16,7 +17,7 @@ use crate::operation::until_done;
 /// How often a change is planned anew because the cloud was not as it was believed to be.
 const TRIES: usize = 3;
 
-/// How often it is planned anew because the cloud [asks for it](super::Applied::PlanAgain).
+/// How often it is planned anew because the cloud [asks for it](super::Applied::PlanAgain), and not less is left than before.
 const PLANS: usize = 16;
 
 /// What a call leads to.
@@ -165,10 +166,14 @@ impl<'a, B: Backend> Run<'a, B> {
     async fn change_in_turn(&mut self, mut actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
         actual = self.locked(actual, aim).await?;
         let (mut before, mut ignored): (Vec<Operation>, Vec<Operation>) = (Vec::new(), Vec::new());
-        for _ in 0..PLANS {
+        let (mut plans, mut least) = (0, usize::MAX);
+        while plans < PLANS {
             let mut operations;
             (operations, actual) = self.plan(actual, aim).await?;
             operations.retain(|operation| !ignored.contains(operation));
+            let left = operations.iter().map(Operation::size).sum();
+            plans += usize::from(left >= least);
+            least = least.min(left);
             if !operations.is_empty() && operations == before {
                 ignored.push(operations.remove(0));
             }
@@ -211,12 +216,12 @@ impl<'a, B: Backend> Run<'a, B> {
     /// What is to be done now; none once it is ready. What the cloud is at work on is awaited first, and planned anew.
     async fn plan(&mut self, mut actual: Option<Shared>, aim: Aim) -> Result<(Vec<Operation>, Option<Shared>)> {
         loop {
-            let wanted = self.wanted.as_ref().filter(|_| aim != Aim::Deleted);
-            let mut operations = operations(wanted, actual.as_deref(), &self.identity, aim)?;
+            let wanted = self.wanted_of(actual.as_deref(), aim)?;
+            let mut operations = operations(wanted.as_deref(), actual.as_deref(), &self.identity, aim)?;
             self.annotate(actual.as_deref(), aim);
             if operations.is_empty() || actual.as_deref().is_some_and(|it| self.is_to_be_replaced(it, aim)) {
                 self.tell_left_out(actual.as_deref(), aim);
-                return Ok((operations, self.until_ready(actual, aim).await?));
+                return Ok((operations, self.until_ready(actual, aim, Parts::Read).await?));
             }
             if self.is_at_limit {
                 operations = removals_first(operations, &actual.as_deref().map(Actual::known_tree).unwrap_or_default());
@@ -228,10 +233,17 @@ impl<'a, B: Backend> Run<'a, B> {
             }
             self.tell_left_out(actual.as_deref(), aim);
             match &actual {
-                Some(busy) if busy.state == State::Busy => actual = self.until_ready(actual, aim).await?,
+                Some(busy) if busy.state == State::Busy => actual = self.until_ready(actual, aim, Parts::Read).await?,
                 _ => return Ok((operations, actual)),
             }
         }
+    }
+
+    fn wanted_of(&self, actual: Option<&Actual>, aim: Aim) -> Result<Option<Cow<'_, Tree>>> {
+        let Some(wanted) = self.wanted.as_ref().filter(|_| aim != Aim::Deleted) else { return Ok(None) };
+        let Some(actual) = actual else { return Ok(Some(Cow::Borrowed(wanted))) };
+        let fitted = self.this.backend().fitted(wanted.clone(), actual, self.request.service)?;
+        Ok(Some(Cow::Owned(fitted)))
     }
 
     fn annotate(&self, actual: Option<&Actual>, aim: Aim) {
@@ -274,11 +286,13 @@ impl<'a, B: Backend> Run<'a, B> {
             match self.apply(actual.as_ref(), rest).await? {
                 Step::Done(count, shown) => {
                     let shown = if self.held.is_none() { self.locked(Some(shown), aim).await? } else { Some(shown) };
-                    actual = self.until_ready(shown, aim).await?;
+                    actual = self.until_ready(shown, aim, Parts::Told).await?;
                     self.was_missing |= actual.is_none();
                     rest = &rest[count.min(rest.len())..];
                 }
-                Step::PlanAgain(shown) => return Ok((self.until_ready(Some(shown), aim).await?, false)),
+                Step::PlanAgain(shown) => {
+                    return Ok((self.until_ready(Some(shown), aim, Parts::Told).await?, false));
+                }
                 step => {
                     self.was_missing |= matches!(step, Step::Gone);
                     self.is_kept |= matches!(step, Step::Kept);
@@ -289,7 +303,8 @@ impl<'a, B: Backend> Run<'a, B> {
         Ok((actual, true))
     }
 
-    async fn apply(&self, actual: Option<&Shared>, operations: &[Operation]) -> Result<Step<Shared>> {
+    async fn apply(&mut self, actual: Option<&Shared>, operations: &[Operation]) -> Result<Step<Shared>> {
+        self.held.iter_mut().for_each(Held::note_change);
         let (known, uid) = (&self.this.known, self.identity.uid());
         let change = Change { identity: &self.identity, actual: actual.map(|actual| &**actual), operations };
         // Also if this is dropped before the answer.
@@ -313,11 +328,11 @@ impl<'a, B: Backend> Run<'a, B> {
     }
 
     /// Waits as long as the cloud is at work on it; `None` if it is gone then.
-    async fn until_ready(&mut self, actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
+    async fn until_ready(&mut self, actual: Option<Shared>, aim: Aim, parts: Parts) -> Result<Option<Shared>> {
         let Some(mut actual) = actual else { return Ok(None) };
         self.annotate(Some(&actual), aim);
         if actual.state == State::Busy {
-            let Some(seen) = self.awaited(&actual).await? else { return went_away(&actual, aim) };
+            let Some(seen) = self.awaited(&actual, parts).await? else { return went_away(&actual, aim) };
             actual = seen;
             self.annotate(Some(&actual), aim);
         }
@@ -332,7 +347,7 @@ impl<'a, B: Backend> Run<'a, B> {
     }
 
     /// What it is when the cloud is not at work on it any more. Somebody else may work meanwhile (INV-6).
-    async fn awaited(&self, actual: &Actual) -> Result<Option<Shared>> {
+    async fn awaited(&self, actual: &Actual, parts: Parts) -> Result<Option<Shared>> {
         let (polling, place, observer) = (self.this.backend().polling(), actual.place(), self.request.observer);
         observer.waits();
         let seen = until_done(&place, polling, || async {
@@ -343,8 +358,26 @@ impl<'a, B: Backend> Run<'a, B> {
         });
         let seen = seen.await;
         observer.goes_on().await;
-        seen
+        match seen? {
+            Some(seen) if seen.tree.is_some() => Ok(Some(seen)),
+            Some(seen) if actual.tree.is_some() && parts == Parts::Told => {
+                let ingress = if seen.ingress.is_empty() { &actual.ingress } else { &seen.ingress }.clone();
+                let now = Actual { state: seen.state.clone(), ingress, ..actual.clone() };
+                Ok(Some(self.this.known.put(now)))
+            }
+            Some(seen) => self.this.known.read(&seen.id).await,
+            None => Ok(None),
+        }
     }
+}
+
+/// What is known of the parts of a load balancer that is awaited.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    /// The backend told what they will be, when it changed them.
+    Told,
+    /// They were read, in the middle of some change.
+    Read,
 }
 
 fn went_away(actual: &Actual, aim: Aim) -> Result<Option<Shared>> {

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cloud_provider::{CompleteListing, Error, Listing, LoadBalancerRequest, Node, Result, async_trait};
+use cloud_provider::{CompleteListing, Error, Listing, LoadBalancerRequest, Node, Result, Service, async_trait};
+use futures::future::try_join_all;
 use tokio::time::Instant;
 
 use super::super::{
-    Actual, Applied, Attributes, Backend, Change, Identity, Marks, Operation, Part, Port, State, TargetSets, Tree,
+    Actual, Applied, Attributes, Backend, Change, Identity, Marks, Operation, Part, Port, State, TargetSets, Targets,
+    Tree,
 };
 use crate::paging::Reading;
 
@@ -31,6 +33,20 @@ pub(super) struct Model {
     pub(super) unreadable: BTreeSet<String>,
     /// What is known of the Node's machine: `None`: it is another cloud's.
     pub(super) machines: BTreeMap<String, Option<bool>>,
+    /// Whether [`Backend::read_many`] tells ids and states only.
+    pub(super) is_read_in_short: bool,
+    /// How many load balancers yet to be made come out failed.
+    pub(super) fails: usize,
+    /// Whether one that failed is made anew.
+    pub(super) is_replaced: bool,
+    /// What all load balancers are locked by.
+    pub(super) lock: Option<String>,
+    /// Ports that no load balancer serves which does not do so already.
+    pub(super) keeps: Vec<u16>,
+    /// Whether a request adds one target only.
+    pub(super) adds_singly: bool,
+    /// For which Service each write was.
+    pub(super) turns: Vec<String>,
     made: usize,
 }
 
@@ -56,6 +72,11 @@ impl Model {
             Some((at, is_applied)) if self.writes.len() > at => Ok(is_applied),
             _ => Ok(true),
         }
+    }
+
+    /// The cloud is at work on it.
+    pub(super) fn begin_work(&mut self, id: &str) {
+        self.busy_until.insert(id.to_owned(), Instant::now() + TAKES);
     }
 
     fn is_answered(&self) -> Result<()> {
@@ -114,6 +135,36 @@ impl Backend for StepByStep {
         if model.unreadable.contains(id) { Err(Error::other("500")) } else { Ok(model.show(id)) }
     }
 
+    async fn read_many(&self, ids: &[String]) -> Result<Vec<Actual>> {
+        if !self.model().is_read_in_short {
+            return Ok(try_join_all(ids.iter().map(|id| self.read(id))).await?.into_iter().flatten().collect());
+        }
+        let mut model = self.model();
+        model.reads.extend(ids.iter().map(|id| format!("look {id}")));
+        let shown = ids.iter().filter_map(|id| model.show(id));
+        Ok(shown.map(|it| Actual { id: it.id, state: it.state, ..Actual::default() }).collect())
+    }
+
+    fn fitted(&self, mut wanted: Tree, _actual: &Actual, _service: &Service) -> Result<Tree> {
+        for port in &self.model().keeps {
+            wanted.parts.remove(&Part::Pool(format!("pool-{port}")));
+            wanted.parts.remove(&Part::Listener(Port { number: *port, protocol: "TCP".into() }));
+        }
+        Ok(wanted)
+    }
+
+    fn annotations(&self, actual: &Actual, _service: &Service) -> Vec<(&'static str, Option<String>)> {
+        vec![("example.com/id", Some(actual.id.clone()))]
+    }
+
+    fn lock(&self, _actual: &Actual) -> Option<String> {
+        self.model().lock.clone()
+    }
+
+    fn replaces(&self, _actual: &Actual, _service: &Service) -> bool {
+        self.model().is_replaced
+    }
+
     async fn has_machine(&self, node: &Node) -> Result<bool> {
         let known = self.model().machines.get(&*node.name).copied().unwrap_or(Some(true));
         known.ok_or_else(|| Error::invalid("not a machine of this cloud"))
@@ -123,6 +174,7 @@ impl Backend for StepByStep {
         let mut model = self.model();
         let operation = &change.operations[0];
         let is_applied = model.begin(operation)?;
+        model.turns.push(change.identity.uid().to_owned());
         let id = change.actual.map(|actual| actual.id.clone());
         if id.as_ref().is_some_and(|id| model.contested.remove(id)) {
             return Err(Error::conflict("it is changing"));
@@ -136,7 +188,16 @@ impl Backend for StepByStep {
         {
             return Err(Error::quota("no more listeners"));
         }
-        let outcome = change.outcome(1);
+        let mut outcome = change.outcome(1);
+        let mut is_whole = true;
+        if let (Some(outcome), Operation::AddTargets { pool, targets }) = (&mut outcome, operation)
+            && model.adds_singly
+            && let Some(tree) = &mut outcome.tree
+        {
+            let surplus: Targets = targets.iter().skip(1).collect();
+            is_whole = surplus.is_empty();
+            tree.targets.insert(pool.clone(), tree.targets_of(pool).without(&surplus));
+        }
         if !is_applied {
             return Err(Error::other("not sent"));
         }
@@ -158,12 +219,20 @@ impl Backend for StepByStep {
                     return Err(Error::conflict("name taken"));
                 }
                 let tree = outcome.and_then(|outcome| outcome.tree).unwrap_or_default();
-                model.add(&name, change.identity.marks(), tree)
+                let id = model.add(&name, change.identity.marks(), tree);
+                if model.fails > 0 {
+                    model.fails -= 1;
+                    model.balancers.get_mut(&id).unwrap().state = State::Failed("no compute host".into());
+                }
+                id
             }
         };
         model.busy_until.insert(id.clone(), Instant::now() + TAKES);
         model.is_answered()?;
         let shown = model.show(&id).unwrap();
+        if !is_whole {
+            return Ok(Applied::PlanAgain(Box::new(shown)));
+        }
         // A new one is told, a change is not.
         Ok(if change.actual.is_none() { Applied::Shown(1, Box::new(shown)) } else { Applied::Begun(1) })
     }

@@ -5,3 +5,4 @@ mod flow;
 mod limits;
 mod planning;
 mod small;
+mod turns;
