@@ -1,10 +1,14 @@
 //! Lists that come in pages, read to the end or found wanting (INV-1).
 
+mod linked;
+
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
 
 use cloud_provider::{CompleteListing, Error, Listing, Result};
+
+pub use linked::linked_page;
 
 /// How far a list may grow before it is taken for one without an end.
 const MOST_PAGES: usize = 100_000;

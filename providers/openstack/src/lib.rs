@@ -4,9 +4,17 @@
 //! events and metrics. What is different, and why, is in `docs/providers/openstack.md`.
 
 pub mod annotations;
+mod catalogue;
+mod clouds_yaml;
 pub mod config;
+pub mod features;
 pub mod id;
+pub mod keys;
+mod keystone;
+pub mod metrics;
 mod ports;
+pub mod services;
+mod transports;
 
 /// The provider's name, and the scheme of its provider ids.
 pub const NAME: &str = "openstack";

@@ -172,7 +172,7 @@ fn encode(text: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub(super) place: String,
-    /// The status, 2xx.
+    /// The status: 2xx, or 300.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
@@ -186,9 +186,17 @@ impl Answer {
     /// # Errors
     /// *Other*, naming the route, if it is something else: a proxy's page, a changed API.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_slice(&self.body).map_err(|err| {
-            Error::other(format!("{} answered {} with an unexpected body: {err}", self.place, self.status.as_u16()))
-        })
+        serde_json::from_slice(&self.body).map_err(|err| self.unexpected(&err))
+    }
+
+    pub(crate) fn unexpected(&self, err: &dyn Display) -> Error {
+        Error::other(format!("{} answered {} with an unexpected body: {err}", self.place, self.status.as_u16()))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(body: impl Into<Bytes>) -> Self {
+        let (place, status, headers) = ("GET /".to_owned(), StatusCode::OK, HeaderMap::new());
+        Self { place, status, headers, body: body.into() }
     }
 }
 

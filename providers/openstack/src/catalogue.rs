@@ -1,0 +1,165 @@
+//! Where the services are: Keystone's catalogue (§5.1).
+
+use cloud_provider::{Error, Result};
+use serde::Deserialize;
+
+use crate::config::Interface;
+
+/// A service that the provider uses, at the base of its paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// Nova: as the catalogue has it.
+    Compute,
+    /// Neutron: `/v2.0`.
+    Network,
+    /// Octavia: `/v2.0`.
+    Balancer,
+    /// Octavia's root, where its versions are.
+    BalancerRoot,
+    /// Barbican: `/v1`.
+    Keys,
+}
+
+impl Service {
+    pub(crate) const ALL: [Self; 5] = [Self::Compute, Self::Network, Self::Balancer, Self::BalancerRoot, Self::Keys];
+
+    /// What the catalogue calls it.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Network => "network",
+            Self::Balancer | Self::BalancerRoot => "load-balancer",
+            Self::Keys => "key-manager",
+        }
+    }
+
+    /// What comes after the catalogue's URL, which may have it already.
+    fn version(self) -> &'static str {
+        match self {
+            Self::Compute => "",
+            Self::Network | Self::Balancer | Self::BalancerRoot => "/v2.0",
+            Self::Keys => "/v1",
+        }
+    }
+
+    fn base(self, url: &str) -> String {
+        let (url, version) = (url.trim_end_matches('/'), self.version());
+        let root = url.strip_suffix(version).unwrap_or(url).trim_end_matches('/');
+        if self == Self::BalancerRoot { root.to_owned() } else { format!("{root}{version}") }
+    }
+}
+
+/// What a token may use.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Catalogue(Vec<Entry>);
+
+#[derive(Debug, Deserialize)]
+struct Entry {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    endpoints: Vec<Endpoint>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Endpoint {
+    interface: String,
+    #[serde(default)]
+    region: Option<String>,
+    #[serde(default)]
+    region_id: Option<String>,
+    url: String,
+}
+
+impl Endpoint {
+    fn is_in(&self, region: &str) -> bool {
+        [&self.region, &self.region_id].into_iter().flatten().any(|its| its == region)
+    }
+}
+
+impl Catalogue {
+    /// The base URL of a service: its first endpoint with this interface, in this region if one is configured.
+    ///
+    /// # Errors
+    /// *Invalid*, with what there is instead.
+    pub(crate) fn base(&self, service: Service, interface: Interface, region: Option<&str>) -> Result<String> {
+        let (kind, interface) = (service.kind(), name(interface));
+        let endpoints = || self.0.iter().filter(|entry| entry.kind == kind).flat_map(|entry| &entry.endpoints);
+        let mut fitting = endpoints().filter(|it| it.interface.trim_end_matches("URL") == interface);
+        if let Some(found) = fitting.find(|endpoint| region.is_none_or(|region| endpoint.is_in(region))) {
+            return Ok(service.base(&found.url));
+        }
+        let there =
+            endpoints().map(|it| format!("{} in {}", it.interface, it.region.as_deref().unwrap_or("no region")));
+        let mut there: Vec<_> = there.collect();
+        there.sort_unstable();
+        there.dedup();
+        let there = if there.is_empty() {
+            "it has none of that kind".to_owned()
+        } else {
+            format!("it has {}", there.join(", "))
+        };
+        let region = region.map_or_else(String::new, |region| format!(" in region {region:?}"));
+        Err(Error::invalid(format!(
+            "Keystone's catalogue has no {interface} endpoint of {kind}{region}: {there}; check `region` and `os-endpoint-type` in [Global]"
+        )))
+    }
+}
+
+fn name(interface: Interface) -> &'static str {
+    match interface {
+        Interface::Public => "public",
+        Interface::Internal => "internal",
+        Interface::Admin => "admin",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn catalogue() -> Catalogue {
+        let endpoint = |interface: &str, region: &str, url: &str| json!({"interface": interface, "region": region, "region_id": region, "url": url});
+        serde_json::from_value(json!([
+            {"type": "identity", "name": "keystone"},
+            {"type": "compute", "endpoints": [
+                endpoint("public", "One", "https://one/compute/v2.1/p1"), endpoint("public", "Two", "https://two/compute/v2.1/")]},
+            {"type": "network", "endpoints": [
+                endpoint("internal", "One", "http://net:9696"), endpoint("public", "One", "https://one/network/")]},
+            {"type": "load-balancer", "endpoints": [endpoint("public", "One", "https://one/lb/v2.0/")]},
+            {"type": "key-manager", "endpoints": [
+                {"interface": "public", "region": null, "region_id": "One", "url": "https://one/keys"}]},
+        ]))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_first_endpoint_of_interface_and_region_is_taken_and_gets_its_version() {
+        let table = [
+            (Service::Compute, Interface::Public, None, "https://one/compute/v2.1/p1"),
+            (Service::Compute, Interface::Public, Some("Two"), "https://two/compute/v2.1"),
+            (Service::Network, Interface::Public, Some("One"), "https://one/network/v2.0"),
+            (Service::Network, Interface::Internal, Some("One"), "http://net:9696/v2.0"),
+            (Service::Balancer, Interface::Public, Some("One"), "https://one/lb/v2.0"),
+            (Service::BalancerRoot, Interface::Public, Some("One"), "https://one/lb"),
+            (Service::Keys, Interface::Public, Some("One"), "https://one/keys/v1"),
+        ];
+        for (service, interface, region, url) in table {
+            assert_eq!(catalogue().base(service, interface, region).unwrap(), url);
+        }
+    }
+
+    #[test]
+    fn a_missing_endpoint_is_told_with_what_there_is() {
+        let text = catalogue().base(Service::Compute, Interface::Public, Some("Three")).unwrap_err().to_string();
+        assert!(
+            text.contains("no public endpoint of compute in region \"Three\": it has public in One, public in Two"),
+            "{text}"
+        );
+        let text = Catalogue::default().base(Service::Keys, Interface::Admin, None).unwrap_err().to_string();
+        assert!(text.contains("no admin endpoint of key-manager: it has none of that kind"), "{text}");
+    }
+}

@@ -1,0 +1,121 @@
+//! How the services are reached, and what their refusals mean (§5.6).
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cloud_provider::{Error, Setup};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use provider_kit::transport::{Builder, Leaf, NoAnswer, Patience, Refusal};
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::metrics::Requests;
+
+/// Nova tells the name of a flavor with the server from this version on.
+const MICROVERSION: &str = "compute 2.47";
+
+/// What all services have in common.
+pub(crate) fn furnished(builder: Builder, config: &Config, setup: &Setup, leaf: Arc<dyn Leaf>) -> Builder {
+    builder
+        .leaf(leaf)
+        .metrics(Arc::new(Requests(Arc::clone(&setup.metrics))))
+        .fence(setup.fence.clone())
+        .patience(patience(config.request_timeout))
+        .correlation("x-openstack-request-id")
+        .refusals(refusal)
+}
+
+fn patience(timeout: Duration) -> Patience {
+    let total = timeout.saturating_mul(2).max(Duration::from_secs(60));
+    let longest_pause = Duration::from_secs(30);
+    Patience { timeout, total, longest_pause, backoff: Duration::from_millis(500), ..Patience::default() }
+}
+
+/// The leaf in use: another one takes its place when the TLS files are others.
+pub(crate) struct Line(RwLock<Arc<dyn Leaf>>);
+
+impl Line {
+    pub(crate) fn new(leaf: Arc<dyn Leaf>) -> Self {
+        Self(RwLock::new(leaf))
+    }
+
+    pub(crate) fn replace(&self, leaf: Arc<dyn Leaf>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = leaf;
+    }
+}
+
+impl Leaf for Line {
+    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).carry(request)
+    }
+}
+
+/// Asks Nova for a later version of its API, until it says that it has none (406).
+pub(crate) struct Microversion {
+    leaf: Arc<dyn Leaf>,
+    is_refused: Arc<AtomicBool>,
+}
+
+impl Microversion {
+    pub(crate) fn new(leaf: Arc<dyn Leaf>) -> Self {
+        Self { leaf, is_refused: Arc::default() }
+    }
+}
+
+impl Leaf for Microversion {
+    fn carry(&self, mut request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
+        if self.is_refused.load(Ordering::Relaxed) {
+            return self.leaf.carry(request);
+        }
+        let plain = request.clone();
+        request.headers_mut().insert("openstack-api-version", HeaderValue::from_static(MICROVERSION));
+        let (leaf, is_refused) = (Arc::clone(&self.leaf), Arc::clone(&self.is_refused));
+        async move {
+            let answer = leaf.carry(request).await?;
+            if answer.status() != StatusCode::NOT_ACCEPTABLE {
+                return Ok(answer);
+            }
+            is_refused.store(true, Ordering::Relaxed);
+            leaf.carry(plain).await
+        }
+        .boxed()
+    }
+}
+
+/// The services' own error bodies. One that has a word of its own for what is wrong tells the service from a proxy.
+fn refusal(headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
+    let value: Value = serde_json::from_slice(body).ok()?;
+    let refusal = |code: &str, message: &Value| {
+        let message = message.as_str()?.trim().to_owned();
+        Some(Refusal { code: code.to_owned(), message, details: Vec::new() })
+    };
+    // Octavia.
+    if let (Some(code), Some(message)) = (value.get("faultcode").and_then(Value::as_str), value.get("faultstring")) {
+        return refusal(code, message);
+    }
+    let (outer, inner) = value.as_object()?.iter().next()?;
+    let Some(message) = inner.get("message") else {
+        // Barbican: title and description; the first version of Neutron's: a sentence.
+        let (title, said) = (value.get("title").and_then(Value::as_str), value.get("description"));
+        let neutron = value.get("NeutronError").and_then(|said| refusal("NeutronError", said));
+        return neutron.or_else(|| refusal(title?, said?)).or_else(|| Refusal::read(headers, body));
+    };
+    // Keystone says `title`, Neutron `type`, Nova has the word for it outside.
+    let code = ["type", "title"].iter().find_map(|key| inner.get(*key)?.as_str()).unwrap_or(outer);
+    refusal(code, message)
+}
+
+/// What a refusal means beyond its status.
+pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
+    let said = refusal.message.to_ascii_lowercase();
+    let is_full = ["OverQuota", "IpAddressGenerationFailure", "ExternalIpAddressExhausted"].contains(&&*refusal.code);
+    if is_full || said.contains("quota") && ["exceeded", "has been met", "limit"].iter().any(|word| said.contains(word))
+    {
+        return Some(Error::quota);
+    }
+    None
+}
