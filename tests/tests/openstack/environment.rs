@@ -1,0 +1,141 @@
+//! What the environment variables lead to.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use ccm_tests::binary;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use tokio::sync::RwLock;
+
+use crate::cloud::{Cloud, Login};
+use crate::project::Pool;
+
+const OUT: &str = "CCM_TEST_OPENSTACK";
+const SERVICES: &str = "CCM_TEST_OPENSTACK_SERVICES";
+
+/// What a scenario cannot do without.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// An OpenStack.
+    Cloud,
+    /// An OpenStack whose services can be stopped; nothing else runs meanwhile.
+    Services,
+}
+
+/// Where things are.
+pub(crate) struct Environment {
+    out: Option<PathBuf>,
+    services: Option<PathBuf>,
+    binary: Option<PathBuf>,
+    /// On which all scenarios run.
+    pub(crate) runtime: Runtime,
+    /// Projects of their own for the scenarios.
+    pub(crate) pool: Pool,
+    /// Whoever stops services has it alone.
+    pub(crate) peace: RwLock<()>,
+}
+
+impl Environment {
+    /// Reads the variables.
+    ///
+    /// # Errors
+    /// There is a cloud, but no binary to test; or a variable names nothing.
+    pub(crate) fn from_variables() -> Result<Self> {
+        let path = |name: &str| -> Result<Option<PathBuf>> {
+            let Some(path) = std::env::var_os(name).filter(|path| !path.is_empty()) else { return Ok(None) };
+            let path = PathBuf::from(path);
+            ensure!(path.exists(), "{name} names {}, which is not there", path.display());
+            Ok(Some(path))
+        };
+        let (out, services) = (path(OUT)?, path(SERVICES)?);
+        let lists = std::env::args().any(|argument| argument == "--list");
+        let binary = if lists || out.is_none() { None } else { Some(binary::path()?) };
+        ccm_tests::install_crypto();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        Ok(Self { out, services, binary, runtime, pool: Pool::default(), peace: RwLock::new(()) })
+    }
+
+    /// Why a scenario cannot run, if it cannot.
+    pub(crate) fn lacks(&self, need: Need) -> Option<&'static str> {
+        match need {
+            _ if self.out.is_none() => Some("CCM_TEST_OPENSTACK is not set: there is no OpenStack"),
+            Need::Services if self.services.is_none() => {
+                Some("CCM_TEST_OPENSTACK_SERVICES is not set: nothing can stop the services")
+            }
+            Need::Cloud | Need::Services => None,
+        }
+    }
+
+    fn out(&self) -> Result<&Path> {
+        self.out.as_deref().context(OUT)
+    }
+
+    pub(crate) fn binary(&self) -> Result<&PathBuf> {
+        self.binary.as_ref().context("no binary")
+    }
+
+    /// What was seeded.
+    pub(crate) fn ids(&self) -> Result<Value> {
+        let path = self.out()?.join("ids.json");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is no JSON", path.display()))
+    }
+
+    /// The administrator's name and password, from the file of the command line client.
+    fn admin_login(&self) -> Result<Login> {
+        let path = self.out()?.join("openrc");
+        let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let value = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.trim().strip_prefix("export ")?.split_once('='));
+            let found = lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim_matches(['"', '\'']).to_owned());
+            found.with_context(|| format!("{} has no {name}", path.display()))
+        };
+        Ok(Login {
+            address: value("OS_AUTH_URL")?.trim_end_matches("/v3").to_owned(),
+            user: value("OS_USERNAME")?,
+            password: value("OS_PASSWORD")?,
+            project: value("OS_PROJECT_NAME")?,
+        })
+    }
+
+    /// The administrator.
+    pub(crate) async fn admin(&self) -> Result<Cloud> {
+        Cloud::login(self.admin_login()?).await
+    }
+
+    /// Where Keystone is, without its version.
+    pub(crate) fn keystone(&self) -> Result<String> {
+        Ok(self.admin_login()?.address)
+    }
+
+    /// Stops, freezes or thaws a service: runs the test bed's script with these words, to its end.
+    pub(crate) async fn service(&self, words: &[&str]) -> Result<()> {
+        run(self.services.as_ref().context(SERVICES)?, words, &[]).await
+    }
+
+    /// Starts what is stopped, with these settings.
+    pub(crate) async fn start_services(&self, settings: &[(&str, &str)]) -> Result<()> {
+        let script = self.services.as_ref().context(SERVICES)?.with_file_name("up.sh");
+        run(&script, &[], settings).await
+    }
+}
+
+async fn run(script: &Path, words: &[&str], settings: &[(&str, &str)]) -> Result<()> {
+    let output = tokio::process::Command::new(script)
+        .args(words)
+        .envs(settings.iter().copied())
+        .stdin(std::process::Stdio::null())
+        .output()
+        .await
+        .with_context(|| format!("running {}", script.display()))?;
+    ensure!(
+        output.status.success(),
+        "{} {}: {}: {}",
+        script.display(),
+        words.join(" "),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}

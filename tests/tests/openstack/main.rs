@@ -1,0 +1,84 @@
+//! The binary, as a process of its own, against a real OpenStack.
+//!
+//! * `CCM_TEST_OPENSTACK`: the directory in which the test bed writes its settings (`openrc` of an administrator, `ids.json`
+//!   of what was seeded). Without it every scenario is ignored, with that reason.
+//! * `CCM_TEST_OPENSTACK_SERVICES`: the test bed's `svc.sh`, which stops and freezes services; the scenarios that need it are
+//!   ignored without it.
+//! * `CCM_TEST_BINARY`: the binary; unless it is set, the one of this build.
+//!
+//! Each scenario has a project of its own with a network, a router and three servers, and a Kubernetes API in this process.
+//! The requests of the program pass a relay, which counts them and can end its life at any of them. What is in the project
+//! is read before and after, from the APIs of the cloud, and must be equal.
+
+mod cloud;
+mod environment;
+mod nodes;
+mod project;
+mod relay;
+mod scene;
+mod services;
+mod snapshot;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Result;
+use futures::future::LocalBoxFuture;
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+use crate::environment::{Environment, Need};
+
+/// So many scenarios run at a time: most of the time each waits for the cloud.
+const AT_A_TIME: usize = 4;
+
+/// Plays one scenario.
+type Play = for<'a> fn(&'a Environment) -> LocalBoxFuture<'a, Result<()>>;
+
+macro_rules! scenarios {
+    ($($need:ident $module:ident::$name:ident,)*) => {
+        &[$((stringify!($name), Need::$need, |environment| Box::pin($module::$name(environment)))),*]
+    };
+}
+
+/// All scenarios: what each needs, where it is written, and its name.
+const SCENARIOS: &[(&str, Need, Play)] = scenarios![
+    Cloud nodes::servers_give_nodes_their_identity_their_taint_and_their_end,
+    Cloud services::a_service_is_made_changed_and_taken_away,
+];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(AT_A_TIME);
+    let environment = match Environment::from_variables() {
+        Ok(environment) => Arc::new(environment),
+        Err(error) => {
+            eprintln!("openstack: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let trials = SCENARIOS.iter().map(|(name, need, play)| trial(name, *need, *play, &environment)).collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    let is_there = environment.lacks(Need::Cloud).is_none() && !arguments.list;
+    match is_there.then(|| environment.runtime.block_on(project::clean_up(&environment))) {
+        Some(Err(error)) => {
+            eprintln!("openstack: cleaning up: {error:#}");
+            ExitCode::FAILURE
+        }
+        _ => conclusion.exit_code(),
+    }
+}
+
+fn trial(name: &'static str, need: Need, play: Play, environment: &Arc<Environment>) -> Trial {
+    let environment = Arc::clone(environment);
+    Trial::ignorable_test(name, move || {
+        if let Some(reason) = environment.lacks(need) {
+            return Ok(Completion::ignored_with(reason));
+        }
+        let start = Instant::now();
+        let played = environment.runtime.block_on(play(&environment));
+        println!("  {name} took {:.1} s", start.elapsed().as_secs_f64());
+        played.map_err(|error| Failed::from(format!("{error:#}")))?;
+        Ok(Completion::Completed)
+    })
+}

@@ -1,0 +1,150 @@
+//! A relay between the program under test and the cloud: every request passes a [`Gate`], which counts it and can end the
+//! program's life at it. The catalogue of the relay leads to the relay.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::Result;
+use axum::Router;
+use axum::body::Body;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use ccm_tests::gate::{Gate, Side};
+use embedded_apiserver::ApiServer;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::{Service, ServiceExt};
+
+use crate::cloud::{Api, Cloud};
+
+/// A server on a free port until it is dropped.
+pub(crate) struct Served {
+    /// `http://127.0.0.1:port`.
+    pub(crate) address: String,
+    _until: DropGuard,
+}
+
+impl Served {
+    /// Serves what passes the gate.
+    async fn start<S>(make: impl FnOnce(String) -> S) -> Result<Self>
+    where
+        S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+        S::Error: Send,
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = format!("http://{}", listener.local_addr()?);
+        let service = make(address.clone());
+        let router = Router::new().fallback(move |request: Request<Body>| {
+            let service = service.clone();
+            async move {
+                let answer = service.oneshot(request).await;
+                Ok::<_, Infallible>(answer.unwrap_or_else(|_| StatusCode::BAD_GATEWAY.into_response()))
+            }
+        });
+        let shutdown = CancellationToken::new();
+        let until = shutdown.clone().drop_guard();
+        tokio::spawn(async move {
+            // Watches never end by themselves.
+            tokio::select! {
+                _ = axum::serve(listener, router).into_future() => {}
+                () = shutdown.cancelled() => {}
+            }
+        });
+        Ok(Self { address, _until: until })
+    }
+
+    /// The Kubernetes API behind the gate.
+    pub(crate) async fn kubernetes(api: &ApiServer, gate: &Gate) -> Result<Self> {
+        let gated = gate.before(Side::Kubernetes, api.service());
+        Self::start(|_| gated).await
+    }
+
+    /// The cloud behind the gate; the tokens that are given out are noted in `tokens`.
+    pub(crate) async fn cloud(cloud: &Cloud, gate: &Gate, tokens: &Tokens) -> Result<Self> {
+        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(120)).build()?;
+        let (origins, tokens) = (cloud.origins(), tokens.clone());
+        Self::start(|address| {
+            let far = Far { client, origins: Arc::new(origins), address, tokens };
+            gate.before(Side::Cloud, far)
+        })
+        .await
+    }
+}
+
+/// The tokens that were given to the program. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tokens(Arc<Mutex<Vec<String>>>);
+
+impl Tokens {
+    pub(crate) fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, token: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(token.to_owned());
+    }
+}
+
+/// The cloud, where paths begin with the name of the service.
+#[derive(Clone)]
+struct Far {
+    client: reqwest::Client,
+    origins: Arc<BTreeMap<Api, String>>,
+    address: String,
+    tokens: Tokens,
+}
+
+impl Far {
+    async fn carry(self, request: Request<Full<Bytes>>) -> Result<Response<Body>> {
+        let (mut head, body) = request.into_parts();
+        let target = head.uri.path_and_query().map_or("/", |it| it.as_str());
+        let (service, rest) = target.trim_start_matches('/').split_once('/').unwrap_or((target.trim_matches('/'), ""));
+        let Some((_, origin)) = self.origins.iter().find(|(api, _)| api.kind() == service) else {
+            return Ok((StatusCode::NOT_FOUND, format!("no service {service}")).into_response());
+        };
+        head.uri = format!("{origin}/{rest}").parse()?;
+        for name in [header::HOST, header::CONTENT_LENGTH, header::CONNECTION, header::ACCEPT_ENCODING] {
+            head.headers.remove(name);
+        }
+        let body = body.collect().await?.to_bytes();
+        let answer = self.client.execute(reqwest::Request::try_from(Request::from_parts(head, body))?).await?;
+        let (status, mut headers) = (answer.status(), answer.headers().clone());
+        for name in [header::CONTENT_LENGTH, header::CONNECTION, header::TRANSFER_ENCODING] {
+            headers.remove(name);
+        }
+        if let Some(token) = headers.get("x-subject-token").and_then(|it| it.to_str().ok()) {
+            self.tokens.note(token);
+        }
+        let mut text = answer.text().await?;
+        for (api, origin) in self.origins.iter() {
+            if text.contains(origin) {
+                text = text.replace(origin, &format!("{}/{}", self.address, api.kind()));
+            }
+        }
+        let mut response = Response::new(Body::from(text));
+        (*response.status_mut(), *response.headers_mut()) = (status, headers);
+        Ok(response)
+    }
+}
+
+impl Service<Request<Full<Bytes>>> for Far {
+    type Response = Response<Body>;
+    type Error = anyhow::Error;
+    type Future = BoxFuture<'static, Result<Response<Body>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
+        self.clone().carry(request).boxed()
+    }
+}
