@@ -40,7 +40,7 @@ impl Settings {
     /// *Invalid* if the text is no YAML mapping.
     pub fn yaml(setup: &Setup) -> Result<Self> {
         let (path, text) = setup.config.as_ref().map_or(("no configuration file", ""), |file| (&file.path, &file.text));
-        let values = match parse(text) {
+        let values = match yaml(text) {
             Ok(Value::Object(values)) => values,
             Ok(Value::Null) => Map::new(),
             Ok(_) => return Err(Error::invalid(format!("{path}: expected settings of the form `key: value`"))),
@@ -140,8 +140,11 @@ impl Settings {
     }
 }
 
-/// The error is the place only: the parser's message may quote the text.
-fn parse(text: &str) -> Result<Value, String> {
+/// A file in YAML; an empty one is null.
+///
+/// # Errors
+/// The place only, with a blank before it, or nothing: the parser's message may quote the text.
+pub fn yaml(text: &str) -> Result<Value, String> {
     if text.trim().is_empty() {
         return Ok(Value::Null);
     }

@@ -1,5 +1,8 @@
 //! What `cloud.conf`, `clouds.yaml` and the environment say (§1 of the provider's page), validated.
 
+mod auth;
+mod reading;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
