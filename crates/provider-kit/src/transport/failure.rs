@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use cloud_provider::Error;
 use http::{HeaderMap, Response, StatusCode, header};
+use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::Value;
 
 use super::attempt::Attempt;
@@ -142,11 +143,14 @@ pub(super) fn refused(attempt: &Attempt, answer: &Response<Bytes>, words: Words)
     let text = format!("{} answered {}{colon}{said}{}", call.place(), status.as_u16(), correlation(headers, words));
     let text = attempt.redact(text);
     let report = Report::read(headers);
-    let throttled = status == StatusCode::TOO_MANY_REQUESTS;
+    // Some APIs say 413 with a time instead.
+    let too_large = status == StatusCode::PAYLOAD_TOO_LARGE && headers.contains_key(header::RETRY_AFTER);
+    let throttled = status == StatusCode::TOO_MANY_REQUESTS || too_large;
     let pause = if throttled { pause(headers, &report, words.refill) } else { None };
     let error = match refusal.as_ref().and_then(attempt.meaning) {
         Some(error) => error(text),
-        None => by_status(status, refusal.as_ref(), text, pause.unwrap_or(DEFAULT_PAUSE)),
+        None if throttled => Error::rate_limited(text, pause.unwrap_or(DEFAULT_PAUSE)),
+        None => by_status(status, refusal.as_ref(), text),
     };
     let repeat = if throttled || refusal.as_ref().is_some_and(words.not_applied) {
         Repeat::Always
@@ -160,7 +164,7 @@ pub(super) fn refused(attempt: &Attempt, answer: &Response<Bytes>, words: Words)
     Failure { status: Some(status), error, pause, delay, report, sent: true, repeat }
 }
 
-fn by_status(status: StatusCode, refusal: Option<&Refusal>, text: String, pause: Duration) -> Error {
+fn by_status(status: StatusCode, refusal: Option<&Refusal>, text: String) -> Error {
     match status.as_u16() {
         401 | 403 => Error::unauthorized(text),
         // A gateway speaks JSON too; only the API itself has a word for it. One without words brings its own reader.
@@ -168,7 +172,6 @@ fn by_status(status: StatusCode, refusal: Option<&Refusal>, text: String, pause:
         404 | 410 => Error::other(format!("{text} (not an answer of this API; is the endpoint right?)")),
         409 | 412 | 423 => Error::conflict(text),
         400 | 422 => Error::invalid(text),
-        429 => Error::rate_limited(text, pause),
         _ => Error::other(text),
     }
 }
@@ -194,9 +197,14 @@ fn pause(headers: &HeaderMap, report: &Report, refill: Refill) -> Option<Duratio
     })
 }
 
-/// `Retry-After` in seconds.
+/// `Retry-After`: in seconds, or until a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = number(headers, &[header::RETRY_AFTER.as_str()])?;
+    let date = || {
+        let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+        let then = DateTimeParser::new().parse_timestamp(text.trim()).ok()?;
+        Some(u64::try_from(then.as_second()).ok()?.saturating_sub(now()))
+    };
+    let seconds = number(headers, &[header::RETRY_AFTER.as_str()]).or_else(date)?;
     Some(Duration::from_secs(seconds.max(1)).min(LONGEST_PAUSE))
 }
 
@@ -221,8 +229,12 @@ impl Report {
     }
 }
 
+/// In seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 fn from_now(reset: u64) -> Duration {
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let seconds = if reset < EPOCH_SECONDS { reset } else { reset.saturating_sub(now()) };
     Duration::from_secs(seconds).min(LONGEST_PAUSE)
 }

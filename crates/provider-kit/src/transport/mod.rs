@@ -19,7 +19,7 @@
 //! | 404 of anybody else (a proxy, a gateway) | *other* | no |
 //! | 409, 412, 423 | *conflict* | no |
 //! | 400, 422 | *invalid* | no |
-//! | 429 | *rate limited*, and a pause for the whole client | yes: it was not applied |
+//! | 429, 413 with `Retry-After` | *rate limited*, and a pause for the whole client | yes: it was not applied |
 //! | no connection | *other* | yes: it was not sent |
 //! | 5xx, 408, no answer, time-out | *other* | if the call is idempotent; not before `Retry-After` |
 //! | any whose words say that it was [not applied](Builder::not_applied) | by its status | yes |

@@ -39,6 +39,11 @@ fn hide(value: &mut Value) {
             for (name, value) in fields {
                 match value {
                     Value::String(text) if is_secret(name) => HIDDEN.clone_into(text),
+                    // `{"token": {"id": …}}`: the token itself.
+                    Value::Object(inner) if is_secret(name) => {
+                        inner.entry("id").and_modify(|id| *id = HIDDEN.into());
+                        hide(value);
+                    }
                     value => hide(value),
                 }
             }
@@ -54,10 +59,11 @@ mod tests {
 
     #[test]
     fn secret_fields_are_hidden_wherever_they_are() {
-        let sent = br#"{"certificates":[{"private_key":"k","name":"n"}],"root_password":"p","token":7}"#;
+        let sent =
+            br#"{"certificates":[{"private_key":"k","name":"n"}],"root_password":"p","token":{"id":"t","end":7}}"#;
         assert_eq!(
             body(sent),
-            r#"{"certificates":[{"name":"n","private_key":"[redacted]"}],"root_password":"[redacted]","token":7}"#
+            r#"{"certificates":[{"name":"n","private_key":"[redacted]"}],"root_password":"[redacted]","token":{"end":7,"id":"[redacted]"}}"#
         );
         assert_eq!(body(b"plain"), "plain");
     }

@@ -14,6 +14,7 @@ mod credentials;
 mod limits;
 mod recordings;
 mod refusals;
+mod sessions;
 
 /// A service that answers with what `script` says for each request, counted from 1.
 fn scripted<R: IntoResponse>(

@@ -118,3 +118,19 @@ async fn metrics_hear_when_a_request_starts_and_when_nobody_waits_for_it_any_mor
     let _ = tokio::time::timeout(Duration::from_secs(1), client.send(GET())).await;
     assert_eq!(*seen.0.lock().unwrap(), ["started", "finished", "started", "abandoned"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_time_to_try_again_may_be_a_date_and_the_status_413() {
+    let date = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(5);
+    let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date).unwrap();
+    let (router, sent) = scripted(move |n, _| match n {
+        1 => (StatusCode::PAYLOAD_TOO_LARGE, [("retry-after", date.clone())]).into_response(),
+        2 => (StatusCode::PAYLOAD_TOO_LARGE, "too large").into_response(),
+        _ => StatusCode::OK.into_response(),
+    });
+    let (client, began) = (client(router).build().unwrap(), Instant::now());
+    let error = client.send(POST()).await.unwrap_err();
+    assert!(!error.is_rate_limited() && error.to_string().contains("413: too large"), "{error:?}");
+    assert!((4..=5).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    assert_eq!(sent.load(Ordering::SeqCst), 2);
+}
