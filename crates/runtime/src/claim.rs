@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::place::Place;
 use crate::queue::Queue;
 
 /// A key that this worker alone works on. It is given back when the claim ends: as a success, as a failure, or, if it is
@@ -14,6 +16,7 @@ pub struct Claim<K: Eq + Hash + Clone> {
     queue: Queue<K>,
     key: K,
     end: End,
+    place: Arc<Place>,
 }
 
 enum End {
@@ -25,12 +28,21 @@ enum End {
 
 impl<K: Eq + Hash + Clone> Claim<K> {
     pub(crate) fn new(queue: Queue<K>, key: K) -> Self {
-        Self { queue, key, end: End::Failure }
+        Self::at(Arc::default(), queue, key)
+    }
+
+    pub(crate) fn at(place: Arc<Place>, queue: Queue<K>, key: K) -> Self {
+        Self { queue, key, end: End::Failure, place }
     }
 
     /// The key.
     pub fn key(&self) -> &K {
         &self.key
+    }
+
+    /// Where it is worked on. Who only waits may [leave](Place::leave) it for that time.
+    pub fn place(&self) -> Arc<Place> {
+        Arc::clone(&self.place)
     }
 
     /// The work is done; the key's failures are forgotten.
@@ -74,8 +86,6 @@ impl<K: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Claim<K> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::limiter::RateLimiter;
     use crate::queue::NoMetrics;

@@ -3,6 +3,7 @@
 mod agent;
 mod config;
 mod discreet;
+mod kubeconfig;
 mod layer;
 mod request;
 mod retry;
@@ -11,6 +12,7 @@ mod tests;
 
 pub use agent::UserAgent;
 pub use config::{ClientError, ClientOptions, connect, connect_as};
-pub use discreet::{discreet, kubeconfig_problem};
+pub use discreet::discreet;
+pub use kubeconfig::{KubeconfigProblem, read_kubeconfig};
 pub use layer::{Limits, wrap};
 pub use request::{NoRequestMetrics, RequestInfo, RequestMetrics, Verb};

@@ -12,6 +12,7 @@
 //! | [`workers`] | the tasks that empty a queue, alone or in batches; survive panics |
 //! | [`pulse`] | whether work that is begun also ends |
 //! | [`claim`] | a key that is being worked on, given back when that ends |
+//! | [`place`] | a worker's place, which whoever only waits leaves to others |
 //! | [`limiter`] | how long a failed key waits |
 //! | [`retry`] | again, if somebody else wrote first |
 //! | [`loops`] | periodic passes, and many items with few workers |
@@ -65,6 +66,7 @@ pub mod events;
 pub mod limiter;
 pub mod loops;
 pub mod node;
+pub mod place;
 pub mod pulse;
 pub mod queue;
 pub mod retry;

@@ -170,6 +170,25 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.next_batch(1).await?.pop()
     }
 
+    /// Waits until there is a ready key, and leaves it there; `false` once the queue is shut down and empty. Cancel-safe.
+    pub async fn is_ready(&self) -> bool {
+        loop {
+            let mut changed = pin!(self.shared.changed.notified());
+            changed.as_mut().enable();
+            let due = {
+                let mut inner = self.lock();
+                let added = inner.state.promote(Instant::now());
+                self.note(&inner, added);
+                match (inner.state.ready() > 0, inner.state.is_shut_down()) {
+                    (true, _) => return true,
+                    (false, true) => return false,
+                    (false, false) => inner.state.next_due(),
+                }
+            };
+            until_changed(changed, due).await;
+        }
+    }
+
     /// All ready keys up to `max`, in order, at least one; waits for the first. `None` once the queue is shut down and
     /// empty. Cancel-safe.
     pub async fn next_batch(&self, max: usize) -> Option<Vec<K>> {
@@ -182,13 +201,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
                 Taken::Closed => return None,
                 Taken::Nothing { next_due } => next_due,
             };
-            match due {
-                Some(at) => tokio::select! {
-                    () = changed => {}
-                    () = tokio::time::sleep_until(at) => {}
-                },
-                None => changed.await,
-            }
+            until_changed(changed, due).await;
         }
     }
 
@@ -289,6 +302,17 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     fn lock(&self) -> MutexGuard<'_, Inner<K>> {
         self.shared.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for the notice of a change, or for the first key to fall due.
+async fn until_changed(changed: impl Future<Output = ()>, due: Option<Instant>) {
+    match due {
+        Some(at) => tokio::select! {
+            () = changed => {}
+            () = tokio::time::sleep_until(at) => {}
+        },
+        None => changed.await,
     }
 }
 

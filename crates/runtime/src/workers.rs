@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use tokio::sync::Semaphore;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::claim::Claim;
+use crate::place::Place;
 use crate::queue::Queue;
 
 /// How long a worker rests after a panic (RT-6).
@@ -20,31 +22,67 @@ const REST_AFTER_PANIC: Duration = Duration::from_secs(1);
 /// How often the ages of running keys are reported.
 const REPORT_PERIOD: Duration = Duration::from_millis(500);
 
-/// Empties `queue` with `workers` tasks, one key each at a time, until `shutdown` or until the queue is shut down and
-/// empty; returns when the last worker has ended.
+/// How many keys of one queue may be in the making beyond those that are worked on: their work waits for somebody else.
+const WAITING: usize = 200;
+
+/// Empties `queue` at `workers` places, one key each at a time, until `shutdown` or until the queue is shut down and empty;
+/// returns when the last work has ended.
 ///
-/// `f` ends the claim with success or failure. A panic of `f` is logged, its key comes again after its back-off, and the
-/// worker goes on after a second. After `shutdown` each worker finishes its current key and takes no other; the queue is
-/// shut down.
+/// `f` ends the claim with success or failure. While it only waits it may leave its [place](Claim::place) to another key. A
+/// panic of `f` is logged, its key comes again after its back-off, and its place is free after a second. After `shutdown`
+/// what is under way is finished, and nothing else is begun; the queue is shut down.
 pub async fn run_workers<K, F, Fut>(queue: &Queue<K>, workers: usize, shutdown: CancellationToken, f: F)
 where
     K: Eq + Hash + Clone + Debug + Send + Sync + 'static,
     F: Fn(Claim<K>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = ()> + Send + 'static,
 {
-    let one = move |mut claims: Vec<Claim<K>>| {
-        let run = claims.pop().map(&f);
-        async move {
-            if let Some(run) = run {
-                run.await;
-            }
-        }
-    };
-    run_batch_workers(queue, workers, 1, shutdown, one).await;
+    let (tracker, f) = (TaskTracker::new(), Arc::new(f));
+    tracker.spawn(hand_out(queue.clone(), workers, shutdown.clone(), tracker.clone(), f));
+    until_ended(queue, &tracker, &shutdown).await;
 }
 
-/// As [`run_workers`], but each worker takes all ready keys, up to `max_batch`, in one go, and gives each back when its
-/// [`Claim`] ends.
+/// Gives each key a place and a task of its own.
+async fn hand_out<K, F, Fut>(
+    queue: Queue<K>,
+    workers: usize,
+    shutdown: CancellationToken,
+    tracker: TaskTracker,
+    f: Arc<F>,
+) where
+    K: Eq + Hash + Clone + Debug + Send + Sync + 'static,
+    F: Fn(Claim<K>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = ()> + Send + 'static,
+{
+    let (places, all) = (Arc::new(Semaphore::new(workers)), Arc::new(Semaphore::new(workers + WAITING)));
+    let next = async || {
+        let room = Arc::clone(&all).acquire_owned().await.ok()?;
+        // A place is taken only when there is work: those who come back need it. A key is taken only when there is a place:
+        // what happens to it until then is one piece of work.
+        if !queue.is_ready().await {
+            return None;
+        }
+        let place = Arc::new(Place::take(&places).await);
+        Some((queue.next().await?, place, room))
+    };
+    loop {
+        let next = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return,
+            next = next() => next,
+        };
+        let Some((key, place, room)) = next else { return };
+        let claim = Claim::at(Arc::clone(&place), queue.clone(), key.clone());
+        let (queue, shutdown, f) = (queue.clone(), shutdown.clone(), Arc::clone(&f));
+        tracker.spawn(async move {
+            attempt(&queue, &[key], &shutdown, async { f(claim).await }).await;
+            drop((place, room));
+        });
+    }
+}
+
+/// As [`run_workers`], but each of `workers` tasks takes all ready keys, up to `max_batch`, in one go, and gives each back
+/// when its [`Claim`] ends.
 ///
 /// A panic drops the claims that are left, so their keys come again after their back-off.
 pub async fn run_batch_workers<K, F, Fut>(
@@ -62,8 +100,12 @@ pub async fn run_batch_workers<K, F, Fut>(
     for _ in 0..workers {
         tracker.spawn(work(queue.clone(), max_batch, shutdown.clone(), Arc::clone(&f)));
     }
-    tracker.close();
+    until_ended(queue, &tracker, &shutdown).await;
+}
 
+/// Waits for the end of all tasks, shuts the queue down when it is time, and reports meanwhile.
+async fn until_ended<K: Eq + Hash + Clone>(queue: &Queue<K>, tracker: &TaskTracker, shutdown: &CancellationToken) {
+    tracker.close();
     let mut ticks = tokio::time::interval(REPORT_PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut stopping = false;
@@ -95,23 +137,23 @@ where
         };
         let Some(keys) = keys else { return };
         let claims = keys.iter().map(|key| Claim::new(queue.clone(), key.clone())).collect();
-        // The call is inside, so that a panic before the first await is caught too.
-        let run = AssertUnwindSafe(async { f(claims).await });
-        let panicked = run.catch_unwind().await.err();
-        if let Some(panic) = &panicked {
-            tracing::error!(
-                queue = queue.name(),
-                ?keys,
-                panic = panic_text(&**panic),
-                "worker panicked, keys are tried again"
-            );
-        }
-        if panicked.is_some() {
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                () = tokio::time::sleep(REST_AFTER_PANIC) => {}
-            }
-        }
+        attempt(&queue, &keys, &shutdown, async { f(claims).await }).await;
+    }
+}
+
+/// Works on these keys. The call is inside of `work`, so that a panic before the first await is caught too.
+async fn attempt<K: Eq + Hash + Clone + Debug>(
+    queue: &Queue<K>,
+    keys: &[K],
+    shutdown: &CancellationToken,
+    work: impl Future<Output = ()>,
+) {
+    let Err(panic) = AssertUnwindSafe(work).catch_unwind().await else { return };
+    let panic = panic_text(&*panic);
+    tracing::error!(queue = queue.name(), ?keys, panic, "worker panicked, keys are tried again");
+    tokio::select! {
+        () = shutdown.cancelled() => {}
+        () = tokio::time::sleep(REST_AFTER_PANIC) => {}
     }
 }
 

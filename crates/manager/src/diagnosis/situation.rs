@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::Uri;
-use kube::config::Kubeconfig;
 use runtime::client::ClientOptions;
+use runtime::client::read_kubeconfig;
 
 /// Where the resolver's servers are written.
 const RESOLVER_CONFIGURATION: &str = "/etc/resolv.conf";
@@ -91,7 +91,7 @@ impl Situation {
 }
 
 fn server_in(path: &Path, context: Option<&str>) -> Option<String> {
-    let file = Kubeconfig::read_from(path).ok()?;
+    let file = read_kubeconfig(path).ok()?;
     let context = context.or(file.current_context.as_deref())?;
     let context = file.contexts.iter().find(|it| it.name == context)?.context.as_ref()?;
     let cluster = file.clusters.iter().find(|it| it.name == context.cluster)?;

@@ -8,11 +8,12 @@ use std::time::Duration;
 use cloud_provider::Fence;
 use http::Uri;
 use kube::client::ClientBuilder;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions};
 use kube::{Client, Config};
 
 use super::agent::UserAgent;
-use super::discreet::{discreet, kubeconfig_problem};
+use super::discreet::discreet;
+use super::kubeconfig::read_kubeconfig;
 use super::layer::{Limits, wrap};
 use super::request::RequestMetrics;
 
@@ -192,10 +193,10 @@ async fn load(options: &ClientOptions) -> Result<(Config, String), ClientError> 
 }
 
 async fn from_file(path: &Path, context: Option<String>) -> Result<Config, ClientError> {
-    let error = |error| ClientError::Kubeconfig { path: path.to_owned(), problem: kubeconfig_problem(&error) };
-    let file = Kubeconfig::read_from(path).map_err(error)?;
+    let error = |problem| ClientError::Kubeconfig { path: path.to_owned(), problem };
+    let file = read_kubeconfig(path).map_err(|problem| error(problem.to_string()))?;
     let options = KubeConfigOptions { context, cluster: None, user: None };
-    Config::from_custom_kubeconfig(file, &options).await.map_err(error)
+    Config::from_custom_kubeconfig(file, &options).await.map_err(|problem| error(problem.to_string()))
 }
 
 fn parse_master(url: &str) -> Result<Uri, ClientError> {

@@ -1,26 +1,14 @@
 //! Errors about credentials, without the credentials (INV-5).
 //!
-//! A parser shows the lines around a mistake, which in a kubeconfig are tokens and keys; an exec plugin's error shows its
-//! environment, its arguments and all that it wrote. None of that may reach a log.
+//! An exec plugin's error shows its environment, its arguments and all that it wrote. None of that may reach a log.
 
 use std::process::Output;
 
 use kube::client::AuthError;
-use kube::config::KubeconfigError;
 use serde_saphyr::Location;
 
 /// Characters of what a plugin says on its standard error, which is meant for people.
 const LONGEST: usize = 300;
-
-/// What is wrong with a kubeconfig.
-#[must_use]
-pub fn kubeconfig_problem(error: &KubeconfigError) -> String {
-    match error {
-        KubeconfigError::Parse(error) => format!("it is no valid kubeconfig{}", place(error.location())),
-        KubeconfigError::ReadConfig(error, _) => error.to_string(),
-        error => error.to_string(),
-    }
-}
 
 /// The same error, without what may be secret in it.
 #[must_use]
@@ -66,20 +54,7 @@ fn place(location: Option<Location>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kube::config::{AuthInfo, ExecConfig, Kubeconfig};
-
-    #[test]
-    fn the_lines_around_a_mistake_in_a_kubeconfig_are_not_shown() {
-        for mistake in ["    bad: [", "    exec: 5", "\t- x", "    token: [s3cr3t]"] {
-            let text = format!(
-                "kind: Config\nusers:\n- name: u\n  user:\n    password: s3cr3t\n{mistake}\n    client-key-data: s3cr3t\n"
-            );
-            let error = Kubeconfig::from_yaml(&text).unwrap_err();
-            assert!(format!("{error}").contains("s3cr3t"), "the test is of use: {error}");
-            let said = kubeconfig_problem(&error);
-            assert!(!said.contains("s3cr3t") && said.contains(" in line ") && !said.contains('\n'), "{said}");
-        }
-    }
+    use kube::config::{AuthInfo, ExecConfig};
 
     /// The error of a client whose plugin is this script.
     fn failing(script: &str) -> kube::Error {

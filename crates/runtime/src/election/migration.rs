@@ -117,7 +117,9 @@ impl LeaderMigration {
     /// # Errors
     /// [`MigrationError`], with all that is wrong.
     pub fn parse(text: &str) -> Result<Self, MigrationError> {
-        let file: File = serde_saphyr::from_str(text).map_err(|error| MigrationError::Malformed(error.to_string()))?;
+        let value: serde_json::Value =
+            serde_saphyr::from_str(text).map_err(|error| MigrationError::Malformed(error.to_string()))?;
+        let file: File = serde_json::from_value(value).map_err(|error| MigrationError::Malformed(error.to_string()))?;
         let version = file.api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
         let known = VERSIONS.iter().find(|(name, _)| Some(*name) == version && file.kind == KIND);
         let Some((_, has_lock)) = known else {

@@ -364,6 +364,65 @@ async fn a_worker_that_panics_rests_a_second_and_its_keys_are_tried_again() {
     assert_eq!(queue.retries(&7), 2, "a panic is a failure like others");
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_only_waits_leaves_the_place_to_others_and_gets_one_back() {
+    let (queue, shutdown, start) = (queue(), CancellationToken::new(), Instant::now());
+    (0..250).for_each(|k| queue.add(k));
+    let (busy, most, ends) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(vec![])));
+    let (stop, log, peak) = (shutdown.clone(), Arc::clone(&ends), Arc::clone(&most));
+    let work = async move |busy: &AtomicUsize, most: &AtomicUsize| {
+        most.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        busy.fetch_sub(1, Ordering::SeqCst);
+    };
+    run_workers(&queue, 1, shutdown, move |claim| {
+        let (busy, most, log, stop) = (Arc::clone(&busy), Arc::clone(&most), Arc::clone(&log), stop.clone());
+        async move {
+            let place = claim.place();
+            work(&busy, &most).await;
+            place.leave();
+            tokio::time::sleep(s(60)).await;
+            place.come_back().await;
+            work(&busy, &most).await;
+            claim.succeed();
+            log.lock().unwrap().push(start.elapsed());
+            if log.lock().unwrap().len() == 250 {
+                stop.cancel();
+            }
+        }
+    })
+    .await;
+    assert_eq!(peak.load(Ordering::SeqCst), 1, "one worker is one worker");
+    let ends = ends.lock().unwrap();
+    assert!(ends[199] < s(66), "two hundred wait at the same time: {:?}", ends[199]);
+    assert!(ends[249] > s(120) && ends[249] < s(130), "more do not: {:?}", ends[249]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_changes_while_no_place_is_free_is_worked_on_once() {
+    let (queue, shutdown, runs) = (queue(), CancellationToken::new(), Arc::new(Mutex::new(Vec::new())));
+    let (feed, stop, log) = (queue.clone(), shutdown.clone(), Arc::clone(&runs));
+    queue.add(1);
+    let feeder = async move {
+        for _ in 0..3 {
+            tokio::time::sleep(s(1)).await;
+            feed.add(2);
+        }
+        tokio::time::sleep(s(60)).await;
+        stop.cancel();
+    };
+    let workers = run_workers(&queue, 1, shutdown, move |claim| {
+        log.lock().unwrap().push(*claim.key());
+        async move {
+            tokio::time::sleep(s(10)).await;
+            claim.succeed();
+        }
+    });
+    tokio::join!(feeder, workers);
+    assert_eq!(*runs.lock().unwrap(), [1, 2]);
+}
+
 #[derive(Default)]
 struct Recorded(Mutex<BTreeMap<&'static str, Vec<u64>>>);
 

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
-use runtime::client::{Limits, RequestMetrics, UserAgent, discreet, kubeconfig_problem, wrap};
+use runtime::client::{Limits, RequestMetrics, UserAgent, discreet, read_kubeconfig, wrap};
 
 use super::review::TIMEOUT;
 use crate::options::{AuthenticationOptions, AuthorizationOptions};
@@ -102,7 +102,6 @@ async fn connect(
 
 async fn from_file(path: &Path) -> Result<Config, String> {
     // Not the parser's own words: they show the lines around a mistake (INV-5).
-    let problem = |error| kubeconfig_problem(&error);
-    let file = Kubeconfig::read_from(path).map_err(problem)?;
-    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(problem)
+    let file = read_kubeconfig(path).map_err(|problem| problem.to_string())?;
+    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(|problem| problem.to_string())
 }

@@ -1,0 +1,116 @@
+//! Reads a kubeconfig.
+//!
+//! kube has a function for it, which makes the YAML parser's code anew for each type in the file: 0.4 MB of a program that is
+//! to be small. Here the file becomes JSON first.
+
+use std::path::{Path, PathBuf};
+
+use kube::config::Kubeconfig;
+
+/// What is wrong with a kubeconfig; nothing that stands in it, which may be secret (INV-5).
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigProblem {
+    /// It cannot be read.
+    #[error("failed to read it: {0}")]
+    Unreadable(std::io::Error),
+    /// It is no YAML.
+    #[error("it is no valid kubeconfig{0}")]
+    NoYaml(String),
+    /// It is YAML of another form.
+    #[error("it is no valid kubeconfig: {0}")]
+    OtherForm(String),
+}
+
+/// Reads a kubeconfig. Files that it names are looked for beside it, as kubectl does.
+///
+/// # Errors
+/// [`KubeconfigProblem`].
+pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigProblem> {
+    let text = std::fs::read_to_string(path).map_err(KubeconfigProblem::Unreadable)?;
+    let mut file = parse(&text)?;
+    let Some(directory) = path.parent() else { return Ok(file) };
+    let beside = |named: &mut Option<String>| {
+        if let Some(path) = named
+            && !path.is_empty()
+            && Path::new(path).is_relative()
+        {
+            *path = directory.join(PathBuf::from(&path)).to_string_lossy().into_owned();
+        }
+    };
+    for cluster in file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
+        beside(&mut cluster.certificate_authority);
+    }
+    for user in file.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
+        for named in [&mut user.client_certificate, &mut user.client_key, &mut user.token_file] {
+            beside(named);
+        }
+        // A bare name is looked for in the PATH.
+        if let Some(exec) = user.exec.as_mut().filter(|exec| exec.command.as_ref().is_some_and(|it| it.contains('/'))) {
+            beside(&mut exec.command);
+        }
+    }
+    Ok(file)
+}
+
+fn parse(text: &str) -> Result<Kubeconfig, KubeconfigProblem> {
+    if text.trim().is_empty() {
+        return Ok(Kubeconfig::default());
+    }
+    let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|error| {
+        let place = error.location().map(|at| format!(" in line {}, column {}", at.line(), at.column()));
+        KubeconfigProblem::NoYaml(place.unwrap_or_default())
+    })?;
+    serde_json::from_value(value).map_err(|error| KubeconfigProblem::OtherForm(without_values(&error.to_string())))
+}
+
+/// Serde says "invalid type: string "s3cret", expected struct ExecConfig", or names a field.
+fn without_values(problem: &str) -> String {
+    match problem.rsplit_once(", expected ") {
+        Some((_, expected)) => format!("a value in it is not what belongs there, {expected}"),
+        None if problem.starts_with("missing field") => problem.to_owned(),
+        None => "a value in it is not what belongs there".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_user(user: &str) -> String {
+        format!("kind: Config\nusers:\n- name: u\n  user:\n    password: s3cr3t\n{user}\n    client-key-data: s3cr3t\n")
+    }
+
+    #[test]
+    fn the_lines_around_a_mistake_are_not_shown() {
+        for (mistake, said) in [
+            ("    bad: [", " in line "),
+            ("\t- x", " in line "),
+            ("    exec: 5", "ExecConfig"),
+            ("    token: [s3cr3t]", "a string"),
+        ] {
+            let problem = parse(&with_user(mistake)).unwrap_err().to_string();
+            assert!(problem.contains(said) && !problem.contains("s3cr3t") && !problem.contains('\n'), "{problem}");
+        }
+        let problem = parse("users:\n- user: {}\n").unwrap_err().to_string();
+        assert_eq!(problem, "it is no valid kubeconfig: missing field `name`");
+    }
+
+    #[test]
+    fn files_are_beside_it_and_plugins_in_the_path() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config");
+        let text = "clusters: [{name: c, cluster: {server: https://a, certificate-authority: ca.pem}}]\nusers:\n- name: u\n  user: {client-certificate: /abs.pem, client-key: pki/key.pem, tokenFile: token, exec: {command: ./plugin}}\n- {name: v, user: {exec: {command: aws}}}\n";
+        std::fs::write(&path, text).unwrap();
+        let file = read_kubeconfig(&path).unwrap();
+        let at = |name: &str| Some(directory.path().join(name).to_string_lossy().into_owned());
+        assert_eq!(file.clusters[0].cluster.as_ref().unwrap().certificate_authority, at("ca.pem"));
+        let user = file.auth_infos[0].auth_info.as_ref().unwrap();
+        assert_eq!(user.client_certificate.as_deref(), Some("/abs.pem"));
+        assert_eq!((&user.client_key, &user.token_file), (&at("pki/key.pem"), &at("token")));
+        assert_eq!(user.exec.as_ref().unwrap().command, at("./plugin"));
+        let other = file.auth_infos[1].auth_info.as_ref().unwrap().exec.as_ref().unwrap();
+        assert_eq!(other.command.as_deref(), Some("aws"));
+        assert!(matches!(read_kubeconfig(&directory.path().join("none")), Err(KubeconfigProblem::Unreadable(_))));
+        assert_eq!(parse(" \n").unwrap().clusters.len(), 0);
+    }
+}

@@ -1,0 +1,76 @@
+//! A worker's place, which whoever only waits leaves to others.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// One of the places of a queue's workers. Who waits for somebody else for long [leaves](Self::leave) it, so that another key
+/// is worked on meanwhile, and [comes back](Self::come_back) to go on (INV-6). Given back when it is dropped.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use std::sync::Arc;
+/// use runtime::place::Place;
+/// use tokio::sync::Semaphore;
+///
+/// let places = Arc::new(Semaphore::new(1));
+/// let place = Place::take(&places).await;
+/// assert_eq!(places.available_permits(), 0);
+/// place.leave();
+/// assert_eq!(places.available_permits(), 1);
+/// place.come_back().await;
+/// assert_eq!(places.available_permits(), 0);
+/// # }
+/// ```
+#[derive(Default)]
+pub struct Place(Option<Taken>);
+
+struct Taken {
+    places: Arc<Semaphore>,
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl Place {
+    /// A place of one's own, which nobody else waits for.
+    #[must_use]
+    pub fn own() -> Self {
+        Self::default()
+    }
+
+    /// A place of these, as soon as one is free; who came first has it first, also of those who come back.
+    pub async fn take(places: &Arc<Semaphore>) -> Self {
+        let place = Self(Some(Taken { places: Arc::clone(places), permit: Mutex::default() }));
+        place.come_back().await;
+        place
+    }
+
+    /// Lets others have it.
+    pub fn leave(&self) {
+        if let Some(taken) = &self.0 {
+            taken.put(None);
+        }
+    }
+
+    /// Waits for a free one, unless it was never left.
+    pub async fn come_back(&self) {
+        let Some(taken) = &self.0 else { return };
+        let is_here = taken.permit.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !is_here {
+            // Nobody closes them.
+            taken.put(Arc::clone(&taken.places).acquire_owned().await.ok());
+        }
+    }
+}
+
+impl Taken {
+    fn put(&self, permit: Option<OwnedSemaphorePermit>) {
+        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Place").finish_non_exhaustive()
+    }
+}
