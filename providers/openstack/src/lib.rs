@@ -13,6 +13,7 @@ pub mod keys;
 mod keystone;
 pub mod metrics;
 mod ports;
+mod servers;
 pub mod services;
 mod transports;
 

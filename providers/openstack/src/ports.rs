@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use cloud_provider::{Error, Result};
 use provider_kit::inventory::Urgency;
-use provider_kit::paging::{Page, Rules, read_pages};
 use provider_kit::shelf::Shelf;
-use provider_kit::transport::{Call, Priority, Transport};
+use provider_kit::transport::{Call, Priority};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
+
+use crate::services::Services;
 
 /// As many ports are asked for at once; Neutron may answer fewer.
 const PAGE_SIZE: usize = 1000;
@@ -32,9 +33,9 @@ const FIELDS: [&str; 12] = [
 ];
 
 /// The ports of the project. Cheap to clone; clones share what was read.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Ports {
-    network: Transport,
+    services: Services,
     shelf: Arc<Shelf<Port>>,
 }
 
@@ -101,18 +102,6 @@ struct One {
     port: Port,
 }
 
-#[derive(Deserialize)]
-struct Many {
-    ports: Vec<Port>,
-    #[serde(default)]
-    ports_links: Vec<Link>,
-}
-
-#[derive(Deserialize)]
-struct Link {
-    rel: Box<str>,
-}
-
 fn yes() -> bool {
     true
 }
@@ -142,8 +131,8 @@ pub(crate) fn of_device<'a>(all: &'a [Port], device: &str) -> &'a [Port] {
 
 impl Ports {
     /// The ports behind Neutron's API.
-    pub(crate) fn new(network: Transport) -> Self {
-        Self { network, shelf: Arc::default() }
+    pub(crate) fn new(services: Services) -> Self {
+        Self { services, shelf: Arc::default() }
     }
 
     /// All ports that may be servers', as they were read at most `age` before this call; sorted by device, and then as they
@@ -158,20 +147,10 @@ impl Ports {
 
     /// All ports that may be servers', read now; kept for nobody.
     pub(crate) async fn read_all(&self, urgency: &Urgency) -> Result<Vec<Port>> {
-        let rules = Rules { what: "ports", totals: false };
-        let reading = read_pages(
-            rules,
-            String::new(),
-            |port: &Port| port.id.clone(),
-            async |marker: String| {
-                let call = fields(Call::get("/ports", &[])).query("limit", PAGE_SIZE);
-                let call = if marker.is_empty() { call } else { call.query("marker", &marker) };
-                let page: Many = urgency.carry(|priority| self.network.read(call.clone().priority(priority))).await?;
-                let more = page.ports_links.iter().any(|link| &*link.rel == "next");
-                let next = page.ports.last().filter(|_| more).map(|port| port.id.to_string());
-                Ok(Page { items: page.ports, next, total: None })
-            },
-        );
+        let call = fields(Call::get("/ports", &[])).query("limit", PAGE_SIZE);
+        let network = &self.services.network;
+        let id = |port: &Port| port.id.clone();
+        let reading = self.services.list_for_all(network, call, "ports", urgency, |port: Port| port, id);
         // A port that is missing would take an address from a Node: half a list is none.
         let mut ports = reading.await?.complete()?.into_items();
         ports.retain(Port::may_be_a_servers);
@@ -192,8 +171,17 @@ impl Ports {
     /// # Errors
     /// What Neutron answered.
     pub(crate) async fn by_id(&self, id: &str) -> Result<Option<Port>> {
-        let found: Option<One> = self.network.find(fields(Call::get("/ports/{id}", &[id]))).await?;
+        let found: Option<One> = self.services.network.find(fields(Call::get("/ports/{id}", &[id]))).await?;
         Ok(found.map(|found| found.port))
+    }
+
+    /// Those of these ids that there are.
+    ///
+    /// # Errors
+    /// What Neutron answered.
+    pub(crate) async fn by_ids(&self, ids: impl Iterator<Item = &str>, priority: Priority) -> Result<Vec<Port>> {
+        let call = Call::get("/ports", &[]).priority(priority);
+        self.list(ids.fold(call, |call, id| call.query("id", id))).await
     }
 
     /// Those that a security group is on.
@@ -226,7 +214,7 @@ impl Ports {
                 Some(revision) => call.header("If-Match", format!("revision_number={revision}")),
                 None => call,
             };
-            match self.network.send(call).await {
+            match self.services.network.send(call).await {
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
                     let id = port.id;
                     let gone = || Error::not_found(format!("port {id} does not exist any more"));
@@ -239,8 +227,9 @@ impl Ports {
     }
 
     async fn list(&self, call: Call) -> Result<Vec<Port>> {
-        let found: Many = self.network.read(fields(call)).await?;
-        Ok(found.ports)
+        let network = &self.services.network;
+        let ports = self.services.list(network, fields(call), "ports", |port: Port| port, |port| port.id.clone());
+        Ok(ports.await?.complete()?.into_items())
     }
 }
 

@@ -1,0 +1,206 @@
+//! Servers behind Nodes (§2): what is kept of them, and what becomes of them on a Node.
+
+mod addresses;
+mod attached;
+mod flavors;
+mod wire;
+
+use cloud_provider::{Error, InstanceMetadata, Node, NodeAddress, Result, WantMetadata, async_trait};
+use futures::try_join;
+use provider_kit::inventory::{Inventory, Machine, MachineSource, Urgency, system_uuids};
+use provider_kit::labels::value_from;
+use provider_kit::paging::Reading;
+use provider_kit::transport::{Call, Priority};
+
+use self::attached::{Attached, Attachments};
+use self::flavors::{Flavors, Made};
+use self::wire::{Many, One, Wire};
+use crate::config::{Config, Networking, Scope};
+use crate::id::ServerId;
+use crate::ports::Ports;
+use crate::services::Services;
+
+/// As many servers are asked for at once; Nova may answer fewer.
+const PAGE_SIZE: usize = 500;
+
+/// The servers of the project, read once and shared.
+pub(crate) type Servers = Inventory<Source>;
+
+/// How servers are read, and what a Node is told of them.
+#[derive(Clone)]
+pub(crate) struct Source {
+    services: Services,
+    attachments: Attachments,
+    flavors: Flavors,
+    networking: Networking,
+    /// Also the Nodes' label.
+    region: String,
+    /// Provider ids carry the region.
+    regional: bool,
+    place: String,
+}
+
+/// A server, as far as a Node needs it: thousands are kept.
+pub(crate) struct Server {
+    id: Box<str>,
+    name: Box<str>,
+    is_off: bool,
+    made: Made,
+    zone: Box<str>,
+    addresses: Box<[NodeAddress]>,
+}
+
+impl Machine for Server {
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn is_shut_down(&self) -> bool {
+        self.is_off
+    }
+}
+
+/// The servers of the project.
+pub(crate) fn servers(services: &Services, ports: &Ports, config: &Config) -> Servers {
+    let region = config.region.clone().unwrap_or_default();
+    let project = match &config.auth.scope {
+        Scope::ProjectId(id) => format!("project {id:?}"),
+        Scope::Project(name, _) => format!("project {name:?}"),
+        _ => "the credential's project".to_owned(),
+    };
+    let in_region = if region.is_empty() { String::new() } else { format!(", region {region:?}") };
+    Inventory::new(Source {
+        attachments: Attachments::new(services.clone(), ports.clone()),
+        flavors: Flavors::new(services.clone()),
+        services: services.clone(),
+        networking: config.networking.clone(),
+        regional: config.regional,
+        place: format!("{project} at {}{in_region}", config.auth.url),
+        region,
+    })
+}
+
+impl Source {
+    fn server(&self, wire: Wire, attached: &Attached) -> Server {
+        Server {
+            addresses: addresses::addresses(&wire, attached, &self.networking),
+            // Every other state counts as running, asleep and broken ones included.
+            is_off: &*wire.status == "SHUTOFF",
+            zone: value_from(wire.zone.as_deref().unwrap_or_default()).into(),
+            made: wire.flavor.into(),
+            id: wire.id,
+            name: wire.name,
+        }
+    }
+
+    async fn learnt(&self, server: Server, priority: Priority) -> Result<Server> {
+        self.flavors.learn([&server.made].into_iter(), priority).await?;
+        Ok(server)
+    }
+}
+
+#[async_trait]
+impl MachineSource for Source {
+    type Machine = Server;
+
+    /// Ports before servers, so that of each page of these only what is needed is kept.
+    async fn list(&self, urgency: &Urgency) -> Result<Reading<Server>> {
+        let attached = self.attachments.all(urgency).await?;
+        let keep = |wire: Wire| {
+            let its = attached.of(&wire.id);
+            self.server(wire, &its)
+        };
+        let call = Call::get("/servers/detail", &[]).query("limit", PAGE_SIZE);
+        let id = |server: &Server| server.id.clone();
+        let listing = self.services.list_for_all(&self.services.compute, call, "servers", urgency, keep, id);
+        let reading = listing.await?;
+        self.flavors.learn(reading.items().iter().map(|server| &server.made), urgency.now()).await?;
+        Ok(reading)
+    }
+
+    async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Server>> {
+        let call = Call::get("/servers/{id}", &[id]).priority(priority);
+        let found = async { self.services.compute.find::<One>(call).await };
+        let (found, attached) = try_join!(found, self.attachments.of(id, priority))?;
+        match found {
+            Some(One { server }) => self.learnt(self.server(server, &attached), priority).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Server>> {
+        let call = Call::get("/servers/detail", &[]).query("name", exactly(name)).priority(priority);
+        let found: Many = self.services.compute.read(call).await?;
+        let mut servers = Vec::new();
+        // A pattern is read as the database reads it: without regard to case, perhaps.
+        for wire in found.servers.into_iter().filter(|wire| *wire.name == *name) {
+            let attached = self.attachments.of(&wire.id, priority).await?;
+            servers.push(self.learnt(self.server(wire, &attached), priority).await?);
+        }
+        Ok(servers)
+    }
+
+    fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
+        let ServerId { region, server } = ServerId::read(provider_id)?;
+        // Of another region nothing is known here, least of all that its servers are gone.
+        if !region.is_empty() && region != self.region {
+            return Err(Error::invalid(format!(
+                "provider id {provider_id:?} is of region {region:?}, and this program looks after {:?} ([Global] region)",
+                self.region
+            )));
+        }
+        Ok(server)
+    }
+
+    /// Nova tells a server's firmware its id.
+    fn guesses(&self, node: &Node) -> Vec<String> {
+        system_uuids(node)
+    }
+
+    fn is_of(&self, server: &Server, node: &Node) -> bool {
+        let is_its = |name: &str| server.addresses.iter().any(|address| *address.address == *name);
+        let asked = node.requested_ip().into_iter().flat_map(|ips| ips.split(',').map(str::trim));
+        *server.name == *node.name
+            || is_its(&node.name)
+            || node.addresses.iter().any(|address| *address.address == *server.name || is_its(&address.address))
+            || asked.into_iter().any(is_its)
+    }
+
+    fn metadata(&self, server: &Server, _node: &Node, want: WantMetadata) -> InstanceMetadata {
+        let node_addresses = server.addresses.to_vec();
+        if want != WantMetadata::Full {
+            return InstanceMetadata { node_addresses, ..InstanceMetadata::default() };
+        }
+        let region = if self.regional { &*self.region } else { "" };
+        InstanceMetadata {
+            provider_id: ServerId { region, server: &server.id }.to_string(),
+            instance_type: self.flavors.instance_type(&server.made).into(),
+            zone: server.zone.to_string(),
+            region: self.region.clone(),
+            node_addresses,
+            ..InstanceMetadata::default()
+        }
+    }
+
+    fn place(&self) -> String {
+        self.place.clone()
+    }
+}
+
+/// A pattern that only this name fits.
+fn exactly(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len() + 8);
+    pattern.push('^');
+    for c in name.chars() {
+        if r"\.+*?()|[]{}^$".contains(c) {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern + "$"
+}
+
+#[cfg(test)]
+mod tests;

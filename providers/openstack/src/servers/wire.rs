@@ -1,0 +1,60 @@
+//! What is read of a server, as Nova writes it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// A server.
+#[derive(Deserialize)]
+pub(super) struct Wire {
+    pub(super) id: Box<str>,
+    #[serde(default)]
+    pub(super) name: Box<str>,
+    #[serde(default)]
+    pub(super) status: Box<str>,
+    #[serde(rename = "accessIPv4")]
+    pub(super) access_ipv4: Option<Box<str>>,
+    #[serde(rename = "accessIPv6")]
+    pub(super) access_ipv6: Option<Box<str>>,
+    #[serde(default)]
+    pub(super) metadata: Metadata,
+    /// By the name of the network.
+    #[serde(default)]
+    pub(super) addresses: BTreeMap<Box<str>, Vec<Address>>,
+    #[serde(default)]
+    pub(super) flavor: Flavor,
+    #[serde(rename = "OS-EXT-AZ:availability_zone")]
+    pub(super) zone: Option<Box<str>>,
+}
+
+/// What its owner says of a server.
+#[derive(Default, Deserialize)]
+pub(super) struct Metadata {
+    pub(super) hostname: Option<Box<str>>,
+}
+
+/// An address in a network.
+#[derive(Deserialize)]
+pub(super) struct Address {
+    pub(super) addr: Box<str>,
+    /// `fixed` or `floating`.
+    #[serde(rename = "OS-EXT-IPS:type")]
+    pub(super) kind: Option<Box<str>>,
+}
+
+/// What a server was made by: its name from microversion 2.47 on, its id before.
+#[derive(Default, Deserialize)]
+pub(super) struct Flavor {
+    pub(super) original_name: Option<Box<str>>,
+    pub(super) id: Option<Box<str>>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct One {
+    pub(super) server: Wire,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Many {
+    pub(super) servers: Vec<Wire>,
+}
