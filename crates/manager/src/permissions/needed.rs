@@ -285,7 +285,8 @@ mod tests {
             "leases" => ["create", "get", "update"].contains(&verb),
             other => hetzners(other, verb),
         };
-        let roles: [&dyn Fn(&str, &str) -> bool; 2] = [&hetzners, &openstacks];
+        type Role<'a> = &'a dyn Fn(&str, &str) -> bool;
+        let roles: [Role<'_>; 2] = [&hetzners, &openstacks];
         for (role, election) in
             roles.iter().flat_map(|role| [(role, None), (role, Some(super::super::Election::default()))])
         {
