@@ -173,7 +173,13 @@ impl Settings {
             let of_it: Vec<&str> = known.iter().copied().filter_map(|key| key_in(section, key)).collect();
             let title = title(section);
             if of_it.is_empty() {
-                let hint = hint(&title, &sections, |meant| format!("[{meant}]"));
+                let named = sections
+                    .iter()
+                    .find(|it| it.strip_suffix(" \"name\"").is_some_and(|plain| plain.eq_ignore_ascii_case(&title)));
+                let hint = match named {
+                    Some(named) => format!(": it needs a name, [{named}]"),
+                    None => hint(&title, &sections, |meant| format!("[{meant}]")),
+                };
                 self.reading.warning(format!("{}:{}: [{title}] is not known{hint}", self.path, section.line));
                 continue;
             }
