@@ -13,6 +13,7 @@ pub mod keys;
 mod keystone;
 pub mod metrics;
 mod ports;
+mod routes;
 mod servers;
 pub mod services;
 mod transports;

@@ -1,5 +1,6 @@
 //! Neutron's ports: the addresses of servers, their security groups, and what else may come from them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -114,6 +115,11 @@ impl Port {
     /// The ports that are carried by this one (a trunk).
     pub(crate) fn sub_ports(&self) -> impl Iterator<Item = &str> {
         self.trunk_details.iter().flat_map(|trunk| trunk.sub_ports.iter().map(|it| &*it.port_id))
+    }
+
+    /// Whether this is one of its addresses.
+    pub(crate) fn has(&self, ip: &str) -> bool {
+        self.fixed_ips.iter().any(|it| it.ip.parse::<IpAddr>().is_ok_and(|its| ip.parse() == Ok(its)))
     }
 
     /// Whether it may be a server's: not a router's, a DHCP server's, a floating IP's or a load balancer's.
