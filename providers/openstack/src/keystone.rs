@@ -118,7 +118,7 @@ impl Keystone {
             let state = self.lock();
             match &state.failed {
                 // Of those who waited for the same answer; or it would be the same again.
-                Some((then, err)) if *then >= came || err.is_unauthorized() && then.elapsed() < AFTER_A_REFUSAL => {
+                Some((then, err)) if *then > came || err.is_unauthorized() && then.elapsed() < AFTER_A_REFUSAL => {
                     return Err(err.clone());
                 }
                 _ => Arc::clone(&state.identity),

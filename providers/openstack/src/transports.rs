@@ -105,8 +105,9 @@ fn refusal(headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
         return neutron.or_else(|| refusal(title?, said?)).or_else(|| Refusal::read(headers, body));
     };
     // Keystone says `title`, Neutron `type`, Nova has the word for it outside.
+    // Neutron's own word for a path that it does not have is no word for an object that it does not have.
     let code = ["type", "title"].iter().find_map(|key| inner.get(*key)?.as_str()).unwrap_or(outer);
-    refusal(code, message)
+    refusal(if code == "HTTPNotFound" { "" } else { code }, message)
 }
 
 /// What a refusal means beyond its status.

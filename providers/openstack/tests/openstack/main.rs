@@ -1,0 +1,3 @@
+//! The provider of OpenStack, against services in this process.
+
+mod services;
