@@ -86,8 +86,8 @@ pub use fence::Fence;
 pub use instances::{InstanceMetadata, InstanceState, Instances, Want, WantMetadata, single};
 pub use listing::{CompleteListing, Gone, Listing};
 pub use load_balancers::{
-    Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanAction, SyncObserver,
-    PlanStep, Service, default_load_balancer_name,
+    Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanAction, PlanStep,
+    Service, SyncObserver, default_load_balancer_name,
 };
 pub use node::{AddressType, ConditionStatus, NetworkCondition, Node, NodeAddress, Taint};
 pub use provider::{Caches, ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi, Reload};

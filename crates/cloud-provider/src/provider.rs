@@ -1,6 +1,7 @@
 //! The root of the contract: what a provider is and what it is given.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -64,6 +65,12 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// What is wrong with it, without quoting what may be secret; the provider goes on with what it had.
     async fn reload(&self, _config: &ConfigFile) -> Result<Reload> {
         Ok(Reload::NeedsRestart)
+    }
+
+    /// Files that were read beside that of `--cloud-config`, such as certificates that it names: they are followed with it, and
+    /// [`reload`](Self::reload) is called when one of them changes.
+    fn config_files(&self) -> Vec<PathBuf> {
+        Vec::new()
     }
 
     /// Where the users of this cloud expect the metrics over plain HTTP, as `host:port` or `:port`; `None`: nowhere but on

@@ -23,6 +23,8 @@ pub(crate) struct CloudConfig {
     path: PathBuf,
     on_change: OnCloudConfigChange,
     known: Option<u64>,
+    /// The same of the files that the provider read beside it.
+    known_beside: u64,
     /// Why it could not be read, said once.
     trouble: Option<String>,
 }
@@ -35,15 +37,16 @@ impl CloudConfig {
             return None;
         }
         let known = std::fs::read_to_string(&path).ok().map(|text| hash(&text));
-        Some(Self { path, on_change, known, trouble: None })
+        Some(Self { path, on_change, known, known_beside: 0, trouble: None })
     }
 
     /// Follows the file. Returns only if the process is to end because of a change.
     pub(crate) async fn follow(mut self, provider: Arc<dyn CloudProvider>) {
         let path = self.path.display().to_string();
+        self.known_beside = read_all(provider.config_files()).await;
         loop {
             sleep(PERIOD).await;
-            let Some(text) = self.changed().await else { continue };
+            let Some(text) = self.changed(provider.config_files()).await else { continue };
             if self.on_change == OnCloudConfigChange::Exit {
                 tracing::info!(path, "the cloud configuration has changed: ending, to be started again with it");
                 return;
@@ -67,8 +70,9 @@ impl CloudConfig {
         }
     }
 
-    /// The text, if it is another one than before. A file that is gone, or cannot be read, is no change.
-    async fn changed(&mut self) -> Option<String> {
+    /// The text, if it is another one than before, or one of the files `beside` it is. A file that is gone, or cannot be read,
+    /// is no change.
+    async fn changed(&mut self, beside: Vec<PathBuf>) -> Option<String> {
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await;
         let text = match read.map_err(std::io::Error::other).flatten() {
@@ -84,15 +88,22 @@ impl CloudConfig {
             }
         };
         self.trouble = None;
-        let new = Some(hash(&text));
-        (std::mem::replace(&mut self.known, new) != new).then_some(text)
+        let new = (Some(hash(&text)), read_all(beside).await);
+        let known = (std::mem::replace(&mut self.known, new.0), std::mem::replace(&mut self.known_beside, new.1));
+        (known != new).then_some(text)
     }
 }
 
-fn hash(text: &str) -> u64 {
+fn hash(text: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()
+}
+
+/// Hash of all that stands in these files; of what cannot be read, that it is so.
+async fn read_all(files: Vec<PathBuf>) -> u64 {
+    let read = move || hash(files.iter().map(|path| std::fs::read(path).ok()).collect::<Vec<_>>());
+    tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
 /// Whatever the provider does, the manager goes on.
@@ -121,12 +132,16 @@ mod tests {
     #[derive(Default)]
     struct Acme {
         texts: Mutex<Vec<String>>,
+        beside: Vec<PathBuf>,
     }
 
     #[async_trait]
     impl CloudProvider for Acme {
         fn name(&self) -> &'static str {
             "acme"
+        }
+        fn config_files(&self) -> Vec<PathBuf> {
+            self.beside.clone()
         }
         async fn reload(&self, config: &ConfigFile) -> Result<Reload> {
             self.texts.lock().unwrap().push(config.text.clone());
@@ -188,6 +203,20 @@ mod tests {
         periods(3).await;
         let texts = provider.texts.lock().unwrap().clone();
         assert_eq!(texts, ["good 2", "bad", "panic", "good 3", "hang", "good 4", "good 5"]);
+        assert!(!task.is_finished());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_the_provider_read_beside_it_is_followed_with_it() {
+        let (file, other) = (Mounted::new("good 1"), tempfile::NamedTempFile::new().unwrap());
+        let provider = Arc::new(Acme { beside: vec![other.path().to_owned(), "/none".into()], ..Acme::default() });
+        let config = CloudConfig::note(file.path(), OnCloudConfigChange::Reload).unwrap();
+        let task = tokio::spawn(config.follow(Arc::clone(&provider) as _));
+        periods(3).await;
+        assert!(provider.texts.lock().unwrap().is_empty(), "nothing has changed");
+        std::fs::write(other.path(), "another certificate").unwrap();
+        periods(3).await;
+        assert_eq!(*provider.texts.lock().unwrap(), ["good 1"]);
         assert!(!task.is_finished());
     }
 
