@@ -19,6 +19,8 @@ use crate::config::{Auth, Domain, Interface, Method, Named, Scope, User};
 const BEFORE_ITS_END: Duration = Duration::from_secs(300);
 /// What Keystone refused is not shown to it again for so long: it may lock an account after some refusals.
 const AFTER_A_REFUSAL: Duration = Duration::from_secs(30);
+/// After any other failure, those who wanted a token at the same time are told of it.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
 
 /// Who asks for a token, and what of the catalogue is used.
 #[derive(Clone, Debug)]
@@ -109,7 +111,6 @@ impl Keystone {
 
     /// A new token, unless somebody else had one made that `fits` while this waited.
     async fn ask(&self, fits: impl Fn(&Token) -> bool) -> Result<Arc<Token>> {
-        let came = Instant::now();
         let _asking = self.asking.lock().await;
         if let Some((token, _)) = self.current().filter(|(token, _)| fits(token)) {
             return Ok(token);
@@ -117,10 +118,7 @@ impl Keystone {
         let identity = {
             let state = self.lock();
             match &state.failed {
-                // Of those who waited for the same answer; or it would be the same again.
-                Some((then, err)) if *then > came || err.is_unauthorized() && then.elapsed() < AFTER_A_REFUSAL => {
-                    return Err(err.clone());
-                }
+                Some((then, err)) if then.elapsed() < spared(err) => return Err(err.clone()),
                 _ => Arc::clone(&state.identity),
             }
         };
@@ -175,6 +173,11 @@ impl State {
         }
         token
     }
+}
+
+/// How long Keystone is not asked again.
+fn spared(failure: &Error) -> Duration {
+    if failure.is_unauthorized() { AFTER_A_REFUSAL } else { AFTER_A_FAILURE }
 }
 
 #[derive(Deserialize)]

@@ -83,6 +83,7 @@ async fn a_keystone_that_is_down_is_no_trouble_before_the_token_ends() {
         "{error}"
     );
     cloud.stop_keystone(false);
+    tokio::time::advance(Duration::from_secs(2)).await;
     services.network.send(ports()).await.unwrap();
 }
 
