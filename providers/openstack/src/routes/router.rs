@@ -57,7 +57,8 @@ struct State {
 impl Gateway {
     /// The same route, perhaps in another spelling.
     pub(super) fn is(&self, other: &Gateway) -> bool {
-        let parsed = |it: &Gateway| Some((it.destination.parse::<IpNet>().ok()?.trunc(), it.nexthop.parse::<IpAddr>().ok()?));
+        let parsed =
+            |it: &Gateway| Some((it.destination.parse::<IpNet>().ok()?.trunc(), it.nexthop.parse::<IpAddr>().ok()?));
         self == other || parsed(self).is_some_and(|it| parsed(other) == Some(it))
     }
 }
@@ -89,7 +90,8 @@ impl Router {
         let Inner { services, id, .. } = &*self.0;
         let found: Option<One> = services.network.find(Call::get("/routers/{id}", &[id])).await?;
         // No answer about any of its routes.
-        let missing = || Error::invalid(format!("there is no router {id:?} in the project; correct router-id in [Route]"));
+        let missing =
+            || Error::invalid(format!("there is no router {id:?} in the project; correct router-id in [Route]"));
         found.map(|it| it.router).ok_or_else(missing)
     }
 

@@ -60,3 +60,6 @@ pub(super) fn next_hop(addresses: &[NodeAddress], range: IpNet) -> Option<IpAddr
     let mut ips = internal.filter_map(|it| it.address.parse::<IpAddr>().ok());
     ips.find(|ip| ip.is_ipv6() == matches!(range, IpNet::V6(_)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,7 +71,9 @@ impl Attachments {
         if !wanted.is_empty() {
             match self.ports.by_ids(wanted.iter().copied(), priority).await {
                 Ok(known) => carried = self.carried(&wanted, known.iter().collect()).await,
-                Err(error) => tracing::warn!(server, %error, "sub-ports of its trunk could not be read: they are left out"),
+                Err(error) => {
+                    tracing::warn!(server, %error, "sub-ports of its trunk could not be read: they are left out")
+                }
             }
         }
         Ok(attached(&ports, &carried))
@@ -87,7 +89,11 @@ impl Attachments {
                     let addresses = port.fixed_ips.iter().map(|it| (Arc::clone(name), it.ip.clone()));
                     carried.insert(port.id.clone(), addresses.collect());
                 }
-                None => tracing::warn!(port = &*port.id, network = &*port.network, "the network of a sub-port is not known: it is left out"),
+                None => tracing::warn!(
+                    port = &*port.id,
+                    network = &*port.network,
+                    "the network of a sub-port is not known: it is left out"
+                ),
             }
         }
         for port in wanted.iter().filter(|id| !carried.contains_key(**id)) {
