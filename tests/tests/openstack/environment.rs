@@ -88,7 +88,8 @@ impl Environment {
         let text = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
         let value = |name: &str| {
             let mut lines = text.lines().filter_map(|line| line.trim().strip_prefix("export ")?.split_once('='));
-            let found = lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim_matches(['"', '\'']).to_owned());
+            let found =
+                lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim_matches(['"', '\'']).to_owned());
             found.with_context(|| format!("{} has no {name}", path.display()))
         };
         Ok(Login {

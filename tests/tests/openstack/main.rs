@@ -11,13 +11,20 @@
 //! is read before and after, from the APIs of the cloud, and must be equal.
 
 mod cloud;
+mod cost;
+mod crash;
+mod credentials;
 mod environment;
 mod nodes;
+mod outages;
 mod project;
 mod relay;
+mod routes;
 mod scene;
 mod services;
+mod sharing;
 mod snapshot;
+mod take_over;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -45,6 +52,18 @@ macro_rules! scenarios {
 const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Cloud nodes::servers_give_nodes_their_identity_their_taint_and_their_end,
     Cloud services::a_service_is_made_changed_and_taken_away,
+    Cloud crash::killed_at_any_request_of_a_service_a_restart_ends_as_undisturbed,
+    Cloud cost::reads_grow_with_pages_and_writes_with_changes,
+    Cloud sharing::services_share_a_load_balancer_and_the_last_takes_it_along,
+    Cloud sharing::floating_ips_are_kept_taken_and_given_back,
+    Cloud sharing::a_load_balancer_that_somebody_deleted_is_made_again,
+    Cloud routes::each_node_has_its_route_and_foreign_routes_stay,
+    Cloud take_over::what_the_go_program_wrote_is_accepted_with_no_change,
+    Cloud credentials::a_wrong_password_deletes_nothing_and_a_new_one_is_taken_up,
+    Cloud credentials::an_expired_token_is_renewed_without_a_trace,
+    Cloud credentials::a_credential_of_another_project_deletes_nothing,
+    Services outages::services_that_stop_in_the_middle_cost_nothing,
+    Services outages::a_load_balancer_that_fails_is_replaced,
 ];
 
 fn main() -> ExitCode {

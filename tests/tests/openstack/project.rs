@@ -84,7 +84,8 @@ pub(crate) async fn clean_up(environment: &Environment) -> Result<()> {
     let projects = admin.list(Api::Identity, "/projects").await?;
     let is_ours = |it: &&Value| {
         let process = text(it, "name").strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        process.is_some_and(|it| it == std::process::id().to_string() || !std::path::Path::new("/proc").join(it).exists())
+        process
+            .is_some_and(|it| it == std::process::id().to_string() || !std::path::Path::new("/proc").join(it).exists())
     };
     let names: Vec<(String, String)> =
         projects.iter().filter(is_ours).map(|it| (text(it, "id").to_owned(), text(it, "name").to_owned())).collect();

@@ -129,7 +129,10 @@ impl Scene {
             gate,
             tokens,
         };
-        std::fs::write(scene.file("kubeconfig"), embedded_apiserver::kubeconfig(&scene.kubernetes.address, None, None))?;
+        std::fs::write(
+            scene.file("kubeconfig"),
+            embedded_apiserver::kubeconfig(&scene.kubernetes.address, None, None),
+        )?;
         scene.configure(scene.project.password())?;
         Ok(scene)
     }

@@ -13,10 +13,12 @@ use crate::snapshot::Snapshot;
 const PREFIX: &str = "loadbalancer.openstack.org/";
 
 /// Everything that a Service may have.
-pub(crate) const EVERYTHING: &str = "create-monitor=true\nmonitor-delay=5s\nmonitor-timeout=3s\nmanage-security-groups=true";
+pub(crate) const EVERYTHING: &str =
+    "create-monitor=true\nmonitor-delay=5s\nmonitor-timeout=3s\nmanage-security-groups=true";
 
 fn annotations(pairs: &[(&str, Value)]) -> Value {
-    let map: serde_json::Map<_, _> = pairs.iter().map(|(key, value)| (format!("{PREFIX}{key}"), value.clone())).collect();
+    let map: serde_json::Map<_, _> =
+        pairs.iter().map(|(key, value)| (format!("{PREFIX}{key}"), value.clone())).collect();
     json!({"metadata": {"annotations": map}})
 }
 
@@ -28,9 +30,8 @@ fn members(names: &[&str], port: u64) -> Vec<(String, u64)> {
 pub(crate) fn rules(now: &Snapshot) -> Vec<(u64, String)> {
     let ours = now.all("security group").filter(|it| text(it, "name").starts_with("lb-sg-"));
     let rules = ours.flat_map(|it| it["security_group_rules"].as_array()).flatten();
-    let rule = |it: &Value| {
-        (it["port_range_min"].as_u64().unwrap_or_default(), text(it, "remote_ip_prefix").to_owned())
-    };
+    let rule =
+        |it: &Value| (it["port_range_min"].as_u64().unwrap_or_default(), text(it, "remote_ip_prefix").to_owned());
     let mut rules: Vec<_> = rules.map(rule).collect();
     rules.sort();
     rules
@@ -43,7 +44,13 @@ pub(crate) fn carriers(now: &Snapshot) -> usize {
         .filter(|it| text(it, "name").starts_with("lb-sg-"))
         .map(|it| text(it, "id"))
         .collect();
-    let carries = |port: &&Value| port["security_groups"].as_array().into_iter().flatten().any(|it| it.as_str().is_some_and(|it| ours.contains(&it)));
+    let carries = |port: &&Value| {
+        port["security_groups"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|it| it.as_str().is_some_and(|it| ours.contains(&it)))
+    };
     now.all("port").filter(carries).count()
 }
 
@@ -67,7 +74,8 @@ pub(crate) async fn a_service_is_made_changed_and_taken_away(environment: &Envir
         let floating = scene.cloud.list(Api::Network, &format!("/floatingips?floating_ip_address={address}")).await?;
         ensure!(floating.len() == 1, "{address} is not the floating IP: {floating:?}");
         ensure!(
-            floating[0]["description"] == "Floating IP for Kubernetes external service default/web from cluster services",
+            floating[0]["description"]
+                == "Floating IP for Kubernetes external service default/web from cluster services",
             "{}",
             floating[0]
         );
@@ -77,7 +85,9 @@ pub(crate) async fn a_service_is_made_changed_and_taken_away(environment: &Envir
                 rules(now) == [(30080, subnet.clone()), (30443, subnet.clone())] && carriers(now) == 2
             })
             .await?;
-        scene.did("a load balancer with two ports, monitors, source ranges, a floating IP and a security group was made");
+        scene.did(
+            "a load balancer with two ports, monitors, source ranges, a floating IP and a security group was made",
+        );
 
         scene.set_ports("web", &[(8080, 30081), (443, 30443)]).await?;
         scene
@@ -85,9 +95,7 @@ pub(crate) async fn a_service_is_made_changed_and_taken_away(environment: &Envir
                 it.keys().copied().eq([443, 8080]) && it[&8080].members() == members(&both, 30081)
             })
             .await?;
-        scene
-            .holds("so are the rules", |now| rules(now) == [(30081, subnet.clone()), (30443, subnet.clone())])
-            .await?;
+        scene.holds("so are the rules", |now| rules(now) == [(30081, subnet.clone()), (30443, subnet.clone())]).await?;
         scene.did("a port was replaced");
 
         scene.change_service("web", json!({"spec": {"loadBalancerSourceRanges": ["203.0.113.0/24"]}})).await?;
@@ -128,7 +136,8 @@ pub(crate) async fn a_service_is_made_changed_and_taken_away(environment: &Envir
         scene.balanced("web", "three members", |it| it[&443].members() == members(&all, 30443)).await?;
         scene.holds("its port carries the security group", |now| carriers(now) == 3).await?;
         scene.did("a Node joined");
-        let excluded = json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": "true"}}});
+        let excluded =
+            json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": "true"}}});
         ensure!(scene.user.patch_node("worker-1", &excluded).await, "no Node worker-1");
         scene.balanced("web", "two members", |it| it[&443].members() == members(&all[1..], 30443)).await?;
         scene.holds("its port carries the security group no more", |now| carriers(now) == 2).await?;

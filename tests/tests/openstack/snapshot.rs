@@ -102,7 +102,8 @@ impl Snapshot {
             (Some(before), None) => Some(format!("{name} is gone: {before}")),
             (None, Some(after)) => Some(format!("{name} is too many: {after}")),
             (Some(before), Some(after)) if before != after => {
-                let keys = before.as_object().into_iter().flat_map(|it| it.keys()).filter(|key| before[*key] != after[*key]);
+                let keys =
+                    before.as_object().into_iter().flat_map(|it| it.keys()).filter(|key| before[*key] != after[*key]);
                 let changed: Vec<String> = keys.map(|key| format!("{key}: {} → {}", before[key], after[key])).collect();
                 Some(format!("{name} changed: {}", changed.join(", ")))
             }

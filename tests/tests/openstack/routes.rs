@@ -1,0 +1,90 @@
+//! Routes for Pods in the router, and the address pairs of the servers' ports.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use crate::cloud::Api;
+use crate::environment::Environment;
+use crate::project::Server;
+use crate::scene::{Scene, Settings, play, pod_cidr};
+use crate::snapshot::Snapshot;
+
+fn routes(now: &Snapshot) -> BTreeSet<(String, String)> {
+    let routes = now.all("router").flat_map(|it| it["routes"].as_array()).flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    routes.map(|it| (text(&it["destination"]), text(&it["nexthop"]))).collect()
+}
+
+fn pairs(now: &Snapshot, server: &Server) -> Vec<String> {
+    let ports = now.all("port").filter(|it| it["device_id"] == *server.id);
+    let pairs = ports.flat_map(|it| it["allowed_address_pairs"].as_array()).flatten();
+    pairs.filter_map(|it| it["ip_address"].as_str()).map(str::to_owned).collect()
+}
+
+/// The Pods of these servers have a route each, and may use their addresses.
+async fn are_routed(scene: &Scene, servers: &[Server], foreign: &(String, String)) -> Result<()> {
+    let wanted: BTreeSet<_> =
+        servers.iter().map(|it| (pod_cidr(&it.name), it.address.clone())).chain([foreign.clone()]).collect();
+    scene
+        .holds("each Node has its route", |now| {
+            let has_pair = |it: &Server| pairs(now, it) == [pod_cidr(&it.name)];
+            routes(now) == wanted && servers.iter().all(has_pair)
+        })
+        .await
+}
+
+pub(crate) async fn each_node_has_its_route_and_foreign_routes_stay(environment: &Environment) -> Result<()> {
+    let settings = Settings { label: "routes", routes: true, starts_later: true, ..Settings::default() };
+    play(environment, settings, async |scene| {
+        let servers = scene.project.servers.clone();
+        let router = format!("/routers/{}", scene.project.router);
+        let foreign = ("192.0.2.0/24".to_owned(), servers[0].address.clone());
+        let list = json!({"router": {"routes": [{"destination": foreign.0, "nexthop": foreign.1}]}});
+        scene.cloud.put(Api::Network, &format!("{router}/add_extraroutes"), list.clone()).await?;
+        scene.start()?;
+        scene.join(&["worker-1", "worker-2", "worker-3"]).await?;
+        are_routed(scene, &servers, &foreign).await?;
+        for server in &servers {
+            scene
+                .becomes(&server.name, "reachable", |node| {
+                    let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+                    conditions.into_iter().any(|it| it["type"] == "NetworkUnavailable" && it["status"] == "False")
+                })
+                .await?;
+        }
+        let changes = scene.changes().len();
+        scene.did(&format!("three Nodes got their routes, with {changes} changes"));
+
+        let fourth = scene.project.add_servers(&scene.cloud, &["worker-4".to_owned()]).await?;
+        scene.join(&["worker-4"]).await?;
+        are_routed(scene, &[servers.clone(), fourth.clone()].concat(), &foreign).await?;
+        scene.did("a fourth Node joined");
+        scene.project.delete_server(&scene.cloud, &fourth[0].id).await?;
+        scene.user.set_ready("worker-4", false).await;
+        are_routed(scene, &servers, &foreign).await?;
+        scene.did("its server was deleted: its route is gone");
+
+        // A route that somebody takes away is made again.
+        let lost =
+            json!({"router": {"routes": [{"destination": pod_cidr("worker-2"), "nexthop": servers[1].address}]}});
+        scene.cloud.put(Api::Network, &format!("{router}/remove_extraroutes"), lost).await?;
+        are_routed(scene, &servers, &foreign).await?;
+        scene.did("a route that somebody removed was made again");
+
+        for server in &servers {
+            scene.user.delete_node(&server.name).await;
+        }
+        scene
+            .holds("only the foreign route is left", |now| {
+                routes(now) == BTreeSet::from([foreign.clone()]) && servers.iter().all(|it| pairs(now, it).is_empty())
+            })
+            .await?;
+        scene.did("the Nodes were deleted: their routes and pairs are gone");
+        let answer = scene.cloud.put(Api::Network, &format!("{router}/remove_extraroutes"), list).await?;
+        ensure!(answer["router"]["routes"] == json!([]), "{answer}");
+        Ok(())
+    })
+    .await
+}
