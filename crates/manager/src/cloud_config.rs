@@ -56,10 +56,9 @@ impl CloudConfig {
                 Ok(Reload::NeedsRestart) => {
                     tracing::warn!(
                         path,
-                        "the cloud configuration has changed, and this provider reads it only at its start: restart the \
+                        "the cloud configuration has changed, and not all of it is used before a restart: restart the \
                          process (--cloud-config-change=exit makes it end by itself)"
                     );
-                    return std::future::pending().await;
                 }
                 Err(reason) => tracing::error!(
                     path,
@@ -221,14 +220,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_provider_that_reads_it_at_its_start_only_is_asked_once() {
+    async fn a_provider_that_reads_it_at_its_start_is_asked_at_each_change() {
         let file = Mounted::new("good 1");
         let (provider, task) = follow(&file.path(), OnCloudConfigChange::Reload);
         for number in 2..5 {
             file.swap(&format!("..{number}"), &format!("old {number}"));
             periods(2).await;
         }
-        assert_eq!(provider.texts.lock().unwrap().len(), 1);
+        // A credential in it may be taken over all the same.
+        assert_eq!(provider.texts.lock().unwrap().len(), 3);
         assert!(!task.is_finished());
     }
 

@@ -36,6 +36,17 @@ pub struct Config {
     pub files: Vec<PathBuf>,
 }
 
+impl Config {
+    /// Whether it asks for the same of the same cloud, with the same or another credential.
+    #[must_use]
+    pub fn differs_in_access_only(&self, other: &Self) -> bool {
+        let beyond = |it: &Self| (it.region.clone(), it.interface, it.regional, it.request_timeout, it.router.clone());
+        (&self.auth.url, &self.auth.scope) == (&other.auth.url, &other.auth.scope)
+            && beyond(self) == beyond(other)
+            && (&self.networking, &self.balancers) == (&other.networking, &other.balancers)
+    }
+}
+
 /// Who we are, to Keystone (§1.2).
 #[derive(Clone, Debug)]
 pub struct Auth {
