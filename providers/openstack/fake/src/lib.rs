@@ -1,1 +1,156 @@
-//! A stateful fake of OpenStack's APIs, for tests.
+//! A stateful fake of OpenStack's APIs, for tests: Keystone, Nova, Neutron, Octavia and Barbican as one axum router over one
+//! small model, with levers and faults. Its clock is tokio's, so that it may be virtual. Shapes, states and messages are those
+//! of release 2026.2.
+//!
+//! ```
+//! use openstack_fake::{Fake, Fault};
+//!
+//! let fake = Fake::default();
+//! let network = fake.add_network("k8s-net", "10.6.0.0/16");
+//! let server = fake.add_server("worker-1", &network);
+//! fake.fail(Fault::refused("POST /lbaas/loadbalancers", 503).times(2));
+//! let service = fake.router(); // http://openstack/identity/v3/auth/tokens and so on
+//! # drop(service);
+//! assert_eq!(fake.count("GET /servers/detail"), 0);
+//! assert_eq!(fake.server("worker-1").map(|it| it.id), Some(server.id));
+//! ```
+//!
+//! Everything is under one host: `/identity/v3`, `/compute/v2.1`, `/network/v2.0`, `/load-balancer/v2.0`, `/key-manager/v1`.
+//! Routes are named by method and path template without these: `GET /servers/{id}`, `PUT /lbaas/loadbalancers/{id}`,
+//! `POST /auth/tokens`.
+
+mod attributes;
+mod balancers;
+mod barbican;
+mod clock;
+mod faults;
+mod floating_ips;
+mod gate;
+mod keystone;
+mod levers;
+mod listeners;
+mod members;
+mod model;
+mod monitors;
+mod networks;
+mod octavia;
+mod pages;
+mod pools;
+mod ports;
+mod refusal;
+mod requests;
+mod routers;
+mod routes;
+mod security_groups;
+mod servers;
+mod shown;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub use faults::{Fault, FaultKind};
+pub use gate::Recorded;
+pub use levers::{Network, Server};
+use model::Model;
+
+/// Where everything is, unless [`Options::endpoint`] says otherwise.
+pub const ENDPOINT: &str = "http://openstack";
+/// The region of the catalogue.
+pub const REGION: &str = "RegionOne";
+/// The user.
+pub const USER: &str = "k8s";
+/// The user's id.
+pub const USER_ID: &str = "0000000a-user";
+/// The user's password. A fake's password is no secret.
+pub const PASSWORD: &str = "fake-password";
+/// The domain of users and projects, `default` by id.
+pub const DOMAIN: &str = "Default";
+/// The name of the project in which everything is.
+pub const PROJECT: &str = "k8s";
+/// Its id.
+pub const PROJECT_ID: &str = "9d00b4f98d6b4ab0a2b05461a2ea25ad";
+/// The id of an application credential of [`USER`] for [`PROJECT`]; its name is `ccm`.
+pub const APPLICATION_CREDENTIAL: &str = "bbd1611c5fe04ce7bfeb088332b3bde1";
+/// Its secret. A fake's secret is none.
+pub const APPLICATION_SECRET: &str = "fake-application-credential-secret";
+/// The id of a trust for [`PROJECT`] that [`USER`] was given.
+pub const TRUST: &str = "6b6e5d4c3b2a19087f6e5d4c3b2a1908";
+
+/// How the cloud behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it is: scheme and host of the catalogue's endpoints and of links.
+    pub endpoint: String,
+    /// The life of a token.
+    pub token_life: Duration,
+    /// How long a new load balancer is `PENDING_CREATE`.
+    pub create_time: Duration,
+    /// How long any other change keeps a load balancer `PENDING_UPDATE`.
+    pub update_time: Duration,
+    /// How long a load balancer is `PENDING_DELETE` until it is gone.
+    pub delete_time: Duration,
+    /// The most objects of a page, in all lists, whatever the client asks for.
+    pub page_size: usize,
+    /// Nova's highest microversion is 2.this.
+    pub microversion: u32,
+    /// Octavia's version is 2.this.
+    pub octavia: u32,
+    /// Octavia's providers.
+    pub providers: Vec<String>,
+    /// Octavia takes whole trees and batches of members.
+    pub bulk: bool,
+    /// Neutron has `extraroute-atomic`.
+    pub atomic_routes: bool,
+    /// Neutron has `extraroute`.
+    pub routes: bool,
+    /// Neutron has `allowed-address-pairs`.
+    pub address_pairs: bool,
+    /// The user may choose the address of a floating IP.
+    pub admin: bool,
+    /// There is a Barbican.
+    pub barbican: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            endpoint: ENDPOINT.to_owned(),
+            token_life: Duration::from_secs(3600),
+            create_time: Duration::from_millis(9700),
+            update_time: Duration::from_millis(1300),
+            delete_time: Duration::from_millis(3700),
+            page_size: 1000,
+            microversion: 104,
+            octavia: 30,
+            providers: ["amphora", "octavia", "ovn"].map(str::to_owned).to_vec(),
+            bulk: true,
+            atomic_routes: true,
+            routes: true,
+            address_pairs: true,
+            admin: false,
+            barbican: true,
+        }
+    }
+}
+
+/// The fake. Clones share everything.
+#[derive(Clone)]
+pub struct Fake(Arc<Mutex<Model>>);
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+impl Fake {
+    /// An empty cloud.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self(Arc::new(Mutex::new(Model::new(options))))
+    }
+
+    fn model(&self) -> MutexGuard<'_, Model> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

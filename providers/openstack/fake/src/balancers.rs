@@ -1,0 +1,192 @@
+//! Load balancers.
+
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+
+use crate::attributes;
+use crate::model::{Kind, Model, Object, list as items, set, text};
+use crate::octavia::{merge, set_state, sorted_tags, unsupported};
+use crate::ports::NewPort;
+use crate::refusal::Refusal;
+use crate::requests::{Answer, Asked, Reply};
+use crate::{listeners, pages, pools, shown};
+
+/// By what lists are filtered.
+const FILTERS: &[&str] = &[
+    "id",
+    "name",
+    "description",
+    "project_id",
+    "tenant_id",
+    "provisioning_status",
+    "operating_status",
+    "admin_state_up",
+    "vip_address",
+    "vip_port_id",
+    "vip_subnet_id",
+    "vip_network_id",
+    "provider",
+    "flavor_id",
+    "availability_zone",
+    "created_at",
+    "updated_at",
+];
+
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    pages::list(model, asked, Kind::Balancer, FILTERS, shown::balancer)
+}
+
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    let balancer = model.one(Kind::Balancer, &asked.project, asked.id())?;
+    Reply::one(Kind::Balancer, shown::balancer(model, balancer))
+}
+
+pub(crate) fn status(model: &mut Model, asked: &Asked) -> Answer {
+    let balancer = model.one(Kind::Balancer, &asked.project, asked.id())?;
+    Ok(Reply::new(200, shown::statuses(model, balancer)))
+}
+
+/// The port of the VIP: the one that is named, or a new one.
+fn vip(model: &mut Model, project: &str, wanted: &Object, id: &str) -> Result<Object, Refusal> {
+    let given = |key: &str| wanted.get(key).and_then(Value::as_str).filter(|it| !it.is_empty());
+    if let Some(port) = given("vip_port_id") {
+        let found = model.get(Kind::Port, port).filter(|it| model.is_visible(Kind::Port, it, project));
+        return found.cloned().ok_or_else(|| Refusal::invalid(format!("Port {port} not found.")));
+    }
+    let address = given("vip_address");
+    let subnet = match (given("vip_subnet_id"), given("vip_network_id")) {
+        (Some(subnet), _) => subnet.to_owned(),
+        (None, Some(network)) => {
+            let ip = address.and_then(|it| it.parse::<IpAddr>().ok());
+            let has_room = |id: &str| ip.is_none_or(|ip| model.range(id).is_some_and(|range| range.contains(&ip)));
+            let found = model.subnets_of(network).map(|it| text(it, "id")).find(|id| has_room(id));
+            found.map(str::to_owned).ok_or_else(|| Refusal::invalid(format!("Network {network} not found.")))?
+        }
+        (None, None) => {
+            let message = "Validation failure: VIP must contain one of: vip_port_id, vip_network_id, vip_subnet_id.";
+            return Err(Refusal::invalid(message));
+        }
+    };
+    let is_visible = model.get(Kind::Subnet, &subnet).is_some_and(|it| model.is_visible(Kind::Subnet, it, project));
+    if !is_visible {
+        return Err(Refusal::invalid(format!("Subnet {subnet} not found.")));
+    }
+    if let Some(address) = address.filter(|it| model.is_taken(&subnet, it)) {
+        let message =
+            format!("The VIP IP address is already in use: IP address {address} already allocated in subnet {subnet}");
+        return Err(Refusal::conflict(message));
+    }
+    let (name, device) = (format!("octavia-lb-{id}"), format!("lb-{id}"));
+    let owner = "Octavia";
+    let security_groups = json!([]);
+    model.add_port(&NewPort { project, name: &name, subnet: &subnet, address, device: &device, owner, security_groups })
+}
+
+fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
+    model.check_attributes(wanted, "load_balancer", attributes::BALANCER, false)?;
+    let provider = wanted.get("provider").and_then(Value::as_str).unwrap_or("amphora");
+    if !model.options.providers.iter().any(|it| it == provider) {
+        return Err(Refusal::invalid(format!("Provider '{provider}' is not enabled.")));
+    }
+    let is_set = |key: &str| wanted.get(key).is_some_and(|it| !it.is_null());
+    for key in ["flavor_id", "availability_zone"].into_iter().filter(|key| is_set(key) && provider == "ovn") {
+        return Err(unsupported(key));
+    }
+    if is_set("availability_zone") && !text(wanted, "availability_zone").starts_with("az") {
+        return Err(Refusal::invalid("Validation failure: Invalid availability zone."));
+    }
+    if !model.options.bulk && (is_set("listeners") || is_set("pools")) {
+        return Err(Refusal::new(501, "", "Provider does not support a requested action: bulk create"));
+    }
+    Ok(())
+}
+
+impl Model {
+    /// A load balancer without parts, `PENDING_CREATE`.
+    pub(crate) fn add_balancer(&mut self, project: &str, wanted: &Object) -> Result<String, Refusal> {
+        self.has_room(Kind::Balancer, project)?;
+        let id = self.new_id();
+        let port = vip(self, project, wanted, &id)?;
+        let fixed = items(&port, "fixed_ips").first().cloned().unwrap_or_default();
+        let provider = wanted.get("provider").and_then(Value::as_str).unwrap_or("amphora");
+        let value = |key: &str| wanted.get(key).cloned().unwrap_or_default();
+        let balancer = json!({
+            "id": id, "name": text(wanted, "name"), "description": text(wanted, "description"),
+            "provisioning_status": "PENDING_CREATE", "operating_status": "OFFLINE", "admin_state_up": true,
+            "project_id": project, "tenant_id": project, "created_at": self.clock.local(), "updated_at": null,
+            "vip_address": fixed["ip_address"], "vip_port_id": port["id"], "vip_subnet_id": fixed["subnet_id"],
+            "vip_network_id": port["network_id"], "vip_sg_ids": [], "additional_vips": [], "provider": provider,
+            "flavor_id": value("flavor_id"), "vip_qos_policy_id": value("vip_qos_policy_id"),
+            "tags": sorted_tags(items(wanted, "tags")), "availability_zone": value("availability_zone"),
+            "vip_vnic_type": "normal",
+        });
+        self.insert(Kind::Balancer, balancer.as_object().cloned().unwrap_or_default());
+        Ok(id)
+    }
+}
+
+pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
+    let wanted = asked.object(Kind::Balancer)?;
+    check(model, wanted)?;
+    let id = model.add_balancer(&asked.project, wanted)?;
+    if let Err(refusal) = create_parts(model, asked, &id, wanted) {
+        // Nothing is left of a tree that is refused.
+        model.drop_balancer(&id);
+        return Err(refusal);
+    }
+    model.begin(&id, "PENDING_CREATE", &asked.effects, asked.now);
+    let balancer = model.one(Kind::Balancer, &asked.project, &id)?;
+    let is_tree = wanted.contains_key("listeners") || wanted.contains_key("pools");
+    let shown = if is_tree { shown::whole(model, balancer) } else { shown::balancer(model, balancer) };
+    Reply::made(Kind::Balancer, shown)
+}
+
+fn create_parts(model: &mut Model, asked: &Asked, id: &str, wanted: &Object) -> Result<(), Refusal> {
+    for pool in items(wanted, "pools").iter().filter_map(Value::as_object) {
+        pools::add(model, &asked.project, id, pool)?;
+    }
+    for listener in items(wanted, "listeners").iter().filter_map(Value::as_object) {
+        listeners::add(model, &asked.project, id, listener)?;
+    }
+    Ok(())
+}
+
+fn wrong_state(id: &str, balancer: &Object) -> Refusal {
+    let state = text(balancer, "provisioning_status");
+    Refusal::conflict(format!("Invalid state {state} of loadbalancer resource {id}"))
+}
+
+pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
+    let change = asked.object(Kind::Balancer)?;
+    model.check_attributes(change, "load_balancer", attributes::BALANCER, true)?;
+    let updated = model.clock.local();
+    let id = asked.id();
+    let balancer = model.owned(Kind::Balancer, &asked.project, id)?;
+    if text(balancer, "provisioning_status") != "ACTIVE" {
+        return Err(wrong_state(id, balancer));
+    }
+    merge(balancer, change, &updated);
+    model.begin(id, "PENDING_UPDATE", &asked.effects, asked.now);
+    get(model, asked)
+}
+
+pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
+    let id = asked.id();
+    let balancer = model.owned(Kind::Balancer, &asked.project, id)?;
+    if !["ACTIVE", "ERROR"].contains(&text(balancer, "provisioning_status")) {
+        return Err(wrong_state(id, balancer));
+    }
+    let is_cascade = asked.query("cascade").is_some_and(|it| it.eq_ignore_ascii_case("true"));
+    let has_parts = model.parts(Kind::Listener, id).next().is_some() || model.parts(Kind::Pool, id).next().is_some();
+    if has_parts && !is_cascade {
+        let message = format!("Validation failure: Cannot delete Load Balancer {id} - it has children");
+        return Err(Refusal::invalid(message));
+    }
+    for kind in [Kind::Listener, Kind::Pool, Kind::Monitor] {
+        model.all_mut(kind).filter(|it| crate::octavia::is_of(it, id)).for_each(|it| set_state(it, "PENDING_DELETE"));
+    }
+    model.begin(id, "PENDING_DELETE", &asked.effects, asked.now);
+    set(model.owned(Kind::Balancer, &asked.project, id).unwrap_or(&mut Object::new()), "operating_status", "OFFLINE");
+    Reply::empty(204)
+}

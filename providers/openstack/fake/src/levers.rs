@@ -1,0 +1,307 @@
+//! What tests do to the cloud, and ask of it: machines and networks. [`balancing`] has the rest.
+
+mod account;
+mod balancing;
+
+use serde_json::{Value, json};
+
+use crate::Fake;
+use crate::model::{Kind, Model, Object, list as items, set, text};
+use crate::ports::NewPort;
+
+/// A network with one subnet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// The id of its (first) subnet.
+    pub subnet: String,
+}
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// `ACTIVE`, `SHUTOFF` …
+    pub status: String,
+    /// The id of its first port.
+    pub port: String,
+    /// The first fixed address of this port.
+    pub ip: String,
+}
+
+impl Model {
+    fn add_network(&mut self, name: &str, range: &str, is_external: bool) -> Network {
+        let (id, now) = (self.new_id(), self.clock.utc());
+        let project = if is_external { "9c18757fb171483bb42e6353bf9659fe" } else { Self::home() };
+        let network = json!({
+            "id": id, "name": name, "tenant_id": project, "project_id": project, "admin_state_up": true, "mtu": 1450,
+            "status": "ACTIVE", "shared": false, "router:external": is_external, "description": "",
+            "port_security_enabled": true, "tags": [], "created_at": now, "updated_at": now, "revision_number": 2,
+        });
+        self.insert(Kind::Network, network.as_object().cloned().unwrap_or_default());
+        let subnet = self.add_subnet(&id, &format!("{name}-subnet"), range);
+        Network { id, name: name.to_owned(), subnet }
+    }
+
+    fn add_subnet(&mut self, network: &str, name: &str, range: &str) -> String {
+        let (id, now) = (self.new_id(), self.clock.utc());
+        let owner = self.get(Kind::Network, network).cloned().unwrap_or_default();
+        let version = if range.contains(':') { 6 } else { 4 };
+        let subnet = json!({
+            "id": id, "name": name, "project_id": owner["project_id"], "tenant_id": owner["project_id"],
+            "network_id": network, "ip_version": version, "subnetpool_id": null, "enable_dhcp": true, "gateway_ip": null,
+            "cidr": range, "allocation_pools": [], "host_routes": [], "dns_nameservers": [], "description": "",
+            "router:external": owner["router:external"], "service_types": [], "tags": [], "created_at": now,
+            "updated_at": now, "revision_number": 0,
+        });
+        self.insert(Kind::Subnet, subnet.as_object().cloned().unwrap_or_default());
+        id
+    }
+
+    fn server_port(&self, server: &str) -> Option<&Object> {
+        self.all(Kind::Port).find(|it| text(it, "device_id") == server)
+    }
+
+    fn server(&self, object: &Object) -> Server {
+        let port = self.server_port(text(object, "id"));
+        let first = port.and_then(|it| items(it, "fixed_ips").first()).and_then(|it| it["ip_address"].as_str());
+        let own = |key: &str| text(object, key).to_owned();
+        let (port, ip) = (port.map(|it| text(it, "id").to_owned()), first.map(str::to_owned));
+        Server {
+            id: own("id"),
+            name: own("name"),
+            status: own("status"),
+            port: port.unwrap_or_default(),
+            ip: ip.unwrap_or_default(),
+        }
+    }
+}
+
+/// Networks.
+impl Fake {
+    /// Adds a network of the project, with one subnet.
+    pub fn add_network(&self, name: &str, range: &str) -> Network {
+        self.model().add_network(name, range, false)
+    }
+
+    /// Adds an external network, from which floating IPs are given.
+    pub fn add_external_network(&self, name: &str, range: &str) -> Network {
+        self.model().add_network(name, range, true)
+    }
+
+    /// Adds a further subnet to a network; its id.
+    pub fn add_subnet(&self, network: &str, name: &str, range: &str) -> String {
+        self.model().add_subnet(network, name, range)
+    }
+
+    /// Adds a router with an interface in this subnet; its id.
+    pub fn add_router(&self, name: &str, subnet: &str) -> String {
+        let mut model = self.model();
+        let (id, now) = (model.new_id(), model.clock.utc());
+        let project = Model::home();
+        let router = json!({
+            "id": id, "name": name, "project_id": project, "tenant_id": project, "admin_state_up": true, "status": "ACTIVE",
+            "external_gateway_info": null, "description": "", "availability_zones": [], "availability_zone_hints": [],
+            "routes": [], "flavor_id": null, "tags": [], "created_at": now, "updated_at": now, "revision_number": 3,
+        });
+        model.insert(Kind::Router, router.as_object().cloned().unwrap_or_default());
+        let owner = "network:router_interface";
+        let port = NewPort { project, name: "", subnet, address: None, device: &id, owner, security_groups: json!([]) };
+        _ = model.add_port(&port);
+        id
+    }
+
+    /// The extra routes of a router, each with `destination` and `nexthop`.
+    #[must_use]
+    pub fn routes(&self, router: &str) -> Vec<Value> {
+        self.model().get(Kind::Router, router).map(|it| items(it, "routes").to_vec()).unwrap_or_default()
+    }
+
+    /// The project does not see an object any more, whatever it is.
+    pub fn hide(&self, id: &str) {
+        self.model().hidden.insert(id.to_owned());
+    }
+}
+
+/// Servers.
+impl Fake {
+    /// Adds a running server with a port in the network's first subnet, flavor `m1.k8s`, zone `az1`.
+    ///
+    /// # Panics
+    /// If the subnet has no address left.
+    pub fn add_server(&self, name: &str, network: &Network) -> Server {
+        self.add_server_to(Model::home(), name, network)
+    }
+
+    /// Adds a server to another project, by its id.
+    ///
+    /// # Panics
+    /// If the subnet has no address left.
+    pub fn add_server_to(&self, project: &str, name: &str, network: &Network) -> Server {
+        let mut model = self.model();
+        let (id, now) = (model.new_id(), model.clock.utc());
+        const FLAVOR: &str = "b6df1300-b905-4ad4-8af6-874c81f94c03";
+        if model.get(Kind::Flavor, FLAVOR).is_none() {
+            let flavor = json!({"id": FLAVOR, "name": "m1.k8s", "ram": 4096, "disk": 10, "vcpus": 2, "links": []});
+            model.insert(Kind::Flavor, flavor.as_object().cloned().unwrap_or_default());
+        }
+        let server = json!({
+            "accessIPv4": "", "accessIPv6": "", "created": now, "flavor": FLAVOR, "hostId": "954192b32c158d6961df2d",
+            "id": id, "image": {"id": "f139b51e-422f-40d1-a31e-28653d262dd2", "links": []}, "links": [], "metadata": {},
+            "name": name, "status": "ACTIVE", "project_id": project, "user_id": crate::USER_ID, "updated": now,
+            "OS-DCF:diskConfig": "MANUAL", "progress": 0, "OS-EXT-AZ:availability_zone": "az1", "config_drive": "",
+            "key_name": null, "security_groups": [{"name": "k8s-nodes"}], "OS-EXT-STS:task_state": null,
+            "OS-EXT-STS:vm_state": "active", "OS-EXT-STS:power_state": 1, "os-extended-volumes:volumes_attached": [],
+        });
+        let server = server.as_object().cloned().unwrap_or_default();
+        model.insert(Kind::Server, server.clone());
+        let port = NewPort {
+            project,
+            name: "",
+            subnet: &network.subnet,
+            address: None,
+            device: &id,
+            owner: "compute:az1",
+            security_groups: json!([]),
+        };
+        model.add_port(&port).expect("a subnet with a free address");
+        model.server(&server)
+    }
+
+    /// Adds a further port to a server, by name; the port's id.
+    ///
+    /// # Panics
+    /// If there is no such server, or no address left.
+    pub fn attach(&self, name: &str, subnet: &str) -> String {
+        let device = self.server(name).expect("a server of that name").id;
+        let owner = "compute:az1";
+        let security_groups = json!([]);
+        let port = NewPort {
+            project: Model::home(),
+            name: "",
+            subnet,
+            address: None,
+            device: &device,
+            owner,
+            security_groups,
+        };
+        let port = self.model().add_port(&port).expect("a subnet with a free address");
+        text(&port, "id").to_owned()
+    }
+
+    /// Changes what Nova says of a server, by name: `status`, `accessIPv4`, `metadata`, `OS-EXT-AZ:availability_zone`; what is
+    /// under `addresses` comes in addition to what its ports and floating IPs make of it. `false` if there is none.
+    pub fn change_server(&self, name: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>)) -> bool {
+        let mut model = self.model();
+        let found = model.all_mut(Kind::Server).find(|it| text(it, "name") == name);
+        found.map(change).is_some()
+    }
+
+    /// Sets the status of a server, by name.
+    pub fn set_status(&self, name: &str, status: &str) -> bool {
+        self.change_server(name, |server| set(server, "status", status))
+    }
+
+    /// Shuts a server down, by name; `false` if there is none.
+    pub fn stop(&self, name: &str) -> bool {
+        self.set_status(name, "SHUTOFF")
+    }
+
+    /// Starts a server, by name; `false` if there is none.
+    pub fn start(&self, name: &str) -> bool {
+        self.set_status(name, "ACTIVE")
+    }
+
+    /// Deletes a server, by name, with its ports.
+    pub fn terminate(&self, name: &str) -> Option<Server> {
+        let server = self.server(name)?;
+        let mut model = self.model();
+        let ports = model.all(Kind::Port).filter(|it| text(it, "device_id") == server.id);
+        let ports: Vec<String> = ports.map(|it| text(it, "id").to_owned()).collect();
+        ports.iter().for_each(|port| model.remove_port(port));
+        model.remove(Kind::Server, &server.id);
+        Some(server)
+    }
+
+    /// All servers of all projects.
+    #[must_use]
+    pub fn servers(&self) -> Vec<Server> {
+        let model = self.model();
+        let mut servers: Vec<Server> = model
+            .all(Kind::Server)
+            .map(|it| Server {
+                id: text(it, "id").to_owned(),
+                name: text(it, "name").to_owned(),
+                status: text(it, "status").to_owned(),
+                port: String::new(),
+                ip: String::new(),
+            })
+            .collect();
+        let mut first = std::collections::BTreeMap::new();
+        for port in model.all(Kind::Port) {
+            first.entry(text(port, "device_id")).or_insert(port);
+        }
+        for server in &mut servers {
+            if let Some(port) = first.get(server.id.as_str()) {
+                server.port = text(port, "id").to_owned();
+                let ip = items(port, "fixed_ips").first().and_then(|it| it["ip_address"].as_str());
+                server.ip = ip.unwrap_or_default().to_owned();
+            }
+        }
+        servers
+    }
+
+    /// A server, by name.
+    #[must_use]
+    pub fn server(&self, name: &str) -> Option<Server> {
+        let model = self.model();
+        let found = model.all(Kind::Server).find(|it| text(it, "name") == name)?;
+        Some(model.server(found))
+    }
+
+    /// Changes a port, by id, as somebody does in a console: at once and unchecked; its revision grows. Gives the changed one.
+    pub fn change_port(&self, id: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>)) -> Option<Value> {
+        let mut model = self.model();
+        let clock = model.clock;
+        let port = model.get_mut(Kind::Port, id)?;
+        change(port);
+        Model::touched(&clock, port);
+        Some(port.clone().into())
+    }
+
+    /// Adds a port that is nobody's yet: for a VIP, or a sub-port of a trunk; its id.
+    ///
+    /// # Panics
+    /// If the subnet has no address left.
+    pub fn add_port(&self, name: &str, subnet: &str) -> String {
+        let port = NewPort {
+            project: Model::home(),
+            name,
+            subnet,
+            address: None,
+            device: "",
+            owner: "",
+            security_groups: json!([]),
+        };
+        let port = self.model().add_port(&port).expect("a subnet with a free address");
+        text(&port, "id").to_owned()
+    }
+
+    /// A port, by id.
+    #[must_use]
+    pub fn port(&self, id: &str) -> Option<Value> {
+        self.model().get(Kind::Port, id).cloned().map(Value::Object)
+    }
+
+    /// All ports.
+    #[must_use]
+    pub fn ports(&self) -> Vec<Value> {
+        self.model().all(Kind::Port).cloned().map(Value::Object).collect()
+    }
+}

@@ -1,0 +1,171 @@
+//! Listeners.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use crate::attributes;
+use crate::model::{Kind, Model, Object, list as items, set, text};
+use crate::octavia::{balancer_of, merge, set_state, sorted_tags, unsupported};
+use crate::refusal::Refusal;
+use crate::requests::{Answer, Asked, Reply};
+use crate::{pages, pools, shown};
+
+const FILTERS: &[&str] = &[
+    "id",
+    "name",
+    "description",
+    "project_id",
+    "loadbalancer_id",
+    "load_balancer_id",
+    "protocol",
+    "protocol_port",
+    "default_pool_id",
+    "provisioning_status",
+    "operating_status",
+    "admin_state_up",
+    "connection_limit",
+];
+const PROTOCOLS: [&str; 7] = ["TCP", "HTTP", "HTTPS", "TERMINATED_HTTPS", "UDP", "SCTP", "PROMETHEUS"];
+/// What must not be on a port together.
+const STREAMS: [&str; 5] = ["TCP", "HTTP", "HTTPS", "TERMINATED_HTTPS", "PROMETHEUS"];
+
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    pages::list(model, asked, Kind::Listener, FILTERS, shown::listener)
+}
+
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    let listener = model.one(Kind::Listener, &asked.project, asked.id())?;
+    Reply::one(Kind::Listener, shown::listener(model, listener))
+}
+
+/// What may be asked of any listener with this protocol.
+fn check_options(model: &Model, balancer: &str, protocol: &str, wanted: &Object) -> Result<(), Refusal> {
+    let is_set = |key: &str| wanted.get(key).is_some_and(|it| !it.is_null());
+    let has_headers = wanted.get("insert_headers").and_then(Value::as_object).is_some_and(|it| !it.is_empty());
+    if has_headers && !["HTTP", "TERMINATED_HTTPS"].contains(&protocol) {
+        return Err(Refusal::invalid(format!(
+            "insert-headers is not a valid option for a {protocol} protocol listener."
+        )));
+    }
+    let timeouts = ["timeout_client_data", "timeout_member_connect", "timeout_member_data", "timeout_tcp_inspect"];
+    if model.is_ovn(balancer) {
+        if !["TCP", "UDP", "SCTP"].contains(&protocol) {
+            return Err(unsupported(&format!("{protocol} protocol")));
+        }
+        for key in timeouts.into_iter().chain(["allowed_cidrs"]).filter(|key| is_set(key)) {
+            return Err(unsupported(key));
+        }
+    }
+    if let Some(reference) = wanted.get("default_tls_container_ref").and_then(Value::as_str) {
+        let id = reference.rsplit('/').next().unwrap_or_default();
+        if model.get(Kind::Secret, id).or_else(|| model.get(Kind::Container, id)).is_none() {
+            return Err(Refusal::invalid(format!("Could not retrieve certificate: ['{reference}']")));
+        }
+    }
+    let vip = model.get(Kind::Balancer, balancer).map_or("", |it| text(it, "vip_address"));
+    for range in items(wanted, "allowed_cidrs").iter().filter_map(Value::as_str) {
+        let parsed: IpNet = range.parse().map_err(|_| {
+            Refusal::invalid(format!("Invalid input for field/attribute allowed_cidrs. Value: '{range}'. Value should be IPv4 or IPv6 CIDR format"))
+        })?;
+        if vip.parse::<IpAddr>().is_ok_and(|vip| vip.is_ipv6() != parsed.addr().is_ipv6()) {
+            let message =
+                format!("Validation failure: CIDR {range} IP version incompatible with all VIPs ['{vip}'] IP version.");
+            return Err(Refusal::invalid(message));
+        }
+    }
+    Ok(())
+}
+
+/// Adds a listener, with its pool, `PENDING_CREATE`.
+pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Object) -> Result<String, Refusal> {
+    model.check_attributes(wanted, "listener", attributes::LISTENER, false)?;
+    let protocol = text(wanted, "protocol");
+    if !PROTOCOLS.contains(&protocol) {
+        let message = format!(
+            "Invalid input for field/attribute protocol. Value: '{protocol}'. Value should be one of: {}",
+            PROTOCOLS.join(", ")
+        );
+        return Err(Refusal::invalid(message));
+    }
+    let port = wanted.get("protocol_port").and_then(Value::as_u64).filter(|it| (1..=65_535).contains(it));
+    let port = port.ok_or_else(|| Refusal::invalid("Invalid input for field/attribute protocol_port."))?;
+    if protocol == "TERMINATED_HTTPS" && text(wanted, "default_tls_container_ref").is_empty() {
+        return Err(Refusal::invalid(
+            "Validation failure: An SNI or default certificate container reference must be provided for TERMINATED_HTTPS protocol listeners.",
+        ));
+    }
+    check_options(model, balancer, protocol, wanted)?;
+    let streams = |it: &str| STREAMS.contains(&it);
+    let clashes = |it: &Object| {
+        let other = text(it, "protocol");
+        it["protocol_port"] == port && (other == protocol || (streams(other) && streams(protocol)))
+    };
+    if model.parts(Kind::Listener, balancer).any(clashes) {
+        let message = format!(
+            "Another Listener on this Load Balancer is already using protocol {protocol} and protocol_port {port}"
+        );
+        return Err(Refusal::conflict(message));
+    }
+    model.has_room(Kind::Listener, project)?;
+    let pool = match (wanted.get("default_pool").and_then(Value::as_object), wanted.get("default_pool_id")) {
+        (Some(pool), _) => Value::from(pools::add(model, project, balancer, pool)?),
+        (None, id) => id.cloned().unwrap_or_default(),
+    };
+    let (id, now) = (model.new_id(), model.clock.local());
+    let number = |key: &str, default: i64| wanted.get(key).and_then(Value::as_i64).unwrap_or(default);
+    let or_null = |key: &str| wanted.get(key).cloned().unwrap_or_default();
+    let listener = json!({
+        "id": id, "name": text(wanted, "name"), "description": text(wanted, "description"),
+        "provisioning_status": "PENDING_CREATE", "operating_status": "OFFLINE", "admin_state_up": true, "protocol": protocol,
+        "protocol_port": port, "connection_limit": number("connection_limit", -1),
+        "default_tls_container_ref": or_null("default_tls_container_ref"), "sni_container_refs": [], "project_id": project,
+        "tenant_id": project, "default_pool_id": pool, "l7policies": [],
+        "insert_headers": wanted.get("insert_headers").cloned().unwrap_or_else(|| json!({})), "created_at": now,
+        "updated_at": null, "loadbalancers": [{"id": balancer}], "timeout_client_data": number("timeout_client_data", 50_000),
+        "timeout_member_connect": number("timeout_member_connect", 5000),
+        "timeout_member_data": number("timeout_member_data", 50_000),
+        "timeout_tcp_inspect": number("timeout_tcp_inspect", 0), "tags": sorted_tags(items(wanted, "tags")),
+        "allowed_cidrs": or_null("allowed_cidrs"),
+    });
+    model.insert(Kind::Listener, listener.as_object().cloned().unwrap_or_default());
+    Ok(id)
+}
+
+pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
+    let wanted = asked.object(Kind::Listener)?;
+    let balancer = text(wanted, "loadbalancer_id").to_owned();
+    model.check_attributes(wanted, "listener", attributes::LISTENER, false)?;
+    model.may_change(&balancer, &asked.project)?;
+    let id = add(model, &asked.project, &balancer, wanted)?;
+    model.begin(&balancer, "PENDING_UPDATE", &asked.effects, asked.now);
+    let listener = model.one(Kind::Listener, &asked.project, &id)?;
+    Reply::made(Kind::Listener, shown::listener(model, listener))
+}
+
+pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
+    let change = asked.object(Kind::Listener)?;
+    model.check_attributes(change, "listener", attributes::LISTENER, true)?;
+    let found = model.one(Kind::Listener, &asked.project, asked.id())?;
+    let (balancer, protocol) = (balancer_of(found), text(found, "protocol").to_owned());
+    check_options(model, &balancer, &protocol, change)?;
+    model.may_change(&balancer, &asked.project)?;
+    let updated = model.clock.local();
+    let listener = model.owned(Kind::Listener, &asked.project, asked.id())?;
+    merge(listener, change, &updated);
+    if listener["insert_headers"].is_null() {
+        set(listener, "insert_headers", json!({}));
+    }
+    set_state(listener, "PENDING_UPDATE");
+    model.begin(&balancer, "PENDING_UPDATE", &asked.effects, asked.now);
+    get(model, asked)
+}
+
+pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
+    let balancer = balancer_of(model.one(Kind::Listener, &asked.project, asked.id())?);
+    model.may_change(&balancer, &asked.project)?;
+    set_state(model.owned(Kind::Listener, &asked.project, asked.id())?, "PENDING_DELETE");
+    model.begin(&balancer, "PENDING_UPDATE", &asked.effects, asked.now);
+    Reply::empty(204)
+}

@@ -1,0 +1,178 @@
+//! Members of pools.
+
+use std::net::IpAddr;
+
+use serde_json::{Value, json};
+
+use crate::attributes;
+use crate::model::{Kind, Model, Object, list as items, set, text};
+use crate::octavia::{balancer_of, merge, set_state, sorted_tags};
+use crate::refusal::Refusal;
+use crate::requests::{Answer, Asked, Reply};
+
+/// Members are asked for by another part of Octavia, which words this differently.
+fn pool<'a>(model: &'a Model, asked: &Asked) -> Result<&'a Object, Refusal> {
+    let missing = |_| Refusal::new(404, "members", format!("Pool {} not found.", asked.id()));
+    model.one(Kind::Pool, &asked.project, asked.id()).map_err(missing)
+}
+
+fn missing(id: &str) -> Refusal {
+    Refusal::new(404, "", format!("Member {id} not found."))
+}
+
+fn key(member: &Object) -> (String, u64) {
+    (text(member, "address").to_owned(), member.get("protocol_port").and_then(Value::as_u64).unwrap_or_default())
+}
+
+fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
+    model.check_attributes(wanted, "member", attributes::MEMBER, false)?;
+    let (address, port) = key(wanted);
+    if address.parse::<IpAddr>().is_err() {
+        let message = format!(
+            "Invalid input for field/attribute address. Value: '{address}'. Value should be IPv4 or IPv6 format"
+        );
+        return Err(Refusal::invalid(message));
+    }
+    if !(1..=65_535).contains(&port) {
+        return Err(Refusal::invalid(format!("Invalid input for field/attribute protocol_port. Value: '{port}'.")));
+    }
+    match wanted.get("subnet_id").and_then(Value::as_str) {
+        Some(subnet) if model.get(Kind::Subnet, subnet).is_none() => {
+            Err(Refusal::invalid(format!("Subnet {subnet} not found.")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Adds a member, `PENDING_CREATE`.
+pub(crate) fn add(model: &mut Model, project: &str, pool: &str, wanted: &Object) -> Result<Object, Refusal> {
+    check(model, wanted)?;
+    let (address, port) = key(wanted);
+    let is_there =
+        |it: &Object| key(it) == (address.clone(), port) && text(it, "provisioning_status") != "PENDING_DELETE";
+    if model.members.get(pool).into_iter().flatten().any(is_there) {
+        let message = format!("Another member on this pool is already using ip {address} on protocol_port {port}");
+        return Err(Refusal::conflict(message));
+    }
+    let or_null = |key: &str| wanted.get(key).cloned().unwrap_or_default();
+    let member = json!({
+        "id": model.new_id(), "name": or_null("name"), "operating_status": "NO_MONITOR",
+        "provisioning_status": "PENDING_CREATE", "admin_state_up": true, "address": address, "protocol_port": port,
+        "weight": wanted.get("weight").cloned().unwrap_or_else(|| 1.into()), "backup": false,
+        "subnet_id": or_null("subnet_id"), "project_id": project, "tenant_id": project, "created_at": model.clock.local(),
+        "updated_at": null, "monitor_address": or_null("monitor_address"), "monitor_port": or_null("monitor_port"),
+        "tags": sorted_tags(items(wanted, "tags")), "vnic_type": "normal",
+    });
+    let member = member.as_object().cloned().unwrap_or_default();
+    model.members.entry(pool.to_owned()).or_default().push(member.clone());
+    Ok(member)
+}
+
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    pool(model, asked)?;
+    let members = model.members.get(asked.id()).cloned().unwrap_or_default();
+    crate::pages::page_of(model, asked, "members", members)
+}
+
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    pool(model, asked)?;
+    let id = asked.ids.get(1).map_or("", String::as_str);
+    let found = model.members.get(asked.id()).into_iter().flatten().find(|it| text(it, "id") == id);
+    let member = found.ok_or_else(|| missing(id))?;
+    Ok(Reply::new(200, json!({"member": member})))
+}
+
+/// The worker works on a pool of this request.
+fn begin(model: &mut Model, asked: &Asked, balancer: &str) {
+    if let Some(pool) = model.get_mut(Kind::Pool, asked.id()) {
+        set_state(pool, "PENDING_UPDATE");
+    }
+    model.begin(balancer, "PENDING_UPDATE", &asked.effects, asked.now);
+}
+
+fn wanted(asked: &Asked) -> Result<&Object, Refusal> {
+    asked.body.get("member").and_then(Value::as_object).ok_or_else(|| Refusal::invalid("Missing argument: \"member_\""))
+}
+
+pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
+    let balancer = balancer_of(pool(model, asked)?);
+    model.may_change(&balancer, &asked.project)?;
+    let member = add(model, &asked.project, asked.id(), wanted(asked)?)?;
+    begin(model, asked, &balancer);
+    Ok(Reply::new(201, json!({"member": member})))
+}
+
+/// Replaces all members, or only adds some; those with the same address and port stay.
+pub(crate) fn replace(model: &mut Model, asked: &Asked) -> Answer {
+    let balancer = balancer_of(pool(model, asked)?);
+    if !model.options.bulk {
+        return Err(Refusal::new(501, "", "Provider does not support a requested action: batch member update"));
+    }
+    let wanted: Vec<&Object> = asked
+        .body
+        .get("members")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object)
+        .collect();
+    wanted.iter().try_for_each(|it| check(model, it))?;
+    model.may_change(&balancer, &asked.project)?;
+    let is_additive = asked.query("additive_only").is_some_and(|it| it.eq_ignore_ascii_case("true"));
+    let updated = model.clock.local();
+    let members = model.members.entry(asked.id().to_owned()).or_default();
+    let by_key: std::collections::BTreeMap<_, _> = wanted.iter().map(|it| (key(it), *it)).collect();
+    let mut known = std::collections::BTreeSet::new();
+    for member in members.iter_mut() {
+        match by_key.get(&key(member)) {
+            Some(wanted) => {
+                known.insert(key(member));
+                for key in
+                    ["name", "monitor_port", "monitor_address"].into_iter().filter(|it| !wanted.contains_key(*it))
+                {
+                    set(member, key, if key == "name" { "".into() } else { Value::Null });
+                }
+                merge(member, wanted, &updated);
+                set_state(member, "PENDING_UPDATE");
+            }
+            None if !is_additive => set_state(member, "PENDING_DELETE"),
+            None => {}
+        }
+    }
+    for new in wanted.into_iter().filter(|it| !known.contains(&key(it))) {
+        add(model, &asked.project, asked.id(), new)?;
+    }
+    begin(model, asked, &balancer);
+    Reply::empty(202)
+}
+
+/// The member that the path names.
+fn member_mut<'a>(model: &'a mut Model, asked: &Asked) -> Result<&'a mut Object, Refusal> {
+    let id = asked.ids.get(1).map_or("", String::as_str);
+    let found = model.members.get_mut(asked.id()).into_iter().flatten().find(|it| text(it, "id") == id);
+    found.ok_or_else(|| missing(id))
+}
+
+pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
+    let balancer = balancer_of(pool(model, asked)?);
+    let change = wanted(asked)?;
+    model.check_attributes(change, "member", attributes::MEMBER, true)?;
+    member_mut(model, asked)?;
+    model.may_change(&balancer, &asked.project)?;
+    let updated = model.clock.local();
+    let member = member_mut(model, asked)?;
+    merge(member, change, &updated);
+    set_state(member, "PENDING_UPDATE");
+    let member = member.clone();
+    begin(model, asked, &balancer);
+    Ok(Reply::new(200, json!({"member": member})))
+}
+
+pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
+    let balancer = balancer_of(pool(model, asked)?);
+    member_mut(model, asked)?;
+    model.may_change(&balancer, &asked.project)?;
+    set_state(member_mut(model, asked)?, "PENDING_DELETE");
+    begin(model, asked, &balancer);
+    Reply::empty(204)
+}

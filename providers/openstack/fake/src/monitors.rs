@@ -1,0 +1,152 @@
+//! Health monitors.
+
+use serde_json::{Value, json};
+
+use crate::attributes;
+use crate::model::{Kind, Model, Object, list as items, set, text};
+use crate::octavia::{balancer_of, merge, set_state, sorted_tags, unsupported};
+use crate::refusal::Refusal;
+use crate::requests::{Answer, Asked, Reply};
+use crate::{pages, shown};
+
+const FILTERS: &[&str] =
+    &["id", "name", "project_id", "type", "pool_id", "provisioning_status", "operating_status", "admin_state_up"];
+const TYPES: [&str; 7] = ["HTTP", "HTTPS", "PING", "SCTP", "TCP", "TLS-HELLO", "UDP-CONNECT"];
+
+fn is_http(kind: &str) -> bool {
+    ["HTTP", "HTTPS"].contains(&kind)
+}
+
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    pages::list(model, asked, Kind::Monitor, FILTERS, |_, it| plain(it))
+}
+
+/// Octavia does not say of which load balancer a monitor is.
+fn plain(monitor: &Object) -> Object {
+    let mut shown = monitor.clone();
+    shown.remove("loadbalancers");
+    shown
+}
+
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    Reply::one(Kind::Monitor, plain(model.one(Kind::Monitor, &asked.project, asked.id())?))
+}
+
+fn check(model: &Model, balancer: &str, pool: &str, kind: &str, wanted: &Object) -> Result<(), Refusal> {
+    let is_set = |key: &str| wanted.get(key).is_some_and(|it| !it.is_null());
+    if !is_http(kind) {
+        for key in ["http_method", "url_path", "expected_codes"].into_iter().filter(|key| is_set(key)) {
+            return Err(Refusal::invalid(format!("{key} is not a valid option for health monitors of type {kind}")));
+        }
+    }
+    if model.is_ovn(balancer) && !["TCP", "UDP-CONNECT"].contains(&kind) {
+        return Err(unsupported(&format!("{kind} health monitors")));
+    }
+    let protocol = model.get(Kind::Pool, pool).map_or("", |it| text(it, "protocol"));
+    let fits = match protocol {
+        "UDP" => kind == "UDP-CONNECT" || (model.options.octavia >= 16 && (is_http(kind) || kind == "TCP")),
+        "SCTP" => ["SCTP", "TCP", "HTTP", "UDP-CONNECT"].contains(&kind),
+        _ => kind != "UDP-CONNECT" && kind != "SCTP",
+    };
+    if !fits {
+        let message = format!(
+            "Validation failure: The health monitor type '{kind}' is invalid while the pool protocol is '{protocol}'."
+        );
+        return Err(Refusal::invalid(message));
+    }
+    for key in ["max_retries", "max_retries_down"] {
+        if wanted.get(key).and_then(Value::as_u64).is_some_and(|it| !(1..=10).contains(&it)) {
+            return Err(Refusal::invalid(format!(
+                "Invalid input for field/attribute {key}. Value should be between 1 and 10"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Adds a monitor, `PENDING_CREATE`.
+pub(crate) fn add(
+    model: &mut Model,
+    project: &str,
+    balancer: &str,
+    pool: &str,
+    wanted: &Object,
+) -> Result<String, Refusal> {
+    model.check_attributes(wanted, "healthmonitor", attributes::MONITOR, false)?;
+    let kind = text(wanted, "type");
+    if !TYPES.contains(&kind) {
+        return Err(Refusal::invalid(format!("Invalid input for field/attribute type. Value: '{kind}'.")));
+    }
+    for key in ["delay", "timeout", "max_retries"].into_iter().filter(|key| !wanted.contains_key(*key)) {
+        return Err(Refusal::invalid(format!(
+            "Invalid input for field/attribute {key}. Value: 'None'. Mandatory field missing."
+        )));
+    }
+    check(model, balancer, pool, kind, wanted)?;
+    if shown::monitor_of(model, pool).is_some() {
+        return Err(Refusal::conflict("This pool already has a health monitor"));
+    }
+    model.has_room(Kind::Monitor, project)?;
+    let (id, now) = (model.new_id(), model.clock.local());
+    let or = |key: &str, default: Value| wanted.get(key).cloned().unwrap_or(default);
+    let http = |key: &str, default: &str| or(key, if is_http(kind) { default.into() } else { Value::Null });
+    let monitor = json!({
+        "id": id, "name": text(wanted, "name"), "type": kind, "delay": wanted["delay"], "timeout": wanted["timeout"],
+        "max_retries": wanted["max_retries"], "max_retries_down": or("max_retries_down", 3.into()),
+        "http_method": http("http_method", "GET"), "url_path": http("url_path", "/"),
+        "expected_codes": http("expected_codes", "200"), "admin_state_up": true, "project_id": project, "tenant_id": project,
+        "pools": [{"id": pool}], "loadbalancers": [{"id": balancer}], "provisioning_status": "PENDING_CREATE",
+        "operating_status": "OFFLINE", "created_at": now, "updated_at": null, "tags": sorted_tags(items(wanted, "tags")),
+        "http_version": or("http_version", Value::Null), "domain_name": or("domain_name", Value::Null),
+    });
+    model.insert(Kind::Monitor, monitor.as_object().cloned().unwrap_or_default());
+    Ok(id)
+}
+
+/// The worker works on a monitor of this pool.
+fn begin(model: &mut Model, asked: &Asked, balancer: &str, pool: &str) {
+    if let Some(pool) = model.get_mut(Kind::Pool, pool) {
+        set_state(pool, "PENDING_UPDATE");
+    }
+    model.begin(balancer, "PENDING_UPDATE", &asked.effects, asked.now);
+}
+
+fn pool_of(monitor: &Object) -> String {
+    items(monitor, "pools").first().and_then(|it| it["id"].as_str()).unwrap_or_default().to_owned()
+}
+
+pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
+    let wanted = asked.object(Kind::Monitor)?;
+    let pool = text(wanted, "pool_id");
+    let balancer = balancer_of(model.one(Kind::Pool, &asked.project, pool)?);
+    model.may_change(&balancer, &asked.project)?;
+    let id = add(model, &asked.project, &balancer, pool, wanted)?;
+    begin(model, asked, &balancer, pool);
+    Reply::made(Kind::Monitor, plain(model.one(Kind::Monitor, &asked.project, &id)?))
+}
+
+pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
+    let change = asked.object(Kind::Monitor)?;
+    model.check_attributes(change, "healthmonitor", attributes::MONITOR, true)?;
+    let found = model.one(Kind::Monitor, &asked.project, asked.id())?;
+    let (balancer, pool) = (balancer_of(found), pool_of(found));
+    check(model, &balancer, &pool, text(found, "type"), change)?;
+    model.may_change(&balancer, &asked.project)?;
+    let updated = model.clock.local();
+    let monitor = model.owned(Kind::Monitor, &asked.project, asked.id())?;
+    merge(monitor, change, &updated);
+    set_state(monitor, "PENDING_UPDATE");
+    begin(model, asked, &balancer, &pool);
+    get(model, asked)
+}
+
+pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
+    let found = model.one(Kind::Monitor, &asked.project, asked.id())?;
+    let (balancer, pool) = (balancer_of(found), pool_of(found));
+    model.may_change(&balancer, &asked.project)?;
+    let monitor = model.owned(Kind::Monitor, &asked.project, asked.id())?;
+    set_state(monitor, "PENDING_DELETE");
+    set(monitor, "operating_status", "OFFLINE");
+    begin(model, asked, &balancer, &pool);
+    Reply::empty(204)
+}

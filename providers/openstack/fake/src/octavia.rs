@@ -1,0 +1,211 @@
+//! Octavia: its versions, what its worker does in the background, and what may be asked while it does.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::attributes::Attribute;
+use crate::faults::{Effects, FaultKind};
+use crate::model::{Kind, Model, Object, list as items, set, text};
+use crate::refusal::Refusal;
+use crate::requests::{Answer, Asked, Reply};
+
+/// A change of a load balancer on which the worker works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    ends: Instant,
+    fails: bool,
+}
+
+/// The kinds of objects that are part of a load balancer.
+const PARTS: [Kind; 3] = [Kind::Listener, Kind::Pool, Kind::Monitor];
+
+/// Sets the state of an object.
+pub(crate) fn set_state(object: &mut Object, state: &str) {
+    set(object, "provisioning_status", state);
+}
+
+/// Whether an object is part of this load balancer.
+pub(crate) fn is_of(object: &Object, balancer: &str) -> bool {
+    items(object, "loadbalancers").iter().any(|it| it["id"] == balancer)
+}
+
+/// The load balancer of a part.
+pub(crate) fn balancer_of(object: &Object) -> String {
+    items(object, "loadbalancers").first().and_then(|it| it["id"].as_str()).unwrap_or_default().to_owned()
+}
+
+/// The state in which the worker leaves an object; `None`: it is gone.
+fn settled(object: &mut Object, fails: bool) -> bool {
+    let state = text(object, "provisioning_status").to_owned();
+    match (state.strip_prefix("PENDING_"), fails) {
+        (None, _) => {}
+        (Some("DELETE"), false) => return false,
+        (Some(_), true) => set_state(object, "ERROR"),
+        (Some(_), false) => {
+            set_state(object, "ACTIVE");
+            set(object, "operating_status", "ONLINE");
+        }
+    }
+    true
+}
+
+impl Model {
+    /// The worker has something to do: the load balancer is in this state until then.
+    pub(crate) fn begin(&mut self, balancer: &str, state: &str, effects: &Effects, now: Instant) {
+        let time = match state {
+            "PENDING_CREATE" => self.options.create_time,
+            "PENDING_DELETE" => self.options.delete_time,
+            _ => self.options.update_time,
+        };
+        let work = Work { ends: now + time, fails: effects.has(&FaultKind::EndsInError) };
+        let updated = self.clock.local();
+        if let Some(balancer) = self.get_mut(Kind::Balancer, balancer) {
+            set_state(balancer, state);
+            if state != "PENDING_CREATE" {
+                set(balancer, "updated_at", updated);
+            }
+        }
+        self.work.insert(balancer.to_owned(), work);
+        if time == Duration::ZERO {
+            self.finish_work(now);
+        }
+    }
+
+    /// What is due by now is done.
+    pub(crate) fn finish_work(&mut self, now: Instant) {
+        if self.is_frozen {
+            return;
+        }
+        let due: Vec<(String, bool)> =
+            self.work.iter().filter(|(_, work)| work.ends <= now).map(|(id, work)| (id.clone(), work.fails)).collect();
+        for (balancer, fails) in due {
+            self.work.remove(&balancer);
+            self.finish(&balancer, fails);
+        }
+    }
+
+    fn finish(&mut self, id: &str, fails: bool) {
+        let Some(balancer) = self.get_mut(Kind::Balancer, id) else { return };
+        if !settled(balancer, fails) {
+            self.drop_balancer(id);
+            return;
+        }
+        for kind in PARTS {
+            let mut gone = Vec::new();
+            for part in self.all_mut(kind).filter(|it| is_of(it, id)) {
+                if !settled(part, fails) {
+                    gone.push(text(part, "id").to_owned());
+                }
+            }
+            gone.iter().for_each(|part| self.drop_part(kind, part));
+        }
+        let pools: Vec<String> = self.parts(Kind::Pool, id).map(|it| text(it, "id").to_owned()).collect();
+        for pool in pools {
+            self.members.entry(pool).or_default().retain_mut(|member| settled(member, fails));
+        }
+    }
+
+    /// The listeners, pools or monitors of a load balancer.
+    pub(crate) fn parts(&self, kind: Kind, balancer: &str) -> impl Iterator<Item = &Object> {
+        self.all(kind).filter(move |it| is_of(it, balancer))
+    }
+
+    /// A part is gone, with what cannot be without it.
+    pub(crate) fn drop_part(&mut self, kind: Kind, id: &str) {
+        self.remove(kind, id);
+        if kind != Kind::Pool {
+            return;
+        }
+        self.members.remove(id);
+        let monitors = self.all(Kind::Monitor).filter(|it| items(it, "pools").iter().any(|pool| pool["id"] == id));
+        let monitors: BTreeSet<String> = monitors.map(|it| text(it, "id").to_owned()).collect();
+        monitors.iter().for_each(|monitor| _ = self.remove(Kind::Monitor, monitor));
+        for listener in self.all_mut(Kind::Listener).filter(|it| text(it, "default_pool_id") == id) {
+            set(listener, "default_pool_id", Value::Null);
+        }
+    }
+
+    /// A load balancer is gone, with all its parts and the port that Octavia made for it.
+    pub(crate) fn drop_balancer(&mut self, id: &str) {
+        self.work.remove(id);
+        for kind in PARTS {
+            let parts: Vec<String> = self.parts(kind, id).map(|it| text(it, "id").to_owned()).collect();
+            parts.iter().for_each(|part| self.drop_part(kind, part));
+        }
+        let Some(balancer) = self.remove(Kind::Balancer, id) else { return };
+        let port = text(&balancer, "vip_port_id");
+        if self.get(Kind::Port, port).is_some_and(|it| text(it, "device_owner") == "Octavia") {
+            self.remove_port(port);
+        }
+    }
+
+    /// Refused, unless parts of this load balancer may be changed now.
+    pub(crate) fn may_change(&self, balancer: &str, project: &str) -> Result<(), Refusal> {
+        let found = self.one(Kind::Balancer, project, balancer)?;
+        match text(found, "provisioning_status") {
+            "ACTIVE" => Ok(()),
+            _ => Err(Refusal::conflict(format!("Load Balancer {balancer} is immutable and cannot be updated."))),
+        }
+    }
+
+    /// Whether this provider of load balancers is an OVN one, which can less.
+    pub(crate) fn is_ovn(&self, balancer: &str) -> bool {
+        self.get(Kind::Balancer, balancer).is_some_and(|it| text(it, "provider") == "ovn")
+    }
+
+    /// Refused, if a request names what is not known in this version, or may not be changed.
+    pub(crate) fn check_attributes(
+        &self,
+        object: &Object,
+        what: &str,
+        known: &[Attribute],
+        is_change: bool,
+    ) -> Result<(), Refusal> {
+        let may = |key: &str| {
+            let found = known.iter().find(|(name, ..)| *name == key);
+            found.is_some_and(|(_, since, may_change)| *since <= self.options.octavia && (*may_change || !is_change))
+        };
+        match object.keys().find(|key| !may(key)) {
+            None => Ok(()),
+            Some(key) => Err(Refusal::invalid(format!("Unknown attribute for argument {what}_.{what}: {key}"))),
+        }
+    }
+}
+
+/// An OVN load balancer was asked for what it cannot.
+pub(crate) fn unsupported(what: &str) -> Refusal {
+    Refusal::new(
+        501,
+        "",
+        format!("Provider 'ovn' does not support a requested option: OVN provider does not support {what}"),
+    )
+}
+
+/// Tags come back sorted, each once.
+pub(crate) fn sorted_tags(tags: &[Value]) -> Value {
+    let tags: BTreeSet<&str> = tags.iter().filter_map(Value::as_str).collect();
+    json!(tags)
+}
+
+/// Takes over what a change says.
+pub(crate) fn merge(object: &mut Object, change: &Object, updated: &str) {
+    for (key, value) in change {
+        let value = if key == "tags" { sorted_tags(items(change, "tags")) } else { value.clone() };
+        object.insert(key.clone(), value);
+    }
+    set(object, "updated_at", updated);
+}
+
+pub(crate) fn versions(model: &mut Model, _: &Asked) -> Answer {
+    let last = model.options.octavia;
+    let href = format!("{}/load-balancer/v2", model.options.endpoint);
+    let versions = (0..=last).map(|minor| {
+        let status = if minor == last { "CURRENT" } else { "SUPPORTED" };
+        json!({"id": format!("v2.{minor}"), "status": status, "updated": "2016-12-11T00:00:00Z",
+            "links": [{"href": href, "rel": "self"}]})
+    });
+    Ok(Reply::new(200, json!({"versions": versions.collect::<Vec<_>>()})))
+}

@@ -1,0 +1,173 @@
+//! Lists: filters, fields, pages.
+
+use serde_json::{Map, Value, json};
+
+use crate::faults::FaultKind;
+use crate::model::{Kind, Model, Object, text};
+use crate::refusal::{Refusal, Service};
+use crate::requests::{Answer, Asked, Reply};
+
+/// Parameters that select nothing.
+const MANNERS: [&str; 6] = ["limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"];
+
+/// Whether a value is what a query asks for.
+fn is(value: &Value, wanted: &str) -> bool {
+    match value {
+        Value::Null => wanted.is_empty(),
+        Value::Bool(value) => wanted.eq_ignore_ascii_case(if *value { "true" } else { "false" }),
+        Value::String(value) => value == wanted,
+        Value::Number(value) => value.to_string() == wanted,
+        // `fixed_ips=ip_address=10.0.0.1`, or an item of a list.
+        Value::Array(values) => values.iter().any(|value| match (value, wanted.split_once('=')) {
+            (Value::Object(value), Some((key, wanted))) => value.get(key).is_some_and(|it| is(it, wanted)),
+            (value, _) => is(value, wanted),
+        }),
+        Value::Object(_) => false,
+    }
+}
+
+fn has_tags(object: &Object, parameter: &str, wanted: &str) -> bool {
+    let tags = crate::model::list(object, "tags");
+    let mut found = wanted.split(',').map(|wanted| tags.iter().any(|tag| tag == wanted));
+    match parameter {
+        "tags" => found.all(|it| it),
+        "tags-any" => found.any(|it| it),
+        "not-tags" => !found.all(|it| it),
+        _ => !found.any(|it| it),
+    }
+}
+
+/// Whether an object is selected: each parameter by one of its values.
+fn is_selected(object: &Object, query: &[(String, String)]) -> bool {
+    query.iter().filter(|(key, _)| !MANNERS.contains(&key.as_str())).all(|(key, _)| {
+        query.iter().filter(|(other, _)| other == key).any(|(_, wanted)| match key.as_str() {
+            "tags" | "tags-any" | "not-tags" | "not-tags-any" => has_tags(object, key, wanted),
+            // Octavia's objects of a load balancer.
+            "loadbalancer_id" | "load_balancer_id" => {
+                is(object.get("loadbalancers").unwrap_or(&Value::Null), &format!("id={wanted}"))
+            }
+            _ => object.get(key).is_some_and(|it| is(it, wanted)),
+        })
+    })
+}
+
+/// Parameters must be names of attributes.
+fn check(asked: &Asked, attributes: &[&str]) -> Result<(), Refusal> {
+    for (key, _) in &asked.query {
+        let is_known = MANNERS.contains(&key.as_str())
+            || attributes.contains(&key.as_str())
+            || ["tags", "tags-any", "not-tags", "not-tags-any"].contains(&key.as_str());
+        match asked.service {
+            _ if is_known => {}
+            Service::Network => return Err(Refusal::bad(format!("['{key}'] is invalid attribute for filtering"))),
+            _ => return Err(Refusal::invalid("One or more arguments are either duplicate or invalid")),
+        }
+    }
+    Ok(())
+}
+
+fn limit(model: &Model, asked: &Asked) -> Result<usize, Refusal> {
+    let most = model.options.page_size;
+    match asked.query("limit").map(|text| (text, text.parse::<usize>())) {
+        None | Some((_, Ok(0))) => Ok(most),
+        Some((_, Ok(limit))) => Ok(limit.min(most)),
+        Some((text, Err(_))) => {
+            let message =
+                format!("Invalid input for query parameters limit. Value: {text}. '{text}' does not match '^[0-9]*$'");
+            Err(Refusal::new(400, "badRequest", message))
+        }
+    }
+}
+
+/// The link to the page after the one that ends with `marker`.
+fn next(model: &Model, asked: &Asked, limit: usize, marker: &str) -> Value {
+    let (endpoint, path) = (&model.options.endpoint, &asked.path);
+    let prefix = match asked.service {
+        Service::Compute => "/compute",
+        Service::Balancer => "/load-balancer",
+        _ => "/network",
+    };
+    // Octavia forgets what was asked for.
+    let kept =
+        asked.query.iter().filter(|(key, _)| asked.service != Service::Balancer && key != "marker" && key != "limit");
+    let kept: String = kept.map(|(key, value)| format!("{key}={}&", encoded(value))).collect();
+    json!({"rel": "next", "href": format!("{endpoint}{prefix}{path}?{kept}limit={limit}&marker={marker}")})
+}
+
+fn encoded(value: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    value.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// The page of the objects that is asked for, in this order.
+pub(crate) fn page(model: &Model, asked: &Asked, kind: Kind, items: Vec<Object>) -> Answer {
+    page_of(model, asked, kind.words().1, items)
+}
+
+/// As [`page`], of what is under this key.
+pub(crate) fn page_of(model: &Model, asked: &Asked, collection: &str, mut items: Vec<Object>) -> Answer {
+    let limit = limit(model, asked)?;
+    if asked.effects.has(&FaultKind::EmptyList) {
+        items.clear();
+    }
+    let mut start = match asked.query("marker") {
+        None => 0,
+        Some(marker) => match items.iter().position(|it| text(it, "id") == marker) {
+            Some(at) => at + 1,
+            None => return Err(no_marker(asked.service, collection, marker)),
+        },
+    };
+    let number = start / limit + 1;
+    if let Some(missing) = asked.effects.find(|it| if let FaultKind::MissingPage(at) = it { Some(*at) } else { None }) {
+        start += if number == missing { limit } else { 0 };
+    }
+    let is_early = asked.effects.has(&FaultKind::EarlyEnd(number));
+    let total = items.len();
+    let items: Vec<Object> = items.into_iter().skip(start).take(limit).collect();
+    // Nova and Neutron do not look further: a full page is followed by another one, if only by an empty one.
+    let is_followed = match asked.service {
+        Service::Balancer => start + items.len() < total,
+        Service::Compute => items.len() == limit,
+        _ => items.len() == limit && (asked.query("limit").is_some() || start + items.len() < total),
+    };
+    let mut links = Vec::new();
+    let last = items.last().map(|it| text(it, "id").to_owned());
+    if asked.effects.has(&FaultKind::EndlessList) {
+        links.push(next(model, asked, limit, asked.query("marker").unwrap_or_default()));
+    } else if let Some(last) = last.filter(|_| is_followed && !is_early) {
+        links.push(next(model, asked, limit, &last));
+    }
+    let fields: Vec<&str> = asked.query.iter().filter(|(key, _)| key == "fields").map(|(_, it)| it.as_str()).collect();
+    let shown = |mut item: Object| {
+        item.retain(|key, _| fields.is_empty() || fields.contains(&key.as_str()));
+        Value::Object(item)
+    };
+    let mut body = Map::new();
+    body.insert(collection.to_owned(), items.into_iter().map(shown).collect());
+    if !links.is_empty() || asked.service == Service::Balancer {
+        body.insert(format!("{collection}_links"), links.into());
+    }
+    Ok(Reply::new(200, body.into()))
+}
+
+fn no_marker(service: Service, collection: &str, marker: &str) -> Refusal {
+    match service {
+        Service::Compute => Refusal::new(400, "badRequest", format!("marker [{marker}] not found")),
+        Service::Balancer => Refusal::invalid(format!("Supplied pagination marker '{marker}' is not valid.")),
+        _ => Refusal::new(404, "MarkerNotFound", format!("{marker} of {collection} could not be found.")),
+    }
+}
+
+/// The page of what the project sees, as `render` shows it, by the filters of Neutron and Octavia.
+pub(crate) fn list(
+    model: &Model,
+    asked: &Asked,
+    kind: Kind,
+    attributes: &[&str],
+    render: impl Fn(&Model, &Object) -> Object,
+) -> Answer {
+    check(asked, attributes)?;
+    let seen = model.all(kind).filter(|it| model.is_visible(kind, it, &asked.project));
+    let shown = seen.map(|it| render(model, it)).filter(|it| is_selected(it, &asked.query));
+    page(model, asked, kind, shown.collect())
+}

@@ -1,0 +1,69 @@
+//! Error answers: each service has its own form.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+/// A service of the cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    Identity,
+    Compute,
+    Network,
+    Balancer,
+    Keys,
+}
+
+/// Why a request is not carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    /// `PortNotFound`, `itemNotFound`: of those who tell it.
+    kind: String,
+    message: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(status: u16, kind: &str, message: impl Into<String>) -> Self {
+        Self { status, kind: kind.to_owned(), message: message.into() }
+    }
+
+    /// 400 of Neutron's API layer.
+    pub(crate) fn bad(message: impl Into<String>) -> Self {
+        Self::new(400, "HTTPBadRequest", message)
+    }
+
+    /// 400 of Octavia, which tells no type.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(400, "", message)
+    }
+
+    /// 409 of Octavia.
+    pub(crate) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(409, "", message)
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(401, "", "The request you have made requires authentication.")
+    }
+
+    /// The body, as this service writes it.
+    pub(crate) fn body(&self, service: Service) -> Value {
+        let (status, message) = (self.status, &self.message);
+        let title = StatusCode::from_u16(status).ok().and_then(|it| it.canonical_reason()).unwrap_or_default();
+        match service {
+            // Everybody's middleware answers in Keystone's form.
+            _ if status == 401 => json!({"error": {"code": 401, "title": title, "message": message}}),
+            Service::Identity => json!({"error": {"code": status, "title": title, "message": message}}),
+            Service::Compute => json!({&self.kind: {"code": status, "message": message}}),
+            Service::Network => json!({"NeutronError": {"type": self.kind, "message": message, "detail": ""}}),
+            Service::Balancer if self.kind == "members" => {
+                json!({"code": status, "title": "Bad Request", "description": message})
+            }
+            Service::Balancer => {
+                let culprit = if status < 500 { "Client" } else { "Server" };
+                json!({"faultcode": culprit, "faultstring": message, "debuginfo": null})
+            }
+            Service::Keys => json!({"code": status, "title": title, "description": message}),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Routers and their extra routes.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use crate::attributes;
+use crate::model::{Kind, Model, Object, list as items, set, text};
+use crate::pages;
+use crate::ports::check_changes;
+use crate::refusal::Refusal;
+use crate::requests::{Answer, Asked, Reply};
+
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    pages::list(model, asked, Kind::Router, attributes::ROUTER, |_, it| it.clone())
+}
+
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    Reply::one(Kind::Router, model.one(Kind::Router, &asked.project, asked.id())?.clone())
+}
+
+/// Refused, unless each next hop is in a subnet of the router.
+fn check(model: &Model, router: &str, routes: &[Value]) -> Result<(), Refusal> {
+    let ports = model.all(Kind::Port).filter(|it| text(it, "device_id") == router);
+    let subnets = ports.flat_map(|port| items(port, "fixed_ips")).filter_map(|it| it["subnet_id"].as_str());
+    let ranges: Vec<_> = subnets.filter_map(|subnet| model.range(subnet)).collect();
+    let is_near = |route: &Value| {
+        let hop = route["nexthop"].as_str().and_then(|it| it.parse::<IpAddr>().ok());
+        hop.is_some_and(|hop| ranges.iter().any(|range| range.contains(&hop)))
+    };
+    if !routes.iter().all(is_near) {
+        let message =
+            format!("Invalid format for routes: {}, the nexthop is not connected with router", Value::from(routes));
+        return Err(Refusal::new(400, "InvalidRoutes", message));
+    }
+    if routes.len() > model.route_quota {
+        let message = format!(
+            "Unable to complete operation for {router}. The number of routes exceeds the maximum {}.",
+            model.route_quota
+        );
+        return Err(Refusal::new(409, "RoutesExhausted", message));
+    }
+    Ok(())
+}
+
+/// Gives a router these routes, if they are others than it has.
+fn store(model: &mut Model, asked: &Asked, routes: Vec<Value>) -> Result<Object, Refusal> {
+    check(model, asked.id(), &routes)?;
+    let clock = model.clock;
+    let router = model.owned(Kind::Router, &asked.project, asked.id())?;
+    if items(router, "routes") != routes {
+        asked.expect_revision(router)?;
+        set(router, "routes", routes);
+        Model::touched(&clock, router);
+    }
+    Ok(router.clone())
+}
+
+pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
+    let change = asked.object(Kind::Router)?;
+    check_changes(change, attributes::ROUTER_CHANGES)?;
+    let routes = items(change, "routes").to_vec();
+    model.owned(Kind::Router, &asked.project, asked.id())?;
+    Reply::one(Kind::Router, store(model, asked, routes)?)
+}
+
+fn atomic(model: &mut Model, asked: &Asked, merge: impl Fn(&mut Vec<Value>, &[Value])) -> Answer {
+    if !model.options.atomic_routes {
+        return Err(Refusal::new(404, "HTTPNotFound", "The resource could not be found."));
+    }
+    let wanted = items(asked.object(Kind::Router)?, "routes");
+    let mut routes = items(model.owned(Kind::Router, &asked.project, asked.id())?, "routes").to_vec();
+    merge(&mut routes, wanted);
+    Reply::one(Kind::Router, store(model, asked, routes)?)
+}
+
+pub(crate) fn add_routes(model: &mut Model, asked: &Asked) -> Answer {
+    atomic(model, asked, |routes, wanted| {
+        for route in wanted {
+            if !routes.contains(route) {
+                routes.push(route.clone());
+            }
+        }
+    })
+}
+
+pub(crate) fn remove_routes(model: &mut Model, asked: &Asked) -> Answer {
+    atomic(model, asked, |routes, wanted| routes.retain(|it| !wanted.contains(it)))
+}

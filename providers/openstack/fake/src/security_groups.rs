@@ -1,0 +1,160 @@
+//! Security groups and their rules.
+
+use ipnet::IpNet;
+use serde_json::{Value, json};
+
+use crate::attributes;
+use crate::model::{Kind, Model, Object, list as items, set, text};
+use crate::pages;
+use crate::ports::check_changes;
+use crate::refusal::Refusal;
+use crate::requests::{Answer, Asked, Reply};
+
+/// What makes a rule another rule.
+const IDENTITY: [&str; 9] = [
+    "security_group_id",
+    "ethertype",
+    "direction",
+    "protocol",
+    "port_range_min",
+    "port_range_max",
+    "remote_ip_prefix",
+    "remote_group_id",
+    "remote_address_group_id",
+];
+
+impl Model {
+    /// Makes a group with the two rules that all have: everything may leave.
+    pub(crate) fn add_security_group(&mut self, project: &str, name: &str, description: &str) -> Object {
+        let (id, now) = (self.new_id(), self.clock.utc());
+        let group = json!({
+            "id": id, "name": name, "stateful": true, "tenant_id": project, "project_id": project, "description": description,
+            "shared": false, "tags": [], "created_at": now, "updated_at": now, "revision_number": 1,
+        });
+        let group = group.as_object().cloned().unwrap_or_default();
+        self.insert(Kind::SecurityGroup, group.clone());
+        for ethertype in ["IPv4", "IPv6"] {
+            let wanted = json!({"security_group_id": id, "ethertype": ethertype, "direction": "egress"});
+            let rule = self.new_rule(project, wanted.as_object().unwrap_or(&Object::new()));
+            self.insert(Kind::Rule, rule);
+        }
+        group
+    }
+
+    fn new_rule(&mut self, project: &str, wanted: &Object) -> Object {
+        let now = self.clock.utc();
+        let mut rule = Object::new();
+        set(&mut rule, "id", self.new_id());
+        for key in IDENTITY {
+            set(&mut rule, key, wanted.get(key).cloned().unwrap_or_default());
+        }
+        if rule["ethertype"].is_null() {
+            set(&mut rule, "ethertype", "IPv4");
+        }
+        if let Some(protocol) = rule["protocol"].as_str().map(str::to_lowercase) {
+            set(&mut rule, "protocol", protocol);
+        }
+        let range = text(&rule, "remote_ip_prefix").parse::<IpNet>().ok();
+        set(&mut rule, "normalized_cidr", range.map(|it| it.trunc().to_string()));
+        set(&mut rule, "description", wanted.get("description").cloned().unwrap_or_else(|| "".into()));
+        for (key, value) in
+            [("project_id", project), ("tenant_id", project), ("created_at", &now), ("updated_at", &now)]
+        {
+            set(&mut rule, key, value);
+        }
+        set(&mut rule, "belongs_to_default_sg", false);
+        set(&mut rule, "revision_number", 0);
+        rule
+    }
+}
+
+fn shown(model: &Model, group: &Object) -> Object {
+    let mut shown = group.clone();
+    let rules = model.all(Kind::Rule).filter(|it| text(it, "security_group_id") == text(group, "id"));
+    shown.insert("security_group_rules".to_owned(), rules.cloned().map(Value::Object).collect());
+    shown
+}
+
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    pages::list(model, asked, Kind::SecurityGroup, attributes::SECURITY_GROUP, shown)
+}
+
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    let group = model.one(Kind::SecurityGroup, &asked.project, asked.id())?;
+    Reply::one(Kind::SecurityGroup, shown(model, group))
+}
+
+pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
+    let wanted = asked.object(Kind::SecurityGroup)?;
+    check_changes(wanted, &["name", "description", "project_id", "tenant_id", "stateful", "tags"])?;
+    model.has_room(Kind::SecurityGroup, &asked.project)?;
+    let group = model.add_security_group(&asked.project, text(wanted, "name"), text(wanted, "description"));
+    Reply::made(Kind::SecurityGroup, shown(model, &group))
+}
+
+pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
+    let id = asked.id();
+    model.owned(Kind::SecurityGroup, &asked.project, id)?;
+    if model.all(Kind::Port).any(|port| items(port, "security_groups").iter().any(|it| it == id)) {
+        return Err(Refusal::new(409, "SecurityGroupInUse", format!("Security Group {id} in use.")));
+    }
+    model.remove(Kind::SecurityGroup, id);
+    if let Some(rules) = model.objects.get_mut(&Kind::Rule) {
+        rules.retain(|_, rule| text(rule, "security_group_id") != id);
+    }
+    Reply::empty(204)
+}
+
+pub(crate) fn list_rules(model: &mut Model, asked: &Asked) -> Answer {
+    pages::list(model, asked, Kind::Rule, attributes::RULE, |_, it| it.clone())
+}
+
+pub(crate) fn get_rule(model: &mut Model, asked: &Asked) -> Answer {
+    Reply::one(Kind::Rule, model.one(Kind::Rule, &asked.project, asked.id())?.clone())
+}
+
+fn checked(model: &mut Model, asked: &Asked, wanted: &Object) -> Result<Object, Refusal> {
+    let known: Vec<&str> = IDENTITY.into_iter().chain(["description", "project_id"]).collect();
+    check_changes(wanted, &known)?;
+    model.one(Kind::SecurityGroup, &asked.project, text(wanted, "security_group_id"))?;
+    if let Some(prefix) = wanted.get("remote_ip_prefix").and_then(Value::as_str) {
+        let range = prefix.parse::<IpNet>();
+        let range = range.map_err(|_| {
+            Refusal::bad(format!("Invalid input for remote_ip_prefix. Reason: '{prefix}' is not a valid CIDR."))
+        })?;
+        let ethertype = wanted.get("ethertype").and_then(Value::as_str).unwrap_or("IPv4");
+        if (ethertype == "IPv6") != range.addr().is_ipv6() {
+            let message = format!("Conflicting value ethertype {ethertype} for CIDR {prefix}");
+            return Err(Refusal::new(400, "SecurityGroupRuleParameterConflict", message));
+        }
+    }
+    model.has_room(Kind::Rule, &asked.project)?;
+    let rule = model.new_rule(&asked.project, wanted);
+    match model.all(Kind::Rule).find(|it| IDENTITY.into_iter().all(|key| it.get(key) == rule.get(key))) {
+        None => Ok(rule),
+        Some(there) => {
+            let message = format!("Security group rule already exists. Rule id is {}.", text(there, "id"));
+            Err(Refusal::new(409, "SecurityGroupRuleExists", message))
+        }
+    }
+}
+
+/// One rule, or several at once: all of them or none.
+pub(crate) fn create_rules(model: &mut Model, asked: &Asked) -> Answer {
+    let (one, many) = Kind::Rule.words();
+    let Some(wanted) = asked.body.get(many).and_then(Value::as_array) else {
+        let rule = checked(model, asked, asked.object(Kind::Rule)?)?;
+        model.insert(Kind::Rule, rule.clone());
+        return Ok(Reply::new(201, json!({one: rule})));
+    };
+    let wanted = wanted.iter().filter_map(Value::as_object);
+    let rules = wanted.map(|wanted| checked(model, asked, wanted)).collect::<Result<Vec<_>, _>>()?;
+    rules.iter().for_each(|rule| model.insert(Kind::Rule, rule.clone()));
+    Ok(Reply::new(201, json!({many: rules})))
+}
+
+pub(crate) fn delete_rule(model: &mut Model, asked: &Asked) -> Answer {
+    model.owned(Kind::Rule, &asked.project, asked.id())?;
+    model.remove(Kind::Rule, asked.id());
+    Reply::empty(204)
+}

@@ -1,0 +1,133 @@
+//! Nova: servers and flavors.
+
+use std::collections::BTreeMap;
+
+use regex_lite::Regex;
+use serde_json::{Value, json};
+
+use crate::model::{Kind, Model, Object, list as items, set, text};
+use crate::pages;
+use crate::refusal::Refusal;
+use crate::requests::{Answer, Asked, Reply};
+
+pub(crate) fn version(model: &mut Model, _: &Asked) -> Answer {
+    let highest = format!("2.{}", model.options.microversion);
+    Ok(Reply::new(
+        200,
+        json!({"version": {"id": "v2.1", "status": "CURRENT", "version": highest, "min_version": "2.1"}}),
+    ))
+}
+
+/// The microversion that is asked for, 2.this.
+fn minor(asked: &Asked) -> u32 {
+    let wanted = asked.header("openstack-api-version").and_then(|it| it.trim().strip_prefix("compute 2."));
+    wanted.and_then(|it| it.parse().ok()).unwrap_or(1)
+}
+
+/// Ports by device, in order.
+fn ports_by_device(model: &Model) -> BTreeMap<&str, Vec<&Object>> {
+    let mut ports: BTreeMap<&str, Vec<&Object>> = BTreeMap::new();
+    for port in model.all(Kind::Port) {
+        ports.entry(text(port, "device_id")).or_default().push(port);
+    }
+    ports
+}
+
+/// Floating addresses by the fixed one that they stand for, in a port.
+fn floating_by_port(model: &Model) -> BTreeMap<(&str, &str), &str> {
+    let attached = model.all(Kind::FloatingIp).filter(|it| !text(it, "port_id").is_empty());
+    attached.map(|it| ((text(it, "port_id"), text(it, "fixed_ip_address")), text(it, "floating_ip_address"))).collect()
+}
+
+fn version_of(address: &str) -> u8 {
+    if address.contains(':') { 6 } else { 4 }
+}
+
+/// `addresses`: by name of the network, each fixed address with the floating one after all fixed ones of its port.
+fn addresses(model: &Model, ports: &[&Object], floating: &BTreeMap<(&str, &str), &str>) -> Value {
+    let mut addresses: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for port in ports {
+        let network = model.get(Kind::Network, text(port, "network_id")).map_or("", |it| text(it, "name"));
+        let entries = addresses.entry(network).or_default();
+        let mac = text(port, "mac_address");
+        for fixed in items(port, "fixed_ips") {
+            let fixed = fixed["ip_address"].as_str().unwrap_or_default();
+            let mut entry = |address: &str, kind: &str| {
+                entries.push(json!({"version": version_of(address), "addr": address, "OS-EXT-IPS:type": kind,
+                    "OS-EXT-IPS-MAC:mac_addr": mac}));
+            };
+            entry(fixed, "fixed");
+            if let Some(floating) = floating.get(&(text(port, "id"), fixed)) {
+                entry(floating, "floating");
+            }
+        }
+    }
+    json!(addresses)
+}
+
+struct Around<'a> {
+    ports: BTreeMap<&'a str, Vec<&'a Object>>,
+    floating: BTreeMap<(&'a str, &'a str), &'a str>,
+    minor: u32,
+}
+
+impl<'a> Around<'a> {
+    fn of(model: &'a Model, asked: &Asked) -> Self {
+        Self { ports: ports_by_device(model), floating: floating_by_port(model), minor: minor(asked) }
+    }
+
+    fn shown(&self, model: &Model, server: &Object) -> Object {
+        let mut shown = server.clone();
+        let ports = self.ports.get(text(server, "id")).map_or(&[][..], Vec::as_slice);
+        // A server may have more addresses than its ports say: those that a test gave it.
+        let mut all = addresses(model, ports, &self.floating);
+        if let (Some(all), Some(Value::Object(more))) = (all.as_object_mut(), shown.remove("addresses")) {
+            for (network, more) in more {
+                let entries = all.entry(network).or_insert_with(|| json!([]));
+                let more = more.as_array().cloned().unwrap_or_default();
+                entries.as_array_mut().into_iter().for_each(|it| it.extend(more.clone()));
+            }
+        }
+        set(&mut shown, "addresses", all);
+        let project = shown.remove("project_id").unwrap_or_default();
+        set(&mut shown, "tenant_id", project);
+        let id = shown.remove("flavor").unwrap_or_default();
+        let flavor = model.get(Kind::Flavor, id.as_str().unwrap_or_default());
+        let flavor = match self.minor >= 47 {
+            true => json!({"vcpus": 2, "ram": 4096, "disk": 10, "ephemeral": 0, "swap": 0, "extra_specs": {},
+                "original_name": flavor.map(|it| text(it, "name"))}),
+            false => json!({"id": id, "links": []}),
+        };
+        set(&mut shown, "flavor", flavor);
+        shown
+    }
+}
+
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    let name = match asked.query("name").map(|text| (text, Regex::new(text))) {
+        None => None,
+        Some((_, Ok(name))) => Some(name),
+        Some((text, Err(_))) => {
+            let message = format!("Invalid input for query parameters name. Value: {text}. '{text}' is not a 'regex'");
+            return Err(Refusal::new(400, "badRequest", message));
+        }
+    };
+    let model: &Model = model;
+    let around = Around::of(model, asked);
+    // The newest is first.
+    let seen = model.all(Kind::Server).rev().filter(|it| model.is_visible(Kind::Server, it, &asked.project));
+    let wanted = seen.filter(|it| {
+        name.as_ref().is_none_or(|name| name.is_match(text(it, "name")))
+            && asked.query("status").is_none_or(|status| text(it, "status").eq_ignore_ascii_case(status))
+    });
+    pages::page(model, asked, Kind::Server, wanted.map(|it| around.shown(model, it)).collect())
+}
+
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    let server = model.one(Kind::Server, &asked.project, asked.id())?;
+    Reply::one(Kind::Server, Around::of(model, asked).shown(model, server))
+}
+
+pub(crate) fn flavor(model: &mut Model, asked: &Asked) -> Answer {
+    Reply::one(Kind::Flavor, model.one(Kind::Flavor, &asked.project, asked.id())?.clone())
+}

@@ -1,0 +1,104 @@
+//! Octavia's objects as they are shown: with what is worked out from others.
+
+use serde_json::{Value, json};
+
+use crate::model::{Kind, Model, Object, list as items, set, text};
+
+fn ids<'a>(objects: impl Iterator<Item = &'a Object>) -> Value {
+    objects.map(|it| json!({"id": it["id"]})).collect()
+}
+
+/// A load balancer in a list, or alone.
+pub(crate) fn balancer(model: &Model, balancer: &Object) -> Object {
+    let mut shown = balancer.clone();
+    let id = text(balancer, "id");
+    set(&mut shown, "listeners", ids(model.parts(Kind::Listener, id)));
+    set(&mut shown, "pools", ids(model.parts(Kind::Pool, id)));
+    for (key, _, _) in crate::attributes::BALANCER.iter().filter(|(_, since, _)| *since > model.options.octavia) {
+        shown.remove(*key);
+    }
+    shown
+}
+
+/// A listener.
+pub(crate) fn listener(model: &Model, listener: &Object) -> Object {
+    let mut shown = listener.clone();
+    for (key, _, _) in crate::attributes::LISTENER.iter().filter(|(_, since, _)| *since > model.options.octavia) {
+        shown.remove(*key);
+    }
+    shown
+}
+
+/// The monitor of a pool.
+pub(crate) fn monitor_of<'a>(model: &'a Model, pool: &str) -> Option<&'a Object> {
+    model.all(Kind::Monitor).find(|it| items(it, "pools").iter().any(|it| it["id"] == pool))
+}
+
+/// A pool.
+pub(crate) fn pool(model: &Model, pool: &Object) -> Object {
+    let mut shown = pool.clone();
+    let id = text(pool, "id");
+    set(&mut shown, "listeners", ids(model.all(Kind::Listener).filter(|it| text(it, "default_pool_id") == id)));
+    set(&mut shown, "members", ids(model.members.get(id).into_iter().flatten()));
+    if let Some(monitor) = monitor_of(model, id) {
+        set(&mut shown, "healthmonitor_id", text(monitor, "id"));
+    }
+    shown
+}
+
+/// The answer to a tree that was just made: everything in it.
+pub(crate) fn whole(model: &Model, balancer: &Object) -> Object {
+    let id = text(balancer, "id");
+    let mut shown = self::balancer(model, balancer);
+    let listeners = model.parts(Kind::Listener, id).map(|it| {
+        let mut it = listener(model, it);
+        it.remove("loadbalancers");
+        Value::Object(it)
+    });
+    let pools = model.parts(Kind::Pool, id).map(|it| {
+        let mut shown = pool(model, it);
+        ["loadbalancers", "healthmonitor_id"].into_iter().for_each(|key| _ = shown.remove(key));
+        let members = model.members.get(text(it, "id")).cloned().unwrap_or_default();
+        set(&mut shown, "members", members.into_iter().map(Value::Object).collect::<Vec<_>>());
+        if let Some(monitor) = monitor_of(model, text(it, "id")) {
+            let mut monitor = monitor.clone();
+            ["pools", "loadbalancers"].into_iter().for_each(|key| _ = monitor.remove(key));
+            set(&mut shown, "healthmonitor", monitor);
+        }
+        Value::Object(shown)
+    });
+    let (listeners, pools): (Vec<_>, Vec<_>) = (listeners.collect(), pools.collect());
+    set(&mut shown, "listeners", listeners);
+    set(&mut shown, "pools", pools);
+    shown
+}
+
+/// A few attributes of an object.
+fn some(object: &Object, keys: &[&str]) -> Object {
+    keys.iter().map(|key| ((*key).to_owned(), object.get(*key).cloned().unwrap_or_default())).collect()
+}
+
+/// The tree of states: `GET …/status`.
+pub(crate) fn statuses(model: &Model, balancer: &Object) -> Value {
+    let states = ["id", "name", "operating_status", "provisioning_status"];
+    let pool = |it: &Object| {
+        let mut shown = some(it, &states);
+        let members = model.members.get(text(it, "id")).into_iter().flatten();
+        let member_keys = [&states[..], &["address", "protocol_port"]].concat();
+        set(&mut shown, "members", members.map(|it| Value::Object(some(it, &member_keys))).collect::<Vec<_>>());
+        if let Some(monitor) = monitor_of(model, text(it, "id")) {
+            set(&mut shown, "health_monitor", some(monitor, &[&states[..], &["type"]].concat()));
+        }
+        Value::Object(shown)
+    };
+    let listener = |it: &Object| {
+        let mut shown = some(it, &states);
+        let pools = model.get(Kind::Pool, text(it, "default_pool_id")).map(pool);
+        set(&mut shown, "pools", pools.into_iter().collect::<Vec<_>>());
+        Value::Object(shown)
+    };
+    let mut shown = some(balancer, &states);
+    let listeners = model.parts(Kind::Listener, text(balancer, "id")).map(listener);
+    set(&mut shown, "listeners", listeners.collect::<Vec<_>>());
+    json!({"statuses": {"loadbalancer": shown}})
+}
