@@ -3,6 +3,8 @@
 // The helpers of these tests too may fail a test by a panic.
 #![allow(clippy::unwrap_used)]
 
+#[path = "services/annotations.rs"]
+mod annotations;
 #[path = "services/cloud.rs"]
 mod cloud;
 #[path = "services/drift.rs"]
@@ -19,5 +21,7 @@ mod loss;
 mod nodes;
 #[path = "services/turns.rs"]
 mod turns;
+#[path = "services/waiting.rs"]
+mod waiting;
 #[path = "services/world.rs"]
 mod world;

@@ -33,6 +33,8 @@ struct State {
     addresses: u8,
     /// Names of Services whose targets are Nodes with a label `in=yes`.
     selecting: BTreeSet<String>,
+    /// What is asked to have written into the annotations of all Services.
+    annotations: BTreeMap<&'static str, Option<String>>,
 }
 
 /// A load balancer.
@@ -59,6 +61,8 @@ pub(crate) enum Behaviour {
     Hangs,
     Panics,
     Takes(Duration),
+    /// As `Takes`, and says so.
+    Waits(Duration),
     Fails(Error),
 }
 
@@ -90,6 +94,11 @@ impl LbCloud {
     /// From now on the targets of the Service of this name are only Nodes with the label `in=yes`.
     pub(crate) fn select(&self, service: &str) {
         self.state().selecting.insert(service.to_owned());
+    }
+
+    /// From now on this annotation is asked for whenever a load balancer is ensured, whether that succeeds or not.
+    pub(crate) fn annotate(&self, key: &'static str, value: Option<&str>) {
+        self.state().annotations.insert(key, value.map(str::to_owned));
     }
 
     /// From now on everything succeeds at once.
@@ -156,7 +165,8 @@ impl LbCloud {
         selected.map(|node| format!("{}={}", node.name, node.provider_id)).collect()
     }
 
-    async fn enter(&self, method: &'static str, service: &Service) -> Result<(Busy<'_>, usize)> {
+    async fn enter(&self, method: &'static str, request: &LoadBalancerRequest<'_>) -> Result<(Busy<'_>, usize)> {
+        let LoadBalancerRequest { service, observer, .. } = *request;
         let (name, uid) = (text(&service.metadata.name), text(&service.metadata.uid));
         let (index, behaviour) = {
             let mut state = self.state();
@@ -170,6 +180,11 @@ impl LbCloud {
         match behaviour {
             None => tokio::task::yield_now().await,
             Some(Behaviour::Takes(time)) => tokio::time::sleep(time).await,
+            Some(Behaviour::Waits(time)) => {
+                observer.waits();
+                tokio::time::sleep(time).await;
+                observer.goes_on().await;
+            }
             Some(Behaviour::Hangs) => std::future::pending().await,
             Some(Behaviour::Panics) => panic!("a defect of the provider"),
             Some(Behaviour::Fails(error)) => return Err(error),
@@ -235,13 +250,16 @@ impl CloudProvider for LbCloud {
 #[async_trait]
 impl LoadBalancers for LbCloud {
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-        let _busy = self.enter("get", request.service).await?;
+        let _busy = self.enter("get", &request).await?;
         Ok(self.state().balancers.get(&text(&request.service.metadata.uid)).map(|_| LoadBalancerStatus::default()))
     }
 
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
         self.check_finalizer(request.service);
-        let (_busy, index) = self.enter("ensure", request.service).await?;
+        for (key, value) in self.state().annotations.clone() {
+            request.observer.annotate(key, value);
+        }
+        let (_busy, index) = self.enter("ensure", &request).await?;
         let uid = text(&request.service.metadata.uid);
         let actual = self.state().balancers.get(&uid).cloned();
         let address = match &actual {
@@ -264,7 +282,7 @@ impl LoadBalancers for LbCloud {
     }
 
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        let (_busy, index) = self.enter("update", request.service).await?;
+        let (_busy, index) = self.enter("update", &request).await?;
         let (uid, targets) = (text(&request.service.metadata.uid), self.targets(&request));
         let mut state = self.state();
         let balancer = state.balancers.get_mut(&uid).ok_or_else(|| Error::not_found("there is no load balancer"))?;
@@ -280,7 +298,7 @@ impl LoadBalancers for LbCloud {
     }
 
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        let (_busy, index) = self.enter("delete", request.service).await?;
+        let (_busy, index) = self.enter("delete", &request).await?;
         if self.state().balancers.remove(&text(&request.service.metadata.uid)).is_some() {
             self.noted_change(index);
         }
@@ -297,7 +315,7 @@ impl LoadBalancers for LbCloud {
 
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
         assert_eq!(goal, Goal::Ensured);
-        let _busy = self.enter("plan", request.service).await?;
+        let _busy = self.enter("plan", &request).await?;
         let actual = self.state().balancers.get(&text(&request.service.metadata.uid)).cloned();
         let address = actual.as_ref().map(|actual| actual.address.clone()).unwrap_or_default();
         let wanted = Balancer { ports: ports(request.service), targets: self.targets(&request), address };

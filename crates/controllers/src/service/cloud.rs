@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    CloudProvider, Cluster, Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan,
-    SyncObserver, Result, Service,
+    CloudProvider, Cluster, Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan, Result,
+    Service, SyncObserver,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -119,8 +119,8 @@ impl Cloud {
         self.call(Ask::Change, |it| it.update_targets(request)).await
     }
 
-    pub(super) async fn delete(&self, service: &Service) -> Result<()> {
-        let (request, start) = (self.request(service, &[], &()), Instant::now());
+    pub(super) async fn delete(&self, service: &Service, observer: &dyn SyncObserver) -> Result<()> {
+        let (request, start) = (self.request(service, &[], observer), Instant::now());
         let result = self.call(Ask::Change, |it| it.delete(request)).await;
         self.metrics.deleted(start.elapsed(), result.is_ok());
         result

@@ -97,7 +97,7 @@ impl ServiceController {
     pub(super) async fn work_as(&self, queue: &Queue<String>, claim: Claim<String>, cached: Option<Arc<Service>>) {
         let key = claim.key().clone();
         let start = Instant::now();
-        let result = self.sync_as(&key, cached).await;
+        let result = self.sync_as(&key, cached, &claim.place()).await;
         self.metrics.reconciled(start.elapsed(), result.is_ok());
         let retry = Retry::of(&result);
         if let Err(error) = &result {

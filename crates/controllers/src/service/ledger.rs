@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cloud_provider::Service;
 
 use crate::options::ServiceOptions;
-use crate::service::needs_update::needs_update;
+use crate::service::needs_update::{is_news, needs_update};
+use crate::service::patch::Annotations;
 use crate::service::targets::{Given, TargetSet};
 use crate::service::wants::{has_finalizer, is_abandoned, is_deleting, wants_load_balancer};
 
@@ -26,11 +27,32 @@ struct Entry {
     drift: Option<String>,
     /// Whether an event said that it failed, and none since that it is well.
     failed: bool,
+    /// The annotations that the provider asked for.
+    annotations: Annotations,
 }
 
 impl Entry {
     fn new(service: Arc<Service>) -> Self {
-        Self { held: has_finalizer(&service), service, targets: None, told: None, drift: None, failed: false }
+        let (held, annotations) = (has_finalizer(&service), Annotations::default());
+        Self { held, service, targets: None, told: None, drift: None, failed: false, annotations }
+    }
+
+    /// Whether the change from `old` to `new` makes a difference, but for annotations that we wrote.
+    fn differs(&self, old: &Service, new: &Service, differs: impl Fn(&Service, &Service) -> bool) -> bool {
+        if !differs(old, new) {
+            return false;
+        }
+        let mut old = old.clone();
+        let (before, now) = (old.metadata.annotations.get_or_insert_default(), new.metadata.annotations.as_ref());
+        for (key, ours) in &self.annotations {
+            match (ours, now.and_then(|now| now.get(*key))) {
+                (Some(ours), Some(now)) if ours == now => _ = before.insert((*key).to_owned(), ours.clone()),
+                (None, None) => _ = before.remove(*key),
+                _ => {}
+            }
+        }
+        old.metadata.annotations = Some(std::mem::take(before)).filter(|all| !all.is_empty() || now.is_some());
+        differs(&old, new)
     }
 }
 
@@ -57,10 +79,23 @@ impl Ledger {
     pub(super) fn freshen(&self, key: &str, service: &Arc<Service>, options: &ServiceOptions) {
         if let Some(entry) = self.entries().get_mut(key)
             && entry.service.metadata.uid == service.metadata.uid
-            && !needs_update(&entry.service, service, options)
+            && !entry.differs(&entry.service, service, |old, new| needs_update(old, new, options))
         {
             entry.service = Arc::clone(service);
         }
+    }
+
+    /// Before the provider's annotations are written.
+    pub(super) fn remember_annotations(&self, key: &str, annotations: &Annotations) {
+        self.change(key, |entry| entry.annotations.clone_from(annotations));
+    }
+
+    /// Whether the change of this Service is news only for the annotations that we wrote ourselves: a sync for them would find
+    /// nothing to do, or try again before the time what has just failed.
+    pub(super) fn is_our_annotation(&self, key: &str, old: &Service, new: &Service, options: &ServiceOptions) -> bool {
+        let entries = self.entries();
+        let entry = entries.get(key).filter(|entry| entry.service.metadata.uid == new.metadata.uid);
+        entry.is_some_and(|entry| !entry.differs(old, new, |old, new| is_news(old, new, options)))
     }
 
     /// Its Service is gone. If that asks to leave the load balancer behind, it counts, however late it came.

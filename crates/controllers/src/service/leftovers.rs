@@ -14,11 +14,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Result, Service};
+use runtime::place::Place;
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::service::controller::ServiceController;
 use crate::service::events::News;
+use crate::service::observers::Waits;
 use crate::service::wants::may_hold_leftovers;
 
 /// Pause after a question that was not answered, or a removal that failed.
@@ -113,7 +115,7 @@ impl ServiceController {
 
     /// Looks for what is left of ours, and removes it. It says nothing on the Service of what goes wrong, which is no
     /// business of its owner's; it is tried again.
-    pub(super) async fn remove_leftovers(&self, key: &str, service: &Arc<Service>) {
+    pub(super) async fn remove_leftovers(&self, key: &str, service: &Arc<Service>, place: &Place) {
         let (waited, delay) = (self.leftovers.waited(key, service), self.options.leftovers_delay.unwrap_or_default());
         let verdict = match self.cloud.find(service).await {
             Ok(found) => Verdict::of(found.as_ref(), service, waited, delay),
@@ -125,7 +127,7 @@ impl ServiceController {
         match verdict {
             Verdict::Leave => self.leftovers.forget(key),
             Verdict::Wait(pause) => self.leftovers.look_again(key, service, waited, pause),
-            Verdict::Remove => match self.remove_leftover(key, service).await {
+            Verdict::Remove => match self.remove_leftover(key, service, place).await {
                 Ok(()) => self.leftovers.forget(key),
                 Err(error) => {
                     tracing::warn!(service = key, %error, "a load balancer of ours is left on a service of another class and cannot be removed");
@@ -135,13 +137,13 @@ impl ServiceController {
         }
     }
 
-    async fn remove_leftover(&self, key: &str, service: &Service) -> Result<()> {
+    async fn remove_leftover(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
         tracing::info!(
             service = key,
             "removing the load balancer that is left from before the service had a class of another controller"
         );
         self.say(service, &News::Deleting);
-        self.cloud.delete(service).await?;
+        self.cloud.delete(service, &Waits(place)).await?;
         self.say(service, &News::Deleted);
         let mut patch = json!({});
         self.remove_condition(key, service, &mut patch);

@@ -37,6 +37,7 @@ mod leftovers;
 mod metrics;
 pub mod needs_update;
 mod node_sync;
+mod observers;
 mod own_writes;
 pub mod patch;
 mod retry;

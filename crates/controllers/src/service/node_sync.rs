@@ -1,16 +1,17 @@
 //! What a change of the Nodes does to load balancers (SVC-63 … SVC-74).
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use cloud_provider::{Error, Node, Plan, SyncObserver, Result, Service};
+use cloud_provider::{Error, Node, Result, Service};
 use runtime::loops::parallel_for;
+use runtime::place::Place;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::service::controller::ServiceController;
 use crate::service::events::News;
 use crate::service::ledger::gets_targets;
+use crate::service::observers::Changes;
 use crate::service::targets::{TargetSet, host_names, is_eligible, needs_node_sync};
 
 impl ServiceController {
@@ -21,7 +22,7 @@ impl ServiceController {
         parallel_for(self.stale(), self.workers(), &CancellationToken::new(), |key| {
             let failed = &failed;
             async move {
-                if self.refresh_targets(&key).await.is_err() {
+                if self.refresh_targets(&key, &Place::own()).await.is_err() {
                     failed.lock().unwrap_or_else(PoisonError::into_inner).push(key);
                 }
             }
@@ -53,7 +54,7 @@ impl ServiceController {
     ///
     /// # Errors
     /// The Service is to be synced.
-    pub(super) async fn refresh_targets(&self, key: &str) -> Result<()> {
+    pub(super) async fn refresh_targets(&self, key: &str, place: &Place) -> Result<()> {
         let Some(service) = self.ledger.service(key).filter(|it| gets_targets(it, &self.options)) else {
             return Ok(());
         };
@@ -67,7 +68,7 @@ impl ServiceController {
                     return Ok(());
                 }
                 let is_quiet = self.cloud.has_plans() && (self.options.quiet || before.members.same(&now.members));
-                self.update_targets(key, &service, &targets, is_quiet).await
+                self.update_targets(key, &service, &targets, is_quiet, place).await
             }
             Err(error) => Err(error),
         };
@@ -79,18 +80,32 @@ impl ServiceController {
     }
 
     /// §10. `is_quiet`: nothing is said unless something changes.
-    async fn update_targets(&self, key: &str, service: &Service, targets: &TargetSet, is_quiet: bool) -> Result<()> {
+    async fn update_targets(
+        &self,
+        key: &str,
+        service: &Service,
+        targets: &TargetSet,
+        is_quiet: bool,
+        place: &Place,
+    ) -> Result<()> {
         self.metrics.targets_sync_started();
         let start = Instant::now();
-        let result = self.update_or_explain(key, service, targets, is_quiet).await;
+        let result = self.update_or_explain(key, service, targets, is_quiet, place).await;
         self.metrics.targets_synced(start.elapsed());
         result
     }
 
-    async fn update_or_explain(&self, key: &str, service: &Service, targets: &TargetSet, is_quiet: bool) -> Result<()> {
-        let changes = Changes::default();
+    async fn update_or_explain(
+        &self,
+        key: &str,
+        service: &Service,
+        targets: &TargetSet,
+        is_quiet: bool,
+        place: &Place,
+    ) -> Result<()> {
+        let changes = Changes::at(place);
         let error = match self.cloud.update_targets(service, &targets.nodes, &changes).await {
-            Ok(()) if is_quiet && !changes.0.load(Ordering::Relaxed) => return Ok(()),
+            Ok(()) if is_quiet && !changes.any() => return Ok(()),
             Ok(()) => {
                 let nobody = targets.nodes.is_empty();
                 self.say(service, if nobody { &News::NoTargets } else { &News::TargetsUpdated });
@@ -108,16 +123,6 @@ impl ServiceController {
             self.say(service, &update_failed(targets, &error));
         }
         Err(error)
-    }
-}
-
-/// Whether there were any.
-#[derive(Default)]
-struct Changes(AtomicBool);
-
-impl SyncObserver for Changes {
-    fn planned(&self, plan: &Plan) {
-        self.0.fetch_or(!plan.is_empty(), Ordering::Relaxed);
     }
 }
 

@@ -1,7 +1,10 @@
 //! Patches of `services/NAME/status`, by directive, so that what others write at the same time survives (HELP-60, HELP-61,
 //! D-8, SVC-99).
 //!
-//! Nothing but finalizers, `status.loadBalancer` and our own condition is ever in them.
+//! Nothing but finalizers, `status.loadBalancer`, our own condition and the annotations that the provider asks for is ever in
+//! them. The subresource resets nothing but the spec, so these need no permission of their own.
+
+use std::collections::BTreeMap;
 
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use cloud_provider::{LoadBalancerIngress, Service};
@@ -55,6 +58,19 @@ pub fn set_ingress(service: &Service, wanted: &[LoadBalancerIngress]) -> Option<
     let mut patch = Map::new();
     insert_ingress(&mut patch, ingress(service), wanted);
     (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// What a provider asks to have written into annotations; nothing: that it goes.
+pub type Annotations = BTreeMap<&'static str, Option<String>>;
+
+/// Adds the annotations to a patch that the Service does not have so.
+pub(super) fn annotate(patch: &mut Value, service: &Service, asked: &Annotations) {
+    let present = service.metadata.annotations.as_ref();
+    for (key, value) in asked {
+        if present.and_then(|present| present.get(*key)) != value.as_ref() {
+            patch["metadata"]["annotations"][*key] = json!(value);
+        }
+    }
 }
 
 /// The addresses that the Service has.
@@ -164,6 +180,21 @@ mod tests {
         for (finalizers, patch) in table {
             assert_eq!(remove_finalizer(&service(&finalizers, &json!([]))), patch, "{finalizers:?}");
         }
+    }
+
+    #[test]
+    fn only_annotations_that_differ_are_written() {
+        let service: Service =
+            serde_json::from_value(json!({"metadata": {"annotations": {"same": "1", "other": "1", "gone": "1"}}}))
+                .unwrap();
+        let text = |value: &str| Some(value.to_owned());
+        let asked = [("same", text("1")), ("other", text("2")), ("gone", None), ("new", text("")), ("never", None)];
+        let mut patch = json!({});
+        annotate(&mut patch, &service, &asked.into());
+        assert_eq!(patch, json!({"metadata": {"annotations": {"other": "2", "gone": null, "new": ""}}}));
+        let mut patch = json!({});
+        annotate(&mut patch, &service, &[("same", text("1"))].into());
+        assert_eq!(patch, json!({}));
     }
 
     #[test]

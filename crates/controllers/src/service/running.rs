@@ -128,7 +128,7 @@ impl Running {
             }
             CacheEvent::Updated { old, new } => {
                 self.controller.writes.seen(&key, new);
-                if is_news(old, new, options) {
+                if is_news(old, new, options) && !self.controller.ledger.is_our_annotation(&key, old, new, options) {
                     self.services.add(key);
                 } else {
                     self.controller.ledger.freshen(&key, new, options);
@@ -196,7 +196,7 @@ impl Running {
         let _busy = self.controller.context.pulse.begin("service-targets");
         let Some(turn) = self.turns.take(claim.key(), Lane::Targets) else { return claim.set_aside() };
         let round = self.rounds.lock().unwrap_or_else(PoisonError::into_inner).remove(claim.key());
-        if self.controller.refresh_targets(claim.key()).await.is_err() {
+        if self.controller.refresh_targets(claim.key(), &claim.place()).await.is_err() {
             turn.then_sync();
         }
         drop(round);

@@ -1,16 +1,17 @@
 //! One item of the queue `service` (SVC-33 … SVC-57, SVC-80 … SVC-86).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use cloud_provider::{Error, LoadBalancerIngress, Plan, SyncObserver, Result, Service};
+use cloud_provider::{Error, LoadBalancerIngress, Result, Service};
 use kube::api::ListParams;
 use runtime::api_error::{api_error, is_forbidden, is_not_found};
+use runtime::place::Place;
 use serde_json::{Value, json};
 
 use crate::service::controller::ServiceController;
 use crate::service::events::News;
-use crate::service::patch;
+use crate::service::observers::{Narrator, Waits};
+use crate::service::patch::{self, Annotations};
 use crate::service::wants::{Operation, is_abandoned, is_foreign, wants_load_balancer};
 
 impl ServiceController {
@@ -21,20 +22,20 @@ impl ServiceController {
     /// # Errors
     /// Whatever went wrong; the Service is to be tried again as the error asks (SVC-31).
     pub async fn sync(&self, key: &str) -> Result<()> {
-        self.sync_as(key, self.services.get(key)).await
+        self.sync_as(key, self.services.get(key), &Place::own()).await
     }
 
-    /// The same with what the cache showed.
-    pub(super) async fn sync_as(&self, key: &str, cached: Option<Arc<Service>>) -> Result<()> {
+    /// The same with what the cache showed, at a place that others get while the cloud is waited for.
+    pub(super) async fn sync_as(&self, key: &str, cached: Option<Arc<Service>>, place: &Place) -> Result<()> {
         if key.matches('/').count() > 1 {
             return Err(Error::other(format!("unexpected key format: {key:?}")));
         }
         match self.current(key, cached).await? {
             None => {
                 self.leftovers.forget(key);
-                self.delete_remembered(key).await
+                self.delete_remembered(key, place).await
             }
-            Some(service) => self.process(key, &service).await,
+            Some(service) => self.process(key, &service, place).await,
         }
     }
 
@@ -82,13 +83,13 @@ impl ServiceController {
         fresh.map_err(|error| Error::other(format!("failed to read service {key}: {}", api_error(&error))))
     }
 
-    async fn process(&self, key: &str, service: &Arc<Service>) -> Result<()> {
+    async fn process(&self, key: &str, service: &Arc<Service>, place: &Place) -> Result<()> {
         // SVC-36: of a Service that was deleted and made anew the old load balancer goes first.
         if self.ledger.service(key).is_some_and(|known| known.metadata.uid != service.metadata.uid) {
-            self.delete_remembered(key).await?;
+            self.delete_remembered(key, place).await?;
         }
         if self.is_for_leftovers(key, service) {
-            self.remove_leftovers(key, service).await;
+            self.remove_leftovers(key, service, place).await;
             return Ok(());
         }
         self.leftovers.forget(key);
@@ -102,8 +103,8 @@ impl ServiceController {
             operation => operation,
         };
         let result = match operation {
-            Operation::Ensure => self.ensure(key, service).await,
-            Operation::TearDown => self.tear_down(key, service).await,
+            Operation::Ensure => self.ensure(key, service, place).await,
+            Operation::TearDown => self.tear_down(key, service, place).await,
             Operation::Abandon => self.abandon(key, service).await,
             Operation::Nothing => Ok(()),
         };
@@ -121,8 +122,8 @@ impl ServiceController {
     }
 
     /// §7.
-    async fn ensure(&self, key: &str, service: &Service) -> Result<()> {
-        let narrator = Narrator::new(self, service);
+    async fn ensure(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
+        let narrator = Narrator::new(self, service, place);
         if let Some(patch) = patch::add_finalizer(service) {
             let failed = |error| refused("failed to add load balancer cleanup finalizer", &error);
             self.write(key, service, &patch).await.map_err(failed)?;
@@ -132,25 +133,42 @@ impl ServiceController {
             self.say(service, &News::NoTargets);
         }
         self.ledger.remember_targets(key, targets.given(self.cloud.follows_labels(service)));
-        match self.cloud.ensure(service, &targets.nodes, &narrator).await {
+        let outcome = self.cloud.ensure(service, &targets.nodes, &narrator).await;
+        let annotations = narrator.annotations();
+        self.ledger.remember_annotations(key, &annotations);
+        match outcome {
             Ok(Some(status)) => {
                 narrator.finish(self.ledger.is_said_to_fail(key, false));
                 self.ledger.is_new_drift(key, None);
-                self.write_status(key, service, &status.ingress.unwrap_or_default()).await
+                self.write_status(key, service, &status.ingress.unwrap_or_default(), &annotations).await
             }
             Ok(None) => Err(Error::other("service status returned by EnsureLoadBalancer is nil")),
             Err(error) if error.is_implemented_elsewhere() => self.clear_condition(key, service).await,
-            Err(error) => Err(error.context(FAILED_TO_ENSURE)),
+            Err(error) => {
+                self.annotate(key, service, &annotations).await;
+                Err(error.context(FAILED_TO_ENSURE))
+            }
+        }
+    }
+
+    /// Writes what the provider asked for before it failed, which is told in any case.
+    async fn annotate(&self, key: &str, service: &Service, annotations: &Annotations) {
+        let mut patch = json!({});
+        patch::annotate(&mut patch, service, annotations);
+        if let Err(error) = self.write_if_there(key, service, &patch).await
+            && !self.cloud.is_stopping()
+        {
+            tracing::warn!(service = key, %error, "the annotations of a service are not written");
         }
     }
 
     /// §6. What is gone already is done (P-20).
-    async fn tear_down(&self, key: &str, service: &Service) -> Result<()> {
+    async fn tear_down(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
         let exists = self.cloud.exists(service).await;
         let exists = exists.map_err(|e| e.context("failed to check if load balancer exists before cleanup"))?;
         if exists {
             self.say(service, &News::Deleting);
-            match self.cloud.delete(service).await {
+            match self.cloud.delete(service, &Waits(place)).await {
                 Err(error) if !error.is_implemented_elsewhere() => {
                     return Err(error.context("failed to delete load balancer"));
                 }
@@ -162,7 +180,7 @@ impl ServiceController {
         }
         self.remove_finalizer(key, service).await?;
         self.say(service, &News::Deleted);
-        self.write_status(key, service, &[]).await
+        self.write_status(key, service, &[], &Annotations::default()).await
     }
 
     /// P-20: the finalizer goes without a call to the cloud.
@@ -188,8 +206,15 @@ impl ServiceController {
     }
 
     /// SVC-55: computed against the Service as it was read.
-    async fn write_status(&self, key: &str, service: &Service, ingress: &[LoadBalancerIngress]) -> Result<()> {
+    async fn write_status(
+        &self,
+        key: &str,
+        service: &Service,
+        ingress: &[LoadBalancerIngress],
+        annotations: &Annotations,
+    ) -> Result<()> {
         let mut patch = patch::set_ingress(service, ingress).unwrap_or_else(|| json!({}));
+        patch::annotate(&mut patch, service, annotations);
         let is_ensured = Operation::of(service, &self.options) == Operation::Ensure;
         let told = if is_ensured { self.put_ready(key, service, &mut patch) } else { None };
         self.write_if_there(key, service, &patch).await?;
@@ -217,7 +242,7 @@ impl ServiceController {
     }
 
     /// §8: the Service is gone, or another one has its name; what is remembered of it goes with its load balancer.
-    async fn delete_remembered(&self, key: &str) -> Result<()> {
+    async fn delete_remembered(&self, key: &str, place: &Place) -> Result<()> {
         let Some(service) = self.ledger.service(key) else { return Ok(()) };
         if !wants_load_balancer(&service, &self.options) {
             // SVC-81
@@ -226,7 +251,7 @@ impl ServiceController {
             self.say(&service, &News::Abandoned(self.cloud.name(&service)));
         } else {
             self.say(&service, &News::Deleting);
-            if let Err(error) = self.cloud.delete(&service).await {
+            if let Err(error) = self.cloud.delete(&service, &Waits(place)).await {
                 if !self.cloud.is_stopping() {
                     self.say(&service, &News::DeleteFailed(error.to_string()));
                 }
@@ -244,44 +269,4 @@ const FAILED_TO_ENSURE: &str = "failed to ensure load balancer";
 /// An error of the Kubernetes API.
 fn refused(what: &str, error: &kube::Error) -> Error {
     Error::other(format!("{what}: {}", api_error(error)))
-}
-
-/// Tells that a load balancer is ensured: always, or, if quiet, only what changes something (D-4).
-struct Narrator<'a> {
-    controller: &'a ServiceController,
-    service: &'a Service,
-    is_quiet: bool,
-    has_begun: AtomicBool,
-}
-
-impl<'a> Narrator<'a> {
-    fn new(controller: &'a ServiceController, service: &'a Service) -> Self {
-        let is_quiet = controller.options.quiet && controller.cloud.has_plans();
-        let narrator = Self { controller, service, is_quiet, has_begun: AtomicBool::new(false) };
-        if !is_quiet {
-            narrator.begin();
-        }
-        narrator
-    }
-
-    fn begin(&self) {
-        if !self.has_begun.swap(true, Ordering::Relaxed) {
-            self.controller.say(self.service, &News::Ensuring);
-        }
-    }
-
-    /// `has_failed`: the last that was said is that it failed. Nobody is left with that.
-    fn finish(&self, has_failed: bool) {
-        if has_failed || self.has_begun.load(Ordering::Relaxed) {
-            self.controller.say(self.service, &News::Ensured);
-        }
-    }
-}
-
-impl SyncObserver for Narrator<'_> {
-    fn planned(&self, plan: &Plan) {
-        if self.is_quiet && !plan.is_empty() {
-            self.begin();
-        }
-    }
 }

@@ -1,0 +1,120 @@
+//! What providers are heard with: their plans, the annotations they ask for, and that they only wait.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cloud_provider::{Plan, Service, SyncObserver, async_trait};
+use runtime::place::Place;
+
+use crate::service::controller::ServiceController;
+use crate::service::events::News;
+use crate::service::patch::Annotations;
+
+/// Hears that the provider only waits, and gives the worker's place to others for that time (INV-6).
+pub(super) struct Waits<'a>(pub(super) &'a Place);
+
+#[async_trait]
+impl SyncObserver for Waits<'_> {
+    fn planned(&self, _plan: &Plan) {}
+
+    fn waits(&self) {
+        self.0.leave();
+    }
+
+    async fn goes_on(&self) {
+        self.0.come_back().await;
+    }
+}
+
+/// Hears whether anything changes.
+pub(super) struct Changes<'a> {
+    any: AtomicBool,
+    place: Waits<'a>,
+}
+
+impl<'a> Changes<'a> {
+    pub(super) fn at(place: &'a Place) -> Self {
+        Self { any: AtomicBool::default(), place: Waits(place) }
+    }
+
+    pub(super) fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+}
+
+#[async_trait]
+impl SyncObserver for Changes<'_> {
+    fn planned(&self, plan: &Plan) {
+        self.any.fetch_or(!plan.is_empty(), Ordering::Relaxed);
+    }
+
+    fn waits(&self) {
+        self.place.waits();
+    }
+
+    async fn goes_on(&self) {
+        self.place.goes_on().await;
+    }
+}
+
+/// Tells that a load balancer is ensured: always, or, if quiet, only what changes something (D-4).
+pub(super) struct Narrator<'a> {
+    controller: &'a ServiceController,
+    service: &'a Service,
+    is_quiet: bool,
+    has_begun: AtomicBool,
+    annotations: Mutex<Annotations>,
+    place: Waits<'a>,
+}
+
+impl<'a> Narrator<'a> {
+    pub(super) fn new(controller: &'a ServiceController, service: &'a Service, place: &'a Place) -> Self {
+        let is_quiet = controller.options.quiet && controller.cloud.has_plans();
+        let (has_begun, annotations) = (AtomicBool::new(false), Mutex::default());
+        let narrator = Self { controller, service, is_quiet, has_begun, annotations, place: Waits(place) };
+        if !is_quiet {
+            narrator.begin();
+        }
+        narrator
+    }
+
+    fn begin(&self) {
+        if !self.has_begun.swap(true, Ordering::Relaxed) {
+            self.controller.say(self.service, &News::Ensuring);
+        }
+    }
+
+    /// `has_failed`: the last that was said is that it failed. Nobody is left with that.
+    pub(super) fn finish(&self, has_failed: bool) {
+        if has_failed || self.has_begun.load(Ordering::Relaxed) {
+            self.controller.say(self.service, &News::Ensured);
+        }
+    }
+
+    /// What was asked for so far.
+    pub(super) fn annotations(&self) -> Annotations {
+        self.annotations.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[async_trait]
+impl SyncObserver for Narrator<'_> {
+    fn planned(&self, plan: &Plan) {
+        if self.is_quiet && !plan.is_empty() {
+            self.begin();
+        }
+    }
+
+    fn annotate(&self, key: &'static str, value: Option<String>) {
+        self.annotations.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
+    }
+
+    fn waits(&self) {
+        self.place.waits();
+    }
+
+    async fn goes_on(&self) {
+        self.place.goes_on().await;
+    }
+}

@@ -1,0 +1,83 @@
+//! What a provider asks to have written into a Service's annotations.
+
+use cloud_provider::Error;
+use serde_json::{Value, json};
+
+use crate::cloud::Behaviour;
+use crate::world::{World, world};
+
+const ID: &str = "example.com/load-balancer-id";
+const OLD: &str = "example.com/old";
+
+fn annotations(world: &World) -> Value {
+    world.service("web")["metadata"]["annotations"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_are_written_with_the_status_and_need_no_other_sync() {
+    let world = world().await;
+    world.cloud.annotate(ID, Some("lb-1"));
+    world.create("web").await;
+    world.settle().await;
+    assert_eq!(annotations(&world), json!({ID: "lb-1"}));
+    assert!(world.service("web")["status"]["loadBalancer"]["ingress"][0]["ip"].is_string());
+    assert_eq!((world.writes(), world.cloud.count("ensure web")), (2, 1), "the finalizer, and all that comes after");
+    assert!(
+        world
+            .api
+            .requests()
+            .all()
+            .iter()
+            .all(|it| it.resource != "services" || it.verb != "patch" || it.subresource == "status")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_are_written_when_it_fails_and_do_not_cut_the_pause_short() {
+    let world = world().await;
+    world.cloud.annotate(ID, Some("lb-1"));
+    world.cloud.behave("web", "ensure", Behaviour::Fails(Error::other("no floating ip")));
+    world.create("web").await;
+    world.settle().await;
+    assert_eq!(annotations(&world), json!({ID: "lb-1"}));
+    assert_eq!(world.cloud.count("ensure web"), 1, "the first pause is longer");
+    world.settle().await;
+    assert_eq!((world.cloud.count("ensure web"), world.writes()), (2, 3), "finalizer, annotation, condition");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_differs_is_written_and_what_others_wrote_stays() {
+    let world = world().await;
+    world.cloud.annotate(ID, Some("lb-1"));
+    world.cloud.annotate(OLD, None);
+    world.create("web").await;
+    world.settle().await;
+    world.clear();
+
+    world.user.patch_service("web", &json!({"metadata": {"annotations": {"example.com/mine": "x"}}})).await;
+    world.settle().await;
+    assert_eq!((world.writes(), world.cloud.count("ensure web")), (0, 1), "it is as it was asked for");
+
+    world.user.patch_service("web", &json!({"metadata": {"annotations": {ID: "stale", OLD: "y"}}})).await;
+    world.settle().await;
+    assert_eq!(annotations(&world), json!({ID: "lb-1", "example.com/mine": "x"}));
+    assert_eq!((world.writes(), world.cloud.count("ensure web")), (1, 2));
+
+    world.cloud.annotate(ID, Some("lb-2"));
+    world.user.set_ports("web", &[81]).await;
+    world.settle().await;
+    assert_eq!(annotations(&world), json!({ID: "lb-2", "example.com/mine": "x"}));
+    assert_eq!((world.writes(), world.cloud.count("ensure web")), (2, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_writes_nothing_that_is_there() {
+    let mut world = world().await;
+    world.cloud.annotate(ID, Some("lb-1"));
+    world.create("web").await;
+    world.settle().await;
+    world.stop().await;
+    world.clear();
+    world.start().await;
+    assert_eq!((world.writes(), world.cloud.count("ensure web")), (0, 1));
+}
