@@ -45,16 +45,21 @@ impl Clouds {
 
     /// The text of `auth.username` and the like; none if it is empty.
     pub(crate) fn text(&mut self, path: &str) -> Option<String> {
-        let Entry { values, name, .. } = self.entry.as_ref()?;
-        let value = path.split('.').try_fold(values, |value, key| value.get(key))?;
-        match value {
+        let values = &self.entry.as_ref()?.values;
+        match path.split('.').try_fold(values, |value, key| value.get(key))? {
             Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
             Value::Null => None,
             _ => {
-                self.mistakes.push(format!("{name}: {path} must be text (put it in quotes)"));
+                self.refuse(path, "must be text (put it in quotes)");
                 None
             }
         }
+    }
+
+    /// Notes what is wrong with a field.
+    pub(crate) fn refuse(&mut self, path: &str, why: &str) {
+        let name = self.entry.as_ref().map_or("", |entry| &entry.name);
+        self.mistakes.push(format!("{name}: {path} {why}"));
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use cloud_provider::Environment;
+use provider_kit::declared::Value;
 use provider_kit::gcfg::{Key, Settings};
 use secrecy::SecretString;
 
@@ -60,18 +61,15 @@ impl<'a> Global<'a> {
         if self.file.is_set(&OS_ENDPOINT_TYPE) {
             return self.file.get(&OS_ENDPOINT_TYPE).unwrap_or_default();
         }
-        let text = self.clouds.text("endpoint_type").or_else(|| self.clouds.text("interface"));
-        let parse = |text: String| {
-            let kind = <Interface as provider_kit::declared::Value>::KIND;
-            kind.parse(&text).ok_or_else(|| format!("clouds.yaml: endpoint_type: {text:?} is not {}", kind.accepted()))
-        };
-        text.map(parse)
-            .transpose()
-            .unwrap_or_else(|mistake| {
-                self.file.mistake(mistake);
-                None
-            })
-            .unwrap_or_default()
+        let kind = Interface::KIND;
+        for path in ["endpoint_type", "interface"] {
+            match self.clouds.text(path).map(|text| (kind.parse(&text), text)) {
+                None => {}
+                Some((Some(interface), _)) => return interface,
+                Some((None, text)) => self.clouds.refuse(path, &format!("{text:?} is not {}", kind.accepted())),
+            }
+        }
+        Interface::default()
     }
 
     pub(super) fn tls(&mut self) -> Tls {
@@ -96,9 +94,7 @@ impl<'a> Global<'a> {
     fn url(&mut self) -> String {
         let place = self.file.named(&AUTH_URL);
         let Some(url) = self.text(&AUTH_URL, "auth.auth_url") else {
-            if !self.file.is_set(&AUTH_URL) {
-                self.file.mistake(format!("{place} is missing: the URL of Keystone"));
-            }
+            self.missing(&AUTH_URL, "the URL of Keystone");
             return String::new();
         };
         let url = url.trim().trim_end_matches('/');
@@ -159,17 +155,19 @@ impl<'a> Global<'a> {
 
     /// Of a user, or of a trustee in its place.
     fn password(&mut self, domain: Option<Domain>) -> Method {
-        let (trustee, trustee_password) = (self.file.get(&TRUSTEE_ID), self.file.is_set(&TRUSTEE_PASSWORD));
         if !self.file.is_set(&TRUST_ID) {
-            for (key, is_set) in [(TRUSTEE_ID.key(), trustee.is_some()), (TRUSTEE_PASSWORD.key(), trustee_password)] {
-                if is_set {
-                    self.file.mistake(format!("{}: {key} needs trust-id", self.file.named(&TRUST_ID)));
+            for key in [&TRUSTEE_ID, &TRUSTEE_PASSWORD] {
+                if self.file.is_set(key) {
+                    self.file.mistake(format!("{} needs trust-id", self.file.named(key)));
                 }
             }
         }
-        let password =
-            if trustee_password { self.secret(&TRUSTEE_PASSWORD, "") } else { self.secret(&PASSWORD, "auth.password") };
-        let user = trustee.map(User::Id).unwrap_or_else(|| self.user(domain));
+        let (key, path) = match self.file.is_set(&TRUSTEE_PASSWORD) {
+            true => (&TRUSTEE_PASSWORD, ""),
+            false => (&PASSWORD, "auth.password"),
+        };
+        let password = self.secret(key, path);
+        let user = self.file.get(&TRUSTEE_ID).map(User::Id).unwrap_or_else(|| self.user(domain));
         Method::Password { user, password }
     }
 
@@ -237,7 +235,7 @@ impl Global<'_> {
 
     fn secret(&mut self, key: &Key<String>, path: &str) -> SecretString {
         let text = self.text(key, path).unwrap_or_default();
-        if text.is_empty() && !self.file.is_set(key) {
+        if text.is_empty() {
             self.missing(key, "nothing else proves who we are");
         }
         SecretString::from(text)
@@ -252,13 +250,15 @@ impl Global<'_> {
         Some(file)
     }
 
+    /// Unless it is there, or may be where something else is wrong.
     fn missing(&mut self, key: &Key<String>, why: &str) {
-        self.file.mistake(format!("{} is missing: {why}", self.file.named(key)));
+        if !self.file.is_set(key) && self.clouds.mistakes.is_empty() {
+            self.file.mistake(format!("{} is missing: {why}", self.file.named(key)));
+        }
     }
 
     fn no_domain(&mut self, key: &Key<String>, of: &str) -> Domain {
-        let place = self.file.named(key);
-        self.file.mistake(format!("{place} is missing: {of} is a name in a domain; domain-name is for both"));
+        self.missing(key, &format!("{of} is a name in a domain; domain-name is for both"));
         Domain::Name(String::new())
     }
 }

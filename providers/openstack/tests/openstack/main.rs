@@ -1,3 +1,6 @@
 //! The provider of OpenStack, against services in this process.
 
+mod annotations;
+mod config;
+mod reference;
 mod services;

@@ -1,0 +1,158 @@
+//! §3.2: what each annotation takes, and what holds where it is wrong or empty.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use cloud_provider::Service;
+use provider_kit::annotations::{Annotation, Annotations};
+use provider_openstack::annotations as of;
+use provider_openstack::annotations::{PREFIX, ProxyProtocol, asked_by, text};
+
+fn service(key: &str, value: &str) -> Service {
+    let mut service = Service::default();
+    service.metadata.annotations = Some([(key.to_owned(), value.to_owned())].into());
+    service
+}
+
+/// The value, and whether there was a warning. Nothing is ever a mistake.
+fn read<T>(annotation: &Annotation<T>, value: Option<&str>) -> (Option<T>, bool) {
+    let service = value.map_or_else(Service::default, |value| service(annotation.key(), value));
+    let mut asked = asked_by(&service);
+    let value = asked.get(annotation);
+    let warned = !asked.warnings().is_empty();
+    asked.finish().unwrap();
+    (value, warned)
+}
+
+#[track_caller]
+fn takes<T: Debug + PartialEq>(annotation: &Annotation<T>, default: Option<T>, good: &[(&str, T)], bad: &[&str])
+where
+    T: Copy,
+{
+    let key = annotation.key();
+    assert_eq!(read(annotation, None), (default, false), "{key} absent");
+    for (text, value) in good {
+        assert_eq!(read(annotation, Some(text)), (Some(*value), false), "{key} = {text:?}");
+    }
+    for text in bad {
+        assert_eq!(read(annotation, Some(text)), (default, true), "{key} = {text:?}");
+    }
+}
+
+// §8.17
+#[test]
+fn a_truth_value_is_exactly_true_or_false_and_the_default_holds_for_anything_else() {
+    let forms = [("true", true), ("false", false)];
+    let wrong = ["", "True", "TRUE", "1", "0", "yes", "t", " true", "true ", "invalid"];
+    for annotation in [&of::KEEP_FLOATINGIP, &of::X_FORWARDED_FOR] {
+        takes(annotation, Some(false), &forms, &wrong);
+    }
+    for annotation in [&of::INTERNAL, &of::ENABLE_HEALTH_MONITOR] {
+        takes(annotation, None, &forms, &wrong);
+    }
+}
+
+// §8.18
+#[test]
+fn a_number_that_is_none_or_that_octavia_never_takes_is_a_warning_and_the_default_holds() {
+    let wrong = ["", "x", "1.5", " 1", "5s", "99999999999999999999"];
+    takes(&of::CONNECTION_LIMIT, Some(-1), &[("-1", -1), ("0", 0), ("+5", 5), ("2147483647", i32::MAX)], &wrong);
+    takes(&of::CONNECTION_LIMIT, Some(-1), &[], &["-2", "2147483648"]);
+    for (annotation, default) in [
+        (&of::TIMEOUT_CLIENT_DATA, 50_000),
+        (&of::TIMEOUT_MEMBER_CONNECT, 5_000),
+        (&of::TIMEOUT_MEMBER_DATA, 50_000),
+        (&of::TIMEOUT_TCP_INSPECT, 0),
+    ] {
+        let most = 31_536_000_000;
+        takes(annotation, Some(default), &[("0", 0), ("7", 7), ("31536000000", most)], &wrong);
+        takes(annotation, Some(default), &[], &["-1", "31536000001"]);
+    }
+    for annotation in [&of::HEALTH_MONITOR_DELAY, &of::HEALTH_MONITOR_TIMEOUT] {
+        takes(annotation, None, &[("0", Duration::ZERO), ("60", Duration::from_secs(60))], &wrong);
+        takes(annotation, None, &[], &["-1"]);
+    }
+    for annotation in [&of::HEALTH_MONITOR_MAX_RETRIES, &of::HEALTH_MONITOR_MAX_RETRIES_DOWN] {
+        takes(annotation, None, &[("1", 1), ("10", 10)], &wrong);
+        takes(annotation, None, &[], &["0", "11"]);
+    }
+}
+
+// §8.20
+#[test]
+fn the_proxy_protocol_is_off_unless_it_is_one_that_is_known() {
+    let forms = [
+        ("true", ProxyProtocol::V1),
+        ("v1", ProxyProtocol::V1),
+        ("v2", ProxyProtocol::V2),
+        ("false", ProxyProtocol::Off),
+    ];
+    takes(&of::PROXY_PROTOCOL, Some(ProxyProtocol::Off), &forms, &["", "V2", "v3", "yes", "proxy"]);
+}
+
+// §8.19
+#[test]
+fn a_text_is_taken_as_it_stands_and_an_empty_one_cancels_what_the_configuration_says() {
+    for annotation in [
+        &of::CLASS,
+        &of::FLOATING_NETWORK_ID,
+        &of::FLOATING_SUBNET_ID,
+        &of::FLOATING_SUBNET,
+        &of::FLOATING_SUBNET_TAGS,
+        &of::SUBNET_ID,
+        &of::NETWORK_ID,
+        &of::MEMBER_SUBNET_ID,
+        &of::PORT_ID,
+        &of::LOAD_BALANCER_ID,
+        &of::LOAD_BALANCER_ADDRESS,
+        &of::HOSTNAME,
+        &of::DEFAULT_TLS_CONTAINER_REF,
+        &of::LB_METHOD,
+        &of::FLAVOR_ID,
+        &of::AVAILABILITY_ZONE,
+        &of::NODE_SELECTOR,
+    ] {
+        let key = annotation.key();
+        let read = |value: Option<&str>, configured| {
+            let service = value.map_or_else(Service::default, |value| service(key, value));
+            let mut asked = Annotations::of(&service);
+            let text = text(&mut asked, annotation, configured);
+            assert!(asked.warnings().is_empty(), "{key}");
+            asked.finish().unwrap();
+            text
+        };
+        assert_eq!(read(Some(" a, !b "), None).as_deref(), Some(" a, !b "), "{key}");
+        assert_eq!(read(Some("a"), Some("")).as_deref(), Some("a"), "{key}: present with an empty configuration");
+        assert_eq!(read(Some("a"), Some("b")).as_deref(), Some("a"), "{key}");
+        assert_eq!(read(None, Some("b")).as_deref(), Some("b"), "{key}: absent");
+        assert_eq!(read(None, None), None, "{key}");
+        assert_eq!(read(None, Some("")), None, "{key}");
+        assert_eq!(read(Some(""), Some("b")), None, "{key}: empty");
+    }
+}
+
+#[test]
+fn every_annotation_of_the_reference_is_declared_with_its_key() {
+    let names = "floating-network-id floating-subnet-id floating-subnet floating-subnet-tags class subnet-id network-id \
+                 member-subnet-id port-id load-balancer-id load-balancer-address hostname keep-floatingip proxy-protocol \
+                 x-forwarded-for default-tls-container-ref connection-limit lb-method timeout-client-data \
+                 timeout-member-connect timeout-member-data timeout-tcp-inspect flavor-id availability-zone \
+                 enable-health-monitor health-monitor-delay health-monitor-timeout health-monitor-max-retries \
+                 health-monitor-max-retries-down node-selector";
+    let mut wanted: Vec<_> = names.split_whitespace().map(|name| format!("{PREFIX}{name}")).collect();
+    let mut declared: Vec<_> = of::ALL.iter().map(|it| it.row().key.to_owned()).collect();
+    wanted.sort_unstable();
+    declared.sort_unstable();
+    assert_eq!(declared, wanted);
+    assert_eq!(of::INTERNAL.key(), "service.beta.kubernetes.io/openstack-internal-load-balancer");
+}
+
+#[test]
+fn an_annotation_that_nobody_reads_is_warned_of_with_the_one_that_was_meant() {
+    let service = service("loadbalancer.openstack.org/keep-floating-ip", "true");
+    assert_eq!(
+        asked_by(&service).warnings(),
+        ["annotation loadbalancer.openstack.org/keep-floating-ip is not known: \
+          did you mean loadbalancer.openstack.org/keep-floatingip?"]
+    );
+}
