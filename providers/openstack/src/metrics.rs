@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{CloudMetrics, ProviderSeries, SeriesKind};
+use provider_kit::counted::{Called, Counted};
 
 const CONVENTIONAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
@@ -26,8 +27,52 @@ static ERRORS: ProviderSeries = ProviderSeries {
     help: "Requests to services of OpenStack that were refused or not answered.",
 };
 
+/// A load balancer takes minutes.
+const LONG: &[f64] = &[
+    0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 17.5, 20.0, 22.5, 25.0, 27.5, 30.0, 50.0, 75.0, 100.0,
+    1000.0,
+];
+
+static RECONCILE_DURATION: ProviderSeries = ProviderSeries {
+    name: "cloudprovider_openstack_reconcile_duration_seconds",
+    kind: SeriesKind::Histogram(LONG),
+    labels: &["operation"],
+    help: "Time that a load balancer's reconciliation took.",
+};
+static RECONCILED: ProviderSeries = ProviderSeries {
+    name: "cloudprovider_openstack_reconcile_total",
+    kind: SeriesKind::Counter,
+    labels: &["operation"],
+    help: "Reconciliations of load balancers.",
+};
+static RECONCILE_ERRORS: ProviderSeries = ProviderSeries {
+    name: "cloudprovider_openstack_reconcile_errors_total",
+    kind: SeriesKind::Counter,
+    labels: &["operation"],
+    help: "Reconciliations of load balancers that failed.",
+};
+
 /// All of them, for the documentation.
-pub static SERIES: [&ProviderSeries; 3] = [&DURATION, &REQUESTS, &ERRORS];
+pub static SERIES: [&ProviderSeries; 6] =
+    [&DURATION, &REQUESTS, &ERRORS, &RECONCILE_DURATION, &RECONCILED, &RECONCILE_ERRORS];
+
+/// Load balancers whose reconciliations are counted and timed.
+pub(crate) fn reconciled<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Counted<T> {
+    let metrics = Arc::clone(metrics);
+    Counted::new(inner, |_| {}).timed(move |called, took, is_ok| {
+        let operation = match called {
+            Called::EnsureLoadBalancer => "loadbalancer_ensure",
+            Called::UpdateLoadBalancer => "loadbalancer_update",
+            Called::DeleteLoadBalancer => "loadbalancer_delete",
+            _ => return,
+        };
+        metrics.record(&RECONCILED, &[operation], 1.0);
+        metrics.record(&RECONCILE_DURATION, &[operation], took.as_secs_f64());
+        if !is_ok {
+            metrics.record(&RECONCILE_ERRORS, &[operation], 1.0);
+        }
+    })
+}
 
 /// Hears of requests to the services, and tells them under the names of both programs.
 pub(crate) struct Requests(pub(crate) Arc<dyn CloudMetrics>);
@@ -102,4 +147,114 @@ fn request(operation: &str) -> String {
         other => other,
     };
     format!("{resource}_{verb}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use cloud_provider::{
+        Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Result, Service, async_trait,
+    };
+
+    use super::*;
+
+    /// Load balancers whose reconciliation fails after 90 s.
+    struct Broken;
+
+    #[async_trait]
+    impl LoadBalancers for Broken {
+        async fn get(&self, _: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+            Ok(None)
+        }
+        async fn ensure(&self, _: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+            Ok(None)
+        }
+        async fn update_targets(&self, _: LoadBalancerRequest<'_>) -> Result<()> {
+            Ok(())
+        }
+        async fn delete(&self, _: LoadBalancerRequest<'_>) -> Result<()> {
+            tokio::time::sleep(Duration::from_secs(90)).await;
+            Err(Error::other("ERROR"))
+        }
+    }
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl CloudMetrics for Heard {
+        fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
+            assert_eq!(series.labels.len(), labels.len());
+            self.0.lock().unwrap().push(format!("{}{labels:?} {value}", series.name));
+        }
+    }
+
+    #[test]
+    fn requests_have_the_names_that_dashboards_know() {
+        let table = [
+            ("GET /", "version_list"),
+            ("POST /v3/auth/tokens", "token_create"),
+            ("GET /servers/detail", "server_list"),
+            ("GET /servers/{id}", "server_get"),
+            ("GET /flavors/{id}", "flavor_get"),
+            ("GET /ports", "port_list"),
+            ("PUT /ports/{id}", "port_update"),
+            ("DELETE /ports/{id}/tags/{tag}", "port_tag_delete"),
+            ("GET /networks", "network_list"),
+            ("GET /networks/{id}", "network_get"),
+            ("GET /subnets/{id}", "subnet_get"),
+            ("GET /extensions", "network_extension_list"),
+            ("POST /floatingips", "floating_ip_create"),
+            ("GET /routers/{id}", "router_get"),
+            ("PUT /routers/{id}/add_extraroutes", "router_update"),
+            ("POST /security-groups", "security_group_create"),
+            ("DELETE /security-group-rules/{id}", "security_group_rule_delete"),
+            ("GET /lbaas/loadbalancers", "loadbalancer_list"),
+            ("GET /lbaas/loadbalancers/{id}/status", "loadbalancer_get"),
+            ("DELETE /lbaas/loadbalancers/{id}", "loadbalancer_delete"),
+            ("GET /lbaas/listeners", "loadbalancer_listener_list"),
+            ("PUT /lbaas/pools/{id}", "loadbalancer_pool_update"),
+            ("GET /lbaas/pools/{id}/members", "loadbalancer_member_list"),
+            ("POST /lbaas/pools/{id}/members", "loadbalancer_member_create"),
+            ("PUT /lbaas/pools/{id}/members", "loadbalancer_members_update"),
+            ("DELETE /lbaas/pools/{id}/members/{member}", "loadbalancer_member_delete"),
+            ("POST /lbaas/healthmonitors", "loadbalancer_healthmonitor_create"),
+            ("GET /secrets/{id}", "secret_get"),
+        ];
+        for (operation, name) in table {
+            assert_eq!(request(operation), name, "{operation}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_or_not_answered_is_an_error() {
+        let heard = Arc::new(Heard::default());
+        let requests = Requests(heard.clone());
+        requests.finished("GET /ports", Some(200), Duration::from_millis(20));
+        requests.finished("GET /ports", Some(409), Duration::ZERO);
+        requests.finished("GET /ports", None, Duration::ZERO);
+        let heard = heard.0.lock().unwrap();
+        let count =
+            |name: &str| heard.iter().filter(|line| line.starts_with(&format!("{name}[\"port_list\"]"))).count();
+        let counts = [REQUESTS.name, DURATION.name, ERRORS.name].map(count);
+        assert_eq!(counts, [3, 3, 2]);
+        assert!(heard.contains(&"openstack_api_request_duration_seconds[\"port_list\"] 0.02".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reconciliations_are_timed_and_their_failures_counted() {
+        let heard = Arc::new(Heard::default());
+        let metrics: Arc<dyn CloudMetrics> = heard.clone();
+        let broken = reconciled(Broken, &metrics);
+        let (cluster, service) = (Cluster { name: "c".to_owned(), id: None }, Service::default());
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+        broken.get(request).await.unwrap();
+        broken.delete(request).await.unwrap_err();
+        let told = [
+            "cloudprovider_openstack_reconcile_total[\"loadbalancer_delete\"] 1",
+            "cloudprovider_openstack_reconcile_duration_seconds[\"loadbalancer_delete\"] 90",
+            "cloudprovider_openstack_reconcile_errors_total[\"loadbalancer_delete\"] 1",
+        ];
+        assert_eq!(*heard.0.lock().unwrap(), told);
+    }
 }

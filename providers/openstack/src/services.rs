@@ -220,7 +220,8 @@ impl Services {
 /// Whether Octavia refused because the load balancer is being changed: it is waited for, and asked again.
 #[must_use]
 pub fn is_immutable(error: &Error) -> bool {
-    error.is_conflict() && error.to_string().contains("is immutable")
+    let text = error.to_string();
+    error.is_conflict() && ["is immutable", "Invalid state PENDING_"].iter().any(|said| text.contains(said))
 }
 
 #[derive(Deserialize)]

@@ -114,8 +114,7 @@ fn refusal(headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
 pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
     let said = refusal.message.to_ascii_lowercase();
     let is_full = ["OverQuota", "IpAddressGenerationFailure", "ExternalIpAddressExhausted"].contains(&&*refusal.code);
-    if is_full || said.contains("quota") && ["exceeded", "has been met", "limit"].iter().any(|word| said.contains(word))
-    {
+    if is_full || said.contains("quota") && ["exceed", "has been met", "limit"].iter().any(|word| said.contains(word)) {
         return Some(Error::quota);
     }
     None
