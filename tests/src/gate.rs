@@ -112,6 +112,7 @@ struct State {
     journal: Vec<(Instant, String)>,
     mutations: usize,
     kill: Option<(usize, Moment)>,
+    chooser: Option<Chooser>,
     is_dead: bool,
     disturbances: Vec<Disturbance>,
     hits: usize,
@@ -122,6 +123,9 @@ struct State {
 
 /// Sees each request, with its body, right before it is carried out.
 type Witness = Arc<dyn Fn(&Passed, &[u8]) + Send + Sync>;
+
+/// Says at which request a life ends, and when.
+type Chooser = Box<dyn FnMut(&Passed) -> Option<Moment> + Send>;
 
 impl Default for Gate {
     fn default() -> Self {
@@ -145,6 +149,7 @@ impl Gate {
             journal: Vec::new(),
             mutations: 0,
             kill: None,
+            chooser: None,
             is_dead: false,
             disturbances: Vec::new(),
             hits: 0,
@@ -166,11 +171,17 @@ impl Gate {
         state.kill = Some((number, moment));
     }
 
+    /// Ends the life at the first request for which `choose` says when.
+    pub fn kill_when(&self, choose: impl FnMut(&Passed) -> Option<Moment> + Send + 'static) {
+        self.state().chooser = Some(Box::new(choose));
+    }
+
     /// Lets a new life pass; what was to end the last one is forgotten.
     pub fn revive(&self) {
         let mut state = self.state();
         state.is_dead = false;
         state.kill = None;
+        state.chooser = None;
     }
 
     /// Returns when the life has ended at a request.
@@ -286,8 +297,10 @@ impl Gate {
         let mut singled_out = state.singled_out.iter().filter(|_| is_changed_cloud);
         let fate = singled_out.find(|(text, _)| contains(text)).map(|(_, trouble)| *trouble);
         state.mutations += usize::from(is_mutation);
+        let chosen = state.chooser.as_mut().and_then(|choose| choose(&passed));
         state.passed.push(passed);
-        if let Some((_, moment)) = state.kill.filter(|(number, _)| *number == state.passed.len()) {
+        let at_number = state.kill.filter(|(number, _)| *number == state.passed.len());
+        if let Some(moment) = at_number.map(|(_, moment)| moment).or(chosen) {
             // What is refused is never carried out, whoever dies.
             return Some(Verdict::Die(if fate.is_some() { Moment::Before } else { moment }));
         }

@@ -68,7 +68,6 @@ pub(crate) struct Cloud {
 struct Session {
     token: String,
     project: String,
-    user: String,
     origins: BTreeMap<Api, String>,
 }
 
@@ -95,11 +94,6 @@ impl Cloud {
     /// The id of the project.
     pub(crate) fn project(&self) -> String {
         self.session().project
-    }
-
-    /// The id of the user.
-    pub(crate) fn user(&self) -> String {
-        self.session().user
     }
 
     /// Where the services are: `http://host:port`.
@@ -130,8 +124,8 @@ impl Cloud {
             }
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (project, user) = (text(&body["token"]["project"]["id"]), text(&body["token"]["user"]["id"]));
-        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Session { token, project, user, origins };
+        let project = text(&body["token"]["project"]["id"]);
+        *self.session.lock().unwrap_or_else(PoisonError::into_inner) = Session { token, project, origins };
         Ok(())
     }
 

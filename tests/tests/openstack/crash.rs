@@ -1,26 +1,37 @@
-//! The program is killed at every request of one Service's life, and started again: it ends as undisturbed.
+//! The program is killed at every request of one Service's life, again and again, and ends as undisturbed.
+//!
+//! A load balancer of a real cloud takes seconds to be made, and so each is used for many crashes: every life of the program
+//! ends at the first request at which none ended before. Looks change nothing in the cloud: the next life comes as far, and
+//! further. A change is met twice: killed before it, and killed when it was carried out and the answer is lost. What a
+//! life does wrong with what the last one left is there in the end: another load balancer, a rule, an address.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Result, anyhow, ensure};
 use ccm_tests::gate::{Moment, Passed};
+use futures::FutureExt;
 use serde_json::json;
 
 use crate::cloud::text;
 use crate::environment::Environment;
 use crate::project::Project;
-use crate::scene::{SOON, Scene, Settings};
+use crate::scene::{Scene, Settings};
 use crate::services::EVERYTHING;
 use crate::snapshot::Snapshot;
 
-/// So many Services live at a time, each in a project of its own.
-const LANES: usize = 6;
-/// So long nothing is asked before the end is judged: longer than the first pauses between two looks at a load balancer.
-const SILENCE: Duration = Duration::from_millis(1700);
 /// The name of the cluster: the same in all projects.
 const LABEL: &str = "crash";
+/// So long nothing is asked before the end is judged: longer than the first pauses between two looks at a load balancer.
+const SILENCE: Duration = Duration::from_millis(1700);
+/// How long an act may take, all its lives together, and how long its end.
+const PATIENCE: Duration = Duration::from_secs(240);
+const END: Duration = Duration::from_secs(90);
+/// The same look in one life counts so often.
+const REPETITIONS: usize = 2;
+/// With this variable every look counts again after each change: ten times the crash points.
+const THOROUGH: &str = "CCM_TEST_OPENSTACK_THOROUGH";
 
 /// What happens to the Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,19 +42,6 @@ enum Act {
 }
 
 const ACTS: [Act; 3] = [Act::Create, Act::Change, Act::Delete];
-
-/// How a life of the Service looks undisturbed.
-struct Reference {
-    requests: Vec<Passed>,
-    end: BTreeSet<String>,
-}
-
-/// A life that ends at a request of each act.
-#[derive(Clone, Copy, Debug)]
-struct Point {
-    number: usize,
-    moment: Moment,
-}
 
 async fn act(scene: &Scene, act: Act) -> Result<()> {
     match act {
@@ -70,19 +68,83 @@ async fn act(scene: &Scene, act: Act) -> Result<()> {
     Ok(())
 }
 
+/// A request without what the cloud made up.
+fn read(request: &Passed) -> String {
+    let path = request.target.split('?').next().unwrap_or_default();
+    let is_id = |it: &str| it.len() >= 32 && it.chars().all(|it| it.is_ascii_hexdigit() || it == '-');
+    let words: Vec<&str> = path.split('/').map(|it| if is_id(it) { "*" } else { it }).collect();
+    format!("{:?} {} {}", request.side, request.method, words.join("/"))
+}
+
+/// At which requests of an act lives ended. Clones share it.
+#[derive(Clone, Default)]
+struct Points(Arc<Mutex<Reached>>);
+
+#[derive(Default)]
+struct Reached {
+    points: BTreeSet<String>,
+    /// Changes that were carried out so far.
+    changes: usize,
+    /// Looks in the present life.
+    looks: BTreeMap<String, usize>,
+    last: String,
+}
+
+impl Points {
+    fn reached(&self) -> MutexGuard<'_, Reached> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the next life.
+    fn chooser(&self) -> impl FnMut(&Passed) -> Option<Moment> + Send + 'static {
+        let (points, thorough) = (self.clone(), std::env::var_os(THOROUGH).is_some());
+        points.reached().looks.clear();
+        move |request| points.reached().choose(request, thorough)
+    }
+}
+
+impl Reached {
+    fn choose(&mut self, request: &Passed, thorough: bool) -> Option<Moment> {
+        let what = read(request);
+        if request.target.starts_with("/identity") {
+            return None;
+        }
+        if request.is_mutation() {
+            let number = self.changes;
+            for (moment, name) in [(Moment::Before, "before"), (Moment::After, "after")] {
+                if self.reach(format!("{name} change {number}: {what}")) {
+                    self.changes += usize::from(moment == Moment::After);
+                    return Some(moment);
+                }
+            }
+            return None;
+        }
+        let count = self.looks.entry(what.clone()).or_default();
+        *count += 1;
+        let count = *count;
+        let since = if thorough { format!("after change {}: ", self.changes) } else { String::new() };
+        (count <= REPETITIONS && self.reach(format!("{since}look {count}: {what}"))).then_some(Moment::Before)
+    }
+
+    fn reach(&mut self, point: String) -> bool {
+        self.last.clone_from(&point);
+        self.points.insert(point)
+    }
+}
+
 /// What is in the project and what is written on the Service, comparable between projects.
 fn words(scene: &Scene, now: &Snapshot) -> BTreeSet<String> {
     let Project { name, id, user, network, subnet, router, servers, .. } = &scene.project;
-    let mut aliases: Vec<(String, String)> = [
+    let named = [
         (name, "project"),
         (id, "project id"),
         (user, "user"),
         (network, "network"),
         (subnet, "subnet"),
         (router, "router"),
-    ]
-    .map(|(value, alias)| (value.clone(), format!("<{alias}>")))
-    .into();
+    ];
+    let mut aliases: Vec<(String, String)> =
+        named.into_iter().map(|(value, alias)| (value.clone(), format!("<{alias}>"))).collect();
     for server in servers {
         aliases.push((server.id.clone(), format!("<{}>", server.name)));
         aliases.push((server.address.clone(), format!("<address of {}>", server.name)));
@@ -98,57 +160,46 @@ fn words(scene: &Scene, now: &Snapshot) -> BTreeSet<String> {
     with_service.comparable(&aliases)
 }
 
-/// Waits until everything is as in the reference, or, without one, until nothing is asked any more.
-async fn settles(scene: &Scene, act: Act, reference: Option<&BTreeSet<String>>) -> Result<BTreeSet<String>> {
-    let start = Instant::now();
+/// Whether the Service shows the end of an act.
+fn is_shown(scene: &Scene, act: Act) -> bool {
+    let service = scene.service("web");
+    match act {
+        Act::Delete => service.is_err(),
+        Act::Create | Act::Change => {
+            service.is_ok_and(|it| it["status"]["loadBalancer"]["ingress"][0]["ip"].is_string())
+        }
+    }
+}
+
+/// Waits until nothing is asked any more and the end is shown.
+async fn is_silent(scene: &Scene, act: Act) {
     loop {
         let count = scene.gate.count();
         tokio::time::sleep(SILENCE).await;
-        let is_over = start.elapsed() > SOON;
-        if scene.gate.count() != count && !is_over {
-            continue;
-        }
-        let is_done = match act {
-            Act::Create => scene.service("web")?["status"]["loadBalancer"]["ingress"][0]["ip"].is_string(),
-            Act::Change => true,
-            Act::Delete => scene.service("web").is_err(),
-        };
-        if is_done || is_over {
-            let words = words(scene, &scene.snapshot().await?);
-            let Some(reference) = reference else { return Ok(words) };
-            if words == *reference {
-                return Ok(words);
-            }
-            if is_over {
-                let missing: Vec<_> = reference.difference(&words).collect();
-                let more: Vec<_> = words.difference(reference).collect();
-                return Err(anyhow!("not as undisturbed; missing: {missing:#?}\ntoo many: {more:#?}"));
-            }
+        if scene.gate.count() == count && is_shown(scene, act) {
+            return;
         }
     }
 }
 
-/// A request without what the cloud made up.
-fn read(request: &Passed) -> String {
-    let path = request.target.split('?').next().unwrap_or_default();
-    let is_id = |it: &str| it.len() >= 32 && it.chars().all(|it| it.is_ascii_hexdigit() || it == '-');
-    let words: Vec<&str> = path.split('/').map(|it| if is_id(it) { "*" } else { it }).collect();
-    format!("{:?} {} {}", request.side, request.method, words.join("/"))
-}
-
-/// One after the other, without looks that only repeat the last one.
-fn without_repetitions(requests: &[Passed]) -> Vec<(usize, Passed)> {
-    let mut kept: Vec<(usize, Passed)> = Vec::new();
-    for (index, request) in requests.iter().enumerate() {
-        let next = requests.get(index + 1);
-        let repeats = kept.last().is_some_and(|(_, last)| last == request) && next == Some(request);
-        if !repeats || request.is_mutation() {
-            kept.push((index + 1, request.clone()));
+/// Waits until everything is as undisturbed.
+async fn ends_as(scene: &Scene, act: Act, wanted: &BTreeSet<String>) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        is_silent(scene, act).await;
+        let words = words(scene, &scene.snapshot().await?);
+        if words == *wanted {
+            return Ok(());
+        }
+        if start.elapsed() > END {
+            let (missing, more): (Vec<_>, Vec<_>) =
+                (wanted.difference(&words).collect(), words.difference(wanted).collect());
+            return Err(anyhow!("{act:?}: not as undisturbed; missing: {missing:#?}\ntoo many: {more:#?}"));
         }
     }
-    kept
 }
 
+/// A cluster with two Nodes in a project of its own.
 async fn stage(environment: &Environment) -> Result<Scene> {
     let project = environment.pool.take(environment).await?;
     let flags: &[&str] = &["--node-monitor-period=60s", "--concurrent-service-syncs=1"];
@@ -160,158 +211,130 @@ async fn stage(environment: &Environment) -> Result<Scene> {
     Ok(scene)
 }
 
-/// The life of a Service, undisturbed.
-async fn undisturbed(scene: &Scene) -> Result<BTreeMap<Act, Reference>> {
-    let mut references = BTreeMap::new();
-    for it in ACTS {
-        let before = scene.gate.passed().len();
-        act(scene, it).await?;
-        let end = settles(scene, it, None).await?;
-        let mut requests = scene.gate.passed().split_off(before);
-        requests.retain(|it| !it.target.starts_with("/identity"));
-        references.insert(it, Reference { requests, end });
-    }
-    Ok(references)
-}
-
-/// The life of a Service in which each act is cut off at a request; at which ones.
-async fn killed(
-    scene: &mut Scene,
-    references: &BTreeMap<Act, Reference>,
-    points: &BTreeMap<Act, Point>,
-) -> Result<Vec<(Act, Passed)>> {
-    let mut reached = Vec::new();
-    for it in ACTS {
-        let reference = &references[&it];
-        if let Some(point) = points.get(&it) {
-            scene.gate.kill_at(point.number, point.moment);
-        }
-        scene.gate.note(&format!("{it:?}, killed at {:?}", points.get(&it)));
-        act(scene, it).await?;
-        let outcome = tokio::select! {
-            () = scene.gate.died() => None,
-            outcome = settles(scene, it, Some(&reference.end)) => Some(outcome),
-        };
-        match outcome {
-            Some(outcome) => {
-                outcome.with_context(|| format!("{it:?}, undisturbed"))?;
-            }
-            None => {
-                let last = scene.gate.last(1).pop().context("nothing was asked")?;
-                scene.kill().await?;
-                scene.start()?;
-                let settled = settles(scene, it, Some(&reference.end)).await;
-                settled.with_context(|| format!("{it:?}, killed {:?} {last}", points[&it].moment))?;
-                reached.push((it, last));
-            }
-        }
-        // What was not reached in this act must not strike in the next.
-        scene.gate.revive();
-    }
-    Ok(reached)
-}
-
-/// The points of all acts, put together so that each life has one of each.
-fn lives(references: &BTreeMap<Act, Reference>) -> VecDeque<BTreeMap<Act, Point>> {
-    let mut lives: Vec<BTreeMap<Act, Point>> = Vec::new();
-    for (act, reference) in references {
-        let mut points = Vec::new();
-        for (number, request) in without_repetitions(&reference.requests) {
-            // Before a request is after the one before it: only the answers of changes can be lost to any effect.
-            points.push(Point { number, moment: Moment::Before });
-            if request.is_mutation() {
-                points.push(Point { number, moment: Moment::After });
-            }
-        }
-        for (index, point) in points.into_iter().enumerate() {
-            if lives.len() <= index {
-                lives.push(BTreeMap::new());
-            }
-            lives[index].insert(*act, point);
-        }
-    }
-    lives.into()
-}
-
-#[derive(Default)]
-struct Tally {
-    points: usize,
-    unreached: usize,
-    requests: BTreeMap<Act, BTreeSet<String>>,
-    failures: Vec<String>,
-}
-
-pub(crate) async fn killed_at_any_request_of_a_service_a_restart_ends_as_undisturbed(
-    environment: &Environment,
-) -> Result<()> {
-    let _peace = environment.peace.read().await;
-    let start = Instant::now();
-    let first = stage(environment).await?;
-    let references = match undisturbed(&first).await {
-        Ok(references) => references,
-        Err(error) => return Err(anyhow!("{error:#}\n{}", first.explain())),
-    };
-    let lives = lives(&references);
-    println!(
-        "  crash: the undisturbed life took {:.1} s; {} lives to come",
-        start.elapsed().as_secs_f64(),
-        lives.len()
-    );
-    let (queue, tally) = (Mutex::new(lives), Mutex::new(Tally::default()));
-    let first = Mutex::new(Some(first));
-    let lane = async |_: usize| -> Result<()> {
-        let own = first.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut scene = match own {
-            Some(scene) => scene,
-            None => stage(environment).await?,
-        };
-        loop {
-            let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some(points) = next else { break };
-            let outcome = killed(&mut scene, &references, &points).await;
-            let failure = outcome.as_ref().err().map(|error| format!("{error:#}\n{}", scene.explain()));
-            let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
-            let reached = outcome.unwrap_or_default();
-            tally.points += reached.len();
-            if let Some(failure) = failure {
-                tally.failures.push(failure);
-                // The project is not as it was: this lane ends.
-                return Ok(());
-            }
-            tally.unreached += points.len() - reached.len();
-            for (act, request) in reached {
-                tally.requests.entry(act).or_default().insert(read(&request));
-            }
-        }
-        scene.end().await?;
-        let differences = scene.before.differences(&scene.snapshot().await?);
-        ensure!(differences.is_empty(), "not as before: {differences:#?}");
-        environment.pool.give_back(scene.project.clone());
-        Ok(())
-    };
-    let outcomes = futures::future::join_all((0..LANES).map(lane)).await;
-    let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
-    print(&references, &tally, start.elapsed());
-    outcomes.into_iter().collect::<Result<()>>()?;
-    ensure!(tally.failures.is_empty(), "{} lives failed; the first: {}", tally.failures.len(), tally.failures[0]);
-    ensure!(tally.unreached * 10 <= tally.points, "{} of {} points were not reached", tally.unreached, tally.points);
+/// Everything is as it was; the project may be another's.
+async fn strike(environment: &Environment, mut scene: Scene) -> Result<()> {
+    scene.end().await?;
+    let differences = scene.before.differences(&scene.snapshot().await?);
+    ensure!(differences.is_empty(), "not as before: {differences:#?}");
+    environment.pool.give_back(scene.project.clone());
     Ok(())
 }
 
-fn print(references: &BTreeMap<Act, Reference>, tally: &Tally, took: Duration) {
-    println!("  crash: {} crash points in {:.0} s, {} not reached", tally.points, took.as_secs_f64(), tally.unreached);
-    for (act, reference) in references {
-        let all: BTreeSet<String> = reference.requests.iter().map(read).collect();
-        let changes = reference.requests.iter().filter(|it| it.is_mutation()).count();
-        let empty = BTreeSet::new();
-        let reached = tally.requests.get(act).unwrap_or(&empty);
-        let missed: Vec<_> = all.difference(reached).collect();
-        println!(
-            "    {act:?}: {} requests, {changes} of them changes, {} kinds; killed at {} kinds{}",
-            reference.requests.len(),
-            all.len(),
-            reached.len(),
-            if missed.is_empty() { String::new() } else { format!(", never at {missed:?}") }
-        );
+/// How an act looks undisturbed.
+struct Reference {
+    requests: Vec<Passed>,
+    end: BTreeSet<String>,
+}
+
+async fn undisturbed(environment: &Environment) -> Result<BTreeMap<Act, Reference>> {
+    let scene = stage(environment).await?;
+    let mut references = BTreeMap::new();
+    for it in ACTS {
+        let before = scene.gate.passed().len();
+        act(&scene, it).await?;
+        if tokio::time::timeout(PATIENCE, is_silent(&scene, it)).await.is_err() {
+            return Err(anyhow!("{it:?}, undisturbed, has no end\n{}", scene.explain()));
+        }
+        let mut requests = scene.gate.passed().split_off(before);
+        requests.retain(|it| !it.target.starts_with("/identity"));
+        references.insert(it, Reference { requests, end: words(&scene, &scene.snapshot().await?) });
     }
+    strike(environment, scene).await?;
+    Ok(references)
+}
+
+/// One act in which life after life ends, up to one that ends nowhere; how many there were.
+async fn lives(scene: &mut Scene, it: Act, points: &Points) -> Result<usize> {
+    scene.gate.kill_when(points.chooser());
+    act(scene, it).await?;
+    for count in 1.. {
+        tokio::select! {
+            () = scene.gate.died() => {}
+            () = is_silent(scene, it) => {
+                scene.gate.revive();
+                return Ok(count);
+            }
+        }
+        scene.kill().await?;
+        scene.start()?;
+        scene.gate.kill_when(points.chooser());
+    }
+    Ok(0)
+}
+
+/// A Service's life in which one act is cut off at every request.
+async fn cut_off(
+    environment: &Environment,
+    chosen: Act,
+    references: impl Future<Output = Result<Arc<BTreeMap<Act, Reference>>, String>>,
+) -> Result<String> {
+    let (mut scene, points) = (stage(environment).await?, Points::default());
+    let (mut count, start) = (0, Instant::now());
+    let played = async {
+        for it in ACTS {
+            let work = async {
+                if it == chosen {
+                    count = lives(&mut scene, it, &points).await?;
+                } else {
+                    act(&scene, it).await?;
+                    is_silent(&scene, it).await;
+                }
+                Ok::<_, anyhow::Error>(())
+            };
+            let ended = tokio::time::timeout(PATIENCE, work).await;
+            ended.map_err(|_| anyhow!("{it:?} has no end; the last crash: {}", points.reached().last))??;
+            if it == chosen {
+                break;
+            }
+        }
+        let references = references.await.map_err(|error| anyhow!("{error}"))?;
+        let reference = &references[&chosen];
+        ends_as(&scene, chosen, &reference.end).await?;
+        if chosen != Act::Delete {
+            scene.delete_service("web").await?;
+        }
+        Ok::<_, anyhow::Error>(report(chosen, reference, &points.reached().points, count, start.elapsed()))
+    }
+    .await;
+    match played {
+        Ok(report) => strike(environment, scene).await.map(|()| report),
+        Err(error) => Err(anyhow!("{error:#}\n{}", scene.explain())),
+    }
+}
+
+fn report(act: Act, reference: &Reference, points: &BTreeSet<String>, lives: usize, took: Duration) -> String {
+    let all: BTreeSet<String> = reference.requests.iter().map(read).collect();
+    let changes = reference.requests.iter().filter(|it| it.is_mutation()).count();
+    let missed: Vec<_> = all.iter().filter(|it| !points.iter().any(|point| point.ends_with(&***it))).collect();
+    let met = points.iter().filter(|it| it.contains("change ") && it.contains("after")).count();
+    format!(
+        "    {act:?}: {} requests undisturbed, {changes} of them changes; {} crash points ({met} of them changes whose \
+         answer was lost) in {lives} lives and {:.0} s{}",
+        reference.requests.len(),
+        points.len(),
+        took.as_secs_f64(),
+        if missed.is_empty() { String::new() } else { format!("; never at {missed:?}") },
+    )
+}
+
+pub(crate) async fn killed_at_every_request_of_a_service_it_ends_as_undisturbed(
+    environment: &Environment,
+) -> Result<()> {
+    let _peace = environment.peace.read().await;
+    let references = async {
+        let references = undisturbed(environment).await;
+        references.map(Arc::new).map_err(|error| format!("the undisturbed life: {error:#}"))
+    };
+    let references = references.boxed_local().shared();
+    let acts = ACTS.map(|act| cut_off(environment, act, references.clone()));
+    let outcomes = futures::future::join_all(acts).await;
+    let mut failures = Vec::new();
+    for outcome in outcomes {
+        match outcome {
+            Ok(report) => println!("{report}"),
+            Err(error) => failures.push(format!("{error:#}")),
+        }
+    }
+    ensure!(failures.is_empty(), "{}", failures.join("\n\n"));
+    Ok(())
 }

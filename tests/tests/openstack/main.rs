@@ -52,7 +52,7 @@ macro_rules! scenarios {
 const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Cloud nodes::servers_give_nodes_their_identity_their_taint_and_their_end,
     Cloud services::a_service_is_made_changed_and_taken_away,
-    Cloud crash::killed_at_any_request_of_a_service_a_restart_ends_as_undisturbed,
+    Cloud crash::killed_at_every_request_of_a_service_it_ends_as_undisturbed,
     Cloud cost::reads_grow_with_pages_and_writes_with_changes,
     Cloud sharing::services_share_a_load_balancer_and_the_last_takes_it_along,
     Cloud sharing::floating_ips_are_kept_taken_and_given_back,

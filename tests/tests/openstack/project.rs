@@ -220,11 +220,6 @@ impl Project {
         PASSWORD
     }
 
-    /// The server of this name.
-    pub(crate) fn server(&self, name: &str) -> Result<&Server> {
-        self.servers.iter().find(|it| it.name == name).with_context(|| format!("there is no server {name}"))
-    }
-
     /// Makes servers of these names and waits until they run.
     pub(crate) async fn add_servers(&self, cloud: &Cloud, names: &[String]) -> Result<Vec<Server>> {
         let mut ids = Vec::new();
