@@ -4,6 +4,7 @@
 //! events and metrics. What is different, and why, is in `docs/providers/openstack.md`.
 
 pub mod annotations;
+mod balancers;
 mod catalogue;
 mod clouds_yaml;
 pub mod config;

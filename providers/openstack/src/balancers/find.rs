@@ -1,0 +1,278 @@
+//! Reading load balancers from Octavia, with what belongs to them in Neutron (§3.4).
+
+use std::collections::BTreeMap;
+use std::hash::Hash;
+
+use cloud_provider::{Error, Listing, Result, Service};
+use futures::future::try_join_all;
+use provider_kit::load_balancers::{Actual, Attributes, Identity, Part, TargetSets, Tree};
+use provider_kit::paging::Reading;
+use provider_kit::transport::Call;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::octavia::{BALANCERS, ID, Kind, LISTENERS, MEMBERS, MONITORS, Member, Members, POOLS, ids, text};
+use super::read::{Whole, state};
+use super::security_group::Parts;
+use super::tags::{View, legacy_name, mark, signed_for};
+use super::{Backing, floating_ip, security_group};
+use crate::annotations as key;
+
+/// So many pools' members are read at the same time.
+const AT_ONCE: usize = 8;
+
+type Groups = BTreeMap<String, Parts>;
+
+impl Backing {
+    /// Reads all of a list.
+    pub(super) async fn all_of<T: DeserializeOwned, K: Hash>(
+        &self,
+        kind: &Kind,
+        call: Call,
+        key: fn(&T) -> K,
+    ) -> Result<Vec<T>> {
+        let reading = self.services.list(&self.services.balancer, call, kind.names, |it: T| it, key).await?;
+        Ok(reading.complete()?.into_items())
+    }
+
+    async fn objects(&self, kind: &Kind, call: Call) -> Result<Vec<Value>> {
+        self.all_of(kind, call, id).await
+    }
+
+    /// A load balancer without its parts.
+    pub(super) async fn balancer(&self, id: &str) -> Result<Option<Value>> {
+        let found: Option<Value> = self.services.balancer.find(BALANCERS.get(id)).await?;
+        Ok(found.map(|found| BALANCERS.of(found)).filter(|it| state(it).is_some()))
+    }
+
+    /// All that Octavia has of it.
+    pub(super) async fn parts(&self, balancer: Value) -> Result<Whole> {
+        let of_it = |kind: &Kind| kind.list("").query("loadbalancer_id", text(&balancer, ID));
+        let listeners = self.objects(&LISTENERS, of_it(&LISTENERS)).await?;
+        let pools = self.objects(&POOLS, of_it(&POOLS)).await?;
+        let monitors = pools.iter().filter_map(|pool| Some((text(pool, ID), pool.get("healthmonitor_id")?.as_str()?)));
+        let monitors = monitors.map(async |(pool, id)| {
+            let found: Option<Value> = self.services.balancer.find(MONITORS.get(id)).await?;
+            Ok::<_, Error>(found.map(|found| (pool.to_owned(), MONITORS.of(found))))
+        });
+        let monitors = try_join_all(monitors).await?.into_iter().flatten().collect();
+        let members = self.members(pools.iter().map(id).collect()).await?;
+        Ok(Whole { balancer, listeners, pools, monitors, members, floating: None })
+    }
+
+    async fn members(&self, pools: Vec<String>) -> Result<BTreeMap<String, Members>> {
+        let mut all = BTreeMap::new();
+        for some in pools.chunks(AT_ONCE) {
+            let members = some.iter().map(async |pool| {
+                let members: Vec<Member> =
+                    self.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member| it.id.clone()).await?;
+                Ok::<_, Error>((pool.clone(), Members::from_iter(members)))
+            });
+            all.extend(try_join_all(members).await?);
+        }
+        Ok(all)
+    }
+
+    /// A view of it with all that there is. `service`: whose it is, if that is known.
+    pub(super) async fn whole(&self, balancer: Value, view: View, service: Option<&Service>) -> Result<Option<Actual>> {
+        let floating = match text(&balancer, "vip_port_id") {
+            "" => None,
+            port => floating_ip::of_port(&self.services, port).await?,
+        };
+        let group = match service.map(security_group::name).or_else(|| group_name(&view)) {
+            Some(name) => security_group::of_service(self, &name).await?,
+            None if view.sign.is_some() => group_of(&view, &security_group::all(self).await?),
+            None => Vec::new(),
+        };
+        let whole = Whole { floating, ..self.parts(balancer).await? };
+        Ok(whole.seen(view, group))
+    }
+
+    /// All that Services have, with a few lists, and the members of each pool.
+    pub(super) async fn everything(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
+        let read = self.services.list(&self.services.balancer, BALANCERS.list(""), BALANCERS.names, |it: Value| it, id);
+        let read = read.await?;
+        let pages = read.pages();
+        let (mut balancers, flaw) = match read {
+            Reading::Complete { listing, .. } => (listing.into_items(), None),
+            Reading::Flawed { items, flaw, .. } => (items, Some(flaw)),
+        };
+        balancers.retain(|it| !View::all(it).is_empty() && state(it).is_some());
+        let mut seen = Vec::new();
+        if !balancers.is_empty() {
+            let groups = security_group::all(self).await?;
+            for whole in self.parts_of(balancers).await? {
+                for view in View::all(&whole.balancer) {
+                    let group = group_of(&view, &groups);
+                    seen.extend(whole.seen(view, group).map(|actual| actual.sharing(sets)));
+                }
+            }
+        }
+        if let Some(flaw) = flaw {
+            return Ok(Reading::Flawed { items: seen, pages, flaw });
+        }
+        let mut listing = Listing::new();
+        listing.page(seen, false);
+        Ok(Reading::Complete { listing: listing.finish()?, pages })
+    }
+
+    /// The parts of all of these.
+    async fn parts_of(&self, balancers: Vec<Value>) -> Result<Vec<Whole>> {
+        let listeners = self.objects(&LISTENERS, LISTENERS.list("")).await?;
+        let pools = self.objects(&POOLS, POOLS.list("")).await?;
+        let monitors = self.objects(&MONITORS, MONITORS.list("")).await?;
+        let mut floating: BTreeMap<_, _> =
+            floating_ip::all(&self.services).await?.into_iter().map(|it| (it.port.clone(), it)).collect();
+        let whole = |balancer: Value| {
+            let port = balancer.get("vip_port_id").and_then(Value::as_str).map(str::to_owned);
+            let floating = port.and_then(|port| floating.remove(&Some(port)));
+            (text(&balancer, ID).to_owned(), Whole { balancer, floating, ..Whole::default() })
+        };
+        let mut all: BTreeMap<String, Whole> = balancers.into_iter().map(whole).collect();
+        let parent = |it: &Value| ids(it, BALANCERS.names).next().unwrap_or_default().to_owned();
+        for listener in listeners {
+            all.entry(parent(&listener)).and_modify(|whole| whole.listeners.push(listener));
+        }
+        let mut monitors: BTreeMap<String, Value> = monitors
+            .into_iter()
+            .filter_map(|monitor| {
+                let pool = ids(&monitor, POOLS.names).next()?.to_owned();
+                Some((pool, monitor))
+            })
+            .collect();
+        for pool in pools {
+            all.entry(parent(&pool)).and_modify(|whole| whole.pools.push(pool));
+        }
+        let pools = all.values().flat_map(|whole| &whole.pools).map(id).collect();
+        let mut members = self.members(pools).await?;
+        for whole in all.values_mut() {
+            for pool in &whole.pools {
+                let id = text(pool, ID);
+                whole.members.extend(members.remove_entry(id));
+                whole.monitors.extend(monitors.remove_entry(id));
+            }
+        }
+        Ok(all.into_values().collect())
+    }
+
+    /// What a Service has, or is to share; or what is left of it.
+    pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+        let asked = asked_for(identity.service);
+        let mut found = match asked {
+            Some(id) => self.balancer(id).await?.into_iter().collect(),
+            None => Vec::new(),
+        };
+        let is_asked_for = !found.is_empty();
+        if let (Some(id), false, false) = (asked, is_asked_for, identity.is_leaving()) {
+            check_stale(identity.service, id)?;
+        }
+        if !is_asked_for {
+            found = self.search(identity).await?;
+        }
+        // What goes away does not count beside what stays.
+        if found.iter().any(|it| text(it, "provisioning_status") != "PENDING_DELETE") {
+            found.retain(|it| text(it, "provisioning_status") != "PENDING_DELETE");
+        }
+        let mut seen = Vec::new();
+        for balancer in found {
+            if let Some(view) = View::of(&balancer, identity, is_asked_for) {
+                seen.extend(self.whole(balancer, view, Some(identity.service)).await?);
+            }
+        }
+        if seen.is_empty() {
+            seen.extend(self.left_over(identity).await?);
+        }
+        Ok(seen)
+    }
+
+    /// By its tags, its name, or the name that it had once.
+    async fn search(&self, identity: &Identity<'_>) -> Result<Vec<Value>> {
+        let tags = format!("{},{}", identity.sign.as_deref().unwrap_or_default(), mark(identity));
+        let mut ways = vec![("name", identity.name.clone()), ("name", legacy_name(identity.uid()))];
+        if self.services.octavia().await?.tags {
+            ways.insert(0, ("tags-any", tags));
+        }
+        for (key, value) in ways {
+            let mut found = self.objects(&BALANCERS, BALANCERS.list("").query(key, value)).await?;
+            found.retain(|it| state(it).is_some());
+            if !found.is_empty() {
+                return Ok(found);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// What outlived its load balancer.
+    async fn left_over(&self, identity: &Identity<'_>) -> Result<Option<Actual>> {
+        let (mut tree, mut id) = (Tree::default(), None);
+        for (part, settings, targets) in
+            security_group::of_service(self, &security_group::name(identity.service)).await?
+        {
+            id = id.or_else(|| settings.text(ID).map(str::to_owned));
+            if let (Part::Pool(name), Some(targets)) = (&part, targets) {
+                tree.targets.insert(name.clone(), targets);
+            }
+            tree = tree.part(part, settings);
+        }
+        // Whoever gets another load balancer gets it back.
+        if identity.is_leaving() {
+            for floating in floating_ip::left_over(&self.services, identity.cluster, identity.service).await? {
+                let (part, settings): (Part, Attributes) = floating.part();
+                id = id.or(Some(floating.id));
+                tree = tree.part(part, settings);
+            }
+        }
+        let (name, sign, marks) = (identity.name.clone(), identity.sign.clone(), identity.marks());
+        Ok(id.map(|id| Actual { id, name, sign, marks, tree: Some(tree), ..Actual::default() }))
+    }
+}
+
+pub(super) fn id(object: &Value) -> String {
+    text(object, ID).to_owned()
+}
+
+/// The load balancer that a Service names.
+pub(super) fn asked_for(service: &Service) -> Option<&str> {
+    let annotations = service.metadata.annotations.as_ref()?;
+    annotations.get(key::LOAD_BALANCER_ID.key()).map(|id| id.trim()).filter(|id| !id.is_empty())
+}
+
+/// The annotation of one that is gone is forgotten if it was there once: somebody has deleted it, and another one is made.
+/// Else it is a mistake, and nobody wants one that was not asked for.
+fn check_stale(service: &Service, id: &str) -> Result<()> {
+    if is_published(service) {
+        return Ok(());
+    }
+    let key = key::LOAD_BALANCER_ID.key();
+    Err(Error::invalid(format!(
+        "annotation {key}: there is no load balancer {id:?} in this project; correct it, or remove it to get a new one"
+    )))
+}
+
+/// Whether its users were told of an address.
+pub(super) fn is_published(service: &Service) -> bool {
+    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    status.and_then(|status| status.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty())
+}
+
+/// The name of the security group of a view's Service, if all of it is known.
+fn group_name(view: &View) -> Option<String> {
+    let (namespace, name) = signed_for(view.sign.as_deref()?)?;
+    let mut service = Service::default();
+    service.metadata.uid = Some(view.marks.service.clone()?);
+    (service.metadata.namespace, service.metadata.name) = (Some(namespace.to_owned()), Some(name.to_owned()));
+    Some(security_group::name(&service))
+}
+
+/// The security group of a view's Service. Of one that is not marked its UID is not known.
+fn group_of(view: &View, groups: &Groups) -> Parts {
+    if let Some(parts) = group_name(view).and_then(|name| groups.get(&name)) {
+        return parts.clone();
+    }
+    let Some((namespace, name)) = view.sign.as_deref().and_then(signed_for) else { return Vec::new() };
+    let end = format!("-{namespace}-{name}");
+    // A UID is as long as any other.
+    let is_it = |group: &&String| group.ends_with(&end) && group.len() == "lb-sg-".len() + 36 + end.len();
+    let found = groups.keys().find(|group| view.marks.service.is_none() && is_it(group));
+    found.and_then(|name| groups.get(name)).cloned().unwrap_or_default()
+}

@@ -1,0 +1,176 @@
+//! Load balancers (§3): what a Service wants, how Octavia and Neutron show it, and the requests. The rest is the kit's.
+
+mod apply;
+mod asked;
+mod create;
+mod find;
+mod fitted;
+mod floating_ip;
+mod octavia;
+mod places;
+mod read;
+mod rename;
+mod requests;
+mod security_group;
+mod status;
+mod tags;
+mod wanted;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, async_trait};
+use futures::future::try_join_all;
+use provider_kit::events::{EventWriter, Notices};
+use provider_kit::load_balancers::{Actual, Applied, Backend, Change, Identity, TargetSets, Tree};
+use provider_kit::operation::Polling;
+use provider_kit::paging::Reading;
+use provider_kit::transport::Call;
+use serde_json::Value;
+
+use self::find::{asked_for, is_published};
+use self::octavia::{BALANCERS, ID, text};
+use self::places::Places;
+use self::security_group::Groups;
+use self::tags::{SIGN, View, balancer_id, legacy_name, sign};
+use crate::config;
+use crate::id::ServerId;
+use crate::ports::Ports;
+use crate::services::Services;
+
+/// From so many on, a list is cheaper than one after the other.
+const FEW: usize = 4;
+
+/// The load balancers of a project.
+pub(crate) struct Backing {
+    services: Services,
+    config: Arc<config::Balancers>,
+    places: Places,
+    ports: Ports,
+    groups: Groups,
+    notices: Notices,
+    polling: Polling,
+}
+
+impl Backing {
+    pub(crate) fn new(services: Services, config: Arc<config::Balancers>, ports: Ports, events: EventWriter) -> Self {
+        Self {
+            places: Places::new(services.clone()),
+            groups: Groups::new(services.clone(), ports.clone()),
+            notices: Notices::new(events),
+            polling: polling(config.wait_steps),
+            services,
+            config,
+            ports,
+        }
+    }
+}
+
+/// As patient as so many questions were, with pauses of one second and then each a fifth longer.
+fn polling(steps: u32) -> Polling {
+    let limit = (0..steps).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>();
+    let (first, longest) = (Duration::from_millis(500), Duration::from_secs(20));
+    Polling { first, growth: 1.2, longest, limit: Duration::from_secs_f64(limit), ..Polling::default() }
+}
+
+#[async_trait]
+impl Backend for Backing {
+    fn name(&self, cluster: &Cluster, service: &Service) -> String {
+        sign(cluster, service)
+    }
+
+    fn other_names(&self, _cluster: &Cluster, service: &Service) -> Vec<String> {
+        service.metadata.uid.as_deref().map(legacy_name).into_iter().collect()
+    }
+
+    fn sign(&self, cluster: &Cluster, service: &Service) -> Option<String> {
+        Some(sign(cluster, service))
+    }
+
+    fn signs(&self) -> bool {
+        true
+    }
+
+    fn names_are_unique(&self) -> bool {
+        false
+    }
+
+    /// The one that the Service names; and one that was made for it, when only others use it by now.
+    fn adopts(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
+        let is_asked_for = asked_for(identity.service) == Some(balancer_id(&actual.id));
+        !identity.is_leaving() && (is_asked_for || (!actual.id.contains('/') && actual.name.starts_with(SIGN)))
+    }
+
+    fn targets_follow_labels(&self, service: &Service) -> bool {
+        self.follows_labels(service)
+    }
+
+    async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+        self.wanted_tree(request).await
+    }
+
+    fn fitted(&self, wanted: Tree, actual: &Actual, service: &Service) -> Result<Tree> {
+        fitted::fitted(wanted, actual, service, &self.config)
+    }
+
+    async fn list(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
+        self.everything(sets).await
+    }
+
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+        self.of_service(identity).await
+    }
+
+    async fn read(&self, id: &str) -> Result<Option<Actual>> {
+        let Some(balancer) = self.balancer(balancer_id(id)).await? else { return Ok(None) };
+        let view = View::with_id(&balancer, id);
+        self.whole(balancer, view, None).await
+    }
+
+    async fn read_many(&self, views: &[String]) -> Result<Vec<Actual>> {
+        let mut ids: Vec<&str> = views.iter().map(|id| balancer_id(id)).collect();
+        ids.dedup();
+        let found: Vec<Value> = match ids.len() {
+            0..FEW => try_join_all(ids.iter().map(|id| self.balancer(id))).await?.into_iter().flatten().collect(),
+            _ => self.all_of(&BALANCERS, BALANCERS.list(""), find::id).await?,
+        };
+        let of = |id: &String| found.iter().find(|it| text(it, ID) == balancer_id(id));
+        let seen = views.iter().filter_map(|id| of(id).and_then(|it| read::cheap(View::with_id(it, id), it)));
+        // An address of its own is not told in short.
+        Ok(seen.map(|actual| Actual { ingress: Vec::new(), ..actual }).collect())
+    }
+
+    async fn has_machine(&self, node: &Node) -> Result<bool> {
+        let id = ServerId::read(&node.provider_id)?;
+        if self.services.region().is_some_and(|ours| !id.region.is_empty() && id.region != ours) {
+            return Err(Error::invalid(format!("{} is in another region", node.provider_id)));
+        }
+        let found: Option<Value> = self.services.compute.find(Call::get("/servers/{id}", &[id.server])).await?;
+        Ok(found.is_some())
+    }
+
+    async fn apply(&self, change: Change<'_>) -> Result<Applied> {
+        self.carry_out(change).await
+    }
+
+    fn status(&self, actual: &Actual, service: &Service) -> Result<LoadBalancerStatus> {
+        Ok(status::status(actual, service, &self.config))
+    }
+
+    fn annotations(&self, actual: &Actual, _service: &Service) -> Vec<(&'static str, Option<String>)> {
+        status::annotations(actual)
+    }
+
+    fn lock(&self, actual: &Actual) -> Option<String> {
+        Some(balancer_id(&actual.id).to_owned())
+    }
+
+    /// Only one that nobody was ever told of.
+    fn replaces(&self, actual: &Actual, service: &Service) -> bool {
+        !actual.id.contains('/') && !is_published(service)
+    }
+
+    fn polling(&self) -> Polling {
+        self.polling
+    }
+}

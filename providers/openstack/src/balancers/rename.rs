@@ -1,0 +1,150 @@
+//! The tags on a load balancer, put on and taken off, and the names of what was made for a cluster that was called otherwise
+//! (§3.1).
+
+use cloud_provider::{About, Error, Result};
+use provider_kit::load_balancers::{Actual, Applied, Change, Operation, Part, State};
+use provider_kit::operation::until_done;
+use provider_kit::transport::Call;
+use serde_json::{Map, Value, json};
+
+use super::octavia::{BALANCERS, ID, LISTENERS, MONITORS, POOLS, TAGS, text, texts};
+use super::read::state;
+use super::tags::{View, balancer_id, cluster_of, renamed, with_ours, without};
+use super::{Backing, security_group};
+
+impl Backing {
+    /// Puts the Service's tag and our mark on it. The tags of others stay: they are read right before.
+    pub(super) async fn mark(&self, change: Change<'_>) -> Result<Applied> {
+        let (identity, Some(actual)) = (change.identity, change.actual) else { return Ok(Applied::Gone) };
+        let id = balancer_id(&actual.id);
+        let Some(balancer) = self.balancer(id).await? else { return Ok(Applied::Gone) };
+        let (sign, has_tags) = (identity.sign.as_deref().unwrap_or_default(), self.services.octavia().await?.tags);
+        self.check_share(actual, &balancer, has_tags)?;
+        let mut changes = Map::new();
+        let before = actual.sign.as_deref().filter(|it| *it != sign);
+        if let (Some(before), Some(from)) = (before, before.and_then(cluster_of)) {
+            let text = format!("load balancer {id} is renamed from cluster {from:?} to {:?}", identity.cluster.name);
+            self.notices.warn(true, About::Service(identity.service), "LoadBalancerRename", &text);
+            self.rename_parts(&balancer, before, (from, &identity.cluster.name), has_tags).await?;
+            if text_is(&balancer, "name", before) {
+                changes.insert("name".to_owned(), renamed(before, from, &identity.cluster.name).into());
+            }
+        }
+        let tags: Vec<String> = texts(&balancer, TAGS).map(str::to_owned).collect();
+        let wanted = with_ours(tags.clone(), before, identity);
+        if has_tags && !(wanted.len() == tags.len() && wanted.iter().all(|tag| tags.contains(tag))) {
+            changes.insert(TAGS.to_owned(), json!(wanted));
+        }
+        let mut outcome = change.outcome(1).unwrap_or_else(|| actual.clone());
+        if actual.id != id {
+            outcome.id = format!("{id}/{sign}");
+        }
+        self.put(id, changes, outcome).await
+    }
+
+    /// Takes the Service's tag and our mark off: others use it still. Its security group goes before that, as long as it is
+    /// known whose it is.
+    pub(super) async fn unmark(&self, change: Change<'_>) -> Result<Applied> {
+        let (identity, Some(actual)) = (change.identity, change.actual) else { return Ok(Applied::Gone) };
+        let mut outcome = change.outcome(1).unwrap_or_else(|| actual.clone());
+        if let Some(tree) = &mut outcome.tree {
+            let group: Vec<Part> = tree.parts.keys().filter(|part| matches!(part, Part::Support(_))).cloned().collect();
+            for part in group {
+                tree.parts.remove(&part);
+                security_group::apply(self, &Operation::Delete { part }, identity).await?;
+            }
+        }
+        let id = balancer_id(&actual.id);
+        let Some(balancer) = self.balancer(id).await? else { return Ok(Applied::Gone) };
+        let tags: Vec<String> = texts(&balancer, TAGS).map(str::to_owned).collect();
+        let left = without(without(tags.clone(), actual.sign.as_deref()), identity.sign.as_deref());
+        let mut changes = Map::new();
+        if left.len() != tags.len() {
+            changes.insert(TAGS.to_owned(), json!(left));
+        }
+        self.put(id, changes, outcome).await
+    }
+
+    async fn put(&self, id: &str, changes: Map<String, Value>, outcome: Actual) -> Result<Applied> {
+        let mut state = outcome.state.clone();
+        if !changes.is_empty() {
+            let call = Call::put(BALANCERS.one, &[id]).json(&BALANCERS.body(changes));
+            self.services.balancer.send(call).await?;
+            state = State::Busy;
+        }
+        Ok(Applied::Shown(1, Box::new(Actual { state, ..outcome })))
+    }
+
+    /// Whether one more Service may use it.
+    fn check_share(&self, actual: &Actual, balancer: &Value, has_tags: bool) -> Result<()> {
+        let View { is_owner, sign, others, .. } = View::with_id(balancer, &actual.id);
+        let (id, most) = (balancer_id(&actual.id), self.config.max_shared);
+        if is_owner || sign.is_some() {
+            return Ok(());
+        }
+        if !has_tags {
+            return Err(Error::invalid(format!(
+                "load balancer {id} cannot be shared: this Octavia has no tags, so nothing would tell whose its listeners are"
+            )));
+        }
+        if others.len() >= most {
+            return Err(Error::invalid(format!(
+                "load balancer {id} is used by {} already, and max-shared-lb is {most}; choose another one, or raise that",
+                others.join(", ")
+            )));
+        }
+        Ok(())
+    }
+
+    /// The Service's own listeners, each after its pool, and that after its monitor; so that what is broken off is found
+    /// again by the listener, and by the load balancer, which is last.
+    async fn rename_parts(&self, balancer: &Value, sign: &str, clusters: (&str, &str), has_tags: bool) -> Result<()> {
+        let id = text(balancer, ID);
+        let whole = self.parts(balancer.clone()).await?;
+        let is_ours = |listener: &&Value| {
+            let mut tags = texts(listener, TAGS).peekable();
+            let is_tagged = tags.peek().is_some();
+            if is_tagged { tags.any(|tag| tag == sign) } else { text_is(balancer, "name", sign) }
+        };
+        for listener in whole.listeners.iter().filter(is_ours) {
+            if !text(listener, "name").starts_with("listener_") {
+                continue;
+            }
+            // There may be none, and none may have a monitor.
+            let pool = whole.pool(text(listener, "default_pool_id"));
+            let monitor = pool.and_then(|pool| whole.monitors.get(text(pool, ID)));
+            for (kind, object) in [(MONITORS, monitor), (POOLS, pool), (LISTENERS, Some(listener))] {
+                let Some(object) = object else { continue };
+                let name = renamed(text(object, "name"), clusters.0, clusters.1);
+                let mut changes = json!({ "name": name });
+                if kind.name == LISTENERS.name && has_tags {
+                    let others = texts(object, TAGS).filter(|tag| *tag != sign).map(str::to_owned);
+                    let tags: Vec<_> = others.chain([renamed(sign, clusters.0, clusters.1)]).collect();
+                    changes[TAGS] = json!(tags);
+                } else if text_is(object, "name", &name) {
+                    continue;
+                }
+                let call = Call::put(kind.one, &[text(object, ID)]).json(&kind.body(changes));
+                self.services.balancer.send(call).await?;
+                self.settled(id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits within a change until Octavia takes another request for it.
+    pub(super) async fn settled(&self, id: &str) -> Result<()> {
+        until_done(&format!("load balancer {id}"), self.polling, || async {
+            match self.balancer(id).await?.as_ref().and_then(state) {
+                None => Err(Error::conflict(format!("load balancer {id} went away while it was changed"))),
+                Some(State::Failed(text)) => Err(Error::other(format!("load balancer {id}: {text}"))),
+                Some(state) => Ok((state == State::Ready).then_some(())),
+            }
+        })
+        .await
+    }
+}
+
+fn text_is(object: &Value, key: &str, value: &str) -> bool {
+    text(object, key) == value
+}
