@@ -1,5 +1,6 @@
 //! Neutron's ports: the addresses of servers, their security groups, and what else may come from them.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use provider_kit::shelf::Shelf;
 use provider_kit::transport::{Call, Priority};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 
 use crate::services::Services;
 
@@ -17,6 +19,8 @@ use crate::services::Services;
 const PAGE_SIZE: usize = 1000;
 /// How often somebody else may change a port between our reading and our writing it.
 const ATTEMPTS: usize = 5;
+/// Ports that share a turn wait for each other without need.
+const TURNS: usize = 64;
 /// What is read of a port, and no more.
 const FIELDS: [&str; 12] = [
     "id",
@@ -38,6 +42,10 @@ const FIELDS: [&str; 12] = [
 pub(crate) struct Ports {
     services: Services,
     shelf: Arc<Shelf<Port>>,
+    /// Whose turn it is to change a port, by a hash of its id. Neutron takes two changes of the same moment for one, whatever
+    /// revision they are based on.
+    turns: Arc<[Mutex<()>; TURNS]>,
+    hasher: RandomState,
 }
 
 /// A port, as far as it is read.
@@ -138,7 +146,8 @@ pub(crate) fn of_device<'a>(all: &'a [Port], device: &str) -> &'a [Port] {
 impl Ports {
     /// The ports behind Neutron's API.
     pub(crate) fn new(services: Services) -> Self {
-        Self { services, shelf: Arc::default() }
+        let turns = Arc::new([const { Mutex::const_new(()) }; TURNS]);
+        Self { services, shelf: Arc::default(), turns, hasher: RandomState::new() }
     }
 
     /// All ports that may be servers', as they were read at most `age` before this call; sorted by device, and then as they
@@ -213,6 +222,15 @@ impl Ports {
     /// # Errors
     /// What Neutron answered; *not found* if the port is gone.
     pub(crate) async fn change(&self, mut port: Port, change: impl Fn(&Port) -> Option<Value>) -> Result<bool> {
+        let turn = &self.turns[self.hasher.hash_one(&port.id) as usize % TURNS];
+        let _turn = match turn.try_lock() {
+            Ok(turn) => turn,
+            Err(_) => {
+                let turn = turn.lock().await;
+                port = self.again(&port.id).await?;
+                turn
+            }
+        };
         for attempt in 1.. {
             let Some(fields) = change(&port) else { return Ok(false) };
             let call = Call::put("/ports/{id}", &[&port.id]).json(&json!({ "port": fields }));
@@ -221,15 +239,16 @@ impl Ports {
                 None => call,
             };
             match self.services.network.send(call).await {
-                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {
-                    let id = port.id;
-                    let gone = || Error::not_found(format!("port {id} does not exist any more"));
-                    port = self.by_id(&id).await?.ok_or_else(gone)?;
-                }
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS => port = self.again(&port.id).await?,
                 answer => return answer.map(|_| true),
             }
         }
         Ok(false)
+    }
+
+    async fn again(&self, id: &str) -> Result<Port> {
+        let gone = || Error::not_found(format!("port {id} does not exist any more"));
+        self.by_id(id).await?.ok_or_else(gone)
     }
 
     async fn list(&self, call: Call) -> Result<Vec<Port>> {

@@ -160,10 +160,12 @@ impl Routes for RouterRoutes {
                 port => closed = port?.map(|port| (port, range)),
             }
         }
-        if let Some((port, range)) = &closed
-            && !self.ports.change(port.clone(), |port| without(port, *range)).await?
-        {
-            closed = None;
+        if let Some((port, range)) = &closed {
+            match self.ports.change(port.clone(), |port| without(port, *range)).await {
+                Ok(true) => {}
+                Err(error) if !error.is_not_found() => return Err(error),
+                _ => closed = None,
+            }
         }
         let Err(failed) = self.change(Change::Remove, &unwanted).await else { return Ok(()) };
         if let Some((port, range)) = closed.filter(|_| failed.is_undone) {
