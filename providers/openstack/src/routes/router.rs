@@ -109,8 +109,6 @@ impl Router {
     }
 
     /// Writes the whole list: nobody else's change of it is lost, as Neutron refuses what is based on an older one.
-        self.rewrite(c, r).await
-    }
     async fn rewrite(&self, change: Change, routes: &[Gateway]) -> Result<()> {
         let Inner { services, id, turn } = &*self.0;
         let _turn = turn.lock().await;
