@@ -86,28 +86,30 @@ impl Leaf for Microversion {
     }
 }
 
-/// The services' own error bodies. One that has a word of its own for what is wrong tells the service from a proxy.
+/// The services' own error bodies. Only what has a word of its own for what is wrong comes from the service that was meant:
+/// all of them, and what is before them, answer 404 to a path that they do not have, and some of them in JSON.
 fn refusal(headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let refusal = |code: &str, message: &Value| {
-        let message = message.as_str()?.trim().to_owned();
-        Some(Refusal { code: code.to_owned(), message, details: Vec::new() })
+        let message = message.as_str()?.replace("<br />", " ");
+        let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_words = !message.is_empty() && code != "HTTPNotFound";
+        Some(Refusal { code: if is_words { code.to_owned() } else { String::new() }, message, details: Vec::new() })
     };
-    // Octavia.
-    if let (Some(code), Some(message)) = (value.get("faultcode").and_then(Value::as_str), value.get("faultstring")) {
-        return refusal(code, message);
+    let text = |key: &str| value.get(key).and_then(Value::as_str);
+    // Octavia, then Barbican.
+    for (code, message) in [("faultcode", "faultstring"), ("title", "description")] {
+        if let (Some(code), Some(message)) = (text(code), value.get(message)) {
+            return refusal(code, message);
+        }
     }
-    let (outer, inner) = value.as_object()?.iter().next()?;
-    let Some(message) = inner.get("message") else {
-        // Barbican: title and description; the first version of Neutron's: a sentence.
-        let (title, said) = (value.get("title").and_then(Value::as_str), value.get("description"));
-        let neutron = value.get("NeutronError").and_then(|said| refusal("NeutronError", said));
-        return neutron.or_else(|| refusal(title?, said?)).or_else(|| Refusal::read(headers, body));
+    let nested = value.as_object()?.iter().find_map(|(word, inner)| Some((word, inner, inner.get("message")?)));
+    let Some((word, inner, message)) = nested else {
+        return Refusal::read(headers, body).map(|read| Refusal { code: String::new(), ..read });
     };
-    // Keystone says `title`, Neutron `type`, Nova has the word for it outside.
-    // Neutron's own word for a path that it does not have is no word for an object that it does not have.
-    let code = ["type", "title"].iter().find_map(|key| inner.get(*key)?.as_str()).unwrap_or(outer);
-    refusal(if code == "HTTPNotFound" { "" } else { code }, message)
+    // Keystone says `title`, Neutron `type`; Nova has the word for it outside.
+    let code = ["type", "title"].iter().find_map(|key| inner.get(*key)?.as_str()).unwrap_or(word);
+    refusal(code, message)
 }
 
 /// What a refusal means beyond its status.

@@ -55,7 +55,7 @@ async fn each_services_refusals_are_understood_and_their_message_is_kept() {
     let neutron =
         |word: &str, said: &str| json!({"NeutronError": {"type": word, "message": said, "detail": ""}}).to_string();
     let nova = |word: &str, said: &str| json!({word: {"code": 1, "message": said}}).to_string();
-    let table: [(u16, String, Check, &str); 17] = [
+    let table: [(u16, String, Check, &str); 19] = [
         (404, octavia("Load Balancer 17 not found."), Error::is_not_found, "Load Balancer 17 not found."),
         (409, octavia(immutable), |it| it.is_conflict() && is_immutable(it), immutable),
         (409, octavia("port in use"), |it| it.is_conflict() && !is_immutable(it), "port in use"),
@@ -82,6 +82,14 @@ async fn each_services_refusals_are_understood_and_their_message_is_kept() {
             neutron("HTTPNotFound", "The resource could not be found."),
             |it| !it.is_not_found(),
             "could not be found",
+        ),
+        (404, octavia(""), |it| !it.is_not_found(), "is the endpoint right?"),
+        (
+            404,
+            json!({"code": "404 Not Found", "title": "Not Found", "message": "There is nothing.<br /><br />\n\n"})
+                .to_string(),
+            |it| !it.is_not_found(),
+            "404: There is nothing.",
         ),
     ];
     for (status, body, is_it, said) in table {
