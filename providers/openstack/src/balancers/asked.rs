@@ -1,0 +1,362 @@
+//! What a Service asks for: its annotations and fields, and what the configuration says where they are silent (§3.2, §3.3).
+
+use std::collections::BTreeSet;
+
+use cloud_provider::{Node, Result, Service, StringMap};
+use ipnet::IpNet;
+use provider_kit::addresses::AddressFamily;
+use provider_kit::annotations::{Annotation, Annotations};
+use provider_kit::load_balancers::ServicePort;
+use provider_kit::source_ranges::stated_source_ranges;
+
+use crate::annotations::{self as key, ProxyProtocol, text};
+use crate::config::{Balancers, Monitor, Networks};
+
+/// Everything that a Service asks for.
+pub(super) struct Asked {
+    /// It gets no floating IP.
+    pub(super) internal: bool,
+    /// The load balancer that it names.
+    pub(super) load_balancer_id: Option<String>,
+    /// `spec.loadBalancerIP`.
+    pub(super) address: Option<String>,
+    /// Where the VIP is, when it is made.
+    pub(super) vip: Vip,
+    /// Where members are; `None`: where the VIP is.
+    pub(super) member_subnet: Option<String>,
+    pub(super) floating: Floating,
+    /// The family of the VIP and of its members.
+    pub(super) family: AddressFamily,
+    pub(super) ports: Vec<ServicePort>,
+    /// Who may reach it; never empty.
+    pub(super) ranges: BTreeSet<IpNet>,
+    /// Whether that is not everybody.
+    pub(super) is_restricted: bool,
+    pub(super) selector: Selector,
+    pub(super) lb_method: String,
+    /// What was asked for, and is no algorithm of Octavia's.
+    pub(super) unknown_method: Option<String>,
+    /// `PROXY` or `PROXYV2`.
+    pub(super) proxy: Option<&'static str>,
+    pub(super) x_forwarded_for: bool,
+    pub(super) tls_container: Option<String>,
+    pub(super) connection_limit: i32,
+    /// Milliseconds, by their names in the API.
+    pub(super) timeouts: [(&'static str, u64); 4],
+    pub(super) flavor: Option<String>,
+    pub(super) availability_zone: Option<String>,
+    /// A client stays at its member.
+    pub(super) is_sticky: bool,
+    /// How members are checked.
+    pub(super) monitor: Option<Monitor>,
+    /// Where a Node tells whether it has a Pod of the Service: if only such Nodes are to get traffic, and are checked.
+    pub(super) health_check_port: Option<u16>,
+    /// What works, but hardly as somebody meant it.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Where a VIP is; all of it counts only when it is made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Vip {
+    pub(super) subnet: Option<String>,
+    pub(super) network: Option<String>,
+    /// Then the others do not count.
+    pub(super) port: Option<String>,
+}
+
+/// Where floating IPs come from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Floating {
+    /// `None`: to be found out.
+    pub(super) network: Option<String>,
+    pub(super) subnet: FloatingSubnet,
+}
+
+/// From which subnet of the network a floating IP comes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum FloatingSubnet {
+    #[default]
+    Any,
+    Id(String),
+    /// One that fits, the first with a free address.
+    Like {
+        name: Option<String>,
+        tags: Option<String>,
+    },
+}
+
+/// Which Nodes are members: `k=v,k2`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Selector(Vec<(String, String)>);
+
+impl Selector {
+    /// Reads one; whatever is written means something.
+    pub(super) fn read(text: &str) -> Self {
+        let pairs = text.split(',').map(|item| item.trim().split_once('=').unwrap_or((item.trim(), "")));
+        Self(pairs.filter(|(key, _)| !key.is_empty()).map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+    }
+
+    /// Whether a Node with these labels is a member.
+    pub(super) fn matches(&self, labels: &StringMap) -> bool {
+        self.0.iter().all(|(key, value)| labels.get(key).is_some_and(|it| value.is_empty() || it == value))
+    }
+
+    pub(super) fn selects_all(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// What Octavia accepts as `lb_algorithm`.
+const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
+
+impl Asked {
+    /// Reads annotations and fields of a Service.
+    ///
+    /// # Errors
+    /// *Invalid*, with all that is wrong.
+    pub(super) fn of(service: &Service, config: &Balancers) -> Result<Self> {
+        let mut asked = key::asked_by(service);
+        let (read, spec) = (&mut asked, service.spec.as_ref());
+        let class = class(read, config);
+        let internal = config.internal || read.get(&key::INTERNAL).unwrap_or_default();
+        let family = family(service);
+        let (ranges, is_restricted) = ranges(read, service, family);
+        let (monitor, health_check_port) = monitor(read, service, config);
+        let subnet = place(read, &key::SUBNET_ID, class, &config.networks, |it| &it.subnet);
+        let proxy = proxy(read);
+        let x_forwarded_for = read.get(&key::X_FORWARDED_FOR).unwrap_or_default();
+        if proxy.is_some() && x_forwarded_for {
+            let (proxy, header) = (key::PROXY_PROTOCOL.key(), key::X_FORWARDED_FOR.key());
+            read.mistake(format!("annotations {proxy} and {header} cannot be used together; remove one"));
+        }
+        let (lb_method, unknown_method) = method(read, &config.method);
+        let asked_for = Self {
+            internal,
+            load_balancer_id: text(read, &key::LOAD_BALANCER_ID, None),
+            address: spec.and_then(|spec| spec.load_balancer_ip.clone()).filter(|ip| !ip.is_empty()),
+            member_subnet: place(read, &key::MEMBER_SUBNET_ID, class, &config.networks, |it| &it.member_subnet)
+                .or_else(|| config.networks.subnet.clone())
+                .or_else(|| subnet.clone()),
+            vip: vip(read, subnet, class.filter(|_| !internal), class, &config.networks),
+            floating: floating(read, class, &config.networks),
+            family,
+            ports: ports(read, service),
+            ranges,
+            is_restricted,
+            selector: Selector::read(&text(read, &key::NODE_SELECTOR, Some(&config.node_selector)).unwrap_or_default()),
+            lb_method,
+            unknown_method,
+            proxy,
+            x_forwarded_for,
+            tls_container: text(read, &key::DEFAULT_TLS_CONTAINER_REF, config.tls_container.as_deref()),
+            connection_limit: read.get(&key::CONNECTION_LIMIT).unwrap_or(-1),
+            timeouts: [
+                ("timeout_client_data", read.get(&key::TIMEOUT_CLIENT_DATA).unwrap_or(50_000)),
+                ("timeout_member_connect", read.get(&key::TIMEOUT_MEMBER_CONNECT).unwrap_or(5_000)),
+                ("timeout_member_data", read.get(&key::TIMEOUT_MEMBER_DATA).unwrap_or(50_000)),
+                ("timeout_tcp_inspect", read.get(&key::TIMEOUT_TCP_INSPECT).unwrap_or(0)),
+            ],
+            flavor: text(read, &key::FLAVOR_ID, config.flavor.as_deref()),
+            availability_zone: text(read, &key::AVAILABILITY_ZONE, config.availability_zone.as_deref()),
+            is_sticky: spec.and_then(|spec| spec.session_affinity.as_deref()) == Some("ClientIP"),
+            monitor,
+            health_check_port,
+            warnings: read.warnings().to_vec(),
+        };
+        asked.finish().map(|()| asked_for)
+    }
+
+    /// Whether its VIP has no use for a floating IP.
+    pub(super) fn is_ipv6(&self) -> bool {
+        self.family == AddressFamily::Ipv6
+    }
+
+    /// What a listener of this port speaks. Only TCP can carry HTTP or TLS.
+    pub(super) fn listener_protocol(&self, port: &ServicePort) -> &'static str {
+        match port.protocol {
+            "TCP" if self.tls_container.is_some() => "TERMINATED_HTTPS",
+            "TCP" if self.x_forwarded_for => "HTTP",
+            other => other,
+        }
+    }
+
+    /// What the members of this port speak.
+    pub(super) fn pool_protocol(&self, port: &ServicePort) -> &'static str {
+        match (self.proxy, self.listener_protocol(port)) {
+            (Some(proxy), _) => proxy,
+            (None, "TERMINATED_HTTPS") => "HTTP",
+            (None, other) => other,
+        }
+    }
+
+    /// The address of a Node as a member: of the wanted family, and rather an internal one.
+    pub(super) fn member_address<'a>(&self, node: &'a Node) -> Option<&'a str> {
+        use cloud_provider::AddressType::{ExternalIP, InternalIP};
+        let fits = |text: &str| text.parse().is_ok_and(|ip| self.family.has(ip));
+        [InternalIP, ExternalIP].iter().find_map(|kind| {
+            let found = node.addresses.iter().find(|it| it.kind == *kind && fits(&it.address));
+            found.map(|it| &*it.address)
+        })
+    }
+}
+
+/// The class that the Service names. An unknown one is a mistake.
+fn class<'a>(read: &mut Annotations<'_>, config: &'a Balancers) -> Option<&'a Networks> {
+    let name = text(read, &key::CLASS, None)?;
+    let class = config.classes.get(&name);
+    if class.is_none() {
+        let known: Vec<_> = config.classes.keys().map(String::as_str).collect();
+        let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+        let key = key::CLASS.key();
+        read.mistake(format!("annotation {key}: {name:?} is no [LoadBalancerClass] of the configuration; {known}"));
+    }
+    class
+}
+
+type Field = fn(&Networks) -> &Option<String>;
+
+/// What the annotation says, else the class, else the configuration.
+fn place(
+    read: &mut Annotations<'_>,
+    annotation: &Annotation<String>,
+    class: Option<&Networks>,
+    config: &Networks,
+    field: Field,
+) -> Option<String> {
+    text(read, annotation, class.and_then(|class| field(class).as_deref()).or(field(config).as_deref()))
+}
+
+/// `first`: the class, where it wins over annotations: when an external load balancer is made (§3.3).
+fn vip(
+    read: &mut Annotations<'_>,
+    subnet: Option<String>,
+    first: Option<&Networks>,
+    class: Option<&Networks>,
+    config: &Networks,
+) -> Vip {
+    let network = place(read, &key::NETWORK_ID, class, config, |it| &it.network);
+    match text(read, &key::PORT_ID, None) {
+        Some(port) => Vip { port: Some(port), ..Vip::default() },
+        None => Vip {
+            subnet: first.and_then(|class| class.subnet.clone()).or(subnet),
+            network: first.and_then(|class| class.network.clone()).or(network),
+            port: None,
+        },
+    }
+}
+
+/// Class before annotations before configuration: the network, and what says which of its subnets.
+fn floating(read: &mut Annotations<'_>, class: Option<&Networks>, config: &Networks) -> Floating {
+    let network = text(read, &key::FLOATING_NETWORK_ID, config.floating_network.as_deref());
+    let annotated = [&key::FLOATING_SUBNET_ID, &key::FLOATING_SUBNET, &key::FLOATING_SUBNET_TAGS];
+    let is_annotated = annotated.iter().any(|annotation| read.is_set(annotation));
+    let [id, name, tags] = annotated.map(|annotation| text(read, annotation, None));
+    let by_class = class.map(|it| subnet_of(&it.floating_subnet_id, &it.floating_subnet, &it.floating_subnet_tags));
+    let subnet = match by_class.filter(|it| *it != FloatingSubnet::Any) {
+        Some(subnet) => subnet,
+        None if is_annotated => subnet_of(&id, &name, &tags),
+        None => subnet_of(&config.floating_subnet_id, &config.floating_subnet, &config.floating_subnet_tags),
+    };
+    Floating { network: class.and_then(|class| class.floating_network.clone()).or(network), subnet }
+}
+
+fn subnet_of(id: &Option<String>, name: &Option<String>, tags: &Option<String>) -> FloatingSubnet {
+    match (id, name, tags) {
+        (Some(id), _, _) => FloatingSubnet::Id(id.clone()),
+        (None, None, None) => FloatingSubnet::Any,
+        (None, name, tags) => FloatingSubnet::Like { name: name.clone(), tags: tags.clone() },
+    }
+}
+
+/// The first family is the only one that is served.
+fn family(service: &Service) -> AddressFamily {
+    let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref());
+    match families.and_then(|families| families.first()).map(String::as_str) {
+        Some("IPv6") => AddressFamily::Ipv6,
+        Some("IPv4") => AddressFamily::Ipv4,
+        _ => AddressFamily::Dualstack,
+    }
+}
+
+/// Who may reach it, in the family of its VIP, and whether that is not everybody.
+fn ranges(read: &mut Annotations<'_>, service: &Service, family: AddressFamily) -> (BTreeSet<IpNet>, bool) {
+    let mut ranges = stated_source_ranges(service).unwrap_or_else(|err| {
+        read.mistake(err.to_string());
+        BTreeSet::new()
+    });
+    let is_stated = !ranges.is_empty();
+    ranges.retain(|range| family.has(range.addr()));
+    let everybody = if family == AddressFamily::Ipv6 { "::/0" } else { "0.0.0.0/0" };
+    if ranges.is_empty() {
+        if is_stated {
+            read.mistake(format!(
+                "none of the source ranges is of the load balancer's family; add one, such as {everybody}"
+            ));
+        }
+        ranges.extend(everybody.parse::<IpNet>().ok());
+    }
+    let is_restricted = is_stated && !ranges.iter().any(|range| range.prefix_len() == 0);
+    (ranges, is_restricted)
+}
+
+/// What an unknown one would do is up to Octavia; here the configured one holds.
+fn method(read: &mut Annotations<'_>, configured: &str) -> (String, Option<String>) {
+    match text(read, &key::LB_METHOD, None) {
+        Some(method) if METHODS.contains(&&*method) => (method, None),
+        other => (configured.to_owned(), other),
+    }
+}
+
+fn proxy(read: &mut Annotations<'_>) -> Option<&'static str> {
+    match read.get(&key::PROXY_PROTOCOL)? {
+        ProxyProtocol::Off => None,
+        ProxyProtocol::V1 => Some("PROXY"),
+        ProxyProtocol::V2 => Some("PROXYV2"),
+    }
+}
+
+/// With traffic policy Local members are checked unless the Service forbids it: those without a Pod drop what they get (§7).
+fn monitor(read: &mut Annotations<'_>, service: &Service, config: &Balancers) -> (Option<Monitor>, Option<u16>) {
+    let is_local = service.spec.as_ref().is_some_and(|spec| spec.external_traffic_policy.as_deref() == Some("Local"));
+    let port = health_check_node_port(service).filter(|_| is_local);
+    let is_on = read.get(&key::ENABLE_HEALTH_MONITOR).unwrap_or(config.monitor.create || port.is_some());
+    let monitor = Monitor {
+        create: is_on,
+        delay: read.get(&key::HEALTH_MONITOR_DELAY).unwrap_or(config.monitor.delay),
+        timeout: read.get(&key::HEALTH_MONITOR_TIMEOUT).unwrap_or(config.monitor.timeout),
+        max_retries: read.get(&key::HEALTH_MONITOR_MAX_RETRIES).unwrap_or(config.monitor.max_retries),
+        max_retries_down: read.get(&key::HEALTH_MONITOR_MAX_RETRIES_DOWN).unwrap_or(config.monitor.max_retries_down),
+    };
+    (Some(monitor).filter(|_| is_on), port.filter(|_| is_on))
+}
+
+/// Where Nodes tell of their Pods, whatever for.
+pub(super) fn health_check_node_port(service: &Service) -> Option<u16> {
+    let port = service.spec.as_ref()?.health_check_node_port?;
+    u16::try_from(port).ok().filter(|port| *port > 0)
+}
+
+fn ports(read: &mut Annotations<'_>, service: &Service) -> Vec<ServicePort> {
+    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    if ports.is_empty() {
+        read.mistake("the Service has no ports");
+    }
+    let mut served = Vec::with_capacity(ports.len());
+    for port in ports {
+        let named = port.protocol.as_deref().unwrap_or("TCP");
+        let protocol = ["TCP", "UDP", "SCTP"].into_iter().find(|it| *it == named);
+        let number = |port: i32| u16::try_from(port).ok();
+        match (number(port.port), protocol) {
+            (Some(number_of), Some(protocol)) => {
+                // Zero where the Service allocates none: then the port has no members.
+                let node_port = port.node_port.and_then(number).unwrap_or_default();
+                served.push(ServicePort { number: number_of, protocol, node_port });
+            }
+            _ => read.mistake(format!("port {}: protocol {named:?} is not one of TCP, UDP, SCTP", port.port)),
+        }
+    }
+    served
+}
+
+#[cfg(test)]
+mod tests;

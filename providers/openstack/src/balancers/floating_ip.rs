@@ -1,0 +1,244 @@
+//! The floating IP on a load balancer (§3.7): made, taken, kept and given back.
+
+use cloud_provider::{Cluster, Error, Result, Service};
+use provider_kit::load_balancers::{Actual, Attributes, Identity, Operation, Part};
+use provider_kit::transport::Call;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Backing;
+use super::asked::{Asked, FloatingSubnet};
+use super::tags::full_name;
+use super::wanted::aside;
+use crate::annotations as key;
+use crate::services::Services;
+
+/// What the description of every floating IP that is ours begins with.
+const OURS: &str = "Floating IP for Kubernetes external service";
+
+/// A floating IP, as Neutron shows it.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct FloatingIp {
+    pub(super) id: String,
+    #[serde(rename = "floating_ip_address")]
+    pub(super) address: String,
+    #[serde(rename = "floating_network_id")]
+    pub(super) network: String,
+    /// What it leads to.
+    #[serde(rename = "port_id")]
+    pub(super) port: Option<String>,
+    description: Option<String>,
+    revision_number: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct One {
+    floatingip: FloatingIp,
+}
+
+impl FloatingIp {
+    /// Whether it was made by us, or by the program before us.
+    fn is_ours(&self) -> bool {
+        self.description.as_ref().is_some_and(|text| text.contains(OURS))
+    }
+
+    /// As a part of its load balancer.
+    pub(super) fn part(&self) -> (Part, Attributes) {
+        (part(), self.attributes())
+    }
+
+    fn attributes(&self) -> Attributes {
+        let settings = Attributes::default().set("id", &self.id).set("address", &self.address);
+        settings.set("network", &self.network).set("ours", self.is_ours())
+    }
+}
+
+/// The part that a floating IP is. Nothing is wanted of one but that it is there: one that is there is never moved.
+pub(super) fn part() -> Part {
+    Part::Front(aside("floating ip", "floating ip"))
+}
+
+/// What ours are known by.
+pub(super) fn description(cluster: &Cluster, service: &Service) -> String {
+    let (namespace, name) = full_name(service);
+    format!("{OURS} {namespace}/{name} from cluster {}", cluster.name)
+}
+
+/// All of the project.
+///
+/// # Errors
+/// What Neutron answered.
+pub(super) async fn all(services: &Services) -> Result<Vec<FloatingIp>> {
+    list(services, Call::get("/floatingips", &[])).await
+}
+
+/// The one on a port.
+///
+/// # Errors
+/// What Neutron answered.
+pub(super) async fn of_port(services: &Services, port: &str) -> Result<Option<FloatingIp>> {
+    Ok(list(services, Call::get("/floatingips", &[]).query("port_id", port)).await?.into_iter().next())
+}
+
+/// Ours of this Service that lead nowhere, because their load balancer is gone. Another cluster may have the same name, and
+/// may keep one: only an address that the Service shows is its own.
+///
+/// # Errors
+/// What Neutron answered.
+pub(super) async fn left_over(services: &Services, cluster: &Cluster, service: &Service) -> Result<Vec<FloatingIp>> {
+    let shown = shown_by(service);
+    if shown.is_empty() {
+        return Ok(Vec::new());
+    }
+    let call = Call::get("/floatingips", &[]).query("description", description(cluster, service));
+    let mut found = list(services, call).await?;
+    found.retain(|it| it.port.is_none() && it.is_ours() && shown.contains(&&*it.address));
+    Ok(found)
+}
+
+/// The addresses that a Service shows.
+fn shown_by(service: &Service) -> Vec<&str> {
+    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    let ingress = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
+    let annotation = service.metadata.annotations.as_ref().and_then(|all| all.get(key::LOAD_BALANCER_ADDRESS.key()));
+    let shown = ingress.iter().filter_map(|it| it.ip.as_deref()).chain(annotation.map(String::as_str));
+    shown.filter(|address| !address.is_empty()).collect()
+}
+
+/// Whether it stays when its Service goes.
+fn is_kept(service: &Service) -> bool {
+    key::asked_by(service).get(&key::KEEP_FLOATINGIP).unwrap_or_default()
+}
+
+async fn list(services: &Services, call: Call) -> Result<Vec<FloatingIp>> {
+    let (keep, key) = (|it: FloatingIp| it, |it: &FloatingIp| it.id.clone());
+    Ok(services.list(&services.network, call, "floatingips", keep, key).await?.complete()?.into_items())
+}
+
+async fn make(services: &Services, fields: &Value) -> Result<FloatingIp> {
+    let call = Call::post("/floatingips", &[]).json(&json!({ "floatingip": fields }));
+    let made: One = services.network.read(call).await?;
+    Ok(made.floatingip)
+}
+
+/// Leads it to a port, or nowhere, unless somebody else has changed it since it was read (*conflict*).
+async fn lead(services: &Services, it: &FloatingIp, port: Option<&str>) -> Result<FloatingIp> {
+    let call = Call::put("/floatingips/{id}", &[&it.id]).json(&json!({"floatingip": {"port_id": port}}));
+    let call = match it.revision_number {
+        Some(revision) => call.header("If-Match", format!("revision_number={revision}")),
+        None => call,
+    };
+    let led: One = services.network.read(call).await?;
+    Ok(led.floatingip)
+}
+
+/// Does one operation whose part is the floating IP; what is there afterwards.
+///
+/// # Errors
+/// What Neutron answered; *invalid* if the address that the Service names is taken, or if it is not its load balancer.
+pub(super) async fn apply(
+    backing: &Backing,
+    operation: &Operation,
+    identity: &Identity<'_>,
+    actual: &Actual,
+    port: &str,
+) -> Result<Option<Attributes>> {
+    match operation {
+        Operation::Create { .. } => Ok(Some(give(backing, identity, actual, port).await?.attributes())),
+        Operation::Delete { .. } => {
+            let Some(found) = of_front(&backing.services, identity, port).await? else { return Ok(None) };
+            if found.is_ours() && !is_kept(identity.service) {
+                let answer = backing.services.network.send(Call::delete("/floatingips/{id}", &[&found.id])).await;
+                answer.map(|_| ()).or_else(|err| if err.is_not_found() { Ok(()) } else { Err(err) })?;
+            } else if found.port.is_some() {
+                lead(&backing.services, &found, None).await?;
+            }
+            Ok(None)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The one on the load balancer, or what is left if that is gone.
+async fn of_front(services: &Services, identity: &Identity<'_>, port: &str) -> Result<Option<FloatingIp>> {
+    match port {
+        "" => Ok(left_over(services, identity.cluster, identity.service).await?.into_iter().next()),
+        port => of_port(services, port).await,
+    }
+}
+
+/// The one that is there already; else the one that the Service names; else one of its own that leads nowhere; else a new one.
+async fn give(backing: &Backing, identity: &Identity<'_>, actual: &Actual, port: &str) -> Result<FloatingIp> {
+    let (services, service) = (&backing.services, identity.service);
+    if let Some(found) = of_port(services, port).await? {
+        return Ok(found);
+    }
+    // Its owner may not want it to be reached from everywhere.
+    if actual.id.contains('/') {
+        return Err(Error::invalid(format!(
+            "load balancer {:?} is another Service's and has no floating IP; only that one can give it one: set annotation {} \
+             to \"true\" here, or remove it there",
+            actual.name,
+            key::INTERNAL.key()
+        )));
+    }
+    let asked = Asked::of(service, &backing.config)?;
+    if let Some(address) = &asked.address {
+        let named = list(services, Call::get("/floatingips", &[]).query("floating_ip_address", address)).await?;
+        match named.first() {
+            Some(FloatingIp { port: Some(other), .. }) => {
+                return Err(Error::invalid(format!(
+                    "floating IP {address} (spec.loadBalancerIP) is not available: it leads to port {other}"
+                )));
+            }
+            Some(free) => return lead(services, free, Some(port)).await,
+            None => {}
+        }
+    } else if let Some(free) = left_over(services, identity.cluster, service).await?.first() {
+        return lead(services, free, Some(port)).await;
+    }
+    let none = || Error::invalid("there is no external network to get a floating IP from; set floating-network-id");
+    let network = match asked.floating.network {
+        Some(network) => network,
+        None => backing.places.external_network().await?.ok_or_else(none)?,
+    };
+    let mut fields = json!({
+        "floating_network_id": network, "port_id": port, "description": description(identity.cluster, service),
+    });
+    match (asked.address, asked.floating.subnet) {
+        (None, FloatingSubnet::Like { name, tags }) => {
+            return any_of(backing, &network, name.as_deref(), tags.as_deref(), fields).await;
+        }
+        (address, subnet) => {
+            if let Some(address) = address {
+                fields["floating_ip_address"] = json!(address);
+            }
+            if let FloatingSubnet::Id(id) = subnet {
+                fields["subnet_id"] = json!(id);
+            }
+        }
+    }
+    make(services, &fields).await
+}
+
+/// A new one from the first subnet that has an address left.
+async fn any_of(
+    backing: &Backing,
+    network: &str,
+    name: Option<&str>,
+    tags: Option<&str>,
+    mut fields: Value,
+) -> Result<FloatingIp> {
+    let mut last = Error::other("no subnet was tried");
+    for subnet in backing.places.floating_subnets(network, name, tags).await? {
+        fields["subnet_id"] = json!(subnet.id);
+        match make(&backing.services, &fields).await {
+            Err(err) if err.is_quota() || err.is_invalid() || err.is_conflict() || err.is_not_found() => {
+                tracing::info!(subnet = subnet.name, %err, "no floating IP from this subnet");
+                last = err;
+            }
+            made => return made,
+        }
+    }
+    Err(last.context("no subnet that fits floating-subnet and floating-subnet-tags has a floating IP left"))
+}

@@ -1,0 +1,339 @@
+//! Networks and subnets: where VIPs, members and floating IPs are, as far as it must be found out (§3.3).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::{Error, Node, Result};
+use ipnet::IpNet;
+use provider_kit::load_balancers::Targets;
+use provider_kit::shelf::Shelf;
+use provider_kit::transport::{Call, Priority};
+use regex_lite::Regex;
+use serde::{Deserialize, Deserializer};
+
+use super::asked::{Asked, FloatingSubnet};
+use crate::id::ServerId;
+use crate::ports::{Port, Ports, of_device};
+use crate::services::Services;
+
+/// Networks and subnets hardly change.
+const AGE: Duration = Duration::from_secs(300);
+
+/// The subnets of Nodes, by their servers and addresses.
+type Known = Mutex<HashMap<(String, String), String>>;
+
+/// The networks and subnets that the project sees; what was read is kept for a while.
+pub(super) struct Places {
+    services: Services,
+    external: Shelf<Network>,
+    subnets: Shelf<Subnet>,
+    known: Known,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Network {
+    id: String,
+    #[serde(default)]
+    subnets: Vec<String>,
+}
+
+/// A subnet, as far as it is read.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Subnet {
+    pub(super) id: String,
+    #[serde(default)]
+    pub(super) name: String,
+    #[serde(rename = "network_id")]
+    pub(super) network: String,
+    #[serde(deserialize_with = "cidr")]
+    pub(super) cidr: IpNet,
+}
+
+fn cidr<'de, D: Deserializer<'de>>(text: D) -> std::result::Result<IpNet, D::Error> {
+    String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
+}
+
+impl Places {
+    pub(super) fn new(services: Services) -> Self {
+        Self { services, external: Shelf::default(), subnets: Shelf::default(), known: Known::default() }
+    }
+
+    /// Those that this tells of: what is not among them is read anew before it is believed not to be there.
+    async fn subnets_with(&self, is_told: impl Fn(&Subnet) -> bool) -> Result<Vec<Subnet>> {
+        for age in [AGE, Duration::ZERO] {
+            let (subnets, is_kept) =
+                self.subnets.list(age, async || self.read_subnets(Call::get("/subnets", &[])).await).await?;
+            let found: Vec<_> = subnets.iter().filter(|subnet| is_told(subnet)).cloned().collect();
+            if !found.is_empty() || !is_kept {
+                return Ok(found);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    async fn read_subnets(&self, call: Call) -> Result<Vec<Subnet>> {
+        let call = ["id", "name", "network_id", "cidr"].iter().fold(call, |call, field| call.query("fields", field));
+        let (keep, key) = (|subnet: Subnet| subnet, |subnet: &Subnet| subnet.id.clone());
+        let reading = self.services.list(&self.services.network, call, "subnets", keep, key).await?;
+        Ok(reading.complete()?.into_items())
+    }
+
+    /// A subnet that somebody names. `whose`: the key that names it.
+    ///
+    /// # Errors
+    /// *Invalid* if there is none.
+    pub(super) async fn subnet(&self, id: &str, whose: &str) -> Result<Subnet> {
+        let found = self.subnets_with(|subnet| subnet.id == id).await?.pop();
+        found.ok_or_else(|| Error::invalid(format!("{whose}: there is no subnet {id:?} that this project sees")))
+    }
+
+    /// The subnets of a network.
+    ///
+    /// # Errors
+    /// *Invalid* if there is none.
+    pub(super) async fn subnets_of(&self, network: &str) -> Result<Vec<Subnet>> {
+        let found = self.subnets_with(|subnet| subnet.network == network).await?;
+        match found.is_empty() {
+            true => Err(Error::invalid(format!("network {network:?} has no subnet that this project sees"))),
+            false => Ok(found),
+        }
+    }
+
+    /// The first external network that has IPv4, as far as anybody can tell: a subnet that the project does not see may have.
+    ///
+    /// # Errors
+    /// What Neutron answered.
+    pub(super) async fn external_network(&self) -> Result<Option<String>> {
+        let ask = async || {
+            let call = Call::get("/networks", &[]).query("router:external", true);
+            let call = call.query("fields", "id").query("fields", "subnets");
+            let (keep, key) = (|network: Network| network, |network: &Network| network.id.clone());
+            let reading = self.services.list(&self.services.network, call, "networks", keep, key).await?;
+            Ok(reading.complete()?.into_items())
+        };
+        let (networks, _) = self.external.list(AGE, ask).await?;
+        let seen = self.subnets_with(|_| true).await?;
+        let is_usable =
+            |id: &String| seen.iter().find(|subnet| subnet.id == *id).is_none_or(|it| it.cidr.addr().is_ipv4());
+        let found = networks.iter().find(|network| network.subnets.iter().any(is_usable)).map(|it| it.id.clone());
+        if found.is_none() {
+            // Whoever adds one should not have to wait.
+            self.external.forget().await;
+        }
+        Ok(found)
+    }
+
+    /// The subnets of a network of which a floating IP is asked for, in turn. Tags are matched by Neutron.
+    ///
+    /// # Errors
+    /// *Invalid* if no subnet fits, or the pattern is none.
+    pub(super) async fn floating_subnets(
+        &self,
+        network: &str,
+        name: Option<&str>,
+        tags: Option<&str>,
+    ) -> Result<Vec<Subnet>> {
+        let pattern = name.map(NamePattern::parse).transpose()?;
+        let mut call = Call::get("/subnets", &[]).query("network_id", network);
+        if let Some((key, tags)) = tags.map(tag_query) {
+            call = call.query(key, tags);
+        }
+        let mut found = self.read_subnets(call).await?;
+        found.retain(|subnet| pattern.as_ref().is_none_or(|pattern| pattern.matches(&subnet.name)));
+        if found.is_empty() {
+            let (name, tags) = (name.unwrap_or_default(), tags.unwrap_or_default());
+            return Err(Error::invalid(format!(
+                "no subnet of network {network:?} has a name like {name:?} and tags {tags:?} (floating-subnet, floating-subnet-tags)"
+            )));
+        }
+        Ok(found)
+    }
+
+    /// Whether the named subnet of floating IPs is in their network.
+    ///
+    /// # Errors
+    /// *Invalid* if not.
+    pub(super) async fn check_floating(&self, network: &str, subnet: &FloatingSubnet) -> Result<()> {
+        match subnet {
+            FloatingSubnet::Id(id) => {
+                let subnet = self.subnet(id, "floating-subnet-id").await?;
+                let is_in = subnet.network == network;
+                let other = || {
+                    format!("floating-subnet-id: subnet {id:?} is in network {:?}, not in {network:?}", subnet.network)
+                };
+                if is_in { Ok(()) } else { Err(Error::invalid(other())) }
+            }
+            FloatingSubnet::Like { name: Some(name), .. } => NamePattern::parse(name).map(|_| ()),
+            FloatingSubnet::Like { .. } | FloatingSubnet::Any => Ok(()),
+        }
+    }
+}
+
+/// `tags`, `tags-any`, … with the tags: after `!` those without, after `&` all of them.
+fn tag_query(expression: &str) -> (&'static str, &str) {
+    let (is_not, rest) = expression.strip_prefix('!').map_or((false, expression), |rest| (true, rest));
+    let (is_all, tags) = rest.strip_prefix('&').map_or((false, rest), |rest| (true, rest));
+    let key = match (is_not, is_all) {
+        (false, false) => "tags-any",
+        (false, true) => "tags",
+        (true, false) => "not-tags",
+        (true, true) => "not-tags-any",
+    };
+    (key, tags)
+}
+
+/// A pattern of names: a glob, or after `~` a regular expression; after `!` all names but those.
+struct NamePattern {
+    is_not: bool,
+    regex: Regex,
+}
+
+impl NamePattern {
+    fn parse(text: &str) -> Result<Self> {
+        let (is_not, rest) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
+        let expression = match rest.strip_prefix('~') {
+            Some(expression) => expression.to_owned(),
+            None => rest.chars().map(glob).collect(),
+        };
+        let regex = Regex::new(&format!("^(?s:{expression})$"))
+            .map_err(|err| Error::invalid(format!("floating-subnet: {text:?} is no regular expression: {err}")))?;
+        Ok(Self { is_not, regex })
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        self.regex.is_match(name) != self.is_not
+    }
+}
+
+fn glob(c: char) -> String {
+    match c {
+        '*' => ".*".to_owned(),
+        '?' => ".".to_owned(),
+        other => regex_lite::escape(other.encode_utf8(&mut [0; 4])),
+    }
+}
+
+/// How long ago ports may have been read.
+const PORTS_AGE: Duration = Duration::from_secs(60);
+/// Nodes whose subnets are remembered.
+const MANY: usize = 64;
+
+impl Places {
+    /// The subnet of the first Node that has one: where load balancers go of which nobody says where. `None` without Nodes.
+    ///
+    /// # Errors
+    /// *Invalid* if Neutron shows no port with the Node's address.
+    pub(super) async fn of_nodes(&self, ports: &Ports, asked: &Asked, nodes: &[Arc<Node>]) -> Result<Option<String>> {
+        let placed = nodes.iter().filter_map(|node| {
+            Some((&*node.name, ServerId::read(&node.provider_id).ok()?.server, asked.member_address(node)?))
+        });
+        let Some((name, server, ip)) = placed.min() else { return Ok(None) };
+        let key = (server.to_owned(), ip.to_owned());
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let own = ports.of(server, Priority::Ordinary).await?;
+        let found = own.iter().find_map(|port| subnet_at(port, ip)).map(str::to_owned).ok_or_else(|| {
+            Error::invalid(format!(
+                "where the load balancer shall be cannot be found out: no port of node {name} has its address {ip}; set subnet-id or network-id"
+            ))
+        })?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MANY {
+            known.clear();
+        }
+        known.insert(key, found.clone());
+        Ok(Some(found))
+    }
+}
+
+/// Ids of the ports that Nodes are reached at as members, in this subnet if one is said, if they take security groups. Those of a
+/// Node that is not found, which may just have joined, are read anew.
+///
+/// # Errors
+/// What Neutron answered.
+pub(super) async fn member_ports(
+    ports: &Ports,
+    asked: &Asked,
+    nodes: &[Arc<Node>],
+    subnet: Option<&str>,
+) -> Result<Targets> {
+    let members = nodes
+        .iter()
+        .filter_map(|node| Some((ServerId::read(&node.provider_id).ok()?.server, asked.member_address(node)?)));
+    let members: Vec<_> = members.collect();
+    let mut found = Vec::new();
+    for age in [PORTS_AGE, Duration::from_secs(5)] {
+        let all = ports.all(age).await?;
+        found.clear();
+        let mut is_whole = true;
+        for (server, ip) in &members {
+            let own = of_device(&all, server);
+            is_whole &= own.iter().any(|port| subnet_at(port, ip).is_some());
+            let fits = |port: &&Port| {
+                port.is_secured && subnet_at(port, ip).is_some_and(|its| subnet.is_none_or(|subnet| its == subnet))
+            };
+            found.extend(own.iter().filter(fits).map(|port| port.id.clone()));
+        }
+        if is_whole {
+            break;
+        }
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// The subnet of this address, if it is the port's.
+fn subnet_at<'a>(port: &'a Port, ip: &str) -> Option<&'a str> {
+    let same = |other: &str| {
+        other == ip || matches!((other.parse::<IpAddr>(), ip.parse::<IpAddr>()), (Ok(a), Ok(b)) if a == b)
+    };
+    port.fixed_ips.iter().find(|fixed| same(&fixed.ip)).map(|fixed| &*fixed.subnet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // §8.54
+    #[test]
+    fn a_subnet_is_chosen_by_a_glob_or_a_regular_expression_and_what_is_negated_is_the_others() {
+        let table = [
+            ("test-*", true),
+            ("~test-.*", true),
+            ("other*", false),
+            ("~other.*", false),
+            ("*", true),
+            ("~.*", true),
+            ("~test", false),
+            ("test", false),
+            ("test-1?3", true),
+            ("~test-\\d{3}", true),
+            ("test.123", false),
+            ("~a|test-123", true),
+        ];
+        for (pattern, expected) in table {
+            for (pattern, expected) in [(pattern.to_owned(), expected), (format!("!{pattern}"), !expected)] {
+                assert_eq!(NamePattern::parse(&pattern).unwrap().matches("test-123"), expected, "{pattern}");
+            }
+        }
+        let error = NamePattern::parse("~(").err().unwrap();
+        assert!(error.is_invalid() && error.to_string().contains("\"~(\" is no regular expression"), "{error}");
+    }
+
+    // §8.54
+    #[test]
+    fn tags_of_a_subnet_are_asked_for_as_the_expression_says() {
+        let table = [
+            ("alice,peter", ("tags-any", "alice,peter")),
+            ("&alice,bob", ("tags", "alice,bob")),
+            ("!alice", ("not-tags", "alice")),
+            ("!&alice,bob", ("not-tags-any", "alice,bob")),
+        ];
+        for (expression, expected) in table {
+            assert_eq!(tag_query(expression), expected);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! The security group of a Service, which lets its load balancer reach the Nodes (§3.8).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use cloud_provider::{Cluster, Error, Result, Service};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use ipnet::IpNet;
+use provider_kit::batch::Batch;
+use provider_kit::load_balancers::{Attributes, Identity, Operation, Part, Targets, in_order};
+use provider_kit::rule_set::rule_changes;
+use provider_kit::transport::Call;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Backing;
+use super::asked::{Asked, health_check_node_port};
+use super::tags::{cut, full_name};
+use super::wanted::aside;
+use crate::ports::{Port, Ports};
+use crate::services::Services;
+
+const PREFIX: &str = "lb-sg-";
+const RULES: &str = "rules";
+/// So many ports are changed at the same time.
+const AT_ONCE: usize = 8;
+/// Ports that were read so long ago are read again.
+const PORTS_AGE: Duration = Duration::from_secs(10);
+
+/// The parts of a security group, with the targets of its pool.
+pub(super) type Parts = Vec<(Part, Attributes, Option<Targets>)>;
+
+/// Its name.
+pub(super) fn name(service: &Service) -> String {
+    let (namespace, name) = full_name(service);
+    cut(format!("{PREFIX}{}-{namespace}-{name}", service.metadata.uid.as_deref().unwrap_or_default()))
+}
+
+/// It stands before its load balancer does.
+pub(super) fn part(name: &str) -> Part {
+    Part::Support(aside("security group", name))
+}
+
+/// The pool whose targets are the ports that carry it.
+pub(super) fn pool_name(name: &str) -> String {
+    format!("ports with {name}")
+}
+
+/// The rules of a Service, as texts: its node ports, from where members are, or with `ovn`, which keeps the senders'
+/// addresses, from whoever may reach the load balancer. `subnets`: those of the members.
+pub(super) fn rules(asked: &Asked, service: &Service, subnets: &[IpNet], keeps_senders: bool) -> Vec<String> {
+    let mut rules = BTreeSet::new();
+    for subnet in subnets {
+        let ethertype = if subnet.addr().is_ipv4() { "IPv4" } else { "IPv6" };
+        let same_family = |range: &&IpNet| range.addr().is_ipv4() == subnet.addr().is_ipv4();
+        let senders: Vec<&IpNet> = match keeps_senders {
+            true => asked.ranges.iter().filter(same_family).collect(),
+            false => vec![subnet],
+        };
+        let health_check =
+            health_check_node_port(service).map(|port| format!("ingress {ethertype} tcp {port} {subnet}"));
+        rules.extend(health_check);
+        for port in asked.ports.iter().filter(|port| port.node_port != 0) {
+            let (protocol, number) = (port.protocol.to_lowercase(), port.node_port);
+            rules.extend(senders.iter().map(|from| format!("ingress {ethertype} {protocol} {number} {from}")));
+        }
+    }
+    rules.into_iter().collect()
+}
+
+/// A security group, as Neutron shows it.
+#[derive(Deserialize)]
+struct Group {
+    id: String,
+    name: String,
+    #[serde(default)]
+    security_group_rules: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+struct Rule {
+    id: String,
+    direction: String,
+    ethertype: String,
+    protocol: Option<String>,
+    port_range_min: Option<u16>,
+    port_range_max: Option<u16>,
+    remote_ip_prefix: Option<String>,
+    remote_group_id: Option<String>,
+    remote_address_group_id: Option<String>,
+}
+
+impl Rule {
+    /// As [`rules`] writes them; what those never have is there too, so that it differs.
+    fn text(&self) -> String {
+        let any = || "any".to_owned();
+        let ports = match (self.port_range_min, self.port_range_max) {
+            (Some(min), Some(max)) if min == max => min.to_string(),
+            (None, None) => any(),
+            (min, max) => format!("{min:?}-{max:?}"),
+        };
+        let protocol = self.protocol.as_ref().map_or_else(any, |protocol| protocol.to_lowercase());
+        let from = [&self.remote_ip_prefix, &self.remote_group_id, &self.remote_address_group_id];
+        let from: Vec<&str> = from.into_iter().flatten().map(String::as_str).collect();
+        let from = if from.is_empty() { any() } else { from.join(" ") };
+        format!("{} {} {protocol} {ports} {from}", self.direction, self.ethertype)
+    }
+}
+
+/// The body of a request that makes a rule of the form that [`rules`] writes.
+fn body(group: &str, rule: &str) -> Option<Value> {
+    let [direction, ethertype, protocol, port, from] = rule.split(' ').collect::<Vec<_>>().try_into().ok()?;
+    let port: u16 = port.parse().ok()?;
+    Some(json!({
+        "security_group_id": group, "direction": direction, "ethertype": ethertype, "protocol": protocol,
+        "port_range_min": port, "port_range_max": port, "remote_ip_prefix": from,
+    }))
+}
+
+/// The security groups of a project. What several Services change on one port goes together, for a port's groups are
+/// replaced as a whole.
+pub(super) struct Groups {
+    services: Services,
+    ports: Ports,
+    changes: Batch<String, Change>,
+}
+
+#[derive(Clone, Debug)]
+struct Change {
+    group: String,
+    /// Or it is taken off.
+    is_added: bool,
+}
+
+#[derive(Deserialize)]
+struct One {
+    security_group: Group,
+}
+
+impl Groups {
+    pub(super) fn new(services: Services, ports: Ports) -> Self {
+        let (network, of_ports) = (services.network.clone(), ports.clone());
+        let changes = Batch::new(move |port: String, changes: Vec<Change>| {
+            let (network, ports) = (network.clone(), of_ports.clone());
+            async move {
+                // One that is gone carries nothing any more, and a Node that is gone will not be a target much longer.
+                let Some(port) = ports.by_id(&port).await? else { return Ok(()) };
+                let id = port.id.to_string();
+                let was_tagged: Vec<_> = changes
+                    .iter()
+                    .filter(|it| !it.is_added && port.tags.iter().any(|tag| **tag == *it.group))
+                    .collect();
+                match ports.change(port, |port| changed(port, &changes)).await {
+                    Err(err) if err.is_not_found() => return Ok(()),
+                    other => other?,
+                };
+                for Change { group, .. } in was_tagged {
+                    let call = Call::delete("/ports/{id}/tags/{tag}", &[&id, group]);
+                    gone_is_fine(network.send(call).await.map(|_| ()))?;
+                }
+                Ok(())
+            }
+        });
+        Self { services, ports, changes }
+    }
+
+    /// Those of this name: one, unless somebody else made another.
+    async fn named(&self, name: &str) -> Result<Vec<Group>> {
+        self.list(Call::get("/security-groups", &[]).query("name", name)).await
+    }
+
+    async fn list(&self, call: Call) -> Result<Vec<Group>> {
+        let keep = |group: Group| group;
+        let key = |group: &Group| group.id.clone();
+        let reading = self.services.list(&self.services.network, call, "security_groups", keep, key).await?;
+        Ok(reading.complete()?.into_items())
+    }
+
+    /// The one to be changed.
+    async fn the_one(&self, name: &str) -> Result<Option<Group>> {
+        let mut found = self.named(name).await?;
+        if found.len() > 1 {
+            let ids: Vec<_> = found.iter().map(|it| &*it.id).collect();
+            let ids = ids.join(", ");
+            return Err(Error::invalid(format!(
+                "there are several security groups {name:?} ({ids}); delete all but one"
+            )));
+        }
+        Ok(found.pop())
+    }
+
+    async fn make(&self, name: &str, description: &str) -> Result<Group> {
+        let body = json!({"security_group": {"name": name, "description": description}});
+        let made: One = self.services.network.read(Call::post("/security-groups", &[]).json(&body)).await?;
+        Ok(made.security_group)
+    }
+
+    /// New rules are made before old ones go: what shall pass is never kept out.
+    async fn set_rules(&self, group: &Group, wanted: &[String]) -> Result<()> {
+        let actual: Vec<_> = group.security_group_rules.iter().map(|rule| (&*rule.id, rule.text())).collect();
+        let changes = rule_changes(wanted, &actual);
+        let bodies: Vec<_> = changes.make.iter().filter_map(|rule| body(&group.id, rule)).collect();
+        if !bodies.is_empty() {
+            // All or none; a *conflict* if somebody else made one of them meanwhile: it is read again then.
+            let body = json!({ "security_group_rules": bodies });
+            self.services.network.send(Call::post("/security-group-rules", &[]).json(&body)).await?;
+        }
+        for rule in changes.remove {
+            let call = Call::delete("/security-group-rules/{id}", &[rule]);
+            gone_is_fine(self.services.network.send(call).await.map(|_| ()))?;
+        }
+        Ok(())
+    }
+
+    async fn change_ports(&self, group: &str, ports: impl Iterator<Item = String>, is_added: bool) -> Result<()> {
+        let change = Change { group: group.to_owned(), is_added };
+        let changes: Vec<_> = ports.map(|port| self.changes.join(port, change.clone())).collect();
+        stream::iter(changes).buffer_unordered(AT_ONCE).try_collect::<()>().await
+    }
+
+    async fn take_off_all(&self, group: &str) -> Result<()> {
+        let carrying = self.ports.carrying(group).await?;
+        self.change_ports(group, carrying.into_iter().map(|port| port.id.into()), false).await
+    }
+}
+
+/// The groups of a port after these changes; `None` if they are the same.
+fn changed(port: &Port, changes: &[Change]) -> Option<Value> {
+    let mut groups: Vec<&str> = port.security_groups.iter().map(|it| &**it).collect();
+    for Change { group, is_added } in changes {
+        groups.retain(|it| it != group);
+        if *is_added && port.is_secured {
+            groups.push(group);
+        }
+    }
+    let is_same = groups.len() == port.security_groups.len()
+        && port.security_groups.iter().all(|group| groups.contains(&&**group));
+    (!is_same).then(|| json!({ "security_groups": groups }))
+}
+
+fn gone_is_fine(answer: Result<()>) -> Result<()> {
+    answer.or_else(|err| if err.is_not_found() { Ok(()) } else { Err(err) })
+}
+
+/// What is there of the group of this name; nothing if it is not.
+///
+/// # Errors
+/// What Neutron answered.
+pub(super) async fn of_service(backing: &Backing, name: &str) -> Result<Parts> {
+    let Some(group) = backing.groups.named(name).await?.into_iter().next() else { return Ok(Vec::new()) };
+    let carrying = backing.groups.ports.carrying(&group.id).await?;
+    Ok(shown(&group, carrying.iter().map(|port| &*port.id).collect()))
+}
+
+/// What is there of all groups of Services, by their names.
+///
+/// # Errors
+/// What Neutron answered.
+pub(super) async fn all(backing: &Backing) -> Result<BTreeMap<String, Parts>> {
+    let mut groups = backing.groups.list(Call::get("/security-groups", &[])).await?;
+    groups.retain(|group| group.name.starts_with(PREFIX));
+    if groups.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let ports = backing.groups.ports.all(PORTS_AGE).await?;
+    let shown = groups.iter().map(|group| {
+        let carrying = ports.iter().filter(|port| port.security_groups.iter().any(|it| **it == *group.id));
+        (group.name.clone(), shown(group, carrying.map(|port| &*port.id).collect()))
+    });
+    Ok(shown.collect())
+}
+
+fn shown(group: &Group, ports: Targets) -> Parts {
+    let rules: Vec<_> = group.security_group_rules.iter().map(Rule::text).collect();
+    let settings = Attributes::default().set("id", &group.id).set(RULES, in_order(json!(rules)));
+    let pool = Part::Pool(pool_name(&group.name));
+    vec![(part(&group.name), settings, None), (pool, Attributes::default(), Some(ports))]
+}
+
+/// Does one operation whose part is a security group, or the pool of its ports; the attributes of the group afterwards, for
+/// what makes or changes it.
+///
+/// # Errors
+/// What Neutron answered; *conflict* if somebody else changed it meanwhile.
+pub(super) async fn apply(
+    backing: &Backing,
+    operation: &Operation,
+    identity: &Identity<'_>,
+) -> Result<Option<Attributes>> {
+    let (groups, name) = (&backing.groups, name(identity.service));
+    match operation {
+        Operation::Create { part: Part::Support(_), attributes }
+        | Operation::Update { part: Part::Support(_), attributes, .. } => {
+            let group = match groups.the_one(&name).await? {
+                Some(group) => group,
+                None => groups.make(&name, &description(identity.cluster, identity.service)).await?,
+            };
+            let rules: Vec<String> = attributes.get(RULES).map(texts).unwrap_or_default();
+            groups.set_rules(&group, &rules).await?;
+            return Ok(Some(attributes.clone().set("id", &group.id)));
+        }
+        Operation::Delete { part } => {
+            for group in groups.named(&name).await? {
+                groups.take_off_all(&group.id).await?;
+                if matches!(part, Part::Support(_)) {
+                    let call = Call::delete("/security-groups/{id}", &[&group.id]);
+                    gone_is_fine(groups.services.network.send(call).await.map(|_| ()))?;
+                }
+            }
+        }
+        Operation::AddTargets { targets, .. } | Operation::RemoveTargets { targets, .. } => {
+            let gone = || Error::conflict(format!("security group {name:?} does not exist any more"));
+            let group = groups.the_one(&name).await?.ok_or_else(gone)?;
+            let is_added = matches!(operation, Operation::AddTargets { .. });
+            groups.change_ports(&group.id, targets.iter().map(str::to_owned), is_added).await?;
+        }
+        // The pool is there with its group.
+        _ => {}
+    }
+    Ok(None)
+}
+
+fn texts(rules: &Value) -> Vec<String> {
+    let rules = rules.as_array().map(Vec::as_slice).unwrap_or_default();
+    rules.iter().filter_map(|rule| rule.as_str().map(str::to_owned)).collect()
+}
+
+fn description(cluster: &Cluster, service: &Service) -> String {
+    let (namespace, name) = full_name(service);
+    format!("Security Group for {namespace}/{name} Service LoadBalancer in cluster {}", cluster.name)
+}
+
+#[cfg(test)]
+mod tests;

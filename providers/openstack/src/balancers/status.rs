@@ -1,0 +1,73 @@
+//! What is published of a load balancer: on the Service's status, and in annotations (§3.5).
+
+use cloud_provider::{LoadBalancerStatus, Service};
+use provider_kit::load_balancers::Actual;
+use provider_kit::status::Status;
+
+use crate::annotations::{self as key, ProxyProtocol, text};
+use crate::config::Balancers;
+
+/// Where a Service is reached by its load balancer. What is wrong with its annotations is told where they are obeyed.
+pub(super) fn status(actual: &Actual, service: &Service, config: &Balancers) -> LoadBalancerStatus {
+    let mut asked = key::asked_by(service);
+    let hostname = text(&mut asked, &key::HOSTNAME, None);
+    let is_proxied = asked.get(&key::PROXY_PROTOCOL).is_some_and(|it| it != ProxyProtocol::Off);
+    let address = address(actual);
+    // Clients inside the cluster must not be led past the load balancer, which speaks to Pods in a way that they do not. A
+    // name does that everywhere; `ipMode` only with a kube-proxy that knows it.
+    let suffix = config.ingress_hostname_suffix.as_ref().filter(|_| is_proxied);
+    let hostname = hostname.or_else(|| Some(format!("{}.{}", address?, suffix?)));
+    Status::default().hostname(hostname.as_deref()).proxied(is_proxied).addresses(address).build()
+}
+
+/// What the annotations say that users, and the program before us, look for.
+pub(super) fn annotations(actual: &Actual) -> Vec<(&'static str, Option<String>)> {
+    // Another Service's view of a shared one has more to its id.
+    let id = actual.id.split('/').next().filter(|id| !id.is_empty());
+    vec![
+        (key::LOAD_BALANCER_ID.key(), id.map(str::to_owned)),
+        (key::LOAD_BALANCER_ADDRESS.key(), address(actual).map(str::to_owned)),
+    ]
+}
+
+/// The floating IP's address, or the VIP.
+fn address(actual: &Actual) -> Option<&str> {
+    actual.ingress.iter().find_map(|it| it.ip.as_deref()).filter(|address| !address.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn shown(annotations: Value, suffix: Option<&str>) -> Value {
+        let service: Service = serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap();
+        let config =
+            Balancers { ingress_hostname_suffix: suffix.map(str::to_owned), ..super::super::wanted::tests::config() };
+        let actual = Actual { id: "lb/x".into(), ingress: vec![Actual::ip("203.0.113.9")], ..Actual::default() };
+        serde_json::to_value(status(&actual, &service, &config)).unwrap()["ingress"].clone()
+    }
+
+    // §8.41, §8.42, §8.43
+    #[test]
+    fn a_service_shows_a_name_or_an_address_and_how_it_may_be_reached() {
+        let proxied = json!({"loadbalancer.openstack.org/proxy-protocol": "v2"});
+        let named = json!({"loadbalancer.openstack.org/hostname": "a.example", "loadbalancer.openstack.org/proxy-protocol": "v1"});
+        let ip = |mode: &str| json!([{"ip": "203.0.113.9", "ipMode": mode}]);
+        assert_eq!(shown(json!({}), None), ip("VIP"));
+        assert_eq!(shown(json!({}), Some("nip.io")), ip("VIP"));
+        assert_eq!(shown(json!({"loadbalancer.openstack.org/hostname": ""}), None), ip("VIP"));
+        assert_eq!(shown(proxied.clone(), None), ip("Proxy"));
+        assert_eq!(shown(proxied, Some("nip.io")), json!([{"hostname": "203.0.113.9.nip.io"}]));
+        assert_eq!(shown(named, Some("nip.io")), json!([{"hostname": "a.example"}]));
+    }
+
+    #[test]
+    fn id_and_address_are_written_down_and_nothing_where_there_is_none() {
+        let (id, address) = (key::LOAD_BALANCER_ID.key(), key::LOAD_BALANCER_ADDRESS.key());
+        let actual = Actual { id: "lb-1/tag".into(), ingress: vec![Actual::ip("192.0.2.7")], ..Actual::default() };
+        assert_eq!(annotations(&actual), [(id, Some("lb-1".into())), (address, Some("192.0.2.7".into()))]);
+        assert_eq!(annotations(&Actual::default()), [(id, None), (address, None)]);
+    }
+}

@@ -1,0 +1,311 @@
+//! What a Service wants, as a tree: a pure function of what it asks for and what was found out (§3.3, §3.5).
+
+use std::sync::Arc;
+
+use cloud_provider::{About, Error, LoadBalancerRequest, Node, Result, Service};
+use provider_kit::load_balancers::{Aside, Attributes, ServicePort, Targets, Tree, in_order};
+use provider_kit::transport::Call;
+use serde::de::IgnoredAny;
+use serde_json::json;
+
+use super::asked::{Asked, Selector, Vip};
+use super::places::member_ports;
+use super::{Backing, floating_ip, security_group};
+use crate::annotations::{self as key, asked_by, text};
+use crate::config::{Balancers, Monitor};
+use crate::features::Features;
+
+/// The provider of load balancers that keeps the senders' addresses.
+const OVN: &str = "ovn";
+
+/// What had to be found out.
+pub(super) struct Facts {
+    pub(super) features: Features,
+    pub(super) vip: Vip,
+    pub(super) member_subnet: Option<String>,
+    /// `<node name> <address>`.
+    pub(super) targets: Targets,
+    /// If security groups are managed.
+    pub(super) group: Option<Group>,
+    /// Whether there is a network for a floating IP.
+    pub(super) has_floating_network: bool,
+}
+
+/// The security group of a Service.
+pub(super) struct Group {
+    pub(super) name: String,
+    pub(super) rules: Vec<String>,
+    /// Ids of the members' ports.
+    pub(super) ports: Targets,
+}
+
+/// What a Service wants.
+pub(super) fn wanted(asked: &Asked, config: &Balancers, facts: Facts) -> Tree {
+    let mut tree = Tree::default().balancer(balancer(asked, config, &facts));
+    for port in &asked.ports {
+        let name = pool_name(port, asked.pool_protocol(port));
+        // A port for which the Service allocates no node port has no members.
+        let targets = if port.node_port == 0 { Targets::default() } else { facts.targets.clone() };
+        tree = tree.pool(&name, pool(asked, &facts, port), Some(targets));
+        tree = tree.listener(port.number, port.protocol, &name, listener(asked, &facts.features, port));
+    }
+    if let Some(Group { name, rules, ports }) = facts.group {
+        let part = security_group::part(&name);
+        tree = tree.part(part, Attributes::default().set("rules", in_order(json!(rules))));
+        tree = tree.pool(&security_group::pool_name(&name), Attributes::default(), Some(ports));
+    }
+    if facts.has_floating_network && !asked.internal && !asked.is_ipv6() {
+        tree = tree.part(floating_ip::part(), Attributes::default());
+    }
+    tree
+}
+
+/// The name of a pool: all that cannot be changed on it.
+pub(super) fn pool_name(port: &ServicePort, protocol: &str) -> String {
+    format!("{}/{} {protocol}", port.number, port.protocol)
+}
+
+fn balancer(asked: &Asked, config: &Balancers, facts: &Facts) -> Attributes {
+    let Facts { features, vip, .. } = facts;
+    // Else the floating IP is meant.
+    let address = asked.address.as_ref().filter(|_| asked.internal || asked.is_ipv6());
+    let flavor = asked.flavor.as_ref().filter(|_| features.flavors);
+    let zone = asked.availability_zone.as_ref().filter(|_| features.availability_zones);
+    let stated = [
+        ("provider", Some(&config.provider)),
+        ("vip_subnet_id", vip.subnet.as_ref()),
+        ("vip_network_id", vip.network.as_ref()),
+        ("vip_port_id", vip.port.as_ref()),
+        ("vip_address", address),
+        ("flavor_id", flavor),
+        ("availability_zone", zone),
+    ];
+    stated.into_iter().fold(Attributes::default(), |settings, (key, value)| match value {
+        Some(value) => settings.set(key, value).fixed(&[key]),
+        None => settings,
+    })
+}
+
+fn listener(asked: &Asked, features: &Features, port: &ServicePort) -> Attributes {
+    let protocol = asked.listener_protocol(port);
+    let is_tcp = port.protocol == "TCP";
+    let mut settings = Attributes::default()
+        .set("protocol", protocol)
+        .fixed(&["protocol"])
+        .set("connection_limit", asked.connection_limit)
+        .set("x_forwarded_for", asked.x_forwarded_for && is_tcp)
+        .set("default_tls_container_ref", asked.tls_container.as_ref().filter(|_| is_tcp));
+    if features.allowed_cidrs {
+        let ranges: Vec<_> = asked.ranges.iter().map(ToString::to_string).collect();
+        settings = settings.set("allowed_cidrs", in_order(json!(ranges)));
+    }
+    if features.timeouts {
+        settings = asked.timeouts.iter().fold(settings, |settings, (key, time)| settings.set(*key, time));
+    }
+    if features.tags { settings.set("tagged", true) } else { settings }
+}
+
+fn pool(asked: &Asked, facts: &Facts, port: &ServicePort) -> Attributes {
+    // Only where a member can be asked by HTTP for its Pods.
+    let features = &facts.features;
+    let by_http = if port.protocol == "UDP" { features.udp_http_monitors } else { features.http_monitors };
+    let health_check = asked.health_check_port.filter(|_| by_http);
+    let mut settings = Attributes::default()
+        .set("lb_algorithm", &asked.lb_method)
+        .set("persistence", asked.is_sticky.then_some("SOURCE_IP"))
+        .set("member_port", port.node_port)
+        .set("monitor_port", health_check);
+    if let Some(subnet) = &facts.member_subnet {
+        settings = settings.set("member_subnet", subnet);
+    }
+    match &asked.monitor {
+        Some(monitor) => checked(settings, *monitor, port, health_check.is_some()),
+        None => settings.set("monitor.type", ()),
+    }
+}
+
+fn checked(settings: Attributes, monitor: Monitor, port: &ServicePort, by_http: bool) -> Attributes {
+    let settings = settings
+        .set("monitor.delay", monitor.delay.as_secs())
+        .set("monitor.timeout", monitor.timeout.as_secs())
+        .set("monitor.max_retries", monitor.max_retries)
+        .set("monitor.max_retries_down", monitor.max_retries_down);
+    match port.protocol {
+        _ if by_http => settings
+            .set("monitor.type", "HTTP")
+            .set("monitor.url_path", "/healthz")
+            .set("monitor.http_method", "GET")
+            .set("monitor.expected_codes", "200"),
+        "UDP" => settings.set("monitor.type", "UDP-CONNECT"),
+        other => settings.set("monitor.type", other),
+    }
+}
+
+/// A part beside the load balancer.
+pub(super) fn aside(kind: &'static str, name: &str) -> Aside {
+    Aside { rank: 0, kind: kind.into(), name: name.to_owned() }
+}
+
+/// What a user is told, and why.
+type Note = (&'static str, String);
+
+impl Backing {
+    /// What a Service wants, with all that must be found out for it.
+    ///
+    /// # Errors
+    /// *Invalid*, naming the annotation or key, for what the user must change; else what the cloud answered.
+    pub(super) async fn wanted_tree(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+        let LoadBalancerRequest { service, nodes, .. } = *request;
+        let (asked, mut notes) = (Asked::of(service, &self.config)?, Vec::new());
+        if nodes.is_empty() && !is_made(service) {
+            return Err(Error::other(
+                "there are no Nodes to send traffic to; the load balancer is made when there are",
+            ));
+        }
+        self.check_tls(&asked).await?;
+        let features = self.services.octavia().await?;
+        let has_floating_network = self.has_floating_network(&asked, &mut notes).await?;
+        let (mut vip, mut member_subnet) = (asked.vip.clone(), asked.member_subnet.clone());
+        if vip.subnet.is_none() && vip.network.is_none() && (vip.port.is_none() || member_subnet.is_none()) {
+            let found = self.places.of_nodes(&self.ports, &asked, nodes).await?;
+            member_subnet = member_subnet.or_else(|| found.clone());
+            vip.subnet = found.filter(|_| vip.port.is_none());
+        }
+        let mut members = nodes.to_vec();
+        members.retain(|node| asked.selector.matches(&node.labels));
+        let group = self.group(&asked, service, &members, &vip, member_subnet.as_deref()).await?;
+        let targets = members.iter().filter_map(|node| self.target(&asked, node)).collect();
+        self.note(&asked, &features, &mut notes);
+        self.tell(service, &notes);
+        Ok(wanted(&asked, &self.config, Facts { features, vip, member_subnet, targets, group, has_floating_network }))
+    }
+
+    /// Whether the members of a Service depend on labels of Nodes.
+    pub(super) fn follows_labels(&self, service: &Service) -> bool {
+        let selector = text(&mut asked_by(service), &key::NODE_SELECTOR, Some(&self.config.node_selector));
+        selector.is_some_and(|selector| !Selector::read(&selector).selects_all())
+    }
+
+    fn target(&self, asked: &Asked, node: &Node) -> Option<String> {
+        let address = asked.member_address(node);
+        if address.is_none() && self.notices.is_first(About::Node(node), "no address as a member", "") {
+            tracing::warn!(node = &*node.name, "is no member of load balancers: it has no address of their family");
+        }
+        Some(format!("{} {}", node.name, address?))
+    }
+
+    /// Whether there is a network to take a floating IP from, if one is wanted.
+    async fn has_floating_network(&self, asked: &Asked, notes: &mut Vec<Note>) -> Result<bool> {
+        if asked.internal {
+            return Ok(false);
+        }
+        if asked.is_ipv6() {
+            let text = "the load balancer is reached by IPv6: it gets no floating IP, and is published by its VIP";
+            notes.push(("LoadBalancerFloatingIPSkipped", text.to_owned()));
+            return Ok(false);
+        }
+        let network = match &asked.floating.network {
+            Some(network) => Some(network.clone()),
+            None => self.places.external_network().await?,
+        };
+        match network {
+            Some(network) => self.places.check_floating(&network, &asked.floating.subnet).await.map(|()| true),
+            None => {
+                let text = "no external network with IPv4 was found; set floating-network-id";
+                notes.push(("LoadBalancerExternalNetworkSearchFailed", text.to_owned()));
+                let text =
+                    "there is no network for a floating IP: a new load balancer is internal, and published by its VIP";
+                notes.push(("LoadBalancerForcedInternal", text.to_owned()));
+                Ok(false)
+            }
+        }
+    }
+
+    /// The security group, if such are managed.
+    async fn group(
+        &self,
+        asked: &Asked,
+        service: &Service,
+        members: &[Arc<Node>],
+        vip: &Vip,
+        member_subnet: Option<&str>,
+    ) -> Result<Option<Group>> {
+        if !self.config.manage_security_groups {
+            return Ok(None);
+        }
+        let mut subnets = match (member_subnet, &vip.network) {
+            (Some(id), _) => vec![self.places.subnet(id, "member-subnet-id or subnet-id").await?],
+            (None, Some(network)) => self.places.subnets_of(network).await?,
+            // Without Nodes there is nothing to open.
+            (None, None) => Vec::new(),
+        };
+        if member_subnet.is_none() {
+            subnets.retain(|subnet| asked.family.has(subnet.cidr.addr()));
+        }
+        let subnets: Vec<_> = subnets.iter().map(|subnet| subnet.cidr).collect();
+        let rules = security_group::rules(asked, service, &subnets, self.config.provider == OVN);
+        let ports = member_ports(&self.ports, asked, members, member_subnet).await?;
+        Ok(Some(Group { name: security_group::name(service), rules, ports }))
+    }
+
+    /// Whether the container or secret that the Service refers to exists.
+    async fn check_tls(&self, asked: &Asked) -> Result<()> {
+        let Some(reference) = asked.tls_container.as_ref().filter(|_| self.config.barbican) else { return Ok(()) };
+        let key = key::DEFAULT_TLS_CONTAINER_REF.key();
+        let mut parts = reference.rsplit('/');
+        let call = match (parts.next(), parts.next()) {
+            (Some(id), Some("containers")) if !id.is_empty() => Call::get("/containers/{id}", &[id]),
+            (Some(id), Some("secrets")) if !id.is_empty() => Call::get("/secrets/{id}", &[id]),
+            _ => {
+                return Err(Error::invalid(format!(
+                    "{key}: {reference:?} does not end in /containers/<id> or /secrets/<id>"
+                )));
+            }
+        };
+        let found: Option<IgnoredAny> = self.services.keys.find(call).await.map_err(|err| err.context(key))?;
+        found.map(|_| ()).ok_or_else(|| Error::invalid(format!("{key}: Barbican has no {reference:?}")))
+    }
+
+    /// What is asked for, and does not happen.
+    fn note(&self, asked: &Asked, features: &Features, notes: &mut Vec<Note>) {
+        let by_group = self.config.manage_security_groups && self.config.provider == OVN;
+        if asked.is_restricted && !features.allowed_cidrs && !by_group {
+            let text = "source ranges have no effect: Octavia, or its provider, has none, and everybody can reach the load balancer";
+            notes.push(("LoadBalancerSourceRangesIgnored", text.to_owned()));
+        }
+        if asked.availability_zone.is_some() && !features.availability_zones {
+            let text =
+                "the availability zone has no effect: Octavia has them from version 2.14 on, and not with provider ovn";
+            notes.push(("LoadBalancerAvailabilityZonesIgnored", text.to_owned()));
+        }
+        if let Some(method) = &asked.unknown_method {
+            let (key, used) = (key::LB_METHOD.key(), &asked.lb_method);
+            let text = format!("annotation {key}: {method:?} is no algorithm of Octavia's; {used} is used");
+            notes.push(("LoadBalancerLbMethodUnknown", text));
+        }
+        notes.extend(asked.warnings.iter().map(|text| ("QuestionableAnnotation", text.clone())));
+    }
+
+    /// Writes what is new. What was so when this process came is no news, or each restart would tell it of every Service.
+    fn tell(&self, service: &Service, notes: &[Note]) {
+        let is_first_look = self.notices.is_first(About::Service(service), "", "");
+        for (reason, text) in notes {
+            self.notices.warn(!(is_shown(service) && is_first_look), About::Service(service), reason, text);
+        }
+    }
+}
+
+/// Whether a Service has had a load balancer.
+fn is_made(service: &Service) -> bool {
+    let annotations = service.metadata.annotations.as_ref();
+    let id = annotations.and_then(|all| all.get(key::LOAD_BALANCER_ID.key()));
+    is_shown(service) || id.is_some_and(|id| !id.is_empty())
+}
+
+fn is_shown(service: &Service) -> bool {
+    let status = service.status.as_ref().and_then(|it| it.load_balancer.as_ref());
+    status.and_then(|it| it.ingress.as_ref()).is_some_and(|it| !it.is_empty())
+}
+
+#[cfg(test)]
+pub(super) mod tests;
