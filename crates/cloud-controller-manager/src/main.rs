@@ -20,5 +20,7 @@ fn providers() -> Registry {
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
     #[cfg(feature = "hcloud")]
     providers.register(provider_hetzner::NAME, provider_hetzner::factory);
+    #[cfg(feature = "openstack")]
+    providers.register(provider_openstack::NAME, provider_openstack::factory);
     providers
 }

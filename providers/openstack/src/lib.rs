@@ -8,16 +8,22 @@ mod balancers;
 mod catalogue;
 mod clouds_yaml;
 pub mod config;
+mod diagnosis;
 pub mod features;
 pub mod id;
 pub mod keys;
 mod keystone;
 pub mod metrics;
 mod ports;
+mod provider;
 mod routes;
 mod servers;
 pub mod services;
+#[cfg(test)]
+mod stage;
 mod transports;
+
+pub use provider::{OpenStack, factory};
 
 /// The provider's name, and the scheme of its provider ids.
 pub const NAME: &str = "openstack";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cloud_provider::{Error, Result, Setup};
 use ipnet::IpNet;
 use provider_kit::declared::forms::items;
-use provider_kit::gcfg::Settings;
+use provider_kit::gcfg::{Key, Settings};
 use provider_kit::variables::Variables;
 
 use super::auth::Global;
@@ -14,8 +14,6 @@ use crate::keys::*;
 
 /// The providers of Octavia that this program was made for.
 const PROVIDERS: [&str; 5] = ["amphora", "octavia", "ovn", "f5", "amphorav2"];
-/// The only one that has one method only.
-const OVN: (&str, &str) = ("ovn", "SOURCE_IP_PORT");
 
 impl Config {
     /// What the file of `--cloud-config` says, with `clouds.yaml` and the environment.
@@ -23,17 +21,14 @@ impl Config {
     /// # Errors
     /// *Invalid*, with all mistakes: each names file, line and key.
     pub fn read(setup: &Setup) -> Result<Self> {
-        let file = setup.config.as_ref();
-        let file = file.ok_or_else(|| {
-            Error::invalid("--cloud-config is missing: the file cloud.conf with auth-url and a credential")
-        })?;
-        let mut file = Settings::of(file);
+        let missing =
+            || Error::invalid("--cloud-config is missing: the file cloud.conf with auth-url and a credential");
+        let mut file = Settings::of(setup.config.as_ref().ok_or_else(missing)?);
         let mut asked = Variables::of(&setup.environment);
         let mut global = Global::of(&mut file, &setup.environment);
         let (auth, region, interface, tls) = (global.auth(), global.region(), global.interface(), global.tls());
         let mut files = global.finish();
-        files.extend(tls.roots.clone());
-        files.extend(tls.identity.iter().flat_map(|(cert, key)| [cert.clone(), key.clone()]));
+        files.extend(tls.roots.iter().chain(tls.identity.iter().flat_map(|(cert, key)| [cert, key])).cloned());
         file.get(&METADATA_SEARCH_ORDER);
         let config = Self {
             auth,
@@ -42,139 +37,102 @@ impl Config {
             tls,
             regional: asked.get(&OS_CCM_REGIONAL).as_deref() == Some("true"),
             request_timeout: file.get(&REQUEST_TIMEOUT).filter(|it| !it.is_zero()).unwrap_or(Duration::from_secs(60)),
-            networking: Networking::read(&mut file),
-            balancers: Balancers::read(&mut file, asked.get(&OCCM_WAIT_LB_ACTIVE_STEPS).unwrap_or_default()),
+            networking: networking(&mut file),
+            balancers: balancers(&mut file, asked.get(&OCCM_WAIT_LB_ACTIVE_STEPS).unwrap_or_default()),
             router: file.get(&ROUTER_ID),
             files,
         };
         file.unknown(SECTIONS);
-        if let Err(mistakes) = asked.finish() {
-            file.mistake(mistakes.to_string());
-        }
+        // Lenient all of them; what there is to say of them is in the log.
+        asked.finish()?;
         file.finish().map(|()| config)
     }
 }
 
-impl Networking {
-    fn read(file: &mut Settings) -> Self {
-        let sort_order = file.get(&ADDRESS_SORT_ORDER).unwrap_or_default();
-        let mut ranges = Vec::new();
-        for item in items(&sort_order) {
-            match item.parse::<IpNet>() {
-                Ok(range) => ranges.push(range.trunc()),
-                Err(_) => {
-                    let place = file.named(&ADDRESS_SORT_ORDER);
-                    file.warning(format!(
-                        "{place}: {item:?} is left out: it is not an address range such as 10.0.0.0/24"
-                    ));
-                }
+fn networking(file: &mut Settings) -> Networking {
+    let text = file.get(&ADDRESS_SORT_ORDER).unwrap_or_default();
+    let mut sort_order = Vec::new();
+    for item in items(&text) {
+        match item.parse::<IpNet>() {
+            Ok(range) => sort_order.push(range.trunc()),
+            Err(_) => {
+                file.warn(&ADDRESS_SORT_ORDER, &format!("has {item:?}, which is left out: it is no address range"))
             }
         }
-        Self {
-            ipv6_disabled: file.flag(&IPV6_SUPPORT_DISABLED),
-            public: file.all(&PUBLIC_NETWORK_NAME),
-            internal: file.all(&INTERNAL_NETWORK_NAME),
-            sort_order: ranges,
-        }
+    }
+    Networking {
+        ipv6_disabled: file.flag(&IPV6_SUPPORT_DISABLED),
+        public: file.all(&PUBLIC_NETWORK_NAME),
+        internal: file.all(&INTERNAL_NETWORK_NAME),
+        sort_order,
     }
 }
 
-impl Balancers {
-    fn read(file: &mut Settings, wait_steps: u32) -> Option<Self> {
-        file.get(&LB_VERSION);
-        let provider = file.get(&LB_PROVIDER).unwrap_or_default();
-        if !PROVIDERS.contains(&provider.as_str()) {
-            let place = file.named(&LB_PROVIDER);
-            file.warning(format!("{place}: {provider:?} is not one of {}: nobody tried it", PROVIDERS.join(", ")));
-        }
-        let store = file.get(&CONTAINER_STORE).unwrap_or_default();
-        if !matches!(&*store, "barbican" | "external") {
-            let place = file.named(&CONTAINER_STORE);
-            file.warning(format!("{place}: {store:?} is neither barbican nor external: references are not checked"));
-        }
-        let suffix = file.get(&INGRESS_HOSTNAME_SUFFIX);
-        let balancers = Self {
-            method: method(file, &provider),
-            networks: Networks::read(file),
-            internal: file.flag(&INTERNAL_LB),
-            node_selector: file.get(&NODE_SELECTOR).unwrap_or_default(),
-            cascade_delete: file.flag(&CASCADE_DELETE),
-            flavor: file.get(&FLAVOR_ID),
-            availability_zone: file.get(&AVAILABILITY_ZONE),
-            monitor: Monitor::read(file),
-            manage_security_groups: file.flag(&MANAGE_SECURITY_GROUPS),
-            ingress_hostname_suffix: suffix.filter(|_| file.flag(&ENABLE_INGRESS_HOSTNAME)),
-            tls_container: file.get(&DEFAULT_TLS_CONTAINER_REF),
-            barbican: store == "barbican",
-            max_shared: file.get(&MAX_SHARED_LB).unwrap_or_default().into(),
-            serial: file.flag(&PROVIDER_REQUIRES_SERIAL_API_CALLS),
-            wait_steps,
-            classes: file
-                .subs("LoadBalancerClass")
-                .into_iter()
-                .map(|name| {
-                    let networks = Networks::of_class(file, &name);
-                    (name, networks)
-                })
-                .collect(),
-            provider,
-        };
-        file.flag(&ENABLED).then_some(balancers)
+fn balancers(file: &mut Settings, wait_steps: u32) -> Option<Balancers> {
+    file.get(&LB_VERSION);
+    let (provider, method) = method(file);
+    let store = file.get(&CONTAINER_STORE);
+    if !matches!(store.as_deref(), Some("barbican" | "external") | None) {
+        file.warn(&CONTAINER_STORE, "is neither barbican nor external: references are not checked");
     }
+    let monitor = Monitor {
+        create: file.flag(&CREATE_MONITOR),
+        delay: file.get(&MONITOR_DELAY).unwrap_or_default(),
+        timeout: file.get(&MONITOR_TIMEOUT).unwrap_or_default(),
+        max_retries: file.get(&MONITOR_MAX_RETRIES).unwrap_or_default(),
+        max_retries_down: file.get(&MONITOR_MAX_RETRIES_DOWN).unwrap_or_default(),
+    };
+    let suffix = file.get(&INGRESS_HOSTNAME_SUFFIX);
+    let classes = file.subs("LoadBalancerClass").into_iter();
+    let balancers = Balancers {
+        provider,
+        method,
+        networks: networks(file, None),
+        internal: file.flag(&INTERNAL_LB),
+        node_selector: file.get(&NODE_SELECTOR).unwrap_or_default(),
+        cascade_delete: file.flag(&CASCADE_DELETE),
+        flavor: file.get(&FLAVOR_ID),
+        availability_zone: file.get(&AVAILABILITY_ZONE),
+        monitor,
+        manage_security_groups: file.flag(&MANAGE_SECURITY_GROUPS),
+        ingress_hostname_suffix: suffix.filter(|_| file.flag(&ENABLE_INGRESS_HOSTNAME)),
+        tls_container: file.get(&DEFAULT_TLS_CONTAINER_REF),
+        barbican: store.as_deref() == Some("barbican"),
+        max_shared: file.get(&MAX_SHARED_LB).unwrap_or_default().into(),
+        serial: file.flag(&PROVIDER_REQUIRES_SERIAL_API_CALLS),
+        wait_steps,
+        classes: classes.map(|name| (name.clone(), networks(file, Some(&name)))).collect(),
+    };
+    file.flag(&ENABLED).then_some(balancers)
 }
 
-fn method(file: &mut Settings, provider: &str) -> String {
-    let method = file.get(&LB_METHOD);
-    match method {
-        None if provider == OVN.0 => OVN.1.to_owned(),
-        None => "ROUND_ROBIN".to_owned(),
-        Some(method) => {
-            if provider == OVN.0 && method != OVN.1 {
-                let place = file.named(&LB_METHOD);
-                file.warning(format!(
-                    "{place}: {} has no method but {}; Octavia will refuse load balancers",
-                    OVN.0, OVN.1
-                ));
-            }
-            method
-        }
+/// The provider, and how it chooses a member: OVN knows one way only.
+fn method(file: &mut Settings) -> (String, String) {
+    let provider = file.get(&LB_PROVIDER).unwrap_or_default();
+    if !PROVIDERS.contains(&&*provider) {
+        file.warn(&LB_PROVIDER, &format!("is not one of {}: nobody tried it", PROVIDERS.join(", ")));
     }
+    let (is_ovn, method) = (provider == "ovn", file.get(&LB_METHOD));
+    if is_ovn && method.as_ref().is_some_and(|method| method != "SOURCE_IP_PORT") {
+        file.warn(&LB_METHOD, "is not SOURCE_IP_PORT, the only one of ovn: Octavia will refuse load balancers");
+    }
+    let default = if is_ovn { "SOURCE_IP_PORT" } else { "ROUND_ROBIN" };
+    (provider, method.unwrap_or_else(|| default.to_owned()))
 }
 
-impl Monitor {
-    fn read(file: &mut Settings) -> Self {
-        Self {
-            create: file.flag(&CREATE_MONITOR),
-            delay: file.get(&MONITOR_DELAY).unwrap_or_default(),
-            timeout: file.get(&MONITOR_TIMEOUT).unwrap_or_default(),
-            max_retries: file.get(&MONITOR_MAX_RETRIES).unwrap_or_default(),
-            max_retries_down: file.get(&MONITOR_MAX_RETRIES_DOWN).unwrap_or_default(),
-        }
-    }
-}
-
-impl Networks {
-    fn read(file: &mut Settings) -> Self {
-        Self {
-            network: file.get(&NETWORK_ID),
-            subnet: file.get(&SUBNET_ID),
-            member_subnet: file.get(&MEMBER_SUBNET_ID),
-            floating_network: file.get(&FLOATING_NETWORK_ID),
-            floating_subnet_id: file.get(&FLOATING_SUBNET_ID),
-            floating_subnet: file.get(&FLOATING_SUBNET),
-            floating_subnet_tags: file.get(&FLOATING_SUBNET_TAGS),
-        }
-    }
-
-    fn of_class(file: &mut Settings, name: &str) -> Self {
-        Self {
-            network: file.get_in(name, &CLASS_NETWORK_ID),
-            subnet: file.get_in(name, &CLASS_SUBNET_ID),
-            member_subnet: file.get_in(name, &CLASS_MEMBER_SUBNET_ID),
-            floating_network: file.get_in(name, &CLASS_FLOATING_NETWORK_ID),
-            floating_subnet_id: file.get_in(name, &CLASS_FLOATING_SUBNET_ID),
-            floating_subnet: file.get_in(name, &CLASS_FLOATING_SUBNET),
-            floating_subnet_tags: file.get_in(name, &CLASS_FLOATING_SUBNET_TAGS),
-        }
+/// Those of all Services, or of a class.
+fn networks(file: &mut Settings, class: Option<&str>) -> Networks {
+    let mut text = |key: &Key<String>, of_class: &Key<String>| match class {
+        None => file.get(key),
+        Some(class) => file.get_in(class, of_class),
+    };
+    Networks {
+        network: text(&NETWORK_ID, &CLASS_NETWORK_ID),
+        subnet: text(&SUBNET_ID, &CLASS_SUBNET_ID),
+        member_subnet: text(&MEMBER_SUBNET_ID, &CLASS_MEMBER_SUBNET_ID),
+        floating_network: text(&FLOATING_NETWORK_ID, &CLASS_FLOATING_NETWORK_ID),
+        floating_subnet_id: text(&FLOATING_SUBNET_ID, &CLASS_FLOATING_SUBNET_ID),
+        floating_subnet: text(&FLOATING_SUBNET, &CLASS_FLOATING_SUBNET),
+        floating_subnet_tags: text(&FLOATING_SUBNET_TAGS, &CLASS_FLOATING_SUBNET_TAGS),
     }
 }

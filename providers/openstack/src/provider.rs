@@ -1,0 +1,139 @@
+//! The provider: what it is made of, its start, and what it takes over while it runs.
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use cloud_provider::{
+    Caches, CloudProvider, ConfigFile, Context, Finding, Instances, LoadBalancers, Reload, Result, Routes, Setup,
+    async_trait,
+};
+use provider_kit::counted::Counted;
+use provider_kit::events::EventWriter;
+use provider_kit::load_balancers::Balancers;
+
+use crate::balancers::Backing;
+use crate::config::Config;
+use crate::diagnosis::Diagnosis;
+use crate::metrics::reconciled;
+use crate::ports::Ports;
+use crate::routes::RouterRoutes;
+use crate::servers::{Servers, servers};
+use crate::services::Services;
+use crate::{EVENT_SOURCE, NAME};
+
+/// Makes the provider from the configuration file, the files that it names, and the environment.
+///
+/// # Errors
+/// *Invalid*, with everything that is wrong with them.
+pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
+    let config = Config::read(setup)?;
+    let services = Services::new(&config, setup)?;
+    Ok(Arc::new(OpenStack::over(config, services, setup)))
+}
+
+/// The provider.
+pub struct OpenStack {
+    services: Services,
+    setup: Setup,
+    /// As it was at the start.
+    config: Config,
+    /// As it was last read: who we are is taken from here.
+    access: RwLock<Arc<Config>>,
+    events: EventWriter,
+    caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    servers: Servers,
+    balancers: Option<Counted<Balancers<Backing>>>,
+    routes: Option<RouterRoutes>,
+    /// Whether Neutron has what routes need; asked at the start.
+    has_routes: OnceLock<bool>,
+}
+
+impl OpenStack {
+    /// A provider that talks to these services. `setup` is what it was made from.
+    #[must_use]
+    pub fn over(config: Config, services: Services, setup: &Setup) -> Self {
+        let (events, caches) = (EventWriter::new(EVENT_SOURCE), Arc::<OnceLock<Arc<dyn Caches>>>::default());
+        let ports = Ports::new(services.clone());
+        let servers = servers(&services, &ports, &config);
+        let routes = config.router.clone().map(|router| {
+            let (services, ports, caches) = (services.clone(), ports.clone(), Arc::clone(&caches));
+            RouterRoutes::new(services, ports, router, caches)
+        });
+        let balancers = config.balancers.clone().map(|balancers| {
+            let backing = Backing::new(services.clone(), Arc::new(balancers), ports, events.clone());
+            reconciled(Balancers::new(backing), &setup.metrics)
+        });
+        let (setup, access) = (setup.clone(), RwLock::new(Arc::new(config.clone())));
+        let has_routes = OnceLock::new();
+        Self { services, setup, config, access, events, caches, servers, balancers, routes, has_routes }
+    }
+
+    fn access(&self) -> Arc<Config> {
+        Arc::clone(&self.access.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl CloudProvider for OpenStack {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    async fn initialize(&self, context: &Context) -> Result<()> {
+        self.events.connect(&context.events);
+        self.services.project_id().await.map_err(|error| {
+            let place = &self.config.auth.url;
+            error.context(format!("OpenStack at {place} cannot be used; check [Global] in the cloud configuration"))
+        })?;
+        if let Some(routes) = &self.routes {
+            routes.learn_ranges(&context.cluster_cidrs);
+            let are_supported = routes.are_supported().await?;
+            if !*self.has_routes.get_or_init(|| are_supported) {
+                tracing::warn!("Pods get no routes: Neutron has neither the extension extraroute nor extraroute-atomic");
+            }
+        }
+        Ok(())
+    }
+
+    async fn diagnose(&self) -> Vec<Finding> {
+        Diagnosis { services: &self.services, config: &self.access() }.findings().await
+    }
+
+    /// Who we are, and the certificates by which the services are known, are taken over (P-39); anything else is read at the
+    /// start only.
+    async fn reload(&self, file: &ConfigFile) -> Result<Reload> {
+        let new = Config::read(&Setup { config: Some(file.clone()), ..self.setup.clone() })?;
+        // What stands in another project is none of this cluster's.
+        if (&new.auth.url, &new.auth.scope) != (&self.config.auth.url, &self.config.auth.scope) {
+            return Ok(Reload::NeedsRestart);
+        }
+        self.services.reload(&new).await?;
+        let is_all = new.differs_in_access_only(&self.config);
+        *self.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        Ok(if is_all { Reload::Done } else { Reload::NeedsRestart })
+    }
+
+    fn config_files(&self) -> Vec<PathBuf> {
+        self.access().files.clone()
+    }
+
+    fn set_caches(&self, caches: Arc<dyn Caches>) {
+        if let Some(balancers) = &self.balancers {
+            balancers.inner().set_caches(Arc::clone(&caches));
+        }
+        self.caches.get_or_init(|| caches);
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(&self.servers)
+    }
+
+    fn routes(&self) -> Option<&dyn Routes> {
+        let has_none = self.has_routes.get() == Some(&false);
+        self.routes.as_ref().filter(|_| !has_none).map(|routes| routes as _)
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        self.balancers.as_ref().map(|balancers| balancers as _)
+    }
+}
