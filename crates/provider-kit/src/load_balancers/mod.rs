@@ -15,6 +15,11 @@
 //!   and by id. *Conflict* on the making means that it exists: it is read, and ours if it carries our mark.
 //! * **No empty answer is believed by itself.** A load balancer that a Service had and that is not found is gone only if the
 //!   cloud still shows a machine of the cluster; a credential of the wrong project finds neither.
+//! * **Patience.** While the cloud is at work the controller's worker does something else, and all that wait are looked at
+//!   with one request (INV-6). One that failed and never worked is made anew, if the provider [says so](Backend::replaces).
+//! * **Sharing.** What several Services share ([`Backend::lock`]) is changed for one after the other, each from what the one
+//!   before left; parts of others ([`Actual::foreign`]) stay, and what is wanted can be
+//!   [fitted](Backend::fitted) to what is there.
 //! * **Targets.** The controller decides who is a target; an empty set is obeyed. A set that nobody knows is not empty: see
 //!   [`machine_ids`] (P-25).
 //!

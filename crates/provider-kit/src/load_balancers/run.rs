@@ -285,14 +285,11 @@ impl<'a, B: Backend> Run<'a, B> {
         while !rest.is_empty() {
             match self.apply(actual.as_ref(), rest).await? {
                 Step::Done(count, shown) => {
-                    let shown = if self.held.is_none() { self.locked(Some(shown), aim).await? } else { Some(shown) };
-                    actual = self.until_ready(shown, aim, Parts::Told).await?;
+                    actual = self.once_shown(shown, aim).await?;
                     self.was_missing |= actual.is_none();
                     rest = &rest[count.min(rest.len())..];
                 }
-                Step::PlanAgain(shown) => {
-                    return Ok((self.until_ready(Some(shown), aim, Parts::Told).await?, false));
-                }
+                Step::PlanAgain(shown) => return Ok((self.once_shown(shown, aim).await?, false)),
                 step => {
                     self.was_missing |= matches!(step, Step::Gone);
                     self.is_kept |= matches!(step, Step::Kept);
@@ -301,6 +298,12 @@ impl<'a, B: Backend> Run<'a, B> {
             }
         }
         Ok((actual, true))
+    }
+
+    /// What was just made is looked after as what was found is.
+    async fn once_shown(&mut self, shown: Shared, aim: Aim) -> Result<Option<Shared>> {
+        let shown = if self.held.is_none() { self.locked(Some(shown), aim).await? } else { Some(shown) };
+        self.until_ready(shown, aim, Parts::Told).await
     }
 
     async fn apply(&mut self, actual: Option<&Shared>, operations: &[Operation]) -> Result<Step<Shared>> {
