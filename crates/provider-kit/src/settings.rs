@@ -153,6 +153,31 @@ pub fn yaml(text: &str) -> Result<Value, String> {
     })
 }
 
+/// Both, mapping by mapping. Where both say something that is neither null nor an empty text, what `stronger` says.
+///
+/// ```
+/// use provider_kit::settings::merged;
+/// use serde_json::json;
+///
+/// let (own, shared) = (json!({"a": {"x": 1, "y": ""}}), json!({"a": {"x": 2, "y": 3}, "b": 4}));
+/// assert_eq!(merged(own, shared), json!({"a": {"x": 1, "y": 3}, "b": 4}));
+/// ```
+#[must_use]
+pub fn merged(stronger: Value, weaker: Value) -> Value {
+    match (stronger, weaker) {
+        (Value::Object(mut stronger), Value::Object(weaker)) => {
+            for (key, value) in weaker {
+                let own = stronger.remove(&key).unwrap_or_default();
+                stronger.insert(key, merged(own, value));
+            }
+            Value::Object(stronger)
+        }
+        (Value::Null, weaker) => weaker,
+        (Value::String(text), weaker) if text.is_empty() => weaker,
+        (stronger, _) => stronger,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use cloud_provider::ConfigFile;

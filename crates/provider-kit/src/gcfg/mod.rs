@@ -148,20 +148,21 @@ impl Settings {
         of_it.filter_map(|it| it.sub.clone()).collect()
     }
 
-    /// How messages name it: file, line if it is there, section and key.
-    #[must_use]
-    pub fn named<T>(&self, key: &Key<T>) -> String {
-        self.place("", key.key, self.entries("", key.key).last().map(|entry| entry.line))
+    /// Notes a mistake that the caller found: what completes the sentence that begins with file, line, section and key.
+    pub fn refuse<T>(&mut self, key: &Key<T>, why: &str) {
+        let text = self.named(key.key, why);
+        self.reading.mistake(text);
     }
 
-    /// Notes a mistake that the caller found: say where it is, and what is accepted.
+    /// Notes what somebody should know of a key, though it works: what completes that sentence.
+    pub fn warn<T>(&mut self, key: &Key<T>, what: &str) {
+        let text = self.named(key.key, what);
+        self.reading.warning(text);
+    }
+
+    /// Notes a mistake that the caller found elsewhere: say where it is, and what is accepted.
     pub fn mistake(&mut self, text: impl Into<String>) {
         self.reading.mistake(text.into());
-    }
-
-    /// Notes what somebody should know of, though it works.
-    pub fn warning(&mut self, text: impl Into<String>) {
-        self.reading.warning(text.into());
     }
 
     /// Sections and keys that are not `declared` are warned of: nobody reads them.
@@ -221,6 +222,11 @@ impl Settings {
         let of_it = self.sections.iter().filter(|section| section.sub.as_deref().unwrap_or_default() == sub);
         let entries = of_it.filter_map(|section| Some((key_in(section, declared)?, &section.entries)));
         entries.flat_map(|(key, all)| all.iter().filter(|entry| entry.key.eq_ignore_ascii_case(key))).collect()
+    }
+
+    fn named(&self, key: &str, what: &str) -> String {
+        let line = self.entries("", key).last().map(|entry| entry.line);
+        format!("{} {what}", self.place("", key, line))
     }
 
     fn place(&self, sub: &str, declared: &str, line: Option<u32>) -> String {

@@ -164,8 +164,11 @@ fn a_mistake_names_file_line_section_key_and_what_is_accepted_but_no_secret() {
     );
     let file = settings("[Main]\npin = 77");
     assert!(!format!("{file:?}").contains("77"));
-    assert_eq!(file.named(&SECRET), "f.conf:2: [Main] pin");
-    assert_eq!(file.named(&TEXT), "f.conf: [Main] text");
+    let mut file = file;
+    file.refuse(&SECRET, "is known to all");
+    file.warn(&TEXT, "is missing");
+    assert_eq!(file.warnings(), ["f.conf: [Main] text is missing"]);
+    assert_eq!(file.finish().unwrap_err().to_string(), "f.conf:2: [Main] pin is known to all");
 }
 
 #[test]

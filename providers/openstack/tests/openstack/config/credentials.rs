@@ -43,12 +43,15 @@ fn a_url_that_is_none_or_of_version_two_is_a_mistake() {
     for url in ["keystone:5000", "ftp://k", "http://", "/v3", "http://k/v3?x=y", "not a url"] {
         let told = wrong(&ENOUGH.replace("http://keystone", url));
         assert_eq!(
-            told, "cloud.conf:2: [Global] auth-url: this is no URL of the form https://keystone.example:5000/v3",
+            told, "cloud.conf:2: [Global] auth-url is no URL of the form https://keystone.example:5000/v3",
             "{url}"
         );
     }
     let told = wrong(&ENOUGH.replace("http://keystone", "http://k/v2.0/"));
-    assert_eq!(told, "cloud.conf:2: [Global] auth-url: version 2.0 of Keystone is gone; leave it out, or write /v3");
+    assert_eq!(
+        told,
+        "cloud.conf:2: [Global] auth-url is of version 2.0, which is gone: leave the version out, or write /v3"
+    );
     let told = wrong(&ENOUGH.replace("auth-url = http://keystone\n", "auth-url =\n"));
     assert_eq!(told, "cloud.conf:2: [Global] auth-url is missing: the URL of Keystone");
 }
@@ -150,7 +153,7 @@ fn half_of_an_application_credential_is_a_mistake() {
     );
     assert_eq!(
         refused("application-credential-secret = x"),
-        "cloud.conf: [Global] application-credential-id is missing: application-credential-secret is set"
+        "cloud.conf: [Global] application-credential-id is missing: its secret is there"
     );
 }
 
@@ -227,11 +230,11 @@ fn certificates_are_files_that_can_be_read_and_the_clients_has_its_key() {
     assert_eq!(config.tls.identity, Some((paths[1].clone(), paths[2].clone())));
     assert_eq!(config.files, paths, "followed, because they are renewed");
     let told = wrong(&format!("{ENOUGH}cert-file = {cert}\n"));
-    assert_eq!(told, "cloud.conf:6: [Global] cert-file is set: [Global] key-file is needed with it");
+    assert_eq!(told, "cloud.conf:6: [Global] cert-file needs key-file");
     let told = wrong(&format!("{ENOUGH}key-file = {key}\n"));
-    assert_eq!(told, "cloud.conf:6: [Global] key-file is set: [Global] cert-file is needed with it");
+    assert_eq!(told, "cloud.conf:6: [Global] key-file needs cert-file");
     let told = wrong(&format!("{ENOUGH}ca-file = /nowhere/ca.pem\n"));
-    assert!(told.starts_with("cloud.conf:6: [Global] ca-file: cannot read /nowhere/ca.pem: "), "{told}");
+    assert!(told.starts_with("cloud.conf:6: [Global] ca-file cannot be read: /nowhere/ca.pem: "), "{told}");
     std::fs::remove_dir_all(dir).unwrap();
 }
 
