@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use crate::attributes;
-use crate::model::{Kind, Model, Object, list as items, set, text};
-use crate::octavia::{merge, set_state, sorted_tags, unsupported};
+use crate::model::{Kind, Model, Object, list as items, text};
+use crate::octavia::{merge, sorted_tags, unsupported};
 use crate::ports::NewPort;
 use crate::refusal::Refusal;
 use crate::requests::{Answer, Asked, Reply};
@@ -72,6 +72,13 @@ fn vip(model: &mut Model, project: &str, wanted: &Object, id: &str) -> Result<Ob
     if !is_visible {
         return Err(Refusal::invalid(format!("Subnet {subnet} not found.")));
     }
+    let is_outside = |it: &str| {
+        !model.range(&subnet).zip(it.parse().ok()).is_some_and(|(range, it): (_, IpAddr)| range.contains(&it))
+    };
+    if address.is_some_and(is_outside) {
+        let provider = wanted.get("provider").and_then(Value::as_str).unwrap_or("amphora");
+        return Err(Refusal::new(500, "", format!("Provider '{provider}' reports error: BadRequestException: 400")));
+    }
     if let Some(address) = address.filter(|it| model.is_taken(&subnet, it)) {
         let message =
             format!("The VIP IP address is already in use: IP address {address} already allocated in subnet {subnet}");
@@ -84,7 +91,7 @@ fn vip(model: &mut Model, project: &str, wanted: &Object, id: &str) -> Result<Ob
 }
 
 fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
-    model.check_attributes(wanted, "load_balancer", attributes::BALANCER, false)?;
+    model.check_attributes(wanted, "load_balancer.loadbalancer", attributes::BALANCER, false)?;
     let provider = wanted.get("provider").and_then(Value::as_str).unwrap_or("amphora");
     if !model.options.providers.iter().any(|it| it == provider) {
         return Err(Refusal::invalid(format!("Provider '{provider}' is not enabled.")));
@@ -159,7 +166,7 @@ fn wrong_state(id: &str, balancer: &Object) -> Refusal {
 
 pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
     let change = asked.object(Kind::Balancer)?;
-    model.check_attributes(change, "load_balancer", attributes::BALANCER, true)?;
+    model.check_attributes(change, "load_balancer.loadbalancer", attributes::BALANCER, true)?;
     let updated = model.clock.local();
     let id = asked.id();
     let balancer = model.owned(Kind::Balancer, &asked.project, id)?;
@@ -183,10 +190,6 @@ pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
         let message = format!("Validation failure: Cannot delete Load Balancer {id} - it has children");
         return Err(Refusal::invalid(message));
     }
-    for kind in [Kind::Listener, Kind::Pool, Kind::Monitor] {
-        model.all_mut(kind).filter(|it| crate::octavia::is_of(it, id)).for_each(|it| set_state(it, "PENDING_DELETE"));
-    }
     model.begin(id, "PENDING_DELETE", &asked.effects, asked.now);
-    set(model.owned(Kind::Balancer, &asked.project, id).unwrap_or(&mut Object::new()), "operating_status", "OFFLINE");
     Reply::empty(204)
 }

@@ -142,8 +142,9 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
     if let Some(description) = change.get("description") {
         set(&mut floating, "description", description.clone());
     }
-    // Who does not name a port takes it off, as ever.
-    attach(model, &asked.project, &mut floating, change.get("port_id").unwrap_or(&Value::Null))?;
+    if let Some(port) = change.get("port_id") {
+        attach(model, &asked.project, &mut floating, port)?;
+    }
     Model::touched(&model.clock.clone(), &mut floating);
     model.insert(Kind::FloatingIp, floating.clone());
     Reply::one(Kind::FloatingIp, floating)

@@ -108,6 +108,7 @@ async fn serve(State(fake): State<Fake>, request: Request) -> Response {
             let done = admitted.and_then(|()| match target.handler {
                 _ if is_broken => Err(Refusal::bad("Request body is not valid JSON")),
                 Some(handler) => handler(&mut model, &asked),
+                None if asked.service == Service::Balancer => Err(Refusal::new(404, "Not Found", "")),
                 None => Err(Refusal::new(404, "HTTPNotFound", "The resource could not be found.")),
             });
             rendered(asked.service, done)
@@ -147,12 +148,19 @@ fn foreign(asked: &Asked) -> Option<Response> {
             let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             Some((status, "<html>something between you and the API</html>").into_response())
         }
-        FaultKind::Refused(status, kind, message) => {
-            Some(rendered(asked.service, Err(Refusal::new(*status, kind, message.clone()))))
-        }
+        FaultKind::Refused(status, kind, message) => Some(rendered(
+            asked.service,
+            Err(Refusal::new(*status, if asked.service == Service::Balancer { "" } else { kind }, message.clone())),
+        )),
         FaultKind::RetryAfter(status, seconds) => {
-            let mut answer =
-                rendered(asked.service, Err(Refusal::new(*status, "overLimit", "This request was rate-limited.")));
+            let mut answer = rendered(
+                asked.service,
+                Err(Refusal::new(
+                    *status,
+                    if asked.service == Service::Balancer { "" } else { "overLimit" },
+                    "This request was rate-limited.",
+                )),
+            );
             answer.headers_mut().insert("retry-after", (*seconds).into());
             Some(answer)
         }

@@ -35,7 +35,18 @@ pub struct Server {
     pub ip: String,
 }
 
+/// The flavor of servers that have no other.
+const FLAVOR: &str = "b6df1300-b905-4ad4-8af6-874c81f94c03";
+
 impl Model {
+    fn add_flavor(&mut self, id: &str, name: &str) {
+        let flavor = json!({
+            "id": id, "name": name, "ram": 4096, "disk": 10, "vcpus": 2, "swap": "", "OS-FLV-EXT-DATA:ephemeral": 0,
+            "OS-FLV-DISABLED:disabled": false, "os-flavor-access:is_public": true, "rxtx_factor": 1.0, "links": [],
+        });
+        self.insert(Kind::Flavor, flavor.as_object().cloned().unwrap_or_default());
+    }
+
     fn add_network(&mut self, name: &str, range: &str, is_external: bool) -> Network {
         let (id, now) = (self.new_id(), self.clock.utc());
         let project = if is_external { "9c18757fb171483bb42e6353bf9659fe" } else { Self::home() };
@@ -146,10 +157,8 @@ impl Fake {
     pub fn add_server_to(&self, project: &str, name: &str, network: &Network) -> Server {
         let mut model = self.model();
         let (id, now) = (model.new_id(), model.clock.utc());
-        const FLAVOR: &str = "b6df1300-b905-4ad4-8af6-874c81f94c03";
         if model.get(Kind::Flavor, FLAVOR).is_none() {
-            let flavor = json!({"id": FLAVOR, "name": "m1.k8s", "ram": 4096, "disk": 10, "vcpus": 2, "links": []});
-            model.insert(Kind::Flavor, flavor.as_object().cloned().unwrap_or_default());
+            model.add_flavor(FLAVOR, "m1.k8s");
         }
         let server = json!({
             "accessIPv4": "", "accessIPv6": "", "created": now, "flavor": FLAVOR, "hostId": "954192b32c158d6961df2d",
@@ -158,6 +167,7 @@ impl Fake {
             "OS-DCF:diskConfig": "MANUAL", "progress": 0, "OS-EXT-AZ:availability_zone": "az1", "config_drive": "",
             "key_name": null, "security_groups": [{"name": "k8s-nodes"}], "OS-EXT-STS:task_state": null,
             "OS-EXT-STS:vm_state": "active", "OS-EXT-STS:power_state": 1, "os-extended-volumes:volumes_attached": [],
+            "OS-SRV-USG:launched_at": now, "OS-SRV-USG:terminated_at": null,
         });
         let server = server.as_object().cloned().unwrap_or_default();
         model.insert(Kind::Server, server.clone());
@@ -201,6 +211,16 @@ impl Fake {
         let mut model = self.model();
         let found = model.all_mut(Kind::Server).find(|it| text(it, "name") == name);
         found.map(change).is_some()
+    }
+
+    /// Gives a server, by name, a flavor of its own with this name; the flavor's id. `None` if there is no such server.
+    pub fn set_flavor(&self, name: &str, flavor: &str) -> Option<String> {
+        let mut model = self.model();
+        let id = model.new_id();
+        model.add_flavor(&id, flavor);
+        let server = model.all_mut(Kind::Server).find(|it| text(it, "name") == name)?;
+        set(server, "flavor", id.clone());
+        Some(id)
     }
 
     /// Sets the status of a server, by name.

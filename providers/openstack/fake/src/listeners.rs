@@ -58,6 +58,18 @@ fn check_options(model: &Model, balancer: &str, protocol: &str, wanted: &Object)
             return Err(unsupported(key));
         }
     }
+    if is_set("default_tls_container_ref") && protocol != "TERMINATED_HTTPS" {
+        let message = format!(
+            "Validation failure: Certificate container references are not allowed on {protocol} protocol listeners."
+        );
+        return Err(Refusal::invalid(message));
+    }
+    if let Some(limit) = wanted.get("connection_limit").and_then(Value::as_i64).filter(|it| *it < -1) {
+        let message = format!(
+            "Invalid input for field/attribute connection_limit. Value: '{limit}'. Value should be greater or equal to -1"
+        );
+        return Err(Refusal::invalid(message));
+    }
     if let Some(reference) = wanted.get("default_tls_container_ref").and_then(Value::as_str) {
         let id = reference.rsplit('/').next().unwrap_or_default();
         if model.get(Kind::Secret, id).or_else(|| model.get(Kind::Container, id)).is_none() {
@@ -80,7 +92,7 @@ fn check_options(model: &Model, balancer: &str, protocol: &str, wanted: &Object)
 
 /// Adds a listener, with its pool, `PENDING_CREATE`.
 pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Object) -> Result<String, Refusal> {
-    model.check_attributes(wanted, "listener", attributes::LISTENER, false)?;
+    model.check_attributes(wanted, "listener_.listener", attributes::LISTENER, false)?;
     let protocol = text(wanted, "protocol");
     if !PROTOCOLS.contains(&protocol) {
         let message = format!(
@@ -127,7 +139,9 @@ pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Obj
         "timeout_member_connect": number("timeout_member_connect", 5000),
         "timeout_member_data": number("timeout_member_data", 50_000),
         "timeout_tcp_inspect": number("timeout_tcp_inspect", 0), "tags": sorted_tags(items(wanted, "tags")),
-        "allowed_cidrs": or_null("allowed_cidrs"),
+        "allowed_cidrs": or_null("allowed_cidrs"), "client_ca_tls_container_ref": null, "client_authentication": "NONE",
+        "client_crl_container_ref": null, "tls_ciphers": null, "tls_versions": null, "alpn_protocols": null,
+        "hsts_max_age": null, "hsts_include_subdomains": false, "hsts_preload": false,
     });
     model.insert(Kind::Listener, listener.as_object().cloned().unwrap_or_default());
     Ok(id)
@@ -136,7 +150,7 @@ pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Obj
 pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
     let wanted = asked.object(Kind::Listener)?;
     let balancer = text(wanted, "loadbalancer_id").to_owned();
-    model.check_attributes(wanted, "listener", attributes::LISTENER, false)?;
+    model.check_attributes(wanted, "listener_.listener", attributes::LISTENER, false)?;
     model.may_change(&balancer, &asked.project)?;
     let id = add(model, &asked.project, &balancer, wanted)?;
     model.begin(&balancer, "PENDING_UPDATE", &asked.effects, asked.now);
@@ -146,7 +160,7 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
 
 pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
     let change = asked.object(Kind::Listener)?;
-    model.check_attributes(change, "listener", attributes::LISTENER, true)?;
+    model.check_attributes(change, "listener_.listener", attributes::LISTENER, true)?;
     let found = model.one(Kind::Listener, &asked.project, asked.id())?;
     let (balancer, protocol) = (balancer_of(found), text(found, "protocol").to_owned());
     check_options(model, &balancer, &protocol, change)?;

@@ -12,7 +12,7 @@ use crate::requests::{Answer, Asked, Reply};
 
 /// Members are asked for by another part of Octavia, which words this differently.
 fn pool<'a>(model: &'a Model, asked: &Asked) -> Result<&'a Object, Refusal> {
-    let missing = |_| Refusal::new(404, "members", format!("Pool {} not found.", asked.id()));
+    let missing = |_| Refusal::new(404, "Bad Request", format!("Pool {} not found.", asked.id()));
     model.one(Kind::Pool, &asked.project, asked.id()).map_err(missing)
 }
 
@@ -25,7 +25,7 @@ fn key(member: &Object) -> (String, u64) {
 }
 
 fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
-    model.check_attributes(wanted, "member", attributes::MEMBER, false)?;
+    model.check_attributes(wanted, "member_.member", attributes::MEMBER, false)?;
     let (address, port) = key(wanted);
     if address.parse::<IpAddr>().is_err() {
         let message = format!(
@@ -44,6 +44,10 @@ fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
     }
 }
 
+fn taken(address: &str, port: u64) -> Refusal {
+    Refusal::conflict(format!("Another member on this pool is already using ip {address} on protocol_port {port}"))
+}
+
 /// Adds a member, `PENDING_CREATE`.
 pub(crate) fn add(model: &mut Model, project: &str, pool: &str, wanted: &Object) -> Result<Object, Refusal> {
     check(model, wanted)?;
@@ -51,8 +55,7 @@ pub(crate) fn add(model: &mut Model, project: &str, pool: &str, wanted: &Object)
     let is_there =
         |it: &Object| key(it) == (address.clone(), port) && text(it, "provisioning_status") != "PENDING_DELETE";
     if model.members.get(pool).into_iter().flatten().any(is_there) {
-        let message = format!("Another member on this pool is already using ip {address} on protocol_port {port}");
-        return Err(Refusal::conflict(message));
+        return Err(taken(&address, port));
     }
     let or_null = |key: &str| wanted.get(key).cloned().unwrap_or_default();
     let member = json!({
@@ -71,7 +74,7 @@ pub(crate) fn add(model: &mut Model, project: &str, pool: &str, wanted: &Object)
 pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
     pool(model, asked)?;
     let members = model.members.get(asked.id()).cloned().unwrap_or_default();
-    crate::pages::page_of(model, asked, "members", members)
+    crate::pages::page_of(model, asked, "members", None, members)
 }
 
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
@@ -96,7 +99,7 @@ fn wanted(asked: &Asked) -> Result<&Object, Refusal> {
 
 pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
     let balancer = balancer_of(pool(model, asked)?);
-    model.may_change(&balancer, &asked.project)?;
+    model.may_change_pool(&balancer, asked.id(), &asked.project)?;
     let member = add(model, &asked.project, asked.id(), wanted(asked)?)?;
     begin(model, asked, &balancer);
     Ok(Reply::new(201, json!({"member": member})))
@@ -117,7 +120,11 @@ pub(crate) fn replace(model: &mut Model, asked: &Asked) -> Answer {
         .filter_map(Value::as_object)
         .collect();
     wanted.iter().try_for_each(|it| check(model, it))?;
-    model.may_change(&balancer, &asked.project)?;
+    model.may_change_pool(&balancer, asked.id(), &asked.project)?;
+    let mut keys = std::collections::BTreeSet::new();
+    if let Some((address, port)) = wanted.iter().map(|it| key(it)).find(|it| !keys.insert(it.clone())) {
+        return Err(taken(&address, port));
+    }
     let is_additive = asked.query("additive_only").is_some_and(|it| it.eq_ignore_ascii_case("true"));
     let updated = model.clock.local();
     let members = model.members.entry(asked.id().to_owned()).or_default();
@@ -156,9 +163,9 @@ fn member_mut<'a>(model: &'a mut Model, asked: &Asked) -> Result<&'a mut Object,
 pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
     let balancer = balancer_of(pool(model, asked)?);
     let change = wanted(asked)?;
-    model.check_attributes(change, "member", attributes::MEMBER, true)?;
+    model.check_attributes(change, "member_.member", attributes::MEMBER, true)?;
     member_mut(model, asked)?;
-    model.may_change(&balancer, &asked.project)?;
+    model.may_change_pool(&balancer, asked.id(), &asked.project)?;
     let updated = model.clock.local();
     let member = member_mut(model, asked)?;
     merge(member, change, &updated);
@@ -171,7 +178,7 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
 pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
     let balancer = balancer_of(pool(model, asked)?);
     member_mut(model, asked)?;
-    model.may_change(&balancer, &asked.project)?;
+    model.may_change_pool(&balancer, asked.id(), &asked.project)?;
     set_state(member_mut(model, asked)?, "PENDING_DELETE");
     begin(model, asked, &balancer);
     Reply::empty(204)

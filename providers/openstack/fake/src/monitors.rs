@@ -43,6 +43,11 @@ fn check(model: &Model, balancer: &str, pool: &str, kind: &str, wanted: &Object)
         return Err(unsupported(&format!("{kind} health monitors")));
     }
     let protocol = model.get(Kind::Pool, pool).map_or("", |it| text(it, "protocol"));
+    if kind == "UDP-CONNECT" && !["UDP", "SCTP"].contains(&protocol) {
+        return Err(Refusal::invalid(
+            "Validation failure: The UDP-CONNECT type is only supported for pools of type UDP/SCTP.",
+        ));
+    }
     let fits = match protocol {
         "UDP" => kind == "UDP-CONNECT" || (model.options.octavia >= 16 && (is_http(kind) || kind == "TCP")),
         "SCTP" => ["SCTP", "TCP", "HTTP", "UDP-CONNECT"].contains(&kind),
@@ -72,7 +77,7 @@ pub(crate) fn add(
     pool: &str,
     wanted: &Object,
 ) -> Result<String, Refusal> {
-    model.check_attributes(wanted, "healthmonitor", attributes::MONITOR, false)?;
+    model.check_attributes(wanted, "health_monitor_.healthmonitor", attributes::MONITOR, false)?;
     let kind = text(wanted, "type");
     if !TYPES.contains(&kind) {
         return Err(Refusal::invalid(format!("Invalid input for field/attribute type. Value: '{kind}'.")));
@@ -119,7 +124,7 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
     let wanted = asked.object(Kind::Monitor)?;
     let pool = text(wanted, "pool_id");
     let balancer = balancer_of(model.one(Kind::Pool, &asked.project, pool)?);
-    model.may_change(&balancer, &asked.project)?;
+    model.may_change_pool(&balancer, pool, &asked.project)?;
     let id = add(model, &asked.project, &balancer, pool, wanted)?;
     begin(model, asked, &balancer, pool);
     Reply::made(Kind::Monitor, plain(model.one(Kind::Monitor, &asked.project, &id)?))
@@ -127,11 +132,11 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
 
 pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
     let change = asked.object(Kind::Monitor)?;
-    model.check_attributes(change, "healthmonitor", attributes::MONITOR, true)?;
+    model.check_attributes(change, "health_monitor_.healthmonitor", attributes::MONITOR, true)?;
     let found = model.one(Kind::Monitor, &asked.project, asked.id())?;
     let (balancer, pool) = (balancer_of(found), pool_of(found));
     check(model, &balancer, &pool, text(found, "type"), change)?;
-    model.may_change(&balancer, &asked.project)?;
+    model.may_change_pool(&balancer, &pool, &asked.project)?;
     let updated = model.clock.local();
     let monitor = model.owned(Kind::Monitor, &asked.project, asked.id())?;
     merge(monitor, change, &updated);
@@ -143,7 +148,7 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
 pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
     let found = model.one(Kind::Monitor, &asked.project, asked.id())?;
     let (balancer, pool) = (balancer_of(found), pool_of(found));
-    model.may_change(&balancer, &asked.project)?;
+    model.may_change_pool(&balancer, &pool, &asked.project)?;
     let monitor = model.owned(Kind::Monitor, &asked.project, asked.id())?;
     set_state(monitor, "PENDING_DELETE");
     set(monitor, "operating_status", "OFFLINE");

@@ -38,7 +38,7 @@ pub(crate) fn balancer_of(object: &Object) -> String {
 }
 
 /// The state in which the worker leaves an object; `None`: it is gone.
-fn settled(object: &mut Object, fails: bool) -> bool {
+fn settled(object: &mut Object, fails: bool, updated: &str) -> bool {
     let state = text(object, "provisioning_status").to_owned();
     match (state.strip_prefix("PENDING_"), fails) {
         (None, _) => {}
@@ -47,6 +47,7 @@ fn settled(object: &mut Object, fails: bool) -> bool {
         (Some(_), false) => {
             set_state(object, "ACTIVE");
             set(object, "operating_status", "ONLINE");
+            set(object, "updated_at", updated);
         }
     }
     true
@@ -88,15 +89,16 @@ impl Model {
     }
 
     fn finish(&mut self, id: &str, fails: bool) {
+        let updated = self.clock.local();
         let Some(balancer) = self.get_mut(Kind::Balancer, id) else { return };
-        if !settled(balancer, fails) {
+        if !settled(balancer, fails, &updated) {
             self.drop_balancer(id);
             return;
         }
         for kind in PARTS {
             let mut gone = Vec::new();
             for part in self.all_mut(kind).filter(|it| is_of(it, id)) {
-                if !settled(part, fails) {
+                if !settled(part, fails, &updated) {
                     gone.push(text(part, "id").to_owned());
                 }
             }
@@ -104,7 +106,7 @@ impl Model {
         }
         let pools: Vec<String> = self.parts(Kind::Pool, id).map(|it| text(it, "id").to_owned()).collect();
         for pool in pools {
-            self.members.entry(pool).or_default().retain_mut(|member| settled(member, fails));
+            self.members.entry(pool).or_default().retain_mut(|member| settled(member, fails, &updated));
         }
     }
 
@@ -151,6 +153,15 @@ impl Model {
         }
     }
 
+    /// Refused, unless members or the monitor of this pool may be changed now.
+    pub(crate) fn may_change_pool(&self, balancer: &str, pool: &str, project: &str) -> Result<(), Refusal> {
+        let state = self.get(Kind::Pool, pool).map_or("", |it| text(it, "provisioning_status"));
+        match state.starts_with("PENDING_") {
+            true => Err(Refusal::conflict(format!("Pool {pool} is immutable and cannot be updated."))),
+            false => self.may_change(balancer, project),
+        }
+    }
+
     /// Whether this provider of load balancers is an OVN one, which can less.
     pub(crate) fn is_ovn(&self, balancer: &str) -> bool {
         self.get(Kind::Balancer, balancer).is_some_and(|it| text(it, "provider") == "ovn")
@@ -170,7 +181,7 @@ impl Model {
         };
         match object.keys().find(|key| !may(key)) {
             None => Ok(()),
-            Some(key) => Err(Refusal::invalid(format!("Unknown attribute for argument {what}_.{what}: {key}"))),
+            Some(key) => Err(Refusal::invalid(format!("Unknown attribute for argument {what}: {key}"))),
         }
     }
 }

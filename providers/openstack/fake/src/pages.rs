@@ -46,6 +46,7 @@ fn is_selected(object: &Object, query: &[(String, String)]) -> bool {
             "loadbalancer_id" | "load_balancer_id" => {
                 is(object.get("loadbalancers").unwrap_or(&Value::Null), &format!("id={wanted}"))
             }
+            "pool_id" => is(object.get("pools").unwrap_or(&Value::Null), &format!("id={wanted}")),
             _ => object.get(key).is_some_and(|it| is(it, wanted)),
         })
     })
@@ -101,11 +102,17 @@ fn encoded(value: &str) -> String {
 
 /// The page of the objects that is asked for, in this order.
 pub(crate) fn page(model: &Model, asked: &Asked, kind: Kind, items: Vec<Object>) -> Answer {
-    page_of(model, asked, kind.words().1, items)
+    page_of(model, asked, kind.words().1, Some(kind), items)
 }
 
 /// As [`page`], of what is under this key.
-pub(crate) fn page_of(model: &Model, asked: &Asked, collection: &str, mut items: Vec<Object>) -> Answer {
+pub(crate) fn page_of(
+    model: &Model,
+    asked: &Asked,
+    collection: &str,
+    kind: Option<Kind>,
+    mut items: Vec<Object>,
+) -> Answer {
     let limit = limit(model, asked)?;
     if asked.effects.has(&FaultKind::EmptyList) {
         items.clear();
@@ -114,7 +121,7 @@ pub(crate) fn page_of(model: &Model, asked: &Asked, collection: &str, mut items:
         None => 0,
         Some(marker) => match items.iter().position(|it| text(it, "id") == marker) {
             Some(at) => at + 1,
-            None => return Err(no_marker(asked.service, collection, marker)),
+            None => return Err(no_marker(asked.service, kind, marker)),
         },
     };
     let number = start / limit + 1;
@@ -124,12 +131,9 @@ pub(crate) fn page_of(model: &Model, asked: &Asked, collection: &str, mut items:
     let is_early = asked.effects.has(&FaultKind::EarlyEnd(number));
     let total = items.len();
     let items: Vec<Object> = items.into_iter().skip(start).take(limit).collect();
-    // Nova and Neutron do not look further: a full page is followed by another one, if only by an empty one.
-    let is_followed = match asked.service {
-        Service::Balancer => start + items.len() < total,
-        Service::Compute => items.len() == limit,
-        _ => items.len() == limit && (asked.query("limit").is_some() || start + items.len() < total),
-    };
+    // Nobody looks further: a full page is followed by another one, if only by an empty one.
+    let is_asked = asked.query("limit").is_some() || asked.service == Service::Compute;
+    let is_followed = items.len() == limit && (is_asked || start + items.len() < total);
     let mut links = Vec::new();
     let last = items.last().map(|it| text(it, "id").to_owned());
     if asked.effects.has(&FaultKind::EndlessList) {
@@ -150,11 +154,11 @@ pub(crate) fn page_of(model: &Model, asked: &Asked, collection: &str, mut items:
     Ok(Reply::new(200, body.into()))
 }
 
-fn no_marker(service: Service, collection: &str, marker: &str) -> Refusal {
+fn no_marker(service: Service, kind: Option<Kind>, marker: &str) -> Refusal {
     match service {
         Service::Compute => Refusal::new(400, "badRequest", format!("marker [{marker}] not found")),
         Service::Balancer => Refusal::invalid(format!("Supplied pagination marker '{marker}' is not valid.")),
-        _ => Refusal::new(404, "MarkerNotFound", format!("{marker} of {collection} could not be found.")),
+        _ => kind.unwrap_or(Kind::Port).not_found(marker),
     }
 }
 

@@ -67,7 +67,7 @@ fn persistence(wanted: &Value) -> Value {
 
 /// Adds a pool, with its members and monitor, `PENDING_CREATE`.
 pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Object) -> Result<String, Refusal> {
-    model.check_attributes(wanted, "pool", attributes::POOL, false)?;
+    model.check_attributes(wanted, "pool_.pool", attributes::POOL, false)?;
     let protocol = text(wanted, "protocol");
     if !["TCP", "HTTP", "HTTPS", "PROXY", "PROXYV2", "UDP", "SCTP"].contains(&protocol) {
         return Err(Refusal::invalid(format!("Invalid input for field/attribute protocol. Value: '{protocol}'.")));
@@ -81,7 +81,8 @@ pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Obj
         "lb_algorithm": text(wanted, "lb_algorithm"),
         "session_persistence": persistence(wanted.get("session_persistence").unwrap_or(&Value::Null)),
         "project_id": project, "tenant_id": project, "loadbalancers": [{"id": balancer}], "created_at": now,
-        "updated_at": null, "tags": sorted_tags(items(wanted, "tags")), "tls_container_ref": null, "tls_enabled": false,
+        "updated_at": null, "tags": sorted_tags(items(wanted, "tags")), "tls_container_ref": null, "ca_tls_container_ref": null,
+        "crl_container_ref": null, "tls_enabled": false, "tls_ciphers": null, "tls_versions": null, "alpn_protocols": null,
     });
     model.insert(Kind::Pool, pool.as_object().cloned().unwrap_or_default());
     model.members.insert(id.clone(), Vec::new());
@@ -106,7 +107,7 @@ fn fits(listener: &str, pool: &str) -> bool {
 
 pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
     let wanted = asked.object(Kind::Pool)?;
-    model.check_attributes(wanted, "pool", attributes::POOL, false)?;
+    model.check_attributes(wanted, "pool_.pool", attributes::POOL, false)?;
     let listener = text(wanted, "listener_id").to_owned();
     let balancer = match listener.as_str() {
         "" => text(wanted, "loadbalancer_id").to_owned(),
@@ -138,7 +139,7 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
 
 pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
     let change = asked.object(Kind::Pool)?;
-    model.check_attributes(change, "pool", attributes::POOL, true)?;
+    model.check_attributes(change, "pool_.pool", attributes::POOL, true)?;
     let balancer = balancer_of(model.one(Kind::Pool, &asked.project, asked.id())?);
     if let Some(algorithm) = change.get("lb_algorithm").and_then(Value::as_str) {
         check_algorithm(model, &balancer, algorithm)?;
@@ -146,7 +147,11 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
     model.may_change(&balancer, &asked.project)?;
     let updated = model.clock.local();
     let pool = model.owned(Kind::Pool, &asked.project, asked.id())?;
+    let before = pool["session_persistence"].clone();
     merge(pool, change, &updated);
+    if pool["session_persistence"].as_object().is_some_and(serde_json::Map::is_empty) {
+        set(pool, "session_persistence", before);
+    }
     let kept = persistence(&pool["session_persistence"]);
     set(pool, "session_persistence", kept);
     set_state(pool, "PENDING_UPDATE");

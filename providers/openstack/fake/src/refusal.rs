@@ -56,8 +56,9 @@ impl Refusal {
             Service::Identity => json!({"error": {"code": status, "title": title, "message": message}}),
             Service::Compute => json!({&self.kind: {"code": status, "message": message}}),
             Service::Network => json!({"NeutronError": {"type": self.kind, "message": message, "detail": ""}}),
-            Service::Balancer if self.kind == "members" => {
-                json!({"code": status, "title": "Bad Request", "description": message})
+            // Parts of Octavia that other people wrote tell a title.
+            Service::Balancer if !self.kind.is_empty() => {
+                json!({"code": status, "title": self.kind, "description": message})
             }
             Service::Balancer => {
                 let culprit = if status < 500 { "Client" } else { "Server" };

@@ -43,13 +43,15 @@ fn check(model: &Model, router: &str, routes: &[Value]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Gives a router these routes, if they are others than it has.
-fn store(model: &mut Model, asked: &Asked, routes: Vec<Value>) -> Result<Object, Refusal> {
+/// Gives a router these routes, if they are others than it has. Who adds or removes some is not held to a revision.
+fn store(model: &mut Model, asked: &Asked, routes: Vec<Value>, is_atomic: bool) -> Result<Object, Refusal> {
     check(model, asked.id(), &routes)?;
     let clock = model.clock;
     let router = model.owned(Kind::Router, &asked.project, asked.id())?;
     if items(router, "routes") != routes {
-        asked.expect_revision(router)?;
+        if !is_atomic {
+            asked.expect_revision(router)?;
+        }
         set(router, "routes", routes);
         Model::touched(&clock, router);
     }
@@ -61,7 +63,7 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
     check_changes(change, attributes::ROUTER_CHANGES)?;
     let routes = items(change, "routes").to_vec();
     model.owned(Kind::Router, &asked.project, asked.id())?;
-    Reply::one(Kind::Router, store(model, asked, routes)?)
+    Reply::one(Kind::Router, store(model, asked, routes, false)?)
 }
 
 fn atomic(model: &mut Model, asked: &Asked, merge: impl Fn(&mut Vec<Value>, &[Value])) -> Answer {
@@ -71,7 +73,7 @@ fn atomic(model: &mut Model, asked: &Asked, merge: impl Fn(&mut Vec<Value>, &[Va
     let wanted = items(asked.object(Kind::Router)?, "routes");
     let mut routes = items(model.owned(Kind::Router, &asked.project, asked.id())?, "routes").to_vec();
     merge(&mut routes, wanted);
-    Reply::one(Kind::Router, store(model, asked, routes)?)
+    Reply::one(Kind::Router, store(model, asked, routes, true)?)
 }
 
 pub(crate) fn add_routes(model: &mut Model, asked: &Asked) -> Answer {

@@ -22,6 +22,7 @@ const COMPUTE: &[Route] = &[
     ("GET", "/v2.1", servers::version),
     ("GET", "/v2.1/servers/detail", servers::list),
     ("GET", "/v2.1/servers/{id}", servers::get),
+    ("GET", "/v2.1/flavors", servers::flavors),
     ("GET", "/v2.1/flavors/{id}", servers::flavor),
 ];
 

@@ -119,9 +119,8 @@ fn checked(model: &mut Model, asked: &Asked, wanted: &Object) -> Result<Object, 
     model.one(Kind::SecurityGroup, &asked.project, text(wanted, "security_group_id"))?;
     if let Some(prefix) = wanted.get("remote_ip_prefix").and_then(Value::as_str) {
         let range = prefix.parse::<IpNet>();
-        let range = range.map_err(|_| {
-            Refusal::bad(format!("Invalid input for remote_ip_prefix. Reason: '{prefix}' is not a valid CIDR."))
-        })?;
+        let range = range
+            .map_err(|_| Refusal::new(400, "InvalidCIDR", format!("Invalid CIDR {prefix} given as IP prefix.")))?;
         let ethertype = wanted.get("ethertype").and_then(Value::as_str).unwrap_or("IPv4");
         if (ethertype == "IPv6") != range.addr().is_ipv6() {
             let message = format!("Conflicting value ethertype {ethertype} for CIDR {prefix}");

@@ -99,6 +99,11 @@ impl<'a> Around<'a> {
             false => json!({"id": id, "links": []}),
         };
         set(&mut shown, "flavor", flavor);
+        if self.minor >= 47 {
+            [("locked", json!(false)), ("description", Value::Null), ("tags", json!([]))]
+                .into_iter()
+                .for_each(|(key, value)| set(&mut shown, key, value));
+        }
         shown
     }
 }
@@ -126,6 +131,13 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     let server = model.one(Kind::Server, &asked.project, asked.id())?;
     Reply::one(Kind::Server, Around::of(model, asked).shown(model, server))
+}
+
+/// Flavors in short.
+pub(crate) fn flavors(model: &mut Model, asked: &Asked) -> Answer {
+    let mut all: Vec<Object> = model.all(Kind::Flavor).cloned().collect();
+    all.iter_mut().for_each(|it| it.retain(|key, _| ["id", "name", "links"].contains(&key.as_str())));
+    pages::page(model, asked, Kind::Flavor, all)
 }
 
 pub(crate) fn flavor(model: &mut Model, asked: &Asked) -> Answer {
