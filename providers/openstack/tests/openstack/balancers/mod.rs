@@ -1,0 +1,10 @@
+//! Load balancers: Octavia's side of §3, and its rows of §8.
+
+mod changed;
+mod made;
+mod predecessor;
+mod removed;
+pub(crate) mod scene;
+mod serial;
+mod shared;
+mod troubles;

@@ -1,0 +1,104 @@
+//! What goes with a Service, in which order, and what is left behind.
+
+use serde_json::json;
+
+use super::scene::{NAME, Scene};
+
+const ALL: &str = "DELETE /lbaas/loadbalancers/{id}";
+const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+
+#[tokio::test(start_paused = true)]
+async fn all_of_it_goes_with_one_request_after_the_floating_ip() {
+    let mut scene = Scene::new();
+    scene.ensure("web").await;
+    scene.changes();
+    scene.delete("web").await;
+    assert_eq!(scene.changes(), ["DELETE /floatingips/{id}", ALL]);
+    assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_floating_ip_is_kept_where_that_is_asked_for() {
+    let mut scene = Scene::new();
+    scene.annotate("web", "keep-floatingip", "true");
+    let addresses = scene.ensure("web").await;
+    scene.delete("web").await;
+    assert!(scene.fake.load_balancers().is_empty());
+    let left = scene.fake.floating_ips();
+    assert_eq!((left.len(), left[0]["floating_ip_address"].as_str()), (1, Some(&*addresses[0])));
+    assert!(left[0]["port_id"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn its_security_group_goes_too_also_when_such_are_not_managed_any_more() {
+    let mut scene = Scene::new();
+    scene.conf("manage-security-groups = true");
+    scene.ensure("web").await;
+    scene.conf("manage-security-groups = false");
+    scene.ensure("web").await;
+    assert!(scene.fake.security_groups().iter().all(|it| it["name"] == "default"));
+    scene.conf("manage-security-groups = true");
+    scene.ensure("web").await;
+    scene.conf("manage-security-groups = false");
+    scene.delete("web").await;
+    assert!(scene.fake.security_groups().iter().all(|it| it["name"] == "default"));
+    assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty());
+}
+
+// Defect 9 of §7
+#[tokio::test(start_paused = true)]
+async fn what_outlives_a_load_balancer_that_somebody_deleted_goes_with_the_service() {
+    let mut scene = Scene::new();
+    scene.conf("manage-security-groups = true");
+    scene.ensure("web").await;
+    scene.fake.remove_load_balancer(NAME);
+    scene.start().await;
+    scene.delete("web").await;
+    assert!(scene.fake.security_groups().iter().all(|it| it["name"] == "default"));
+    assert!(scene.fake.floating_ips().is_empty(), "{:#?}", scene.fake.floating_ips());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_cascade_it_goes_part_by_part() {
+    let mut scene = Scene::new();
+    scene.conf("cascade-delete = false");
+    scene.annotate("web", INTERNAL, "true");
+    scene.annotate("web", "enable-health-monitor", "true");
+    scene.ensure("web").await;
+    scene.changes();
+    scene.delete("web").await;
+    assert_eq!(scene.changes(), ["DELETE /lbaas/listeners/{id}", "DELETE /lbaas/pools/{id}", ALL]);
+    assert!(scene.fake.load_balancers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_has_none_costs_no_change() {
+    let mut scene = Scene::new();
+    scene.delete("web").await;
+    assert_eq!(scene.changes(), [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_failed_can_be_deleted() {
+    let mut scene = Scene::new();
+    scene.ensure("web").await;
+    scene.fake.set_provisioning_status(NAME, "ERROR");
+    scene.start().await;
+    scene.delete("web").await;
+    assert!(scene.fake.load_balancers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_listener_of_somebody_else_keeps_the_load_balancer() {
+    let mut scene = Scene::new();
+    scene.annotate("web", INTERNAL, "true");
+    scene.ensure("web").await;
+    scene
+        .fake
+        .add_listener(NAME, &json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "tags": ["mine"]}));
+    scene.start().await;
+    scene.delete("web").await;
+    let balancer = scene.balancer();
+    assert_eq!(balancer["listeners"].as_array().unwrap().len(), 1);
+    assert_eq!((&balancer["listeners"][0]["name"], &balancer["tags"]), (&json!("by hand"), &json!([])));
+}

@@ -1,0 +1,288 @@
+//! Services of a cluster, and a project in the cloud.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use cloud_provider::{
+    About, Caches, CloudProvider, Cluster, ConfigFile, Context, Error, EventKind, Events, KubernetesApi,
+    LoadBalancerRequest, LoadBalancers, Node, Plan, Result, Service, Setup, SyncObserver,
+};
+use openstack_fake::{Fake, Network, Options};
+use provider_kit::transport::in_process;
+use provider_openstack::OpenStack;
+use provider_openstack::config::Config;
+use provider_openstack::services::Services;
+use serde_json::{Value, json};
+
+pub(crate) const PREFIX: &str = "loadbalancer.openstack.org/";
+pub(crate) const CREATE: &str = "POST /lbaas/loadbalancers";
+pub(crate) const NAME: &str = "kube_service_kubernetes_default_web";
+
+#[derive(Default)]
+pub(crate) struct Heard(Mutex<Vec<String>>);
+
+impl Events for Heard {
+    fn record(&self, component: &str, about: About<'_>, _kind: EventKind, reason: &str, message: &str) {
+        assert_eq!(component, provider_openstack::EVENT_SOURCE);
+        let about = match about {
+            About::Node(node) => node.name.to_string(),
+            About::Service(service) => service.metadata.name.clone().unwrap(),
+        };
+        self.0.lock().unwrap().push(format!("{about} {reason}: {message}"));
+    }
+}
+
+#[derive(Default)]
+struct Listed {
+    nodes: Mutex<Vec<Arc<Node>>>,
+    services: Mutex<BTreeMap<String, Arc<Service>>>,
+}
+
+impl Caches for Listed {
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.nodes.lock().unwrap().clone()
+    }
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes().into_iter().find(|node| &*node.name == name)
+    }
+    fn services(&self) -> Vec<Arc<Service>> {
+        self.services.lock().unwrap().values().cloned().collect()
+    }
+}
+
+/// Hears of the annotations to be written.
+#[derive(Default)]
+struct Annotating(Mutex<BTreeMap<&'static str, Option<String>>>);
+
+impl SyncObserver for Annotating {
+    fn planned(&self, _plan: &Plan) {}
+    fn annotate(&self, key: &'static str, value: Option<String>) {
+        self.0.lock().unwrap().insert(key, value);
+    }
+}
+
+/// A cluster with Services, by their names, and its cloud.
+pub(crate) struct Scene {
+    pub(crate) fake: Fake,
+    pub(crate) network: Network,
+    pub(crate) public: Network,
+    pub(crate) cluster: Cluster,
+    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) services: BTreeMap<String, Service>,
+    conf: String,
+    heard: Arc<Heard>,
+    caches: Arc<Listed>,
+    provider: Option<OpenStack>,
+}
+
+impl Scene {
+    /// Two Nodes, an external network, and a Service `web` with port 80.
+    pub(crate) fn new() -> Self {
+        Self::with(Options::default())
+    }
+
+    pub(crate) fn with(options: Options) -> Self {
+        let fake = Fake::new(options);
+        let (network, public) =
+            (fake.add_network("k8s-net", "10.6.0.0/16"), fake.add_external_network("public", "172.24.0.0/16"));
+        fake.add_router("router", &network.subnet);
+        let mut scene = Self {
+            fake,
+            network,
+            public,
+            cluster: Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) },
+            nodes: Vec::new(),
+            services: BTreeMap::new(),
+            conf: String::new(),
+            heard: Arc::default(),
+            caches: Arc::default(),
+            provider: None,
+        };
+        scene.conf(&format!("subnet-id = {}", scene.network.subnet.clone()));
+        scene.add_service("web");
+        scene.add_node("worker-1");
+        scene.add_node("worker-2");
+        scene
+    }
+
+    /// Another line of `[LoadBalancer]`.
+    pub(crate) fn conf(&mut self, line: &str) {
+        self.conf = format!("{}{line}\n", self.conf);
+        self.provider = None;
+    }
+
+    pub(crate) fn add_node(&mut self, name: &str) {
+        let server = self.fake.add_server(name, &self.network);
+        let node = json!({
+            "metadata": {"name": name, "uid": name},
+            "spec": {"providerID": format!("openstack:///{}", server.id)},
+            "status": {"addresses": [{"type": "InternalIP", "address": server.ip}]},
+        });
+        self.nodes.push(Arc::new(serde_json::from_value(node).unwrap()));
+    }
+
+    pub(crate) fn add_service(&mut self, name: &str) {
+        let service = json!({
+            "metadata": {"name": name, "namespace": "default", "uid": uid(name), "annotations": {}},
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
+        });
+        self.services.insert(name.to_owned(), serde_json::from_value(service).unwrap());
+    }
+
+    pub(crate) fn service(&mut self, name: &str) -> &mut Service {
+        self.services.get_mut(name).unwrap()
+    }
+
+    pub(crate) fn annotate(&mut self, name: &str, key: &str, value: &str) {
+        let key = if key.contains('/') { key.to_owned() } else { format!("{PREFIX}{key}") };
+        self.service(name).metadata.annotations.get_or_insert_default().insert(key, value.to_owned());
+    }
+
+    pub(crate) fn annotation(&self, name: &str, key: &str) -> Option<&str> {
+        let annotations = self.services[name].metadata.annotations.as_ref()?;
+        annotations.get(&format!("{PREFIX}{key}")).map(String::as_str)
+    }
+
+    pub(crate) fn forget(&mut self, name: &str, key: &str) {
+        let annotations = self.service(name).metadata.annotations.get_or_insert_default();
+        annotations.remove(&format!("{PREFIX}{key}"));
+    }
+
+    pub(crate) fn ports(&mut self, name: &str, ports: Value) {
+        self.service(name).spec.get_or_insert_default().ports = Some(serde_json::from_value(ports).unwrap());
+    }
+
+    /// Starts over: a provider that knows nothing.
+    pub(crate) async fn start(&mut self) {
+        let text = format!(
+            "[Global]\nauth-url = http://openstack/identity/v3\nusername = {}\npassword = {}\ndomain-name = {}\n\
+             tenant-name = {}\nregion = {}\n[LoadBalancer]\n{}",
+            openstack_fake::USER,
+            openstack_fake::PASSWORD,
+            openstack_fake::DOMAIN,
+            openstack_fake::PROJECT,
+            openstack_fake::REGION,
+            self.conf
+        );
+        let setup = Setup::of(ConfigFile { path: "cloud.conf".into(), text });
+        let config = Config::read(&setup).unwrap();
+        let services = Services::over(&config, &setup, in_process(self.fake.router())).unwrap();
+        let provider = OpenStack::over(config, services, &setup);
+        provider.initialize(&context(&self.cluster, Arc::clone(&self.heard) as Arc<dyn Events>)).await.unwrap();
+        provider.set_caches(Arc::clone(&self.caches) as Arc<dyn Caches>);
+        self.provider = Some(provider);
+        self.fake.forget_requests();
+    }
+
+    async fn balancers(&mut self) -> &dyn LoadBalancers {
+        if self.provider.is_none() {
+            self.start().await;
+        }
+        *self.caches.nodes.lock().unwrap() = self.nodes.clone();
+        let services = self.services.iter().map(|(name, service)| (name.clone(), Arc::new(service.clone())));
+        *self.caches.services.lock().unwrap() = services.collect();
+        self.provider.as_ref().unwrap().load_balancers().unwrap()
+    }
+
+    /// As the controller does: what is told is written to the Service. The addresses and names of the status.
+    pub(crate) async fn try_ensure(&mut self, name: &str) -> Result<Vec<String>> {
+        let (service, nodes, cluster) = (self.services[name].clone(), self.nodes.clone(), self.cluster.clone());
+        let observer = Annotating::default();
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &observer };
+        let status = self.balancers().await.ensure(request).await;
+        for (key, value) in observer.0.into_inner().unwrap() {
+            let all = self.service(name).metadata.annotations.get_or_insert_default();
+            match value {
+                Some(value) => drop(all.insert(key.to_owned(), value)),
+                None => drop(all.remove(key)),
+            }
+        }
+        let status = status?.unwrap();
+        self.service(name).status.get_or_insert_default().load_balancer = Some(status.clone());
+        let finalizers = self.service(name).metadata.finalizers.get_or_insert_default();
+        *finalizers = vec!["service.kubernetes.io/load-balancer-cleanup".to_owned()];
+        let ingress = status.ingress.unwrap_or_default();
+        Ok(ingress.into_iter().map(|it| it.ip.or(it.hostname).unwrap()).collect())
+    }
+
+    pub(crate) async fn ensure(&mut self, name: &str) -> Vec<String> {
+        self.try_ensure(name).await.unwrap()
+    }
+
+    /// Two at the same time.
+    pub(crate) async fn ensure_both(&mut self, one: &str, two: &str) -> (Result<()>, Result<()>) {
+        let (nodes, cluster) = (self.nodes.clone(), self.cluster.clone());
+        let (one, two) = (self.services[one].clone(), self.services[two].clone());
+        let request = |service| LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, observer: &() };
+        let balancers = self.balancers().await;
+        let both = tokio::join!(balancers.ensure(request(&one)), balancers.ensure(request(&two)));
+        (both.0.map(drop), both.1.map(drop))
+    }
+
+    /// What is wrong, in one line.
+    pub(crate) async fn refused(&mut self, name: &str) -> Error {
+        self.try_ensure(name).await.unwrap_err()
+    }
+
+    pub(crate) async fn update(&mut self, name: &str) {
+        let (service, nodes, cluster) = (self.services[name].clone(), self.nodes.clone(), self.cluster.clone());
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
+        self.balancers().await.update_targets(request).await.unwrap();
+    }
+
+    pub(crate) async fn get(&mut self, name: &str) -> Option<Vec<String>> {
+        let (service, cluster) = (self.services[name].clone(), self.cluster.clone());
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+        let status = self.balancers().await.get(request).await.unwrap();
+        status.map(|it| it.ingress.unwrap_or_default().into_iter().filter_map(|it| it.ip).collect())
+    }
+
+    pub(crate) async fn try_delete(&mut self, name: &str) -> Result<()> {
+        let now = serde_json::from_value(json!("2026-11-21T20:00:00Z")).unwrap();
+        self.service(name).metadata.deletion_timestamp = now;
+        let (service, cluster) = (self.services[name].clone(), self.cluster.clone());
+        let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+        self.balancers().await.delete(request).await
+    }
+
+    /// Deletes it, and then it is gone.
+    pub(crate) async fn delete(&mut self, name: &str) {
+        self.try_delete(name).await.unwrap();
+        self.services.remove(name);
+    }
+
+    /// The only load balancer.
+    pub(crate) fn balancer(&self) -> Value {
+        let all = self.fake.load_balancers();
+        assert_eq!(all.len(), 1, "{all:#?}");
+        all[0].clone()
+    }
+
+    /// The routes of what was changed, in order, since the last call; the requests are forgotten.
+    pub(crate) fn changes(&self) -> Vec<String> {
+        let routes = self.fake.changes().into_iter().map(|(route, _)| route).collect();
+        self.fake.forget_requests();
+        routes
+    }
+
+    /// Events, as `object reason: message`.
+    pub(crate) fn events(&self) -> Vec<String> {
+        std::mem::take(&mut *self.heard.0.lock().unwrap())
+    }
+}
+
+/// The UID of a Service.
+pub(crate) fn uid(name: &str) -> String {
+    format!("17c0a5c8-2d1f-4b52-9d0c-{:0>12}", name.len())
+}
+
+fn context(cluster: &Cluster, events: Arc<dyn Events>) -> Context {
+    struct NoKubernetes;
+    impl cloud_provider::ClientBuilder for NoKubernetes {
+        fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
+            Err(Error::not_implemented())
+        }
+    }
+    let (clients, shutdown) = (Arc::new(NoKubernetes), tokio_util::sync::CancellationToken::new());
+    Context { cluster: cluster.clone(), cluster_cidrs: Vec::new(), clients, events, shutdown }
+}

@@ -1,0 +1,144 @@
+//! What goes wrong: load balancers in ERROR, those that are changed by others, lost answers, stale annotations.
+
+use openstack_fake::{Fault, FaultKind};
+use serde_json::json;
+
+use super::scene::{CREATE, NAME, Scene};
+
+const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+const REMOVE: &str = "DELETE /lbaas/loadbalancers/{id}";
+
+fn internal() -> Scene {
+    let mut scene = Scene::new();
+    scene.annotate("web", INTERNAL, "true");
+    scene
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_failed_when_it_was_made_is_made_anew() {
+    let mut scene = internal();
+    scene.fake.fail(Fault::new(CREATE, FaultKind::EndsInError).times(1));
+    scene.ensure("web").await;
+    assert_eq!(scene.changes(), [CREATE, REMOVE, CREATE]);
+    assert_eq!(scene.balancer()["provisioning_status"], "ACTIVE");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_worked_and_failed_is_left_to_people() {
+    let mut scene = internal();
+    scene.ensure("web").await;
+    scene.fake.set_provisioning_status(NAME, "ERROR");
+    scene.ports("web", json!([{"port": 81, "nodePort": 30080}]));
+    scene.start().await;
+    scene.changes();
+    let refused = scene.refused("web").await;
+    assert!(refused.to_string().contains("openstack loadbalancer failover"), "{refused}");
+    assert_eq!(scene.changes(), [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_waits_until_octavia_takes_it() {
+    let mut scene = internal();
+    scene.ensure("web").await;
+    scene.fake.set_provisioning_status(NAME, "PENDING_UPDATE");
+    scene.ports("web", json!([{"port": 81, "nodePort": 30080}]));
+    scene.start().await;
+    let fake = scene.fake.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(std::time::Duration::from_secs(40)).await;
+        fake.set_provisioning_status(NAME, "ACTIVE");
+    });
+    scene.ensure("web").await;
+    assert_eq!(scene.balancer()["listeners"][0]["protocol_port"], 81);
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_else_who_changes_it_at_the_same_time_is_waited_for() {
+    let mut scene = internal();
+    scene.ensure("web").await;
+    scene.ports("web", json!([{"port": 81, "nodePort": 30080}]));
+    scene.fake.set_provisioning_status(NAME, "PENDING_UPDATE");
+    let fake = scene.fake.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(std::time::Duration::from_secs(20)).await;
+        fake.set_provisioning_status(NAME, "ACTIVE");
+    });
+    scene.ensure("web").await;
+    assert_eq!(scene.balancer()["listeners"][0]["protocol_port"], 81);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_whose_making_was_not_answered_is_found_again() {
+    let mut scene = internal();
+    scene.fake.fail(Fault::new(CREATE, FaultKind::LostAnswer).times(1));
+    let _ = scene.try_ensure("web").await;
+    scene.ensure("web").await;
+    assert_eq!(scene.fake.load_balancers().len(), 1);
+}
+
+// Defect 8 of §7
+#[tokio::test(start_paused = true)]
+async fn one_that_somebody_deleted_is_made_anew_in_spite_of_the_annotation() {
+    let mut scene = Scene::new();
+    let addresses = scene.ensure("web").await;
+    let before = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
+    scene.fake.remove_load_balancer(NAME);
+    scene.start().await;
+    assert_eq!(scene.ensure("web").await, addresses, "the floating IP is led to the new one");
+    let after = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
+    assert_eq!((before != after, Some(&*after)), (true, scene.balancer()["id"].as_str()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_that_names_none_is_a_mistake() {
+    let mut scene = internal();
+    scene.annotate("web", "load-balancer-id", "no-such-one");
+    let refused = scene.refused("web").await;
+    assert!(refused.is_invalid() && refused.to_string().contains("no-such-one"), "{refused}");
+    scene.delete("web").await;
+    assert_eq!(scene.changes(), [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_going_away_is_waited_for() {
+    let mut scene = internal();
+    scene.ensure("web").await;
+    scene.try_delete("web").await.unwrap();
+    scene.service("web").metadata.deletion_timestamp = None;
+    scene.service("web").status = None;
+    scene.forget("web", "load-balancer-id");
+    scene.ensure("web").await;
+    scene.fake.set_provisioning_status(NAME, "PENDING_DELETE");
+    let fake = scene.fake.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(std::time::Duration::from_secs(20)).await;
+        fake.remove_load_balancer(NAME);
+    });
+    scene.start().await;
+    scene.ensure("web").await;
+    assert_eq!(scene.balancer()["provisioning_status"], "ACTIVE");
+}
+
+// Defect 12 of §7
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_lost_its_pool_gets_one() {
+    let mut scene = internal();
+    scene.ensure("web").await;
+    scene.fake.remove_pool(&format!("pool_0_{NAME}"));
+    scene.start().await;
+    scene.ensure("web").await;
+    let balancer = scene.balancer();
+    assert_eq!(balancer["listeners"][0]["default_pool_id"], balancer["pools"][0]["id"]);
+    assert_eq!(balancer["pools"][0]["members"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_method_that_the_provider_does_not_know_is_told_and_no_reason_to_serve_nobody() {
+    let mut scene = internal();
+    scene.ensure("web").await;
+    scene.changes();
+    scene.fake.fail(Fault::refused("PUT /lbaas/pools/{id}", 400).times(1));
+    scene.annotate("web", "lb-method", "SOURCE_IP");
+    scene.ensure("web").await;
+    assert!(scene.events().iter().any(|it| it.contains("LoadBalancerLbMethodUnknown")));
+}
