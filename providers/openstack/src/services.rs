@@ -210,6 +210,14 @@ impl Services {
         Ok(self.shared.keystone.token().await?.roles.clone())
     }
 
+    /// Where a service is.
+    ///
+    /// # Errors
+    /// What Keystone answered; *invalid* if it is not in the catalogue.
+    pub(crate) async fn endpoint(&self, service: Service) -> Result<String> {
+        Ok(self.shared.keystone.token().await?.access(service)?.base().to_owned())
+    }
+
     /// The configured region.
     #[must_use]
     pub fn region(&self) -> Option<&str> {
