@@ -23,6 +23,8 @@ pub struct Setup {
     /// `--cluster-cidr` as it was given, an empty one included; `None` if nobody asked the flags. For a provider that has
     /// routes only if it is this or that; [`Context`](crate::Context) has the ranges.
     pub cluster_cidr: Option<String>,
+    /// What the user wants to stand in the User-Agent of requests to the cloud, before what the provider says.
+    pub user_agent: Vec<String>,
     /// Whether the cloud may be changed now (INV-4).
     pub fence: Fence,
     /// Hears of the requests to the cloud.
@@ -44,6 +46,7 @@ impl Default for Setup {
             config: None,
             environment: Environment::default(),
             cluster_cidr: None,
+            user_agent: Vec::new(),
             fence: Fence::open(),
             metrics: Arc::new(NoCloudMetrics),
         }
@@ -52,10 +55,10 @@ impl Default for Setup {
 
 impl fmt::Debug for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { config, environment, cluster_cidr, fence, metrics: _ } = self;
+        let Self { config, environment, cluster_cidr, user_agent, fence, metrics: _ } = self;
         let mut debug = f.debug_struct("Setup");
         debug.field("config", config).field("environment", environment).field("cluster_cidr", cluster_cidr);
-        debug.field("fence", fence).finish_non_exhaustive()
+        debug.field("user_agent", user_agent).field("fence", fence).finish_non_exhaustive()
     }
 }
 

@@ -70,6 +70,7 @@ pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry)
         metrics: settings.metrics.cloud(name),
         environment: Environment::of_process(),
         cluster_cidr: Some(flags.route.cluster_cidr.clone()),
+        user_agent: flags.cloud_user_agent(),
         ..Setup::default()
     };
     let Some(provider) = providers.init(name, flags.cloud.cloud_config.as_deref(), setup)? else {

@@ -104,6 +104,7 @@ fn closed(flags: &Flags) -> Setup {
         fence: Fence::closed("doctor changes nothing"),
         environment: Environment::of_process(),
         cluster_cidr: Some(flags.route.cluster_cidr.clone()),
+        user_agent: flags.cloud_user_agent(),
         ..Setup::default()
     }
 }

@@ -7,6 +7,7 @@ use ::controllers::Options;
 use ::serving::options::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use runtime::client::{ClientOptions, UserAgent};
 
+use super::provider_flags::USER_AGENT;
 use super::{COMMAND, ElectionSettings, FeatureGates, Flags, GATE_WEBHOOK, WebhookSelection};
 use crate::controllers_task::{Clients, Settings};
 use crate::logging::LoggingOptions;
@@ -153,6 +154,13 @@ impl Flags {
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&str> {
         self.given.values().get(name).map(String::as_str)
+    }
+
+    /// `--user-agent`, as often as it was given: goes into requests to the cloud.
+    #[must_use]
+    pub fn cloud_user_agent(&self) -> Vec<String> {
+        let given = self.value(USER_AGENT).filter(|_| self.given.has(USER_AGENT)).unwrap_or_default();
+        given.split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect()
     }
 
     /// Base name of the program.

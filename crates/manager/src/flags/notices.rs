@@ -2,6 +2,7 @@
 
 use clap::CommandFactory as _;
 
+use super::provider_flags::{ProviderFlag, USER_AGENT};
 use super::{Flags, historic, provider_flags};
 
 /// Stands in the dump for a value that is secret.
@@ -90,7 +91,10 @@ impl Flags {
     /// Flags of vendors' programs that were given.
     fn vendors_flags(&self) -> Vec<String> {
         let own = |name: &str| self.vendor.iter().any(|flag| flag.name == name);
-        let given = provider_flags::all().filter(|flag| self.given.has(flag.name) && !own(flag.name));
+        let effective =
+            |flag: &ProviderFlag| flag.name == USER_AGENT && flag.providers.contains(&&*self.cloud.cloud_provider);
+        let given =
+            provider_flags::all().filter(|flag| self.given.has(flag.name) && !own(flag.name) && !effective(flag));
         given
             .map(|flag| {
                 let providers = flag.providers.join(", ");

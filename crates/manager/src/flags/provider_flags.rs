@@ -24,6 +24,9 @@ const fn flags<const N: usize>(
     flags
 }
 
+/// The only one of them that has an effect: providers are told (`Setup::user_agent`).
+pub(super) const USER_AGENT: &str = "user-agent";
+
 const AWS: &[&str] = &["aws"];
 const AZURE: &[&str] = &["azure"];
 const GCP: &[&str] = &["gce"];
@@ -54,7 +57,7 @@ const IPAM_TEXTS: [ProviderFlag; 1] = flags(IPAM, Kind::Text, ["service-cluster-
 const IPAM_INTS: [ProviderFlag; 1] = flags(IPAM, Kind::Int, ["node-cidr-mask-size"]);
 const IPAM_FAMILY_INTS: [ProviderFlag; 2] =
     flags(IPAM_SIZES, Kind::Int, ["node-cidr-mask-size-ipv4", "node-cidr-mask-size-ipv6"]);
-const OPENSTACK_TEXTS: [ProviderFlag; 1] = flags(OPENSTACK, Kind::Text, ["user-agent"]);
+const OPENSTACK_TEXTS: [ProviderFlag; 1] = flags(OPENSTACK, Kind::Text, [USER_AGENT]);
 const AWS_TEXTS: [ProviderFlag; 2] = flags(AWS, Kind::Text, ["tags", "resources"]);
 const AWS_FLOATS: [ProviderFlag; 1] = flags(AWS, Kind::Float, ["tagging-controller-rate-limit"]);
 const AWS_INTS: [ProviderFlag; 2] =

@@ -168,7 +168,7 @@ fn accepted(page: &mut String, command: &Command) {
     for flag in &historic::HISTORIC {
         _ = writeln!(page, "| `--{}` | {} | {} |", flag.name, flag.kind.name(), flag.instead);
     }
-    page.push_str("\n## Of vendors' programs, without effect\n\n| flag | type | providers |\n|---|---|---|\n");
+    page.push_str("\n## Of vendors' programs, without effect\n\n`--user-agent` has one: it goes into the User-Agent of requests to OpenStack.\n\n| flag | type | providers |\n|---|---|---|\n");
     for flag in provider_flags::all() {
         _ = writeln!(page, "| `--{}` | {} | {} |", flag.name, flag.kind.name(), flag.providers.join(", "));
     }

@@ -160,3 +160,16 @@ fn flags_of_a_vendors_program_are_accepted_with_a_word_each() {
         ]
     );
 }
+
+#[test]
+fn the_user_agent_of_openstacks_program_goes_to_its_provider_and_is_inert_for_others() {
+    let flags = |arguments: &str| match parse("cloud-controller-manager", arguments) {
+        Parsed::Flags(flags) => flags,
+        other => panic!("{other:?}"),
+    };
+    let told = |flags: &Flags| flags.notices().iter().any(|notice| format!("{notice:?}").contains("user-agent"));
+    let openstacks = flags("--cloud-provider=openstack --user-agent=a --user-agent=b/1");
+    assert_eq!((openstacks.cloud_user_agent(), told(&openstacks)), (vec!["a".to_owned(), "b/1".to_owned()], false));
+    assert!(told(&flags("--cloud-provider=hcloud --user-agent=a")));
+    assert!(flags("--cloud-provider=openstack").cloud_user_agent().is_empty());
+}
