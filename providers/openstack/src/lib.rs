@@ -29,4 +29,4 @@ pub use provider::{OpenStack, factory};
 pub const NAME: &str = "openstack";
 
 /// The source of its events.
-pub const EVENT_SOURCE: &str = "openstack-cloud-controller-manager";
+pub const EVENT_SOURCE: &str = "cloud-provider-openstack";
