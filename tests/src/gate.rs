@@ -36,10 +36,10 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// Whether it asks for a change. Reviews ask for an opinion.
+    /// Whether it asks for a change. Reviews ask for an opinion, and who asks for a token changes nothing.
     #[must_use]
     pub fn is_mutation(&self) -> bool {
-        !self.method.is_safe() && !self.target.contains("reviews")
+        !self.method.is_safe() && !self.target.contains("reviews") && !self.target.ends_with("/auth/tokens")
     }
 
     /// Events are written in the background and decide nothing: they are not counted.

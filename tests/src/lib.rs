@@ -19,6 +19,7 @@ pub mod in_process;
 pub mod machines;
 pub mod node_object;
 pub mod observed_provider;
+pub mod openstack_cloud;
 pub mod recording_proxy;
 pub mod service_object;
 pub mod settled;

@@ -22,7 +22,7 @@ pub(crate) struct Identity {
     made: u64,
     /// Names of projects, by id.
     pub(crate) projects: BTreeMap<String, String>,
-    /// All tokens are good for this project instead.
+    /// New tokens are for this project, whatever is asked for.
     pub(crate) confused: Option<String>,
     pub(crate) roles: Vec<String>,
 }
@@ -49,8 +49,7 @@ impl Default for Identity {
 impl Identity {
     /// The project of a token that is good.
     pub(crate) fn project_of(&self, token: &str, now: Instant) -> Option<String> {
-        let token = self.tokens.get(token).filter(|it| now < it.ends)?;
-        self.confused.clone().or_else(|| token.project.clone())
+        self.tokens.get(token).filter(|it| now < it.ends)?.project.clone()
     }
 
     /// Whether the user may do more than read.
@@ -126,6 +125,7 @@ pub(crate) fn authenticate(model: &mut Model, asked: &Asked) -> Answer {
     };
     model.identity.made += 1;
     let name = format!("gAAAAAB-fake-token-{:08x}", model.identity.made);
+    let project = model.identity.confused.clone().or(project);
     let token = Token { project, ends: asked.now + model.options.token_life };
     let body = described(model, token.project.as_deref(), identity["methods"].clone(), model.options.token_life);
     model.identity.tokens.insert(name.clone(), token);
@@ -133,7 +133,6 @@ pub(crate) fn authenticate(model: &mut Model, asked: &Asked) -> Answer {
 }
 
 fn described(model: &Model, project: Option<&str>, methods: Value, life: Duration) -> Value {
-    let project = model.identity.confused.as_deref().or(project);
     let domain = json!({"id": "default", "name": DOMAIN});
     let roles = model.identity.roles.iter().map(|name| json!({"id": format!("role-{name}"), "name": name}));
     let mut token = json!({

@@ -29,9 +29,12 @@ impl Fake {
         self.model().identity.projects.insert(id.to_owned(), name.to_owned());
     }
 
-    /// From now on all tokens are for the project with this id, whatever was asked for; `None`: as they should be.
+    /// No token is good any more, and new ones are for the project with this id, whatever is asked for: as if the project was
+    /// deleted, and made again with the same name. `None`: new ones are for the right one again.
     pub fn confuse(&self, project: Option<&str>) {
-        self.model().identity.confused = project.map(str::to_owned);
+        let mut model = self.model();
+        model.identity.forget_tokens();
+        model.identity.confused = project.map(str::to_owned);
     }
 
     /// From now on the user has these roles in the project. Without `member` or `admin`, it may only read.
