@@ -55,15 +55,15 @@ provider_kit::declare! {
     pub CLASS: String = "class";
     /// Id of the network that floating IPs come from; counts only if the class has none.
     pub FLOATING_NETWORK_ID: String = "floating-network-id", otherwise("`floating-network-id`, else the first external one");
-    /// Id of the subnet that the floating IP comes from; it must be in that network.
+    /// Id of the subnet that the floating IP comes from; it must be in that network. Counts, as the next two, only if the class has none of the three.
     pub FLOATING_SUBNET_ID: String = "floating-subnet-id", otherwise("`floating-subnet-id`");
     /// The floating IP comes from a subnet with such a name: a glob, or `~` and a regular expression; a leading `!` means the others.
     pub FLOATING_SUBNET: String = "floating-subnet", otherwise("`floating-subnet`");
     /// The floating IP comes from a subnet with one of these tags (a comma list); after `&` with all of them; a leading `!` means the others.
     pub FLOATING_SUBNET_TAGS: String = "floating-subnet-tags", otherwise("`floating-subnet-tags`");
-    /// Id of the subnet of the VIP. Read when the load balancer is made.
+    /// Id of the subnet of the VIP. Read when the load balancer is made; the class goes before it unless that is internal.
     pub SUBNET_ID: String = "subnet-id", otherwise("the class, `subnet-id`, else the subnet of the first Node");
-    /// Id of the network of the VIP. Read when the load balancer is made.
+    /// Id of the network of the VIP. Read when the load balancer is made; the class goes before it unless that is internal.
     pub NETWORK_ID: String = "network-id", otherwise("the class, `network-id`");
     /// Id of the subnet that members are put in.
     pub MEMBER_SUBNET_ID: String = "member-subnet-id", otherwise("the class, `member-subnet-id`, else the subnet of the VIP");
@@ -85,7 +85,8 @@ provider_kit::declare! {
     pub DEFAULT_TLS_CONTAINER_REF: String = "default-tls-container-ref", otherwise("`default-tls-container-ref`");
     /// How many connections a listener takes at once; `-1`: any number.
     pub CONNECTION_LIMIT: i32 = "connection-limit", kind(Kind::number(-1, 2_147_483_647).verbatim()), default("-1"), lenient();
-    /// How a member is chosen: `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP`, `SOURCE_IP_PORT` or what else Octavia's provider knows.
+    /// How a member is chosen: `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP` or `SOURCE_IP_PORT`. Another one is an event, and the
+    /// configured one holds.
     pub LB_METHOD: String = "lb-method", otherwise("`lb-method`");
     /// After so many milliseconds without data from the client a connection is closed. Not with `ovn`; nor are the other three.
     pub TIMEOUT_CLIENT_DATA: u64 = "timeout-client-data", kind(MILLISECONDS), default("50000"), lenient();
