@@ -1,8 +1,8 @@
 //! Neutron's ports: the addresses of servers, their security groups, and what else may come from them.
 
-use std::hash::{BuildHasher, RandomState};
+use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::{Error, Result};
@@ -19,8 +19,6 @@ use crate::services::Services;
 const PAGE_SIZE: usize = 1000;
 /// How often somebody else may change a port between our reading and our writing it.
 const ATTEMPTS: usize = 5;
-/// Ports that share a turn wait for each other without need.
-const TURNS: usize = 64;
 /// What is read of a port, and no more.
 const FIELDS: [&str; 12] = [
     "id",
@@ -42,11 +40,12 @@ const FIELDS: [&str; 12] = [
 pub(crate) struct Ports {
     services: Services,
     shelf: Arc<Shelf<Port>>,
-    /// Whose turn it is to change a port, by a hash of its id. Neutron takes two changes of the same moment for one, whatever
-    /// revision they are based on.
-    turns: Arc<[Mutex<()>; TURNS]>,
-    hasher: RandomState,
+    turns: Arc<Turns>,
 }
+
+/// Whose turn it is to change a port, by its id. Neutron takes two changes of the same moment for one, whatever revision they
+/// are based on.
+type Turns = std::sync::Mutex<HashMap<Box<str>, Arc<Mutex<()>>>>;
 
 /// A port, as far as it is read.
 #[derive(Clone, Debug, Deserialize)]
@@ -146,8 +145,7 @@ pub(crate) fn of_device<'a>(all: &'a [Port], device: &str) -> &'a [Port] {
 impl Ports {
     /// The ports behind Neutron's API.
     pub(crate) fn new(services: Services) -> Self {
-        let turns = Arc::new([const { Mutex::const_new(()) }; TURNS]);
-        Self { services, shelf: Arc::default(), turns, hasher: RandomState::new() }
+        Self { services, shelf: Arc::default(), turns: Arc::default() }
     }
 
     /// All ports that may be servers', as they were read at most `age` before this call; sorted by device, and then as they
@@ -222,7 +220,7 @@ impl Ports {
     /// # Errors
     /// What Neutron answered; *not found* if the port is gone.
     pub(crate) async fn change(&self, mut port: Port, change: impl Fn(&Port) -> Option<Value>) -> Result<bool> {
-        let turn = &self.turns[self.hasher.hash_one(&port.id) as usize % TURNS];
+        let turn = self.turn(&port.id);
         let _turn = match turn.try_lock() {
             Ok(turn) => turn,
             Err(_) => {
@@ -244,6 +242,12 @@ impl Ports {
             }
         }
         Ok(false)
+    }
+
+    fn turn(&self, port: &str) -> Arc<Mutex<()>> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+        Arc::clone(turns.entry(port.into()).or_default())
     }
 
     async fn again(&self, id: &str) -> Result<Port> {

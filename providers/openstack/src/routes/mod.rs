@@ -142,7 +142,7 @@ impl Routes for RouterRoutes {
         };
         let Err(failed) = self.change(Change::Add, &wanted).await else { return Ok(()) };
         if let Some(port) = port.filter(|_| opened && failed.is_undone) {
-            self.undo(port, |port| without(port, range)).await;
+            self.undo(&port, |port| without(port, range)).await;
         }
         Err(failed.error)
     }
@@ -169,17 +169,23 @@ impl Routes for RouterRoutes {
         }
         let Err(failed) = self.change(Change::Remove, &unwanted).await else { return Ok(()) };
         if let Some((port, range)) = closed.filter(|_| failed.is_undone) {
-            self.undo(port, |port| with(port, range)).await;
+            self.undo(&port, |port| with(port, range)).await;
         }
         Err(failed.error)
     }
 }
 
 impl RouterRoutes {
-    async fn undo(&self, port: Port, change: impl Fn(&Port) -> Option<Value>) {
-        let id = port.id.clone();
-        if let Err(error) = self.ports.change(port, change).await {
-            tracing::warn!(port = &*id, %error, "what was changed of a port for a route could not be taken back");
+    async fn undo(&self, port: &Port, change: impl Fn(&Port) -> Option<Value>) {
+        let id = &port.id;
+        let undone = async {
+            match self.ports.by_id(id).await? {
+                Some(port) => self.ports.change(port, change).await.map(drop),
+                None => Ok(()),
+            }
+        };
+        if let Err(error) = undone.await {
+            tracing::warn!(port = &**id, %error, "what was changed of a port for a route could not be taken back");
         }
     }
 }

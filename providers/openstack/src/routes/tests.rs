@@ -1,1 +1,332 @@
+use cloud_provider::{AddressType, Node, NodeAddress, Service};
+use futures::future::join_all;
+use openstack_fake::{Fake, Fault, FaultKind, Network, Options};
 
+use super::*;
+use crate::stage::services;
+
+/// The Nodes that the controllers know.
+struct Known(Vec<Arc<Node>>);
+
+impl Caches for Known {
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.0.clone()
+    }
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.0.iter().find(|node| *node.name == *name).cloned()
+    }
+    fn services(&self) -> Vec<Arc<Service>> {
+        Vec::new()
+    }
+}
+
+/// A cloud with a router, servers in its network and their Nodes.
+struct World {
+    fake: Fake,
+    router: String,
+    network: Network,
+    nodes: Vec<Arc<Node>>,
+    routes: RouterRoutes,
+}
+
+fn world(options: Options, servers: usize) -> World {
+    let fake = Fake::new(options);
+    let network = fake.add_network("k8s-net", "10.6.0.0/16");
+    let router = fake.add_router("r", &network.subnet);
+    let node = |n: usize| {
+        let server = fake.add_server(&format!("worker-{n}"), &network);
+        let addresses = [NodeAddress::new(AddressType::InternalIP, &server.ip)].into();
+        let pod_cidrs = [cidr(n).into()].into();
+        Arc::new(Node { name: server.name.into(), addresses, pod_cidrs, ..Node::default() })
+    };
+    let nodes: Vec<_> = (0..servers).map(node).collect();
+    let (services, _) = services(&fake, "");
+    let caches: Arc<OnceLock<Arc<dyn Caches>>> = Arc::default();
+    assert!(caches.set(Arc::new(Known(nodes.clone()))).is_ok());
+    let routes = RouterRoutes::new(services.clone(), Ports::new(services), router.clone(), caches);
+    routes.learn_ranges(&["10.244.0.0/16".to_owned()]);
+    World { fake, router, network, nodes, routes }
+}
+
+fn cidr(n: usize) -> String {
+    format!("10.244.{n}.0/24")
+}
+
+fn cluster() -> Cluster {
+    Cluster { name: "kubernetes".into(), id: None }
+}
+
+impl World {
+    /// The route of a Node's range, as the controller asks for it.
+    fn wanted(&self, n: usize) -> Route {
+        let node = &self.nodes[n];
+        Route {
+            target_node: node.name.to_string(),
+            target_node_addresses: node.addresses.to_vec(),
+            destination_cidr: cidr(n),
+            ..Route::default()
+        }
+    }
+
+    async fn create(&self, n: usize) -> Result<()> {
+        self.routes.create(&cluster(), "uid", &self.wanted(n)).await
+    }
+
+    async fn list(&self) -> Vec<Route> {
+        self.routes.list(&cluster()).await.unwrap()
+    }
+
+    async fn delete(&self, n: usize) -> Result<()> {
+        let listed = self.list().await.into_iter().find(|route| route.destination_cidr == cidr(n)).unwrap();
+        self.routes.delete(&cluster(), &listed).await
+    }
+
+    /// `destination via next hop` of each of the router's.
+    fn in_router(&self) -> Vec<String> {
+        let text = |route: &Value, key: &str| route[key].as_str().unwrap().to_owned();
+        let routes = self.fake.routes(&self.router);
+        routes.iter().map(|route| format!("{} via {}", text(route, "destination"), text(route, "nexthop"))).collect()
+    }
+
+    /// What the port of a Node's server lets through.
+    fn pairs(&self, n: usize) -> Vec<String> {
+        let port = self.fake.port(&self.fake.server(&self.nodes[n].name).unwrap().port).unwrap();
+        let pairs = port["allowed_address_pairs"].as_array().unwrap().iter();
+        pairs.map(|pair| pair["ip_address"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn hop(&self, n: usize) -> &str {
+        &self.nodes[n].addresses[0].address
+    }
+
+    fn via(&self, n: usize) -> String {
+        format!("{} via {}", cidr(n), self.hop(n))
+    }
+}
+
+fn not_atomic() -> Options {
+    Options { atomic_routes: false, ..Options::default() }
+}
+
+/// §8.59.
+#[tokio::test(start_paused = true)]
+async fn a_route_is_made_listed_with_its_node_and_deleted_with_what_its_port_let_through() {
+    for options in [Options::default(), not_atomic()] {
+        let world = world(options, 2);
+        assert!(world.routes.are_supported().await.unwrap());
+        world.create(0).await.unwrap();
+        assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
+        let listed = world.list().await;
+        let expected = Route {
+            name: cidr(0),
+            target_node: "worker-0".into(),
+            enable_node_addresses: true,
+            target_node_addresses: vec![NodeAddress::new(AddressType::InternalIP, world.hop(0))],
+            destination_cidr: cidr(0),
+            blackhole: false,
+            owned: Some(true),
+        };
+        assert_eq!(listed, [expected]);
+        world.delete(0).await.unwrap();
+        assert_eq!((world.in_router().len(), world.pairs(0).len()), (0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_there_already_is_left_as_it_is() {
+    for options in [Options::default(), not_atomic()] {
+        let is_atomic = options.atomic_routes;
+        let world = world(options, 1);
+        world.create(0).await.unwrap();
+        world.fake.forget_requests();
+        world.create(0).await.unwrap();
+        assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
+        assert_eq!(world.fake.changes().len(), usize::from(is_atomic), "adding twice is the API's own business");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_peoples_routes_and_pairs_stay() {
+    for options in [Options::default(), not_atomic()] {
+        let world = world(options, 2);
+        let foreign = Gateway { destination: "0.0.0.0/0".into(), nexthop: world.hop(1).into() };
+        world.routes.changes.join(Change::Add, foreign).await.unwrap();
+        let port = world.fake.server("worker-0").unwrap().port;
+        let pair = serde_json::json!({"ip_address": "10.6.0.200", "mac_address": "fa:16:3e:00:00:01"});
+        world.fake.change_port(&port, |port| drop(port.insert("allowed_address_pairs".into(), vec![pair].into())));
+        world.create(0).await.unwrap();
+        assert_eq!(world.pairs(0), ["10.6.0.200".to_owned(), cidr(0)]);
+        let listed = world.list().await;
+        assert_eq!(listed.iter().map(|route| route.owned).collect::<Vec<_>>(), [Some(false), Some(true)]);
+        world.delete(0).await.unwrap();
+        assert_eq!(world.pairs(0), ["10.6.0.200"]);
+        assert_eq!(world.in_router(), [format!("0.0.0.0/0 via {}", world.hop(1))]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_that_come_together_go_together() {
+    let world = world(Options::default(), 50);
+    world.fake.fail(Fault::new("", FaultKind::Latency(Duration::from_millis(100))));
+    let answers = join_all((0..50).map(|n| world.create(n))).await;
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    assert_eq!(world.in_router().len(), 50);
+    let additions = world.fake.count("PUT /routers/{id}/add_extraroutes");
+    assert!(additions <= 4, "{additions}");
+    // Their ports are looked for together, too; the router's once.
+    assert!(world.fake.count("GET /ports") <= 4, "{}", world.fake.count("GET /ports"));
+    assert_eq!((world.fake.count("PUT /ports/{id}"), world.fake.count("GET /routers/{id}")), (50, 0));
+    let listed = world.list().await;
+    world.fake.forget_requests();
+    let cluster = cluster();
+    let answers = join_all(listed.iter().map(|route| world.routes.delete(&cluster, route))).await;
+    assert!(answers.iter().all(Result::is_ok) && world.in_router().is_empty());
+    assert!(world.fake.count("PUT /routers/{id}/remove_extraroutes") <= 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_that_is_refused_takes_no_other_with_it_and_leaves_no_trace() {
+    for options in [Options::default(), not_atomic()] {
+        let world = world(options, 6);
+        // The last one's address is on its port, but in no network of the router.
+        let far = world.fake.add_subnet(&world.network.id, "far", "10.99.0.0/16");
+        let port = world.fake.attach("worker-5", &far);
+        let ip = world.fake.port(&port).unwrap()["fixed_ips"][0]["ip_address"].as_str().unwrap().to_owned();
+        let mut odd = world.wanted(5);
+        odd.target_node_addresses = vec![NodeAddress::new(AddressType::InternalIP, &ip)];
+        let cluster = cluster();
+        let odd = world.routes.create(&cluster, "uid", &odd);
+        let (error, answers) = tokio::join!(odd, join_all((0..5).map(|n| world.create(n))));
+        let error = error.unwrap_err();
+        assert!(error.is_invalid() && error.to_string().contains("not connected with router"), "{error}");
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        assert_eq!(world.in_router().len(), 5);
+        let pairs = world.fake.port(&port).unwrap()["allowed_address_pairs"].clone();
+        assert_eq!(pairs, Value::Array(Vec::new()), "what was changed of the port is taken back");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_refused_leaves_the_route_as_it_was() {
+    let world = world(Options::default(), 1);
+    world.create(0).await.unwrap();
+    world.fake.fail(Fault::refused("PUT /routers/{id}/remove_extraroutes", 409).times(2));
+    assert!(world.delete(0).await.unwrap_err().is_conflict());
+    assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_lost_is_no_failure() {
+    let world = world(Options::default(), 1);
+    for route in ["PUT /ports/{id}", "PUT /routers/{id}/add_extraroutes"] {
+        world.fake.fail(Fault::new(route, FaultKind::LostAnswer).times(1));
+    }
+    world.create(0).await.unwrap();
+    assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_route_is_made_again_because_it_is_not_listed_without_its_port() {
+    let world = world(Options::default(), 1);
+    world.fake.fail(Fault::new("PUT /routers/{id}/add_extraroutes", FaultKind::Hang));
+    let soon = Duration::from_secs(1);
+    assert!(tokio::time::timeout(soon, world.create(0)).await.is_err());
+    assert_eq!((world.list().await.len(), world.pairs(0)), (0, vec![cidr(0)]));
+    world.fake.clear_faults();
+    world.create(0).await.unwrap();
+    assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_route_without_a_node_is_a_black_hole_and_its_deletion_touches_only_the_router() {
+    let world = world(Options::default(), 2);
+    world.create(1).await.unwrap();
+    world.fake.terminate("worker-1");
+    let without_it: Arc<OnceLock<Arc<dyn Caches>>> = Arc::default();
+    assert!(without_it.set(Arc::new(Known(vec![Arc::clone(&world.nodes[0])]))).is_ok());
+    let (services, _) = services(&world.fake, "");
+    let routes = RouterRoutes::new(services.clone(), Ports::new(services), world.router.clone(), without_it);
+    routes.learn_ranges(&["10.244.0.0/16".to_owned()]);
+    let listed = routes.list(&cluster()).await.unwrap();
+    assert_eq!((listed[0].blackhole, &*listed[0].target_node, listed[0].owned), (true, world.hop(1), Some(true)));
+    world.fake.forget_requests();
+    routes.delete(&cluster(), &listed[0]).await.unwrap();
+    assert!(world.in_router().is_empty());
+    assert!(world.fake.requests().iter().all(|it| !it.route.contains("/ports")));
+    // It may be gone already.
+    routes.delete(&cluster(), &listed[0]).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_port_without_port_security_or_a_cloud_without_address_pairs_is_left_alone() {
+    let fixed = world(Options { address_pairs: false, ..Options::default() }, 1);
+    fixed.create(0).await.unwrap();
+    assert_eq!((fixed.in_router(), fixed.fake.count("PUT /ports/{id}")), (vec![fixed.via(0)], 0));
+    assert_eq!(fixed.fake.count("GET /ports"), 0);
+    let open = world(Options::default(), 1);
+    let port = open.fake.server("worker-0").unwrap().port;
+    open.fake.change_port(&port, |port| drop(port.insert("port_security_enabled".into(), false.into())));
+    open.create(0).await.unwrap();
+    assert_eq!((open.in_router(), open.fake.count("PUT /ports/{id}")), (vec![open.via(0)], 0));
+    open.delete(0).await.unwrap();
+    assert_eq!(open.fake.count("PUT /ports/{id}"), 0);
+}
+
+/// Defect 7 of the reference.
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_changes_meanwhile_is_not_lost() {
+    let world = world(not_atomic(), 2);
+    world.fake.fail(Fault::refused_as("PUT /ports/{id}", 412, "RevisionNumberConstraintFailed", "stale").times(1));
+    world.fake.fail(Fault::refused_as("PUT /routers/{id}", 412, "RevisionNumberConstraintFailed", "stale").times(1));
+    world.create(0).await.unwrap();
+    assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
+    assert_eq!((world.fake.count("GET /ports/{id}"), world.fake.count("GET /routers/{id}")), (1, 2));
+    // The same with a port that was read a while ago.
+    let stale = world.routes.ports.of(&world.fake.server("worker-1").unwrap().id, Priority::Ordinary).await.unwrap();
+    let pair = serde_json::json!({"ip_address": "10.6.0.200"});
+    world.fake.change_port(&stale[0].id, |port| drop(port.insert("allowed_address_pairs".into(), vec![pair].into())));
+    let range = cidr(1).parse().unwrap();
+    assert!(world.routes.ports.change(stale[0].clone(), |port| with(port, range)).await.unwrap());
+    assert_eq!(world.pairs(1), ["10.6.0.200".to_owned(), cidr(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn routes_of_both_families_of_a_node_change_its_port_one_after_the_other() {
+    let world = world(Options::default(), 1);
+    let second = Route { destination_cidr: "10.244.200.0/24".into(), ..world.wanted(0) };
+    let cluster = cluster();
+    let (first, second) = tokio::join!(world.create(0), world.routes.create(&cluster, "uid", &second));
+    first.and(second).unwrap();
+    let mut pairs = world.pairs(0);
+    pairs.sort();
+    assert_eq!(pairs, [cidr(0), "10.244.200.0/24".to_owned()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_router_that_is_not_there_says_nothing_about_routes() {
+    let world = world(Options::default(), 1);
+    let (services, _) = services(&world.fake, "");
+    let caches = Arc::clone(&world.routes.caches);
+    let routes = RouterRoutes::new(services.clone(), Ports::new(services), "nowhere".into(), caches);
+    let error = routes.list(&cluster()).await.unwrap_err();
+    assert!(error.is_invalid() && error.to_string().contains("router-id"), "{error}");
+    // Nor are routes judged before the Nodes are known.
+    let (services, _) = crate::stage::services(&world.fake, "");
+    let routes = RouterRoutes::new(services.clone(), Ports::new(services), world.router.clone(), Arc::default());
+    assert!(routes.list(&cluster()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cloud_without_extra_routes_has_no_routes() {
+    let world = world(Options { atomic_routes: false, routes: false, ..Options::default() }, 0);
+    assert!(!world.routes.are_supported().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_an_address_of_the_family_is_told_so() {
+    let world = world(Options::default(), 1);
+    let route = Route { destination_cidr: "fd00:244::/64".into(), ..world.wanted(0) };
+    let error = world.routes.create(&cluster(), "uid", &route).await.unwrap_err();
+    assert!(error.is_invalid() && error.to_string().contains("no InternalIP of IPv6"), "{error}");
+    assert!(world.fake.requests().is_empty());
+}
