@@ -316,3 +316,33 @@ fn all_mistakes_are_told_at_once() {
     assert_eq!(told.matches("; cloud.conf").count(), 6, "{told}");
     assert!(read("").unwrap_err().contains("auth-url is missing"));
 }
+
+#[test]
+fn whatever_a_key_is_set_to_it_is_read_or_its_own_line_is_named() {
+    for row in SECTIONS.iter().copied().flatten().map(|it| it.row()) {
+        let (section, key) = row.key.split_once("] ").unwrap();
+        let texts = [
+            "",
+            "=",
+            "= x",
+            "= -1",
+            "= 999999999999999999999",
+            "= true",
+            "= \"a",
+            "= a\\b",
+            "= /nowhere",
+            "= é,;#",
+            "= \"\\n\"",
+        ];
+        for text in texts {
+            // Below a credential that is enough, if that is what the key leaves.
+            let file = format!("{ENOUGH}{section}]\n{key} {text}\n");
+            if let Err(told) = read(&file) {
+                let named = told.split("; ").any(|it| it.starts_with("cloud.conf:7: "));
+                let is_of_another = told.contains(" is missing: ") || told.contains("clouds.yaml");
+                assert!(named || is_of_another, "{section}] {key} {text}: {told}");
+                assert!(!told.contains("s3cret"), "{told}");
+            }
+        }
+    }
+}
