@@ -107,12 +107,17 @@ impl Seen<'_> {
         }
     }
 
+    /// Whether a tag is this view's. While it is renamed it has two.
+    fn is_ours(&self, tag: &str) -> bool {
+        self.view.sign.as_deref().is_some_and(|sign| tag == sign || tag == self.view.name)
+    }
+
     /// Whose a listener is; `None`: this view's.
     fn owner(&self, listener: &Value) -> Option<String> {
-        let sign = self.view.sign.as_deref();
-        match texts(listener, TAGS).find(|tag| tag.starts_with(SIGN) && Some(*tag) != sign) {
+        let mut tags = texts(listener, TAGS);
+        match tags.find(|tag| tag.starts_with(SIGN) && !self.is_ours(tag)) {
             Some(other) => Some(format!("used by {other}")),
-            None if texts(listener, TAGS).any(|tag| Some(tag) == sign) => None,
+            None if texts(listener, TAGS).any(|tag| self.is_ours(tag)) => None,
             None if self.view.is_owner && texts(listener, TAGS).next().is_none() => None,
             None => Some("not made for this Service".to_owned()),
         }
@@ -133,7 +138,7 @@ impl Seen<'_> {
         let pool = self.whole.pool(text(listener, "default_pool_id"));
         let pool_name = pool.map(|pool| format!("{port} {}", text(pool, "protocol"))).unwrap_or_default();
         let mut settings = listener_settings(listener);
-        if texts(listener, TAGS).any(|tag| Some(tag) == self.view.sign.as_deref()) {
+        if texts(listener, TAGS).any(|tag| self.is_ours(tag)) {
             settings = settings.set(TAGGED, true);
         }
         let Port { number, protocol } = port;

@@ -198,3 +198,69 @@ pub(super) fn without(mut tags: Vec<String>, sign: Option<&str>) -> Vec<String> 
     tags.retain(|tag| sign.is_none_or(|sign| !belongs_to(tag, sign)));
     tags
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn service(namespace: &str, name: &str) -> Service {
+        serde_json::from_value(json!({"metadata": {"namespace": namespace, "name": name, "uid": "u-1"}})).unwrap()
+    }
+
+    fn cluster(name: &str) -> Cluster {
+        Cluster { name: name.into(), id: None }
+    }
+
+    // §8.14, §8.15
+    #[test]
+    fn a_name_is_made_of_cluster_namespace_and_service_and_cut() {
+        assert_eq!(sign(&cluster("c"), &service("ns", "n")), "kube_service_c_ns_n");
+        assert_eq!(sign(&cluster(""), &service("", "")), "kube_service___");
+        let long = sign(&cluster(&"é".repeat(200)), &service("ns", "n"));
+        assert!(long.len() <= 255 && long.len() >= 254 && "kube_service_".len() < long.len());
+        assert_eq!(signed_for(&sign(&cluster("a_b"), &service("ns", "n"))), Some(("ns", "n")));
+        assert_eq!(signed_for(&long), None);
+    }
+
+    // §8.52
+    #[test]
+    fn the_cluster_of_a_name() {
+        assert_eq!(cluster_of("kube_service_kubernetes_namespace_name"), Some("kubernetes"));
+        assert_eq!(cluster_of("listener_0_kube_service_kubernetes_namespace_name"), Some("kubernetes"));
+        assert_eq!(cluster_of("kube_service_my_own_cluster_namespace_name"), Some("my_own_cluster"));
+        assert_eq!(cluster_of("kube_service_kubernetes_namespac"), Some("kubernetes"));
+        assert_eq!((cluster_of("FOOBAR"), cluster_of("kube_service___")), (None, None));
+    }
+
+    // §8.53
+    #[test]
+    fn the_cluster_of_a_name_is_replaced_where_it_stands_first() {
+        let name = "pool_0_kube_service_kubernetes_kubernetes_kubernetes";
+        assert_eq!(renamed(name, "kubernetes", "cluster123"), "pool_0_kube_service_cluster123_kubernetes_kubernetes");
+        assert_eq!(renamed("by hand", "kubernetes", "cluster123"), "by hand");
+    }
+
+    #[test]
+    fn each_tag_is_a_view_and_its_mark_says_whose_it_is() {
+        let balancer = json!({"id": "lb", "name": "kube_service_c_ns_a", "tags": [
+            "ccm-rs:5c1d:uid-b:kube_service_c_ns_b", "kube_service_c_ns_a", "kube_service_c_ns_b", "mine",
+        ]});
+        let views = View::all(&balancer);
+        let told: Vec<_> = views.iter().map(|it| (&*it.id, it.is_owner, it.marks.service.as_deref())).collect();
+        assert_eq!(told, [("lb", true, None), ("lb/kube_service_c_ns_b", false, Some("uid-b"))]);
+        assert_eq!(views[1].others, ["kube_service_c_ns_a"]);
+        let untagged = json!({"id": "lb", "name": "kube_service_c_ns_a"});
+        assert!(View::all(&untagged)[0].is_owner && View::all(&json!({"id": "lb", "name": "by hand"})).is_empty());
+    }
+
+    #[test]
+    fn a_mark_that_was_cut_still_belongs_to_its_tag() {
+        let sign = cut(format!("{SIGN}{}_ns_n", "c".repeat(230)));
+        let mark = cut(format!("{MARK}5c1d:uid:{sign}"));
+        assert_eq!(mark.len(), 255);
+        assert!(belongs_to(&mark, &sign) && !belongs_to(&mark, "kube_service_c_ns_n"));
+        assert!(without(vec![mark, sign.clone(), "mine".to_owned()], Some(&sign)) == ["mine"]);
+    }
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::scene::{NAME, Scene};
+use super::scene::{NAME, Scene, uid};
 
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
@@ -13,7 +13,7 @@ fn as_before(scene: &Scene, name: &str, tags: &Value) -> String {
             "name": node, "address": scene.fake.server(node).unwrap().ip, "protocol_port": 30080, "subnet_id": scene.network.subnet,
         })
     };
-    scene.fake.add_load_balancer(&json!({"loadbalancer": {
+    scene.fake.add_load_balancer(&json!({
         "name": name, "provider": "amphora", "tags": tags, "vip_subnet_id": scene.network.subnet,
         "description": "Kubernetes external service default/web from cluster kubernetes",
         "listeners": [{
@@ -29,7 +29,7 @@ fn as_before(scene: &Scene, name: &str, tags: &Value) -> String {
                 },
             },
         }],
-    }}))
+    }))
 }
 
 fn scene() -> Scene {
@@ -58,7 +58,8 @@ async fn one_of_the_go_program_is_taken_over_without_a_change_and_marked_with_th
 
 #[tokio::test(start_paused = true)]
 async fn one_without_tags_is_known_by_its_name_or_by_the_name_of_old() {
-    for name in [NAME, "a17c0a5c82d1f4b529d0c00000000000"] {
+    let of_old = format!("a{}", uid("web").replace('-', "").split_at(31).0);
+    for name in [NAME, &of_old] {
         let mut scene = scene();
         as_before(&scene, name, &json!([]));
         scene.ensure("web").await;

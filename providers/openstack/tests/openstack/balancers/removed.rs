@@ -97,7 +97,11 @@ async fn the_listener_of_somebody_else_keeps_the_load_balancer() {
         .fake
         .add_listener(NAME, &json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "tags": ["mine"]}));
     scene.start().await;
+    eprintln!("{:#}", scene.balancer()["listeners"]);
     scene.delete("web").await;
+    for r in scene.fake.requests() {
+        eprintln!("{r:?}");
+    }
     let balancer = scene.balancer();
     assert_eq!(balancer["listeners"].as_array().unwrap().len(), 1);
     assert_eq!((&balancer["listeners"][0]["name"], &balancer["tags"]), (&json!("by hand"), &json!([])));

@@ -273,7 +273,8 @@ impl Scene {
 
 /// The UID of a Service.
 pub(crate) fn uid(name: &str) -> String {
-    format!("17c0a5c8-2d1f-4b52-9d0c-{:0>12}", name.len())
+    let number = name.bytes().fold(0_u32, |number, byte| number.wrapping_mul(31).wrapping_add(byte.into()));
+    format!("{number:08x}-2d1f-4b52-9d0c-000000000001")
 }
 
 fn context(cluster: &Cluster, events: Arc<dyn Events>) -> Context {

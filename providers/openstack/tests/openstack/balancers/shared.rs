@@ -136,10 +136,10 @@ async fn an_internal_service_does_not_share_and_a_shared_one_gets_no_floating_ip
 async fn one_that_was_made_by_hand_is_shared_and_never_deleted() {
     let mut scene = Scene::new();
     let (subnet, public) = (scene.network.subnet.clone(), scene.public.clone());
-    let id = scene.fake.add_load_balancer(&json!({"loadbalancer": {
+    let id = scene.fake.add_load_balancer(&json!({
         "name": "by-hand", "vip_subnet_id": subnet,
         "listeners": [{"name": "l", "protocol": "TCP", "protocol_port": 22, "tags": ["mine"]}],
-    }}));
+    }));
     let port = scene.balancer()["vip_port_id"].as_str().unwrap().to_owned();
     scene.fake.add_floating_ip(&public, "mine", Some(&port));
     let before = scene.balancer();
