@@ -80,12 +80,17 @@ pub(super) async fn of_port(services: &Services, port: &str) -> Result<Option<Fl
     Ok(list(services, Call::get("/floatingips", &[]).query("port_id", port)).await?.into_iter().next())
 }
 
-/// Ours of this Service that lead nowhere, because their load balancer is gone. Another cluster may have the same name, and
-/// may keep one: only an address that the Service shows is its own.
+/// What is to be removed after a load balancer that is gone: see [`unused`].
 ///
 /// # Errors
 /// What Neutron answered.
 pub(super) async fn left_over(services: &Services, cluster: &Cluster, service: &Service) -> Result<Vec<FloatingIp>> {
+    if is_kept(service) { Ok(Vec::new()) } else { unused(services, cluster, service).await }
+}
+
+/// Ours of this Service that lead nowhere, because their load balancer is gone. Another cluster may have the same name, and
+/// may keep one: only an address that the Service shows is its own.
+async fn unused(services: &Services, cluster: &Cluster, service: &Service) -> Result<Vec<FloatingIp>> {
     let shown = shown_by(service);
     if shown.is_empty() {
         return Ok(Vec::new());
@@ -194,7 +199,7 @@ async fn give(backing: &Backing, identity: &Identity<'_>, actual: &Actual, port:
             Some(free) => return lead(services, free, Some(port)).await,
             None => {}
         }
-    } else if let Some(free) = left_over(services, identity.cluster, service).await?.first() {
+    } else if let Some(free) = unused(services, identity.cluster, service).await?.first() {
         return lead(services, free, Some(port)).await;
     }
     let none = || Error::invalid("there is no external network to get a floating IP from; set floating-network-id");
@@ -240,5 +245,5 @@ async fn any_of(
             made => return made,
         }
     }
-    Err(last.context("no subnet that fits floating-subnet and floating-subnet-tags has a floating IP left"))
+    Err(last)
 }

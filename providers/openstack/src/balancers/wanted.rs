@@ -262,7 +262,7 @@ impl Backing {
                 )));
             }
         };
-        let found: Option<IgnoredAny> = self.services.keys.find(call).await.map_err(|err| err.context(key))?;
+        let found: Option<IgnoredAny> = self.services.keys.find(call).await?;
         found.map(|_| ()).ok_or_else(|| Error::invalid(format!("{key}: Barbican has no {reference:?}")))
     }
 

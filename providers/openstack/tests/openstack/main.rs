@@ -5,3 +5,4 @@ mod balancers;
 mod config;
 mod reference;
 mod services;
+mod wanted;
