@@ -160,7 +160,7 @@ impl Ports {
 
     /// All ports that may be servers', read now; kept for nobody.
     pub(crate) async fn read_all(&self, urgency: &Urgency) -> Result<Vec<Port>> {
-        let call = fields(Call::get("/ports", &[])).query("limit", PAGE_SIZE);
+        let call = self.in_project(fields(Call::get("/ports", &[])).query("limit", PAGE_SIZE)).await;
         let network = &self.services.network;
         let id = |port: &Port| port.id.clone();
         let reading = self.services.list_for_all(network, call, "ports", urgency, |port: Port| port, id);
@@ -171,12 +171,21 @@ impl Ports {
         Ok(ports)
     }
 
-    /// Those plugged into a server, a router ….
+    /// Those plugged into a server.
     ///
     /// # Errors
     /// What Neutron answered.
-    pub(crate) async fn of(&self, device: &str, priority: Priority) -> Result<Vec<Port>> {
-        self.list(Call::get("/ports", &[]).query("device_id", device).priority(priority)).await
+    pub(crate) async fn of(&self, server: &str, priority: Priority) -> Result<Vec<Port>> {
+        let call = Call::get("/ports", &[]).query("device_id", server).priority(priority);
+        self.list(self.in_project(call).await).await
+    }
+
+    /// Those of a router: some of them are nobody's.
+    ///
+    /// # Errors
+    /// What Neutron answered.
+    pub(crate) async fn of_router(&self, router: &str) -> Result<Vec<Port>> {
+        self.list(Call::get("/ports", &[]).query("device_id", router)).await
     }
 
     /// One port.
@@ -242,6 +251,14 @@ impl Ports {
             }
         }
         Ok(false)
+    }
+
+    /// An administrator is shown the ports of everybody.
+    async fn in_project(&self, call: Call) -> Call {
+        match self.services.project_id().await {
+            Ok(project) => call.query("project_id", project),
+            Err(_) => call,
+        }
     }
 
     fn turn(&self, port: &str) -> Arc<Mutex<()>> {

@@ -10,7 +10,6 @@ use cloud_provider::{Caches, Cluster, Error, Result, Route, Routes, async_trait}
 use ipnet::IpNet;
 use provider_kit::batch::Batch;
 use provider_kit::shelf::Shelf;
-use provider_kit::transport::Priority;
 use serde_json::{Value, json};
 
 use self::router::{Change, Gateway, Router};
@@ -199,7 +198,7 @@ async fn ports_at(
     ips: Vec<String>,
 ) -> Result<Vec<Port>> {
     let of_router = async || {
-        let its = ports.of(router.id(), Priority::Ordinary).await?;
+        let its = ports.of_router(router.id()).await?;
         Ok(its.into_iter().map(|port| port.network).collect())
     };
     let (networks, _) = networks.list(age, of_router).await?;

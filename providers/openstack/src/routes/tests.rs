@@ -1,6 +1,7 @@
 use cloud_provider::{AddressType, Node, NodeAddress, Service};
 use futures::future::join_all;
 use openstack_fake::{Fake, Fault, FaultKind, Network, Options};
+use provider_kit::transport::Priority;
 
 use super::*;
 use crate::stage::services;

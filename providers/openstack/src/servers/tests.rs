@@ -180,6 +180,21 @@ async fn the_instance_type_is_the_flavors_name_or_else_its_id() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_flavors_name_that_is_no_label_gives_way_to_its_id() {
+    let fake = Fake::default();
+    let network = fake.add_network("k8s-net", "10.6.0.0/16");
+    fake.add_server("worker-1", &network);
+    fake.add_server("worker-2", &network);
+    let id = fake.set_flavor("worker-1", "two words").unwrap();
+    set(&fake, "worker-2", "flavor", json!(id));
+    let servers = servers_of(&fake, "");
+    for name in ["worker-1", "worker-2"] {
+        assert_eq!(metadata(&servers, named(name)).await.instance_type, id);
+    }
+    assert_eq!(fake.count("GET /flavors"), 1, "it is asked for once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn ports_that_are_not_active_give_no_address_before_those_of_the_networks() {
     let fake = Fake::default();
     let network = fake.add_network("k8s-net", "10.6.0.0/16");
