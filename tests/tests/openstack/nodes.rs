@@ -59,8 +59,8 @@ pub(crate) async fn servers_give_nodes_their_identity_their_taint_and_their_end(
         scene.becomes("worker-3", "tainted as shut down", |node| has_taint(node, TAINT_SHUTDOWN)).await?;
         scene.did("a server was stopped: its Node is tainted");
         scene.project.switch_server(&scene.cloud, &third, true).await?;
-        scene.becomes("worker-3", "without the taint", |node| !has_taint(node, TAINT_SHUTDOWN)).await?;
         scene.user.set_ready("worker-3", true).await;
+        scene.becomes("worker-3", "without the taint", |node| !has_taint(node, TAINT_SHUTDOWN)).await?;
         scene.did("it was started: the taint is gone");
 
         let fourth = scene.project.add_servers(&scene.cloud, &["worker-4".to_owned()]).await?;
