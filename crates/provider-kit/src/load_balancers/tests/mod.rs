@@ -4,5 +4,6 @@ mod cloud;
 mod flow;
 mod limits;
 mod planning;
+mod sharing;
 mod small;
 mod turns;

@@ -1,0 +1,217 @@
+//! One load balancer that several Services share, in a cloud that replaces all tags at once: whoever changes it from what
+//! was there before another one changed it takes that one's tag, or its whole load balancer, away.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use cloud_provider::{Cluster, Error, Listing, LoadBalancerRequest, LoadBalancers, Node, Result, Service, async_trait};
+use futures::future::join_all;
+use serde_json::json;
+
+use super::super::{
+    Actual, Applied, Aside, Attributes, Backend, Balancers, Change, Identity, Marks, Operation, Part, Port, State,
+    TargetSets, Targets, Tree,
+};
+use super::small::Cached;
+use crate::paging::Reading;
+
+/// How long each change takes.
+const TAKES: Duration = Duration::from_millis(40);
+
+#[derive(Default)]
+struct Model {
+    /// Who shares it; nothing: there is none.
+    tags: Option<BTreeSet<String>>,
+    /// Ports, and whose they are.
+    listeners: BTreeMap<u16, String>,
+    wanted: BTreeMap<String, Vec<u16>>,
+    is_busy: bool,
+    violations: Vec<String>,
+}
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Model>>);
+
+impl Shared {
+    fn model(&self) -> MutexGuard<'_, Model> {
+        self.0.lock().unwrap()
+    }
+
+    /// What it is to this Service.
+    fn view(&self, uid: &str) -> Option<Actual> {
+        let model = self.model();
+        let tags = model.tags.as_ref()?;
+        let mut tree = Tree::default().balancer(Attributes::default()).pool("main", Attributes::default(), None);
+        let mut foreign = BTreeMap::new();
+        for (port, owner) in &model.listeners {
+            match owner == uid {
+                true => tree = tree.listener(*port, "TCP", "main", Attributes::default()),
+                false => _ = foreign.insert(listener(*port), owner.clone()),
+            }
+        }
+        let others = tags.iter().filter(|tag| *tag != uid);
+        for tag in others.clone() {
+            let part = Part::Support(Aside { rank: 0, kind: "tag".into(), name: tag.clone() });
+            foreign.insert(part, tag.clone());
+        }
+        let marks = if tags.contains(uid) { marks(uid) } else { Marks::default() };
+        let labels = others.map(|tag| (tag.clone(), String::new())).collect();
+        let state = if model.is_busy { State::Busy } else { State::Ready };
+        let (id, name) = (format!("lb/{uid}"), format!("shared by {uid}"));
+        Some(Actual { id, name, marks, labels, foreign, state, tree: Some(tree), ..Actual::default() })
+    }
+
+    fn change(&self, change: Change<'_>) -> Result<Applied> {
+        let (uid, operation, mut model) = (change.identity.uid().to_owned(), &change.operations[0], self.model());
+        if model.is_busy {
+            return Err(Error::conflict("immutable"));
+        }
+        let known: BTreeSet<String> = change.actual.iter().flat_map(|actual| actual.labels.keys().cloned()).collect();
+        let replaced = |model: &mut Model, tags: BTreeSet<String>| {
+            let lost: Vec<_> = model.tags.iter().flatten().filter(|tag| **tag != uid && !tags.contains(*tag)).collect();
+            let lost = (!lost.is_empty()).then(|| format!("{uid} took away {lost:?}"));
+            model.violations.extend(lost);
+            model.tags = Some(tags);
+        };
+        match operation {
+            Operation::Create { part: Part::Balancer, .. } if model.tags.is_some() => {
+                return Err(Error::conflict("name taken"));
+            }
+            Operation::Create { part: Part::Balancer, .. } => model.tags = Some([uid.clone()].into()),
+            _ if model.tags.is_none() => return Err(Error::not_found("no such load balancer")),
+            Operation::Mark => replaced(&mut model, known.into_iter().chain([uid.clone()]).collect()),
+            Operation::Unmark => replaced(&mut model, known),
+            Operation::Create { part: Part::Listener(port), .. } => {
+                let before = model.listeners.insert(port.number, uid.clone());
+                model.violations.extend(before.map(|other| format!("{uid} took port {port} of {other}")));
+            }
+            Operation::Delete { part: Part::Listener(port) } => _ = model.listeners.remove(&port.number),
+            Operation::Delete { part: Part::Balancer } => {
+                replaced(&mut model, BTreeSet::new());
+                model.tags = None;
+                model.listeners.clear();
+                return Ok(Applied::Removed);
+            }
+            _ => {}
+        }
+        model.is_busy = true;
+        drop(model);
+        let this = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(TAKES).await;
+            this.model().is_busy = false;
+        });
+        Ok(Applied::Shown(1, Box::new(self.view(&uid).ok_or_else(|| Error::not_found("gone"))?)))
+    }
+}
+
+fn listener(number: u16) -> Part {
+    Part::Listener(Port { number, protocol: "TCP".into() })
+}
+
+fn marks(uid: &str) -> Marks {
+    Marks { cluster: Some("c1".into()), service: Some(uid.into()) }
+}
+
+fn service(uid: &str) -> Service {
+    serde_json::from_value(json!({"metadata": {"name": uid, "namespace": "shop", "uid": uid}})).unwrap()
+}
+
+#[async_trait]
+impl Backend for Shared {
+    fn name(&self, _cluster: &Cluster, service: &Service) -> String {
+        format!("shared by {}", service.metadata.uid.as_deref().unwrap())
+    }
+
+    fn adopts(&self, _actual: &Actual, identity: &Identity<'_>) -> bool {
+        !identity.is_leaving()
+    }
+
+    fn lock(&self, _actual: &Actual) -> Option<String> {
+        Some("lb".into())
+    }
+
+    async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+        let ports = self.model().wanted.get(request.service.metadata.uid.as_deref().unwrap()).cloned();
+        let tree = Tree::default().balancer(Attributes::default()).pool("main", Attributes::default(), None);
+        Ok(ports
+            .unwrap_or_default()
+            .into_iter()
+            .fold(tree, |tree, port| tree.listener(port, "TCP", "main", Attributes::default())))
+    }
+
+    async fn list(&self, _sets: &TargetSets) -> Result<Reading<Actual>> {
+        let tags: Vec<_> = self.model().tags.iter().flatten().cloned().collect();
+        let mut listing = Listing::new();
+        listing.page(tags.iter().filter_map(|uid| self.view(uid)).collect(), false);
+        Ok(Reading::Complete { listing: listing.finish()?, pages: 1 })
+    }
+
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+        let found = self.view(identity.uid());
+        tokio::time::sleep(TAKES / 4).await;
+        Ok(found.into_iter().collect())
+    }
+
+    async fn read(&self, id: &str) -> Result<Option<Actual>> {
+        Ok(self.view(id.trim_start_matches("lb/")))
+    }
+
+    fn left_out(&self, _request: &LoadBalancerRequest<'_>, _pool: &str, _targets: &Targets) {}
+
+    async fn has_machine(&self, _node: &Node) -> Result<bool> {
+        Ok(true)
+    }
+
+    async fn apply(&self, change: Change<'_>) -> Result<Applied> {
+        self.change(change)
+    }
+}
+
+const SERVICES: [&str; 3] = ["s1", "s2", "s3"];
+
+/// One Service that comes, changes and goes as the dice want, and comes to stay in the end.
+async fn life(cloud: &Shared, balancers: &Balancers<Shared>, cluster: &Cluster, number: usize, seed: u64) {
+    let (uid, mut random) = (SERVICES[number], fastrand::Rng::with_seed(seed * 10 + number as u64));
+    let service = service(uid);
+    let request = LoadBalancerRequest { cluster, service: &service, nodes: &[], observer: &() };
+    let port = 100 * (u16::try_from(number).unwrap() + 1);
+    for step in 0..12 {
+        tokio::time::sleep(TAKES * random.u32(0..8)).await;
+        if step < 11 && random.u8(0..3) == 0 {
+            let mut leaving = service.clone();
+            leaving.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+            let _ = balancers.delete(LoadBalancerRequest { service: &leaving, ..request }).await;
+        } else {
+            cloud.model().wanted.insert(uid.into(), (port..port + random.u16(0..3)).collect());
+            let _ = balancers.ensure(request).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_that_come_change_and_go_at_the_same_time_take_nothing_from_each_other() {
+    for seed in 0..40 {
+        let cloud = Shared::default();
+        let balancers = Balancers::new(cloud.clone());
+        let cached = Cached::default();
+        *cached.services.lock().unwrap() = SERVICES.map(|uid| Arc::new(service(uid))).into();
+        balancers.set_caches(Arc::new(cached));
+        let cluster = Cluster { name: "kubernetes".into(), id: Some("c1".into()) };
+        join_all((0..SERVICES.len()).map(|number| life(&cloud, &balancers, &cluster, number, seed))).await;
+        // What failed is tried again.
+        for uid in SERVICES {
+            let service = service(uid);
+            let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+            balancers.ensure(request).await.unwrap_or_else(|error| panic!("seed {seed}, {uid}: {error}"));
+        }
+        let model = cloud.model();
+        assert_eq!(model.violations, [""; 0], "seed {seed}");
+        assert_eq!(model.tags, Some(SERVICES.map(str::to_owned).into()), "seed {seed}");
+        for uid in SERVICES {
+            let ports: Vec<u16> = model.listeners.iter().filter(|(_, it)| *it == uid).map(|(port, _)| *port).collect();
+            assert_eq!(ports, model.wanted[uid], "seed {seed}, {uid}");
+        }
+    }
+}
