@@ -134,10 +134,21 @@ impl Keystone {
     /// Another identity takes the place of the one in use, if Keystone accepts it (P-39).
     ///
     /// # Errors
-    /// What Keystone answered; the one in use stays.
+    /// What Keystone answered, or *invalid* if it is for another project; the one in use stays.
     pub(crate) async fn reload(&self, identity: Identity) -> Result<()> {
         let token = identity.token().await?;
         let mut state = self.lock();
+        // There, everything of this cluster would seem to be gone.
+        if let Some(used) = state.token.as_ref().filter(|used| used.project != token.project) {
+            let name = |project: &Option<String>| {
+                project.as_ref().map_or("no project".to_owned(), |id| format!("project {id}"))
+            };
+            let (new, used) = (name(&token.project), name(&used.project));
+            return Err(Error::invalid(format!(
+                "the new credential is for {new}, and this cluster's machines are in {used}; put one for {used} into [Global], or \
+                 restart if the cluster has moved"
+            )));
+        }
         state.identity = Arc::new(identity);
         let identity = Arc::clone(&state.identity);
         state.take(&identity, token);
@@ -232,7 +243,7 @@ impl Identity {
 
     fn access(&self, catalogue: &Catalogue, service: Service, token: &SecretString) -> Result<Arc<Access>> {
         let base = catalogue.base(service, self.interface, self.region.as_deref())?;
-        let access = Access::new(&base, HeaderName::from_static("x-auth-token"), token.clone());
+        let access = Access::new(&base, HeaderName::from_static("x-auth-token"), token);
         access.map(Arc::new).map_err(|err| Error::invalid(format!("Keystone's catalogue, {}: {err}", service.kind())))
     }
 

@@ -15,7 +15,7 @@ use secrecy::{ExposeSecret, SecretString};
 /// use provider_kit::transport::Access;
 ///
 /// let token = HeaderName::from_static("x-auth-token");
-/// let access = Access::new("https://compute.example.com/v2.1/", token, "s3cret".to_owned().into())?;
+/// let access = Access::new("https://compute.example.com/v2.1/", token, &"s3cret".to_owned().into())?;
 /// assert_eq!(access.base(), "https://compute.example.com/v2.1");
 /// assert!(!format!("{access:?}").contains("s3cret"));
 /// # Ok::<(), cloud_provider::Error>(())
@@ -51,7 +51,7 @@ impl Access {
     ///
     /// # Errors
     /// *Invalid* if `base` is not `http://` or `https://` with a host.
-    pub fn new(base: &str, name: HeaderName, value: SecretString) -> Result<Self> {
+    pub fn new(base: &str, name: HeaderName, value: &SecretString) -> Result<Self> {
         endpoint(base)?;
         let base = base.trim_end_matches('/').to_owned();
         Ok(Self { base, ..Self::of(name, value.expose_secret(), vec![value.clone()]) })

@@ -17,7 +17,7 @@ struct Tokens {
 impl Tokens {
     fn access_of(&self, number: usize) -> Arc<Access> {
         let name = HeaderName::from_static("x-auth-token");
-        Arc::new(Access::new(&format!("http://cloud/at/{number}/"), name, format!("t{number}").into()).unwrap())
+        Arc::new(Access::new(&format!("http://cloud/at/{number}/"), name, &format!("t{number}").into()).unwrap())
     }
 }
 

@@ -149,7 +149,7 @@ impl Inner {
         let service = |kind: &str, path: &str| json!({"type": kind, "endpoints": [endpoint("internal", path), endpoint("public", path)]});
         let body = json!({"token": {
             "issued_at": now, "expires_at": now + Duration::from_secs(self.lifetime),
-            "project": {"id": "p1"}, "roles": [{"name": "member"}, {"name": "reader"}],
+            "project": {"id": asked.pointer("/auth/scope/project/id").and_then(Value::as_str).unwrap_or("p1")}, "roles": [{"name": "member"}, {"name": "reader"}],
             "catalog": [service("compute", "compute/v2.1"), service("network", "network"), service("load-balancer", "lb")],
         }});
         (StatusCode::CREATED, [("x-subject-token", token)], body.to_string()).into_response()

@@ -152,6 +152,19 @@ async fn another_credential_is_tried_before_it_is_used() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_credential_for_another_project_is_not_taken_over() {
+    let cloud = Cloud::new();
+    let services = cloud.services();
+    services.network.send(ports()).await.unwrap();
+    let other = config(&GLOBAL.replace("tenant-id = p1", "tenant-id = p2"));
+    let error = services.reload(&other).await.unwrap_err();
+    assert!(error.is_invalid() && error.to_string().contains("is for project p2, and"), "{error}");
+    services.network.send(ports()).await.unwrap();
+    assert!(cloud.seen().iter().all(|sent| sent.ends_with(" t1")));
+    assert_eq!(services.project_id().await.unwrap(), "p1");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_token_that_was_given_is_used_until_it_ends() {
     let cloud = Cloud::new();
     let services = cloud.services_of("auth-url = http://cloud/identity\ntoken = given\ntenant-id = p1\n");
