@@ -16,8 +16,6 @@ use crate::config::{Balancers, Monitor, Networks};
 pub(super) struct Asked {
     /// It gets no floating IP.
     pub(super) internal: bool,
-    /// The load balancer that it names.
-    pub(super) load_balancer_id: Option<String>,
     /// `spec.loadBalancerIP`.
     pub(super) address: Option<String>,
     /// Where the VIP is, when it is made.
@@ -132,7 +130,6 @@ impl Asked {
         let (lb_method, unknown_method) = method(read, &config.method);
         let asked_for = Self {
             internal,
-            load_balancer_id: text(read, &key::LOAD_BALANCER_ID, None),
             address: spec.and_then(|spec| spec.load_balancer_ip.clone()).filter(|ip| !ip.is_empty()),
             member_subnet: place(read, &key::MEMBER_SUBNET_ID, class, &config.networks, |it| &it.member_subnet)
                 .or_else(|| config.networks.subnet.clone())
