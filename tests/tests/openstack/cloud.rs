@@ -204,17 +204,6 @@ impl Cloud {
         }
     }
 
-    /// Makes a token worthless.
-    pub(crate) async fn revoke(&self, token: &str) -> Result<()> {
-        let session = self.session();
-        let address = format!("{}/v3/auth/tokens", self.login.address);
-        let request =
-            self.client.delete(address).header("x-auth-token", &session.token).header("x-subject-token", token);
-        let status = request.send().await?.status();
-        ensure!(status.is_success() || status == StatusCode::NOT_FOUND, "revoking a token: {status}");
-        Ok(())
-    }
-
     /// Waits until a load balancer can be changed.
     pub(crate) async fn balancer_is_active(&self, id: &str) -> Result<Value> {
         let what = format!("load balancer {id} is ACTIVE");

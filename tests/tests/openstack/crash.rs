@@ -151,6 +151,8 @@ fn words(scene: &Scene, now: &Snapshot) -> BTreeSet<String> {
     }
     let service = scene.service("web").unwrap_or_default();
     aliases.push((text(&service["metadata"], "uid").to_owned(), "<uid>".to_owned()));
+    let cluster = scene.api.get("namespaces", None, "kube-system").unwrap_or_default();
+    aliases.push((text(&cluster["metadata"], "uid").to_owned(), "<cluster>".to_owned()));
     let mut with_service = now.clone();
     if !service.is_null() {
         let kept = json!({"annotations": service["metadata"]["annotations"], "status": service["status"]["loadBalancer"],

@@ -60,7 +60,7 @@ const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Cloud routes::each_node_has_its_route_and_foreign_routes_stay,
     Cloud take_over::what_the_go_program_wrote_is_accepted_with_no_change,
     Cloud credentials::a_wrong_password_deletes_nothing_and_a_new_one_is_taken_up,
-    Cloud credentials::an_expired_token_is_renewed_without_a_trace,
+    Cloud credentials::a_worthless_token_is_renewed_without_a_trace,
     Cloud credentials::a_credential_of_another_project_deletes_nothing,
     Services outages::services_that_stop_in_the_middle_cost_nothing,
     Services outages::a_load_balancer_that_fails_is_replaced,

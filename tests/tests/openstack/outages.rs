@@ -11,6 +11,8 @@ use crate::scene::{Settings, play_in_peace};
 use crate::services::EVERYTHING;
 
 const A_WHILE: Duration = Duration::from_secs(5);
+/// Longer than a short token lives.
+const EXPIRY: Duration = Duration::from_secs(23);
 
 pub(crate) async fn services_that_stop_in_the_middle_cost_nothing(environment: &Environment) -> Result<()> {
     let _alone = environment.peace.write().await;
@@ -47,10 +49,25 @@ pub(crate) async fn services_that_stop_in_the_middle_cost_nothing(environment: &
         scene.create_service("mail", &[(25, 30025)], json!({})).await;
         tokio::time::sleep(A_WHILE).await;
         environment.service(&["kill", "keystone"]).await?;
-        environment.start_services(&[]).await?;
+        environment.start_services(&[("TESTBED_TOKEN_TTL", "20")]).await?;
         scene.published("mail").await?;
         scene.did("Neutron and Keystone were killed in the middle of a creation and started again");
         scene.program()?.check()?;
+
+        // The next life has tokens of 20 seconds.
+        scene.end().await?;
+        let (tokens, failures) = (scene.tokens.count(), scene.events("SyncLoadBalancerFailed").len());
+        scene.start()?;
+        tokio::time::sleep(EXPIRY).await;
+        scene.set_ports("mail", &[(26, 30025)]).await?;
+        let changed = scene.balanced("mail", "the port is another", |it| it.keys().copied().eq([26])).await;
+        environment.service(&["stop", "keystone"]).await?;
+        environment.start_services(&[]).await?;
+        changed?;
+        let (tokens, failures) =
+            (scene.tokens.count() - tokens, scene.events("SyncLoadBalancerFailed").len() - failures);
+        ensure!((2..20).contains(&tokens) && failures == 0, "{tokens} tokens, {failures} failures");
+        scene.did(&format!("tokens lived for 20 s: {tokens} were asked for, and nothing failed"));
 
         scene.delete_service("web").await?;
         scene.delete_service("mail").await?;

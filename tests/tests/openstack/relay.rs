@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use ccm_tests::gate::{Gate, Side};
 use embedded_apiserver::ApiServer;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -81,15 +81,39 @@ impl Served {
 
 /// The tokens that were given to the program. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tokens(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Tokens(Arc<Mutex<Given>>);
+
+#[derive(Debug, Default)]
+struct Given {
+    tokens: Vec<String>,
+    /// So many of the first are worthless.
+    spoiled: usize,
+}
 
 impl Tokens {
-    pub(crate) fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn given(&self) -> MutexGuard<'_, Given> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many there were.
+    pub(crate) fn count(&self) -> usize {
+        self.given().tokens.len()
+    }
+
+    /// From now on the cloud sees something else in place of those that were given so far: services believe a token for
+    /// minutes after it was revoked.
+    pub(crate) fn spoil(&self) {
+        let mut given = self.given();
+        given.spoiled = given.tokens.len();
     }
 
     fn note(&self, token: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(token.to_owned());
+        self.given().tokens.push(token.to_owned());
+    }
+
+    fn is_spoiled(&self, token: &[u8]) -> bool {
+        let given = self.given();
+        given.tokens[..given.spoiled].iter().any(|it| it.as_bytes() == token)
     }
 }
 
@@ -113,6 +137,11 @@ impl Far {
         head.uri = format!("{origin}/{rest}").parse()?;
         for name in [header::HOST, header::CONTENT_LENGTH, header::CONNECTION, header::ACCEPT_ENCODING] {
             head.headers.remove(name);
+        }
+        if let Some(token) = head.headers.get_mut("x-auth-token")
+            && self.tokens.is_spoiled(token.as_bytes())
+        {
+            *token = HeaderValue::from_static("spoiled");
         }
         let body = body.collect().await?.to_bytes();
         let answer = self.client.execute(reqwest::Request::try_from(Request::from_parts(head, body))?).await?;
