@@ -6,7 +6,7 @@ use provider_kit::load_balancers::{Actual, Attributes, Part, Tree};
 
 use super::asked::Asked;
 use super::floating_ip;
-use super::octavia::{MEMBER_PORT, MONITOR_PORT, MONITOR_SETTINGS};
+use super::octavia::{MEMBER_PORT, MONITOR_PORT, MONITOR_SETTINGS, POOL_SETTINGS};
 use super::tags::balancer_id;
 use crate::annotations as key;
 use crate::config::Balancers;
@@ -48,8 +48,7 @@ pub(super) fn fitted(mut wanted: Tree, actual: &Actual, service: &Service, confi
 fn of_members(settings: &Attributes, wanted: &Tree, actual: &Tree, pool: &str) -> Attributes {
     let has_members = !actual.targets_of(pool).is_empty();
     let shall_have = wanted.targets.get(pool).map_or(has_members, |targets| !targets.is_empty());
-    let mut keys: Vec<&str> =
-        MONITOR_SETTINGS.iter().map(|(key, _)| *key).chain(["lb_algorithm", "persistence"]).collect();
+    let mut keys: Vec<&str> = MONITOR_SETTINGS.into_iter().chain(POOL_SETTINGS).collect();
     match (shall_have, has_members) {
         (false, _) => {}
         (true, true) => keys.extend([MEMBER_PORT, MONITOR_PORT]),

@@ -14,7 +14,7 @@ pub(super) struct Kind {
     pub(super) one: &'static str,
     pub(super) name: &'static str,
     pub(super) names: &'static str,
-    fields: &'static [&'static str],
+    fields: &'static str,
 }
 
 pub(super) const BALANCERS: Kind = Kind {
@@ -22,42 +22,17 @@ pub(super) const BALANCERS: Kind = Kind {
     one: "/lbaas/loadbalancers/{id}",
     name: "loadbalancer",
     names: "loadbalancers",
-    fields: &[
-        "id",
-        "name",
-        "provisioning_status",
-        "vip_address",
-        "vip_port_id",
-        "vip_subnet_id",
-        "vip_network_id",
-        "provider",
-        "flavor_id",
-        "availability_zone",
-        "tags",
-    ],
+    fields: "id name provisioning_status vip_address vip_port_id vip_subnet_id vip_network_id provider flavor_id \
+             availability_zone tags",
 };
 pub(super) const LISTENERS: Kind = Kind {
     all: "/lbaas/listeners",
     one: "/lbaas/listeners/{id}",
     name: "listener",
     names: "listeners",
-    fields: &[
-        "id",
-        "name",
-        "loadbalancers",
-        "protocol",
-        "protocol_port",
-        "default_pool_id",
-        "connection_limit",
-        "insert_headers",
-        "default_tls_container_ref",
-        "allowed_cidrs",
-        "timeout_client_data",
-        "timeout_member_connect",
-        "timeout_member_data",
-        "timeout_tcp_inspect",
-        "tags",
-    ],
+    fields: "id name loadbalancers protocol protocol_port default_pool_id insert_headers tags connection_limit \
+             default_tls_container_ref allowed_cidrs timeout_client_data timeout_member_connect timeout_member_data \
+             timeout_tcp_inspect",
 };
 /// Not the ids of their members, of which there are many.
 pub(super) const POOLS: Kind = Kind {
@@ -65,35 +40,14 @@ pub(super) const POOLS: Kind = Kind {
     one: "/lbaas/pools/{id}",
     name: "pool",
     names: "pools",
-    fields: &[
-        "id",
-        "name",
-        "loadbalancers",
-        "listeners",
-        "protocol",
-        "lb_algorithm",
-        "session_persistence",
-        "healthmonitor_id",
-    ],
+    fields: "id name loadbalancers listeners protocol lb_algorithm session_persistence healthmonitor_id",
 };
 pub(super) const MONITORS: Kind = Kind {
     all: "/lbaas/healthmonitors",
     one: "/lbaas/healthmonitors/{id}",
     name: "healthmonitor",
     names: "healthmonitors",
-    fields: &[
-        "id",
-        "name",
-        "pools",
-        "type",
-        "delay",
-        "timeout",
-        "max_retries",
-        "max_retries_down",
-        "url_path",
-        "http_method",
-        "expected_codes",
-    ],
+    fields: "id name pools type delay timeout max_retries max_retries_down url_path http_method expected_codes",
 };
 /// Of one pool.
 pub(super) const MEMBERS: Kind = Kind {
@@ -101,7 +55,7 @@ pub(super) const MEMBERS: Kind = Kind {
     one: "/lbaas/pools/{id}/members/{member}",
     name: "member",
     names: "members",
-    fields: &["id", "name", "address", "protocol_port", "monitor_port", "subnet_id"],
+    fields: "id name address protocol_port monitor_port subnet_id",
 };
 
 impl Kind {
@@ -116,7 +70,7 @@ impl Kind {
     }
 
     fn with_fields(&self, call: Call) -> Call {
-        self.fields.iter().fold(call, |call, field| call.query("fields", field))
+        self.fields.split(' ').fold(call, |call, field| call.query("fields", field))
     }
 
     /// A body: the object under its name.
@@ -130,16 +84,28 @@ impl Kind {
     }
 }
 
-/// Settings of a pool that are its health monitor's, and their names there.
-pub(super) const MONITOR_SETTINGS: &[(&str, &str)] = &[
-    ("monitor.type", "type"),
-    ("monitor.delay", "delay"),
-    ("monitor.timeout", "timeout"),
-    ("monitor.max_retries", "max_retries"),
-    ("monitor.max_retries_down", "max_retries_down"),
-    ("monitor.url_path", "url_path"),
-    ("monitor.http_method", "http_method"),
-    ("monitor.expected_codes", "expected_codes"),
+/// Settings of a pool that are its health monitor's; what is after the dot is what they are called there.
+pub(super) const MONITOR_SETTINGS: [&str; 8] = [
+    "monitor.type",
+    "monitor.delay",
+    "monitor.timeout",
+    "monitor.max_retries",
+    "monitor.max_retries_down",
+    "monitor.url_path",
+    "monitor.http_method",
+    "monitor.expected_codes",
+];
+/// Settings of a pool that are its own.
+pub(super) const POOL_SETTINGS: [&str; 2] = ["lb_algorithm", "persistence"];
+/// Settings of a listener that are called the same in Octavia, and can be changed.
+pub(super) const LISTENER_SETTINGS: [&str; 7] = [
+    "connection_limit",
+    "default_tls_container_ref",
+    "allowed_cidrs",
+    "timeout_client_data",
+    "timeout_member_connect",
+    "timeout_member_data",
+    "timeout_tcp_inspect",
 ];
 /// Settings of a pool that are its members'.
 pub(super) const MEMBER_PORT: &str = "member_port";

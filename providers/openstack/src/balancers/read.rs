@@ -6,7 +6,9 @@ use provider_kit::load_balancers::{Actual, Aside, Attributes, Part, Port, State,
 use serde_json::Value;
 
 use super::floating_ip::FloatingIp;
-use super::octavia::{ID, MONITOR_ID, MONITOR_SETTINGS, Members, TAGGED, TAGS, X_FORWARDED_FOR, ids, text, texts};
+use super::octavia::{
+    ID, LISTENER_SETTINGS, MONITOR_ID, MONITOR_SETTINGS, Members, TAGGED, TAGS, X_FORWARDED_FOR, ids, text, texts,
+};
 use super::security_group::Parts;
 use super::tags::{SIGN, View};
 
@@ -156,9 +158,9 @@ impl Seen<'_> {
         }
         if let Some(monitor) = self.whole.monitors.get(id) {
             settings = settings.set(MONITOR_ID, text(monitor, ID));
-            for (setting, key) in MONITOR_SETTINGS {
-                if let Some(value) = monitor.get(key).filter(|it| !it.is_null()) {
-                    settings = settings.set(*setting, value);
+            for key in MONITOR_SETTINGS {
+                if let Some(value) = monitor.get(&key["monitor.".len()..]).filter(|it| !it.is_null()) {
+                    settings = settings.set(key, value);
                 }
             }
         }
@@ -184,19 +186,6 @@ impl Seen<'_> {
 
 fn listener_settings(listener: &Value) -> Attributes {
     let header = listener.pointer("/insert_headers/X-Forwarded-For").and_then(Value::as_str);
-    Attributes::at(LISTENER_SETTINGS, listener).set(X_FORWARDED_FOR, header == Some("true"))
+    let own = Attributes::at(&[ID, TAGS, "protocol"], listener);
+    own.overlaid_with(&Attributes::at(&LISTENER_SETTINGS, listener)).set(X_FORWARDED_FOR, header == Some("true"))
 }
-
-/// Those that are called the same in a tree.
-const LISTENER_SETTINGS: &[&str] = &[
-    ID,
-    TAGS,
-    "protocol",
-    "connection_limit",
-    "default_tls_container_ref",
-    "allowed_cidrs",
-    "timeout_client_data",
-    "timeout_member_connect",
-    "timeout_member_data",
-    "timeout_tcp_inspect",
-];

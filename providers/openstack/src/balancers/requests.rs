@@ -7,26 +7,13 @@ use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
 use super::octavia::{
-    ID, Kind, LISTENERS, MEMBER_PORT, MEMBER_SUBNET, MEMBERS, MONITOR_ID, MONITOR_PORT, MONITOR_SETTINGS, MONITORS,
-    POOLS, TAGGED, TAGS, X_FORWARDED_FOR,
+    ID, Kind, LISTENER_SETTINGS, LISTENERS, MEMBER_PORT, MEMBER_SUBNET, MEMBERS, MONITOR_ID, MONITOR_PORT,
+    MONITOR_SETTINGS, MONITORS, POOL_SETTINGS, POOLS, TAGGED, TAGS, X_FORWARDED_FOR,
 };
 use super::tags::cut;
 
-/// Settings of a pool that are its own.
-const POOL_SETTINGS: &[&str] = &["lb_algorithm", "persistence"];
 const MEMBER_SETTINGS: &[&str] = &[MEMBER_PORT, MONITOR_PORT, MEMBER_SUBNET];
 const MONITOR_TYPE: &str = "monitor.type";
-/// Settings of a listener that are called the same in Octavia.
-const LISTENER_SETTINGS: &[&str] = &[
-    "connection_limit",
-    "default_tls_container_ref",
-    "allowed_cidrs",
-    "timeout_client_data",
-    "timeout_member_connect",
-    "timeout_member_data",
-    "timeout_tcp_inspect",
-];
-
 /// A request, as data.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Request {
@@ -157,7 +144,7 @@ impl Subject<'_> {
         pool.insert("loadbalancer_id".to_owned(), self.id.into());
         let request = Request::new(Method::POST, POOLS.all, "", POOLS.body(pool));
         // Its health monitor and its members are next.
-        let tree = self.tree.clone().pool(name, attributes.clone().only(POOL_SETTINGS), Some(Targets::default()));
+        let tree = self.tree.clone().pool(name, attributes.clone().only(&POOL_SETTINGS), Some(Targets::default()));
         Step { makes: Some((Part::Pool(name.to_owned()), ID, POOLS)), ..self.step(Some(request), 0, tree) }
     }
 
@@ -166,8 +153,7 @@ impl Subject<'_> {
         let actual = self.tree.pool_attributes(name)?;
         let id = actual.text(ID).unwrap_or_default();
         let differs = |keys: &[&str]| keys.iter().any(|key| some(wanted, key) != some(actual, key));
-        let monitor = &MONITOR_SETTINGS.iter().map(|(key, _)| *key).collect::<Vec<_>>();
-        let (is_different, is_checked_otherwise) = (differs(POOL_SETTINGS), differs(monitor));
+        let (is_different, is_checked_otherwise) = (differs(&POOL_SETTINGS), differs(&MONITOR_SETTINGS));
         // Only an update speaks of settings; what targets there will be, all operations on this pool together.
         let of_members = operations.iter().take_while(|it| touches_members(it, name)).count();
         let after = |keys: &[&str]| {
@@ -180,14 +166,20 @@ impl Subject<'_> {
         let settings_differ = differs(MEMBER_SETTINGS);
         let members_differ = settings_differ || of_members > usize::from(is_update(&operations[0]));
         if is_different {
-            let settings = differing(wanted, actual, POOL_SETTINGS).map(|key| pool_setting(wanted, key)).collect();
+            let settings = differing(wanted, actual, &POOL_SETTINGS).map(|key| pool_setting(wanted, key)).collect();
             let settings: Map<String, Value> = settings;
             let request = Request::new(Method::PUT, POOLS.one, id, POOLS.body(settings));
             let done = usize::from(!is_checked_otherwise && !settings_differ);
-            return Some(self.step(Some(request), done, after(POOL_SETTINGS)));
+            return Some(self.step(Some(request), done, after(&POOL_SETTINGS)));
         }
         if is_checked_otherwise {
-            return Some(self.change_monitor(name, wanted, actual, usize::from(!settings_differ), &after(monitor)));
+            return Some(self.change_monitor(
+                name,
+                wanted,
+                actual,
+                usize::from(!settings_differ),
+                &after(&MONITOR_SETTINGS),
+            ));
         }
         let mut tree = after(MEMBER_SETTINGS);
         tree = tree.after(&operations[..of_members].iter().filter(|it| !is_update(it)).cloned().collect::<Vec<_>>());
@@ -218,7 +210,7 @@ impl Subject<'_> {
             return self.step(Some(request), done, after.clone());
         }
         let none =
-            MONITOR_SETTINGS.iter().fold(Attributes::default().set(MONITOR_ID, ()), |all, (key, _)| all.set(*key, ()));
+            MONITOR_SETTINGS.iter().fold(Attributes::default().set(MONITOR_ID, ()), |all, key| all.set(*key, ()));
         let mut tree = self.tree.clone();
         tree.parts.insert(part, actual.overlaid_with(&none));
         let request = Request::new(Method::DELETE, MONITORS.one, id, Value::Null);
@@ -246,21 +238,17 @@ impl Subject<'_> {
                 key => body.extend(listener_setting(attributes, key)),
             }
         }
-        let id = attributes.text(ID).unwrap_or_default();
+        let (id, is_told) = (attributes.text(ID).unwrap_or_default(), !body.is_empty());
         let request = Request::new(Method::PUT, LISTENERS.one, id, LISTENERS.body(body));
         let mut tree = self.tree.clone();
         tree.parts.insert(part.clone(), with_tags(attributes, self.names));
-        self.step((!body_is_empty(&request)).then_some(request), 1, tree)
+        self.step(is_told.then_some(request), 1, tree)
     }
 
     fn pool_id(&self, listener: &Attributes) -> Value {
         let pool = listener.text(POOL).and_then(|pool| self.tree.pool_attributes(pool));
         pool.map(|pool| some(pool, ID)).unwrap_or_default()
     }
-}
-
-fn body_is_empty(request: &Request) -> bool {
-    request.body.get("listener").and_then(Value::as_object).is_some_and(Map::is_empty)
 }
 
 fn is_update(operation: &Operation) -> bool {
@@ -355,8 +343,8 @@ pub(super) fn whole_pool(names: Names<'_>, pool: &str, tree: &Tree) -> Map<Strin
 }
 
 fn monitor_body(settings: &Attributes, is_told: impl Fn(&str) -> bool) -> Map<String, Value> {
-    let told = MONITOR_SETTINGS.iter().filter(|(key, _)| is_told(key) && !some(settings, key).is_null());
-    told.map(|(key, name)| ((*name).to_owned(), some(settings, key))).collect()
+    let told = MONITOR_SETTINGS.iter().filter(|key| is_told(key) && !some(settings, key).is_null());
+    told.map(|key| (key["monitor.".len()..].to_owned(), some(settings, key))).collect()
 }
 
 /// All members of a pool.

@@ -93,15 +93,11 @@ async fn the_listener_of_somebody_else_keeps_the_load_balancer() {
     let mut scene = Scene::new();
     scene.annotate("web", INTERNAL, "true");
     scene.ensure("web").await;
-    scene
-        .fake
-        .add_listener(NAME, &json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "tags": ["mine"]}));
+    let id = scene.balancer()["id"].as_str().unwrap().to_owned();
+    let by_hand = json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "tags": ["mine"]});
+    scene.fake.add_listener(&id, &by_hand);
     scene.start().await;
-    eprintln!("{:#}", scene.balancer()["listeners"]);
     scene.delete("web").await;
-    for r in scene.fake.requests() {
-        eprintln!("{r:?}");
-    }
     let balancer = scene.balancer();
     assert_eq!(balancer["listeners"].as_array().unwrap().len(), 1);
     assert_eq!((&balancer["listeners"][0]["name"], &balancer["tags"]), (&json!("by hand"), &json!([])));
