@@ -77,7 +77,7 @@ provider_kit::declare! {
     /// A token that somebody else made, in place of all of these. When it ends, nothing works until there is another one here.
     pub TOKEN: String = "token", secret();
     /// Region of the catalogue, and the Nodes' region label.
-    pub REGION: String = "region", otherwise("the catalogue's only one");
+    pub REGION: String = "region", otherwise("the catalogue's first, and no label");
     /// Which of a service's endpoints is used.
     pub OS_ENDPOINT_TYPE: Interface = "os-endpoint-type", default("public");
     /// File with the only CA certificates that are trusted (PEM).
