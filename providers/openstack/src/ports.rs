@@ -9,7 +9,7 @@ use cloud_provider::{Error, Result};
 use provider_kit::inventory::Urgency;
 use provider_kit::shelf::Shelf;
 use provider_kit::transport::{Call, Priority};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -20,20 +20,8 @@ const PAGE_SIZE: usize = 1000;
 /// How often somebody else may change a port between our reading and our writing it.
 const ATTEMPTS: usize = 5;
 /// What is read of a port, and no more.
-const FIELDS: [&str; 12] = [
-    "id",
-    "device_id",
-    "device_owner",
-    "network_id",
-    "status",
-    "fixed_ips",
-    "security_groups",
-    "port_security_enabled",
-    "allowed_address_pairs",
-    "trunk_details",
-    "tags",
-    "revision_number",
-];
+const FIELDS: &str = "id device_id device_owner network_id status fixed_ips security_groups port_security_enabled \
+                      allowed_address_pairs trunk_details tags revision_number";
 
 /// The ports of the project. Cheap to clone; clones share what was read.
 #[derive(Clone)]
@@ -48,32 +36,26 @@ pub(crate) struct Ports {
 type Turns = std::sync::Mutex<HashMap<Box<str>, Arc<Mutex<()>>>>;
 
 /// A port, as far as it is read.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub(crate) struct Port {
     pub(crate) id: Box<str>,
     /// What it is plugged into: a server's id; empty if nothing.
-    #[serde(rename = "device_id", default)]
+    #[serde(rename = "device_id")]
     pub(crate) device: Box<str>,
-    #[serde(rename = "device_owner", default)]
-    owner: Box<str>,
+    device_owner: Box<str>,
     #[serde(rename = "network_id")]
     pub(crate) network: Box<str>,
-    #[serde(rename = "status", deserialize_with = "is_active", default)]
-    pub(crate) is_active: bool,
-    #[serde(default)]
+    status: Box<str>,
     pub(crate) fixed_ips: Box<[FixedIp]>,
-    #[serde(default)]
     pub(crate) security_groups: Box<[Box<str>]>,
-    /// Port security: without it, security groups and address pairs are refused.
+    /// Without port security, security groups and address pairs are refused.
     #[serde(rename = "port_security_enabled", default = "yes")]
     pub(crate) is_secured: bool,
-    #[serde(rename = "allowed_address_pairs", default)]
+    #[serde(rename = "allowed_address_pairs")]
     pub(crate) pairs: Box<[AddressPair]>,
-    #[serde(default)]
     trunk_details: Option<Box<Trunk>>,
-    #[serde(default)]
     pub(crate) tags: Box<[Box<str>]>,
-    #[serde(default)]
     revision_number: Option<u64>,
 }
 
@@ -114,11 +96,11 @@ fn yes() -> bool {
     true
 }
 
-fn is_active<'de, D: Deserializer<'de>>(status: D) -> std::result::Result<bool, D::Error> {
-    Ok(&*Box::<str>::deserialize(status)? == "ACTIVE")
-}
-
 impl Port {
+    pub(crate) fn is_active(&self) -> bool {
+        &*self.status == "ACTIVE"
+    }
+
     /// The ports that are carried by this one (a trunk).
     pub(crate) fn sub_ports(&self) -> impl Iterator<Item = &str> {
         self.trunk_details.iter().flat_map(|trunk| trunk.sub_ports.iter().map(|it| &*it.port_id))
@@ -131,7 +113,7 @@ impl Port {
 
     /// Whether it may be a server's: not a router's, a DHCP server's, a floating IP's or a load balancer's.
     fn may_be_a_servers(&self) -> bool {
-        !["network:", "Octavia", "octavia"].iter().any(|owner| self.owner.starts_with(owner))
+        !["network:", "Octavia", "octavia"].iter().any(|owner| self.device_owner.starts_with(owner))
     }
 }
 
@@ -180,12 +162,12 @@ impl Ports {
         self.list(self.in_project(call).await).await
     }
 
-    /// Those of a router: some of them are nobody's.
+    /// Those of which each of these attributes is one of its values here.
     ///
     /// # Errors
     /// What Neutron answered.
-    pub(crate) async fn of_router(&self, router: &str) -> Result<Vec<Port>> {
-        self.list(Call::get("/ports", &[]).query("device_id", router)).await
+    pub(crate) async fn with(&self, attributes: impl Iterator<Item = (&str, String)>) -> Result<Vec<Port>> {
+        self.list(attributes.fold(Call::get("/ports", &[]), |call, (key, value)| call.query(key, value))).await
     }
 
     /// One port.
@@ -197,30 +179,12 @@ impl Ports {
         Ok(found.map(|found| found.port))
     }
 
-    /// Those of these ids that there are.
-    ///
-    /// # Errors
-    /// What Neutron answered.
-    pub(crate) async fn by_ids(&self, ids: impl Iterator<Item = &str>, priority: Priority) -> Result<Vec<Port>> {
-        let call = Call::get("/ports", &[]).priority(priority);
-        self.list(ids.fold(call, |call, id| call.query("id", id))).await
-    }
-
     /// Those that a security group is on.
     ///
     /// # Errors
     /// What Neutron answered.
     pub(crate) async fn carrying(&self, security_group: &str) -> Result<Vec<Port>> {
-        self.list(Call::get("/ports", &[]).query("security_groups", security_group)).await
-    }
-
-    /// Those of one of these networks that have one of these addresses.
-    ///
-    /// # Errors
-    /// What Neutron answered.
-    pub(crate) async fn at(&self, networks: &[Box<str>], ips: &[String]) -> Result<Vec<Port>> {
-        let call = networks.iter().fold(Call::get("/ports", &[]), |call, network| call.query("network_id", network));
-        self.list(ips.iter().fold(call, |call, ip| call.query("fixed_ips", format_args!("ip_address={ip}")))).await
+        self.with([("security_groups", security_group.to_owned())].into_iter()).await
     }
 
     /// Changes a port as `change` says, unless it says `None`: the fields of a PUT. If somebody else has changed the port
@@ -230,14 +194,13 @@ impl Ports {
     /// What Neutron answered; *not found* if the port is gone.
     pub(crate) async fn change(&self, mut port: Port, change: impl Fn(&Port) -> Option<Value>) -> Result<bool> {
         let turn = self.turn(&port.id);
-        let _turn = match turn.try_lock() {
-            Ok(turn) => turn,
-            Err(_) => {
-                let turn = turn.lock().await;
-                port = self.again(&port.id).await?;
-                turn
-            }
+        let (_turn, waited) = match turn.try_lock() {
+            Ok(turn) => (turn, false),
+            Err(_) => (turn.lock().await, true),
         };
+        if waited {
+            port = self.again(&port.id).await?;
+        }
         for attempt in 1.. {
             let Some(fields) = change(&port) else { return Ok(false) };
             let call = Call::put("/ports/{id}", &[&port.id]).json(&json!({ "port": fields }));
@@ -280,5 +243,5 @@ impl Ports {
 }
 
 fn fields(call: Call) -> Call {
-    FIELDS.iter().fold(call, |call, field| call.query("fields", field))
+    FIELDS.split_whitespace().fold(call, |call, field| call.query("fields", field))
 }

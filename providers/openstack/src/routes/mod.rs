@@ -4,21 +4,16 @@ mod router;
 mod targets;
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use cloud_provider::{Caches, Cluster, Error, Result, Route, Routes, async_trait};
 use ipnet::IpNet;
 use provider_kit::batch::Batch;
-use provider_kit::shelf::Shelf;
 use serde_json::{Value, json};
 
 use self::router::{Change, Gateway, Router};
 use self::targets::{Targets, next_hop};
 use crate::ports::{AddressPair, Port, Ports};
 use crate::services::Services;
-
-/// How old the list of a router's networks may be.
-const NETWORKS_AGE: Duration = Duration::from_secs(300);
 
 /// The routes of a router.
 pub(crate) struct RouterRoutes {
@@ -29,7 +24,7 @@ pub(crate) struct RouterRoutes {
     /// `--cluster-cidr`.
     ranges: OnceLock<Vec<IpNet>>,
     /// Ports by address: who looks for one at the same time as others is answered with them.
-    wanted_ports: Batch<Duration, String, Arc<Vec<Port>>>,
+    wanted_ports: Batch<(), String, Arc<Vec<Port>>>,
     changes: Batch<Change, Gateway>,
 }
 
@@ -42,13 +37,19 @@ impl RouterRoutes {
         caches: Arc<OnceLock<Arc<dyn Caches>>>,
     ) -> Self {
         let router = Router::new(services.clone(), router);
-        let wanted_ports = {
-            let (ports, router, networks) = (ports.clone(), router.clone(), Arc::new(Shelf::default()));
-            Batch::new(move |age, ips: Vec<String>| {
-                let (ports, router, networks) = (ports.clone(), router.clone(), Arc::clone(&networks));
-                async move { ports_at(&ports, &router, &networks, age, ips).await.map(Arc::new) }
-            })
-        };
+        let (ports_too, its) = (ports.clone(), router.clone());
+        let wanted_ports = Batch::new(move |(), ips: Vec<String>| {
+            let (ports, router) = (ports_too.clone(), its.clone());
+            async move {
+                let of_router = ports.with([("device_id", router.id().to_owned())].into_iter()).await?;
+                if of_router.is_empty() {
+                    return Ok(Arc::new(of_router));
+                }
+                let networks = of_router.iter().map(|port| ("network_id", port.network.to_string()));
+                let ips = ips.iter().map(|ip| ("fixed_ips", format!("ip_address={ip}")));
+                ports.with(networks.chain(ips)).await.map(Arc::new)
+            }
+        });
         let (changes, ranges) = (router.changes(), OnceLock::new());
         Self { services, router, ports, caches, ranges, wanted_ports, changes }
     }
@@ -66,54 +67,53 @@ impl RouterRoutes {
         self.ranges.get_or_init(|| cluster_cidrs.iter().filter_map(|range| range.parse().ok()).collect());
     }
 
-    /// The one port in the router's networks that has an address; `None` if port security is nobody's business here.
+    /// The one port in the router's networks that has an address; `None` where there are no address pairs.
     async fn port_at(&self, ip: &str) -> Result<Option<Port>> {
         if !self.services.has_extension("allowed-address-pairs").await? {
             return Ok(None);
         }
-        let mut found = Vec::new();
-        // The router may have got another network a moment ago.
-        for age in [NETWORKS_AGE, Duration::ZERO] {
-            let ports = self.wanted_ports.join(age, ip.to_owned()).await?;
-            found = ports.iter().filter(|port| port.has(ip)).cloned().collect();
-            if !found.is_empty() {
-                break;
+        let ports = self.wanted_ports.join((), ip.to_owned()).await?;
+        let mut found = ports.iter().filter(|port| port.has(ip));
+        let (port, more) = (found.next(), found.count());
+        if more == 0 && port.is_some() {
+            return Ok(port.cloned());
+        }
+        let error = if port.is_none() { Error::not_found } else { Error::invalid };
+        Err(error(format!(
+            "{} ports have the address {ip} in the networks of router {:?}, of which it should be one: are the server's \
+             network and the router connected?",
+            more + usize::from(port.is_some()),
+            self.router.id()
+        )))
+    }
+
+    /// The port before the router: what is listed is whole, and what was interrupted is done again. If the router refuses,
+    /// what it has then decides, as an answer may have been lost, and what was changed of the port is taken back.
+    async fn apply(&self, change: Change, route: &Gateway, port: Option<Port>) -> Result<()> {
+        let change_pairs = async |port: Port, change| self.ports.change(port, |port| pairs(port, change, route)).await;
+        let changed = match &port {
+            Some(port) => match change_pairs(port.clone(), change).await {
+                Err(error) if error.is_not_found() && change == Change::Remove => false,
+                changed => changed?,
+            },
+            None => false,
+        };
+        let Err(error) = self.changes.join(change, route.clone()).await else { return Ok(()) };
+        let Ok(routes) = self.router.routes().await else { return Err(error) };
+        if routes.iter().any(|there| there.is(route)) == (change == Change::Add) {
+            return Ok(());
+        }
+        if let Some(port) = port.filter(|_| changed) {
+            let undone = match self.ports.by_id(&port.id).await {
+                Ok(Some(port)) => change_pairs(port, change.undone()).await.map(drop),
+                gone_or_not => gone_or_not.map(drop),
+            };
+            if let Err(error) = undone {
+                tracing::warn!(port = &*port.id, %error, "what was changed of a port for a route could not be taken back");
             }
         }
-        match (found.pop(), found.len()) {
-            (Some(port), 0) => Ok(Some(port)),
-            (None, _) => Err(Error::not_found(format!(
-                "no port has the address {ip} in the networks of router {:?}; attach the server's network to the router",
-                self.router.id()
-            ))),
-            (Some(_), more) => Err(Error::invalid(format!(
-                "{} ports have the address {ip} in the networks of router {:?}",
-                more + 1,
-                self.router.id()
-            ))),
-        }
+        Err(error)
     }
-
-    /// Whether the router has a route now.
-    async fn has(&self, route: &Gateway) -> Result<bool> {
-        Ok(self.router.routes().await?.iter().any(|there| there.is(route)))
-    }
-
-    /// Changes the router. If that fails, what it has now decides: an answer may have been lost.
-    async fn change(&self, change: Change, route: &Gateway) -> std::result::Result<(), Failed> {
-        let Err(error) = self.changes.join(change, route.clone()).await else { return Ok(()) };
-        match self.has(route).await {
-            Ok(is_there) if is_there == (change == Change::Add) => Ok(()),
-            Ok(_) => Err(Failed { error, is_undone: true }),
-            Err(_) => Err(Failed { error, is_undone: false }),
-        }
-    }
-}
-
-/// A change of the router that failed, and whether it is known that nothing has come of it.
-struct Failed {
-    error: Error,
-    is_undone: bool,
 }
 
 #[async_trait]
@@ -125,7 +125,6 @@ impl Routes for RouterRoutes {
         Ok(self.router.routes().await?.iter().map(|route| targets.route(route)).collect())
     }
 
-    /// The port before the router: a route that is listed is whole, and one that was interrupted is made again.
     async fn create(&self, _cluster: &Cluster, _hint: &str, route: &Route) -> Result<()> {
         let (text, node) = (&route.destination_cidr, &route.target_node);
         let range: IpNet = text.parse().map_err(|_| Error::invalid(format!("{text:?} is no range of addresses")))?;
@@ -135,96 +134,35 @@ impl Routes for RouterRoutes {
         })?;
         let wanted = Gateway { destination: text.clone(), nexthop: hop.to_string() };
         let port = self.port_at(&wanted.nexthop).await?;
-        let opened = match &port {
-            Some(port) => self.ports.change(port.clone(), |port| with(port, range)).await?,
-            None => false,
-        };
-        let Err(failed) = self.change(Change::Add, &wanted).await else { return Ok(()) };
-        if let Some(port) = port.filter(|_| opened && failed.is_undone) {
-            self.undo(&port, |port| without(port, range)).await;
-        }
-        Err(failed.error)
+        self.apply(Change::Add, &wanted, port).await
     }
 
-    /// The port before the router, too: what was interrupted is listed, and deleted again.
     async fn delete(&self, _cluster: &Cluster, route: &Route) -> Result<()> {
-        let listed = route.target_node_addresses.first().map_or(&*route.target_node, |hop| &*hop.address);
-        let unwanted = Gateway { destination: route.destination_cidr.clone(), nexthop: listed.to_owned() };
-        let range: Option<IpNet> = route.destination_cidr.parse().ok();
-        let mut closed = None;
-        if let Some(range) = range.filter(|_| !route.blackhole) {
-            match self.port_at(&unwanted.nexthop).await {
+        let hop = route.target_node_addresses.first().map_or(&*route.target_node, |hop| &*hop.address);
+        let unwanted = Gateway { destination: route.destination_cidr.clone(), nexthop: hop.to_owned() };
+        let port = match route.blackhole {
+            true => None,
+            false => match self.port_at(hop).await {
                 // With the server its port is gone.
-                Err(error) if error.is_not_found() => {}
-                port => closed = port?.map(|port| (port, range)),
-            }
-        }
-        if let Some((port, range)) = &closed {
-            match self.ports.change(port.clone(), |port| without(port, *range)).await {
-                Ok(true) => {}
-                Err(error) if !error.is_not_found() => return Err(error),
-                _ => closed = None,
-            }
-        }
-        let Err(failed) = self.change(Change::Remove, &unwanted).await else { return Ok(()) };
-        if let Some((port, range)) = closed.filter(|_| failed.is_undone) {
-            self.undo(&port, |port| with(port, range)).await;
-        }
-        Err(failed.error)
-    }
-}
-
-impl RouterRoutes {
-    async fn undo(&self, port: &Port, change: impl Fn(&Port) -> Option<Value>) {
-        let id = &port.id;
-        let undone = async {
-            match self.ports.by_id(id).await? {
-                Some(port) => self.ports.change(port, change).await.map(drop),
-                None => Ok(()),
-            }
+                Err(error) if error.is_not_found() => None,
+                port => port?,
+            },
         };
-        if let Err(error) = undone.await {
-            tracing::warn!(port = &**id, %error, "what was changed of a port for a route could not be taken back");
-        }
+        self.apply(Change::Remove, &unwanted, port).await
     }
 }
 
-/// Ports by their addresses, in the networks that the router has ports in.
-async fn ports_at(
-    ports: &Ports,
-    router: &Router,
-    networks: &Shelf<Box<str>>,
-    age: Duration,
-    ips: Vec<String>,
-) -> Result<Vec<Port>> {
-    let of_router = async || {
-        let its = ports.of_router(router.id()).await?;
-        Ok(its.into_iter().map(|port| port.network).collect())
-    };
-    let (networks, _) = networks.list(age, of_router).await?;
-    if networks.is_empty() {
-        return Ok(Vec::new());
-    }
-    ports.at(&networks, &ips).await
-}
-
-/// With a range that the port lets through; `None` if it does, or has no port security.
-fn with(port: &Port, range: IpNet) -> Option<Value> {
-    if !port.is_secured || port.pairs.iter().any(|pair| is_of(pair, range)) {
-        return None;
-    }
+/// What a port lets through after a change; `None` if that is what it does.
+fn pairs(port: &Port, change: Change, route: &Gateway) -> Option<Value> {
+    let range: IpNet = route.destination.parse().ok()?;
+    let is_its = |pair: &AddressPair| pair.ip_address.parse() == Ok(range);
     let added = AddressPair { ip_address: range.to_string().into(), mac_address: None };
-    Some(json!({ "allowed_address_pairs": port.pairs.iter().chain([&added]).collect::<Vec<_>>() }))
-}
-
-/// Without it.
-fn without(port: &Port, range: IpNet) -> Option<Value> {
-    let kept: Vec<_> = port.pairs.iter().filter(|pair| !is_of(pair, range)).collect();
-    (port.is_secured && kept.len() < port.pairs.len()).then(|| json!({ "allowed_address_pairs": kept }))
-}
-
-fn is_of(pair: &AddressPair, range: IpNet) -> bool {
-    pair.ip_address.parse::<IpNet>().is_ok_and(|there| there == range)
+    let mut pairs: Vec<_> = port.pairs.iter().filter(|pair| !is_its(pair)).collect();
+    let is_done = (pairs.len() < port.pairs.len()) == (change == Change::Add);
+    if change == Change::Add {
+        pairs.push(&added);
+    }
+    (port.is_secured && !is_done).then(|| json!({ "allowed_address_pairs": pairs }))
 }
 
 #[cfg(test)]

@@ -41,6 +41,12 @@ pub(super) enum Change {
     Remove,
 }
 
+impl Change {
+    pub(super) fn undone(self) -> Self {
+        if self == Self::Add { Self::Remove } else { Self::Add }
+    }
+}
+
 #[derive(Deserialize)]
 struct One {
     router: State,

@@ -12,9 +12,9 @@ use provider_kit::labels::value_from;
 use provider_kit::paging::Reading;
 use provider_kit::transport::{Call, Priority};
 
-use self::attached::{Attached, Attachments};
-use self::flavors::{Flavors, Made};
-use self::wire::{Many, One, Wire};
+use self::attached::Attachments;
+use self::flavors::{Flavor, Flavors};
+use self::wire::{One, Wire};
 use crate::config::{Config, Networking, Scope};
 use crate::id::ServerId;
 use crate::ports::Ports;
@@ -27,10 +27,9 @@ const PAGE_SIZE: usize = 500;
 pub(crate) type Servers = Inventory<Source>;
 
 /// How servers are read, and what a Node is told of them.
-#[derive(Clone)]
 pub(crate) struct Source {
     services: Services,
-    attachments: Attachments,
+    ports: Ports,
     flavors: Flavors,
     networking: Networking,
     /// Also the Nodes' label.
@@ -45,7 +44,7 @@ pub(crate) struct Server {
     id: Box<str>,
     name: Box<str>,
     is_off: bool,
-    made: Made,
+    flavor: Flavor,
     zone: Box<str>,
     addresses: Box<[NodeAddress]>,
 }
@@ -72,9 +71,9 @@ pub(crate) fn servers(services: &Services, ports: &Ports, config: &Config) -> Se
     };
     let in_region = if region.is_empty() { String::new() } else { format!(", region {region:?}") };
     Inventory::new(Source {
-        attachments: Attachments::new(services.clone(), ports.clone()),
-        flavors: Flavors::new(services.clone()),
         services: services.clone(),
+        ports: ports.clone(),
+        flavors: Flavors::default(),
         networking: config.networking.clone(),
         regional: config.regional,
         place: format!("{project} at {}{in_region}", config.auth.url),
@@ -83,21 +82,26 @@ pub(crate) fn servers(services: &Services, ports: &Ports, config: &Config) -> Se
 }
 
 impl Source {
-    fn server(&self, wire: Wire, attached: &Attached) -> Server {
+    fn server(&self, wire: Wire, attached: &Attachments) -> Server {
         Server {
-            addresses: addresses::addresses(&wire, attached, &self.networking),
+            addresses: addresses::addresses(&wire, &attached.of(&wire.id), &self.networking),
             // Every other state counts as running, asleep and broken ones included.
             is_off: &*wire.status == "SHUTOFF",
             zone: value_from(wire.zone.as_deref().unwrap_or_default()).into(),
-            made: wire.flavor.into(),
+            flavor: wire.flavor,
             id: wire.id,
             name: wire.name,
         }
     }
 
-    async fn learnt(&self, server: Server, priority: Priority) -> Result<Server> {
-        self.flavors.learn([&server.made].into_iter(), priority).await?;
+    async fn one(&self, wire: Wire, attached: &Attachments, priority: Priority) -> Result<Server> {
+        let server = self.server(wire, attached);
+        self.flavors.learn(&self.services, [&server.flavor].into_iter(), priority).await?;
         Ok(server)
+    }
+
+    async fn attached(&self, server: &str, priority: Priority) -> Result<Attachments> {
+        Attachments::of_one(&self.services, &self.ports, server, priority).await
     }
 }
 
@@ -107,37 +111,34 @@ impl MachineSource for Source {
 
     /// Ports before servers, so that of each page of these only what is needed is kept.
     async fn list(&self, urgency: &Urgency) -> Result<Reading<Server>> {
-        let attached = self.attachments.all(urgency).await?;
-        let keep = |wire: Wire| {
-            let its = attached.of(&wire.id);
-            self.server(wire, &its)
-        };
+        let attached = Attachments::all(&self.services, &self.ports, urgency).await?;
+        let keep = |wire: Wire| self.server(wire, &attached);
         let call = Call::get("/servers/detail", &[]).query("limit", PAGE_SIZE);
         let id = |server: &Server| server.id.clone();
-        let listing = self.services.list_for_all(&self.services.compute, call, "servers", urgency, keep, id);
-        let reading = listing.await?;
-        self.flavors.learn(reading.items().iter().map(|server| &server.made), urgency.now()).await?;
+        let reading = self.services.list_for_all(&self.services.compute, call, "servers", urgency, keep, id).await?;
+        let flavors = reading.items().iter().map(|server| &server.flavor);
+        self.flavors.learn(&self.services, flavors, urgency.now()).await?;
         Ok(reading)
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Server>> {
-        let call = Call::get("/servers/{id}", &[id]).priority(priority);
-        let found = async { self.services.compute.find::<One>(call).await };
-        let (found, attached) = try_join!(found, self.attachments.of(id, priority))?;
+        let found = self.services.compute.find(Call::get("/servers/{id}", &[id]).priority(priority));
+        let (found, attached) = try_join!(found, self.attached(id, priority))?;
         match found {
-            Some(One { server }) => self.learnt(self.server(server, &attached), priority).await.map(Some),
+            Some(One { server }) => self.one(server, &attached, priority).await.map(Some),
             None => Ok(None),
         }
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Server>> {
         let call = Call::get("/servers/detail", &[]).query("name", exactly(name)).priority(priority);
-        let found: Many = self.services.compute.read(call).await?;
+        let compute = &self.services.compute;
+        let found = self.services.list(compute, call, "servers", |wire: Wire| wire, |it| it.id.clone()).await?;
         let mut servers = Vec::new();
         // A pattern is read as the database reads it: without regard to case, perhaps.
-        for wire in found.servers.into_iter().filter(|wire| *wire.name == *name) {
-            let attached = self.attachments.of(&wire.id, priority).await?;
-            servers.push(self.learnt(self.server(wire, &attached), priority).await?);
+        for wire in found.complete()?.into_items().into_iter().filter(|wire| *wire.name == *name) {
+            let attached = self.attached(&wire.id, priority).await?;
+            servers.push(self.one(wire, &attached, priority).await?);
         }
         Ok(servers)
     }
@@ -160,12 +161,9 @@ impl MachineSource for Source {
     }
 
     fn is_of(&self, server: &Server, node: &Node) -> bool {
-        let is_its = |name: &str| server.addresses.iter().any(|address| *address.address == *name);
-        let asked = node.requested_ip().into_iter().flat_map(|ips| ips.split(',').map(str::trim));
-        *server.name == *node.name
-            || is_its(&node.name)
-            || node.addresses.iter().any(|address| *address.address == *server.name || is_its(&address.address))
-            || asked.into_iter().any(is_its)
+        let names = node.addresses.iter().map(|it| &*it.address).chain([&*node.name]);
+        let mut names = names.chain(node.requested_ip().into_iter().flat_map(|ips| ips.split(',').map(str::trim)));
+        names.any(|name| *server.name == *name || server.addresses.iter().any(|its| *its.address == *name))
     }
 
     fn metadata(&self, server: &Server, _node: &Node, want: WantMetadata) -> InstanceMetadata {
@@ -176,7 +174,7 @@ impl MachineSource for Source {
         let region = if self.regional { &*self.region } else { "" };
         InstanceMetadata {
             provider_id: ServerId { region, server: &server.id }.to_string(),
-            instance_type: self.flavors.instance_type(&server.made).into(),
+            instance_type: self.flavors.instance_type(&server.flavor).unwrap_or_default(),
             zone: server.zone.to_string(),
             region: self.region.clone(),
             node_addresses,

@@ -4,24 +4,22 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::flavors::Flavor;
+
 /// A server.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Wire {
     pub(super) id: Box<str>,
-    #[serde(default)]
     pub(super) name: Box<str>,
-    #[serde(default)]
     pub(super) status: Box<str>,
     #[serde(rename = "accessIPv4")]
     pub(super) access_ipv4: Option<Box<str>>,
     #[serde(rename = "accessIPv6")]
     pub(super) access_ipv6: Option<Box<str>>,
-    #[serde(default)]
     pub(super) metadata: Metadata,
     /// By the name of the network.
-    #[serde(default)]
     pub(super) addresses: BTreeMap<Box<str>, Vec<Address>>,
-    #[serde(default)]
     pub(super) flavor: Flavor,
     #[serde(rename = "OS-EXT-AZ:availability_zone")]
     pub(super) zone: Option<Box<str>>,
@@ -42,19 +40,7 @@ pub(super) struct Address {
     pub(super) kind: Option<Box<str>>,
 }
 
-/// What a server was made by: its name from microversion 2.47 on, its id before.
-#[derive(Default, Deserialize)]
-pub(super) struct Flavor {
-    pub(super) original_name: Option<Box<str>>,
-    pub(super) id: Option<Box<str>>,
-}
-
 #[derive(Deserialize)]
 pub(super) struct One {
     pub(super) server: Wire,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Many {
-    pub(super) servers: Vec<Wire>,
 }
