@@ -20,7 +20,7 @@ const MICROVERSION: &str = "compute 2.47";
 
 /// What all services have in common.
 pub(crate) fn furnished(builder: Builder, config: &Config, setup: &Setup, leaf: Arc<dyn Leaf>) -> Builder {
-    let builder = setup.user_agent.iter().fold(builder, |builder, product| builder.user_agent(product));
+    let builder = setup.user_agent.iter().fold(builder, Builder::user_agent);
     builder
         .leaf(leaf)
         .metrics(Arc::new(Requests(Arc::clone(&setup.metrics))))
