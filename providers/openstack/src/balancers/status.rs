@@ -22,6 +22,10 @@ pub(super) fn status(actual: &Actual, service: &Service, config: &Balancers) -> 
 
 /// What the annotations say that users, and the program before us, look for.
 pub(super) fn annotations(actual: &Actual) -> Vec<(&'static str, Option<String>)> {
+    // A security group that stands before its load balancer does is none yet.
+    if actual.tree.as_ref().is_some_and(|tree| tree.balancer_attributes().is_none()) {
+        return Vec::new();
+    }
     // Another Service's view of a shared one has more to its id.
     let id = actual.id.split('/').next().filter(|id| !id.is_empty());
     vec![
@@ -37,6 +41,7 @@ fn address(actual: &Actual) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use provider_kit::load_balancers::Tree;
     use serde_json::{Value, json};
 
     use super::*;
@@ -69,5 +74,7 @@ mod tests {
         let actual = Actual { id: "lb-1/tag".into(), ingress: vec![Actual::ip("192.0.2.7")], ..Actual::default() };
         assert_eq!(annotations(&actual), [(id, Some("lb-1".into())), (address, Some("192.0.2.7".into()))]);
         assert_eq!(annotations(&Actual::default()), [(id, None), (address, None)]);
+        let group = Actual { id: "sg-1".into(), tree: Some(Tree::default()), ..Actual::default() };
+        assert_eq!(annotations(&group), [], "not the id of what stands before it");
     }
 }
