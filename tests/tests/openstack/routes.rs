@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::cloud::Api;
+use crate::cloud::{Api, text};
 use crate::environment::Environment;
 use crate::project::Server;
 use crate::scene::{Scene, Settings, play, pod_cidr};
@@ -13,8 +13,7 @@ use crate::snapshot::Snapshot;
 
 fn routes(now: &Snapshot) -> BTreeSet<(String, String)> {
     let routes = now.all("router").flat_map(|it| it["routes"].as_array()).flatten();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    routes.map(|it| (text(&it["destination"]), text(&it["nexthop"]))).collect()
+    routes.map(|it| (text(it, "destination").to_owned(), text(it, "nexthop").to_owned())).collect()
 }
 
 fn pairs(now: &Snapshot, server: &Server) -> Vec<String> {
@@ -33,6 +32,23 @@ async fn are_routed(scene: &Scene, servers: &[Server], foreign: &(String, String
             routes(now) == wanted && servers.iter().all(has_pair)
         })
         .await
+}
+
+/// Deletes all Nodes and waits until only these routes are left; how many pairs were left to their servers, which go on.
+pub(crate) async fn without_nodes(scene: &Scene, kept: &BTreeSet<(String, String)>) -> Result<usize> {
+    for server in &scene.project.servers {
+        scene.user.delete_node(&server.name).await;
+    }
+    scene.holds("the Nodes' routes are gone", |now| routes(now) == *kept).await?;
+    let mut left = 0;
+    for server in &scene.project.servers {
+        for port in scene.cloud.list(Api::Network, &format!("/ports?device_id={}", server.id)).await? {
+            left += port["allowed_address_pairs"].as_array().map_or(0, Vec::len);
+            let change = json!({"port": {"allowed_address_pairs": []}});
+            scene.cloud.put(Api::Network, &format!("/ports/{}", text(&port, "id")), change).await?;
+        }
+    }
+    Ok(left)
 }
 
 pub(crate) async fn each_node_has_its_route_and_foreign_routes_stay(environment: &Environment) -> Result<()> {
@@ -75,15 +91,8 @@ pub(crate) async fn each_node_has_its_route_and_foreign_routes_stay(environment:
         are_routed(scene, &servers, &foreign).await?;
         scene.did("a route that somebody removed was made again");
 
-        for server in &servers {
-            scene.user.delete_node(&server.name).await;
-        }
-        scene
-            .holds("only the foreign route is left", |now| {
-                routes(now) == BTreeSet::from([foreign.clone()]) && servers.iter().all(|it| pairs(now, it).is_empty())
-            })
-            .await?;
-        scene.did("the Nodes were deleted: their routes and pairs are gone");
+        let left = without_nodes(scene, &BTreeSet::from([foreign.clone()])).await?;
+        scene.did(&format!("the Nodes were deleted: only the foreign route is left, and {left} of the address pairs"));
         let answer = scene.cloud.put(Api::Network, &format!("{router}/remove_extraroutes"), list).await?;
         ensure!(answer["router"]["routes"] == json!([]), "{answer}");
         Ok(())

@@ -1,5 +1,6 @@
 //! D-11: what the Go program wrote is accepted as it is.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cloud::{Api, text};
 use crate::environment::Environment;
+use crate::routes::without_nodes;
 use crate::scene::{ID, Scene, Settings, play, pod_cidr};
 use crate::services::{EVERYTHING, carriers};
 
@@ -165,9 +167,7 @@ pub(crate) async fn what_the_go_program_wrote_is_accepted_with_no_change(environ
                     && carriers(now) == 0
             })
             .await?;
-        for name in ["worker-1", "worker-2", "worker-3"] {
-            scene.user.delete_node(name).await;
-        }
+        without_nodes(scene, &BTreeSet::new()).await?;
         scene.did("Service and Nodes were deleted, and all that was left for them");
         Ok(())
     })
