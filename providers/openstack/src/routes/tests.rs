@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use cloud_provider::{AddressType, Node, NodeAddress, Service};
 use futures::future::join_all;
-
 use openstack_fake::{Fake, Fault, FaultKind, Network, Options};
 use provider_kit::transport::Priority;
 
