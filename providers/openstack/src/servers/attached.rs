@@ -19,12 +19,14 @@ pub(super) struct Attached {
     pub(super) trunk: Vec<(Box<str>, Box<str>)>,
 }
 
+/// Network and address of sub-ports, by the port's id.
+type Carried = HashMap<Box<str>, Vec<(Box<str>, Box<str>)>>;
+
 /// What servers have.
 pub(super) struct Attachments {
     /// Sorted by device.
     ports: Vec<Port>,
-    /// What sub-ports have, by the port's id.
-    carried: HashMap<Box<str>, Vec<(Box<str>, Box<str>)>>,
+    carried: Carried,
 }
 
 #[derive(Deserialize)]
@@ -69,7 +71,7 @@ impl Attachments {
 
 /// What the sub-ports of these ports have, each known one. One that nothing is known of is left out: the others count all the
 /// same.
-async fn carried(services: &Services, ports: &[Port], known: &[Port]) -> HashMap<Box<str>, Vec<(Box<str>, Box<str>)>> {
+async fn carried(services: &Services, ports: &[Port], known: &[Port]) -> Carried {
     let mut wanted: HashSet<&str> = ports.iter().flat_map(Port::sub_ports).collect();
     let known: Vec<&Port> = known.iter().filter(|port| wanted.contains(&*port.id)).collect();
     let networks: HashSet<&str> = known.iter().map(|port| &*port.network).collect();
