@@ -17,8 +17,8 @@ use serde_json::json;
 use crate::cloud::text;
 use crate::environment::Environment;
 use crate::project::Project;
-use crate::scene::{Scene, Settings};
-use crate::services::EVERYTHING;
+use crate::scene::{Listener, Scene, Settings};
+use crate::services::{EVERYTHING, rules};
 use crate::snapshot::Snapshot;
 
 /// The name of the cluster: the same in all projects.
@@ -163,15 +163,28 @@ fn words(scene: &Scene, now: &Snapshot) -> BTreeSet<String> {
     with_service.comparable(&aliases)
 }
 
-/// Whether the Service shows the end of an act.
-fn is_shown(scene: &Scene, act: Act) -> bool {
+/// Whether the Service, or what it has in the cloud, shows the end of an act.
+async fn is_shown(scene: &Scene, act: Act) -> Result<bool> {
     let service = scene.service("web");
-    match act {
+    Ok(match act {
         Act::Delete => service.is_err(),
-        Act::Create | Act::Change => {
-            service.is_ok_and(|it| it["status"]["loadBalancer"]["ingress"][0]["ip"].is_string())
+        Act::Create => service.is_ok_and(|it| it["status"]["loadBalancer"]["ingress"][0]["ip"].is_string()),
+        Act::Change => {
+            let listeners = scene.listeners("web").await?;
+            let is_changed = |it: &Listener| {
+                it.listener["allowed_cidrs"] == json!(["198.51.100.0/24"])
+                    && it.monitor["delay"] == 9
+                    && it.members.len() == 2
+            };
+            let now = scene.snapshot().await?;
+            let is_busy = now.all("load balancer").any(|it| it["provisioning_status"] != "ACTIVE");
+            let ports = rules(&now).into_iter().map(|(port, _)| port);
+            listeners.keys().copied().eq([443, 8080])
+                && listeners.values().all(is_changed)
+                && ports.eq([30081, 30443])
+                && !is_busy
         }
-    }
+    })
 }
 
 /// Waits until nothing is asked any more and the end is shown.
@@ -179,7 +192,7 @@ async fn is_silent(scene: &Scene, act: Act) {
     loop {
         let count = scene.gate.count();
         tokio::time::sleep(SILENCE).await;
-        if scene.gate.count() == count && is_shown(scene, act) {
+        if scene.gate.count() == count && is_shown(scene, act).await.unwrap_or(false) && scene.gate.count() == count {
             return;
         }
     }

@@ -200,6 +200,7 @@ impl Scene {
     pub(crate) async fn end(&mut self) -> Result<()> {
         let Some(program) = &mut self.program else { return Ok(()) };
         let status = program.stop(STOP).await?;
+        self.program = None;
         ensure!(status.success(), "the binary ended with {status} after SIGTERM");
         Ok(())
     }
