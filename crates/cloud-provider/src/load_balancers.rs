@@ -207,6 +207,13 @@ pub trait LoadBalancers: Send + Sync {
         false
     }
 
+    /// Whether traffic goes to addresses of Nodes, as their status tells them, and not to machines: then
+    /// [`update_targets`](Self::update_targets) is called when those change, too; a Node that joins has them after its provider
+    /// id.
+    fn targets_follow_addresses(&self) -> bool {
+        false
+    }
+
     /// Whether this provider tells the observer what it will do, and answers [`plan`](Self::plan).
     fn has_plans(&self) -> bool {
         false

@@ -151,7 +151,7 @@ impl Taint {
 /// let address = NodeAddress::new(AddressType::InternalIP, "10.0.0.4");
 /// assert_eq!(address.to_string(), "InternalIP 10.0.0.4");
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct NodeAddress {
     /// What the address is for.
     #[serde(rename = "type")]

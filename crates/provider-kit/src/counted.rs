@@ -108,6 +108,10 @@ impl<T: LoadBalancers> LoadBalancers for Counted<T> {
     fn targets_follow_labels(&self, service: &Service) -> bool {
         self.inner.targets_follow_labels(service)
     }
+
+    fn targets_follow_addresses(&self) -> bool {
+        self.inner.targets_follow_addresses()
+    }
     fn has_plans(&self) -> bool {
         self.inner.has_plans()
     }

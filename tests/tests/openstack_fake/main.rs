@@ -3,4 +3,9 @@
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
+mod cost;
+mod invariants;
+mod predecessor;
 mod proofs;
+mod scene;
+mod take_over;

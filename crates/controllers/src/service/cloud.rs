@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::grace::within_grace;
 use crate::service::metrics::ServiceMetrics;
+use crate::service::targets::Follows;
 
 /// A call that takes longer is given up, so that nothing waits for ever. Some clouds take many minutes for a load
 /// balancer; providers have shorter limits for each request of theirs.
@@ -76,10 +77,14 @@ impl Cloud {
         self.provider.load_balancers().is_some_and(LoadBalancers::has_plans)
     }
 
-    /// Whether the targets of this Service depend on labels of Nodes.
-    pub(super) fn follows_labels(&self, service: &Service) -> bool {
-        let ask = || self.provider.load_balancers().is_some_and(|it| it.targets_follow_labels(service));
-        std::panic::catch_unwind(AssertUnwindSafe(ask)).unwrap_or(false)
+    /// On what of Nodes the targets of this Service depend.
+    pub(super) fn follows(&self, service: &Service) -> Follows {
+        let ask = || {
+            let balancers = self.provider.load_balancers()?;
+            let labels = balancers.targets_follow_labels(service);
+            Some(Follows { labels, addresses: balancers.targets_follow_addresses() })
+        };
+        std::panic::catch_unwind(AssertUnwindSafe(ask)).ok().flatten().unwrap_or_default()
     }
 
     /// The name that the load balancer has in the cloud.

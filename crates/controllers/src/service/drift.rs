@@ -37,7 +37,7 @@ impl ServiceController {
             && service.metadata.uid == known.metadata.uid
             && !needs_update(&known, &service, &self.options);
         let Ok(targets) = self.targets.current() else { return false };
-        let given = targets.given(self.cloud.follows_labels(&service));
+        let given = targets.given(self.cloud.follows(&service));
         if !is_settled || !self.ledger.targets(key).is_some_and(|then| then.is(&given)) {
             return false;
         }

@@ -8,7 +8,7 @@ use cloud_provider::Service;
 use crate::options::ServiceOptions;
 use crate::service::needs_update::{is_news, needs_update};
 use crate::service::patch::Annotations;
-use crate::service::targets::{Given, TargetSet};
+use crate::service::targets::{Follows, Given, TargetSet};
 use crate::service::wants::{has_finalizer, is_abandoned, is_deleting, wants_load_balancer};
 
 /// The service cache of the rules: key → the Service as it was last processed, the targets that its load balancer was
@@ -168,7 +168,7 @@ impl Ledger {
     pub(super) fn with_other_targets(
         &self,
         now: Option<&TargetSet>,
-        follows: impl Fn(&Service) -> bool,
+        follows: impl Fn(&Service) -> Follows,
         options: &ServiceOptions,
     ) -> Vec<String> {
         let has_others = |entry: &Entry| match (now, &entry.targets) {

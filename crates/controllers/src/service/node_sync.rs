@@ -37,15 +37,19 @@ impl ServiceController {
     /// The Services whose load balancers have other targets than there are now, in order.
     pub(super) fn stale(&self) -> Vec<String> {
         let now = self.targets.current().ok();
-        self.ledger.with_other_targets(now.as_ref(), |service| self.cloud.follows_labels(service), &self.options)
+        self.ledger.with_other_targets(now.as_ref(), |service| self.cloud.follows(service), &self.options)
     }
 
-    /// Whether the change of a Node makes a node sync necessary: SVC-65, or its labels are others, and there is a Service whose
-    /// targets depend on them.
+    /// Whether the change of a Node makes a node sync necessary: SVC-65, or its labels or addresses are others, and there is a
+    /// Service whose targets depend on them.
     pub(super) fn concerns_targets(&self, old: &Node, new: &Node) -> bool {
-        let follows = |service: &Service| self.cloud.follows_labels(service);
+        let (labels, addresses) = (old.labels != new.labels, old.addresses != new.addresses);
+        let concerns = |service: &Service| {
+            let follows = self.cloud.follows(service);
+            (labels && follows.labels) || (addresses && follows.addresses)
+        };
         needs_node_sync(old, new)
-            || (old.labels != new.labels && is_eligible(new) && self.ledger.has_any(follows, &self.options))
+            || ((labels || addresses) && is_eligible(new) && self.ledger.has_any(concerns, &self.options))
     }
 
     /// Gives the load balancer of this Service the targets as they are now, if it has others (SVC-64).
@@ -62,7 +66,7 @@ impl ServiceController {
             Ok(targets) => {
                 // Nothing remembered counts as no targets.
                 let before = self.ledger.targets(key).unwrap_or_default();
-                let now = targets.given(self.cloud.follows_labels(&service));
+                let now = targets.given(self.cloud.follows(&service));
                 self.ledger.remember_targets(key, now.clone());
                 if before.is(&now) {
                     return Ok(());

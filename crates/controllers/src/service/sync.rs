@@ -132,7 +132,7 @@ impl ServiceController {
         if targets.nodes.is_empty() {
             self.say(service, &News::NoTargets);
         }
-        self.ledger.remember_targets(key, targets.given(self.cloud.follows_labels(service)));
+        self.ledger.remember_targets(key, targets.given(self.cloud.follows(service)));
         let outcome = self.cloud.ensure(service, &targets.nodes, &narrator).await;
         let annotations = narrator.annotations();
         self.ledger.remember_annotations(key, &annotations);

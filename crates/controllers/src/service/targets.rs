@@ -90,11 +90,19 @@ pub struct TargetSet {
     pub nodes: Arc<[Arc<Node>]>,
     /// What is remembered of them.
     pub members: Members,
-    labels: Labels,
+    labels: Sum,
+    addresses: Sum,
 }
 
-/// Whether the labels of the targets are other ones is told by a hash, made once it is asked for.
-type Labels = Arc<OnceLock<u64>>;
+/// Whether labels or addresses of the targets are other ones is told by a hash, made once it is asked for.
+type Sum = Arc<OnceLock<u64>>;
+
+/// On what of Nodes, besides their number, the targets of a Service depend.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Follows {
+    pub(super) labels: bool,
+    pub(super) addresses: bool,
+}
 
 /// What is remembered of what a load balancer was given.
 #[derive(Clone, Debug, Default)]
@@ -102,17 +110,21 @@ pub(super) struct Given {
     pub(super) members: Members,
     /// A hash of their labels, if the targets of its Service follow labels.
     labels: Option<u64>,
+    /// Likewise of their addresses.
+    addresses: Option<u64>,
 }
 
 impl Given {
-    /// Of these Nodes it was not told what labels they have.
+    /// Of these Nodes it was not told what labels and addresses they have.
     pub(super) fn of(members: &Members) -> Self {
-        Self { members: members.clone(), labels: None }
+        Self { members: members.clone(), labels: None, addresses: None }
     }
 
     /// Whether this is all that is to be given `now`.
     pub(super) fn is(&self, now: &Self) -> bool {
-        self.members.same(&now.members) && (now.labels.is_none() || self.labels == now.labels)
+        self.members.same(&now.members)
+            && (now.labels.is_none() || self.labels == now.labels)
+            && (now.addresses.is_none() || self.addresses == now.addresses)
     }
 }
 
@@ -123,12 +135,24 @@ impl TargetSet {
         let mut nodes: Vec<_> = nodes.iter().filter(|node| is_eligible(node)).cloned().collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         let members = Members::of(nodes.iter().map(|node| &**node));
-        Self { members, nodes: nodes.into(), labels: Labels::default() }
+        Self { members, nodes: nodes.into(), labels: Sum::default(), addresses: Sum::default() }
     }
 
-    /// What a load balancer is given with them; `follows`: its targets depend on labels.
-    pub(super) fn given(&self, follows: bool) -> Given {
-        Given { members: self.members.clone(), labels: follows.then(|| self.labels()) }
+    /// What a load balancer is given with them; `follows`: what its targets depend on.
+    pub(super) fn given(&self, follows: Follows) -> Given {
+        Given {
+            members: self.members.clone(),
+            labels: follows.labels.then(|| self.labels()),
+            addresses: follows.addresses.then(|| self.addresses()),
+        }
+    }
+
+    fn addresses(&self) -> u64 {
+        *self.addresses.get_or_init(|| {
+            let mut hasher = DefaultHasher::new();
+            self.nodes.iter().for_each(|node| (&node.name, &node.addresses).hash(&mut hasher));
+            hasher.finish()
+        })
     }
 
     fn labels(&self) -> u64 {
@@ -183,7 +207,8 @@ impl Targets {
             Some(before) if before.are(&nodes) => before,
             _ => Members::of(nodes.iter().map(|node| &**node)),
         };
-        let set = TargetSet { nodes, members: members.clone(), labels: Labels::default() };
+        let (labels, addresses) = (Sum::default(), Sum::default());
+        let set = TargetSet { nodes, members: members.clone(), labels, addresses };
         *latest = Latest { set: Some(set.clone()), members: Some(members) };
         Ok(set)
     }
@@ -192,6 +217,7 @@ impl Targets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cloud_provider::{AddressType, NodeAddress};
 
     fn node(name: &str, provider_id: &str) -> Node {
         Node { name: name.into(), provider_id: provider_id.into(), ..Node::default() }
@@ -220,10 +246,27 @@ mod tests {
         let with = |value: &str| Node { labels: [("pool", value)].into_iter().collect(), ..node("a", "p://a") };
         let set = |value: &str| TargetSet::eligible(&[with(value).into()]);
         let (before, after) = (set("x"), set("y"));
+        let follows = |labels| Follows { labels, addresses: false };
         for (then, now, is) in [(true, true, false), (false, true, false), (true, false, true), (false, false, true)] {
-            assert_eq!(before.given(then).is(&after.given(now)), is, "{then} {now}");
+            assert_eq!(before.given(follows(then)).is(&after.given(follows(now))), is, "{then} {now}");
         }
-        assert!(before.given(true).is(&set("x").given(true)) && !Given::of(&before.members).is(&before.given(true)));
+        let given = before.given(follows(true));
+        assert!(given.is(&set("x").given(follows(true))) && !Given::of(&before.members).is(&given));
+    }
+
+    #[test]
+    fn addresses_count_only_for_those_who_follow_them() {
+        let with = |addresses: &[&str]| {
+            let internal = |it: &&str| NodeAddress::new(AddressType::InternalIP, *it);
+            TargetSet::eligible(&[
+                Node { addresses: addresses.iter().map(internal).collect(), ..node("a", "p://a") }.into()
+            ])
+        };
+        let (none, one) = (with(&[]), with(&["10.0.0.4"]));
+        let follows = |addresses| Follows { labels: false, addresses };
+        assert!(!none.given(follows(true)).is(&one.given(follows(true))));
+        assert!(none.given(follows(false)).is(&one.given(follows(false))));
+        assert!(one.given(follows(true)).is(&with(&["10.0.0.4"]).given(follows(true))));
     }
 
     #[test]

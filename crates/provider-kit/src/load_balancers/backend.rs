@@ -62,6 +62,11 @@ pub trait Backend: Send + Sync + 'static {
         false
     }
 
+    /// Whether targets are addresses of Nodes, and not machines: then they are planned anew when those change, too.
+    fn targets_follow_addresses(&self) -> bool {
+        false
+    }
+
     /// Told which targets found no room in a pool with a [limit](Tree::limit): each once in a life of the process, as long as
     /// it finds none. Those that are left out of a change are told before it; those that joined them since are told although
     /// nothing changes. Nothing is told of what was found so at the first look after a start, and is left as it is.

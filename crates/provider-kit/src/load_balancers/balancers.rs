@@ -194,6 +194,10 @@ impl<B: Backend> LoadBalancers for Balancers<B> {
         self.backend().targets_follow_labels(service)
     }
 
+    fn targets_follow_addresses(&self) -> bool {
+        self.backend().targets_follow_addresses()
+    }
+
     fn has_plans(&self) -> bool {
         true
     }

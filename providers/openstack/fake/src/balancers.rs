@@ -97,7 +97,7 @@ fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
         return Err(Refusal::invalid(format!("Provider '{provider}' is not enabled.")));
     }
     let is_set = |key: &str| wanted.get(key).is_some_and(|it| !it.is_null());
-    for key in ["flavor_id", "availability_zone"].into_iter().filter(|key| is_set(key) && provider == "ovn") {
+    if let Some(key) = ["flavor_id", "availability_zone"].into_iter().find(|key| is_set(key) && provider == "ovn") {
         return Err(unsupported(key));
     }
     if is_set("availability_zone") && !text(wanted, "availability_zone").starts_with("az") {

@@ -127,12 +127,12 @@ pub(crate) fn authenticate(model: &mut Model, asked: &Asked) -> Answer {
     let name = format!("gAAAAAB-fake-token-{:08x}", model.identity.made);
     let project = model.identity.confused.clone().or(project);
     let token = Token { project, ends: asked.now + model.options.token_life };
-    let body = described(model, token.project.as_deref(), identity["methods"].clone(), model.options.token_life);
+    let body = described(model, token.project.as_deref(), &identity["methods"], model.options.token_life);
     model.identity.tokens.insert(name.clone(), token);
     Ok(Reply { headers: vec![("x-subject-token", name)], ..Reply::new(201, body) })
 }
 
-fn described(model: &Model, project: Option<&str>, methods: Value, life: Duration) -> Value {
+fn described(model: &Model, project: Option<&str>, methods: &Value, life: Duration) -> Value {
     let domain = json!({"id": "default", "name": DOMAIN});
     let roles = model.identity.roles.iter().map(|name| json!({"id": format!("role-{name}"), "name": name}));
     let mut token = json!({
@@ -183,7 +183,7 @@ pub(crate) fn validate(model: &mut Model, asked: &Asked) -> Answer {
     let project = model.identity.project_of(subject, asked.now);
     let project = project.ok_or_else(|| Refusal::new(404, "", "Could not find token: ."))?;
     let left = model.identity.tokens.get(subject).map(|it| it.ends - asked.now).unwrap_or_default();
-    Ok(Reply::new(200, described(model, Some(&project), json!(["password"]), left)))
+    Ok(Reply::new(200, described(model, Some(&project), &json!(["password"]), left)))
 }
 
 pub(crate) fn catalogue(model: &mut Model, _: &Asked) -> Answer {

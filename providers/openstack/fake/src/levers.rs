@@ -134,6 +134,16 @@ impl Fake {
         self.model().get(Kind::Router, router).map(|it| items(it, "routes").to_vec()).unwrap_or_default()
     }
 
+    /// Changes a router, by id, as somebody does in a console: at once and unchecked. `false` if there is none.
+    pub fn change_router<T>(&self, id: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>) -> T) -> bool {
+        let mut model = self.model();
+        let clock = model.clock;
+        let Some(router) = model.get_mut(Kind::Router, id) else { return false };
+        change(router);
+        Model::touched(&clock, router);
+        true
+    }
+
     /// The project does not see an object any more, whatever it is.
     pub fn hide(&self, id: &str) {
         self.model().hidden.insert(id.to_owned());
@@ -286,7 +296,11 @@ impl Fake {
     }
 
     /// Changes a port, by id, as somebody does in a console: at once and unchecked; its revision grows. Gives the changed one.
-    pub fn change_port(&self, id: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>)) -> Option<Value> {
+    pub fn change_port<T>(
+        &self,
+        id: &str,
+        change: impl FnOnce(&mut serde_json::Map<String, Value>) -> T,
+    ) -> Option<Value> {
         let mut model = self.model();
         let clock = model.clock;
         let port = model.get_mut(Kind::Port, id)?;

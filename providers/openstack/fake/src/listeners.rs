@@ -54,7 +54,7 @@ fn check_options(model: &Model, balancer: &str, protocol: &str, wanted: &Object)
         if !["TCP", "UDP", "SCTP"].contains(&protocol) {
             return Err(unsupported(&format!("{protocol} protocol")));
         }
-        for key in timeouts.into_iter().chain(["allowed_cidrs"]).filter(|key| is_set(key)) {
+        if let Some(key) = timeouts.into_iter().chain(["allowed_cidrs"]).find(|key| is_set(key)) {
             return Err(unsupported(key));
         }
     }

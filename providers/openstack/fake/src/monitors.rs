@@ -34,10 +34,9 @@ pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
 
 fn check(model: &Model, balancer: &str, pool: &str, kind: &str, wanted: &Object) -> Result<(), Refusal> {
     let is_set = |key: &str| wanted.get(key).is_some_and(|it| !it.is_null());
-    if !is_http(kind) {
-        for key in ["http_method", "url_path", "expected_codes"].into_iter().filter(|key| is_set(key)) {
-            return Err(Refusal::invalid(format!("{key} is not a valid option for health monitors of type {kind}")));
-        }
+    let of_http = ["http_method", "url_path", "expected_codes"];
+    if let Some(key) = of_http.into_iter().find(|key| !is_http(kind) && is_set(key)) {
+        return Err(Refusal::invalid(format!("{key} is not a valid option for health monitors of type {kind}")));
     }
     if model.is_ovn(balancer) && !["TCP", "UDP-CONNECT"].contains(&kind) {
         return Err(unsupported(&format!("{kind} health monitors")));
@@ -82,7 +81,7 @@ pub(crate) fn add(
     if !TYPES.contains(&kind) {
         return Err(Refusal::invalid(format!("Invalid input for field/attribute type. Value: '{kind}'.")));
     }
-    for key in ["delay", "timeout", "max_retries"].into_iter().filter(|key| !wanted.contains_key(*key)) {
+    if let Some(key) = ["delay", "timeout", "max_retries"].into_iter().find(|key| !wanted.contains_key(*key)) {
         return Err(Refusal::invalid(format!(
             "Invalid input for field/attribute {key}. Value: 'None'. Mandatory field missing."
         )));

@@ -79,18 +79,23 @@ impl Reply {
 
     /// 200 with one object.
     pub(crate) fn one(kind: Kind, object: Object) -> Answer {
-        Ok(Self::new(200, serde_json::json!({kind.words().0: object})))
+        Ok(Self::new(200, under(kind, object)))
     }
 
     /// 201 with one object.
     pub(crate) fn made(kind: Kind, object: Object) -> Answer {
-        Ok(Self::new(201, serde_json::json!({kind.words().0: object})))
+        Ok(Self::new(201, under(kind, object)))
     }
 
     /// 204, or another status without a body.
     pub(crate) fn empty(status: u16) -> Answer {
         Ok(Self { status, body: None, headers: Vec::new() })
     }
+}
+
+/// An object under its only key.
+fn under(kind: Kind, object: Object) -> Value {
+    Value::Object(Object::from_iter([(kind.words().0.to_owned(), Value::Object(object))]))
 }
 
 /// Carries a request out.

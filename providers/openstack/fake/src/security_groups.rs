@@ -35,10 +35,22 @@ impl Model {
         self.insert(Kind::SecurityGroup, group.clone());
         for ethertype in ["IPv4", "IPv6"] {
             let wanted = json!({"security_group_id": id, "ethertype": ethertype, "direction": "egress"});
-            let rule = self.new_rule(project, wanted.as_object().unwrap_or(&Object::new()));
-            self.insert(Kind::Rule, rule);
+            self.add_rule(project, wanted.as_object().unwrap_or(&Object::new()));
         }
         group
+    }
+
+    /// Adds a rule, unchecked.
+    pub(crate) fn add_rule(&mut self, project: &str, wanted: &Object) {
+        let rule = self.new_rule(project, wanted);
+        self.insert(Kind::Rule, rule);
+    }
+
+    /// Removes all rules of a group.
+    pub(crate) fn remove_rules(&mut self, group: &str) {
+        if let Some(rules) = self.objects.get_mut(&Kind::Rule) {
+            rules.retain(|_, rule| text(rule, "security_group_id") != group);
+        }
     }
 
     fn new_rule(&mut self, project: &str, wanted: &Object) -> Object {
@@ -99,9 +111,7 @@ pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
         return Err(Refusal::new(409, "SecurityGroupInUse", format!("Security Group {id} in use.")));
     }
     model.remove(Kind::SecurityGroup, id);
-    if let Some(rules) = model.objects.get_mut(&Kind::Rule) {
-        rules.retain(|_, rule| text(rule, "security_group_id") != id);
-    }
+    model.remove_rules(id);
     Reply::empty(204)
 }
 

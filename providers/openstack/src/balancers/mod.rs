@@ -105,6 +105,10 @@ impl Backend for Backing {
         self.follows_labels(service)
     }
 
+    fn targets_follow_addresses(&self) -> bool {
+        true
+    }
+
     async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
         self.wanted_tree(request).await
     }

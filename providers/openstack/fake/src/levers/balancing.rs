@@ -180,6 +180,20 @@ impl Fake {
         text(&group, "id").to_owned()
     }
 
+    /// Adds a security group with only these rules, from the bodies of a `POST` without `security_group_id`; its id.
+    pub fn add_security_group_of(&self, name: &str, rules: &[Value]) -> String {
+        let mut model = self.model();
+        let group = model.add_security_group(Model::home(), name, "");
+        let id = text(&group, "id").to_owned();
+        model.remove_rules(&id);
+        for rule in rules {
+            let mut rule = rule.as_object().cloned().unwrap_or_default();
+            set(&mut rule, "security_group_id", id.clone());
+            model.add_rule(Model::home(), &rule);
+        }
+        id
+    }
+
     /// All security groups, with their rules.
     #[must_use]
     pub fn security_groups(&self) -> Vec<Value> {

@@ -1,0 +1,75 @@
+//! D-11: what the cloud's own program wrote is accepted as it is.
+
+use std::time::Duration;
+
+use ccm_tests::gate::Passed;
+use ccm_tests::openstack_cloud::OpenStackCloud;
+use openstack_fake::Options;
+
+use crate::{predecessor, scene};
+
+#[tokio::test(start_paused = true)]
+async fn what_the_other_program_wrote_is_accepted_with_no_change() {
+    let mut changed = Vec::new();
+    for case in predecessor::cases() {
+        let cloud = OpenStackCloud::new(Options::default());
+        let stage = scene::stage_with_routes(&cloud);
+        predecessor::furnish(&cloud);
+        let program = stage.start().await.unwrap();
+        for (number, name) in ["worker-1", "worker-2"].into_iter().enumerate() {
+            stage.user.register_node(name, &[format!("10.244.{}.0/24", number + 1)]).await;
+        }
+        scene::settle(&stage, &cloud.fake).await;
+        assert_eq!(cloud.fake.changes(), [], "the routes");
+        program.stop().await;
+
+        predecessor::leave(&stage, &cloud, &case);
+        let before = stage.gate.passed().len();
+        let _program = stage.start().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(700)).await;
+        let mutations: Vec<_> = stage.gate.passed().split_off(before).into_iter().filter(Passed::is_mutation).collect();
+        if !mutations.is_empty() || !stage.warnings(5).is_empty() {
+            let changes = cloud.fake.changes();
+            changed.push(format!("{}: {mutations:?}, {changes:?}, {:?}", case.name, stage.warnings(5)));
+        }
+    }
+    assert!(changed.is_empty(), "{}", changed.join("\n"));
+}
+
+/// And what is made here for the same Service is a load balancer that the other program would take for its own.
+#[tokio::test(start_paused = true)]
+async fn what_is_made_here_has_the_names_and_tags_of_the_other_program() {
+    let cloud = OpenStackCloud::new(Options::default());
+    let stage = scene::stage_with_routes(&cloud);
+    scene::join(&stage, 1..=2).await;
+    let _program = stage.start().await.unwrap();
+    stage.user.create_service("web", &[80, 443]).await;
+    scene::settle(&stage, &cloud.fake).await;
+    let balancer = cloud.fake.load_balancer(predecessor::NAME).unwrap();
+    assert_eq!(balancer["description"], "Kubernetes external service default/web from cluster kubernetes");
+    let is_tagged = |it: &serde_json::Value| it["tags"].as_array().unwrap().iter().any(|tag| tag == predecessor::NAME);
+    assert!(is_tagged(&balancer), "{balancer}");
+    for (index, port) in [(0, 80), (1, 443)] {
+        let listener = balancer["listeners"].as_array().unwrap().iter().find(|it| it["protocol_port"] == port).unwrap();
+        assert_eq!(listener["name"], format!("listener_{index}_{}", predecessor::NAME));
+        assert!(is_tagged(listener), "{listener}");
+        let pools = balancer["pools"].as_array().unwrap();
+        let pool = pools.iter().find(|it| it["id"] == listener["default_pool_id"]).unwrap();
+        assert_eq!(pool["name"], format!("pool_{index}_{}", predecessor::NAME));
+        assert_eq!(pool["healthmonitor"]["name"], format!("monitor_{index}_{}", predecessor::NAME));
+        let names: Vec<_> = pool["members"].as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+    }
+    let floating = &cloud.fake.floating_ips()[0];
+    assert_eq!(
+        floating["description"],
+        "Floating IP for Kubernetes external service default/web from cluster kubernetes"
+    );
+    let service = stage.api.get("services", Some("default"), "web").unwrap();
+    let uid = service["metadata"]["uid"].as_str().unwrap();
+    assert_eq!(cloud.fake.security_groups()[0]["name"], format!("lb-sg-{uid}-default-web"));
+    let annotation =
+        |key: &str| service["metadata"]["annotations"][format!("loadbalancer.openstack.org/{key}")].clone();
+    assert_eq!(annotation("load-balancer-id"), balancer["id"]);
+    assert_eq!(annotation("load-balancer-address"), floating["floating_ip_address"]);
+}
