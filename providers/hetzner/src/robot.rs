@@ -212,6 +212,10 @@ impl MachineSource for Account {
         .await
     }
 
+    fn lists_prove_absence(&self) -> bool {
+        true
+    }
+
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<DedicatedServer>> {
         let call = Call::get("/server/{number}", &[id]).priority(priority);
         match self.read::<One>(call).await {

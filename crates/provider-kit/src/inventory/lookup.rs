@@ -15,6 +15,8 @@ use crate::transport::Priority;
 const CONCURRENT_READS: usize = 8;
 /// So many reads are prepared: a mode may want thousands.
 const PREPARED_READS: usize = 256;
+/// So many that are missing in a list that proves nothing are asked for one by one; the others have their turn next time.
+const CONFIRMATIONS: usize = 50;
 /// For how many Nodes of one look-up the closest names are searched: each costs a comparison with all machines.
 const HINTS: usize = 8;
 
@@ -45,6 +47,8 @@ struct Lookup<'a, S: MachineSource> {
     inventory: &'a Inventory<S>,
     fresh: bool,
     priority: Priority,
+    /// Whether single reads need not tell more than the machine's state.
+    is_brief: bool,
     answers: Vec<Option<Result<Found<S::Machine>>>>,
     hints: usize,
 }
@@ -54,8 +58,9 @@ pub(super) async fn find_all<S: MachineSource>(
     nodes: &[Arc<Node>],
     fresh: bool,
     priority: Priority,
+    is_brief: bool,
 ) -> Vec<Result<Found<S::Machine>>> {
-    let mut lookup = Lookup::new(inventory, nodes.len(), fresh, priority);
+    let mut lookup = Lookup { is_brief, ..Lookup::new(inventory, nodes.len(), fresh, priority) };
     let questions = lookup.questions(nodes);
     lookup.answer(questions).await;
     lookup.answers.into_iter().map(|answer| answer.unwrap_or_else(unanswered)).collect()
@@ -81,7 +86,7 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
     fn new(inventory: &'a Inventory<S>, questions: usize, fresh: bool, priority: Priority) -> Self {
         let mut answers = Vec::new();
         answers.resize_with(questions, || None);
-        Self { inventory, fresh, priority, answers, hints: HINTS }
+        Self { inventory, fresh, priority, is_brief: false, answers, hints: HINTS }
     }
 
     /// What is asked of each Node. A provider id that is not this cloud's is an error, never "gone".
@@ -202,10 +207,10 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
     async fn conclude(&mut self, snapshot: &Snapshot<S::Machine>, open: Vec<Question<'_>>) {
         match snapshot.reading() {
             Reading::Complete { listing, .. } => {
-                let mut doubtful = Vec::new();
+                let (mut doubtful, is_proof) = (Vec::new(), self.inventory.source().lists_prove_absence());
                 for question in open {
                     // Its machine is listed, but may be that of another Node of this name.
-                    if matches!(question.key, Key::Name(name) if snapshot.by_name(name).len() > 0) {
+                    if !is_proof || matches!(question.key, Key::Name(name) if snapshot.by_name(name).len() > 0) {
                         doubtful.push(question);
                         continue;
                     }
@@ -217,6 +222,13 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                     let gone = listing.absence_of(question.what).map(|proof| gone.unwrap_or(proof));
                     let gone = gone.map(|gone| Found::Gone(self.with_hint(gone, question.key)));
                     self.answers[question.index] = Some(gone.map_err(|err| self.in_place(err)));
+                }
+                if !is_proof && doubtful.len() > CONFIRMATIONS {
+                    let text = format!(
+                        "not in the list, as {} others; {CONFIRMATIONS} at a time are asked for by themselves",
+                        doubtful.len() - 1
+                    );
+                    self.fail(&doubtful.split_off(CONFIRMATIONS), &self.in_place(Error::other(text)));
                 }
                 self.read_one_by_one(doubtful).await;
             }
@@ -232,10 +244,10 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
     }
 
     async fn read_one_by_one(&mut self, open: Vec<Question<'_>>) {
-        let (inventory, priority) = (self.inventory, self.priority);
+        let (inventory, priority, is_brief) = (self.inventory, self.priority, self.is_brief);
         let _under_way = inventory.count_under_way(if self.fresh { open.len() } else { 0 });
         for open in open.chunks(PREPARED_READS) {
-            let reads: Vec<_> = open.iter().map(|it| inventory.read_one(it, priority).boxed()).collect();
+            let reads: Vec<_> = open.iter().map(|it| inventory.read_one(it, priority, is_brief).boxed()).collect();
             let mut reads = futures::stream::iter(reads).buffered(CONCURRENT_READS);
             for question in open {
                 let Some(machine) = reads.next().await else { break };
@@ -321,7 +333,12 @@ impl<S: MachineSource> Inventory<S> {
         UnderWay(self, machines)
     }
 
-    async fn read_one(&self, question: &Question<'_>, priority: Priority) -> Result<Option<Arc<S::Machine>>> {
+    async fn read_one(
+        &self,
+        question: &Question<'_>,
+        priority: Priority,
+        is_brief: bool,
+    ) -> Result<Option<Arc<S::Machine>>> {
         let (source, asked, key) = (self.source(), Instant::now(), question.key);
         let guessed = match question.guessing() {
             Some(node) => self.read_guess(node, priority).await?,
@@ -329,7 +346,10 @@ impl<S: MachineSource> Inventory<S> {
         };
         let machine = match key {
             _ if guessed.is_some() => guessed,
-            Key::Id(id) => match source.by_id(id, priority).await? {
+            Key::Id(id) => match match is_brief {
+                true => source.state_by_id(id, priority).await?,
+                false => source.by_id(id, priority).await?,
+            } {
                 Some(machine) if machine.id() != id => {
                     let other = machine.id();
                     let text = format!("the cloud was asked for machine {id:?} and answered with {other:?}");

@@ -8,7 +8,8 @@
 //! * What is wanted fresh is answered from requests that are sent after the call began. A list that is already under way
 //!   does not count; all who come while it is share the next one.
 //! * Few machines are read one by one, many with one list; the line is the number of pages that the list took last time.
-//! * *Gone* follows from a whole list that is not empty, or from the cloud's own "no such machine".
+//! * *Gone* follows from the cloud's own "no such machine", or from a whole list that is not empty, where such a list
+//!   [proves it](MachineSource::lists_prove_absence).
 //! * Nodes without a provider id are matched by what their firmware says, where the cloud [can tell](MachineSource::guesses), and
 //!   by name. A machine that was matched to another Node of that name before is
 //!   not taken from the cache again (P-10).
@@ -78,6 +79,21 @@ pub trait MachineSource: Send + Sync + 'static {
     /// # Errors
     /// Every other answer.
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Self::Machine>>;
+
+    /// The same for who asks only whether it is there, and whether it is shut down: what else there is of it need not be
+    /// read.
+    ///
+    /// # Errors
+    /// As of [`by_id`](Self::by_id).
+    async fn state_by_id(&self, id: &str, priority: Priority) -> Result<Option<Self::Machine>> {
+        self.by_id(id, priority).await
+    }
+
+    /// Whether a page that went missing would be noticed: the cloud announces a total, or has no pages. Otherwise what is not
+    /// in a list is asked for by itself before it is gone.
+    fn lists_prove_absence(&self) -> bool {
+        false
+    }
 
     /// Reads all machines of exactly this name, usually one or none.
     ///
@@ -243,7 +259,7 @@ impl<S: MachineSource> Inventory<S> {
         fresh: bool,
         priority: Priority,
     ) -> Vec<Result<Found<S::Machine>>> {
-        lookup::find_all(self, nodes, fresh, priority).await
+        lookup::find_all(self, nodes, fresh, priority, false).await
     }
 
     /// What is wanted of a Node whose machine was looked for.
@@ -312,7 +328,8 @@ pub fn priority(want: Want) -> Priority {
 #[async_trait]
 impl<S: MachineSource> Instances for Inventory<S> {
     async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
-        let found = self.find_all(nodes, want.fresh, priority(want)).await;
+        let is_brief = want.metadata == WantMetadata::No && self.mode != Mode::One;
+        let found = lookup::find_all(self, nodes, want.fresh, priority(want), is_brief).await;
         let states = nodes.iter().zip(found);
         states.map(|(node, found)| found.map(|found| self.state_of(found, node, want))).collect()
     }

@@ -34,6 +34,10 @@ struct Acme {
     page_milliseconds: AtomicU64,
     /// Pages from this one on are not listed, though announced.
     last_page: AtomicUsize,
+    /// Nothing announces how many there are.
+    has_no_totals: AtomicBool,
+    /// Single reads for no more than the state.
+    briefs: AtomicUsize,
     fails: AtomicBool,
     /// No request is left for what is not urgent.
     holds_back: AtomicBool,
@@ -63,7 +67,11 @@ impl Acme {
         let last = self.last_page.load(Ordering::SeqCst);
         let more = start + 50 < all.len() && (last == 0 || (number as usize) < last);
         let items = all.iter().skip(start).take(50).cloned().collect();
-        self.answer(Page { items, next: more.then_some(number + 1), total: Some(all.len()) })
+        self.answer(Page {
+            items,
+            next: more.then_some(number + 1),
+            total: self.lists_prove_absence().then_some(all.len()),
+        })
     }
 }
 
@@ -72,12 +80,19 @@ impl MachineSource for Acme {
     type Machine = Vm;
     async fn list(&self, urgency: &Urgency) -> Result<Reading<Vm>> {
         self.lists.fetch_add(1, Ordering::SeqCst);
-        let rules = Rules { what: "machines", totals: true };
+        let rules = Rules { what: "machines", totals: self.lists_prove_absence() };
         let page = |number: u32| urgency.carry(move |priority| self.page(number, priority));
         read_pages(rules, 1, |vm: &Vm| vm.id.clone(), page).await
     }
     async fn by_id(&self, id: &str, _: Priority) -> Result<Option<Vm>> {
         Ok(self.matching(|vm| vm.id == id)?.pop())
+    }
+    async fn state_by_id(&self, id: &str, priority: Priority) -> Result<Option<Vm>> {
+        self.briefs.fetch_add(1, Ordering::SeqCst);
+        self.by_id(id, priority).await
+    }
+    fn lists_prove_absence(&self) -> bool {
+        !self.has_no_totals.load(Ordering::SeqCst)
     }
     async fn by_name(&self, name: &str, _: Priority) -> Result<Vec<Vm>> {
         self.matching(|vm| vm.name == name)
@@ -183,6 +198,37 @@ async fn many_fresh_lookups_cost_one_list_and_one_gone_node_a_single_read() {
     let with_witness = inventory.lookup(&joined([17, 18]), FRESH).await;
     assert!(gone(&with_witness[0]).is_some() && gone(&with_witness[1]).is_none());
     assert_eq!(inventory.costs(), (0, 0, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_a_total_is_no_proof_that_a_machine_is_gone() {
+    let inventory = acme(100);
+    inventory.source().has_no_totals.store(true, Ordering::SeqCst);
+    inventory.source().last_page.store(1, Ordering::SeqCst);
+    inventory.change(|machines| drop(machines.remove(99)));
+    let nodes: Vec<_> = joined(30..60).into_iter().chain(joined([99])).chain(joining([70, 99])).collect();
+    let answers = inventory.lookup(&nodes, FRESH).await;
+    let gone = answers.iter().map(|it| gone(it).is_some()).enumerate().filter(|(_, gone)| *gone).map(|(at, _)| at);
+    assert_eq!(gone.collect::<Vec<_>>(), [30, 32]);
+    assert!(answers.iter().all(Result::is_ok));
+    assert_eq!(inventory.costs(), (1, 1, 13));
+    // What all lists lack is asked for in several turns.
+    inventory.change(Vec::clear);
+    let answers = inventory.lookup(&joined(0..80), FRESH).await;
+    assert_eq!(answers.iter().filter(|it| it.is_err()).count(), 30);
+    assert_eq!(inventory.costs(), (1, 1, 50));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_only_for_the_state_of_a_machine_has_no_more_read() {
+    let inventory = acme(100);
+    let briefs = || inventory.source().briefs.load(Ordering::SeqCst);
+    inventory.lookup(&joined([1]), FRESH).await;
+    assert_eq!(briefs(), 1);
+    inventory.lookup(&joined([1]), Want::ADDRESSES).await;
+    inventory.lookup(&joined([2]), Want::METADATA.fresh()).await;
+    inventory.clone().mode(Mode::One).lookup(&joined([3]), FRESH).await;
+    assert_eq!(briefs(), 1, "what is kept, or tells of addresses, is read whole");
 }
 
 #[tokio::test(start_paused = true)]

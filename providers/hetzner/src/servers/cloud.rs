@@ -165,6 +165,10 @@ impl MachineSource for CloudServers {
         self.api.list_for_all("servers", call, urgency, |server| server, id).await
     }
 
+    fn lists_prove_absence(&self) -> bool {
+        true
+    }
+
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<CloudServer>> {
         let found: Option<One> = self.api.http.find(Call::get("/servers/{id}", &[id]).priority(priority)).await?;
         Ok(found.map(|found| found.server))

@@ -23,6 +23,7 @@ pub(super) struct Attached {
 type Carried = HashMap<Box<str>, Vec<(Box<str>, Box<str>)>>;
 
 /// What servers have.
+#[derive(Default)]
 pub(super) struct Attachments {
     /// Sorted by device.
     ports: Vec<Port>,

@@ -130,6 +130,12 @@ impl MachineSource for Source {
         }
     }
 
+    async fn state_by_id(&self, id: &str, priority: Priority) -> Result<Option<Server>> {
+        let found: Option<One> =
+            self.services.compute.find(Call::get("/servers/{id}", &[id]).priority(priority)).await?;
+        Ok(found.map(|One { server }| self.server(server, &Attachments::default())))
+    }
+
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Server>> {
         let call = Call::get("/servers/detail", &[]).query("name", exactly(name)).priority(priority);
         let compute = &self.services.compute;

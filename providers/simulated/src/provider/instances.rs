@@ -44,6 +44,10 @@ impl MachineSource for Api {
         self.read_list("/v1/machines", urgency, |machine| machine, id).await
     }
 
+    fn lists_prove_absence(&self) -> bool {
+        true
+    }
+
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<KeptMachine>> {
         self.http.find(Call::get("/v1/machines/{id}", &[id]).priority(priority)).await
     }
