@@ -21,6 +21,8 @@ const BEFORE_ITS_END: Duration = Duration::from_secs(300);
 const AFTER_A_REFUSAL: Duration = Duration::from_secs(30);
 /// After any other failure, those who wanted a token at the same time are told of it.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
+/// What was concluded from another project's lists is forgotten after so long.
+const AFTER_A_MOVE: Duration = Duration::from_secs(60);
 
 /// Who asks for a token, and what of the catalogue is used.
 #[derive(Clone, Debug)]
@@ -56,7 +58,7 @@ struct State {
     token: Option<Arc<Token>>,
     /// When a token that is still good is to be renewed.
     renew: Instant,
-    /// The last failure, if nothing was better since.
+    /// The last failure, and until when all are told of it, if nothing was better since.
     failed: Option<(Instant, Error)>,
 }
 
@@ -84,6 +86,11 @@ impl Token {
     pub(crate) fn access(&self, service: Service) -> Result<Arc<Access>> {
         self.accesses[service as usize].clone()
     }
+
+    /// What it is for, in words.
+    fn place(&self) -> String {
+        self.project.as_ref().map_or("no project".to_owned(), |id| format!("project {id}"))
+    }
 }
 
 impl Keystone {
@@ -101,7 +108,7 @@ impl Keystone {
         let Some(_asking) = due.then(|| self.asking.try_lock().ok()).flatten() else { return Ok(token) };
         let identity = self.renewing();
         match identity.token().await {
-            Ok(newer) => Ok(self.lock().take(&identity, newer)),
+            Ok(newer) => self.lock().take(&identity, newer),
             Err(err) => {
                 tracing::warn!(%err, "the token could not be renewed; it stays in use until it ends");
                 Ok(token)
@@ -118,14 +125,14 @@ impl Keystone {
         let identity = {
             let state = self.lock();
             match &state.failed {
-                Some((then, err)) if then.elapsed() < spared(err) => return Err(err.clone()),
+                Some((until, err)) if Instant::now() < *until => return Err(err.clone()),
                 _ => Arc::clone(&state.identity),
             }
         };
         match identity.token().await {
-            Ok(token) => Ok(self.lock().take(&identity, token)),
+            Ok(token) => self.lock().take(&identity, token),
             Err(err) => {
-                self.lock().failed = Some((Instant::now(), err.clone()));
+                self.lock().failed = Some((Instant::now() + spared(&err), err.clone()));
                 Err(err)
             }
         }
@@ -140,10 +147,7 @@ impl Keystone {
         let mut state = self.lock();
         // There, everything of this cluster would seem to be gone.
         if let Some(used) = state.token.as_ref().filter(|used| used.project != token.project) {
-            let name = |project: &Option<String>| {
-                project.as_ref().map_or("no project".to_owned(), |id| format!("project {id}"))
-            };
-            let (new, used) = (name(&token.project), name(&used.project));
+            let (new, used) = (token.place(), used.place());
             return Err(Error::invalid(format!(
                 "the new credential is for {new}, and this cluster's machines are in {used}; put one for {used} into [Global], or \
                  restart if the cluster has moved"
@@ -151,8 +155,7 @@ impl Keystone {
         }
         state.identity = Arc::new(identity);
         let identity = Arc::clone(&state.identity);
-        state.take(&identity, token);
-        Ok(())
+        state.take(&identity, token).map(drop)
     }
 
     /// The one in use, unless it has ended; and whether to renew it.
@@ -176,13 +179,26 @@ impl Keystone {
 
 impl State {
     /// The token is in use from now on, unless another identity took over while it was asked for.
-    fn take(&mut self, identity: &Arc<Identity>, token: Token) -> Arc<Token> {
+    ///
+    /// One for another project than before is refused at first: who did not see something there would make it here.
+    fn take(&mut self, identity: &Arc<Identity>, token: Token) -> Result<Arc<Token>> {
         let token = Arc::new(token);
-        if Arc::ptr_eq(identity, &self.identity) {
-            (self.renew, self.failed) = (token.renew, None);
-            self.token = Some(Arc::clone(&token));
+        if !Arc::ptr_eq(identity, &self.identity) {
+            return Ok(token);
         }
-        token
+        if let Some(before) = self.token.take_if(|before| before.project != token.project) {
+            let (new, before) = (token.place(), before.place());
+            let err = Error::unauthorized(format!(
+                "the credential is for {new} now, and was for {before}: nothing is done for a minute, so that nothing follows here \
+                 from what was read there; if {new} is wrong, correct [Global]"
+            ));
+            tracing::warn!(%err);
+            self.failed = Some((Instant::now() + AFTER_A_MOVE, err.clone()));
+            return Err(err);
+        }
+        (self.renew, self.failed) = (token.renew, None);
+        self.token = Some(Arc::clone(&token));
+        Ok(token)
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Cloud(Arc<Mutex<Inner>>);
 struct Inner {
     began: Instant,
     lifetime: u64,
+    /// The project of those who do not ask for one.
+    project: &'static str,
     password: &'static str,
     /// Every request: method, path and query, and the token that it had.
     seen: Vec<String>,
@@ -47,10 +49,11 @@ impl Cloud {
     pub(crate) fn answering(answers: impl Fn(&str, &HeaderMap) -> Option<Response> + Send + Sync + 'static) -> Self {
         let answers: Arc<Answers> = Arc::new(answers);
         let (seen, asked, good, takes) = Default::default();
-        let (began, lifetime, password) = (Instant::now(), 1200, "right");
+        let (began, lifetime, project, password) = (Instant::now(), 1200, "p1", "right");
         Self(Arc::new(Mutex::new(Inner {
             began,
             lifetime,
+            project,
             password,
             seen,
             asked,
@@ -67,6 +70,9 @@ impl Cloud {
 
     pub(crate) fn set_password(&self, password: &'static str) {
         self.with(|cloud| cloud.password = password);
+    }
+    pub(crate) fn move_to(&self, project: &'static str) {
+        self.with(|cloud| cloud.project = project);
     }
     pub(crate) fn set_lifetime(&self, seconds: u64) {
         self.with(|cloud| cloud.lifetime = seconds);
@@ -149,7 +155,7 @@ impl Inner {
         let service = |kind: &str, path: &str| json!({"type": kind, "endpoints": [endpoint("internal", path), endpoint("public", path)]});
         let body = json!({"token": {
             "issued_at": now, "expires_at": now + Duration::from_secs(self.lifetime),
-            "project": {"id": asked.pointer("/auth/scope/project/id").and_then(Value::as_str).unwrap_or("p1")}, "roles": [{"name": "member"}, {"name": "reader"}],
+            "project": {"id": asked.pointer("/auth/scope/project/id").and_then(Value::as_str).unwrap_or(self.project)}, "roles": [{"name": "member"}, {"name": "reader"}],
             "catalog": [service("compute", "compute/v2.1"), service("network", "network"), service("load-balancer", "lb")],
         }});
         (StatusCode::CREATED, [("x-subject-token", token)], body.to_string()).into_response()

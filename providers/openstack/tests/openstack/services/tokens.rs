@@ -165,6 +165,32 @@ async fn a_credential_for_another_project_is_not_taken_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_token_for_another_project_nothing_is_done_for_a_minute() {
+    for is_renewed in [true, false] {
+        let cloud = Cloud::new();
+        let services = cloud.services_of("auth-url = http://cloud/identity\ntoken = given\n");
+        services.network.send(ports()).await.unwrap();
+        cloud.seen();
+        cloud.move_to("p2");
+        if is_renewed {
+            pass(21).await
+        } else {
+            cloud.revoke_all()
+        }
+        for _ in 0..3 {
+            let error = services.network.send(ports()).await.unwrap_err();
+            assert!(error.to_string().contains("is for project p2 now, and was for project p1"), "{error}");
+            assert!(services.project_id().await.is_err());
+            tokio::time::advance(Duration::from_secs(19)).await;
+        }
+        assert_eq!((cloud.tokens(), cloud.seen().len()), (2, usize::from(!is_renewed)), "nothing but what was refused");
+        pass(1).await;
+        services.network.send(ports()).await.unwrap();
+        assert_eq!(services.project_id().await.unwrap(), "p2");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_token_that_was_given_is_used_until_it_ends() {
     let cloud = Cloud::new();
     let services = cloud.services_of("auth-url = http://cloud/identity\ntoken = given\ntenant-id = p1\n");
