@@ -44,7 +44,7 @@ pub struct Hetzner {
     events: EventWriter,
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
     servers: Counted<Servers>,
-    balancers: Option<Counted<Balancers<Backing>>>,
+    balancers: Option<Counted<Balancers>>,
     routes: Option<Counted<NetworkRoutes>>,
 }
 

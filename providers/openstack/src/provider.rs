@@ -42,7 +42,7 @@ pub struct OpenStack {
     events: EventWriter,
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
     servers: Servers,
-    balancers: Option<Counted<Balancers<Backing>>>,
+    balancers: Option<Counted<Balancers>>,
     routes: Option<RouterRoutes>,
     /// Whether Neutron has what routes need; asked at the start.
     has_routes: OnceLock<bool>,
@@ -89,7 +89,9 @@ impl CloudProvider for OpenStack {
             routes.learn_ranges(&context.cluster_cidrs);
             let are_supported = routes.are_supported().await?;
             if !*self.has_routes.get_or_init(|| are_supported) {
-                tracing::warn!("Pods get no routes: Neutron has neither the extension extraroute nor extraroute-atomic");
+                tracing::warn!(
+                    "Pods get no routes: Neutron has neither the extension extraroute nor extraroute-atomic"
+                );
             }
         }
         Ok(())

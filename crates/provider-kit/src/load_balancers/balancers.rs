@@ -18,20 +18,20 @@ use super::run::{Aim, Run, operations};
 use super::witness::Witnesses;
 
 /// The load balancers of a cloud: `get`, `ensure`, `update_targets`, `delete` and `plan` from what a [`Backend`] says.
-pub struct Balancers<B> {
-    pub(super) known: Known<B>,
+pub struct Balancers {
+    pub(super) known: Known,
     caches: OnceLock<Arc<dyn Caches>>,
     witnesses: Witnesses,
     pub(super) left_out: LeftOut,
     pub(super) locks: Locks,
 }
 
-impl<B: Backend> Balancers<B> {
+impl Balancers {
     /// Nothing is read yet.
     #[must_use]
-    pub fn new(backend: B) -> Self {
+    pub fn new(backend: impl Backend) -> Self {
         Self {
-            known: Known::new(backend),
+            known: Known::new(Box::new(backend)),
             caches: OnceLock::new(),
             witnesses: Witnesses::default(),
             left_out: LeftOut::default(),
@@ -41,7 +41,7 @@ impl<B: Backend> Balancers<B> {
 
     /// How the cloud is asked.
     #[must_use]
-    pub fn backend(&self) -> &B {
+    pub fn backend(&self) -> &dyn Backend {
         self.known.backend()
     }
 
@@ -167,7 +167,7 @@ impl<B: Backend> Balancers<B> {
 }
 
 #[async_trait]
-impl<B: Backend> LoadBalancers for Balancers<B> {
+impl LoadBalancers for Balancers {
     fn name(&self, cluster: &Cluster, service: &Service) -> String {
         self.backend().name(cluster, service)
     }

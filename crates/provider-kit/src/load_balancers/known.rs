@@ -37,16 +37,12 @@ const LIKELY_PAGE: usize = 100;
 /// From so many on, what is remembered of single ones is sorted out without waiting for a list.
 const MANY: usize = 256;
 
-pub(super) struct Known<B>(Arc<Inner<B>>);
+#[derive(Clone)]
+pub(super) struct Known(Arc<Inner>);
 
-impl<B> Clone for Known<B> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-struct Inner<B> {
-    backend: B,
+struct Inner {
+    /// Behind a pointer: a program with many clouds has the code around it once.
+    backend: Box<dyn Backend>,
     sets: TargetSets,
     state: Mutex<State>,
     lists: SingleFlight<Result<()>>,
@@ -91,14 +87,14 @@ pub(super) struct Found {
     pub(super) is_certain: bool,
 }
 
-impl<B: Backend> Known<B> {
-    pub(super) fn new(backend: B) -> Self {
+impl Known {
+    pub(super) fn new(backend: Box<dyn Backend>) -> Self {
         let (sets, lists) = (TargetSets::default(), SingleFlight::default());
         Self(Arc::new(Inner { backend, sets, state: Mutex::default(), lists, looks: Looks::default() }))
     }
 
-    pub(super) fn backend(&self) -> &B {
-        &self.0.backend
+    pub(super) fn backend(&self) -> &dyn Backend {
+        &*self.0.backend
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cloud_provider::{Error, LoadBalancerRequest, Result};
 
-use super::backend::{Backend, Change, Step};
+use super::backend::{Change, Step};
 use super::balancers::Balancers;
 use super::locks::Held;
 use super::model::{Actual, Marks, Part, Shared, State, Tree};
@@ -29,8 +29,8 @@ pub(super) enum Aim {
 }
 
 /// One call of `ensure`, `update_targets` or `delete`.
-pub(super) struct Run<'a, B> {
-    this: &'a Balancers<B>,
+pub(super) struct Run<'a> {
+    this: &'a Balancers,
     request: &'a LoadBalancerRequest<'a>,
     identity: Identity<'a>,
     wanted: Option<Tree>,
@@ -50,12 +50,12 @@ pub(super) struct Run<'a, B> {
     failed: Option<Shared>,
 }
 
-impl<'a, B: Backend> Run<'a, B> {
+impl<'a> Run<'a> {
     /// Brings it about. A conflict, or something that is gone, means that the cloud is not as it was believed to be: it is
     /// read again and planned anew.
     pub(super) async fn to(
         aim: Aim,
-        this: &'a Balancers<B>,
+        this: &'a Balancers,
         request: &'a LoadBalancerRequest<'a>,
     ) -> Result<Option<Shared>> {
         let (mut run, mut was_replaced) = (Self::new(aim, this, request).await?, false);
@@ -85,7 +85,7 @@ impl<'a, B: Backend> Run<'a, B> {
         }
     }
 
-    async fn new(aim: Aim, this: &'a Balancers<B>, request: &'a LoadBalancerRequest<'a>) -> Result<Self> {
+    async fn new(aim: Aim, this: &'a Balancers, request: &'a LoadBalancerRequest<'a>) -> Result<Self> {
         let identity = this.identity(request)?;
         let wanted = match aim {
             Aim::Deleted => None,

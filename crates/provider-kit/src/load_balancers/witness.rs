@@ -50,9 +50,9 @@ impl Witnesses {
     ///
     /// # Errors
     /// *Unauthorized* if none of the machines asked for is there either.
-    pub(super) async fn bear_out<B: Backend>(
+    pub(super) async fn bear_out(
         &self,
-        known: &Known<B>,
+        known: &Known,
         identity: &Identity<'_>,
         caches: Option<&Arc<dyn Caches>>,
     ) -> Result<bool> {
@@ -74,7 +74,7 @@ impl Witnesses {
     }
 }
 
-async fn ask<B: Backend>(backend: &B, caches: Option<&dyn Caches>) -> Result<Testimony> {
+async fn ask(backend: &dyn Backend, caches: Option<&dyn Caches>) -> Result<Testimony> {
     let mut nodes = caches.map(Caches::nodes).unwrap_or_default();
     nodes.retain(|node| node.provider_id().is_some() && !node.terminating);
     nodes.sort_by_key(|node| (node.ready != ConditionStatus::True, node.name.clone()));

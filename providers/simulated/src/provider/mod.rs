@@ -55,7 +55,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
 pub struct Simulated {
     http: Transport,
     instances: Inventory<Api>,
-    balancers: Balancers<Api>,
+    balancers: Balancers,
     expected_project: Option<String>,
     caches: OnceLock<Arc<dyn Caches>>,
 }

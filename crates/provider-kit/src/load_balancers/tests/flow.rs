@@ -11,7 +11,7 @@ use super::cloud::{StepByStep, TAKES, wish};
 
 struct Scene {
     cloud: StepByStep,
-    balancers: Balancers<StepByStep>,
+    balancers: Balancers,
     cluster: Cluster,
     service: Service,
 }

@@ -172,7 +172,7 @@ impl Backend for Shared {
 const SERVICES: [&str; 3] = ["s1", "s2", "s3"];
 
 /// One Service that comes, changes and goes as the dice want, and comes to stay in the end.
-async fn life(cloud: &Shared, balancers: &Balancers<Shared>, cluster: &Cluster, number: usize, seed: u64) {
+async fn life(cloud: &Shared, balancers: &Balancers, cluster: &Cluster, number: usize, seed: u64) {
     let (uid, mut random) = (SERVICES[number], fastrand::Rng::with_seed(seed * 10 + number as u64));
     let service = service(uid);
     let request = LoadBalancerRequest { cluster, service: &service, nodes: &[], observer: &() };

@@ -243,7 +243,7 @@ impl Caches for Cached {
 /// A cluster with Services on this cloud.
 pub(super) struct Town {
     pub(super) cloud: Small,
-    pub(super) balancers: Balancers<Small>,
+    pub(super) balancers: Balancers,
     pub(super) cluster: Cluster,
     pub(super) cached: Arc<Cached>,
 }

@@ -39,7 +39,7 @@ impl SyncObserver for Listener {
 
 struct Scene {
     cloud: StepByStep,
-    balancers: Balancers<StepByStep>,
+    balancers: Balancers,
     cluster: Cluster,
     listener: Listener,
 }
