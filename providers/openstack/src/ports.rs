@@ -142,7 +142,7 @@ impl Ports {
 
     /// All ports that may be servers', read now; kept for nobody.
     pub(crate) async fn read_all(&self, urgency: &Urgency) -> Result<Vec<Port>> {
-        let call = self.in_project(fields(Call::get("/ports", &[])).query("limit", PAGE_SIZE)).await;
+        let call = self.services.in_project(fields(Call::get("/ports", &[])).query("limit", PAGE_SIZE)).await;
         let network = &self.services.network;
         let id = |port: &Port| port.id.clone();
         let reading = self.services.list_for_all(network, call, "ports", urgency, |port: Port| port, id);
@@ -159,7 +159,7 @@ impl Ports {
     /// What Neutron answered.
     pub(crate) async fn of(&self, server: &str, priority: Priority) -> Result<Vec<Port>> {
         let call = Call::get("/ports", &[]).query("device_id", server).priority(priority);
-        self.list(self.in_project(call).await).await
+        self.list(self.services.in_project(call).await).await
     }
 
     /// Those of which each of these attributes is one of its values here.
@@ -214,14 +214,6 @@ impl Ports {
             }
         }
         Ok(false)
-    }
-
-    /// An administrator is shown the ports of everybody.
-    async fn in_project(&self, call: Call) -> Call {
-        match self.services.project_id().await {
-            Ok(project) => call.query("project_id", project),
-            Err(_) => call,
-        }
     }
 
     fn turn(&self, port: &str) -> Arc<Mutex<()>> {

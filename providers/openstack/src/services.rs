@@ -191,6 +191,14 @@ impl Services {
         Ok(extensions.iter().any(|its| its == alias))
     }
 
+    /// The same for a list of this project's: an administrator is shown those of everybody.
+    pub(crate) async fn in_project(&self, call: Call) -> Call {
+        match self.project_id().await {
+            Ok(project) => call.query("project_id", project),
+            Err(_) => call,
+        }
+    }
+
     /// The project that the token is for.
     ///
     /// # Errors

@@ -211,14 +211,18 @@ impl Tree {
         }
     }
 
-    /// These parts with the targets that `wanted` has for them: what remains of a wish when only targets may change.
+    /// These parts with the targets that `wanted` has for them: what remains of a wish when only targets may change. What a
+    /// pool without targets does not show comes with them, for it may be the targets'.
     #[must_use]
     pub fn with_targets_of(&self, wanted: &Self) -> Self {
         let mut tree = self.clone();
         for (pool, targets) in &wanted.targets {
-            if self.parts.contains_key(&Part::Pool(pool.clone())) {
-                tree.targets.insert(pool.clone(), targets.clone());
+            let part = Part::Pool(pool.clone());
+            let Some(actual) = self.parts.get(&part) else { continue };
+            if let Some(wanted) = wanted.parts.get(&part).filter(|_| self.targets_of(pool).is_empty()) {
+                tree.parts.insert(part, wanted.overlaid_with(actual));
             }
+            tree.targets.insert(pool.clone(), targets.clone());
         }
         tree.limits.clone_from(&wanted.limits);
         tree

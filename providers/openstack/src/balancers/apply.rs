@@ -66,8 +66,8 @@ impl Backing {
     /// All of it. What is found by it goes before it: then nothing is left that nobody knows of.
     async fn remove(&self, change: Change<'_>) -> Result<Applied> {
         let Some(actual) = change.actual else { return Ok(Applied::Gone) };
-        if let Some(group) = change.operations.iter().find(|it| deletes(it, |part| matches!(part, Part::Support(_)))) {
-            security_group::apply(self, group, change.identity).await?;
+        if change.operations.iter().any(|it| deletes(it, |part| matches!(part, Part::Support(_)))) {
+            security_group::remove(self, change.identity).await?;
         }
         let call = Call::delete(BALANCERS.one, &[balancer_id(&actual.id)]);
         let call = if self.config.cascade_delete { call.query("cascade", true) } else { call };
@@ -86,7 +86,9 @@ impl Backing {
         let mut outcome = change.outcome(1);
         // Those who share it still need it.
         if !stays {
-            let given = floating_ip::apply(self, operation, change.identity, actual, &setting("vip_port_id")).await?;
+            let goes = change.operations.iter().any(|it| deletes(it, |part| *part == Part::Balancer));
+            let port = setting("vip_port_id");
+            let given = floating_ip::apply(self, operation, change.identity, actual, &port, goes).await?;
             if let Some(outcome) = &mut outcome {
                 let address = given.as_ref().and_then(|it| it.text("address").map(str::to_owned));
                 outcome.ingress = vec![Actual::ip(&address.unwrap_or_else(|| setting("vip_address")))];
@@ -148,6 +150,11 @@ impl Backing {
             Err(err) if err.is_invalid() && request.body.pointer("/pool/lb_algorithm").is_some() => {
                 let text = format!("the method of load balancing cannot be changed: {err}");
                 self.notices.warn(true, About::Service(change.identity.service), "LoadBalancerLbMethodUnknown", &text);
+                let mut rest = request.clone();
+                if let Some(persistence) = request.body.pointer("/pool/session_persistence") {
+                    rest.body = json!({"pool": {"session_persistence": persistence}});
+                    self.services.balancer.send(rest.call()).await?;
+                }
                 Ok(Value::Null)
             }
             Err(err) => Err(err),
@@ -164,9 +171,14 @@ impl Backing {
             let (name, address, port) = (text(member, "name"), text(member, "address"), &member["protocol_port"]);
             body["name"] = format!("member_{name}_{address}_{port}").into();
             let call = match present.iter().find(|it| it.is(address, port)) {
-                Some(there) if json!(there.monitor_port) == member["monitor_port"] => continue,
+                Some(there)
+                    if json!(there.monitor_port) == member["monitor_port"]
+                        && there.target() == format!("{name} {address}") =>
+                {
+                    continue;
+                }
                 Some(there) => Call::put(MEMBERS.one, &[pool, &there.id])
-                    .json(&MEMBERS.body(json!({"monitor_port": member["monitor_port"]}))),
+                    .json(&MEMBERS.body(json!({"name": body["name"], "monitor_port": member["monitor_port"]}))),
                 None => Call::post(MEMBERS.all, &[pool]).json(&MEMBERS.body(body)),
             };
             http.send(call).await?;

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::octavia::{BALANCERS, ID, Kind, LISTENERS, MEMBERS, MONITORS, Member, Members, POOLS, ids, text};
 use super::read::{Whole, state};
 use super::security_group::Parts;
-use super::tags::{View, legacy_name, mark, signed_for};
+use super::tags::{View, cluster_of, legacy_name, mark, signed_for};
 use super::{Backing, floating_ip, security_group};
 use crate::annotations as key;
 
@@ -57,18 +57,22 @@ impl Backing {
         });
         let monitors = try_join_all(monitors).await?.into_iter().flatten().collect();
         let members = self.members(pools.iter().map(id).collect()).await?;
+        let mut pools = pools;
+        pools.retain(|pool| members.contains_key(text(pool, ID)));
         Ok(Whole { balancer, listeners, pools, monitors, members, floating: None })
     }
 
+    /// By pool; without those that went away meanwhile.
     async fn members(&self, pools: Vec<String>) -> Result<BTreeMap<String, Members>> {
         let mut all = BTreeMap::new();
         for some in pools.chunks(AT_ONCE) {
             let members = some.iter().map(async |pool| {
-                let members: Vec<Member> =
-                    self.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member| it.id.clone()).await?;
-                Ok::<_, Error>((pool.clone(), Members::from_iter(members)))
+                match self.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member| it.id.clone()).await {
+                    Err(err) if err.is_not_found() => Ok(None),
+                    members => Ok::<_, Error>(Some((pool.clone(), Members::from_iter(members?)))),
+                }
             });
-            all.extend(try_join_all(members).await?);
+            all.extend(try_join_all(members).await?.into_iter().flatten());
         }
         Ok(all)
     }
@@ -90,7 +94,8 @@ impl Backing {
 
     /// All that Services have, with a few lists, and the members of each pool.
     pub(super) async fn everything(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
-        let read = self.services.list(&self.services.balancer, BALANCERS.list(""), BALANCERS.names, |it: Value| it, id);
+        let call = self.services.in_project(BALANCERS.list("")).await;
+        let read = self.services.list(&self.services.balancer, call, BALANCERS.names, |it: Value| it, id);
         let read = read.await?;
         let pages = read.pages();
         let (mut balancers, flaw) = match read {
@@ -146,11 +151,11 @@ impl Backing {
         let pools = all.values().flat_map(|whole| &whole.pools).map(id).collect();
         let mut members = self.members(pools).await?;
         for whole in all.values_mut() {
-            for pool in &whole.pools {
+            whole.pools.retain(|pool| {
                 let id = text(pool, ID);
-                whole.members.extend(members.remove_entry(id));
                 whole.monitors.extend(monitors.remove_entry(id));
-            }
+                members.remove_entry(id).map(|(id, members)| whole.members.insert(id, members)).is_some()
+            });
         }
         Ok(all.into_values().collect())
     }
@@ -193,7 +198,8 @@ impl Backing {
             ways.insert(0, ("tags-any", tags));
         }
         for (key, value) in ways {
-            let mut found = self.objects(&BALANCERS, BALANCERS.list("").query(key, value)).await?;
+            let call = self.services.in_project(BALANCERS.list("").query(key, value)).await;
+            let mut found = self.objects(&BALANCERS, call).await?;
             found.retain(|it| state(it).is_some());
             if !found.is_empty() {
                 return Ok(found);
@@ -237,10 +243,13 @@ pub(super) fn asked_for(service: &Service) -> Option<&str> {
     annotations.get(key::LOAD_BALANCER_ID.key()).map(|id| id.trim()).filter(|id| !id.is_empty())
 }
 
-/// The annotation of one that is gone is forgotten if it was there once: somebody has deleted it, and another one is made.
-/// Else it is a mistake, and nobody wants one that was not asked for.
+/// The annotation of one that is gone is forgotten if it was there once: somebody has deleted it, or it failed, and another
+/// one is made. Else it is a mistake, and nobody wants one that was not asked for.
 fn check_stale(service: &Service, id: &str) -> Result<()> {
-    if is_published(service) {
+    // Written together with the id, which is ours then.
+    let annotations = service.metadata.annotations.as_ref();
+    let address = annotations.and_then(|all| all.get(key::LOAD_BALANCER_ADDRESS.key()));
+    if is_published(service) || address.is_some_and(|address| !address.is_empty()) {
         return Ok(());
     }
     let key = key::LOAD_BALANCER_ID.key();
@@ -266,13 +275,15 @@ fn group_name(view: &View) -> Option<String> {
 
 /// The security group of a view's Service. Of one that is not marked its UID is not known.
 fn group_of(view: &View, groups: &Groups) -> Parts {
-    if let Some(parts) = group_name(view).and_then(|name| groups.get(&name)) {
-        return parts.clone();
+    if view.marks.service.is_some() {
+        return group_name(view).and_then(|name| groups.get(&name)).cloned().unwrap_or_default();
     }
-    let Some((namespace, name)) = view.sign.as_deref().and_then(signed_for) else { return Vec::new() };
-    let end = format!("-{namespace}-{name}");
-    // A UID is as long as any other.
-    let is_it = |group: &&String| group.ends_with(&end) && group.len() == "lb-sg-".len() + 36 + end.len();
-    let found = groups.keys().find(|group| view.marks.service.is_none() && is_it(group));
-    found.and_then(|name| groups.get(name)).cloned().unwrap_or_default()
+    let sign = view.sign.as_deref();
+    let Some(((namespace, name), cluster)) = sign.and_then(|sign| signed_for(sign).zip(cluster_of(sign))) else {
+        return Vec::new();
+    };
+    // Other clusters have Services of the same name.
+    let described = security_group::described(cluster, namespace, name);
+    let is_it = |parts: &&Parts| parts.iter().any(|(_, settings, _)| settings.text("description") == Some(&described));
+    groups.values().find(is_it).cloned().unwrap_or_default()
 }

@@ -137,7 +137,8 @@ async fn lead(services: &Services, it: &FloatingIp, port: Option<&str>) -> Resul
     Ok(led.floatingip)
 }
 
-/// Does one operation whose part is the floating IP; what is there afterwards.
+/// Does one operation whose part is the floating IP; what is there afterwards. `goes`: the load balancer is removed, and what
+/// is not removed with it is left as it is.
 ///
 /// # Errors
 /// What Neutron answered; *invalid* if the address that the Service names is taken, or if it is not its load balancer.
@@ -147,6 +148,7 @@ pub(super) async fn apply(
     identity: &Identity<'_>,
     actual: &Actual,
     port: &str,
+    goes: bool,
 ) -> Result<Option<Attributes>> {
     match operation {
         Operation::Create { .. } => Ok(Some(give(backing, identity, actual, port).await?.attributes())),
@@ -155,7 +157,7 @@ pub(super) async fn apply(
             if found.is_ours() && !is_kept(identity.service) {
                 let answer = backing.services.network.send(Call::delete("/floatingips/{id}", &[&found.id])).await;
                 answer.map(|_| ()).or_else(|err| if err.is_not_found() { Ok(()) } else { Err(err) })?;
-            } else if found.port.is_some() {
+            } else if found.port.is_some() && !goes {
                 lead(&backing.services, &found, None).await?;
             }
             Ok(None)

@@ -10,7 +10,7 @@ use super::octavia::{
     ID, LISTENER_SETTINGS, MONITOR_ID, MONITOR_SETTINGS, Members, TAGGED, TAGS, X_FORWARDED_FOR, ids, text, texts,
 };
 use super::security_group::Parts;
-use super::tags::{SIGN, View};
+use super::tags::{SIGN, View, cut};
 
 /// A load balancer with its parts, as they were read.
 #[derive(Default)]
@@ -120,7 +120,13 @@ impl Seen<'_> {
         match tags.find(|tag| tag.starts_with(SIGN) && !self.is_ours(tag)) {
             Some(other) => Some(format!("used by {other}")),
             None if texts(listener, TAGS).any(|tag| self.is_ours(tag)) => None,
-            None if self.view.is_owner && texts(listener, TAGS).next().is_none() => None,
+            // What the Go program made without tags, it named.
+            None if self.view.is_owner
+                && texts(listener, TAGS).next().is_none()
+                && text(listener, "name").starts_with("listener_") =>
+            {
+                None
+            }
             None => Some("not made for this Service".to_owned()),
         }
     }
@@ -172,10 +178,9 @@ impl Seen<'_> {
     /// One that is left of a change that was broken off, or somebody else's.
     fn unused_pool(&mut self, pool: &Value) {
         let name = format!("unused {}", text(pool, ID));
-        let is_of = |sign: &str| {
-            let rest = text(pool, "name").strip_prefix("pool_").and_then(|it| it.split_once('_'));
-            rest.is_some_and(|(_, of)| !of.is_empty() && sign.starts_with(of))
-        };
+        let called = text(pool, "name");
+        let place = called.strip_prefix("pool_").and_then(|it| it.split('_').next()).unwrap_or_default();
+        let is_of = |sign: &str| called == cut(format!("pool_{place}_{sign}"));
         if self.view.sign.as_deref().is_some_and(is_of) {
             self.tree.parts.insert(Part::Pool(name), Attributes::at(&[ID], pool));
         } else if !self.view.others.iter().any(|other| is_of(other)) {

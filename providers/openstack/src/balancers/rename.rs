@@ -2,7 +2,7 @@
 //! (§3.1).
 
 use cloud_provider::{About, Error, Result};
-use provider_kit::load_balancers::{Actual, Applied, Change, Operation, Part, State};
+use provider_kit::load_balancers::{Actual, Applied, Change, Part, State};
 use provider_kit::operation::until_done;
 use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
@@ -48,10 +48,10 @@ impl Backing {
         let (identity, Some(actual)) = (change.identity, change.actual) else { return Ok(Applied::Gone) };
         let mut outcome = change.outcome(1).unwrap_or_else(|| actual.clone());
         if let Some(tree) = &mut outcome.tree {
-            let group: Vec<Part> = tree.parts.keys().filter(|part| matches!(part, Part::Support(_))).cloned().collect();
-            for part in group {
-                tree.parts.remove(&part);
-                security_group::apply(self, &Operation::Delete { part }, identity).await?;
+            let before = tree.parts.len();
+            tree.parts.retain(|part, _| !matches!(part, Part::Support(_)));
+            if tree.parts.len() < before {
+                security_group::remove(self, identity).await?;
             }
         }
         let id = balancer_id(&actual.id);

@@ -74,6 +74,8 @@ struct Group {
     id: String,
     name: String,
     #[serde(default)]
+    description: String,
+    #[serde(default)]
     security_group_rules: Vec<Rule>,
 }
 
@@ -272,7 +274,8 @@ pub(super) async fn all(backing: &Backing) -> Result<BTreeMap<String, Parts>> {
 
 fn shown(group: &Group, ports: Targets) -> Parts {
     let rules: Vec<_> = group.security_group_rules.iter().map(Rule::text).collect();
-    let settings = Attributes::default().set("id", &group.id).set(RULES, in_order(json!(rules)));
+    let settings = Attributes::default().set("id", &group.id).set("description", &group.description);
+    let settings = settings.set(RULES, in_order(json!(rules)));
     let pool = Part::Pool(pool_name(&group.name));
     vec![(part(&group.name), settings, None), (pool, Attributes::default(), Some(ports))]
 }
@@ -295,14 +298,16 @@ pub(super) async fn apply(
                 Some(group) => group,
                 None => groups.make(&name, &description(identity.cluster, identity.service)).await?,
             };
-            let rules: Vec<String> = attributes.get(RULES).map(texts).unwrap_or_default();
-            groups.set_rules(&group, &rules).await?;
+            if let Some(rules) = attributes.get(RULES).map(texts) {
+                groups.set_rules(&group, &rules).await?;
+            }
             return Ok(Some(attributes.clone().set("id", &group.id)));
         }
-        Operation::Delete { part } => {
+        // Not one that is only taken for the Service's.
+        Operation::Delete { part: gone } if *gone == part(&name) || *gone == Part::Pool(pool_name(&name)) => {
             for group in groups.named(&name).await? {
                 groups.take_off_all(&group.id).await?;
-                if matches!(part, Part::Support(_)) {
+                if matches!(gone, Part::Support(_)) {
                     let call = Call::delete("/security-groups/{id}", &[&group.id]);
                     gone_is_fine(groups.services.network.send(call).await.map(|_| ()))?;
                 }
@@ -327,7 +332,21 @@ fn texts(rules: &Value) -> Vec<String> {
 
 fn description(cluster: &Cluster, service: &Service) -> String {
     let (namespace, name) = full_name(service);
-    format!("Security Group for {namespace}/{name} Service LoadBalancer in cluster {}", cluster.name)
+    described(&cluster.name, namespace, name)
+}
+
+/// How the security group of a Service is described.
+pub(super) fn described(cluster: &str, namespace: &str, name: &str) -> String {
+    format!("Security Group for {namespace}/{name} Service LoadBalancer in cluster {cluster}")
+}
+
+/// Removes the Service's own.
+///
+/// # Errors
+/// What Neutron answered.
+pub(super) async fn remove(backing: &Backing, identity: &Identity<'_>) -> Result<()> {
+    let part = part(&name(identity.service));
+    apply(backing, &Operation::Delete { part }, identity).await.map(drop)
 }
 
 #[cfg(test)]

@@ -185,11 +185,10 @@ pub(super) fn balancer_id(view: &str) -> &str {
 
 /// All tags of a load balancer when the Service has its own on it. `before`: its sign until now, if it had another one.
 pub(super) fn with_ours(tags: Vec<String>, before: Option<&str>, identity: &Identity<'_>) -> Vec<String> {
-    let ours = [identity.sign.clone().unwrap_or_default(), mark(identity)];
-    let is_stale = |tag: &String| read_mark(tag).is_some_and(|(it, _)| it.service.as_deref() == Some(identity.uid()));
-    let mut tags = without(tags, before);
-    tags.retain(|tag| !ours.contains(tag) && !is_stale(tag));
-    tags.extend(ours);
+    // Also the mark of a Service that is gone, whose place it takes: two would not tell whose it is.
+    let mut tags = without(without(tags, before), identity.sign.as_deref());
+    tags.retain(|tag| read_mark(tag).is_none_or(|(it, _)| it.service.as_deref() != Some(identity.uid())));
+    tags.extend([identity.sign.clone().unwrap_or_default(), mark(identity)]);
     tags
 }
 

@@ -9,6 +9,7 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::asked::{Asked, Selector, Vip};
+use super::find::is_published;
 use super::places::member_ports;
 use super::{Backing, floating_ip, security_group};
 use crate::annotations::{self as key, asked_by, text};
@@ -34,7 +35,8 @@ pub(super) struct Facts {
 /// The security group of a Service.
 pub(super) struct Group {
     pub(super) name: String,
-    pub(super) rules: Vec<String>,
+    /// `None`: it cannot be told from where they are reached, and those that are there stay.
+    pub(super) rules: Option<Vec<String>>,
     /// Ids of the members' ports.
     pub(super) ports: Targets,
 }
@@ -50,8 +52,8 @@ pub(super) fn wanted(asked: &Asked, config: &Balancers, facts: Facts) -> Tree {
         tree = tree.listener(port.number, port.protocol, &name, listener(asked, &facts.features, port));
     }
     if let Some(Group { name, rules, ports }) = facts.group {
-        let part = security_group::part(&name);
-        tree = tree.part(part, Attributes::default().set("rules", in_order(json!(rules))));
+        let rules = rules.map(|rules| Attributes::default().set("rules", in_order(json!(rules))));
+        tree = tree.part(security_group::part(&name), rules.unwrap_or_default());
         tree = tree.pool(&security_group::pool_name(&name), Attributes::default(), Some(ports));
     }
     if facts.has_floating_network && !asked.internal && !asked.is_ipv6() {
@@ -236,14 +238,15 @@ impl Backing {
         let mut subnets = match (member_subnet, &vip.network) {
             (Some(id), _) => vec![self.places.subnet(id, "member-subnet-id or subnet-id").await?],
             (None, Some(network)) => self.places.subnets_of(network).await?,
-            // Without Nodes there is nothing to open.
+            // Nothing is known without Nodes.
             (None, None) => Vec::new(),
         };
         if member_subnet.is_none() {
             subnets.retain(|subnet| asked.family.has(subnet.cidr.addr()));
         }
         let subnets: Vec<_> = subnets.iter().map(|subnet| subnet.cidr).collect();
-        let rules = security_group::rules(asked, service, &subnets, self.config.provider == OVN);
+        let keeps_senders = self.config.provider == OVN;
+        let rules = (!subnets.is_empty()).then(|| security_group::rules(asked, service, &subnets, keeps_senders));
         let ports = member_ports(&self.ports, asked, members, member_subnet).await?;
         Ok(Some(Group { name: security_group::name(service), rules, ports }))
     }
@@ -290,7 +293,7 @@ impl Backing {
     fn tell(&self, service: &Service, notes: &[Note]) {
         let is_first_look = self.notices.is_first(About::Service(service), "", "");
         for (reason, text) in notes {
-            self.notices.warn(!(is_shown(service) && is_first_look), About::Service(service), reason, text);
+            self.notices.warn(!(is_published(service) && is_first_look), About::Service(service), reason, text);
         }
     }
 }
@@ -299,12 +302,7 @@ impl Backing {
 fn is_made(service: &Service) -> bool {
     let annotations = service.metadata.annotations.as_ref();
     let id = annotations.and_then(|all| all.get(key::LOAD_BALANCER_ID.key()));
-    is_shown(service) || id.is_some_and(|id| !id.is_empty())
-}
-
-fn is_shown(service: &Service) -> bool {
-    let status = service.status.as_ref().and_then(|it| it.load_balancer.as_ref());
-    status.and_then(|it| it.ingress.as_ref()).is_some_and(|it| !it.is_empty())
+    is_published(service) || id.is_some_and(|id| !id.is_empty())
 }
 
 #[cfg(test)]

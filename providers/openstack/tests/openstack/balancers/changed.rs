@@ -179,3 +179,24 @@ async fn what_somebody_else_changes_is_changed_back() {
     assert_eq!(balancer["pools"].as_array().unwrap().len(), 1, "{balancer:#}");
     assert_eq!(balancer["pools"][0]["members"].as_array().unwrap().len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn members_that_come_back_are_asked_for_their_pods_where_they_were() {
+    let mut scene = Scene::new();
+    let spec = scene.service("web").spec.get_or_insert_default();
+    (spec.external_traffic_policy, spec.health_check_node_port) = (Some("Local".to_owned()), Some(31000));
+    scene.ensure("web").await;
+    let before = scene.balancer()["pools"][0]["members"].clone();
+    let nodes = std::mem::take(&mut scene.nodes);
+    scene.update("web").await;
+    scene.start().await;
+    scene.nodes = nodes;
+    scene.update("web").await;
+    let after = scene.balancer()["pools"][0]["members"].clone();
+    assert_eq!(after.as_array().unwrap().len(), 2);
+    for (before, after) in before.as_array().unwrap().iter().zip(after.as_array().unwrap()) {
+        for key in ["protocol_port", "monitor_port", "subnet_id"] {
+            assert_eq!(before[key], after[key], "{key}");
+        }
+    }
+}

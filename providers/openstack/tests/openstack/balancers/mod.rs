@@ -8,3 +8,4 @@ pub(crate) mod scene;
 mod serial;
 mod shared;
 mod troubles;
+mod untouched;

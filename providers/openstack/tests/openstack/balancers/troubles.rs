@@ -142,3 +142,14 @@ async fn a_method_that_the_provider_does_not_know_is_told_and_no_reason_to_serve
     scene.ensure("web").await;
     assert!(scene.events().iter().any(|it| it.contains("LoadBalancerLbMethodUnknown")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_method_that_the_provider_does_not_know_keeps_nothing_else_from_being_changed() {
+    let mut scene = internal();
+    scene.ensure("web").await;
+    scene.fake.fail(Fault::refused("PUT /lbaas/pools/{id}", 400).times(1));
+    scene.annotate("web", "lb-method", "SOURCE_IP");
+    scene.service("web").spec.get_or_insert_default().session_affinity = Some("ClientIP".to_owned());
+    scene.ensure("web").await;
+    assert_eq!(scene.balancer()["pools"][0]["session_persistence"]["type"], "SOURCE_IP");
+}

@@ -176,3 +176,37 @@ async fn with_ovn_source_ranges_are_enforced_at_the_nodes() {
     assert_eq!(rules(&scene), ["ingress tcp 30080 203.0.113.0/24"]);
     assert!(!scene.events().iter().any(|it| it.contains("LoadBalancerSourceRangesIgnored")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_group_of_another_clusters_service_of_the_same_name_is_not_taken_for_this_ones() {
+    let mut scene = managed();
+    scene.ensure("web").await;
+    // As the Go program leaves it.
+    scene.fake.change_load_balancer(NAME, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
+    scene.fake.add_security_group("lb-sg-00000000-2d1f-4b52-9d0c-000000000001-default-web");
+    scene.start().await;
+    for _ in 0..2 {
+        scene.ensure("web").await;
+        assert_eq!(scene.changes(), [] as [&str; 0]);
+        assert_eq!(rules(&scene), ["ingress tcp 30080 10.6.0.0/16"]);
+        assert_eq!(groups_of(&scene, "worker-1"), [id(&scene)]);
+        scene.start().await;
+    }
+    scene.delete("web").await;
+    assert!(group(&scene).is_none());
+    assert!(scene.fake.security_groups().iter().any(|it| it["name"].as_str().unwrap().starts_with("lb-sg-0000")));
+}
+
+// https://github.com/kubernetes/cloud-provider-openstack/issues/2699
+#[tokio::test(start_paused = true)]
+async fn rules_stay_where_it_cannot_be_told_from_where_members_are_reached() {
+    let mut scene = managed();
+    scene.conf("subnet-id = \"\"");
+    scene.ensure("web").await;
+    let before = rules(&scene);
+    assert_eq!(before, ["ingress tcp 30080 10.6.0.0/16"]);
+    scene.nodes.clear();
+    scene.start().await;
+    scene.ensure("web").await;
+    assert_eq!(rules(&scene), before);
+}
