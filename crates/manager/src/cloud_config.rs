@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{CloudProvider, ConfigFile, Reload};
+use cloud_provider::{CloudProvider, ConfigFile, Error, Reload};
 use futures::FutureExt;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::flags::OnCloudConfigChange;
 
@@ -16,6 +16,10 @@ use crate::flags::OnCloudConfigChange;
 const PERIOD: Duration = Duration::from_secs(10);
 /// A provider that takes longer to take it over is not waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What a cloud does not accept yet, or did not answer for, is tried again after so long, then ever more rarely: a new password
+/// may be in the file before the cloud knows it (P-39), and an account may be locked after some refusals.
+const AGAIN: Duration = Duration::from_secs(60);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(600);
 
 /// The file as it was last read. It is read as a whole each time, by its path: that follows the links that Kubernetes
 /// swaps when a Secret changes, and needs no trust in times. Of its text only a hash is kept, because it holds secrets.
@@ -44,13 +48,20 @@ impl CloudConfig {
     pub(crate) async fn follow(mut self, provider: Arc<dyn CloudProvider>) {
         let path = self.path.display().to_string();
         self.known_beside = read_all(provider.config_files()).await;
+        let (mut again, mut pause) = (None, AGAIN);
         loop {
             sleep(PERIOD).await;
+            let is_again = again.take_if(|at| *at <= Instant::now()).is_some();
+            if is_again {
+                self.known = None;
+            }
             let Some(text) = self.changed(provider.config_files()).await else { continue };
             if self.on_change == OnCloudConfigChange::Exit {
                 tracing::info!(path, "the cloud configuration has changed: ending, to be started again with it");
                 return;
             }
+            pause = if is_again { (pause * 2).min(AGAIN_AT_MOST) } else { AGAIN };
+            again = None;
             match reload(&*provider, &ConfigFile { path: path.clone(), text }).await {
                 Ok(Reload::Done) => tracing::info!(path, "the changed cloud configuration is in use"),
                 Ok(Reload::NeedsRestart) => {
@@ -60,11 +71,16 @@ impl CloudConfig {
                          process (--cloud-config-change=exit makes it end by itself)"
                     );
                 }
-                Err(reason) => tracing::error!(
-                    path,
-                    reason,
-                    "the changed cloud configuration cannot be used; going on with the one before"
-                ),
+                Err(error) => {
+                    // What is wrong in the file itself is no better next time.
+                    again = (!error.is_invalid()).then(|| Instant::now() + pause);
+                    let reason = error.to_string();
+                    tracing::error!(
+                        path,
+                        reason,
+                        "the changed cloud configuration cannot be used; going on with the one before"
+                    );
+                }
             }
         }
     }
@@ -106,14 +122,14 @@ async fn read_all(files: Vec<PathBuf>) -> u64 {
 }
 
 /// Whatever the provider does, the manager goes on.
-async fn reload(provider: &dyn CloudProvider, file: &ConfigFile) -> Result<Reload, String> {
+async fn reload(provider: &dyn CloudProvider, file: &ConfigFile) -> cloud_provider::Result<Reload> {
     let reloading = AssertUnwindSafe(async { provider.reload(file).await }).catch_unwind();
     match timeout(PATIENCE, reloading).await {
-        Ok(Ok(Ok(reload))) => Ok(reload),
-        Ok(Ok(Err(error))) => Err(error.to_string()),
-        Ok(Err(_)) => Err(format!("cloud provider {} panicked", provider.name())),
+        Ok(Ok(reload)) => reload,
+        Ok(Err(_)) => Err(Error::invalid(format!("cloud provider {} panicked", provider.name()))),
         Err(_) => {
-            Err(format!("cloud provider {} did not take it over within {} s", provider.name(), PATIENCE.as_secs()))
+            let (name, seconds) = (provider.name(), PATIENCE.as_secs());
+            Err(Error::other(format!("cloud provider {name} did not take it over within {seconds} s")))
         }
     }
 }
@@ -123,7 +139,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Mutex;
 
-    use cloud_provider::{Error, Result, async_trait};
+    use cloud_provider::{Result, async_trait};
 
     use super::*;
 
@@ -149,6 +165,7 @@ mod tests {
                 "old" => Ok(Reload::NeedsRestart),
                 "panic" => panic!("a defect"),
                 "hang" => std::future::pending().await,
+                "early" => Err(Error::unauthorized("the password is wrong")),
                 _ => Err(Error::invalid("`zone` is missing")),
             }
         }
@@ -203,6 +220,25 @@ mod tests {
         let texts = provider.texts.lock().unwrap().clone();
         assert_eq!(texts, ["good 2", "bad", "panic", "good 3", "hang", "good 4", "good 5"]);
         assert!(!task.is_finished());
+    }
+
+    /// P-39.
+    #[tokio::test(start_paused = true)]
+    async fn what_the_cloud_does_not_accept_yet_is_tried_again_ever_more_rarely() {
+        let file = Mounted::new("good 1");
+        let (provider, _task) = follow(&file.path(), OnCloudConfigChange::Reload);
+        file.swap("..2", "early");
+        let count = || provider.texts.lock().unwrap().len();
+        for (more, tries) in [(1, 1), (5, 1), (1, 2), (11, 2), (2, 3), (400, 10)] {
+            periods(more).await;
+            assert_eq!(count(), tries, "after {more} more");
+        }
+        file.swap("..3", "bad");
+        periods(400).await;
+        assert_eq!(count(), 11, "what is wrong in the file is no better next time");
+        file.swap("..4", "early");
+        periods(8).await;
+        assert_eq!(count(), 13, "the pauses begin anew");
     }
 
     #[tokio::test(start_paused = true)]
