@@ -47,10 +47,10 @@ impl Clouds {
     }
 
     fn fill(&mut self, file: Option<&str>, cloud: Option<&str>, directories: &[PathBuf]) -> Result<(), String> {
-        let file = file.map(PathBuf::from).or_else(|| find(directories, "clouds")).ok_or_else(|| {
+        let file = file.map(PathBuf::from).or_else(|| find(directories, "clouds")).ok_or(
             "no clouds.yaml: neither clouds-file nor OS_CLIENT_CONFIG_FILE is set, and there is none in the working directory, \
-             ~/.config/openstack and /etc/openstack"
-        })?;
+             ~/.config/openstack and /etc/openstack",
+        )?;
         let shown = file.display();
         let beside = [file.parent().unwrap_or(Path::new("")).to_owned()];
         let companion = |stem| find(&beside, stem).or_else(|| find(directories, stem));

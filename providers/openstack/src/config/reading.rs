@@ -56,7 +56,7 @@ fn networking(file: &mut Settings) -> Networking {
         match item.parse::<IpNet>() {
             Ok(range) => sort_order.push(range.trunc()),
             Err(_) => {
-                file.warn(&ADDRESS_SORT_ORDER, &format!("has {item:?}, which is left out: it is no address range"))
+                file.warn(&ADDRESS_SORT_ORDER, &format!("has {item:?}, which is left out: it is no address range"));
             }
         }
     }

@@ -114,6 +114,35 @@ async fn only_the_clouds_own_not_found_is_an_absence() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whether_a_server_is_there_and_runs_is_one_request() {
+    let fake = Fake::default();
+    let network = fake.add_network("k8s-net", "10.6.0.0/16");
+    let server = fake.add_server("worker-1", &network);
+    let (servers, node) = (servers_of(&fake, ""), with_id("worker-1", &format!("openstack:///{}", server.id)));
+    fake.stop("worker-1");
+    let expected = InstanceState::Present { shutdown: Some(true), metadata: None };
+    assert_eq!(state(&servers, Arc::clone(&node), FRESH).await.unwrap(), expected);
+    fake.terminate("worker-1");
+    assert!(matches!(state(&servers, node, FRESH).await, Ok(InstanceState::Gone(_))));
+    assert_eq!((fake.count("GET /servers/{id}"), fake.count("GET /ports")), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_list_lacks_is_gone_only_if_nova_says_so_of_it_alone() {
+    let fake = Fake::new(Options { page_size: 10, ..Options::default() });
+    let network = fake.add_network("k8s-net", "10.6.0.0/16");
+    let add = |n| with_id("n", &format!("openstack:///{}", fake.add_server(&format!("worker-{n}"), &network).id));
+    let nodes: Vec<_> = (0..30).map(add).collect();
+    let servers = servers_of(&fake, "");
+    fake.fail(Fault::new("GET /servers/detail", FaultKind::MissingPage(2)));
+    fake.terminate("worker-29");
+    let states = servers.lookup(&nodes, FRESH).await;
+    assert!(states[..29].iter().all(|state| matches!(state, Ok(InstanceState::Present { .. }))), "{states:?}");
+    assert!(matches!(states[29], Ok(InstanceState::Gone(_))));
+    assert_eq!(fake.count("GET /servers/{id}"), 11);
+}
+
+#[tokio::test(start_paused = true)]
 async fn another_regions_node_is_an_error_and_costs_nothing() {
     let fake = Fake::default();
     let servers = servers_of(&fake, "");

@@ -40,7 +40,7 @@ fn the_url_of_keystone_is_taken_with_and_without_version_and_slash() {
 
 #[test]
 fn a_url_that_is_none_or_of_version_two_is_a_mistake() {
-    for url in ["keystone:5000", "ftp://k", "http://", "/v3", "http://k/v3?x=y", "not a url"] {
+    for url in ["keystone:5000", "ftp://k", "http://", "/v3", "http://k/v3?x=y", "http://me:secret@k", "not a url"] {
         let told = wrong(&ENOUGH.replace("http://keystone", url));
         assert_eq!(
             told, "cloud.conf:2: [Global] auth-url is no URL of the form https://keystone.example:5000/v3",

@@ -29,6 +29,7 @@ struct Inner {
     lifetime: u64,
     /// The project of those who do not ask for one.
     project: &'static str,
+    roles: &'static [&'static str],
     password: &'static str,
     /// Every request: method, path and query, and the token that it had.
     seen: Vec<String>,
@@ -50,10 +51,12 @@ impl Cloud {
         let answers: Arc<Answers> = Arc::new(answers);
         let (seen, asked, good, takes) = Default::default();
         let (began, lifetime, project, password) = (Instant::now(), 1200, "p1", "right");
+        let roles = &["member", "reader"];
         Self(Arc::new(Mutex::new(Inner {
             began,
             lifetime,
             project,
+            roles,
             password,
             seen,
             asked,
@@ -73,6 +76,9 @@ impl Cloud {
     }
     pub(crate) fn move_to(&self, project: &'static str) {
         self.with(|cloud| cloud.project = project);
+    }
+    pub(crate) fn set_roles(&self, roles: &'static [&'static str]) {
+        self.with(|cloud| cloud.roles = roles);
     }
     pub(crate) fn set_lifetime(&self, seconds: u64) {
         self.with(|cloud| cloud.lifetime = seconds);
@@ -155,7 +161,7 @@ impl Inner {
         let service = |kind: &str, path: &str| json!({"type": kind, "endpoints": [endpoint("internal", path), endpoint("public", path)]});
         let body = json!({"token": {
             "issued_at": now, "expires_at": now + Duration::from_secs(self.lifetime),
-            "project": {"id": asked.pointer("/auth/scope/project/id").and_then(Value::as_str).unwrap_or(self.project)}, "roles": [{"name": "member"}, {"name": "reader"}],
+            "project": {"id": asked.pointer("/auth/scope/project/id").and_then(Value::as_str).unwrap_or(self.project)}, "roles": self.roles.iter().map(|role| json!({"name": role})).collect::<Vec<_>>(),
             "catalog": [service("compute", "compute/v2.1"), service("network", "network"), service("load-balancer", "lb")],
         }});
         (StatusCode::CREATED, [("x-subject-token", token)], body.to_string()).into_response()

@@ -146,6 +146,30 @@ async fn each_thing_that_is_wrong_is_told_with_what_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_user_that_may_only_read_and_a_service_that_is_nowhere_are_told() {
+    let cloud = Cloud::answering(|asked, _| Some(well(asked).unwrap_or_default().to_string().into_response()));
+    for (roles, said) in [(&["reader"][..], "roles: only reader: "), (&[], "roles: the token has none: ")] {
+        cloud.set_roles(roles);
+        assert_eq!(
+            wrong(&findings_of(&cloud, MORE).await),
+            [format!("{said}this may not be enough to change load balancers")]
+        );
+    }
+    cloud.set_roles(&["member"]);
+    let nowhere = wrong(&findings_of(&cloud, &format!("os-endpoint-type = admin\n{MORE}")).await);
+    for service in ["compute", "network", "load-balancer"] {
+        let said = format!("catalogue: Keystone's catalogue has no admin endpoint of {service} in region \"One\"");
+        assert!(nowhere.iter().any(|told| told.starts_with(&said)), "{nowhere:?}");
+    }
+}
+
+fn wrong(findings: &[Finding]) -> Vec<String> {
+    let wrong = findings.iter().filter(|it| it.severity != Severity::Ok);
+    let wrong = wrong.inspect(|it| assert!(it.remedy.is_some(), "{it:?}"));
+    wrong.map(|it| format!("{}: {}", it.check, it.text)).collect()
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_token_there_is_one_finding_and_no_secret_in_it() {
     let cloud = Cloud::new();
     cloud.set_password("another");
