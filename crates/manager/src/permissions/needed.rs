@@ -140,7 +140,12 @@ fn controller(names: ControllerNames) -> Vec<Rule> {
                 "a Service that the cache does not show any more; without it, it is looked for in a list",
             )
             .optional(),
-            Rule::cluster("DEP-22", "services/status", &["patch"], "finalizer, addresses and condition of Services"),
+            Rule::cluster(
+                "DEP-22",
+                "services/status",
+                &["patch"],
+                "finalizer, addresses, condition and annotations of Services",
+            ),
         ],
         ROUTE_CONTROLLER => {
             vec![Rule::cluster("DEP-23", "nodes/status", &["patch"], "condition NetworkUnavailable")]
