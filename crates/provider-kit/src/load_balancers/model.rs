@@ -219,7 +219,8 @@ impl Tree {
         for (pool, targets) in &wanted.targets {
             let part = Part::Pool(pool.clone());
             let Some(actual) = self.parts.get(&part) else { continue };
-            if let Some(wanted) = wanted.parts.get(&part).filter(|_| self.targets_of(pool).is_empty()) {
+            let fills = self.targets_of(pool).is_empty() && !targets.is_empty();
+            if let Some(wanted) = wanted.parts.get(&part).filter(|_| fills) {
                 tree.parts.insert(part, wanted.overlaid_with(actual));
             }
             tree.targets.insert(pool.clone(), targets.clone());

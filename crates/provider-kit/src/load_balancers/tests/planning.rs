@@ -197,7 +197,15 @@ proptest! {
     fn when_only_targets_may_change_nothing_else_does(wanted in tree(true), actual in tree(false)) {
         let operations = plan(&actual.with_targets_of(&wanted), &actual);
         for operation in &operations {
-            assert!(matches!(operation, Operation::AddTargets { .. } | Operation::RemoveTargets { .. }));
+            match operation {
+                Operation::AddTargets { .. } | Operation::RemoveTargets { .. } => {}
+                // What an empty pool cannot show.
+                Operation::Update { part: Part::Pool(pool), changes, .. } => {
+                    prop_assert!(actual.targets_of(pool).is_empty() && !wanted.targets_of(pool).is_empty());
+                    prop_assert!(changes.iter().all(|change| change.from.is_null()));
+                }
+                other => prop_assert!(false, "{other:?}"),
+            }
         }
         let reached = run(&actual.with_targets_of(&wanted), &actual, &operations);
         for (pool, targets) in &wanted.targets {
