@@ -17,6 +17,8 @@ use crate::services::Services;
 
 /// As many ports are asked for at once; Neutron may answer fewer.
 const PAGE_SIZE: usize = 1000;
+/// So many values of one attribute are asked for at once: servers refuse long URLs.
+const VALUES_AT_ONCE: usize = 50;
 /// How often somebody else may change a port between our reading and our writing it.
 const ATTEMPTS: usize = 5;
 /// What is read of a port, and no more.
@@ -162,12 +164,17 @@ impl Ports {
         self.list(self.services.in_project(call).await).await
     }
 
-    /// Those of which each of these attributes is one of its values here.
+    /// Those of which an attribute is one of these values, in these networks (none: in all).
     ///
     /// # Errors
     /// What Neutron answered.
-    pub(crate) async fn with(&self, attributes: impl Iterator<Item = (&str, String)>) -> Result<Vec<Port>> {
-        self.list(attributes.fold(Call::get("/ports", &[]), |call, (key, value)| call.query(key, value))).await
+    pub(crate) async fn with(&self, key: &str, values: &[String], networks: &[&str]) -> Result<Vec<Port>> {
+        let mut found = Vec::new();
+        for values in values.chunks(VALUES_AT_ONCE) {
+            let call = networks.iter().fold(Call::get("/ports", &[]), |call, id| call.query("network_id", id));
+            found.extend(self.list(values.iter().fold(call, |call, value| call.query(key, value))).await?);
+        }
+        Ok(found)
     }
 
     /// One port.
@@ -184,7 +191,7 @@ impl Ports {
     /// # Errors
     /// What Neutron answered.
     pub(crate) async fn carrying(&self, security_group: &str) -> Result<Vec<Port>> {
-        self.with([("security_groups", security_group.to_owned())].into_iter()).await
+        self.with("security_groups", &[security_group.to_owned()], &[]).await
     }
 
     /// Changes a port as `change` says, unless it says `None`: the fields of a PUT. If somebody else has changed the port

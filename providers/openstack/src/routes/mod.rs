@@ -41,13 +41,13 @@ impl RouterRoutes {
         let wanted_ports = Batch::new(move |(), ips: Vec<String>| {
             let (ports, router) = (ports_too.clone(), its.clone());
             async move {
-                let of_router = ports.with([("device_id", router.id().to_owned())].into_iter()).await?;
+                let of_router = ports.with("device_id", &[router.id().to_owned()], &[]).await?;
                 if of_router.is_empty() {
                     return Ok(Arc::new(of_router));
                 }
-                let networks = of_router.iter().map(|port| ("network_id", port.network.to_string()));
-                let ips = ips.iter().map(|ip| ("fixed_ips", format!("ip_address={ip}")));
-                ports.with(networks.chain(ips)).await.map(Arc::new)
+                let networks: Vec<_> = of_router.iter().map(|port| &*port.network).collect();
+                let ips: Vec<_> = ips.iter().map(|ip| format!("ip_address={ip}")).collect();
+                ports.with("fixed_ips", &ips, &networks).await.map(Arc::new)
             }
         });
         let (changes, ranges) = (router.changes(), OnceLock::new());

@@ -188,6 +188,16 @@ async fn routes_that_come_together_go_together() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn two_hundred_routes_that_come_together_make_no_url_that_servers_refuse() {
+    let world = world(Options::default(), 200);
+    world.fake.fail(Fault::new("", FaultKind::Latency(Duration::from_millis(100))));
+    let answers = join_all((0..200).map(|n| world.create(n))).await;
+    assert!(answers.iter().all(Result::is_ok) && world.in_router().len() == 200);
+    let longest = world.fake.requests().iter().map(|it| it.query.len()).max();
+    assert!(longest < Some(4000), "{longest:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_route_that_is_refused_takes_no_other_with_it_and_leaves_no_trace() {
     for options in [Options::default(), not_atomic()] {
         let world = world(options, 6);

@@ -47,10 +47,10 @@ impl Attachments {
     /// What one server has.
     pub(super) async fn of_one(services: &Services, ports: &Ports, server: &str, priority: Priority) -> Result<Self> {
         let its = ports.of(server, priority).await?;
-        let sub_ports: Vec<_> = its.iter().flat_map(Port::sub_ports).map(|id| ("id", id.to_owned())).collect();
+        let sub_ports: Vec<_> = its.iter().flat_map(Port::sub_ports).map(str::to_owned).collect();
         let mut known = Vec::new();
         if !sub_ports.is_empty() {
-            match ports.with(sub_ports.into_iter()).await {
+            match ports.with("id", &sub_ports, &[]).await {
                 Ok(ports) => known = ports,
                 Err(error) => tracing::warn!(server, %error, "the sub-ports of its trunk could not be read"),
             }
