@@ -113,13 +113,13 @@ impl OpenStackCloud {
         facts
     }
 
-    /// Security groups and address pairs of a server's port, with the names of the groups.
-    fn port(&self, server: &Server, groups: &[Value]) -> Value {
+    /// Security groups, by name, and address pairs of a server's port, one by one: their order is nobody's business.
+    fn port(&self, server: &Server, groups: &[Value]) -> Vec<Value> {
         let port = self.fake.port(&server.port).unwrap_or_default();
         let name = |id: &Value| groups.iter().find(|it| it["id"] == *id).map_or(Value::Null, |it| it["name"].clone());
-        let pairs: Vec<&Value> = list(&port["allowed_address_pairs"]).map(|it| &it["ip_address"]).collect();
-        let names: Vec<Value> = list(&port["security_groups"]).map(name).collect();
-        json!({"port of": server.name, "security groups": names, "address pairs": pairs})
+        let carried = list(&port["security_groups"]).map(|id| json!({"port of": server.name, "carries": name(id)}));
+        let let_through = list(&port["allowed_address_pairs"]);
+        carried.chain(let_through.map(|it| json!({"port of": server.name, "lets through": it["ip_address"]}))).collect()
     }
 }
 
@@ -238,7 +238,7 @@ impl CloudUnderTest for OpenStackCloud {
                 json!({"rule of": group["name"], "rule": keys.map(|key| &rule[key])})
             }));
         }
-        objects.extend(self.fake.servers().iter().map(|it| self.port(it, &groups)));
+        objects.extend(self.fake.servers().iter().flat_map(|it| self.port(it, &groups)));
         objects.extend(self.fake.routes(&self.router).into_iter().map(|it| json!({"route": it})));
         objects
     }
