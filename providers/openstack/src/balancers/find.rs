@@ -167,12 +167,13 @@ impl Backing {
             Some(id) => self.balancer(id).await?.into_iter().collect(),
             None => Vec::new(),
         };
-        let is_asked_for = !found.is_empty();
-        if let (Some(id), false, false) = (asked, is_asked_for, identity.is_leaving()) {
+        if let (Some(id), true, false) = (asked, found.is_empty(), identity.is_leaving()) {
             check_stale(identity.service, id)?;
         }
-        if !is_asked_for {
-            found = self.search(identity).await?;
+        // It may have one, and ask for another.
+        if !found.iter().flat_map(View::all).any(|view| view.is_of(identity)) {
+            let others = self.search(identity).await?;
+            found.extend(others.into_iter().filter(|it| asked != Some(text(it, ID))));
         }
         // What goes away does not count beside what stays.
         if found.iter().any(|it| text(it, "provisioning_status") != "PENDING_DELETE") {
@@ -180,7 +181,7 @@ impl Backing {
         }
         let mut seen = Vec::new();
         for balancer in found {
-            if let Some(view) = View::of(&balancer, identity, is_asked_for) {
+            if let Some(view) = View::of(&balancer, identity, asked == Some(text(&balancer, ID))) {
                 seen.extend(self.whole(balancer, view, Some(identity.service)).await?);
             }
         }

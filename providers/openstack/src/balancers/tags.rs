@@ -131,13 +131,11 @@ impl View {
         let all = Self::all(balancer);
         let (id, name) = (text(balancer, "id"), text(balancer, "name"));
         let sign = identity.sign.as_deref().unwrap_or_default();
-        let is_ours =
-            |view: &&Self| view.marks.service.as_deref() == Some(identity.uid()) || view.sign.as_deref() == Some(sign);
         let is_renamed = |view: &&Self| {
             let ours = signed_for(sign);
             is_asked_for && ours.is_some() && view.sign.as_deref().and_then(signed_for) == ours
         };
-        let found = all.iter().find(is_ours).or_else(|| all.iter().find(is_renamed));
+        let found = all.iter().find(|view| view.is_of(identity)).or_else(|| all.iter().find(is_renamed));
         if let Some(view) = found {
             return Some(Self { name: identity.name.clone(), ..view.clone() });
         }
@@ -149,6 +147,11 @@ impl View {
         let is_to_have_one = !identity.is_leaving() && (is_asked_for || name == sign);
         let id = if name == sign { id.to_owned() } else { format!("{id}/{sign}") };
         is_to_have_one.then(|| Self::untagged(balancer, &id))
+    }
+
+    /// Whether it is marked or tagged for this Service.
+    pub(super) fn is_of(&self, identity: &Identity<'_>) -> bool {
+        self.marks.service.as_deref() == Some(identity.uid()) || (self.sign.is_some() && self.sign == identity.sign)
     }
 
     /// The view with this id.

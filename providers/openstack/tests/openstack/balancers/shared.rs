@@ -170,3 +170,46 @@ async fn two_services_that_come_at_the_same_time_both_get_their_tags() {
     assert_eq!(tags(&scene.balancer()).len(), 3);
     assert_eq!(scene.balancer()["listeners"].as_array().unwrap().len(), 3);
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_has_a_security_group_of_its_own_that_goes_with_it() {
+    for first in ["web", "other"] {
+        let mut scene = shared().await;
+        scene.conf("manage-security-groups = true");
+        scene.ensure("web").await;
+        scene.ensure("other").await;
+        let groups = |scene: &Scene| {
+            let all = scene.fake.security_groups();
+            all.iter().filter(|it| it["name"].as_str().unwrap().starts_with("lb-sg-")).count()
+        };
+        assert_eq!(groups(&scene), 2);
+        scene.start().await;
+        scene.delete(first).await;
+        assert_eq!((groups(&scene), scene.balancer()["listeners"].as_array().unwrap().len()), (1, 1));
+        let last = if first == "web" { "other" } else { "web" };
+        scene.ensure(last).await;
+        assert_eq!(groups(&scene), 1);
+        scene.delete(last).await;
+        assert_eq!((groups(&scene), scene.fake.load_balancers().len(), scene.fake.floating_ips().len()), (0, 0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_of_many_pages_show_all() {
+    let mut scene = Scene::with(openstack_fake::Options { page_size: 2, ..Default::default() });
+    let names: Vec<String> = (0..5).map(|number| format!("web-{number}")).collect();
+    for name in &names {
+        scene.add_service(name);
+        scene.ports(name, json!([{"port": 53, "nodePort": 30053}, {"port": 53, "protocol": "UDP", "nodePort": 30053}]));
+        scene.ensure(name).await;
+    }
+    scene.start().await;
+    for name in &names {
+        scene.ensure(name).await;
+    }
+    assert_eq!(scene.changes(), [] as [&str; 0]);
+    for name in &names {
+        scene.delete(name).await;
+    }
+    assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty());
+}

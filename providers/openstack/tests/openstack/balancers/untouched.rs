@@ -119,3 +119,17 @@ async fn a_pool_that_goes_while_all_are_read_keeps_nobody_from_theirs() {
     scene.fake.fail(Fault::refused("GET /lbaas/pools/{id}/members", 404).times(1));
     scene.ensure("web").await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_asks_in_vain_for_another_load_balancer_leaves_nothing_of_its_own_behind() {
+    let mut scene = Scene::new();
+    let tags = ["kube_service_elsewhere_default_a", "kube_service_elsewhere_default_b"];
+    let subnet = scene.network.subnet.clone();
+    let full = scene.fake.add_load_balancer(&json!({"name": tags[0], "vip_subnet_id": subnet, "tags": tags}));
+    scene.ensure("web").await;
+    scene.annotate("web", "load-balancer-id", &full);
+    scene.start().await;
+    scene.delete("web").await;
+    assert_eq!(scene.balancer()["id"], json!(full));
+    assert!(scene.fake.floating_ips().is_empty());
+}
