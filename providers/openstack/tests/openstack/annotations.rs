@@ -25,9 +25,9 @@ fn read<T>(annotation: &Annotation<T>, value: Option<&str>) -> (Option<T>, bool)
 }
 
 #[track_caller]
-fn takes<T: Debug + PartialEq>(annotation: &Annotation<T>, default: Option<T>, good: &[(&str, T)], bad: &[&str])
+fn takes<T>(annotation: &Annotation<T>, default: Option<T>, good: &[(&str, T)], bad: &[&str])
 where
-    T: Copy,
+    T: Copy + Debug + PartialEq,
 {
     let key = annotation.key();
     assert_eq!(read(annotation, None), (default, false), "{key} absent");

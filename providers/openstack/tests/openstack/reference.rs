@@ -31,7 +31,7 @@ fn the_page_has_the_tables_that_the_declarations_make() {
 
 #[test]
 fn each_declared_default_is_a_value_that_is_accepted() {
-    for row in all().map(|it| it.row()) {
+    for row in all().map(Declared::row) {
         assert!(row.default_is_accepted, "{}", row.key);
     }
 }

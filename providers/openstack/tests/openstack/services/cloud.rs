@@ -125,7 +125,7 @@ impl Cloud {
             let body = axum::body::to_bytes(body, 10_000).await.unwrap();
             let takes = self.with(|cloud| cloud.takes);
             tokio::time::sleep(takes).await;
-            return self.with(|cloud| cloud.authenticate(serde_json::from_slice(&body).unwrap()));
+            return self.with(|cloud| cloud.authenticate(&serde_json::from_slice(&body).unwrap()));
         }
         self.with(|cloud| {
             let token = parts.headers["x-auth-token"].to_str().unwrap().to_owned();
@@ -142,7 +142,7 @@ impl Cloud {
 }
 
 impl Inner {
-    fn authenticate(&mut self, asked: Value) -> Response {
+    fn authenticate(&mut self, asked: &Value) -> Response {
         self.asked.push(asked.clone());
         if self.is_down {
             return StatusCode::BAD_GATEWAY.into_response();

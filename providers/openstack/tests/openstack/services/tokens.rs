@@ -173,9 +173,9 @@ async fn after_a_token_for_another_project_nothing_is_done_for_a_minute() {
         cloud.seen();
         cloud.move_to("p2");
         if is_renewed {
-            pass(21).await
+            pass(21).await;
         } else {
-            cloud.revoke_all()
+            cloud.revoke_all();
         }
         for _ in 0..3 {
             let error = services.network.send(ports()).await.unwrap_err();
