@@ -12,13 +12,13 @@ use crate::scene::{Scene, Settings, play, pod_cidr};
 use crate::snapshot::Snapshot;
 
 fn routes(now: &Snapshot) -> BTreeSet<(String, String)> {
-    let routes = now.all("router").flat_map(|it| it["routes"].as_array()).flatten();
+    let routes = now.all("router").filter_map(|it| it["routes"].as_array()).flatten();
     routes.map(|it| (text(it, "destination").to_owned(), text(it, "nexthop").to_owned())).collect()
 }
 
 fn pairs(now: &Snapshot, server: &Server) -> Vec<String> {
     let ports = now.all("port").filter(|it| it["device_id"] == *server.id);
-    let pairs = ports.flat_map(|it| it["allowed_address_pairs"].as_array()).flatten();
+    let pairs = ports.filter_map(|it| it["allowed_address_pairs"].as_array()).flatten();
     pairs.filter_map(|it| it["ip_address"].as_str()).map(str::to_owned).collect()
 }
 

@@ -29,7 +29,7 @@ fn members(names: &[&str], port: u64) -> Vec<(String, u64)> {
 /// The rules of our security group: port and range.
 pub(crate) fn rules(now: &Snapshot) -> Vec<(u64, String)> {
     let ours = now.all("security group").filter(|it| text(it, "name").starts_with("lb-sg-"));
-    let rules = ours.flat_map(|it| it["security_group_rules"].as_array()).flatten();
+    let rules = ours.filter_map(|it| it["security_group_rules"].as_array()).flatten();
     let rule =
         |it: &Value| (it["port_range_min"].as_u64().unwrap_or_default(), text(it, "remote_ip_prefix").to_owned());
     let mut rules: Vec<_> = rules.map(rule).collect();

@@ -144,7 +144,7 @@ impl Snapshot {
         for object in self.all("member") {
             aliases.push((text(object, "id").to_owned(), "<member>".to_owned()));
         }
-        for rule in self.all("security group").flat_map(|it| it["security_group_rules"].as_array()).flatten() {
+        for rule in self.all("security group").filter_map(|it| it["security_group_rules"].as_array()).flatten() {
             aliases.push((text(rule, "id").to_owned(), "<rule>".to_owned()));
         }
         aliases.retain(|(value, _)| value.len() > 3);
