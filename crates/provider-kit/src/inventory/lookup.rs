@@ -210,16 +210,16 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                 let (mut doubtful, is_proof) = (Vec::new(), self.inventory.source().lists_prove_absence());
                 for question in open {
                     // Its machine is listed, but may be that of another Node of this name.
-                    if !is_proof || matches!(question.key, Key::Name(name) if snapshot.by_name(name).len() > 0) {
-                        doubtful.push(question);
-                        continue;
-                    }
-                    let gone = match question.key {
-                        Key::Id(_) => None,
-                        Key::Name(name) => Some(Gone::no_such_name(name)),
+                    let is_other = matches!(question.key, Key::Name(name) if snapshot.by_name(name).len() > 0);
+                    let gone = match (listing.absence_of(question.what), question.key) {
+                        (Ok(_), _) if is_other || !is_proof => {
+                            doubtful.push(question);
+                            continue;
+                        }
+                        // The list's proof is what counts; for a name its text is about the name.
+                        (Ok(_), Key::Name(name)) => Ok(Gone::no_such_name(name)),
+                        (gone, _) => gone,
                     };
-                    // The list's proof is what counts; for a name its text is about the name.
-                    let gone = listing.absence_of(question.what).map(|proof| gone.unwrap_or(proof));
                     let gone = gone.map(|gone| Found::Gone(self.with_hint(gone, question.key)));
                     self.answers[question.index] = Some(gone.map_err(|err| self.in_place(err)));
                 }
