@@ -1,5 +1,6 @@
 //! Tokens, the catalogue, lists, refusals: what is between the provider and the services.
 
+mod access;
 mod cloud;
 mod diagnosis;
 mod reading;

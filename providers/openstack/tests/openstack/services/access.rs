@@ -1,0 +1,57 @@
+//! Who we are to the services, and a file that changes (P-39).
+
+use axum::response::IntoResponse;
+use cloud_provider::{CloudProvider, ConfigFile, Reload, Setup};
+use provider_kit::transport::in_process;
+use provider_openstack::OpenStack;
+use provider_openstack::services::Services;
+
+use super::cloud::{Cloud, GLOBAL, config, ports};
+
+fn file(global: &str) -> ConfigFile {
+    ConfigFile { path: "cloud.conf".into(), text: format!("[Global]\n{global}") }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_file_is_used_as_far_as_it_says_who_we_are() {
+    let cloud = Cloud::new();
+    let (config, setup) = (config(GLOBAL), Setup::of(file(GLOBAL)));
+    let services = Services::over(&config, &setup, in_process(cloud.router())).unwrap();
+    let provider = OpenStack::over(config, services.clone(), &setup);
+    services.network.send(ports()).await.unwrap();
+    cloud.asked();
+    // Another project, and another Keystone, are not even asked for.
+    for other in [GLOBAL.replace("tenant-id = p1", "tenant-id = p2"), GLOBAL.replace("cloud/", "elsewhere/")] {
+        assert_eq!(provider.reload(&file(&other)).await.unwrap(), Reload::NeedsRestart, "{other}");
+    }
+    let error = provider.reload(&file("user-id = u1\n")).await.unwrap_err();
+    assert!(error.is_invalid() && cloud.asked().is_empty(), "{error}");
+    // Too early.
+    let newer = GLOBAL.replace("password = right", "password = newer");
+    assert!(provider.reload(&file(&newer)).await.unwrap_err().is_unauthorized());
+    services.network.send(ports()).await.unwrap();
+    cloud.set_password("newer");
+    assert_eq!(provider.reload(&file(&newer)).await.unwrap(), Reload::Done);
+    // What else is in it waits for a restart, the credential does not.
+    cloud.set_password("newest");
+    let more = newer.replace("newer", "newest") + "[Networking]\nipv6-support-disabled = true\n";
+    assert_eq!(provider.reload(&file(&more)).await.unwrap(), Reload::NeedsRestart);
+    cloud.revoke_all();
+    services.network.send(ports()).await.unwrap();
+    let last = cloud.asked().pop().unwrap();
+    assert_eq!(last.pointer("/auth/identity/password/user/password").unwrap(), "newest");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_flag_user_agent_says_stands_first_in_every_request() {
+    let cloud = Cloud::answering(|_, headers| {
+        let agent = headers["user-agent"].to_str().unwrap();
+        assert!(agent.starts_with("prod east "), "{agent}");
+        Some("{}".into_response())
+    });
+    let setup = Setup { user_agent: vec!["prod".into(), "east".into()], ..Setup::default() };
+    let services = Services::over(&config(GLOBAL), &setup, in_process(cloud.router())).unwrap();
+    services.network.send(ports()).await.unwrap();
+    services.compute.send(ports()).await.unwrap();
+    assert_eq!(cloud.seen().len(), 2);
+}
