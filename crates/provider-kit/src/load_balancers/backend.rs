@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use cloud_provider::{
-    Cluster, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, async_trait, default_load_balancer_name,
+    Cluster, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, SyncObserver, async_trait,
+    default_load_balancer_name,
 };
 use futures::future::try_join_all;
 
@@ -176,6 +177,8 @@ pub struct Change<'a> {
     pub actual: Option<&'a Actual>,
     /// What is to be done, in order; never empty. Do at least the first.
     pub operations: &'a [Operation],
+    /// Told of waits within it, so that somebody else may work meanwhile.
+    pub observer: &'a dyn SyncObserver,
 }
 
 impl Change<'_> {

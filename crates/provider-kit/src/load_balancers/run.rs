@@ -309,7 +309,8 @@ impl<'a> Run<'a> {
     async fn apply(&mut self, actual: Option<&Shared>, operations: &[Operation]) -> Result<Step<Shared>> {
         self.held.iter_mut().for_each(Held::note_change);
         let (known, uid) = (&self.this.known, self.identity.uid());
-        let change = Change { identity: &self.identity, actual: actual.map(|actual| &**actual), operations };
+        let (actual_now, observer) = (actual.map(|actual| &**actual), self.request.observer);
+        let change = Change { identity: &self.identity, actual: actual_now, operations, observer };
         // Also if this is dropped before the answer.
         known.doubt(uid);
         let applied = known.backend().apply(change).await.inspect_err(|err| {

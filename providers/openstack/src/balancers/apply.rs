@@ -1,6 +1,6 @@
 //! Doing what is planned. What comes next is told by [`requests`](super::requests); the kit waits for it.
 
-use cloud_provider::{About, Error, Result};
+use cloud_provider::{About, Error, Result, SyncObserver};
 use provider_kit::load_balancers::{Actual, Applied, Change, Operation, Part, State, Tree};
 use provider_kit::transport::Call;
 use serde_json::{Value, json};
@@ -141,7 +141,7 @@ impl Backing {
 
     async fn send(&self, subject: &Subject<'_>, change: &Change<'_>, request: &Request) -> Result<Value> {
         if request.path == MEMBERS.all && self.config.serial {
-            return self.members_one_by_one(subject.id, request).await.map(|()| Value::Null);
+            return self.members_one_by_one(subject.id, request, change.observer).await.map(|()| Value::Null);
         }
         match self.services.balancer.send(request.call()).await {
             Ok(answer) => Ok(answer.json().unwrap_or_default()),
@@ -162,7 +162,7 @@ impl Backing {
     }
 
     /// For providers that take no more than one change at a time.
-    async fn members_one_by_one(&self, balancer: &str, request: &Request) -> Result<()> {
+    async fn members_one_by_one(&self, balancer: &str, request: &Request, observer: &dyn SyncObserver) -> Result<()> {
         let (http, pool) = (&self.services.balancer, &*request.id);
         let wanted = request.body["members"].as_array().map(Vec::as_slice).unwrap_or_default();
         let present: Vec<Member> = self.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member| it.id.clone()).await?;
@@ -182,12 +182,12 @@ impl Backing {
                 None => Call::post(MEMBERS.all, &[pool]).json(&MEMBERS.body(body)),
             };
             http.send(call).await?;
-            self.settled(balancer).await?;
+            self.settled(balancer, observer).await?;
         }
         let is_wanted = |it: &Member| wanted.iter().any(|one| it.is(text(one, "address"), &one["protocol_port"]));
         for obsolete in present.iter().filter(|it| !is_wanted(it)) {
             http.remove(Call::delete(MEMBERS.one, &[pool, &obsolete.id])).await?;
-            self.settled(balancer).await?;
+            self.settled(balancer, observer).await?;
         }
         Ok(())
     }

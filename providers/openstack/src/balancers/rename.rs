@@ -1,7 +1,7 @@
 //! The tags on a load balancer, put on and taken off, and the names of what was made for a cluster that was called otherwise
 //! (§3.1).
 
-use cloud_provider::{About, Error, Result};
+use cloud_provider::{About, Error, Result, SyncObserver};
 use provider_kit::load_balancers::{Actual, Applied, Change, Part, State};
 use provider_kit::operation::until_done;
 use provider_kit::transport::Call;
@@ -25,7 +25,7 @@ impl Backing {
         if let (Some(before), Some(from)) = (before, before.and_then(cluster_of)) {
             let text = format!("load balancer {id} is renamed from cluster {from:?} to {:?}", identity.cluster.name);
             self.notices.warn(true, About::Service(identity.service), "LoadBalancerRename", &text);
-            self.rename_parts(&balancer, before, (from, &identity.cluster.name), has_tags).await?;
+            self.rename_parts(&balancer, before, from, change, has_tags).await?;
             if text_is(&balancer, "name", before) {
                 changes.insert("name".to_owned(), renamed(before, from, &identity.cluster.name).into());
             }
@@ -98,8 +98,15 @@ impl Backing {
 
     /// The Service's own listeners, each after its pool, and that after its monitor; so that what is broken off is found
     /// again by the listener, and by the load balancer, which is last.
-    async fn rename_parts(&self, balancer: &Value, sign: &str, clusters: (&str, &str), has_tags: bool) -> Result<()> {
-        let id = text(balancer, ID);
+    async fn rename_parts(
+        &self,
+        balancer: &Value,
+        sign: &str,
+        from: &str,
+        change: Change<'_>,
+        has_tags: bool,
+    ) -> Result<()> {
+        let (id, to) = (text(balancer, ID), &*change.identity.cluster.name);
         let whole = self.parts(balancer.clone()).await?;
         let is_ours = |listener: &&Value| {
             let mut tags = texts(listener, TAGS).peekable();
@@ -115,33 +122,37 @@ impl Backing {
             let monitor = pool.and_then(|pool| whole.monitors.get(text(pool, ID)));
             for (kind, object) in [(MONITORS, monitor), (POOLS, pool), (LISTENERS, Some(listener))] {
                 let Some(object) = object else { continue };
-                let name = renamed(text(object, "name"), clusters.0, clusters.1);
+                let name = renamed(text(object, "name"), from, to);
                 let mut changes = json!({ "name": name });
                 if kind.name == LISTENERS.name && has_tags {
                     let others = texts(object, TAGS).filter(|tag| *tag != sign).map(str::to_owned);
-                    let tags: Vec<_> = others.chain([renamed(sign, clusters.0, clusters.1)]).collect();
+                    let tags: Vec<_> = others.chain([renamed(sign, from, to)]).collect();
                     changes[TAGS] = json!(tags);
                 } else if text_is(object, "name", &name) {
                     continue;
                 }
                 let call = Call::put(kind.one, &[text(object, ID)]).json(&kind.body(changes));
                 self.services.balancer.send(call).await?;
-                self.settled(id).await?;
+                self.settled(id, change.observer).await?;
             }
         }
         Ok(())
     }
 
     /// Waits within a change until Octavia takes another request for it.
-    pub(super) async fn settled(&self, id: &str) -> Result<()> {
-        until_done(&format!("load balancer {id}"), self.polling, || async {
+    pub(super) async fn settled(&self, id: &str, observer: &dyn SyncObserver) -> Result<()> {
+        observer.waits();
+        let place = format!("load balancer {id}");
+        let settled = until_done(&place, self.polling, || async {
             match self.balancer(id).await?.as_ref().and_then(state) {
                 None => Err(Error::conflict(format!("load balancer {id} went away while it was changed"))),
                 Some(State::Failed(text)) => Err(Error::other(format!("load balancer {id}: {text}"))),
                 Some(state) => Ok((state == State::Ready).then_some(())),
             }
-        })
-        .await
+        });
+        let settled = settled.await;
+        observer.goes_on().await;
+        settled
     }
 }
 

@@ -91,6 +91,7 @@ async fn all_names_follow_the_cluster_when_that_is_called_otherwise() {
     let id = as_before(&scene, old, &json!([old]));
     scene.annotate("web", "load-balancer-id", &id);
     scene.ensure("web").await;
+    assert!(scene.waits >= 4, "{} waits", scene.waits);
     let balancer = scene.balancer();
     let [listener, pool] = [&balancer["listeners"][0], &balancer["pools"][0]];
     assert_eq!((&balancer["name"], &listener["name"]), (&json!(NAME), &json!(format!("listener_0_{NAME}"))));
@@ -129,11 +130,22 @@ async fn a_rename_that_is_broken_off_is_finished_later() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_marked_for_another_cluster_is_not_touched() {
-    let old = "kube_service_old_default_web";
-    let mut scene = scene();
-    let id = as_before(&scene, old, &json!([old, format!("ccm-rs:other:some-uid:{old}")]));
-    scene.annotate("web", "load-balancer-id", &id);
-    let refused = scene.refused("web").await;
-    assert!(refused.is_invalid() && refused.to_string().contains("another cluster"), "{refused}");
-    assert_eq!(scene.changes(), [] as [&str; 0]);
+    for sign in ["kube_service_old_default_web", NAME] {
+        let mut scene = scene();
+        let id = as_before(&scene, sign, &json!([sign, format!("ccm-rs:other:some-uid:{sign}")]));
+        for is_named in [true, false] {
+            if is_named {
+                scene.annotate("web", "load-balancer-id", &id);
+            } else {
+                scene.forget("web", "load-balancer-id");
+            }
+            if is_named || sign == NAME {
+                let refused = scene.refused("web").await;
+                assert!(refused.is_invalid() && refused.to_string().contains("another cluster"), "{refused}");
+            }
+            scene.try_delete("web").await.unwrap();
+            scene.service("web").metadata.deletion_timestamp = None;
+            assert_eq!(scene.changes(), [] as [&str; 0]);
+        }
+    }
 }

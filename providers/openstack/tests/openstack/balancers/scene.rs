@@ -1,6 +1,7 @@
 //! Services of a cluster, and a project in the cloud.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cloud_provider::{
@@ -52,12 +53,15 @@ impl Caches for Listed {
 
 /// Hears of the annotations to be written.
 #[derive(Default)]
-struct Annotating(Mutex<BTreeMap<&'static str, Option<String>>>);
+struct Annotating(Mutex<BTreeMap<&'static str, Option<String>>>, AtomicUsize);
 
 impl SyncObserver for Annotating {
     fn planned(&self, _plan: &Plan) {}
     fn annotate(&self, key: &'static str, value: Option<String>) {
         self.0.lock().unwrap().insert(key, value);
+    }
+    fn waits(&self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -69,6 +73,8 @@ pub(crate) struct Scene {
     pub(crate) cluster: Cluster,
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) services: BTreeMap<String, Service>,
+    /// How often somebody else could work during the last [`ensure`](Self::ensure).
+    pub(crate) waits: usize,
     conf: String,
     heard: Arc<Heard>,
     caches: Arc<Listed>,
@@ -93,6 +99,7 @@ impl Scene {
             cluster: Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) },
             nodes: Vec::new(),
             services: BTreeMap::new(),
+            waits: 0,
             conf: String::new(),
             heard: Arc::default(),
             caches: Arc::default(),
@@ -190,6 +197,7 @@ impl Scene {
         let observer = Annotating::default();
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &observer };
         let status = self.balancers().await.ensure(request).await;
+        self.waits = observer.1.load(Ordering::Relaxed);
         for (key, value) in observer.0.into_inner().unwrap() {
             let all = self.service(name).metadata.annotations.get_or_insert_default();
             match value {

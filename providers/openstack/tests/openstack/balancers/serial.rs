@@ -17,6 +17,7 @@ async fn everything_is_made_piece_by_piece() {
     scene.ensure("web").await;
     let member = "POST /lbaas/pools/{id}/members";
     let expected = [CREATE, "POST /lbaas/pools", "POST /lbaas/healthmonitors", member, member, "POST /lbaas/listeners"];
+    assert!(scene.waits >= expected.len(), "{} waits", scene.waits);
     assert_eq!(scene.changes(), expected);
     let balancer = scene.balancer();
     let member = &balancer["pools"][0]["members"][0];
@@ -25,6 +26,17 @@ async fn everything_is_made_piece_by_piece() {
     scene.start().await;
     scene.ensure("web").await;
     assert_eq!(scene.changes(), [] as [&str; 0]);
+
+    // Another Node at the address of one that was there.
+    let mut node = (*scene.nodes[1]).clone();
+    node.name = "worker-9".into();
+    scene.nodes[1] = std::sync::Arc::new(node);
+    scene.ensure("web").await;
+    scene.start().await;
+    scene.ensure("web").await;
+    assert_eq!(scene.changes(), [] as [&str; 0]);
+    let members = scene.balancer()["pools"][0]["members"].to_string();
+    assert!(members.contains("member_worker-9_"), "{members}");
 
     scene.ports("web", json!([{"port": 80, "nodePort": 31080}]));
     scene.nodes.remove(0);
