@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(annotations: Value, suffix: Option<&str>) -> Value {
+    fn shown(annotations: &Value, suffix: Option<&str>) -> Value {
         let service: Service = serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap();
         let config =
             Balancers { ingress_hostname_suffix: suffix.map(str::to_owned), ..super::super::wanted::tests::config() };
@@ -60,12 +60,12 @@ mod tests {
         let proxied = json!({"loadbalancer.openstack.org/proxy-protocol": "v2"});
         let named = json!({"loadbalancer.openstack.org/hostname": "a.example", "loadbalancer.openstack.org/proxy-protocol": "v1"});
         let ip = |mode: &str| json!([{"ip": "203.0.113.9", "ipMode": mode}]);
-        assert_eq!(shown(json!({}), None), ip("VIP"));
-        assert_eq!(shown(json!({}), Some("nip.io")), ip("VIP"));
-        assert_eq!(shown(json!({"loadbalancer.openstack.org/hostname": ""}), None), ip("VIP"));
-        assert_eq!(shown(proxied.clone(), None), ip("Proxy"));
-        assert_eq!(shown(proxied, Some("nip.io")), json!([{"hostname": "203.0.113.9.nip.io"}]));
-        assert_eq!(shown(named, Some("nip.io")), json!([{"hostname": "a.example"}]));
+        assert_eq!(shown(&json!({}), None), ip("VIP"));
+        assert_eq!(shown(&json!({}), Some("nip.io")), ip("VIP"));
+        assert_eq!(shown(&json!({"loadbalancer.openstack.org/hostname": ""}), None), ip("VIP"));
+        assert_eq!(shown(&proxied, None), ip("Proxy"));
+        assert_eq!(shown(&proxied, Some("nip.io")), json!([{"hostname": "203.0.113.9.nip.io"}]));
+        assert_eq!(shown(&named, Some("nip.io")), json!([{"hostname": "a.example"}]));
     }
 
     #[test]

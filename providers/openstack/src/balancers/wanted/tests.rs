@@ -79,11 +79,11 @@ impl Case {
 
     fn pool(&self) -> (String, Value) {
         let tree = self.tree();
-        let pools = tree.parts.iter().filter_map(|(part, settings)| match part {
+        let mut pools = tree.parts.iter().filter_map(|(part, settings)| match part {
             Part::Pool(name) => Some((name.clone(), settings.nested())),
             _ => None,
         });
-        pools.last().unwrap()
+        pools.next_back().unwrap()
     }
 
     fn balancer(&self) -> Value {
