@@ -5,7 +5,7 @@ use provider_kit::load_balancers::{Actual, Applied, Change, Operation, Part, Sta
 use provider_kit::transport::Call;
 use serde_json::{Value, json};
 
-use super::create::{body, made};
+use super::create::{Made, body};
 use super::octavia::{BALANCERS, ID, MEMBERS, Member, text};
 use super::requests::{Names, Request, Step, Subject};
 use super::tags::{View, balancer_id};
@@ -47,9 +47,11 @@ impl Backing {
     /// Everything in one request. What is left to do is planned from what the answer shows.
     async fn create(&self, change: Change<'_>) -> Result<Applied> {
         let names = self.names(&change).await?;
+        // The body is gone while the answer is awaited: with thousands of members it is large.
         let body = body(change.identity, change.operations, names, self.config.serial);
-        let answer: Value = self.services.balancer.read(Call::post(BALANCERS.all, &[]).json(&body)).await?;
-        let whole = made(BALANCERS.of(answer))?;
+        let call = Call::post(BALANCERS.all, &[]).json(&body);
+        drop(body);
+        let whole = self.services.balancer.read::<Made>(call).await?.whole();
         let view = View::of(&whole.balancer, change.identity, false);
         let view = view.ok_or_else(|| Error::other("Octavia shows a new load balancer without name and tags"))?;
         let beside = change.actual.and_then(|it| it.tree.clone()).unwrap_or_default();

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{Identity, Operation, POOL, Tree};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::octavia::{BALANCERS, ID, Member, Members, TAGS, text};
+use super::octavia::{BALANCERS, ID, Member, Members, TAGS};
 use super::read::Whole;
 use super::requests::{Names, listener_body, whole_pool};
 use super::tags::{full_name, mark};
@@ -47,25 +48,57 @@ fn listeners(tree: &Tree, names: Names<'_>) -> Vec<Value> {
     whole.collect()
 }
 
-/// What the answer shows: the whole of it, with the ids of what was made.
-///
-/// # Errors
-/// If a member cannot be read.
-pub(super) fn made(mut balancer: Value) -> Result<Whole> {
-    let mut take = |key: &str| match balancer.get_mut(key).map(Value::take) {
-        Some(Value::Array(items)) => items,
-        _ => Vec::new(),
-    };
-    let (listeners, mut pools) = (take("listeners"), take("pools"));
-    let (mut monitors, mut members) = (BTreeMap::new(), BTreeMap::new());
-    for pool in &mut pools {
-        let id = text(pool, ID).to_owned();
-        let of_pool = pool.get_mut("members").map(Value::take).unwrap_or_default();
-        let of_pool: Option<Vec<Member>> = serde_json::from_value(of_pool)
-            .map_err(|err| Error::other(format!("members of the new pool {id} cannot be read: {err}")))?;
-        members.insert(id.clone(), Members::from_iter(of_pool.unwrap_or_default()));
-        let monitor = pool.get_mut("healthmonitor").map(Value::take).filter(|it| !it.is_null());
-        monitors.extend(monitor.map(|monitor| (id, monitor)));
+/// The answer: all that was made, with ids. What it says twice is read once, and of members only what is needed: a load
+/// balancer of thousands of Nodes is an answer of megabytes.
+#[derive(Deserialize)]
+pub(super) struct Made {
+    loadbalancer: Balancer,
+}
+
+#[derive(Deserialize)]
+struct Balancer {
+    #[serde(default)]
+    listeners: Vec<Listener>,
+    #[serde(default)]
+    pools: Vec<Pool>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Listener {
+    #[serde(default, rename = "default_pool")]
+    _pool: IgnoredAny,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Pool {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    members: Vec<Member>,
+    #[serde(default)]
+    healthmonitor: Value,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+impl Made {
+    /// The whole of it.
+    pub(super) fn whole(self) -> Whole {
+        let Balancer { listeners, pools: made, rest } = self.loadbalancer;
+        let (mut pools, mut monitors, mut members) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        for Pool { id, members: of_pool, healthmonitor, mut rest } in made {
+            members.insert(id.clone(), Members::from_iter(of_pool));
+            if !healthmonitor.is_null() {
+                monitors.insert(id.clone(), healthmonitor);
+            }
+            rest.insert(ID.to_owned(), id.into());
+            pools.push(rest.into());
+        }
+        let listeners = listeners.into_iter().map(|it| it.rest.into()).collect();
+        Whole { balancer: rest.into(), listeners, pools, monitors, members, floating: None }
     }
-    Ok(Whole { balancer, listeners, pools, monitors, members, floating: None })
 }
