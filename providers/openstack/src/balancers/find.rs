@@ -283,8 +283,11 @@ fn group_of(view: &View, groups: &Groups) -> Parts {
     let Some(((namespace, name), cluster)) = sign.and_then(|sign| signed_for(sign).zip(cluster_of(sign))) else {
         return Vec::new();
     };
-    // Other clusters have Services of the same name.
-    let described = security_group::described(cluster, namespace, name);
-    let is_it = |parts: &&Parts| parts.iter().any(|(_, settings, _)| settings.text("description") == Some(&described));
-    groups.values().find(is_it).cloned().unwrap_or_default()
+    // Other clusters have Services of the same name; one without others, or so described, is this one's.
+    let (end, described) = (format!("-{namespace}-{name}"), security_group::described(cluster, namespace, name));
+    let is_described =
+        |parts: &&Parts| parts.iter().any(|(_, settings, _)| settings.text("description") == Some(&described));
+    let named: Vec<&Parts> = groups.iter().filter(|(group, _)| group.ends_with(&end)).map(|(_, parts)| parts).collect();
+    let sole = (named.len() == 1).then(|| named[0]);
+    named.into_iter().find(is_described).or(sole).cloned().unwrap_or_default()
 }
