@@ -9,6 +9,8 @@ use crate::stage::Stage;
 /// What came of all scenarios.
 #[derive(Debug, Default)]
 pub struct Report {
+    /// Crash points at which the program was killed.
+    pub tried: usize,
     /// One row for each scenario.
     pub rows: Vec<Row>,
     /// Plays that did not end as they should.
@@ -131,7 +133,8 @@ impl fmt::Display for Report {
         let (unreached, seconds) = (self.unreached, self.took.as_secs_f64());
         write!(
             f,
-            "{scenarios} scenarios, {points} crash points ({unreached} not reached), {failed} failed, {seconds:.1} s"
+            "{scenarios} scenarios, {points} crash points, {} tried ({unreached} not reached), {failed} failed, {seconds:.1} s",
+            self.tried
         )
     }
 }
