@@ -5,7 +5,7 @@ use ccm_tests::cloud_under_test::simulated_cloud;
 
 #[test]
 fn after_all_trouble_everything_converges_and_nothing_is_leaked() {
-    let seeds = Seeds::from_environment(500);
+    let seeds = Seeds::from_environment(250);
     let total = chaos::survive(simulated_cloud, &seeds);
     assert!(total.operations >= 40 * seeds.count() && total.troubles >= 30 * seeds.count(), "{total}");
 }

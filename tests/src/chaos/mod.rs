@@ -11,7 +11,7 @@
 //! use ccm_tests::chaos::{self, Seeds};
 //! use ccm_tests::cloud_under_test::simulated_cloud;
 //!
-//! chaos::survive(simulated_cloud, &Seeds::from_environment(500));
+//! chaos::survive(simulated_cloud, &Seeds::from_environment(250));
 //! ```
 
 mod operation;

@@ -37,6 +37,9 @@ const ONLY: &str = "CCM_TEST_OPENSTACK_ACT";
 /// With this variable every look counts again after each change: ten times the crash points.
 const THOROUGH: &str = "CCM_TEST_OPENSTACK_THOROUGH";
 
+/// With this variable lives end at one of so many new looks only, and at all changes.
+const ONE_LOOK_OF: &str = "CCM_TEST_OPENSTACK_ONE_LOOK_OF";
+
 /// What happens to the Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Act {
@@ -93,6 +96,8 @@ struct Reached {
     kinds: BTreeMap<String, usize>,
     /// Looks in the present life.
     looks: BTreeMap<String, usize>,
+    /// Looks at which a life ended or could have ended.
+    seen: BTreeSet<String>,
     last: String,
 }
 
@@ -104,13 +109,14 @@ impl Points {
     /// For the next life.
     fn chooser(&self) -> impl FnMut(&Passed) -> Option<Moment> + Send + 'static {
         let (points, thorough) = (self.clone(), std::env::var_os(THOROUGH).is_some());
+        let one_of = std::env::var(ONE_LOOK_OF).ok().and_then(|it| it.parse().ok()).unwrap_or(1).max(1);
         points.reached().looks.clear();
-        move |request| points.reached().choose(request, thorough)
+        move |request| points.reached().choose(request, thorough, one_of)
     }
 }
 
 impl Reached {
-    fn choose(&mut self, request: &Passed, thorough: bool) -> Option<Moment> {
+    fn choose(&mut self, request: &Passed, thorough: bool, one_look_of: usize) -> Option<Moment> {
         let what = read(request);
         if request.target.starts_with("/identity") {
             return None;
@@ -134,7 +140,13 @@ impl Reached {
         *count += 1;
         let count = *count;
         let since = if thorough { format!("after change {}: ", self.changes) } else { String::new() };
-        (count <= most && self.reach(format!("{since}look {count}: {what}"))).then_some(Moment::Before)
+        let point = format!("{since}look {count}: {what}");
+        if count > most || self.points.contains(&point) || !self.seen.insert(point.clone()) {
+            return None;
+        }
+        // Only points at which a life ended are points.
+        let is_chosen = self.seen.len().is_multiple_of(one_look_of);
+        (is_chosen && self.reach(point)).then_some(Moment::Before)
     }
 
     fn reach(&mut self, point: String) -> bool {
