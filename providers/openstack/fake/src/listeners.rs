@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::attributes;
 use crate::model::{Kind, Model, Object, list as items, set, text};
-use crate::octavia::{balancer_of, merge, set_state, sorted_tags, unsupported};
+use crate::octavia::{balancer_of, delete_part, merge, set_state, sorted_tags, unsupported};
 use crate::refusal::Refusal;
 use crate::requests::{Answer, Asked, Reply};
 use crate::{pages, pools, shown};
@@ -177,9 +177,5 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
 }
 
 pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
-    let balancer = balancer_of(model.one(Kind::Listener, &asked.project, asked.id())?);
-    model.may_change(&balancer, &asked.project)?;
-    set_state(model.owned(Kind::Listener, &asked.project, asked.id())?, "PENDING_DELETE");
-    model.begin(&balancer, "PENDING_UPDATE", &asked.effects, asked.now);
-    Reply::empty(204)
+    delete_part(model, asked, Kind::Listener)
 }

@@ -32,6 +32,15 @@ pub(crate) fn is_of(object: &Object, balancer: &str) -> bool {
     items(object, "loadbalancers").iter().any(|it| it["id"] == balancer)
 }
 
+/// A deletion of a listener or pool: its load balancer is busy meanwhile.
+pub(crate) fn delete_part(model: &mut Model, asked: &Asked, kind: Kind) -> Answer {
+    let balancer = balancer_of(model.one(kind, &asked.project, asked.id())?);
+    model.may_change(&balancer, &asked.project)?;
+    set_state(model.owned(kind, &asked.project, asked.id())?, "PENDING_DELETE");
+    model.begin(&balancer, "PENDING_UPDATE", &asked.effects, asked.now);
+    Reply::empty(204)
+}
+
 /// The load balancer of a part.
 pub(crate) fn balancer_of(object: &Object) -> String {
     items(object, "loadbalancers").first().and_then(|it| it["id"].as_str()).unwrap_or_default().to_owned()
