@@ -78,17 +78,15 @@ fn result(hit: bool) -> &'static str {
     if hit { "hit" } else { "miss" }
 }
 
-/// Hears of requests to the cloud's API, and tells them under the names of both programs.
+/// Hears of requests to the cloud's API, and tells them under the names of the program before.
 pub(crate) struct Requests(pub(crate) Arc<dyn CloudMetrics>);
 
 impl CloudMetrics for Requests {
-    fn started(&self, operation: &str) {
+    fn started(&self, _operation: &str) {
         self.0.record(&IN_FLIGHT, &[], 1.0);
-        self.0.started(operation);
     }
-    fn abandoned(&self, operation: &str) {
+    fn abandoned(&self, _operation: &str) {
         self.0.record(&IN_FLIGHT, &[], -1.0);
-        self.0.abandoned(operation);
     }
     fn finished(&self, operation: &str, status: Option<u16>, took: Duration) {
         self.0.record(&IN_FLIGHT, &[], -1.0);
@@ -97,19 +95,6 @@ impl CloudMetrics for Requests {
             self.0.record(&REQUESTS, &[&status.to_string(), &method, &endpoint], 1.0);
             self.0.record(&DURATION, &[&method], took.as_secs_f64());
         }
-        self.0.finished(operation, status, took);
-    }
-    fn paused(&self, pause: Duration) {
-        self.0.paused(pause);
-    }
-    fn remaining(&self, requests: u64) {
-        self.0.remaining(requests);
-    }
-    fn cached(&self, hit: bool) {
-        self.0.cached(hit);
-    }
-    fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
-        self.0.record(series, labels, value);
     }
 }
 

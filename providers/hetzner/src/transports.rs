@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Result, Setup};
+use provider_kit::beside::Beside;
 use provider_kit::transport::{Budget, Builder, Call, Credential, Jitter, Patience, Refill, Refusal, Transport};
 
 use crate::config::{Config, Robot};
@@ -30,7 +31,7 @@ pub fn cloud(config: &Config, setup: &Setup) -> Builder {
     Transport::builder(config.endpoint.clone())
         .credential(config.token.clone())
         .validate(Call::get("/locations", &[]).query("per_page", 1))
-        .metrics(Arc::new(Requests(Arc::clone(&setup.metrics))))
+        .metrics(Arc::new(Beside { own: Requests(Arc::clone(&setup.metrics)), all: Arc::clone(&setup.metrics) }))
         .fence(setup.fence.clone())
         .patience(PATIENCE)
         .budget(Budget {

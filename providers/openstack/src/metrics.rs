@@ -74,16 +74,10 @@ pub(crate) fn reconciled<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Counte
     })
 }
 
-/// Hears of requests to the services, and tells them under the names of both programs.
+/// Hears of requests to the services, and tells them under the names of the program before.
 pub(crate) struct Requests(pub(crate) Arc<dyn CloudMetrics>);
 
 impl CloudMetrics for Requests {
-    fn started(&self, operation: &str) {
-        self.0.started(operation);
-    }
-    fn abandoned(&self, operation: &str) {
-        self.0.abandoned(operation);
-    }
     fn finished(&self, operation: &str, status: Option<u16>, took: Duration) {
         let request = request(operation);
         self.0.record(&REQUESTS, &[&request], 1.0);
@@ -91,19 +85,6 @@ impl CloudMetrics for Requests {
         if status.is_none_or(|status| status >= 400) {
             self.0.record(&ERRORS, &[&request], 1.0);
         }
-        self.0.finished(operation, status, took);
-    }
-    fn paused(&self, pause: Duration) {
-        self.0.paused(pause);
-    }
-    fn remaining(&self, requests: u64) {
-        self.0.remaining(requests);
-    }
-    fn cached(&self, hit: bool) {
-        self.0.cached(hit);
-    }
-    fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
-        self.0.record(series, labels, value);
     }
 }
 

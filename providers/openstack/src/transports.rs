@@ -9,6 +9,7 @@ use cloud_provider::{Error, Setup};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use provider_kit::beside::Beside;
 use provider_kit::transport::{Builder, Leaf, NoAnswer, Patience, Refusal};
 use serde_json::Value;
 
@@ -23,7 +24,7 @@ pub(crate) fn furnished(builder: Builder, config: &Config, setup: &Setup, leaf: 
     let builder = setup.user_agent.iter().fold(builder, Builder::user_agent);
     builder
         .leaf(leaf)
-        .metrics(Arc::new(Requests(Arc::clone(&setup.metrics))))
+        .metrics(Arc::new(Beside { own: Requests(Arc::clone(&setup.metrics)), all: Arc::clone(&setup.metrics) }))
         .fence(setup.fence.clone())
         .patience(patience(config.request_timeout))
         .correlation("x-openstack-request-id")

@@ -1,0 +1,46 @@
+//! Series of a provider's own beside those that every provider has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{CloudMetrics, ProviderSeries};
+
+/// Hands what is told of requests first to `own`, which records it under the names that the cloud's users know, then to those
+/// who hear it of every provider.
+pub struct Beside<T> {
+    /// The provider's own.
+    pub own: T,
+    /// Everybody's.
+    pub all: Arc<dyn CloudMetrics>,
+}
+
+impl<T: CloudMetrics> CloudMetrics for Beside<T> {
+    fn started(&self, operation: &str) {
+        self.own.started(operation);
+        self.all.started(operation);
+    }
+    fn abandoned(&self, operation: &str) {
+        self.own.abandoned(operation);
+        self.all.abandoned(operation);
+    }
+    fn finished(&self, operation: &str, status: Option<u16>, took: Duration) {
+        self.own.finished(operation, status, took);
+        self.all.finished(operation, status, took);
+    }
+    fn paused(&self, pause: Duration) {
+        self.own.paused(pause);
+        self.all.paused(pause);
+    }
+    fn remaining(&self, requests: u64) {
+        self.own.remaining(requests);
+        self.all.remaining(requests);
+    }
+    fn cached(&self, hit: bool) {
+        self.own.cached(hit);
+        self.all.cached(hit);
+    }
+    /// A series is recorded once.
+    fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
+        self.all.record(series, labels, value);
+    }
+}
