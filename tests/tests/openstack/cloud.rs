@@ -9,6 +9,8 @@ use ccm_tests::wait::until_every;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
+use crate::scene::{LOOK, SOON};
+
 /// One of the services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Api {
@@ -207,7 +209,7 @@ impl Cloud {
     /// Waits until a load balancer can be changed.
     pub(crate) async fn balancer_is_active(&self, id: &str) -> Result<Value> {
         let what = format!("load balancer {id} is ACTIVE");
-        until_every(Duration::from_millis(300), &what, Duration::from_secs(90), async || {
+        until_every(LOOK, &what, SOON, async || {
             let balancer = self.get(Api::Balancer, &format!("/loadbalancers/{id}")).await?["loadbalancer"].take();
             ensure!(balancer["provisioning_status"] == "ACTIVE", "it is {}", balancer["provisioning_status"]);
             Ok(balancer)

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::cloud::text;
 use crate::environment::Environment;
 use crate::project::Project;
-use crate::scene::{Listener, Scene, Settings};
+use crate::scene::{Listener, SOON, Scene, Settings};
 use crate::services::{EVERYTHING, rules};
 use crate::snapshot::Snapshot;
 
@@ -26,8 +26,8 @@ const LABEL: &str = "crash";
 /// So long nothing is asked before the end is judged: longer than the first pauses between two looks at a load balancer.
 const SILENCE: Duration = Duration::from_millis(1700);
 /// How long an act may take, all its lives together, and how long its end.
-const PATIENCE: Duration = Duration::from_secs(480);
-const END: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(1200);
+const END: Duration = SOON;
 /// The same look at the cloud in one life counts so often; at Kubernetes, once.
 const REPETITIONS: usize = 2;
 /// Lives end at so many changes of one kind in an act: one that is made anew after each crash would never be passed.

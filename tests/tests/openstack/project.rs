@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use crate::cloud::{Api, Cloud, Login, text};
 use crate::environment::Environment;
+use crate::scene::SOON;
 
 /// What the names of all our projects begin with; then comes the process that made them.
 const PREFIX: &str = "ccm-e2e-";
 const PASSWORD: &str = "e2e-secret-e2e";
 const PAUSE: Duration = Duration::from_millis(300);
-const PATIENCE: Duration = Duration::from_secs(90);
 /// Servers that each project has.
 pub(crate) const SERVERS: usize = 3;
 
@@ -114,7 +114,7 @@ async fn remove(environment: &Environment, admin: &Cloud, id: &str, name: &str) 
 
 /// Removes everything in a project.
 async fn empty(cloud: &Cloud) -> Result<()> {
-    until_every(PAUSE, "no load balancer is left", PATIENCE, async || {
+    until_every(PAUSE, "no load balancer is left", SOON, async || {
         let balancers = cloud.list(Api::Balancer, "/loadbalancers").await?;
         for balancer in &balancers {
             _ = cloud.delete(Api::Balancer, &format!("/loadbalancers/{}?cascade=true", text(balancer, "id"))).await;
@@ -126,7 +126,7 @@ async fn empty(cloud: &Cloud) -> Result<()> {
     for address in cloud.list(Api::Network, "/floatingips").await? {
         cloud.delete(Api::Network, &format!("/floatingips/{}", text(&address, "id"))).await?;
     }
-    until_every(PAUSE, "no server is left", PATIENCE, async || {
+    until_every(PAUSE, "no server is left", SOON, async || {
         let servers = cloud.list(Api::Compute, "/servers").await?;
         for server in &servers {
             _ = cloud.delete(Api::Compute, &format!("/servers/{}", text(server, "id"))).await;
@@ -229,7 +229,7 @@ impl Project {
                 "networks": [{"uuid": self.network}], "availability_zone": zone}});
             ids.push(text(&cloud.post(Api::Compute, "/servers", server).await?, "id").to_owned());
         }
-        until_every(PAUSE, "all servers run", PATIENCE, async || {
+        until_every(PAUSE, "all servers run", SOON, async || {
             let servers = cloud.list(Api::Compute, "/servers/detail").await?;
             ids.iter().map(|id| server(&servers, id)).collect::<Result<Vec<_>>>()
         })
@@ -240,7 +240,7 @@ impl Project {
     pub(crate) async fn delete_server(&self, cloud: &Cloud, id: &str) -> Result<()> {
         let path = format!("/servers/{id}");
         cloud.delete(Api::Compute, &path).await?;
-        until_every(PAUSE, "the server is gone", PATIENCE, async || {
+        until_every(PAUSE, "the server is gone", SOON, async || {
             let (status, _) = cloud.send(Api::Compute, Method::GET, &path, None).await?;
             ensure!(status == http::StatusCode::NOT_FOUND, "it is there");
             Ok(())
@@ -253,7 +253,7 @@ impl Project {
         let (action, status) = if is_on { ("os-start", "ACTIVE") } else { ("os-stop", "SHUTOFF") };
         let path = format!("/servers/{id}");
         cloud.call(Api::Compute, Method::POST, &format!("{path}/action"), Some(&json!({action: null}))).await?;
-        until_every(PAUSE, &format!("the server is {status}"), PATIENCE, async || {
+        until_every(PAUSE, &format!("the server is {status}"), SOON, async || {
             let server = cloud.get(Api::Compute, &path).await?;
             ensure!(server["server"]["status"] == status, "it is {}", server["server"]["status"]);
             Ok(())

@@ -20,8 +20,9 @@ use crate::project::Project;
 use crate::relay::{Served, Tokens};
 use crate::snapshot::Snapshot;
 
-/// How long anything may take that the cloud does in seconds: other scenarios run at the same time.
-pub(crate) const SOON: Duration = Duration::from_secs(90);
+/// How long anything may take that the cloud does in seconds. The only price of a long patience is a late report: where two
+/// cores serve the control plane, four scenarios and a compiler, Octavia needed more than a minute for a load balancer.
+pub(crate) const SOON: Duration = Duration::from_secs(300);
 /// Between two looks at the cloud.
 pub(crate) const LOOK: Duration = Duration::from_millis(400);
 /// How long an end in order may take.
