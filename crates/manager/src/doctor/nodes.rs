@@ -1,5 +1,6 @@
 //! Nodes that the cloud does not know, and Nodes that wait.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ const LONG: Duration = Duration::from_secs(5 * 60);
 const WORTH_A_LIST: usize = 12;
 /// Findings of one kind; the rest is counted.
 pub(super) const SHOWN: usize = 10;
+/// Nodes whose names a finding about many tells.
+const NAMED: usize = 3;
 
 pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp, report: &mut Report) {
     let wanted = [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER].into_iter().any(|names| subject.settings.wants(names));
@@ -37,7 +40,8 @@ pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp
     let nodes: Vec<_> = all.into_iter().filter(|node| !node.terminating && provider.owns(node)).map(Arc::new).collect();
     let mut answers = look_up(&**provider, &nodes, Want::EXISTENCE.fresh(), NO_INSTANCES).await;
     find_closest_names(&**provider, &nodes, &mut answers).await;
-    let findings: Vec<_> = nodes.iter().zip(answers).filter_map(|(node, answer)| judge(node, &answer, now)).collect();
+    let mut findings = unanswered(&nodes, &answers);
+    findings.extend(nodes.iter().zip(&answers).filter_map(|(node, answer)| judge(node, answer.as_ref().ok()?, now)));
     if findings.is_empty() {
         let others = match count - nodes.len() {
             0 => String::new(),
@@ -68,29 +72,43 @@ async fn find_closest_names(provider: &dyn CloudProvider, nodes: &[Arc<Node>], a
     }
 }
 
+/// Nodes of which the cloud said nothing: one finding for all with the same error, or an outage would hide the rest.
+fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>]) -> Vec<Finding> {
+    let mut by_error = BTreeMap::<String, Vec<&str>>::new();
+    for (node, answer) in nodes.iter().zip(answers) {
+        if let Err(error) = answer {
+            by_error.entry(error.to_string()).or_default().push(&node.name);
+        }
+    }
+    let finding = |(error, names): (String, Vec<&str>)| {
+        let whose = match names.split_at_checked(NAMED) {
+            Some((some, more)) if !more.is_empty() => format!("{} and {} more", some.join(", "), more.len()),
+            _ => names.join(", "),
+        };
+        let what = format!("{whose}: the cloud could not be asked: {error}");
+        Finding::failure("nodes", what, "see the cloud's findings above")
+    };
+    by_error.into_iter().map(finding).collect()
+}
+
 /// What is wrong with a Node; nothing if all is well.
-fn judge(node: &Node, answer: &Result<InstanceState>, now: Timestamp) -> Option<Finding> {
+fn judge(node: &Node, state: &InstanceState, now: Timestamp) -> Option<Finding> {
     let name = &*node.name;
     let age = node.created.map(|created| Duration::try_from(now.duration_since(created)).unwrap_or_default());
-    match answer {
-        Err(error) => Some(Finding::failure(
-            "nodes",
-            format!("{name}: the cloud could not be asked: {error}"),
-            "see the cloud's findings above",
-        )),
-        Ok(InstanceState::Gone(gone)) if node.provider_id().is_none() => Some(Finding::failure(
+    match state {
+        InstanceState::Gone(gone) if node.provider_id().is_none() => Some(Finding::failure(
             "nodes",
             format!("{name} matches no machine: {}", gone.reason()),
             "make the kubelet's --hostname-override and the machine's name the same, or set the kubelet's --provider-id; \
              check that the credential is for the project that the machine is in",
         )),
-        Ok(InstanceState::Gone(gone)) => Some(Finding::warning(
+        InstanceState::Gone(gone) => Some(Finding::warning(
             "nodes",
             format!("{name}: {}", gone.reason()),
             "if the machine is really gone, the manager removes the Node once it is not ready; if not, check the credential's \
              project",
         )),
-        Ok(InstanceState::Present { .. }) => age.filter(|age| node.is_uninitialized() && *age > LONG).map(|age| {
+        InstanceState::Present { .. } => age.filter(|age| node.is_uninitialized() && *age > LONG).map(|age| {
             Finding::warning(
                 "nodes",
                 format!(
@@ -137,23 +155,37 @@ mod tests {
         }
     }
 
-    fn severity(node: &Node, answer: &Result<InstanceState>) -> Option<Severity> {
-        judge(node, answer, NOW.parse().unwrap()).map(|finding| finding.severity)
+    fn severity(node: &Node, state: &InstanceState) -> Option<Severity> {
+        judge(node, state, NOW.parse().unwrap()).map(|finding| finding.severity)
     }
 
     #[test]
     fn only_what_does_not_match_fails_and_only_what_waits_long_warns() {
-        let present = Ok(InstanceState::Present { shutdown: None, metadata: None });
-        let gone = Ok(InstanceState::Gone(Gone::no_such_name("worker-1").with_hint("closest: \"worker-01\"")));
-        let failed = Err(Error::other("503"));
+        let present = InstanceState::Present { shutdown: None, metadata: None };
+        let gone = InstanceState::Gone(Gone::no_such_name("worker-1").with_hint("closest: \"worker-01\""));
         assert_eq!(severity(&node(60, false, "x://1"), &present), None);
         assert_eq!(severity(&node(4, true, ""), &present), None);
         assert_eq!(severity(&node(6, true, ""), &present), Some(Severity::Warning));
         assert_eq!(severity(&node(1, true, ""), &gone), Some(Severity::Failure));
         assert_eq!(severity(&node(1, false, "x://1"), &gone), Some(Severity::Warning));
-        assert_eq!(severity(&node(1, false, "x://1"), &failed), Some(Severity::Failure));
         let text = judge(&node(1, true, ""), &gone, NOW.parse().unwrap()).unwrap().text;
         assert!(text.contains("closest: \"worker-01\""), "{text}");
+    }
+
+    #[test]
+    fn nodes_that_the_same_error_hides_are_one_finding() {
+        let named = |name: &str| Arc::new(Node { name: name.into(), ..node(60, false, "") });
+        let nodes: Vec<_> = ["a", "b", "c", "d", "e"].into_iter().map(named).collect();
+        let fails = |text: &str| Err(Error::other(text.to_owned()));
+        let present = Ok(InstanceState::Present { shutdown: None, metadata: None });
+        let answers = [fails("503"), fails("503"), fails("no such zone"), present, fails("503")];
+        let texts = |answers: &[Result<InstanceState>]| -> Vec<String> {
+            unanswered(&nodes, answers).into_iter().map(|finding| finding.text).collect()
+        };
+        let text = "the cloud could not be asked:";
+        assert_eq!(texts(&answers), [format!("a, b, e: {text} 503"), format!("c: {text} no such zone")]);
+        let all = [0; 5].map(|_| fails("503"));
+        assert_eq!(texts(&all), [format!("a, b, c and 2 more: {text} 503")]);
     }
 
     #[test]
