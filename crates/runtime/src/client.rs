@@ -5,6 +5,7 @@ mod config;
 mod discreet;
 mod kubeconfig;
 mod layer;
+mod renewal;
 mod request;
 mod retry;
 #[cfg(test)]

@@ -1,20 +1,20 @@
 //! Where the API server is.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::Fence;
 use http::Uri;
 use kube::client::ClientBuilder;
-use kube::config::{AuthInfo, KubeConfigOptions};
+use kube::config::AuthInfo;
 use kube::{Client, Config};
 
 use super::agent::UserAgent;
 use super::discreet::discreet;
-use super::kubeconfig::read_kubeconfig;
 use super::layer::{Limits, wrap};
+use super::renewal::{self, Source};
 use super::request::RequestMetrics;
 
 /// The environment variable that replaces `--master` if there is neither that nor a kubeconfig.
@@ -122,6 +122,9 @@ pub enum ClientError {
 /// `identity` names the part of the program that asks; it ends the `User-Agent`. Nothing is sent yet. The process must
 /// have a TLS crypto provider (the binary installs one).
 ///
+/// What changes in a kubeconfig, or in a file that it names, is used from some seconds later on, if the server accepts it
+/// (APP-48); a Pod's token and authority are read again each minute. That needs a tokio runtime to go on in.
+///
 /// # Errors
 /// [`ClientError`] says what was tried and what to do.
 pub async fn connect(
@@ -129,8 +132,9 @@ pub async fn connect(
     identity: &str,
     metrics: Arc<dyn RequestMetrics>,
 ) -> Result<Client, ClientError> {
-    let (config, origin) = load(options).await?;
-    finish(config, origin, Client::clone, options, identity, metrics)
+    let agent = options.user_agent.with_suffix(identity);
+    let (below, host) = open(options, &agent, true).await?;
+    Ok(wrap(&below, &host, &agent, &options.limits(), metrics))
 }
 
 /// A client as [`connect`] makes it, but with another credential: what the configuration has of one (tokens,
@@ -145,42 +149,41 @@ pub async fn connect_as(
     metrics: Arc<dyn RequestMetrics>,
     credential: impl FnOnce(&Client) -> Client,
 ) -> Result<Client, ClientError> {
-    let (mut config, origin) = load(options).await?;
-    config.auth_info = AuthInfo::default();
-    finish(config, origin, credential, options, identity, metrics)
+    let agent = options.user_agent.with_suffix(identity);
+    let (bare, host) = open(options, &agent, false).await?;
+    Ok(wrap(&credential(&bare), &host, &agent, &options.limits(), metrics))
 }
 
-fn finish(
-    mut config: Config,
-    origin: String,
-    credential: impl FnOnce(&Client) -> Client,
-    options: &ClientOptions,
-    identity: &str,
-    metrics: Arc<dyn RequestMetrics>,
-) -> Result<Client, ClientError> {
+/// A client without our layers, and the server's name for metrics.
+async fn open(options: &ClientOptions, agent: &str, with_credential: bool) -> Result<(Client, String), ClientError> {
+    let master = options.master.as_deref().map(parse_master).transpose()?;
+    if let Some(kubeconfig) = options.kubeconfig.clone() {
+        let (context, user_agent) = (options.context.clone(), agent.to_owned());
+        return renewal::connect(Source { kubeconfig, context, master, with_credential, user_agent }).await;
+    }
+    let (mut config, origin) = load(master)?;
+    if !with_credential {
+        config.auth_info = AuthInfo::default();
+    }
+    let host = host_of(&config.cluster_url);
+    Ok((build(config, origin)?, host))
+}
+
+/// A client without our layers. An exec plugin is run.
+pub(super) fn build(mut config: Config, origin: String) -> Result<Client, ClientError> {
     // Retries are made by our layer, which counts them and knows when to stop.
     config.default_retry = false;
     config.disable_compression = true;
-    let host = host_of(&config.cluster_url);
     let server = config.cluster_url.to_string();
-    let below = ClientBuilder::try_from(config)
-        .map_err(|error| ClientError::Unusable {
-            server,
-            origin,
-            text: crate::api_error::api_error(&discreet(error)).to_string(),
-        })?
-        .build();
-    let below = credential(&below);
-    Ok(wrap(&below, &host, &options.user_agent.with_suffix(identity), &options.limits(), metrics))
+    let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Unusable {
+        server,
+        origin,
+        text: crate::api_error::api_error(&discreet(error)).to_string(),
+    })?;
+    Ok(builder.build())
 }
 
-async fn load(options: &ClientOptions) -> Result<(Config, String), ClientError> {
-    let master = options.master.as_deref().map(parse_master).transpose()?;
-    if let Some(path) = &options.kubeconfig {
-        let mut config = from_file(path, options.context.clone()).await?;
-        config.cluster_url = master.unwrap_or(config.cluster_url);
-        return Ok((config, format!("the kubeconfig {}", path.display())));
-    }
+fn load(master: Option<Uri>) -> Result<(Config, String), ClientError> {
     if let Some(url) = master {
         return Ok((Config::new(url), "--master".into()));
     }
@@ -192,13 +195,6 @@ async fn load(options: &ClientOptions) -> Result<(Config, String), ClientError> 
     }
 }
 
-async fn from_file(path: &Path, context: Option<String>) -> Result<Config, ClientError> {
-    let error = |problem| ClientError::Kubeconfig { path: path.to_owned(), problem };
-    let file = read_kubeconfig(path).map_err(|problem| error(problem.to_string()))?;
-    let options = KubeConfigOptions { context, cluster: None, user: None };
-    Config::from_custom_kubeconfig(file, &options).await.map_err(|problem| error(problem.to_string()))
-}
-
 fn parse_master(url: &str) -> Result<Uri, ClientError> {
     // A bare host is allowed, as everywhere in Kubernetes.
     let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
@@ -206,7 +202,7 @@ fn parse_master(url: &str) -> Result<Uri, ClientError> {
 }
 
 /// Host and port, for the label `host`.
-fn host_of(url: &Uri) -> String {
+pub(super) fn host_of(url: &Uri) -> String {
     let host = url.host().unwrap_or_default();
     match (url.port_u16(), url.scheme_str()) {
         (Some(port), _) => format!("{host}:{port}"),

@@ -52,6 +52,20 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigProblem> {
     Ok(file)
 }
 
+/// The files on which a context of it depends: its cluster's authority, and, if `with_user`, its user's certificate, key and
+/// token. The current context if `None`.
+pub(super) fn named_files(file: &Kubeconfig, context: Option<&str>, with_user: bool) -> impl Iterator<Item = PathBuf> {
+    let wanted = context.or(file.current_context.as_deref());
+    let context = file.contexts.iter().find(|it| Some(&*it.name) == wanted).and_then(|it| it.context.as_ref());
+    let cluster = context.map(|it| it.cluster.as_str());
+    let cluster = file.clusters.iter().find(|it| Some(&*it.name) == cluster).and_then(|it| it.cluster.as_ref());
+    let user = context.and_then(|it| it.user.as_deref()).filter(|_| with_user);
+    let user = file.auth_infos.iter().find(|it| Some(&*it.name) == user).and_then(|it| it.auth_info.as_ref());
+    let authority = cluster.and_then(|it| it.certificate_authority.clone());
+    let of_user = user.map(|it| [it.client_certificate.clone(), it.client_key.clone(), it.token_file.clone()]);
+    of_user.into_iter().flatten().chain([authority]).flatten().filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
 fn parse(text: &str) -> Result<Kubeconfig, KubeconfigProblem> {
     if text.trim().is_empty() {
         return Ok(Kubeconfig::default());

@@ -69,14 +69,18 @@ pub struct RequestInfo {
     pub host: Arc<str>,
 }
 
+/// Whether the answer goes on as things happen.
+pub(super) fn is_watch(uri: &Uri) -> bool {
+    uri.query().is_some_and(|q| q.split('&').any(|p| matches!(p, "watch=true" | "watch=1")))
+}
+
 impl RequestInfo {
     /// Reads method and path.
     #[must_use]
     pub fn new(method: &Method, uri: &Uri, host: Arc<str>) -> Self {
         let path = Path::parse(uri.path());
-        let watch = uri.query().is_some_and(|q| q.split('&').any(|p| matches!(p, "watch=true" | "watch=1")));
         let verb = match (method.as_str(), path.named) {
-            ("GET", _) if watch => Verb::Watch,
+            ("GET", _) if is_watch(uri) => Verb::Watch,
             ("GET", false) if path.is_resource => Verb::List,
             ("GET", _) => Verb::Get,
             ("POST", _) => Verb::Create,

@@ -1,12 +1,11 @@
 //! Clients for reviews, with an identity of their own (APP-121).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use kube::client::ClientBuilder;
-use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
-use runtime::client::{Limits, RequestMetrics, UserAgent, discreet, read_kubeconfig, wrap};
+use runtime::client::{ClientError, ClientOptions, Limits, RequestMetrics, UserAgent, discreet, wrap};
 
 use super::review::TIMEOUT;
 use crate::options::{AuthenticationOptions, AuthorizationOptions};
@@ -45,7 +44,7 @@ impl Reviewers {
         user_agent: &UserAgent,
         metrics: Arc<dyn RequestMetrics>,
     ) -> Result<Self, ReviewersError> {
-        let connect = |purpose, path| connect(purpose, path, user_agent.with_suffix(""), Arc::clone(&metrics));
+        let connect = |purpose, path| connect(purpose, path, user_agent, Arc::clone(&metrics));
         let reviewers = Self {
             authentication: connect("authentication", authentication.kubeconfig.clone()).await?,
             authorization: connect("authorization", authorization.kubeconfig.clone()).await?,
@@ -74,34 +73,50 @@ impl Reviewers {
 async fn connect(
     purpose: &'static str,
     path: Option<PathBuf>,
-    user_agent: String,
+    user_agent: &UserAgent,
     metrics: Arc<dyn RequestMetrics>,
 ) -> Result<Option<Client>, ReviewersError> {
-    let failed = |path: &Path, problem: String| ReviewersError { purpose, path: path.to_owned(), problem };
-    let mut config = match &path {
-        Some(path) => from_file(path).await.map_err(|problem| failed(path, problem))?,
-        None => match Config::incluster() {
-            Ok(config) => config,
-            Err(error) => {
-                tracing::debug!(%error, purpose, "not in a Pod");
-                return Ok(None);
-            }
-        },
-    };
+    let Some(path) = path else { return in_a_pod(purpose, user_agent, metrics) };
     // Each question has its own tries (`review`).
+    let options = ClientOptions {
+        kubeconfig: Some(path.clone()),
+        user_agent: user_agent.clone(),
+        qps: Some(RATE.0),
+        burst: Some(RATE.1),
+        request_timeout: Some(TIMEOUT),
+        single_attempt: true,
+        ..ClientOptions::default()
+    };
+    let problem = match runtime::client::connect(&options, "", metrics).await {
+        Ok(client) => return Ok(Some(client)),
+        Err(ClientError::Kubeconfig { problem, .. }) => problem,
+        Err(ClientError::Unusable { text, .. }) => text,
+        Err(other) => other.to_string(),
+    };
+    Err(ReviewersError { purpose, path, problem })
+}
+
+/// With the Pod's identity; nothing if this is no Pod.
+fn in_a_pod(
+    purpose: &'static str,
+    user_agent: &UserAgent,
+    metrics: Arc<dyn RequestMetrics>,
+) -> Result<Option<Client>, ReviewersError> {
+    let mut config = match Config::incluster() {
+        Ok(config) => config,
+        Err(error) => {
+            tracing::debug!(%error, purpose, "not in a Pod");
+            return Ok(None);
+        }
+    };
     config.default_retry = false;
     config.disable_compression = true;
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
-    let origin = path.unwrap_or_else(|| "the Pod's service account".into());
-    let below = ClientBuilder::try_from(config)
-        .map_err(|error| failed(&origin, runtime::api_error::api_error(&discreet(error)).to_string()))?
-        .build();
+    let failed = |error| {
+        let problem = runtime::api_error::api_error(&discreet(error)).to_string();
+        ReviewersError { purpose, path: "the Pod's service account".into(), problem }
+    };
+    let below = ClientBuilder::try_from(config).map_err(failed)?.build();
     let limits = Limits { rate: Some(RATE), request_timeout: Some(TIMEOUT), single_attempt: true, ..Limits::default() };
-    Ok(Some(wrap(&below, &host, &user_agent, &limits, metrics)))
-}
-
-async fn from_file(path: &Path) -> Result<Config, String> {
-    // Not the parser's own words: they show the lines around a mistake (INV-5).
-    let file = read_kubeconfig(path).map_err(|problem| problem.to_string())?;
-    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(|problem| problem.to_string())
+    Ok(Some(wrap(&below, &host, &user_agent.with_suffix(""), &limits, metrics)))
 }
