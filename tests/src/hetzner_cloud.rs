@@ -112,7 +112,7 @@ impl CloudUnderTest for HetznerCloud {
         let cloud = provider_hetzner::transports::cloud(&self.config(), &setup);
         let cloud = cloud.service(gate.before(Side::Cloud, self.fake.router())).build();
         let cloud = cloud.expect("the address is an address");
-        let metadata = Transport::builder("http://hetzner/hetzner/v1/metadata").service(self.fake.metadata());
+        let metadata = Transport::builder("http://hetzner/hetzner/v1/metadata").service(self.fake.router());
         let metadata = metadata.build().expect("the address is an address");
         Arc::new(Hetzner::over(self.config(), cloud, None, metadata))
     }

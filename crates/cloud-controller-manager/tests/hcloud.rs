@@ -40,7 +40,7 @@ impl World {
         let endpoint = format!("{}/v1", url(&for_cloud));
         let (served, token) = (api.clone(), stop.clone());
         tokio::spawn(async move { served.serve_tcp(for_api, token).await });
-        let (router, token) = (fake.all(), stop.clone());
+        let (router, token) = (fake.router(), stop.clone());
         let served =
             async move { axum::serve(for_cloud, router).with_graceful_shutdown(token.cancelled_owned()).await };
         tokio::spawn(served);

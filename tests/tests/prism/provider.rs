@@ -69,7 +69,7 @@ impl CloudUnderTest for Through {
         let mut config = self.cloud.config();
         config.instances.cache = self.cache;
         let transport = (self.transport)(&config);
-        let metadata = Transport::builder("http://metadata/hetzner/v1/metadata").service(self.cloud.fake.metadata());
+        let metadata = Transport::builder("http://metadata/hetzner/v1/metadata").service(self.cloud.fake.router());
         let metadata = metadata.build().expect("the address is an address");
         Arc::new(Hetzner::over(config, transport, None, metadata))
     }

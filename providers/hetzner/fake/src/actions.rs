@@ -1,17 +1,12 @@
 //! What the cloud does in the background.
 
-use axum::extract::{Path, State};
-use axum::response::IntoResponse;
-use axum::{Extension, Json};
+use fake_cloud::{Operation, Reply};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
-use crate::Fake;
-use crate::faults::Effects;
-use crate::gate::Project;
-use crate::model::{CREATED, of, one, reference};
-use crate::pages::{Query, page};
+use crate::lists::page;
+use crate::model::{CREATED, Model, asked_for, of, reference};
 use crate::refusal::{Answer, Refusal};
+use crate::routes::{Asked, ok};
 
 /// An action.
 #[derive(Clone, Debug)]
@@ -22,21 +17,19 @@ pub struct Action {
     pub command: String,
     /// Kind and id of what it is done to.
     pub resource: (&'static str, u64),
-    /// When it is over.
-    pub ends: Instant,
-    /// The code with which it fails; `None`: it does not.
-    pub error: Option<String>,
+    /// When it is over, and how it ends.
+    pub operation: Operation,
 }
 
 impl Action {
     pub(crate) fn json(&self) -> Value {
-        let is_over = Instant::now() >= self.ends;
-        let status = match &self.error {
+        let is_over = self.operation.is_over();
+        let status = match &self.operation.error {
             _ if !is_over => "running",
             None => "success",
             Some(_) => "error",
         };
-        let error = self.error.as_ref().filter(|_| is_over);
+        let error = self.operation.error.as_ref().filter(|_| is_over);
         json!({
             "id": self.id, "command": self.command, "status": status, "progress": if is_over { 100 } else { 0 },
             "started": CREATED, "finished": is_over.then_some(CREATED), "resources": reference(self.resource),
@@ -46,31 +39,18 @@ impl Action {
 
     /// The answer that tells of it.
     pub(crate) fn answer(&self) -> Answer {
-        Ok((http::StatusCode::CREATED, Json(json!({"action": self.json()}))).into_response())
+        Ok(Reply::new(201, json!({"action": self.json()})))
     }
 }
 
-pub(crate) async fn list(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Query>,
-) -> Answer {
-    let ids: Vec<u64> = query.all("id").filter_map(|id| id.parse().ok()).collect();
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    let ids: Vec<u64> = asked.all("id").filter_map(|id| id.parse().ok()).collect();
     if ids.is_empty() {
         return Err(Refusal::field("id", "is required"));
     }
-    let model = fake.model();
-    let actions = of(&model.actions, &project).filter(|it| ids.contains(&it.id));
-    Ok(Json(page("actions", actions, Action::json, &query, &effects)?).into_response())
+    page(asked, "actions", of(&model.actions, asked).filter(|it| ids.contains(&it.id)), Action::json)
 }
 
-pub(crate) async fn get(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Path(id): Path<u64>,
-) -> Answer {
-    let model = fake.model();
-    let action = one(&model.actions, &project, id).ok_or_else(|| Refusal::not_found("action"))?;
-    Ok(Json(json!({"action": action.json()})).into_response())
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    ok(json!({"action": asked_for(&model.actions, asked, "action")?.json()}))
 }

@@ -2,21 +2,15 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use axum::Extension;
-use axum::extract::{Path, State};
-use bytes::Bytes;
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 
-use crate::Fake;
 use crate::balancer_services::{Service, ServiceChange};
 use crate::balancer_targets::{Target, TargetWish};
 use crate::balancers::{Algorithm, Balancer, PrivateNet};
-use crate::faults::Effects;
-use crate::gate::Project;
-use crate::model::{Model, one, one_mut};
+use crate::model::{Model, asked_for, changed};
 use crate::refusal::{Answer, Refusal};
-use crate::routes::parse;
+use crate::routes::{Asked, parse};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,45 +39,38 @@ struct Port {
     listen_port: u16,
 }
 
-pub(crate) async fn act(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Extension(effects): Extension<Effects>,
-    Path((id, command)): Path<(u64, String)>,
-    body: Bytes,
-) -> Answer {
-    let mut model = fake.model();
-    let before = one(&model.balancers, &project, id).ok_or_else(|| Refusal::not_found("load balancer"))?;
-    let after = model.after(&project, before.clone(), &command, &body)?;
-    let (action, is_done) = model.act(&project, &command, ("load_balancer", id), &effects)?;
-    if let Some(balancer) = one_mut(&mut model.balancers, &project, id).filter(|_| is_done) {
-        *balancer = after;
-    }
+pub(crate) fn act(model: &mut Model, asked: &Asked) -> Answer {
+    let command = asked.route.rsplit('/').next().unwrap_or_default();
+    let before = asked_for(&model.balancers, asked, "load balancer")?;
+    let after = model.after(asked, before.clone(), command)?;
+    let action = model.act(asked, command, ("load_balancer", after.id))?;
+    changed(&mut model.balancers, &action, |it| *it = after);
     action.answer()
 }
 
 impl Model {
     /// A load balancer after an action.
-    fn after(&self, project: &str, mut balancer: Balancer, command: &str, body: &Bytes) -> Result<Balancer, Refusal> {
+    fn after(&self, asked: &Asked, mut balancer: Balancer, command: &str) -> Result<Balancer, Refusal> {
+        let project = &asked.project;
         match command {
-            "change_algorithm" => balancer.algorithm = parse::<Algorithm>(body)?.name()?,
-            "change_type" => self.change_type(&mut balancer, &parse::<NewType>(body)?.load_balancer_type)?,
-            "change_dns_ptr" => change_pointer(&mut balancer, parse(body)?)?,
-            "attach_to_network" => self.attach_balancer(project, &mut balancer, &parse(body)?)?,
-            "detach_from_network" => detach(&mut balancer, parse::<Attachment>(body)?.network)?,
+            "change_algorithm" => balancer.algorithm = parse::<Algorithm>(asked)?.name()?,
+            "change_type" => self.change_type(&mut balancer, &parse::<NewType>(asked)?.load_balancer_type)?,
+            "change_dns_ptr" => change_pointer(&mut balancer, parse(asked)?)?,
+            "attach_to_network" => self.attach_balancer(project, &mut balancer, &parse(asked)?)?,
+            "detach_from_network" => detach(&mut balancer, parse::<Attachment>(asked)?.network)?,
             "enable_public_interface" => balancer.public_interface = true,
             "disable_public_interface" => disable(&mut balancer)?,
             "add_service" => {
-                let service = Service::new(parse(body)?)?;
+                let service = Service::new(parse(asked)?)?;
                 if balancer.services.iter().any(|it| it.listen_port == service.listen_port) {
                     return Err(Refusal::new("source_port_already_used", "source port already used"));
                 }
                 self.admit_service(project, &balancer, &service)?;
                 balancer.services.push(service);
             }
-            "update_service" => self.update_service(project, &mut balancer, parse(body)?)?,
+            "update_service" => self.update_service(project, &mut balancer, parse(asked)?)?,
             "delete_service" => {
-                let Port { listen_port } = parse(body)?;
+                let Port { listen_port } = parse(asked)?;
                 let before = balancer.services.len();
                 balancer.services.retain(|it| it.listen_port != listen_port);
                 if balancer.services.len() == before {
@@ -91,12 +78,12 @@ impl Model {
                 }
             }
             "add_target" => {
-                let target = parse::<TargetWish>(body)?.target()?;
+                let target = parse::<TargetWish>(asked)?.target()?;
                 self.admit_target(project, &balancer, &target)?;
                 balancer.targets.push(target);
             }
             "remove_target" => {
-                let target = parse::<TargetWish>(body)?.target()?;
+                let target = parse::<TargetWish>(asked)?.target()?;
                 let before = balancer.targets.len();
                 balancer.targets.retain(|it| !it.is_same(&target));
                 if balancer.targets.len() == before {

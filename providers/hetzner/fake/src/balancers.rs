@@ -3,24 +3,17 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use axum::extract::{Path, State};
-use axum::response::IntoResponse;
-use axum::{Extension, Json};
-use bytes::Bytes;
-use http::StatusCode;
+use fake_cloud::Reply;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::Fake;
 use crate::balancer_services::{Service, ServiceChange};
 use crate::balancer_targets::{Target, TargetWish};
 use crate::catalogue::{BalancerType, LOCATIONS, location};
-use crate::faults::Effects;
-use crate::gate::Project;
-use crate::model::{CREATED, Kind, Model, Owned, of, one, one_mut};
-use crate::pages::{Query, page};
+use crate::lists::{page, selects};
+use crate::model::{CREATED, Kind, Model, Owned, asked_for, of_project, one, one_mut};
 use crate::refusal::{Answer, Refusal};
-use crate::routes::parse;
+use crate::routes::{Asked, ok, parse};
 
 /// A load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,7 +167,7 @@ impl Model {
     }
 
     fn name_is_free(&self, project: &str, id: Option<u64>, name: &str) -> Result<(), Refusal> {
-        if of(&self.balancers, project).any(|it| it.name == name && Some(it.id) != id) {
+        if of_project(&self.balancers, project).any(|it| it.name == name && Some(it.id) != id) {
             return Err(Refusal::new("uniqueness_error", format!("name {name:?} is already used")));
         }
         Ok(())
@@ -255,74 +248,43 @@ impl Model {
     }
 }
 
-pub(crate) async fn list(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Query>,
-) -> Answer {
-    let model = fake.model();
-    let balancers = of(&model.balancers, &project).filter(|it| query.selects(&it.name, &it.labels));
-    Ok(Json(page("load_balancers", balancers, |it| it.json(&model.types), &query, &effects)?).into_response())
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    let balancers = of_project(&model.balancers, &asked.project).filter(|it| selects(asked, &it.name, &it.labels));
+    page(asked, "load_balancers", balancers, |it| it.json(&model.types))
 }
 
-pub(crate) async fn get(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Path(id): Path<u64>,
-) -> Answer {
-    let model = fake.model();
-    let balancer = one(&model.balancers, &project, id).ok_or_else(|| Refusal::not_found("load balancer"))?;
-    Ok(Json(json!({"load_balancer": balancer.json(&model.types)})).into_response())
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    let balancer = asked_for(&model.balancers, asked, "load balancer")?;
+    ok(json!({"load_balancer": balancer.json(&model.types)}))
 }
 
-pub(crate) async fn create(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Extension(effects): Extension<Effects>,
-    body: Bytes,
-) -> Answer {
-    let wish: Wish = parse(&body)?;
-    let mut model = fake.model();
-    let balancer = model.create(&project, wish)?;
-    let (action, _) = model.act(&project, "create_load_balancer", ("load_balancer", balancer.id), &effects)?;
+pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
+    let balancer = model.create(&asked.project, parse(asked)?)?;
+    let action = model.act(asked, "create_load_balancer", ("load_balancer", balancer.id))?;
     let answer = json!({"load_balancer": balancer.json(&model.types), "action": action.json()});
-    Ok((StatusCode::CREATED, Json(answer)).into_response())
+    Ok(Reply::new(201, answer))
 }
 
-pub(crate) async fn change(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Path(id): Path<u64>,
-    body: Bytes,
-) -> Answer {
-    let change: Change = parse(&body)?;
-    let mut model = fake.model();
+pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
+    let change: Change = parse(asked)?;
+    let id = asked_for(&model.balancers, asked, "load balancer")?.id;
     if let Some(name) = &change.name {
-        model.name_is_free(&project, Some(id), name)?;
+        model.name_is_free(&asked.project, Some(id), name)?;
     }
     check_labels(change.labels.as_ref().unwrap_or(&BTreeMap::new()))?;
-    let balancer = one_mut(&mut model.balancers, &project, id).ok_or_else(|| Refusal::not_found("load balancer"))?;
-    if let Some(name) = change.name {
-        balancer.name = name;
+    if let Some(balancer) = one_mut(&mut model.balancers, id) {
+        balancer.name = change.name.unwrap_or_else(|| balancer.name.clone());
+        balancer.labels = change.labels.unwrap_or_else(|| balancer.labels.clone());
     }
-    if let Some(labels) = change.labels {
-        balancer.labels = labels;
-    }
-    let balancer = balancer.clone();
-    Ok(Json(json!({"load_balancer": balancer.json(&model.types)})).into_response())
+    get(model, asked)
 }
 
-pub(crate) async fn delete(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Path(id): Path<u64>,
-) -> Answer {
-    let mut model = fake.model();
-    let balancer = one(&model.balancers, &project, id).ok_or_else(|| Refusal::not_found("load balancer"))?;
+pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
+    let balancer = asked_for(&model.balancers, asked, "load balancer")?;
     if balancer.is_protected {
         return Err(Refusal::new("protected", "the load balancer is protected against deletion"));
     }
+    let id = balancer.id;
     model.balancers.remove(&id);
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(Reply::empty(204))
 }

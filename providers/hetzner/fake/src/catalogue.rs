@@ -1,14 +1,11 @@
 //! What the cloud offers: locations, types of load balancers.
 
-use axum::extract::State;
-use axum::response::IntoResponse;
-use axum::{Extension, Json};
 use serde_json::{Value, json};
 
-use crate::Fake;
-use crate::faults::Effects;
-use crate::pages::{Query, page};
+use crate::lists::{names, page};
+use crate::model::Model;
 use crate::refusal::Answer;
+use crate::routes::Asked;
 
 /// A location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,20 +78,11 @@ impl BalancerType {
     }
 }
 
-pub(crate) async fn locations(
-    Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Query>,
-) -> Answer {
-    let wanted = LOCATIONS.iter().filter(|it| query.selects(it.name, &Default::default()));
-    Ok(Json(page("locations", wanted, |it| location(it.name), &query, &effects)?).into_response())
+pub(crate) fn locations(_: &mut Model, asked: &Asked) -> Answer {
+    page(asked, "locations", LOCATIONS.iter().filter(|it| names(asked, it.name)), |it| location(it.name))
 }
 
-pub(crate) async fn balancer_types(
-    State(fake): State<Fake>,
-    Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Query>,
-) -> Answer {
-    let model = fake.model();
-    let items = model.types.iter().filter(|it| query.selects(&it.name, &Default::default()));
-    Ok(Json(page("load_balancer_types", items, BalancerType::json, &query, &effects)?).into_response())
+pub(crate) fn balancer_types(model: &mut Model, asked: &Asked) -> Answer {
+    let items = model.types.iter().filter(|it| names(asked, &it.name));
+    page(asked, "load_balancer_types", items, BalancerType::json)
 }

@@ -2,22 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Path, State};
-use axum::response::IntoResponse;
-use axum::{Extension, Json};
-use bytes::Bytes;
-use http::StatusCode;
+use fake_cloud::Reply;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::Fake;
-use crate::faults::Effects;
-use crate::gate::Project;
-use crate::model::{CREATED, Kind, Model, Owned, of, one};
-use crate::pages::{Query, page};
+use crate::lists::{page, selects};
+use crate::model::{CREATED, Kind, Model, Owned, asked_for, of};
 use crate::refusal::{Answer, Refusal};
-use crate::routes::parse;
+use crate::routes::{Asked, ok, parse};
 
 /// A certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,36 +76,18 @@ impl Model {
     }
 }
 
-pub(crate) async fn list(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Query>,
-) -> Answer {
-    let model = fake.model();
-    let all = of(&model.certificates, &project).filter(|it| query.selects(&it.name, &it.labels));
-    Ok(Json(page("certificates", all, |it| model.certificate_json(it), &query, &effects)?).into_response())
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    let all = of(&model.certificates, asked).filter(|it| selects(asked, &it.name, &it.labels));
+    page(asked, "certificates", all, |it| model.certificate_json(it))
 }
 
-pub(crate) async fn get(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Path(id): Path<u64>,
-) -> Answer {
-    let model = fake.model();
-    let certificate = one(&model.certificates, &project, id).ok_or_else(|| Refusal::not_found("certificate"))?;
-    Ok(Json(json!({"certificate": model.certificate_json(certificate)})).into_response())
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    ok(json!({"certificate": model.certificate_json(asked_for(&model.certificates, asked, "certificate")?)}))
 }
 
-pub(crate) async fn create(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Extension(effects): Extension<Effects>,
-    body: Bytes,
-) -> Answer {
-    let wish: Wish = parse(&body)?;
-    let mut model = fake.model();
-    if of(&model.certificates, &project).any(|it| it.name == wish.name) {
+pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
+    let wish: Wish = parse(asked)?;
+    if of(&model.certificates, asked).any(|it| it.name == wish.name) {
         return Err(Refusal::new("uniqueness_error", format!("name {:?} is already used", wish.name)));
     }
     let is_managed = wish.kind.as_deref() == Some("managed");
@@ -122,28 +97,22 @@ pub(crate) async fn create(
     if !is_managed && (wish.certificate.is_none() || wish.private_key.is_none()) {
         return Err(Refusal::field("certificate", "certificate and private_key are required"));
     }
-    let mut certificate = model.add_certificate(&project, &wish.name, is_managed);
+    let mut certificate = model.add_certificate(&asked.project, &wish.name, is_managed);
     (certificate.labels, certificate.domain_names) = (wish.labels, wish.domain_names);
-    let owned = Owned { project: project.clone(), object: certificate.clone() };
+    let owned = Owned { project: asked.project.clone(), object: certificate.clone() };
     model.certificates.insert(certificate.id, owned);
     let mut answer = json!({"certificate": model.certificate_json(&certificate)});
     if is_managed {
-        let (action, _) = model.act(&project, "create_certificate", ("certificate", certificate.id), &effects)?;
-        answer["action"] = action.json();
+        answer["action"] = model.act(asked, "create_certificate", ("certificate", certificate.id))?.json();
     }
-    Ok((StatusCode::CREATED, Json(answer)).into_response())
+    Ok(Reply::new(201, answer))
 }
 
-pub(crate) async fn delete(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Path(id): Path<u64>,
-) -> Answer {
-    let mut model = fake.model();
-    one(&model.certificates, &project, id).ok_or_else(|| Refusal::not_found("certificate"))?;
+pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
+    let id = asked_for(&model.certificates, asked, "certificate")?.id;
     if !model.users_of(id).is_empty() {
         return Err(Refusal::new("resource_in_use", "the certificate is used"));
     }
     model.certificates.remove(&id);
-    Ok(StatusCode::NO_CONTENT.into_response())
+    Ok(Reply::empty(204))
 }

@@ -5,8 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::model::{Model, Owned};
 use crate::{
-    Balancer, BalancerType, Certificate, Fake, Fault, Network, Options, PROJECT, Recorded, RobotServer, Route, Server,
-    ServerNet,
+    Balancer, BalancerType, Certificate, Fake, Network, Options, PROJECT, RobotServer, Route, Server, ServerNet,
 };
 
 fn objects<T: Clone>(all: &BTreeMap<u64, Owned<T>>) -> Vec<T> {
@@ -209,7 +208,7 @@ impl Fake {
     }
 }
 
-/// Tokens, faults, requests.
+/// Tokens, limits, behaviour.
 impl Fake {
     /// Makes `token` good for `project`: another project has other objects. A new one has none.
     pub fn set_token(&self, token: &str, project: &str) {
@@ -238,56 +237,6 @@ impl Fake {
     /// Changes how the APIs behave. What is left of the limit stays as it is.
     pub fn set_options(&self, change: impl FnOnce(&mut Options)) {
         change(&mut self.model().options);
-    }
-
-    /// Breaks something, until its count is used up or [`clear_faults`](Self::clear_faults).
-    pub fn fail(&self, fault: Fault) {
-        self.model().faults.push(fault);
-    }
-
-    /// Mends everything.
-    pub fn clear_faults(&self) {
-        self.model().faults.clear();
-    }
-
-    /// All requests so far that named a route, to the cloud, to Robot and to the metadata service.
-    #[must_use]
-    pub fn requests(&self) -> Vec<Recorded> {
-        self.model().requests.clone()
-    }
-
-    /// Their number by route.
-    #[must_use]
-    pub fn counts(&self) -> BTreeMap<String, usize> {
-        let mut counts = BTreeMap::new();
-        for request in &self.model().requests {
-            *counts.entry(request.route.clone()).or_default() += 1;
-        }
-        counts
-    }
-
-    /// The number on this route; a method alone: with this method.
-    #[must_use]
-    pub fn count(&self, route: &str) -> usize {
-        let counts = self.counts().into_iter();
-        counts.filter(|(it, _)| it == route || it.split(' ').next() == Some(route)).map(|(_, count)| count).sum()
-    }
-
-    /// The bodies that were sent to this route.
-    #[must_use]
-    pub fn bodies(&self, route: &str) -> Vec<serde_json::Value> {
-        self.requests().into_iter().filter(|it| it.route == route).map(|it| it.body).collect()
-    }
-
-    /// Those that asked for a change: route and body.
-    #[must_use]
-    pub fn changes(&self) -> Vec<(String, serde_json::Value)> {
-        self.requests().into_iter().filter(Recorded::is_mutation).map(|it| (it.route, it.body)).collect()
-    }
-
-    /// Forgets the requests so far.
-    pub fn forget_requests(&self) {
-        self.model().requests.clear();
     }
 
     /// Everything that load balancers, routes and certificates are, as the API shows it.

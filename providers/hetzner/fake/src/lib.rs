@@ -1,5 +1,5 @@
-//! A stateful fake of Hetzner's APIs, for tests: the cloud's, Robot's and the metadata service, as axum routers over one
-//! small model, with levers and faults. All its times are tokio's, so that they may be virtual.
+//! A stateful fake of Hetzner's APIs, for tests: the cloud's, Robot's and the metadata service, as one axum router over one
+//! small model, with levers; faults and the account of requests are the [`Gate`]'s.
 //!
 //! ```
 //! use hetzner_fake::{Fake, Fault};
@@ -9,7 +9,8 @@
 //! let network = fake.add_network("kubernetes", "10.0.0.0/8");
 //! fake.attach("worker-1", network);
 //! fake.fail(Fault::code("POST /load_balancers", "resource_unavailable").times(2));
-//! let (cloud, robot) = (fake.router(), fake.robot());
+//! let apis = fake.router();
+//! # drop(apis);
 //! assert_eq!(fake.count("GET /servers"), 0);
 //! assert_eq!(fake.server("worker-1").map(|it| it.id), Some(server.id));
 //! ```
@@ -22,22 +23,21 @@ mod balancer_actions;
 mod balancer_services;
 mod balancer_targets;
 mod balancers;
-mod bucket;
 mod catalogue;
 mod certificates;
-mod faults;
 mod gate;
 mod levers;
+mod lists;
 mod metadata;
 mod model;
 mod networks;
-mod pages;
 mod refusal;
 mod robot;
 mod routes;
 mod servers;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Deref;
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 pub use actions::Action;
@@ -46,8 +46,8 @@ pub use balancer_targets::Target;
 pub use balancers::{Balancer, PrivateNet, PublicIp};
 pub use catalogue::{BalancerType, LOCATIONS, Location};
 pub use certificates::Certificate;
-pub use faults::{Fault, FaultKind};
-pub use gate::Recorded;
+use fake_cloud::Handle;
+pub use fake_cloud::{Fault, FaultKind, Gate, Port, Recorded, Refused, Served};
 use model::Model;
 pub use networks::{Network, Route, Subnet};
 pub use robot::RobotServer;
@@ -92,9 +92,9 @@ impl Default for Options {
     }
 }
 
-/// The fake. Clones share everything.
+/// The fake: all that its [`Gate`] is, with a cloud behind. Clones share everything.
 #[derive(Clone)]
-pub struct Fake(Arc<Mutex<Model>>);
+pub struct Fake(Handle<Model>);
 
 impl Default for Fake {
     fn default() -> Self {
@@ -102,14 +102,27 @@ impl Default for Fake {
     }
 }
 
+impl Deref for Fake {
+    type Target = Gate;
+
+    fn deref(&self) -> &Gate {
+        self.0.gate()
+    }
+}
+
 impl Fake {
     /// Empty projects, and the types and locations that there are.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self(Arc::new(Mutex::new(Model::new(options))))
+        Self(Handle::new(Model::new(options)))
+    }
+
+    /// All three APIs, for any host: the cloud's is under `/v1`, the paths of the others are what they really are.
+    pub fn router(&self) -> axum::Router {
+        self.0.router()
     }
 
     fn model(&self) -> MutexGuard<'_, Model> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

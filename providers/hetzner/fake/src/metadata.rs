@@ -1,13 +1,13 @@
 //! The metadata service of the machine that the program runs on.
 
-use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use fake_cloud::Reply;
 
-use crate::Fake;
+use crate::model::Model;
+use crate::refusal::Answer;
+use crate::routes::Asked;
 
 /// YAML: a list of the networks that the machine is attached to.
-pub(crate) async fn private_networks(State(fake): State<Fake>) -> Response {
-    let model = fake.model();
+pub(crate) fn private_networks(model: &mut Model, _: &Asked) -> Answer {
     let mut text = String::new();
     for network in &model.attached_to {
         text += &format!(
@@ -18,5 +18,5 @@ pub(crate) async fn private_networks(State(fake): State<Fake>) -> Response {
     if text.is_empty() {
         text.push_str("[]\n");
     }
-    text.into_response()
+    Ok(Reply::text(200, "text/plain", text))
 }

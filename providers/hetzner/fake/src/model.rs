@@ -1,20 +1,19 @@
 //! What there is, in all projects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use fake_cloud::{Bucket, Operation};
 use serde_json::Value;
-use tokio::time::Instant;
 
 use crate::actions::Action;
 use crate::balancers::Balancer;
-use crate::bucket::Bucket;
 use crate::catalogue::{BalancerType, types};
 use crate::certificates::Certificate;
-use crate::faults::{Effects, Fault, FaultKind};
-use crate::gate::Recorded;
 use crate::networks::Network;
 use crate::refusal::Refusal;
 use crate::robot::RobotServer;
+use crate::routes::Asked;
 use crate::servers::Server;
 use crate::{Options, PROJECT, TOKEN};
 
@@ -32,6 +31,8 @@ const CERTIFICATES: u64 = 3_000_001;
 const ACTIONS: u64 = 5_000_001;
 const NETWORKS: u64 = 4711;
 
+const HOUR: Duration = Duration::from_secs(3600);
+
 pub(crate) struct Model {
     pub(crate) options: Options,
     pub(crate) tokens: BTreeMap<String, String>,
@@ -47,8 +48,8 @@ pub(crate) struct Model {
     pub(crate) robot_limit: Option<u32>,
     pub(crate) robot_used: BTreeMap<String, u32>,
     pub(crate) attached_to: BTreeSet<u64>,
-    pub(crate) faults: Vec<Fault>,
-    pub(crate) requests: Vec<Recorded>,
+    /// Requests that the cloud answered, to tell them apart.
+    pub(crate) answered: u64,
     made: [u64; 5],
 }
 
@@ -79,8 +80,7 @@ impl Model {
             robot_limit: None,
             robot_used: BTreeMap::new(),
             attached_to: BTreeSet::new(),
-            faults: Vec::new(),
-            requests: Vec::new(),
+            answered: 0,
             made: [0; 5],
         }
     }
@@ -100,11 +100,11 @@ impl Model {
 
     pub(crate) fn bucket(&mut self, project: &str) -> &mut Bucket {
         let Options { limit, remaining, .. } = self.options;
-        self.buckets.entry(project.to_owned()).or_insert_with(|| Bucket::new(limit, remaining))
+        self.buckets.entry(project.to_owned()).or_insert_with(|| Bucket::new(limit, HOUR, remaining))
     }
 
     pub(crate) fn set_level(&mut self, project: &str, remaining: u32) {
-        self.buckets.insert(project.to_owned(), Bucket::new(self.options.limit, remaining));
+        self.buckets.insert(project.to_owned(), Bucket::new(self.options.limit, HOUR, remaining));
     }
 
     /// Counts a request to Robot; whether it is one too many of its kind.
@@ -114,50 +114,66 @@ impl Model {
         self.robot_limit.is_some_and(|limit| *used > limit)
     }
 
-    /// Starts an action, and says whether what it is for is to be done now.
+    /// Starts an action.
     ///
     /// # Errors
     /// Another one runs.
     pub(crate) fn act(
         &mut self,
-        project: &str,
+        asked: &Asked,
         command: &str,
         resource: (&'static str, u64),
-        effects: &Effects,
-    ) -> Result<(Action, bool), Refusal> {
-        let now = Instant::now();
+    ) -> Result<Action, Refusal> {
         let busy = match resource.0 {
             "network" if self.options.busy_networks => Some("conflict"),
             "load_balancer" if self.options.busy_balancers => Some("locked"),
             _ => None,
         };
-        let runs = |it: &Owned<Action>| it.object.resource == resource && it.object.ends > now;
+        let runs = |it: &Owned<Action>| it.object.resource == resource && !it.object.operation.is_over();
         if let Some(code) = busy.filter(|_| self.actions.values().any(runs)) {
             return Err(Refusal::new(code, format!("another action of the {} runs", resource.0)));
         }
-        let error = effects.find(|it| if let FaultKind::ActionFails(code) = it { Some(code.clone()) } else { None });
-        let is_done = error.is_none();
+        let operation = Operation::begin(self.options.action_time, &asked.effects);
         let (id, _) = self.next_id(Kind::Action);
-        let ends = now + self.options.action_time;
-        let action = Action { id, command: command.to_owned(), resource, ends, error };
-        self.actions.insert(id, Owned { project: project.to_owned(), object: action.clone() });
-        Ok((action, is_done))
+        let action = Action { id, command: command.to_owned(), resource, operation };
+        self.actions.insert(id, Owned { project: asked.project.clone(), object: action.clone() });
+        Ok(action)
     }
 }
 
+type All<T> = BTreeMap<u64, Owned<T>>;
+
 /// Those of a project.
-pub(crate) fn of<'a, T>(all: &'a BTreeMap<u64, Owned<T>>, project: &'a str) -> impl Iterator<Item = &'a T> {
+pub(crate) fn of_project<'a, T>(all: &'a All<T>, project: &'a str) -> impl Iterator<Item = &'a T> {
     all.values().filter(move |it| it.project == project).map(|it| &it.object)
 }
 
+/// Those of the project that a request is about.
+pub(crate) fn of<'a, T>(all: &'a All<T>, asked: &'a Asked) -> impl Iterator<Item = &'a T> {
+    of_project(all, &asked.project)
+}
+
 /// The one of a project.
-pub(crate) fn one<'a, T>(all: &'a BTreeMap<u64, Owned<T>>, project: &str, id: u64) -> Option<&'a T> {
+pub(crate) fn one<'a, T>(all: &'a All<T>, project: &str, id: u64) -> Option<&'a T> {
     all.get(&id).filter(|it| it.project == project).map(|it| &it.object)
 }
 
-/// As [`one`], to change it.
-pub(crate) fn one_mut<'a, T>(all: &'a mut BTreeMap<u64, Owned<T>>, project: &str, id: u64) -> Option<&'a mut T> {
-    all.get_mut(&id).filter(|it| it.project == project).map(|it| &mut it.object)
+/// The one that a path names.
+pub(crate) fn asked_for<'a, T>(all: &'a All<T>, asked: &Asked, what: &str) -> Result<&'a T, Refusal> {
+    let found = asked.id().parse().ok().and_then(|id| one(all, &asked.project, id));
+    found.ok_or_else(|| Refusal::not_found(what))
+}
+
+/// One to be changed.
+pub(crate) fn one_mut<T>(all: &mut All<T>, id: u64) -> Option<&mut T> {
+    all.get_mut(&id).map(|it| &mut it.object)
+}
+
+/// Does to its object what an action is for, unless the action fails.
+pub(crate) fn changed<T>(all: &mut All<T>, action: &Action, change: impl FnOnce(&mut T)) {
+    if let Some(object) = one_mut(all, action.resource.1).filter(|_| action.operation.error.is_none()) {
+        change(object);
+    }
 }
 
 /// When everything was made: times are nobody's business here.

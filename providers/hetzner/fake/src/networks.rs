@@ -2,21 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use axum::extract::{Path, State};
-use axum::response::IntoResponse;
-use axum::{Extension, Json};
-use bytes::Bytes;
 use ipnet::{IpNet, Ipv4Net};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::Fake;
-use crate::faults::Effects;
-use crate::gate::Project;
-use crate::model::{CREATED, Kind, Model, Owned, of, one, one_mut};
-use crate::pages::{Query, page};
+use crate::lists::{names, page};
+use crate::model::{CREATED, Kind, Model, Owned, asked_for, changed, of, one};
 use crate::refusal::{Answer, Refusal};
-use crate::routes::parse;
+use crate::routes::{Asked, ok, parse};
 
 /// A network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,38 +111,19 @@ impl Model {
     }
 }
 
-pub(crate) async fn list(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Query>,
-) -> Answer {
-    let model = fake.model();
-    let networks = of(&model.networks, &project).filter(|it| query.selects(&it.name, &Default::default()));
-    Ok(Json(page("networks", networks, |it| model.network_json(it), &query, &effects)?).into_response())
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    let networks = of(&model.networks, asked).filter(|it| names(asked, &it.name));
+    page(asked, "networks", networks, |it| model.network_json(it))
 }
 
-pub(crate) async fn get(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Path(id): Path<u64>,
-) -> Answer {
-    let model = fake.model();
-    let network = one(&model.networks, &project, id).ok_or_else(|| Refusal::not_found("network"))?;
-    Ok(Json(json!({"network": model.network_json(network)})).into_response())
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    ok(json!({"network": model.network_json(asked_for(&model.networks, asked, "network")?)}))
 }
 
-pub(crate) async fn add_route(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Extension(effects): Extension<Effects>,
-    Path(id): Path<u64>,
-    body: Bytes,
-) -> Answer {
-    let route: Route = parse(&body)?;
-    let mut model = fake.model();
+pub(crate) fn add_route(model: &mut Model, asked: &Asked) -> Answer {
+    let route: Route = parse(asked)?;
     let most = model.options.network_routes;
-    let network = one(&model.networks, &project, id).ok_or_else(|| Refusal::not_found("network"))?;
+    let network = asked_for(&model.networks, asked, "network")?;
     let destination: IpNet = route.destination.parse().map_err(|_| Refusal::field("destination", "is no range"))?;
     if !matches!(destination, IpNet::V4(range) if range.trunc() == range) {
         return Err(Refusal::field("destination", "must be an IPv4 range"));
@@ -164,29 +138,18 @@ pub(crate) async fn add_route(
     if network.routes.len() >= most {
         return Err(Refusal::new("resource_limit_exceeded", format!("a network has at most {most} routes")));
     }
-    let (action, is_done) = model.act(&project, "add_route", ("network", id), &effects)?;
-    if let Some(network) = one_mut(&mut model.networks, &project, id).filter(|_| is_done) {
-        network.routes.push(route);
-    }
+    let action = model.act(asked, "add_route", ("network", network.id))?;
+    changed(&mut model.networks, &action, |it| it.routes.push(route));
     action.answer()
 }
 
-pub(crate) async fn delete_route(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Extension(effects): Extension<Effects>,
-    Path(id): Path<u64>,
-    body: Bytes,
-) -> Answer {
-    let route: Route = parse(&body)?;
-    let mut model = fake.model();
-    let network = one(&model.networks, &project, id).ok_or_else(|| Refusal::not_found("network"))?;
+pub(crate) fn delete_route(model: &mut Model, asked: &Asked) -> Answer {
+    let route: Route = parse(asked)?;
+    let network = asked_for(&model.networks, asked, "network")?;
     if !network.routes.contains(&route) {
         return Err(Refusal::not_found("route"));
     }
-    let (action, is_done) = model.act(&project, "delete_route", ("network", id), &effects)?;
-    if let Some(network) = one_mut(&mut model.networks, &project, id).filter(|_| is_done) {
-        network.routes.retain(|it| *it != route);
-    }
+    let action = model.act(asked, "delete_route", ("network", network.id))?;
+    changed(&mut model.networks, &action, |it| it.routes.retain(|it| *it != route));
     action.answer()
 }

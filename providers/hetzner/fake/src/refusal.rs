@@ -1,24 +1,26 @@
-//! Error answers.
+//! Error answers, as each API writes them.
 
-use axum::Json;
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
+use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};
 
-/// `{"error": {"code", "message", "details"}}` with the status that belongs to the code.
+use crate::routes::Service;
+
+/// Why a request is not carried out.
 #[derive(Debug)]
 pub(crate) struct Refusal {
+    /// `None`: the one that belongs to the code.
+    status: Option<u16>,
     code: String,
     message: String,
     details: Value,
 }
 
 /// What a handler gives.
-pub(crate) type Answer = Result<Response, Refusal>;
+pub(crate) type Answer = Result<Reply, Refusal>;
 
 impl Refusal {
     pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
-        Self { code: code.to_owned(), message: message.into(), details: Value::Null }
+        Self { status: None, code: code.to_owned(), message: message.into(), details: Value::Null }
     }
 
     pub(crate) fn not_found(what: &str) -> Self {
@@ -31,29 +33,58 @@ impl Refusal {
         refusal.details = json!({"fields": [{"name": name, "messages": [message]}]});
         refusal
     }
-}
 
-/// The status of an answer with this code.
-pub(crate) fn status_of(code: &str) -> StatusCode {
-    match code {
-        "unauthorized" => StatusCode::UNAUTHORIZED,
-        "forbidden" | "token_readonly" | "protected" | "resource_limit_exceeded" => StatusCode::FORBIDDEN,
-        "not_found" => StatusCode::NOT_FOUND,
-        "conflict" | "uniqueness_error" => StatusCode::CONFLICT,
-        "locked" => StatusCode::LOCKED,
-        "rate_limit_exceeded" => StatusCode::TOO_MANY_REQUESTS,
-        "json_error" => StatusCode::BAD_REQUEST,
-        "server_error" => StatusCode::INTERNAL_SERVER_ERROR,
-        "bad_gateway" => StatusCode::BAD_GATEWAY,
-        "maintenance" | "service_error" | "resource_unavailable" => StatusCode::SERVICE_UNAVAILABLE,
-        "timeout" => StatusCode::GATEWAY_TIMEOUT,
-        _ => StatusCode::UNPROCESSABLE_ENTITY,
+    /// One of Robot's, which say no more than their code.
+    pub(crate) fn robot(code: &str) -> Self {
+        Self::new(code, code.to_lowercase())
+    }
+
+    /// `{"error": {"code", "message", "details"}}`; Robot's have the status instead of details.
+    pub(crate) fn reply(&self, service: Service) -> Reply {
+        let Self { status, code, message, details } = self;
+        match service {
+            Service::Robot => {
+                let status = status.unwrap_or_else(|| robot_status_of(code));
+                Reply::new(status, json!({"error": {"status": status, "code": code, "message": message}}))
+            }
+            Service::Cloud | Service::Metadata => {
+                let body = json!({"error": {"code": code, "message": message, "details": details}});
+                Reply::new(status.unwrap_or_else(|| status_of(code)), body)
+            }
+        }
     }
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let body = json!({"error": {"code": self.code, "message": self.message, "details": self.details}});
-        (status_of(&self.code), Json(body)).into_response()
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        let code = if refused.code.is_empty() { "rate_limit_exceeded" } else { &refused.code };
+        Self { status: refused.status, ..Self::new(code, refused.message) }
+    }
+}
+
+/// The status of an answer with this code.
+fn status_of(code: &str) -> u16 {
+    match code {
+        "json_error" => 400,
+        "unauthorized" => 401,
+        "forbidden" | "token_readonly" | "protected" | "resource_limit_exceeded" => 403,
+        "not_found" => 404,
+        "conflict" | "uniqueness_error" => 409,
+        "locked" => 423,
+        "rate_limit_exceeded" => 429,
+        "server_error" => 500,
+        "bad_gateway" => 502,
+        "maintenance" | "service_error" | "resource_unavailable" => 503,
+        "timeout" => 504,
+        _ => 422,
+    }
+}
+
+fn robot_status_of(code: &str) -> u16 {
+    match code {
+        "UNAUTHORIZED" => 401,
+        "RATE_LIMIT_EXCEEDED" => 403,
+        "SERVER_NOT_FOUND" | "NOT_FOUND" | "RESET_NOT_AVAILABLE" => 404,
+        _ => 500,
     }
 }

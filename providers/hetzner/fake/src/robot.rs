@@ -2,13 +2,11 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use axum::Json;
-use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Response};
-use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::Fake;
+use crate::model::Model;
+use crate::refusal::{Answer, Refusal};
+use crate::routes::{Asked, ok};
 
 /// A dedicated server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,50 +37,24 @@ impl RobotServer {
     }
 }
 
-/// An error in Robot's words.
-pub(crate) struct RobotRefusal(String);
-
-impl RobotRefusal {
-    pub(crate) fn new(code: &str) -> Self {
-        Self(code.to_owned())
-    }
+fn found<'a>(model: &'a Model, asked: &Asked) -> Result<&'a RobotServer, Refusal> {
+    let number = asked.id().parse().ok();
+    number.and_then(|number: u64| model.robot.get(&number)).ok_or_else(|| Refusal::robot("SERVER_NOT_FOUND"))
 }
 
-impl IntoResponse for RobotRefusal {
-    fn into_response(self) -> Response {
-        let status = match self.0.as_str() {
-            "UNAUTHORIZED" => StatusCode::UNAUTHORIZED,
-            "RATE_LIMIT_EXCEEDED" => StatusCode::FORBIDDEN,
-            "SERVER_NOT_FOUND" | "NOT_FOUND" | "RESET_NOT_AVAILABLE" => StatusCode::NOT_FOUND,
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        let body = json!({"error": {"status": status.as_u16(), "code": self.0, "message": self.0.to_lowercase()}});
-        (status, Json(body)).into_response()
-    }
-}
-
-pub(crate) async fn list(State(fake): State<Fake>) -> Response {
-    let model = fake.model();
+pub(crate) fn list(model: &mut Model, _: &Asked) -> Answer {
     if model.robot.is_empty() {
-        return RobotRefusal::new("SERVER_NOT_FOUND").into_response();
+        return Err(Refusal::robot("SERVER_NOT_FOUND"));
     }
-    Json(model.robot.values().map(RobotServer::json).collect::<Vec<_>>()).into_response()
+    ok(model.robot.values().map(RobotServer::json).collect())
 }
 
-pub(crate) async fn get(State(fake): State<Fake>, Path(number): Path<u64>) -> Response {
-    match fake.model().robot.get(&number) {
-        None => RobotRefusal::new("SERVER_NOT_FOUND").into_response(),
-        Some(server) => Json(server.json()).into_response(),
-    }
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    ok(found(model, asked)?.json())
 }
 
-pub(crate) async fn reset(State(fake): State<Fake>, Path(number): Path<u64>) -> Response {
-    match fake.model().robot.get(&number) {
-        None => RobotRefusal::new("SERVER_NOT_FOUND").into_response(),
-        Some(server) => Json(json!({"reset": {
-            "server_number": number, "server_ip": server.server_ip, "type": ["hw"],
-            "operating_status": server.operating_status,
-        }}))
-        .into_response(),
-    }
+pub(crate) fn reset(model: &mut Model, asked: &Asked) -> Answer {
+    let server = found(model, asked)?;
+    ok(json!({"reset": {"server_number": server.server_number, "server_ip": server.server_ip, "type": ["hw"],
+        "operating_status": server.operating_status}}))
 }

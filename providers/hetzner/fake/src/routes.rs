@@ -1,72 +1,100 @@
-//! The routers.
+//! Which handler answers what.
 
-use axum::Router;
-use axum::middleware::from_fn_with_state;
-use axum::response::IntoResponse;
-use axum::routing::{get, post};
-use bytes::Bytes;
+use fake_cloud::{Cloud, Refused, Reply, Routes};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use crate::refusal::Refusal;
-use crate::{
-    Fake, actions, balancer_actions, balancers, catalogue, certificates, gate, metadata, networks, robot, servers,
-};
+use crate::model::Model;
+use crate::refusal::{Answer, Refusal};
+use crate::{actions, balancer_actions, balancers, catalogue, certificates, gate, metadata, networks, robot, servers};
+
+/// One of Hetzner's APIs. Their paths are different.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    Cloud,
+    /// The web service for dedicated servers.
+    Robot,
+    /// The metadata service, with the path that it has on `169.254.169.254`.
+    Metadata,
+}
+
+/// A request as handlers see it.
+pub(crate) type Asked = fake_cloud::Asked<Service>;
+
+type Route = fake_cloud::Route<Model>;
+
+const CLOUD: &[Route] = &[
+    ("GET", "/locations", catalogue::locations),
+    ("GET", "/load_balancer_types", catalogue::balancer_types),
+    ("GET", "/servers", servers::list),
+    ("GET", "/servers/{id}", servers::get),
+    ("GET", "/networks", networks::list),
+    ("GET", "/networks/{id}", networks::get),
+    ("POST", "/networks/{id}/actions/add_route", networks::add_route),
+    ("POST", "/networks/{id}/actions/delete_route", networks::delete_route),
+    ("GET", "/load_balancers", balancers::list),
+    ("POST", "/load_balancers", balancers::create),
+    ("GET", "/load_balancers/{id}", balancers::get),
+    ("PUT", "/load_balancers/{id}", balancers::change),
+    ("DELETE", "/load_balancers/{id}", balancers::delete),
+    ("POST", "/load_balancers/{id}/actions/add_service", balancer_actions::act),
+    ("POST", "/load_balancers/{id}/actions/add_target", balancer_actions::act),
+    ("POST", "/load_balancers/{id}/actions/attach_to_network", balancer_actions::act),
+    ("POST", "/load_balancers/{id}/actions/change_algorithm", balancer_actions::act),
+    ("POST", "/load_balancers/{id}/actions/change_dns_ptr", balancer_actions::act),
+    ("POST", "/load_balancers/{id}/actions/change_type", balancer_actions::act),
+    ("POST", "/load_balancers/{id}/actions/delete_service", balancer_actions::act),
+    ("POST", "/load_balancers/{id}/actions/detach_from_network", balancer_actions::act),
+    ("POST", "/load_balancers/{id}/actions/disable_public_interface", balancer_actions::act),
+    ("POST", "/load_balancers/{id}/actions/enable_public_interface", balancer_actions::act),
+    ("POST", "/load_balancers/{id}/actions/remove_target", balancer_actions::act),
+    ("POST", "/load_balancers/{id}/actions/update_service", balancer_actions::act),
+    ("GET", "/certificates", certificates::list),
+    ("POST", "/certificates", certificates::create),
+    ("GET", "/certificates/{id}", certificates::get),
+    ("DELETE", "/certificates/{id}", certificates::delete),
+    ("GET", "/actions", actions::list),
+    ("GET", "/actions/{id}", actions::get),
+];
+
+const ROBOT: &[Route] = &[
+    ("GET", "/server", robot::list),
+    ("GET", "/server/{number}", robot::get),
+    ("GET", "/reset/{number}", robot::reset),
+];
+
+const METADATA: &[Route] = &[("GET", "/hetzner/v1/metadata/private-networks", metadata::private_networks)];
+
+impl Cloud for Model {
+    type Service = Service;
+    type Refusal = Refusal;
+    const ROUTES: &'static [Routes<Self>] = &[
+        Routes { prefix: "/v1", service: Service::Cloud, table: CLOUD },
+        Routes { prefix: "", service: Service::Robot, table: ROBOT },
+        Routes { prefix: "", service: Service::Metadata, table: METADATA },
+    ];
+
+    fn admit(&mut self, asked: &mut Asked) -> Result<(), Refusal> {
+        gate::admit(self, asked)
+    }
+    fn refusal(_: &Asked, refused: Refused) -> Refusal {
+        refused.into()
+    }
+    fn words(asked: &Asked, refusal: Refusal) -> Reply {
+        refusal.reply(asked.service)
+    }
+}
 
 /// A body, strictly: what the API does not know is refused, because it is a mistake of the client.
-pub(crate) fn parse<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
-    if serde_json::from_slice::<serde_json::Value>(body).is_err() {
+pub(crate) fn parse<T: DeserializeOwned>(asked: &Asked) -> Result<T, Refusal> {
+    if asked.is_broken() || asked.bytes.is_empty() {
         return Err(Refusal::new("json_error", "the body is no JSON"));
     }
-    serde_json::from_slice(body).map_err(|error| Refusal::field("body", &error.to_string()))
+    serde_json::from_slice(&asked.bytes).map_err(|error| Refusal::field("body", &error.to_string()))
 }
 
-async fn unknown() -> impl IntoResponse {
-    Refusal::new("not_found", "there is no such path")
-}
-
-impl Fake {
-    /// The cloud's API, under `/v1`.
-    pub fn router(&self) -> Router {
-        let api = Router::new()
-            .route("/locations", get(catalogue::locations))
-            .route("/load_balancer_types", get(catalogue::balancer_types))
-            .route("/servers", get(servers::list))
-            .route("/servers/{id}", get(servers::get))
-            .route("/networks", get(networks::list))
-            .route("/networks/{id}", get(networks::get))
-            .route("/networks/{id}/actions/add_route", post(networks::add_route))
-            .route("/networks/{id}/actions/delete_route", post(networks::delete_route))
-            .route("/load_balancers", get(balancers::list).post(balancers::create))
-            .route("/load_balancers/{id}", get(balancers::get).put(balancers::change).delete(balancers::delete))
-            .route("/load_balancers/{id}/actions/{action}", post(balancer_actions::act))
-            .route("/certificates", get(certificates::list).post(certificates::create))
-            .route("/certificates/{id}", get(certificates::get).delete(certificates::delete))
-            .route("/actions", get(actions::list))
-            .route("/actions/{id}", get(actions::get))
-            .route_layer(from_fn_with_state(self.clone(), gate::cloud));
-        Router::new().nest("/v1", api).fallback(unknown).with_state(self.clone())
-    }
-
-    /// Robot's web service.
-    pub fn robot(&self) -> Router {
-        Router::new()
-            .route("/server", get(robot::list))
-            .route("/server/{number}", get(robot::get))
-            .route("/reset/{number}", get(robot::reset))
-            .route_layer(from_fn_with_state(self.clone(), gate::robot))
-            .with_state(self.clone())
-    }
-
-    /// All three, for one port: their paths are different.
-    pub fn all(&self) -> Router {
-        self.router().merge(self.robot()).merge(self.metadata())
-    }
-
-    /// The metadata service, with the path that it has on `169.254.169.254`.
-    pub fn metadata(&self) -> Router {
-        let service = Router::new()
-            .route("/private-networks", get(metadata::private_networks))
-            .route_layer(from_fn_with_state(self.clone(), gate::open));
-        Router::new().nest("/hetzner/v1/metadata", service).with_state(self.clone())
-    }
+/// 200 with this.
+#[allow(clippy::unnecessary_wraps, reason = "it is what a handler gives")]
+pub(crate) fn ok(body: Value) -> Answer {
+    Ok(Reply::new(200, body))
 }

@@ -3,19 +3,14 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use axum::extract::{Path, State};
-use axum::response::IntoResponse;
-use axum::{Extension, Json};
 use ipnet::Ipv6Net;
 use serde_json::{Value, json};
 
-use crate::Fake;
 use crate::catalogue::location;
-use crate::faults::Effects;
-use crate::gate::Project;
-use crate::model::{CREATED, Kind, Model, Owned, of, one};
-use crate::pages::{Query, page};
-use crate::refusal::{Answer, Refusal};
+use crate::lists::{page, selects};
+use crate::model::{CREATED, Kind, Model, Owned, asked_for, of};
+use crate::refusal::Answer;
+use crate::routes::{Asked, ok};
 
 /// A server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,23 +111,11 @@ impl Model {
     }
 }
 
-pub(crate) async fn list(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Extension(effects): Extension<Effects>,
-    axum::extract::Query(query): axum::extract::Query<Query>,
-) -> Answer {
-    let model = fake.model();
-    let servers = of(&model.servers, &project).filter(|it| query.selects(&it.name, &it.labels));
-    Ok(Json(page("servers", servers, Server::json, &query, &effects)?).into_response())
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    let servers = of(&model.servers, asked).filter(|it| selects(asked, &it.name, &it.labels));
+    page(asked, "servers", servers, Server::json)
 }
 
-pub(crate) async fn get(
-    State(fake): State<Fake>,
-    Extension(Project(project)): Extension<Project>,
-    Path(id): Path<u64>,
-) -> Answer {
-    let model = fake.model();
-    let server = one(&model.servers, &project, id).ok_or_else(|| Refusal::not_found("server"))?;
-    Ok(Json(json!({"server": server.json()})).into_response())
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    ok(json!({"server": asked_for(&model.servers, asked, "server")?.json()}))
 }

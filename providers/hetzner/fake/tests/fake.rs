@@ -176,7 +176,7 @@ async fn requests_and_actions_fail_as_told() {
     assert_eq!(ask(&fake, "GET", "/locations", &Value::Null).await.0, 503);
     assert_eq!(ask(&fake, "GET", "/locations", &Value::Null).await.0, 200);
     let route = "POST /load_balancers/{id}/actions/change_algorithm";
-    fake.fail(Fault::action(route, "server_error").times(1));
+    fake.fail(Fault::ends_in_error(route, "server_error").times(1));
     let path = format!("/load_balancers/{id}/actions/change_algorithm");
     let (status, answer) = ask(&fake, "POST", &path, &json!({"type": "least_connections"})).await;
     assert_eq!(status, 201);
@@ -193,7 +193,7 @@ async fn robot_has_passwords_limits_and_words_of_its_own() {
     fake.add_robot_server(321, "bm-1");
     let ask = async |authorization: &str, path: &str| {
         let request = Request::builder().uri(path).header("authorization", authorization).body(Body::empty()).unwrap();
-        let answer = fake.robot().oneshot(request).await.unwrap();
+        let answer = fake.router().oneshot(request).await.unwrap();
         let status = answer.status().as_u16();
         let bytes = answer.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice::<Value>(&bytes).unwrap())
@@ -216,6 +216,6 @@ async fn the_metadata_service_names_the_networks() {
     let network = fake.add_network("kubernetes", "10.0.0.0/8");
     fake.run_attached_to(network);
     let request = Request::builder().uri("/hetzner/v1/metadata/private-networks").body(Body::empty()).unwrap();
-    let body = fake.metadata().oneshot(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+    let body = fake.router().oneshot(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
     assert!(String::from_utf8_lossy(&body).contains(&format!("network_id: {network}\n")));
 }

@@ -164,11 +164,11 @@ impl Scene {
     pub(super) async fn start(&mut self) {
         let setup = Setup::default();
         let cloud = provider_hetzner::transports::cloud(&self.config, &setup).service(self.fake.router());
-        let metadata = Transport::builder("http://metadata").service(self.fake.metadata()).build().unwrap();
+        let metadata = Transport::builder("http://metadata").service(self.fake.router()).build().unwrap();
         let robot = self.config.robot.as_ref().and_then(|robot| Some((robot, robot.credential.as_ref()?)));
         let robot = robot.map(|(robot, credential)| {
             let builder = provider_hetzner::transports::robot(robot, credential, &setup);
-            builder.service(self.fake.robot()).build().unwrap()
+            builder.service(self.fake.router()).build().unwrap()
         });
         let provider = Hetzner::over(self.config.clone(), cloud.build().unwrap(), robot, metadata);
         provider.initialize(&context(Arc::clone(&self.heard) as Arc<dyn Events>)).await.unwrap();

@@ -108,10 +108,10 @@ impl Machines {
     pub(super) async fn start(&mut self) -> &Hetzner {
         let setup = Setup { metrics: Arc::clone(&self.heard) as Arc<dyn CloudMetrics>, ..Setup::default() };
         let cloud = transports::cloud(&self.config, &setup).service(self.fake.router()).build().unwrap();
-        let metadata = Transport::builder("http://metadata").service(self.fake.metadata()).build().unwrap();
+        let metadata = Transport::builder("http://metadata").service(self.fake.router()).build().unwrap();
         let robot = self.config.robot.as_ref().and_then(|robot| Some((robot, robot.credential.as_ref()?)));
         let robot = robot.map(|(robot, credential)| {
-            transports::robot(robot, credential, &setup).service(self.fake.robot()).build().unwrap()
+            transports::robot(robot, credential, &setup).service(self.fake.router()).build().unwrap()
         });
         let provider = Hetzner::over(self.config.clone(), cloud, robot, metadata);
         provider.initialize(&context(Arc::clone(&self.heard) as Arc<dyn Events>)).await.unwrap();

@@ -311,7 +311,7 @@ async fn a_network_that_somebody_else_is_changing_is_a_conflict() {
         assert!(error.is_conflict(), "{code}: {error}");
     }
     scene.world.fake.clear_faults();
-    scene.world.fake.fail(Fault::action(ADD, "server_error"));
+    scene.world.fake.fail(Fault::ends_in_error(ADD, "server_error"));
     let error = scene.refused("worker-1", &ip, PODS).await.to_string();
     assert!(error.contains("server_error"), "{error}");
     scene.world.fake.clear_faults();

@@ -86,9 +86,9 @@ impl World {
         let cloud = transports::cloud(&config, &setup).service(self.fake.router()).build().unwrap();
         let robot = config.robot.as_ref().and_then(|robot| Some((robot, robot.credential.as_ref()?)));
         let robot = robot.map(|(robot, credential)| {
-            transports::robot(robot, credential, &setup).service(self.fake.robot()).build().unwrap()
+            transports::robot(robot, credential, &setup).service(self.fake.router()).build().unwrap()
         });
-        let metadata = Transport::builder("http://metadata/hetzner/v1/metadata").service(self.fake.metadata());
+        let metadata = Transport::builder("http://metadata/hetzner/v1/metadata").service(self.fake.router());
         Hetzner::over(config, cloud, robot, metadata.build().unwrap())
     }
 

@@ -2,14 +2,15 @@
 
 use std::net::IpAddr;
 
+use fake_cloud::Reply;
 use serde_json::{Value, json};
 
 use crate::attributes;
-use crate::model::{Kind, Model, Object, list as items, text};
+use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::octavia::{merge, sorted_tags, unsupported};
 use crate::ports::NewPort;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked, made, object, one};
 use crate::{listeners, pages, pools, shown};
 
 /// By what lists are filtered.
@@ -39,7 +40,7 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
 
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     let balancer = model.one(Kind::Balancer, &asked.project, asked.id())?;
-    Reply::one(Kind::Balancer, shown::balancer(model, balancer))
+    one(Kind::Balancer, shown::balancer(model, balancer))
 }
 
 pub(crate) fn status(model: &mut Model, asked: &Asked) -> Answer {
@@ -90,6 +91,31 @@ fn vip(model: &mut Model, project: &str, wanted: &Object, id: &str) -> Result<Ob
     model.add_port(&NewPort { project, name: &name, subnet: &subnet, address, device: &device, owner, security_groups })
 }
 
+/// Further VIPs: each an address more of the port, in another subnet of its network.
+fn more_vips(model: &mut Model, project: &str, wanted: &Object, port: &mut Object) -> Result<Vec<Value>, Refusal> {
+    let mut used: Vec<Value> = items(port, "fixed_ips").iter().map(|it| it["subnet_id"].clone()).collect();
+    let mut vips = Vec::new();
+    for vip in items(wanted, "additional_vips") {
+        let subnet = vip["subnet_id"].as_str().unwrap_or_default();
+        let found = model.get(Kind::Subnet, subnet).filter(|it| model.is_visible(Kind::Subnet, it, project));
+        let found = found.ok_or_else(|| Refusal::invalid(format!("Validation failure: Subnet {subnet} not found")))?;
+        if used.contains(&vip["subnet_id"]) {
+            let message = "Validation failure: Duplicate VIP subnet(s) specified. Only one IP can be bound per subnet.";
+            return Err(Refusal::invalid(message));
+        }
+        if found["network_id"] != port["network_id"] {
+            return Err(Refusal::invalid("Validation failure: All VIP subnets must belong to the same network."));
+        }
+        used.push(vip["subnet_id"].clone());
+        let address = model.free_address(subnet)?;
+        vips.push(json!({"subnet_id": subnet, "ip_address": address, "port_id": port["id"]}));
+    }
+    let more = vips.iter().map(|it| json!({"subnet_id": it["subnet_id"], "ip_address": it["ip_address"]}));
+    let all: Vec<Value> = items(port, "fixed_ips").iter().cloned().chain(more).collect();
+    set(port, "fixed_ips", all);
+    Ok(vips)
+}
+
 fn check(model: &Model, wanted: &Object) -> Result<(), Refusal> {
     model.check_attributes(wanted, "load_balancer.loadbalancer", attributes::BALANCER, false)?;
     let provider = wanted.get("provider").and_then(Value::as_str).unwrap_or("amphora");
@@ -114,8 +140,16 @@ impl Model {
     pub(crate) fn add_balancer(&mut self, project: &str, wanted: &Object) -> Result<String, Refusal> {
         self.has_room(Kind::Balancer, project)?;
         let id = self.new_id();
-        let port = vip(self, project, wanted, &id)?;
+        let mut port = vip(self, project, wanted, &id)?;
         let fixed = items(&port, "fixed_ips").first().cloned().unwrap_or_default();
+        let more = more_vips(self, project, wanted, &mut port);
+        if more.is_err() && text(&port, "device_owner") == "Octavia" {
+            self.remove_port(text(&port, "id"));
+        }
+        let more = more?;
+        if !more.is_empty() {
+            self.insert(Kind::Port, port.clone());
+        }
         let provider = wanted.get("provider").and_then(Value::as_str).unwrap_or("amphora");
         let value = |key: &str| wanted.get(key).cloned().unwrap_or_default();
         let balancer = json!({
@@ -123,7 +157,7 @@ impl Model {
             "provisioning_status": "PENDING_CREATE", "operating_status": "OFFLINE", "admin_state_up": true,
             "project_id": project, "tenant_id": project, "created_at": self.clock.local(), "updated_at": null,
             "vip_address": fixed["ip_address"], "vip_port_id": port["id"], "vip_subnet_id": fixed["subnet_id"],
-            "vip_network_id": port["network_id"], "vip_sg_ids": [], "additional_vips": [], "provider": provider,
+            "vip_network_id": port["network_id"], "vip_sg_ids": [], "additional_vips": more, "provider": provider,
             "flavor_id": value("flavor_id"), "vip_qos_policy_id": value("vip_qos_policy_id"),
             "tags": sorted_tags(items(wanted, "tags")), "availability_zone": value("availability_zone"),
             "vip_vnic_type": "normal",
@@ -134,7 +168,7 @@ impl Model {
 }
 
 pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wanted = asked.object(Kind::Balancer)?;
+    let wanted = object(asked, Kind::Balancer)?;
     check(model, wanted)?;
     let id = model.add_balancer(&asked.project, wanted)?;
     if let Err(refusal) = create_parts(model, asked, &id, wanted) {
@@ -142,11 +176,11 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
         model.drop_balancer(&id);
         return Err(refusal);
     }
-    model.begin(&id, "PENDING_CREATE", &asked.effects, asked.now);
+    model.begin(&id, "PENDING_CREATE", &asked.effects);
     let balancer = model.one(Kind::Balancer, &asked.project, &id)?;
     let is_tree = wanted.contains_key("listeners") || wanted.contains_key("pools");
     let shown = if is_tree { shown::whole(model, balancer) } else { shown::balancer(model, balancer) };
-    Reply::made(Kind::Balancer, shown)
+    made(Kind::Balancer, shown)
 }
 
 fn create_parts(model: &mut Model, asked: &Asked, id: &str, wanted: &Object) -> Result<(), Refusal> {
@@ -165,7 +199,7 @@ fn wrong_state(id: &str, balancer: &Object) -> Refusal {
 }
 
 pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = asked.object(Kind::Balancer)?;
+    let change = object(asked, Kind::Balancer)?;
     model.check_attributes(change, "load_balancer.loadbalancer", attributes::BALANCER, true)?;
     let updated = model.clock.local();
     let id = asked.id();
@@ -174,7 +208,7 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
         return Err(wrong_state(id, balancer));
     }
     merge(balancer, change, &updated);
-    model.begin(id, "PENDING_UPDATE", &asked.effects, asked.now);
+    model.begin(id, "PENDING_UPDATE", &asked.effects);
     get(model, asked)
 }
 
@@ -190,6 +224,6 @@ pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
         let message = format!("Validation failure: Cannot delete Load Balancer {id} - it has children");
         return Err(Refusal::invalid(message));
     }
-    model.begin(id, "PENDING_DELETE", &asked.effects, asked.now);
-    Reply::empty(204)
+    model.begin(id, "PENDING_DELETE", &asked.effects);
+    Ok(Reply::empty(204))
 }

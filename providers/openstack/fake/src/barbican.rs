@@ -1,9 +1,10 @@
 //! Barbican: whether there is a secret or container.
 
+use fake_cloud::Reply;
 use serde_json::Value;
 
 use crate::model::{Kind, Model};
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked};
 
 fn get(model: &Model, asked: &Asked, kind: Kind) -> Answer {
     let found = model.one(kind, &asked.project, asked.id())?;

@@ -1,5 +1,6 @@
 //! Floating IPs.
 
+use fake_cloud::Reply;
 use serde_json::{Value, json};
 
 use crate::attributes;
@@ -7,14 +8,14 @@ use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::pages;
 use crate::ports::check_changes;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked, expect_revision, made, object, one};
 
 pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
     pages::list(model, asked, Kind::FloatingIp, attributes::FLOATING_IP, |_, it| it.clone())
 }
 
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    Reply::one(Kind::FloatingIp, model.one(Kind::FloatingIp, &asked.project, asked.id())?.clone())
+    one(Kind::FloatingIp, model.one(Kind::FloatingIp, &asked.project, asked.id())?.clone())
 }
 
 /// Puts a floating IP on a port; null takes it off.
@@ -77,7 +78,7 @@ fn subnet(model: &Model, network: &str, wanted: Option<&str>) -> Result<String, 
 }
 
 pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wanted = asked.object(Kind::FloatingIp)?;
+    let wanted = object(asked, Kind::FloatingIp)?;
     let known = [
         "floating_network_id",
         "port_id",
@@ -117,7 +118,7 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
     let mut floating = floating;
     attach(model, &asked.project, &mut floating, wanted.get("port_id").unwrap_or(&Value::Null))?;
     model.insert(Kind::FloatingIp, floating.clone());
-    Reply::made(Kind::FloatingIp, floating)
+    made(Kind::FloatingIp, floating)
 }
 
 impl Model {
@@ -135,10 +136,10 @@ impl Model {
 }
 
 pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = asked.object(Kind::FloatingIp)?;
+    let change = object(asked, Kind::FloatingIp)?;
     check_changes(change, attributes::FLOATING_IP_CHANGES)?;
     let mut floating = model.owned(Kind::FloatingIp, &asked.project, asked.id())?.clone();
-    asked.expect_revision(&floating)?;
+    expect_revision(asked, &floating)?;
     if let Some(description) = change.get("description") {
         set(&mut floating, "description", description.clone());
     }
@@ -147,12 +148,12 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
     }
     Model::touched(&model.clock.clone(), &mut floating);
     model.insert(Kind::FloatingIp, floating.clone());
-    Reply::one(Kind::FloatingIp, floating)
+    one(Kind::FloatingIp, floating)
 }
 
 pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
     let floating = model.owned(Kind::FloatingIp, &asked.project, asked.id())?;
-    asked.expect_revision(&floating.clone())?;
+    expect_revision(asked, &floating.clone())?;
     model.remove(Kind::FloatingIp, asked.id());
-    Reply::empty(204)
+    Ok(Reply::empty(204))
 }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fake_cloud::Reply;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::model::Model;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked};
 use crate::{
     APPLICATION_CREDENTIAL, APPLICATION_SECRET, DOMAIN, PASSWORD, PROJECT, PROJECT_ID, REGION, TRUST, USER, USER_ID,
 };

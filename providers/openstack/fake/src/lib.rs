@@ -1,6 +1,6 @@
 //! A stateful fake of OpenStack's APIs, for tests: Keystone, Nova, Neutron, Octavia and Barbican as one axum router over one
-//! small model, with levers and faults. Its clock is tokio's, so that it may be virtual. Shapes, states and messages are those
-//! of release 2026.2.
+//! small model, with levers; faults and the account of requests are the [`Gate`]'s. Shapes, states and messages are those of
+//! release 2026.2.
 //!
 //! ```
 //! use openstack_fake::{Fake, Fault};
@@ -22,8 +22,6 @@
 mod attributes;
 mod balancers;
 mod barbican;
-mod clock;
-mod faults;
 mod floating_ips;
 mod gate;
 mod keystone;
@@ -45,11 +43,12 @@ mod security_groups;
 mod servers;
 mod shown;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ops::Deref;
+use std::sync::MutexGuard;
 use std::time::Duration;
 
-pub use faults::{Fault, FaultKind};
-pub use gate::Recorded;
+use fake_cloud::Handle;
+pub use fake_cloud::{Fault, FaultKind, Gate, Port, Recorded, Refused, Served};
 pub use levers::{Network, Server};
 use model::Model;
 
@@ -133,9 +132,9 @@ impl Default for Options {
     }
 }
 
-/// The fake. Clones share everything.
+/// The fake: all that its [`Gate`] is, with a cloud behind. Clones share everything.
 #[derive(Clone)]
-pub struct Fake(Arc<Mutex<Model>>);
+pub struct Fake(Handle<Model>);
 
 impl Default for Fake {
     fn default() -> Self {
@@ -143,14 +142,27 @@ impl Default for Fake {
     }
 }
 
+impl Deref for Fake {
+    type Target = Gate;
+
+    fn deref(&self) -> &Gate {
+        self.0.gate()
+    }
+}
+
 impl Fake {
     /// An empty cloud.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        Self(Arc::new(Mutex::new(Model::new(options))))
+        Self(Handle::new(Model::new(options)))
+    }
+
+    /// All services, for any host.
+    pub fn router(&self) -> axum::Router {
+        self.0.router()
     }
 
     fn model(&self) -> MutexGuard<'_, Model> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -9,7 +9,7 @@ use crate::attributes;
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::octavia::{balancer_of, delete_part, merge, set_state, sorted_tags, unsupported};
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked, made, object, one};
 use crate::{pages, pools, shown};
 
 const FILTERS: &[&str] = &[
@@ -37,7 +37,7 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
 
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     let listener = model.one(Kind::Listener, &asked.project, asked.id())?;
-    Reply::one(Kind::Listener, shown::listener(model, listener))
+    one(Kind::Listener, shown::listener(model, listener))
 }
 
 /// What may be asked of any listener with this protocol.
@@ -76,14 +76,17 @@ fn check_options(model: &Model, balancer: &str, protocol: &str, wanted: &Object)
             return Err(Refusal::invalid(format!("Could not retrieve certificate: ['{reference}']")));
         }
     }
-    let vip = model.get(Kind::Balancer, balancer).map_or("", |it| text(it, "vip_address"));
+    let balancer = model.get(Kind::Balancer, balancer);
+    let more = balancer.into_iter().flat_map(|it| items(it, "additional_vips")).map(|vip| &vip["ip_address"]);
+    let vips = balancer.and_then(|it| it.get("vip_address")).into_iter().chain(more);
+    let vips: Vec<IpAddr> = vips.filter_map(|it| it.as_str()?.parse().ok()).collect();
     for range in items(wanted, "allowed_cidrs").iter().filter_map(Value::as_str) {
         let parsed: IpNet = range.parse().map_err(|_| {
             Refusal::invalid(format!("Invalid input for field/attribute allowed_cidrs. Value: '{range}'. Value should be IPv4 or IPv6 CIDR format"))
         })?;
-        if vip.parse::<IpAddr>().is_ok_and(|vip| vip.is_ipv6() != parsed.addr().is_ipv6()) {
+        if vips.iter().all(|vip| vip.is_ipv6() != parsed.addr().is_ipv6()) {
             let message =
-                format!("Validation failure: CIDR {range} IP version incompatible with all VIPs ['{vip}'] IP version.");
+                format!("Validation failure: CIDR {range} IP version incompatible with all VIPs {vips:?} IP version.");
             return Err(Refusal::invalid(message));
         }
     }
@@ -148,18 +151,18 @@ pub(crate) fn add(model: &mut Model, project: &str, balancer: &str, wanted: &Obj
 }
 
 pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wanted = asked.object(Kind::Listener)?;
+    let wanted = object(asked, Kind::Listener)?;
     let balancer = text(wanted, "loadbalancer_id").to_owned();
     model.check_attributes(wanted, "listener_.listener", attributes::LISTENER, false)?;
     model.may_change(&balancer, &asked.project)?;
     let id = add(model, &asked.project, &balancer, wanted)?;
-    model.begin(&balancer, "PENDING_UPDATE", &asked.effects, asked.now);
+    model.begin(&balancer, "PENDING_UPDATE", &asked.effects);
     let listener = model.one(Kind::Listener, &asked.project, &id)?;
-    Reply::made(Kind::Listener, shown::listener(model, listener))
+    made(Kind::Listener, shown::listener(model, listener))
 }
 
 pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = asked.object(Kind::Listener)?;
+    let change = object(asked, Kind::Listener)?;
     model.check_attributes(change, "listener_.listener", attributes::LISTENER, true)?;
     let found = model.one(Kind::Listener, &asked.project, asked.id())?;
     let (balancer, protocol) = (balancer_of(found), text(found, "protocol").to_owned());
@@ -172,7 +175,7 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
         set(listener, "insert_headers", json!({}));
     }
     set_state(listener, "PENDING_UPDATE");
-    model.begin(&balancer, "PENDING_UPDATE", &asked.effects, asked.now);
+    model.begin(&balancer, "PENDING_UPDATE", &asked.effects);
     get(model, asked)
 }
 

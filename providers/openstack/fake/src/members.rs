@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
+use fake_cloud::Reply;
 use serde_json::{Value, json};
 
 use crate::attributes;
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::octavia::{balancer_of, merge, set_state, sorted_tags};
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked};
 
 /// Members are asked for by another part of Octavia, which words this differently.
 fn pool<'a>(model: &'a Model, asked: &Asked) -> Result<&'a Object, Refusal> {
@@ -79,7 +80,7 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
 
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     pool(model, asked)?;
-    let id = asked.ids.get(1).map_or("", String::as_str);
+    let id = asked.nth_id(1);
     let found = model.members.get(asked.id()).into_iter().flatten().find(|it| text(it, "id") == id);
     let member = found.ok_or_else(|| missing(id))?;
     Ok(Reply::new(200, json!({"member": member})))
@@ -90,7 +91,7 @@ fn begin(model: &mut Model, asked: &Asked, balancer: &str) {
     if let Some(pool) = model.get_mut(Kind::Pool, asked.id()) {
         set_state(pool, "PENDING_UPDATE");
     }
-    model.begin(balancer, "PENDING_UPDATE", &asked.effects, asked.now);
+    model.begin(balancer, "PENDING_UPDATE", &asked.effects);
 }
 
 fn wanted(asked: &Asked) -> Result<&Object, Refusal> {
@@ -150,12 +151,12 @@ pub(crate) fn replace(model: &mut Model, asked: &Asked) -> Answer {
         add(model, &asked.project, asked.id(), new)?;
     }
     begin(model, asked, &balancer);
-    Reply::empty(202)
+    Ok(Reply::empty(202))
 }
 
 /// The member that the path names.
 fn member_mut<'a>(model: &'a mut Model, asked: &Asked) -> Result<&'a mut Object, Refusal> {
-    let id = asked.ids.get(1).map_or("", String::as_str);
+    let id = asked.nth_id(1);
     let found = model.members.get_mut(asked.id()).into_iter().flatten().find(|it| text(it, "id") == id);
     found.ok_or_else(|| missing(id))
 }
@@ -181,5 +182,5 @@ pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
     model.may_change_pool(&balancer, asked.id(), &asked.project)?;
     set_state(member_mut(model, asked)?, "PENDING_DELETE");
     begin(model, asked, &balancer);
-    Reply::empty(204)
+    Ok(Reply::empty(204))
 }

@@ -2,14 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use fake_cloud::{Clock, Operations};
 use serde_json::{Map, Value};
-use tokio::time::Instant;
 
-use crate::clock::Clock;
-use crate::faults::Fault;
-use crate::gate::Recorded;
 use crate::keystone::Identity;
-use crate::octavia::Work;
 use crate::refusal::Refusal;
 use crate::{Options, PROJECT_ID};
 
@@ -106,17 +102,13 @@ pub(crate) struct Model {
     /// By pool, in the order in which they came.
     pub(crate) members: BTreeMap<String, Vec<Object>>,
     /// What Octavia's worker does, by load balancer.
-    pub(crate) work: BTreeMap<String, Work>,
-    /// Octavia's worker stands still.
-    pub(crate) is_frozen: bool,
+    pub(crate) work: Operations,
     /// Ids of what the project may not see.
     pub(crate) hidden: BTreeSet<String>,
     /// The most objects of a kind in a project.
     pub(crate) quotas: BTreeMap<Kind, usize>,
     /// The most extra routes of a router.
     pub(crate) route_quota: usize,
-    pub(crate) faults: Vec<Fault>,
-    pub(crate) requests: Vec<Recorded>,
     made: u64,
     /// The last address that was given away, by subnet.
     pub(crate) cursors: BTreeMap<String, u32>,
@@ -128,27 +120,18 @@ impl Model {
     pub(crate) fn new(options: Options) -> Self {
         Self {
             options,
-            clock: Clock::new(),
+            clock: Clock::default(),
             identity: Identity::default(),
             objects: BTreeMap::new(),
             members: BTreeMap::new(),
-            work: BTreeMap::new(),
-            is_frozen: false,
+            work: Operations::default(),
             hidden: BTreeSet::new(),
             quotas: BTreeMap::new(),
             route_quota: usize::MAX,
-            faults: Vec::new(),
-            requests: Vec::new(),
             made: 0,
             cursors: BTreeMap::new(),
             chosen: BTreeSet::new(),
         }
-    }
-
-    /// Time goes by: what is due, happens.
-    pub(crate) fn advance(&mut self, now: Instant) {
-        self.clock.start(now);
-        self.finish_work(now);
     }
 
     /// A new id: a UUID, growing.

@@ -1,12 +1,13 @@
 //! Health monitors.
 
+use fake_cloud::Reply;
 use serde_json::{Value, json};
 
 use crate::attributes;
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::octavia::{balancer_of, merge, set_state, sorted_tags, unsupported};
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked, made, object, one};
 use crate::{pages, shown};
 
 const FILTERS: &[&str] =
@@ -29,7 +30,7 @@ fn plain(monitor: &Object) -> Object {
 }
 
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    Reply::one(Kind::Monitor, plain(model.one(Kind::Monitor, &asked.project, asked.id())?))
+    one(Kind::Monitor, plain(model.one(Kind::Monitor, &asked.project, asked.id())?))
 }
 
 fn check(model: &Model, balancer: &str, pool: &str, kind: &str, wanted: &Object) -> Result<(), Refusal> {
@@ -112,7 +113,7 @@ fn begin(model: &mut Model, asked: &Asked, balancer: &str, pool: &str) {
     if let Some(pool) = model.get_mut(Kind::Pool, pool) {
         set_state(pool, "PENDING_UPDATE");
     }
-    model.begin(balancer, "PENDING_UPDATE", &asked.effects, asked.now);
+    model.begin(balancer, "PENDING_UPDATE", &asked.effects);
 }
 
 fn pool_of(monitor: &Object) -> String {
@@ -120,17 +121,17 @@ fn pool_of(monitor: &Object) -> String {
 }
 
 pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wanted = asked.object(Kind::Monitor)?;
+    let wanted = object(asked, Kind::Monitor)?;
     let pool = text(wanted, "pool_id");
     let balancer = balancer_of(model.one(Kind::Pool, &asked.project, pool)?);
     model.may_change_pool(&balancer, pool, &asked.project)?;
     let id = add(model, &asked.project, &balancer, pool, wanted)?;
     begin(model, asked, &balancer, pool);
-    Reply::made(Kind::Monitor, plain(model.one(Kind::Monitor, &asked.project, &id)?))
+    made(Kind::Monitor, plain(model.one(Kind::Monitor, &asked.project, &id)?))
 }
 
 pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = asked.object(Kind::Monitor)?;
+    let change = object(asked, Kind::Monitor)?;
     model.check_attributes(change, "health_monitor_.healthmonitor", attributes::MONITOR, true)?;
     let found = model.one(Kind::Monitor, &asked.project, asked.id())?;
     let (balancer, pool) = (balancer_of(found), pool_of(found));
@@ -152,5 +153,5 @@ pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
     set_state(monitor, "PENDING_DELETE");
     set(monitor, "operating_status", "OFFLINE");
     begin(model, asked, &balancer, &pool);
-    Reply::empty(204)
+    Ok(Reply::empty(204))
 }

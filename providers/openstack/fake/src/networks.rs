@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use fake_cloud::Reply;
 use ipnet::IpNet;
 use serde_json::json;
 
@@ -9,7 +10,7 @@ use crate::attributes;
 use crate::model::{Kind, Model, Object, text};
 use crate::pages;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked, one};
 
 impl Model {
     /// The range of a subnet.
@@ -98,7 +99,7 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
 
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     let network = model.one(Kind::Network, &asked.project, asked.id())?;
-    Reply::one(Kind::Network, shown(model, network))
+    one(Kind::Network, shown(model, network))
 }
 
 pub(crate) fn list_subnets(model: &mut Model, asked: &Asked) -> Answer {
@@ -106,5 +107,5 @@ pub(crate) fn list_subnets(model: &mut Model, asked: &Asked) -> Answer {
 }
 
 pub(crate) fn get_subnet(model: &mut Model, asked: &Asked) -> Answer {
-    Reply::one(Kind::Subnet, model.one(Kind::Subnet, &asked.project, asked.id())?.clone())
+    one(Kind::Subnet, model.one(Kind::Subnet, &asked.project, asked.id())?.clone())
 }

@@ -3,21 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fake_cloud::{Effects, Reply};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use crate::attributes::Attribute;
-use crate::faults::{Effects, FaultKind};
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
-
-/// A change of a load balancer on which the worker works.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Work {
-    ends: Instant,
-    fails: bool,
-}
+use crate::requests::{Answer, Asked};
 
 /// The kinds of objects that are part of a load balancer.
 const PARTS: [Kind; 3] = [Kind::Listener, Kind::Pool, Kind::Monitor];
@@ -37,8 +29,8 @@ pub(crate) fn delete_part(model: &mut Model, asked: &Asked, kind: Kind) -> Answe
     let balancer = balancer_of(model.one(kind, &asked.project, asked.id())?);
     model.may_change(&balancer, &asked.project)?;
     set_state(model.owned(kind, &asked.project, asked.id())?, "PENDING_DELETE");
-    model.begin(&balancer, "PENDING_UPDATE", &asked.effects, asked.now);
-    Reply::empty(204)
+    model.begin(&balancer, "PENDING_UPDATE", &asked.effects);
+    Ok(Reply::empty(204))
 }
 
 /// The load balancer of a part.
@@ -64,13 +56,12 @@ fn settled(object: &mut Object, fails: bool, updated: &str) -> bool {
 
 impl Model {
     /// The worker has something to do: the load balancer is in this state until then.
-    pub(crate) fn begin(&mut self, balancer: &str, state: &str, effects: &Effects, now: Instant) {
+    pub(crate) fn begin(&mut self, balancer: &str, state: &str, effects: &Effects) {
         let time = match state {
             "PENDING_CREATE" => self.options.create_time,
             "PENDING_DELETE" => self.options.delete_time,
             _ => self.options.update_time,
         };
-        let work = Work { ends: now + time, fails: effects.has(&FaultKind::EndsInError) };
         let updated = self.clock.local();
         if let Some(balancer) = self.get_mut(Kind::Balancer, balancer) {
             set_state(balancer, state);
@@ -78,22 +69,16 @@ impl Model {
                 set(balancer, "updated_at", updated);
             }
         }
-        self.work.insert(balancer.to_owned(), work);
+        self.work.begin(balancer, time, effects);
         if time == Duration::ZERO {
-            self.finish_work(now);
+            self.finish_work();
         }
     }
 
     /// What is due by now is done.
-    pub(crate) fn finish_work(&mut self, now: Instant) {
-        if self.is_frozen {
-            return;
-        }
-        let due: Vec<(String, bool)> =
-            self.work.iter().filter(|(_, work)| work.ends <= now).map(|(id, work)| (id.clone(), work.fails)).collect();
-        for (balancer, fails) in due {
-            self.work.remove(&balancer);
-            self.finish(&balancer, fails);
+    pub(crate) fn finish_work(&mut self) {
+        for (balancer, work) in self.work.finished() {
+            self.finish(&balancer, work.error.is_some());
         }
     }
 
@@ -141,7 +126,7 @@ impl Model {
 
     /// A load balancer is gone, with all its parts and the port that Octavia made for it.
     pub(crate) fn drop_balancer(&mut self, id: &str) {
-        self.work.remove(id);
+        self.work.forget(id);
         for kind in PARTS {
             let parts: Vec<String> = self.parts(kind, id).map(|it| text(it, "id").to_owned()).collect();
             parts.iter().for_each(|part| self.drop_part(kind, part));

@@ -1,11 +1,11 @@
 //! Lists: filters, fields, pages.
 
+use fake_cloud::{Next, Page, Reply};
 use serde_json::{Map, Value, json};
 
-use crate::faults::FaultKind;
 use crate::model::{Kind, Model, Object, text};
 use crate::refusal::{Refusal, Service};
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked};
 
 /// Parameters that select nothing.
 const MANNERS: [&str; 6] = ["limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"];
@@ -81,18 +81,13 @@ fn limit(model: &Model, asked: &Asked) -> Result<usize, Refusal> {
 }
 
 /// The link to the page after the one that ends with `marker`.
-fn next(model: &Model, asked: &Asked, limit: usize, marker: &str) -> Value {
+fn link(model: &Model, asked: &Asked, limit: usize, marker: &str) -> Value {
     let (endpoint, path) = (&model.options.endpoint, &asked.path);
-    let prefix = match asked.service {
-        Service::Compute => "/compute",
-        Service::Balancer => "/load-balancer",
-        _ => "/network",
-    };
     // Octavia forgets what was asked for.
     let kept =
         asked.query.iter().filter(|(key, _)| asked.service != Service::Balancer && key != "marker" && key != "limit");
     let kept: String = kept.map(|(key, value)| format!("{key}={}&", encoded(value))).collect();
-    json!({"rel": "next", "href": format!("{endpoint}{prefix}{path}?{kept}limit={limit}&marker={marker}")})
+    json!({"rel": "next", "href": format!("{endpoint}{path}?{kept}limit={limit}&marker={marker}")})
 }
 
 fn encoded(value: &str) -> String {
@@ -111,43 +106,33 @@ pub(crate) fn page_of(
     asked: &Asked,
     collection: &str,
     kind: Option<Kind>,
-    mut items: Vec<Object>,
+    items: Vec<Object>,
 ) -> Answer {
     let limit = limit(model, asked)?;
-    if asked.effects.has(&FaultKind::EmptyList) {
-        items.clear();
-    }
-    let mut start = match asked.query("marker") {
+    let start = match asked.query("marker") {
         None => 0,
         Some(marker) => match items.iter().position(|it| text(it, "id") == marker) {
             Some(at) => at + 1,
             None => return Err(no_marker(asked.service, kind, marker)),
         },
     };
-    let number = start / limit + 1;
-    if let Some(missing) = asked.effects.find(|it| if let FaultKind::MissingPage(at) = it { Some(*at) } else { None }) {
-        start += if number == missing { limit } else { 0 };
+    let mut page = Page::starting(items, start, limit, &asked.effects);
+    if asked.query("limit").is_some() || asked.service == Service::Compute {
+        page = page.full_is_followed(limit, &asked.effects);
     }
-    let is_early = asked.effects.has(&FaultKind::EarlyEnd(number));
-    let total = items.len();
-    let items: Vec<Object> = items.into_iter().skip(start).take(limit).collect();
-    // Nobody looks further: a full page is followed by another one, if only by an empty one.
-    let is_asked = asked.query("limit").is_some() || asked.service == Service::Compute;
-    let is_followed = items.len() == limit && (is_asked || start + items.len() < total);
-    let mut links = Vec::new();
-    let last = items.last().map(|it| text(it, "id").to_owned());
-    if asked.effects.has(&FaultKind::EndlessList) {
-        links.push(next(model, asked, limit, asked.query("marker").unwrap_or_default()));
-    } else if let Some(last) = last.filter(|_| is_followed && !is_early) {
-        links.push(next(model, asked, limit, &last));
-    }
-    let fields: Vec<&str> = asked.query.iter().filter(|(key, _)| key == "fields").map(|(_, it)| it.as_str()).collect();
+    let marker = match page.next {
+        Next::Nothing => None,
+        Next::Following => page.items.last().map(|it| text(it, "id")),
+        Next::Itself => asked.query("marker").or(Some("")),
+    };
+    let links: Vec<Value> = marker.map(|marker| link(model, asked, limit, marker)).into_iter().collect();
+    let fields: Vec<&str> = asked.all("fields").collect();
     let shown = |mut item: Object| {
         item.retain(|key, _| fields.is_empty() || fields.contains(&key.as_str()));
         Value::Object(item)
     };
     let mut body = Map::new();
-    body.insert(collection.to_owned(), items.into_iter().map(shown).collect());
+    body.insert(collection.to_owned(), page.items.into_iter().map(shown).collect());
     if !links.is_empty() || asked.service == Service::Balancer {
         body.insert(format!("{collection}_links"), links.into());
     }

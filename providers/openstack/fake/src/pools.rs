@@ -6,7 +6,7 @@ use crate::attributes;
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::octavia::{balancer_of, delete_part, merge, set_state, sorted_tags, unsupported};
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked, made, object, one};
 use crate::{members, monitors, pages, shown};
 
 const FILTERS: &[&str] = &[
@@ -31,7 +31,7 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
 
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     let pool = model.one(Kind::Pool, &asked.project, asked.id())?;
-    Reply::one(Kind::Pool, shown::pool(model, pool))
+    one(Kind::Pool, shown::pool(model, pool))
 }
 
 fn check_algorithm(model: &Model, balancer: &str, algorithm: &str) -> Result<(), Refusal> {
@@ -106,7 +106,7 @@ fn fits(listener: &str, pool: &str) -> bool {
 }
 
 pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wanted = asked.object(Kind::Pool)?;
+    let wanted = object(asked, Kind::Pool)?;
     model.check_attributes(wanted, "pool_.pool", attributes::POOL, false)?;
     let listener = text(wanted, "listener_id").to_owned();
     let balancer = match listener.as_str() {
@@ -132,13 +132,13 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
         set(listener, "default_pool_id", id.clone());
         set_state(listener, "PENDING_UPDATE");
     }
-    model.begin(&balancer, "PENDING_UPDATE", &asked.effects, asked.now);
+    model.begin(&balancer, "PENDING_UPDATE", &asked.effects);
     let pool = model.one(Kind::Pool, &asked.project, &id)?;
-    Reply::made(Kind::Pool, shown::pool(model, pool))
+    made(Kind::Pool, shown::pool(model, pool))
 }
 
 pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = asked.object(Kind::Pool)?;
+    let change = object(asked, Kind::Pool)?;
     model.check_attributes(change, "pool_.pool", attributes::POOL, true)?;
     let balancer = balancer_of(model.one(Kind::Pool, &asked.project, asked.id())?);
     if let Some(algorithm) = change.get("lb_algorithm").and_then(Value::as_str) {
@@ -155,7 +155,7 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
     let kept = persistence(&pool["session_persistence"]);
     set(pool, "session_persistence", kept);
     set_state(pool, "PENDING_UPDATE");
-    model.begin(&balancer, "PENDING_UPDATE", &asked.effects, asked.now);
+    model.begin(&balancer, "PENDING_UPDATE", &asked.effects);
     get(model, asked)
 }
 

@@ -1,12 +1,13 @@
 //! Ports.
 
+use fake_cloud::Reply;
 use serde_json::{Value, json};
 
 use crate::attributes;
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::pages;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked, expect_revision, object, one};
 
 /// A new port.
 pub(crate) struct NewPort<'a> {
@@ -71,7 +72,7 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
 }
 
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    Reply::one(Kind::Port, model.one(Kind::Port, &asked.project, asked.id())?.clone())
+    one(Kind::Port, model.one(Kind::Port, &asked.project, asked.id())?.clone())
 }
 
 /// Refused, if a change names what may not be changed.
@@ -83,7 +84,7 @@ pub(crate) fn check_changes(change: &Object, known: &[&str]) -> Result<(), Refus
 }
 
 pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = asked.object(Kind::Port)?;
+    let change = object(asked, Kind::Port)?;
     check_changes(change, attributes::PORT_CHANGES)?;
     for group in items(change, "security_groups").iter().filter_map(Value::as_str) {
         model.one(Kind::SecurityGroup, &asked.project, group)?;
@@ -113,16 +114,16 @@ pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
         after.insert(key.clone(), value);
     }
     if after != before {
-        asked.expect_revision(&before)?;
+        expect_revision(asked, &before)?;
         Model::touched(&clock, &mut after);
         port.clone_from(&after);
     }
-    Reply::one(Kind::Port, after)
+    one(Kind::Port, after)
 }
 
 pub(crate) fn remove_tag(model: &mut Model, asked: &Asked) -> Answer {
     let clock = model.clock;
-    let tag = asked.ids.get(1).map_or("", String::as_str);
+    let tag = asked.nth_id(1);
     let port = model.owned(Kind::Port, &asked.project, asked.id())?;
     let mut tags = items(port, "tags").to_vec();
     let Some(at) = tags.iter().position(|it| it == tag) else {
@@ -131,5 +132,5 @@ pub(crate) fn remove_tag(model: &mut Model, asked: &Asked) -> Answer {
     tags.remove(at);
     set(port, "tags", tags);
     Model::touched(&clock, port);
-    Reply::empty(204)
+    Ok(Reply::empty(204))
 }

@@ -1,5 +1,6 @@
 //! Error answers: each service has its own form.
 
+use fake_cloud::Refused;
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -11,6 +12,8 @@ pub(crate) enum Service {
     Network,
     Balancer,
     Keys,
+    /// The documents of their versions, for which nobody needs a token.
+    Versions,
 }
 
 /// Why a request is not carried out.
@@ -25,6 +28,16 @@ pub(crate) struct Refusal {
 impl Refusal {
     pub(crate) fn new(status: u16, kind: &str, message: impl Into<String>) -> Self {
         Self { status, kind: kind.to_owned(), message: message.into() }
+    }
+
+    /// In the form of this service.
+    pub(crate) fn of(service: Service, refused: Refused) -> Self {
+        let kind = match service {
+            Service::Balancer => "",
+            _ if refused.code.is_empty() => "overLimit",
+            _ => &refused.code,
+        };
+        Self::new(refused.status.unwrap_or(400), kind, refused.message)
     }
 
     /// 400 of Neutron's API layer.
@@ -53,7 +66,9 @@ impl Refusal {
         match service {
             // Everybody's middleware answers in Keystone's form.
             _ if status == 401 => json!({"error": {"code": 401, "title": title, "message": message}}),
-            Service::Identity => json!({"error": {"code": status, "title": title, "message": message}}),
+            Service::Identity | Service::Versions => {
+                json!({"error": {"code": status, "title": title, "message": message}})
+            }
             Service::Compute => json!({&self.kind: {"code": status, "message": message}}),
             Service::Network => json!({"NeutronError": {"type": self.kind, "message": message, "detail": ""}}),
             // Parts of Octavia that other people wrote tell a title.

@@ -9,14 +9,14 @@ use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::pages;
 use crate::ports::check_changes;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked, expect_revision, object, one};
 
 pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
     pages::list(model, asked, Kind::Router, attributes::ROUTER, |_, it| it.clone())
 }
 
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
-    Reply::one(Kind::Router, model.one(Kind::Router, &asked.project, asked.id())?.clone())
+    one(Kind::Router, model.one(Kind::Router, &asked.project, asked.id())?.clone())
 }
 
 /// Refused, unless each next hop is in a subnet of the router.
@@ -50,7 +50,7 @@ fn store(model: &mut Model, asked: &Asked, routes: Vec<Value>, is_atomic: bool) 
     let router = model.owned(Kind::Router, &asked.project, asked.id())?;
     if items(router, "routes") != routes {
         if !is_atomic {
-            asked.expect_revision(router)?;
+            expect_revision(asked, router)?;
         }
         set(router, "routes", routes);
         Model::touched(&clock, router);
@@ -59,21 +59,21 @@ fn store(model: &mut Model, asked: &Asked, routes: Vec<Value>, is_atomic: bool) 
 }
 
 pub(crate) fn change(model: &mut Model, asked: &Asked) -> Answer {
-    let change = asked.object(Kind::Router)?;
+    let change = object(asked, Kind::Router)?;
     check_changes(change, attributes::ROUTER_CHANGES)?;
     let routes = items(change, "routes").to_vec();
     model.owned(Kind::Router, &asked.project, asked.id())?;
-    Reply::one(Kind::Router, store(model, asked, routes, false)?)
+    one(Kind::Router, store(model, asked, routes, false)?)
 }
 
 fn atomic(model: &mut Model, asked: &Asked, merge: impl Fn(&mut Vec<Value>, &[Value])) -> Answer {
     if !model.options.atomic_routes {
         return Err(Refusal::new(404, "HTTPNotFound", "The resource could not be found."));
     }
-    let wanted = items(asked.object(Kind::Router)?, "routes");
+    let wanted = items(object(asked, Kind::Router)?, "routes");
     let mut routes = items(model.owned(Kind::Router, &asked.project, asked.id())?, "routes").to_vec();
     merge(&mut routes, wanted);
-    Reply::one(Kind::Router, store(model, asked, routes, true)?)
+    one(Kind::Router, store(model, asked, routes, true)?)
 }
 
 pub(crate) fn add_routes(model: &mut Model, asked: &Asked) -> Answer {

@@ -1,5 +1,6 @@
 //! Security groups and their rules.
 
+use fake_cloud::Reply;
 use ipnet::IpNet;
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::pages;
 use crate::ports::check_changes;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked, made, object, one};
 
 /// What makes a rule another rule.
 const IDENTITY: [&str; 9] = [
@@ -93,15 +94,15 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
 
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     let group = model.one(Kind::SecurityGroup, &asked.project, asked.id())?;
-    Reply::one(Kind::SecurityGroup, shown(model, group))
+    one(Kind::SecurityGroup, shown(model, group))
 }
 
 pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
-    let wanted = asked.object(Kind::SecurityGroup)?;
+    let wanted = object(asked, Kind::SecurityGroup)?;
     check_changes(wanted, &["name", "description", "project_id", "tenant_id", "stateful", "tags"])?;
     model.has_room(Kind::SecurityGroup, &asked.project)?;
     let group = model.add_security_group(&asked.project, text(wanted, "name"), text(wanted, "description"));
-    Reply::made(Kind::SecurityGroup, shown(model, &group))
+    made(Kind::SecurityGroup, shown(model, &group))
 }
 
 pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
@@ -112,7 +113,7 @@ pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
     }
     model.remove(Kind::SecurityGroup, id);
     model.remove_rules(id);
-    Reply::empty(204)
+    Ok(Reply::empty(204))
 }
 
 pub(crate) fn list_rules(model: &mut Model, asked: &Asked) -> Answer {
@@ -120,7 +121,7 @@ pub(crate) fn list_rules(model: &mut Model, asked: &Asked) -> Answer {
 }
 
 pub(crate) fn get_rule(model: &mut Model, asked: &Asked) -> Answer {
-    Reply::one(Kind::Rule, model.one(Kind::Rule, &asked.project, asked.id())?.clone())
+    one(Kind::Rule, model.one(Kind::Rule, &asked.project, asked.id())?.clone())
 }
 
 fn checked(model: &mut Model, asked: &Asked, wanted: &Object) -> Result<Object, Refusal> {
@@ -152,7 +153,7 @@ fn checked(model: &mut Model, asked: &Asked, wanted: &Object) -> Result<Object, 
 pub(crate) fn create_rules(model: &mut Model, asked: &Asked) -> Answer {
     let (one, many) = Kind::Rule.words();
     let Some(wanted) = asked.body.get(many).and_then(Value::as_array) else {
-        let rule = checked(model, asked, asked.object(Kind::Rule)?)?;
+        let rule = checked(model, asked, object(asked, Kind::Rule)?)?;
         model.insert(Kind::Rule, rule.clone());
         return Ok(Reply::new(201, json!({one: rule})));
     };
@@ -165,5 +166,5 @@ pub(crate) fn create_rules(model: &mut Model, asked: &Asked) -> Answer {
 pub(crate) fn delete_rule(model: &mut Model, asked: &Asked) -> Answer {
     model.owned(Kind::Rule, &asked.project, asked.id())?;
     model.remove(Kind::Rule, asked.id());
-    Reply::empty(204)
+    Ok(Reply::empty(204))
 }

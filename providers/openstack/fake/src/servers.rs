@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use fake_cloud::Reply;
 use regex_lite::Regex;
 use serde_json::{Value, json};
 
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::pages;
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked, Reply};
+use crate::requests::{Answer, Asked, one};
 
 pub(crate) fn version(model: &mut Model, _: &Asked) -> Answer {
     let highest = format!("2.{}", model.options.microversion);
@@ -109,7 +110,8 @@ impl<'a> Around<'a> {
 }
 
 pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    let name = match asked.query("name").map(|text| (text, Regex::new(text))) {
+    // As MySQL reads it: without regard to case.
+    let name = match asked.query("name").map(|text| (text, Regex::new(&format!("(?i){text}")))) {
         None => None,
         Some((_, Ok(name))) => Some(name),
         Some((text, Err(_))) => {
@@ -130,7 +132,7 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
 
 pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     let server = model.one(Kind::Server, &asked.project, asked.id())?;
-    Reply::one(Kind::Server, Around::of(model, asked).shown(model, server))
+    one(Kind::Server, Around::of(model, asked).shown(model, server))
 }
 
 /// Flavors in short.
@@ -141,5 +143,5 @@ pub(crate) fn flavors(model: &mut Model, asked: &Asked) -> Answer {
 }
 
 pub(crate) fn flavor(model: &mut Model, asked: &Asked) -> Answer {
-    Reply::one(Kind::Flavor, model.one(Kind::Flavor, &asked.project, asked.id())?.clone())
+    one(Kind::Flavor, model.one(Kind::Flavor, &asked.project, asked.id())?.clone())
 }

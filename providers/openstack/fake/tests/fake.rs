@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use client::Client;
 use http::StatusCode;
-use openstack_fake::{Fake, Fault, FaultKind, Options};
+use openstack_fake::{Fake, Fault, Options};
 use serde_json::{Value, json};
 
 fn tree(subnet: &str) -> Value {
@@ -154,7 +154,7 @@ async fn faults_hit_what_they_name_as_often_as_they_say() {
     let fake = Fake::default();
     let client = Client::new(&fake).await;
     fake.fail(Fault::refused("GET /ports", 503).times(1));
-    fake.fail(Fault::new("GET /networks", FaultKind::RetryAfter(429, 7)));
+    fake.fail(Fault::retry_after("GET /networks", 429, 7));
     assert_eq!(client.get("/network/v2.0/ports").await.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(client.get("/network/v2.0/ports").await.status, StatusCode::OK);
     assert_eq!(client.get("/network/v2.0/networks").await.status, StatusCode::TOO_MANY_REQUESTS);

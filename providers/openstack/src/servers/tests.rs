@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use cloud_provider::{AddressType, InstanceState, Instances, NodeAddress, Want};
-use openstack_fake::{Fake, Fault, FaultKind, Options};
+use openstack_fake::{Fake, Fault, FaultKind, Options, Refused};
 use serde_json::{Value, json};
 
 use super::*;
@@ -102,7 +102,7 @@ async fn only_the_clouds_own_not_found_is_an_absence() {
     let servers = servers_of(&fake, "");
     let node = with_id("worker-1", &format!("openstack:///{}", server.id));
     for fault in
-        [FaultKind::Status(404), FaultKind::Status(502), FaultKind::Refused(403, "forbidden".into(), "no".into())]
+        [FaultKind::Status(404), FaultKind::Status(502), FaultKind::Refused(Refused::new(403, "forbidden", "no"))]
     {
         fake.fail(Fault::new("GET /servers/{id}", fault.clone()));
         let state = state(&servers, Arc::clone(&node), FRESH).await;
@@ -176,6 +176,38 @@ async fn only_a_server_that_is_shut_off_is_shut_down() {
         let expected = InstanceState::Present { shutdown: Some(status == "SHUTOFF"), metadata: None };
         assert_eq!(state(&servers, named("worker-1"), FRESH).await.unwrap(), expected, "{status}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_of_a_server_while_it_was_being_made_is_told_no_node() {
+    let fake = Fake::default();
+    let network = fake.add_network("k8s-net", "10.6.0.0/16");
+    for n in 0..20 {
+        fake.add_server(&format!("worker-{n}"), &network);
+    }
+    fake.set_status("worker-7", "BUILD");
+    set(&fake, "worker-7", "OS-EXT-AZ:availability_zone", json!("nova"));
+    let servers = servers_of(&fake, "");
+    servers.snapshot(Priority::Refresh).await.unwrap();
+    fake.set_status("worker-7", "ACTIVE");
+    set(&fake, "worker-7", "OS-EXT-AZ:availability_zone", json!("az2"));
+    assert_eq!(metadata(&servers, named("worker-7")).await.zone, "az2");
+    assert_eq!((fake.count("GET /servers/detail"), metadata(&servers, named("worker-8")).await.zone), (2, "az1".into()));
+}
+
+/// A Node's name has no capitals, and the database of most clouds does not tell them apart.
+#[tokio::test(start_paused = true)]
+async fn a_server_with_capitals_in_its_name_is_the_nodes() {
+    let fake = Fake::default();
+    let network = fake.add_network("k8s-net", "10.6.0.0/16");
+    let server = fake.add_server("Worker-1.Example", &network);
+    let servers = servers_of(&fake, "");
+    let expected = format!("openstack:///{}", server.id);
+    assert_eq!(metadata(&servers, named("worker-1.example")).await.provider_id, expected);
+    servers.snapshot(Priority::Refresh).await.unwrap();
+    assert_eq!(metadata(&servers, named("worker-1.example")).await.provider_id, expected);
+    fake.add_server("worker-1.example", &network);
+    assert!(state(&servers, named("worker-1.example"), FRESH).await.unwrap_err().is_invalid());
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,6 +293,22 @@ async fn sub_ports_of_a_trunk_count_under_their_networks_name_and_one_that_is_mi
         assert!(listed.len() == 2 && listed[1].starts_with("ExternalIP 10.7."), "{listed:?}");
         assert_eq!(fake.requests().is_empty(), many);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_trunk_carries_and_cannot_be_read_takes_no_address_from_a_node() {
+    let fake = Fake::default();
+    let network = fake.add_network("k8s-net", "10.6.0.0/16");
+    let vlan = fake.add_network("vlan-7", "10.7.0.0/16");
+    let server = fake.add_server("worker-1", &network);
+    let trunk = json!({"trunk_id": "t", "sub_ports": [{"port_id": fake.add_port("sub", &vlan.subnet)}]});
+    fake.change_port(&server.port, |port| drop(port.insert("trunk_details".into(), trunk)));
+    let servers = servers_of(&fake, "");
+    fake.fail(Fault::status("GET /networks", 500));
+    assert!(state(&servers, named("worker-1"), Want::ADDRESSES).await.is_err());
+    assert!(servers.snapshot(Priority::Refresh).await.is_err());
+    fake.clear_faults();
+    assert_eq!(metadata(&servers, named("worker-1")).await.node_addresses.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -189,7 +189,7 @@ async fn a_managed_certificate_goes_when_an_uploaded_one_takes_its_place() {
 async fn a_certificate_that_is_not_issued_is_an_error_in_the_words_of_the_api() {
     let mut scene = Scene::new();
     managed(&mut scene);
-    scene.fake.fail(Fault::action(MADE, "dns_zone_not_found").times(1));
+    scene.fake.fail(Fault::ends_in_error(MADE, "dns_zone_not_found").times(1));
     let err = scene.refused().await;
     assert!(err.to_string().contains("dns_zone_not_found"), "{err}");
 }

@@ -36,7 +36,7 @@ async fn an_action_that_fails_is_told_with_its_reason() {
     let mut scene = Scene::new();
     scene.ensure().await;
     scene.add_node("worker-3");
-    scene.fake.fail(Fault::action(&action("add_target"), "server_not_attached_to_network").times(1));
+    scene.fake.fail(Fault::ends_in_error(&action("add_target"), "server_not_attached_to_network").times(1));
     let err = scene.try_update().await.unwrap_err();
     assert!(err.is_invalid() && err.to_string().contains("server_not_attached_to_network"), "{err}");
     scene.try_update().await.unwrap();

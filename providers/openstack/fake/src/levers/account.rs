@@ -1,11 +1,7 @@
-//! Credentials, quotas, faults, and the account of requests.
-
-use std::collections::BTreeMap;
-
-use serde_json::Value;
+//! Credentials, quotas, behaviour.
 
 use crate::model::Kind;
-use crate::{Fake, Fault, Options, Recorded};
+use crate::{Fake, Options};
 
 /// Credentials.
 impl Fake {
@@ -73,58 +69,5 @@ impl Fake {
         }
         let kind = kinds.into_iter().find(|it| it.words().0 == kind).expect("a kind that has a quota");
         model.quotas.insert(kind, most);
-    }
-
-    /// Breaks something, until its count is used up or [`clear_faults`](Self::clear_faults).
-    pub fn fail(&self, fault: Fault) {
-        self.model().faults.push(fault);
-    }
-
-    /// Mends everything.
-    pub fn clear_faults(&self) {
-        self.model().faults.clear();
-    }
-}
-
-/// Requests.
-impl Fake {
-    /// All requests so far that named a service.
-    #[must_use]
-    pub fn requests(&self) -> Vec<Recorded> {
-        self.model().requests.clone()
-    }
-
-    /// Their number by route.
-    #[must_use]
-    pub fn counts(&self) -> BTreeMap<String, usize> {
-        let mut counts = BTreeMap::new();
-        for request in &self.model().requests {
-            *counts.entry(request.route.clone()).or_default() += 1;
-        }
-        counts
-    }
-
-    /// The number on this route; a method alone: with this method.
-    #[must_use]
-    pub fn count(&self, route: &str) -> usize {
-        let counts = self.counts().into_iter();
-        counts.filter(|(it, _)| it == route || it.split(' ').next() == Some(route)).map(|(_, count)| count).sum()
-    }
-
-    /// The bodies that were sent to this route.
-    #[must_use]
-    pub fn bodies(&self, route: &str) -> Vec<Value> {
-        self.requests().into_iter().filter(|it| it.route == route).map(|it| it.body).collect()
-    }
-
-    /// Those that asked for a change: route and body. Asking for a token is none.
-    #[must_use]
-    pub fn changes(&self) -> Vec<(String, Value)> {
-        self.requests().into_iter().filter(Recorded::is_mutation).map(|it| (it.route, it.body)).collect()
-    }
-
-    /// Forgets the requests so far.
-    pub fn forget_requests(&self) {
-        self.model().requests.clear();
     }
 }

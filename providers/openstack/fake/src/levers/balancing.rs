@@ -1,7 +1,7 @@
 //! Load balancers, floating IPs, security groups, secrets.
 
+use fake_cloud::Effects;
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 
 use crate::model::{Kind, Model, Object, set, text};
 use crate::octavia::{set_state, sorted_tags};
@@ -33,7 +33,7 @@ impl Fake {
     #[must_use]
     pub fn load_balancers(&self) -> Vec<Value> {
         let mut model = self.model();
-        model.finish_work(now());
+        model.finish_work();
         model.all(Kind::Balancer).map(|it| whole(&model, it)).collect()
     }
 
@@ -123,7 +123,7 @@ impl Fake {
 
     /// Octavia's worker stands still, and everything that is `PENDING_…` stays so; or it goes on.
     pub fn freeze_octavia(&self, is_frozen: bool) {
-        self.model().is_frozen = is_frozen;
+        self.model().work.is_frozen = is_frozen;
     }
 }
 
@@ -131,14 +131,9 @@ impl Model {
     /// What the worker would do with a load balancer is done.
     fn settle_at_once(&mut self, balancer: &str) {
         let time = std::mem::take(&mut self.options.update_time);
-        self.begin(balancer, "PENDING_UPDATE", &Default::default(), now());
+        self.begin(balancer, "PENDING_UPDATE", &Effects::default());
         self.options.update_time = time;
     }
-}
-
-/// Now, for levers that tests pull outside of a runtime, too.
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// Floating IPs, security groups, secrets.

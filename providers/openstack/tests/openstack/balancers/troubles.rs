@@ -1,5 +1,7 @@
 //! What goes wrong: load balancers in ERROR, those that are changed by others, lost answers, stale annotations.
 
+use std::time::Duration;
+
 use openstack_fake::{Fault, FaultKind};
 use serde_json::json;
 
@@ -17,7 +19,7 @@ fn internal() -> Scene {
 #[tokio::test(start_paused = true)]
 async fn one_that_failed_when_it_was_made_is_made_anew() {
     let mut scene = internal();
-    scene.fake.fail(Fault::new(CREATE, FaultKind::EndsInError).times(1));
+    scene.fake.fail(Fault::ends_in_error(CREATE, "").times(1));
     scene.ensure("web").await;
     assert_eq!(scene.changes(), [CREATE, REMOVE, CREATE]);
     assert_eq!(scene.balancer()["provisioning_status"], "ACTIVE");
@@ -45,7 +47,7 @@ async fn a_change_waits_until_octavia_takes_it() {
     scene.start().await;
     let fake = scene.fake.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(std::time::Duration::from_secs(40)).await;
+        tokio::time::sleep(Duration::from_secs(40)).await;
         fake.set_provisioning_status(NAME, "ACTIVE");
     });
     scene.ensure("web").await;
@@ -60,11 +62,28 @@ async fn somebody_else_who_changes_it_at_the_same_time_is_waited_for() {
     scene.fake.set_provisioning_status(NAME, "PENDING_UPDATE");
     let fake = scene.fake.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(std::time::Duration::from_secs(20)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
         fake.set_provisioning_status(NAME, "ACTIVE");
     });
     scene.ensure("web").await;
     assert_eq!(scene.balancer()["listeners"][0]["protocol_port"], 81);
+}
+
+// §5
+#[tokio::test(start_paused = true)]
+async fn an_octavia_that_says_when_to_come_back_is_not_asked_before_and_nothing_is_made_twice() {
+    let mut scene = internal();
+    scene.fake.fail(Fault::new(CREATE, FaultKind::RetryAfter(503, 40)).times(1));
+    let refused = scene.refused("web").await;
+    assert_eq!(refused.retry_after(), Some(Duration::from_secs(40)), "{refused:?}");
+    scene.fake.forget_requests();
+    let held = scene.refused("web").await;
+    assert!(held.retry_after() > Some(Duration::from_secs(30)), "{held:?}");
+    let sent = scene.fake.requests();
+    assert!(sent.iter().all(|route| !route.contains("lbaas")), "{sent:?}");
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    scene.ensure("web").await;
+    assert_eq!(scene.changes(), [CREATE]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +130,7 @@ async fn one_that_is_going_away_is_waited_for() {
     scene.fake.set_provisioning_status(NAME, "PENDING_DELETE");
     let fake = scene.fake.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(std::time::Duration::from_secs(20)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
         fake.remove_load_balancer(NAME);
     });
     scene.start().await;

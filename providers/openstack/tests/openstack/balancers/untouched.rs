@@ -1,6 +1,6 @@
 //! What is not the Service's, and stays as it is; what is, though it hardly looks so.
 
-use openstack_fake::{Fault, FaultKind};
+use openstack_fake::Fault;
 use serde_json::json;
 
 use super::scene::{CREATE, NAME, Scene};
@@ -83,7 +83,7 @@ async fn a_pool_without_listeners_is_ours_only_if_it_has_all_of_our_name() {
 #[tokio::test(start_paused = true)]
 async fn an_annotation_that_was_written_for_a_load_balancer_that_failed_blocks_nothing() {
     let mut scene = internal();
-    scene.fake.fail(Fault::new(CREATE, FaultKind::EndsInError).times(2));
+    scene.fake.fail(Fault::ends_in_error(CREATE, "").times(2));
     scene.refused("web").await;
     scene.start().await;
     scene.ensure("web").await;

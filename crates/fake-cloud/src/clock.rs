@@ -5,21 +5,23 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// The clock.
+/// A clock whose times are texts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
     epoch: Timestamp,
     /// Not before the first request: a cloud may be made outside of a runtime.
     started: Option<Instant>,
 }
 
-impl Clock {
-    pub(crate) fn new() -> Self {
+impl Default for Clock {
+    fn default() -> Self {
         Self { epoch: Timestamp::now(), started: None }
     }
+}
 
+impl Clock {
     /// From now on time goes by.
-    pub(crate) fn start(&mut self, now: Instant) {
+    pub fn start(&mut self, now: Instant) {
         self.started.get_or_insert(now);
     }
 
@@ -28,18 +30,21 @@ impl Clock {
         self.epoch.saturating_add(passed + later).unwrap_or(self.epoch)
     }
 
-    /// `2026-11-22T02:00:26`, as Octavia writes it.
-    pub(crate) fn local(&self) -> String {
+    /// `2026-11-22T02:00:26`.
+    #[must_use]
+    pub fn local(&self) -> String {
         self.at(Duration::ZERO).strftime("%Y-%m-%dT%H:%M:%S").to_string()
     }
 
-    /// `2026-11-22T02:00:26Z`, as Nova and Neutron write it.
-    pub(crate) fn utc(&self) -> String {
+    /// `2026-11-22T02:00:26Z`.
+    #[must_use]
+    pub fn utc(&self) -> String {
         self.local() + "Z"
     }
 
-    /// `2026-11-22T02:00:26.000000Z`, as Keystone writes it, so much later.
-    pub(crate) fn precise(&self, later: Duration) -> String {
+    /// `2026-11-22T02:00:26.000000Z`, so much later than now.
+    #[must_use]
+    pub fn precise(&self, later: Duration) -> String {
         self.at(later).strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string()
     }
 }

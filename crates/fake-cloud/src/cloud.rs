@@ -1,0 +1,146 @@
+//! What a fake says of its cloud, and how it is served.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::body::to_bytes;
+use axum::extract::{Query, Request, State};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use tokio::time::Instant;
+
+use crate::asked::{Asked, Reply};
+use crate::fault::Refused;
+use crate::gate::{Gate, Recorded};
+use crate::routes::{Handler, Routes, Target};
+
+/// A cloud's model, and the manners of its APIs.
+pub trait Cloud: Sized + Send + 'static {
+    /// Which of its APIs a request is for; `()` where it has one.
+    type Service: Copy + Send + Sync + 'static;
+    /// Why a request is not carried out.
+    type Refusal;
+    /// Who answers what. Where several prefixes fit, the first one with a fitting route.
+    const ROUTES: &'static [Routes<Self>];
+
+    /// Time goes by: what is due, happens.
+    fn advance(&mut self, _now: Instant) {}
+
+    /// Whether a request may be carried out, and whose [`project`](Asked::project) it is about: credentials, limits.
+    ///
+    /// # Errors
+    /// Why it may not.
+    fn admit(&mut self, asked: &mut Asked<Self::Service>) -> Result<(), Self::Refusal>;
+
+    /// A refusal as this API means it.
+    fn refusal(asked: &Asked<Self::Service>, refused: Refused) -> Self::Refusal;
+
+    /// A refusal as this API writes it.
+    fn words(asked: &Asked<Self::Service>, refusal: Self::Refusal) -> Reply;
+
+    /// There is no such path, or not with this method.
+    fn unknown(asked: &Asked<Self::Service>) -> Self::Refusal {
+        Self::refusal(asked, Refused::new(404, "not_found", "there is no such path"))
+    }
+
+    /// Whether a request on this route changes nothing: what asks for a token, and reads that are sent as `POST`.
+    fn is_read(route: &str) -> bool {
+        route.starts_with("GET ")
+    }
+}
+
+/// A fake cloud that is served. Clones share it.
+pub struct Handle<C>(Arc<Shared<C>>);
+
+struct Shared<C> {
+    gate: Gate,
+    cloud: Mutex<C>,
+}
+
+impl<C> Clone for Handle<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// The most that a body may be: a pool with thousands of members.
+const MOST: usize = 8 << 20;
+
+impl<C: Cloud> Handle<C> {
+    /// This one.
+    #[must_use]
+    pub fn new(cloud: C) -> Self {
+        Self(Arc::new(Shared { gate: Gate::default(), cloud: Mutex::new(cloud) }))
+    }
+
+    /// The cloud, for levers.
+    #[must_use]
+    pub fn lock(&self) -> MutexGuard<'_, C> {
+        self.0.cloud.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What all its requests pass.
+    #[must_use]
+    pub fn gate(&self) -> &Gate {
+        &self.0.gate
+    }
+
+    /// All its services, for any host.
+    pub fn router(&self) -> Router {
+        Router::new().fallback(serve::<C>).with_state(self.clone())
+    }
+}
+
+async fn serve<C: Cloud>(State(handle): State<Handle<C>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let bytes = to_bytes(body, MOST).await.unwrap_or_default();
+    let Some(target) = Target::<C>::of(head.method.as_str(), head.uri.path()) else {
+        return (StatusCode::NOT_FOUND, "there is no such service").into_response();
+    };
+    let recorded = Recorded {
+        at: Instant::now(),
+        is_mutation: !C::is_read(&target.name),
+        route: target.name,
+        path: head.uri.path().to_owned(),
+        query: head.uri.query().unwrap_or_default().to_owned(),
+        body: serde_json::from_slice(&bytes).unwrap_or_default(),
+        status: 0,
+    };
+    let passing = handle.gate().admit(recorded.clone());
+    passing.effects.hold().await;
+    let mut asked = Asked {
+        service: target.service,
+        route: recorded.route,
+        path: recorded.path,
+        ids: target.ids,
+        query: Query::try_from_uri(&head.uri).map(|Query(it)| it).unwrap_or_default(),
+        headers: head.headers,
+        bytes,
+        body: recorded.body,
+        project: String::new(),
+        effects: passing.effects.clone(),
+        now: Instant::now(),
+        on_answer: Vec::new(),
+    };
+    let reply = answer(&mut *handle.lock(), target.handler, &mut asked);
+    passing.answer(reply.into_response()).await
+}
+
+fn answer<C: Cloud>(cloud: &mut C, handler: Option<Handler<C>>, asked: &mut Asked<C::Service>) -> Reply {
+    cloud.advance(asked.now);
+    let admitted = cloud.admit(asked);
+    if let (Ok(()), Some(status)) = (&admitted, asked.effects.foreign()) {
+        return Reply::text(status, "text/html", "<html>something between you and the API</html>");
+    }
+    let refused = asked.effects.refused();
+    let retry_after = refused.as_ref().and_then(|it| it.retry_after);
+    let done = admitted.and_then(|()| match (refused, handler) {
+        (Some(refused), _) => Err(C::refusal(asked, refused)),
+        (None, Some(handler)) => handler(cloud, asked),
+        (None, None) => Err(C::unknown(asked)),
+    });
+    let mut reply = done.unwrap_or_else(|refusal| C::words(asked, refusal));
+    reply.headers.append(&mut asked.on_answer);
+    reply.headers.extend(retry_after.map(|seconds| ("retry-after", seconds.to_string())));
+    reply
+}

@@ -1,0 +1,69 @@
+//! What fakes of clouds share, for tests.
+//!
+//! A fake is a *model*, which is what there is in the cloud, and a table of *handlers*, each of which answers one request of
+//! the cloud's API: `fn(&mut Model, &Asked) -> Result<Reply, Refusal>`. With [`Cloud`] it says who may ask, and how the API
+//! words a refusal. For that it gets
+//!
+//! * a router, in the process or on a port ([`Handle`], [`Port`]),
+//! * an account of all requests, and faults that tests switch on ([`Gate`], [`Fault`]),
+//! * lists in pages, with what can be wrong with them ([`Page`]),
+//! * what goes on in the background ([`Operations`]), a clock ([`Clock`]) and a limit of requests ([`Bucket`]).
+//!
+//! All times are tokio's, so that they may be virtual.
+//!
+//! ```
+//! use fake_cloud::{Asked, Cloud, Fault, Handle, Refused, Reply, Routes};
+//! use serde_json::json;
+//!
+//! /// A cloud that has machines.
+//! struct Acme(Vec<String>);
+//!
+//! impl Cloud for Acme {
+//!     type Service = ();
+//!     type Refusal = Refused;
+//!     const ROUTES: &'static [Routes<Self>] =
+//!         &[Routes { prefix: "/v1", service: (), table: &[("GET", "/machines", |acme, _| Ok(Reply::new(200, json!(acme.0))))] }];
+//!
+//!     fn admit(&mut self, asked: &mut Asked<()>) -> Result<(), Refused> {
+//!         match asked.header("authorization") {
+//!             Some("Bearer token") => Ok(()),
+//!             _ => Err(Refused::new(401, "unauthorized", "the token is not known")),
+//!         }
+//!     }
+//!     fn refusal(_: &Asked<()>, refused: Refused) -> Refused {
+//!         refused
+//!     }
+//!     fn words(_: &Asked<()>, refused: Refused) -> Reply {
+//!         Reply::new(refused.status.unwrap_or(500), json!({"error": {"code": refused.code, "message": refused.message}}))
+//!     }
+//! }
+//!
+//! let acme = Handle::new(Acme(Vec::new()));
+//! acme.lock().0.push("worker-1".to_owned());
+//! acme.gate().fail(Fault::status("GET /machines", 502).times(1));
+//! let router = acme.router();
+//! # drop(router);
+//! assert_eq!(acme.gate().count("GET /machines"), 0);
+//! ```
+
+mod asked;
+mod bucket;
+mod clock;
+mod cloud;
+mod fault;
+mod gate;
+mod operation;
+mod page;
+mod port;
+mod routes;
+
+pub use asked::{Asked, Reply};
+pub use bucket::{Allowance, Bucket};
+pub use clock::Clock;
+pub use cloud::{Cloud, Handle};
+pub use fault::{Effects, Fault, FaultKind, Refused};
+pub use gate::{Gate, Recorded};
+pub use operation::{Operation, Operations};
+pub use page::{Next, Page};
+pub use port::{Port, Served};
+pub use routes::{Handler, Route, Routes};

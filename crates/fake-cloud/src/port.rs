@@ -1,0 +1,59 @@
+//! A fake on a port of this machine, for programs.
+
+use std::io;
+use std::net::SocketAddr;
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+
+/// A port that is open, and not served yet: a fake may have to know where it is.
+pub struct Port {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Port {
+    /// Opens this one, `127.0.0.1:0` for any that is free.
+    ///
+    /// # Errors
+    /// It cannot be had.
+    pub async fn open(address: &str) -> io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
+        Ok(Self { address: listener.local_addr()?, listener })
+    }
+
+    /// `http://127.0.0.1:43617`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Serves this from now on, in the runtime that it is called in.
+    #[must_use]
+    pub fn serve(self, router: Router) -> Served {
+        let url = self.url();
+        let server = tokio::spawn(async move { axum::serve(self.listener, router).await });
+        Served { url, server: server.abort_handle() }
+    }
+}
+
+/// A router that is served until this is dropped.
+pub struct Served {
+    url: String,
+    server: AbortHandle,
+}
+
+impl Served {
+    /// Where: `http://127.0.0.1:43617`.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}

@@ -1,0 +1,239 @@
+//! A small fake, and all that it gets for being one.
+
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::body::Body;
+use fake_cloud::{
+    Asked, Bucket, Cloud, Effects, Fault, FaultKind, Handle, Next, Operations, Page, Port, Refused, Reply, Routes,
+};
+use http::{HeaderMap, Request};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, timeout};
+use tower::ServiceExt;
+
+/// Machines, by name, and what is done to them in the background.
+#[derive(Default)]
+struct Acme {
+    machines: BTreeMap<String, Value>,
+    work: Operations,
+}
+
+fn list(acme: &mut Acme, asked: &Asked<()>) -> Result<Reply, Refused> {
+    let number = asked.query("page").and_then(|it| it.parse().ok()).unwrap_or(1);
+    let page = Page::numbered(acme.machines.values(), number, 2, &asked.effects);
+    let next = match page.next {
+        Next::Nothing => None,
+        Next::Following => Some(number + 1),
+        Next::Itself => Some(number),
+    };
+    Ok(Reply::new(200, json!({"machines": page.items, "total": page.total, "next_page": next})))
+}
+
+fn create(acme: &mut Acme, asked: &Asked<()>) -> Result<Reply, Refused> {
+    let name = asked.body["name"].as_str().ok_or_else(|| Refused::new(422, "invalid", "name is missing"))?;
+    let machine = json!({"name": name, "state": "building"});
+    acme.machines.insert(name.to_owned(), machine.clone());
+    acme.work.begin(name, Duration::from_secs(3), &asked.effects);
+    Ok(Reply::new(202, machine))
+}
+
+fn get(acme: &mut Acme, asked: &Asked<()>) -> Result<Reply, Refused> {
+    let machine = acme.machines.get(asked.id()).ok_or_else(|| Refused::new(404, "not_found", "there is none"))?;
+    Ok(Reply::new(200, machine.clone()))
+}
+
+impl Cloud for Acme {
+    type Service = ();
+    type Refusal = Refused;
+    const ROUTES: &'static [Routes<Self>] = &[Routes {
+        prefix: "/v1",
+        service: (),
+        table: &[("GET", "/machines", list), ("POST", "/machines", create), ("GET", "/machines/{name}", get)],
+    }];
+
+    fn advance(&mut self, _: Instant) {
+        for (name, work) in self.work.finished() {
+            let state = if work.error.is_some() { "failed" } else { "running" };
+            self.machines.entry(name).and_modify(|it| it["state"] = state.into());
+        }
+    }
+    fn admit(&mut self, asked: &mut Asked<()>) -> Result<(), Refused> {
+        match asked.header("authorization") {
+            Some("Bearer token") => Ok(()),
+            _ => Err(Refused::new(401, "unauthorized", "the token is not known")),
+        }
+    }
+    fn refusal(_: &Asked<()>, refused: Refused) -> Refused {
+        refused
+    }
+    fn words(_: &Asked<()>, refused: Refused) -> Reply {
+        let status = refused.status.unwrap_or(if refused.code == "busy" { 409 } else { 500 });
+        Reply::new(status, json!({"code": refused.code}))
+    }
+}
+
+/// Status, headers, and the body as far as it came; `None`: it broke off.
+async fn send(acme: &Handle<Acme>, method: &str, path: &str, body: &Value) -> (u16, HeaderMap, Option<Value>) {
+    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+    let request = Request::builder().method(method).uri(path).header("authorization", "Bearer token");
+    let answer = acme.router().oneshot(request.body(body).unwrap()).await.unwrap();
+    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    let bytes = answer.into_body().collect().await.ok().map(http_body_util::Collected::to_bytes);
+    (status, headers, bytes.map(|it| serde_json::from_slice(&it).unwrap_or_default()))
+}
+
+async fn ask(acme: &Handle<Acme>, path: &str) -> (u16, Value) {
+    let (status, _, body) = send(acme, "GET", path, &Value::Null).await;
+    (status, body.unwrap_or_default())
+}
+
+async fn make(acme: &Handle<Acme>, name: &str) -> u16 {
+    send(acme, "POST", "/v1/machines", &json!({"name": name})).await.0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_goes_to_its_handler_and_into_the_account() {
+    let acme = Handle::new(Acme::default());
+    assert_eq!(make(&acme, "a").await, 202);
+    assert_eq!(send(&acme, "POST", "/v1/machines", &json!({})).await.0, 422);
+    assert_eq!(ask(&acme, "/v1/machines/a").await, (200, json!({"name": "a", "state": "building"})));
+    assert_eq!(ask(&acme, "/v1/machines/b").await.0, 404);
+    assert_eq!(ask(&acme, "/v1/nonsense").await, (404, json!({"code": "not_found"})));
+    assert_eq!(ask(&acme, "/elsewhere").await, (404, Value::Null));
+    let nobody = Request::builder().uri("/v1/machines").body(Body::empty()).unwrap();
+    assert_eq!(acme.router().oneshot(nobody).await.unwrap().status(), 401);
+
+    let gate = acme.gate();
+    assert_eq!((gate.count("GET /machines/{name}"), gate.count("GET"), gate.count("POST /machines")), (2, 4, 2));
+    assert_eq!(gate.bodies("POST /machines"), [json!({"name": "a"}), json!({})]);
+    assert_eq!(gate.changes().len(), 2);
+    let last = gate.requests().pop().unwrap();
+    assert_eq!((last.path.as_str(), last.status, last.is_mutation()), ("/v1/machines", 401, false));
+    gate.forget_requests();
+    assert!(gate.counts().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_hit_what_they_name_as_often_as_they_say() {
+    let acme = Handle::new(Acme::default());
+    let gate = acme.gate();
+    gate.fail(Fault::status("GET /machines", 502).after(1).times(1));
+    gate.fail(Fault::code("POST", "busy").times(2));
+    assert_eq!((ask(&acme, "/v1/machines").await.0, ask(&acme, "/v1/machines").await.0), (200, 502));
+    assert_eq!(ask(&acme, "/v1/machines").await.0, 200, "the second one, and no other");
+    assert_eq!((make(&acme, "a").await, make(&acme, "a").await, make(&acme, "a").await), (409, 409, 202));
+    gate.fail(Fault::retry_after("", 429, 7));
+    let (status, headers, body) = send(&acme, "GET", "/v1/machines", &Value::Null).await;
+    assert_eq!((status, &headers["retry-after"], body), (429, &"7".parse().unwrap(), Some(json!({"code": ""}))));
+    gate.clear_faults();
+    gate.fail(Fault::refused_as("GET /machines", 403, "quota", "no"));
+    assert_eq!(ask(&acme, "/v1/machines").await, (403, json!({"code": "quota"})));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_or_cut_is_applied_and_what_hangs_is_not() {
+    let acme = Handle::new(Acme::default());
+    let gate = acme.gate();
+    gate.fail(Fault::new("POST", FaultKind::LostAnswer).times(1));
+    assert_eq!(send(&acme, "POST", "/v1/machines", &json!({"name": "lost"})).await.2, None);
+    assert_eq!(gate.requests()[0].status, 0, "nobody got it");
+    gate.fail(Fault::new("POST", FaultKind::CutAnswer).times(1));
+    let cut = send(&acme, "POST", "/v1/machines", &json!({"name": "cut"})).await;
+    assert_eq!((cut.0, cut.2), (202, None));
+    gate.fail(Fault::new("POST", FaultKind::Hang).times(1));
+    let hangs = timeout(Duration::from_secs(3600), make(&acme, "never")).await;
+    assert!(hangs.is_err(), "it is never answered");
+    gate.fail(Fault::new("POST", FaultKind::Latency(Duration::from_secs(9))).times(1));
+    let begun = Instant::now();
+    assert_eq!(make(&acme, "late").await, 202);
+    assert_eq!(begun.elapsed(), Duration::from_secs(9));
+    assert_eq!(acme.lock().machines.keys().collect::<Vec<_>>(), ["cut", "late", "lost"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_on_in_the_background_takes_its_time_and_may_fail() {
+    let acme = Handle::new(Acme::default());
+    make(&acme, "good").await;
+    acme.gate().fail(Fault::ends_in_error("POST /machines", "no_room"));
+    make(&acme, "bad").await;
+    let state = async |name: &str| ask(&acme, &format!("/v1/machines/{name}")).await.1["state"].clone();
+    assert_eq!((state("good").await, state("bad").await), (json!("building"), json!("building")));
+    acme.lock().work.is_frozen = true;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(state("good").await, "building", "nothing ends");
+    acme.lock().work.is_frozen = false;
+    assert_eq!((state("good").await, state("bad").await), (json!("running"), json!("failed")));
+}
+
+/// What whoever follows the pages reads; at most ten of them.
+fn read(page: impl Fn(usize) -> Page<u32>, after: impl Fn(usize, &Page<u32>) -> usize) -> Vec<Vec<u32>> {
+    let (mut at, mut pages) = (0, Vec::new());
+    while pages.len() < 10 {
+        let page = page(at);
+        pages.push(page.items.clone());
+        match page.next {
+            Next::Nothing => break,
+            Next::Following => at = after(at, &page),
+            Next::Itself => {}
+        }
+    }
+    pages
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_in_pages_are_wrong_in_the_same_ways_whatever_form_they_have() {
+    let whole = vec![vec![1, 2], vec![3, 4], vec![5]];
+    let cases = [
+        (FaultKind::LostAnswer, whole),
+        (FaultKind::EmptyList, vec![vec![]]),
+        (FaultKind::MissingPage(2), vec![vec![1, 2], vec![5]]),
+        (FaultKind::EarlyEnd(2), vec![vec![1, 2], vec![3, 4]]),
+        (FaultKind::EndlessList, vec![vec![1, 2]; 10]),
+    ];
+    for (kind, wanted) in cases {
+        let effects = Effects::of([kind.clone()]);
+        let numbered = read(|at| Page::numbered(1..=5, at + 1, 2, &effects), |at, _| at + 1);
+        assert_eq!(numbered, wanted, "{kind:?}");
+        let after_the_last = |_: usize, page: &Page<u32>| usize::try_from(*page.items.last().unwrap()).unwrap();
+        let by_marker = read(|at| Page::starting(1..=5, at, 2, &effects), after_the_last);
+        assert_eq!(by_marker, wanted, "{kind:?}");
+    }
+    let none = Effects::default();
+    let full = |at| Page::starting(1..=4, at, 2, &none).full_is_followed(2, &none);
+    assert_eq!(read(full, |at, _| at + 2), [vec![1, 2], vec![3, 4], vec![]]);
+    let page = Page::numbered(1..=5, 3, 2, &none);
+    assert_eq!((page.number, page.last, page.total), (3, 3, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bucket_is_refilled_evenly() {
+    let mut bucket = Bucket::new(60, Duration::from_secs(60), 2);
+    assert_eq!([(); 3].map(|()| bucket.take().is_exceeded), [false, false, true]);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let left = bucket.take();
+    assert_eq!((left.is_exceeded, left.remaining, left.full_in), (false, 1, Duration::from_secs(59)));
+}
+
+#[tokio::test]
+async fn a_fake_on_a_port_is_there_until_it_is_dropped() {
+    let acme = Handle::new(Acme::default());
+    let port = Port::open("127.0.0.1:0").await.unwrap();
+    let url = port.url();
+    let served = port.serve(acme.router());
+    assert_eq!(served.url(), url);
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /v1/machines HTTP/1.1\r\nhost: acme\r\nconnection: close\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.ends_with(r#"{"code":"unauthorized"}"#), "{answer}");
+    drop(served);
+    while tokio::net::TcpStream::connect(address).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}

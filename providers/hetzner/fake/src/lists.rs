@@ -1,0 +1,73 @@
+//! Lists: their pages, and what is selected for them.
+
+use std::collections::BTreeMap;
+
+use fake_cloud::{Next, Page};
+use serde_json::{Value, json};
+
+use crate::refusal::{Answer, Refusal};
+use crate::routes::{Asked, ok};
+
+fn number(asked: &Asked, name: &str, default: usize, most: usize) -> Result<usize, Refusal> {
+    let Some(text) = asked.query(name) else { return Ok(default) };
+    let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| Refusal::field(name, &format!("must be between 1 and {most}")))
+}
+
+/// Whether an object with this name and these labels is asked for.
+pub(crate) fn selects(asked: &Asked, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    asked.query("name").is_none_or(|wanted| wanted == name)
+        && asked.query("label_selector").is_none_or(|selector| matches(selector, labels))
+}
+
+/// Whether an object with this name is asked for.
+pub(crate) fn names(asked: &Asked, name: &str) -> bool {
+    selects(asked, name, &BTreeMap::new())
+}
+
+/// The page of `items` that is asked for. Only what is on it is rendered.
+pub(crate) fn page<T>(asked: &Asked, key: &str, items: impl Iterator<Item = T>, render: impl Fn(T) -> Value) -> Answer {
+    let size = number(asked, "per_page", 25, 50)?;
+    let page = Page::numbered(items, number(asked, "page", 1, usize::MAX)?, size, &asked.effects);
+    let number = page.number;
+    let next = match page.next {
+        Next::Nothing => None,
+        Next::Following => Some(number + 1),
+        Next::Itself => Some(number),
+    };
+    let meta = json!({"pagination": {
+        "page": number, "per_page": size, "previous_page": (number > 1).then(|| number - 1),
+        "next_page": next, "last_page": page.last, "total_entries": page.total,
+    }});
+    let items: Vec<Value> = page.items.into_iter().map(render).collect();
+    ok(json!({key: items, "meta": meta}))
+}
+
+/// Whether labels match a selector: `a=b`, `a==b`, `a!=b`, `a`, `!a`, `a in (b,c)`, `a notin (b,c)`, separated by commas.
+pub(crate) fn matches(selector: &str, labels: &BTreeMap<String, String>) -> bool {
+    let mut depth = 0;
+    let parts = selector.split(|it: char| {
+        depth += i32::from(it == '(') - i32::from(it == ')');
+        it == ',' && depth == 0
+    });
+    parts.map(str::trim).filter(|part| !part.is_empty()).all(|part| {
+        let value = |key: &str| labels.get(key.trim()).map(String::as_str);
+        let among = |list: &str, found: Option<&str>| {
+            let list = list.trim().trim_start_matches('(').trim_end_matches(')');
+            found.is_some_and(|found| list.split(',').any(|it| it.trim() == found))
+        };
+        if let Some((key, list)) = part.split_once(" notin ") {
+            !among(list, value(key))
+        } else if let Some((key, list)) = part.split_once(" in ") {
+            among(list, value(key))
+        } else if let Some((key, wanted)) = part.split_once("!=") {
+            value(key) != Some(wanted.trim())
+        } else if let Some((key, wanted)) = part.split_once("==").or_else(|| part.split_once('=')) {
+            value(key) == Some(wanted.trim())
+        } else if let Some(key) = part.strip_prefix('!') {
+            value(key).is_none()
+        } else {
+            value(part).is_some()
+        }
+    })
+}
