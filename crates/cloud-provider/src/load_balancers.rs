@@ -55,6 +55,15 @@ pub trait SyncObserver: Send + Sync {
     /// not, with all others in one request, and only if it is not so already.
     fn annotate(&self, _key: &'static str, _value: Option<String>) {}
 
+    /// Shows these addresses on the Service now, with the annotations that were asked for: what the addresses lead to that it
+    /// shows yet is about to be taken away.
+    ///
+    /// # Errors
+    /// They could not be written. Then nothing may be taken away.
+    async fn publish(&self, _status: &LoadBalancerStatus) -> Result<()> {
+        Ok(())
+    }
+
     /// From here on the provider only waits for what the cloud does in the background: somebody else may work meanwhile, so
     /// that slow load balancers hold up no others (INV-6).
     fn waits(&self) {}
@@ -212,6 +221,13 @@ pub trait LoadBalancers: Send + Sync {
     /// id.
     fn targets_follow_addresses(&self) -> bool {
         false
+    }
+
+    /// Load balancers that were marked for a Service of this cluster that is gone, as the cloud showed them when it was last
+    /// asked for all: a text that names each for people (P-19). `lives`: whether there is a Service of this UID. Nothing is sent:
+    /// this is asked for whenever somebody reads the metrics. `None`: nobody knows.
+    fn orphans(&self, _cluster: &Cluster, _lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+        None
     }
 
     /// Whether this provider tells the observer what it will do, and answers [`plan`](Self::plan).

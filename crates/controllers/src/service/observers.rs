@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cloud_provider::{Plan, Service, SyncObserver, async_trait};
+use cloud_provider::{LoadBalancerStatus, Plan, Result, Service, SyncObserver, async_trait};
 use runtime::place::Place;
 
 use crate::service::controller::ServiceController;
@@ -61,6 +61,7 @@ impl SyncObserver for Changes<'_> {
 /// Tells that a load balancer is ensured: always, or, if quiet, only what changes something (D-4).
 pub(super) struct Narrator<'a> {
     controller: &'a ServiceController,
+    key: &'a str,
     service: &'a Service,
     is_quiet: bool,
     has_begun: AtomicBool,
@@ -69,10 +70,10 @@ pub(super) struct Narrator<'a> {
 }
 
 impl<'a> Narrator<'a> {
-    pub(super) fn new(controller: &'a ServiceController, service: &'a Service, place: &'a Place) -> Self {
+    pub(super) fn new(controller: &'a ServiceController, key: &'a str, service: &'a Service, place: &'a Place) -> Self {
         let is_quiet = controller.options.quiet && controller.cloud.has_plans();
         let (has_begun, annotations) = (AtomicBool::new(false), Mutex::default());
-        let narrator = Self { controller, service, is_quiet, has_begun, annotations, place: Waits(place) };
+        let narrator = Self { controller, key, service, is_quiet, has_begun, annotations, place: Waits(place) };
         if !is_quiet {
             narrator.begin();
         }
@@ -108,6 +109,11 @@ impl SyncObserver for Narrator<'_> {
 
     fn annotate(&self, key: &'static str, value: Option<String>) {
         self.annotations.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
+    }
+
+    async fn publish(&self, status: &LoadBalancerStatus) -> Result<()> {
+        let ingress = status.ingress.as_deref().unwrap_or_default();
+        self.controller.write_status(self.key, self.service, ingress, &self.annotations()).await
     }
 
     fn waits(&self) {

@@ -123,7 +123,7 @@ impl ServiceController {
 
     /// §7.
     async fn ensure(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
-        let narrator = Narrator::new(self, service, place);
+        let narrator = Narrator::new(self, key, service, place);
         if let Some(patch) = patch::add_finalizer(service) {
             let failed = |error| refused("failed to add load balancer cleanup finalizer", &error);
             self.write(key, service, &patch).await.map_err(failed)?;
@@ -154,7 +154,7 @@ impl ServiceController {
     /// Writes what the provider asked for before it failed, which is told in any case.
     async fn annotate(&self, key: &str, service: &Service, annotations: &Annotations) {
         let mut patch = json!({});
-        patch::annotate(&mut patch, service, annotations);
+        self.put_annotations(key, service, annotations, &mut patch);
         if let Err(error) = self.write_if_there(key, service, &patch).await
             && !self.cloud.is_stopping()
         {
@@ -206,7 +206,7 @@ impl ServiceController {
     }
 
     /// SVC-55: computed against the Service as it was read.
-    async fn write_status(
+    pub(super) async fn write_status(
         &self,
         key: &str,
         service: &Service,
@@ -214,7 +214,7 @@ impl ServiceController {
         annotations: &Annotations,
     ) -> Result<()> {
         let mut patch = patch::set_ingress(service, ingress).unwrap_or_else(|| json!({}));
-        patch::annotate(&mut patch, service, annotations);
+        self.put_annotations(key, service, annotations, &mut patch);
         let is_ensured = Operation::of(service, &self.options) == Operation::Ensure;
         let told = if is_ensured { self.put_ready(key, service, &mut patch) } else { None };
         self.write_if_there(key, service, &patch).await?;
@@ -222,6 +222,19 @@ impl ServiceController {
             self.ledger.remember_told(key, service, told);
         }
         Ok(())
+    }
+
+    /// What somebody has changed since the Service was read is left to the sync that this change brings.
+    fn put_annotations(&self, key: &str, service: &Service, annotations: &Annotations, patch: &mut Value) {
+        let mut annotations = annotations.clone();
+        if let Some(latest) = self.services.get(key).filter(|latest| !self.writes.are_missing_in(key, latest)) {
+            let of = |service: &Service, key: &str| service.metadata.annotations.as_ref()?.get(key).cloned();
+            annotations.retain(|key, ours| {
+                let (before, now) = (of(service, key), of(&latest, key));
+                now == before || now == *ours
+            });
+        }
+        patch::annotate(patch, service, &annotations);
     }
 
     /// Somebody else runs the load balancer: what we said of it is void.

@@ -9,7 +9,7 @@ use cloud_provider::{
 };
 use futures::future::try_join_all;
 
-use super::model::{Actual, Marks, State, Tree};
+use super::model::{Actual, Marks, Part, State, Tree};
 use super::ownership::Identity;
 use super::plan::Operation;
 use super::targets::{TargetSets, Targets};
@@ -54,6 +54,21 @@ pub trait Backend: Send + Sync + 'static {
     /// marked or signed for a Service that lives is refused before this is asked; one that is taken over is not deleted
     /// before it was marked.
     fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> bool {
+        false
+    }
+
+    /// Whether this is the one that the Service names, for clouds whose users may choose; `None`: it names none. That one counts
+    /// before all others. A Service that has another one moves: what it has serves on until the one that it names is ready, the
+    /// new addresses are [published](SyncObserver::publish), and then what it had is removed, as far as it is the Service's.
+    fn is_asked_for(&self, _actual: &Actual, _service: &Service) -> Option<bool> {
+        None
+    }
+
+    /// Told when a Service has moved, and what it had is about to be removed.
+    fn moved(&self, _service: &Service, _from: &Actual, _to: &Actual) {}
+
+    /// Whether this part is the Service's, whichever load balancer it has: it stays where one of two is removed.
+    fn outlives(&self, _part: &Part) -> bool {
         false
     }
 
@@ -202,7 +217,10 @@ impl Change<'_> {
                     outcome.marks = self.identity.marks();
                     outcome.sign.clone_from(&self.identity.sign);
                 }
-                Operation::Unmark => outcome.marks = Marks::default(),
+                Operation::Unmark => {
+                    outcome.marks = Marks::default();
+                    outcome.sign = outcome.sign.filter(|_| !self.identity.signs);
+                }
                 _ => {}
             }
         }

@@ -72,6 +72,7 @@ impl Balancers {
             caches: self.caches.get().map(|caches| &**caches),
             sign: &|service| backend.sign(identity.cluster, service),
             adopts: &|actual| backend.adopts(actual, identity),
+            is_asked_for: &|actual| backend.is_asked_for(actual, identity.service),
         };
         Sorted::new(found.actuals, identity, &others)
     }
@@ -155,8 +156,7 @@ impl Balancers {
         let is_certain = found.is_certain;
         let sorted = self.sorted(found, identity);
         match sorted.for_changes() {
-            // Somebody may have marked it since.
-            Ok(Some(_)) if sorted.is_only_named() && !is_certain => self.read(identity).await,
+            Ok(Some(_)) if sorted.is_vague() && !is_certain => self.read(identity).await,
             Ok(Some(_)) => Ok(sorted),
             Ok(None) if names_are_unique => self.believed(sorted, identity).await,
             _ if is_certain => self.believed(sorted, identity).await,
@@ -198,6 +198,10 @@ impl LoadBalancers for Balancers {
         self.backend().targets_follow_addresses()
     }
 
+    fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+        self.known.orphans(cluster, lives)
+    }
+
     fn has_plans(&self) -> bool {
         true
     }
@@ -209,7 +213,10 @@ impl LoadBalancers for Balancers {
         }
         let wanted = self.backend().wanted(&request).await?;
         let sorted = self.sorted(self.known.look_up(&identity).await?, &identity);
-        let sorted = self.believed(sorted, &identity).await?;
+        let sorted = match sorted.is_vague() {
+            true => self.read(&identity).await?,
+            false => self.believed(sorted, &identity).await?,
+        };
         let actual = sorted.for_changes()?;
         let name = actual.map_or(&identity.name, |actual| &actual.name);
         let wanted = match actual {

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cloud_provider::Result;
+use cloud_provider::{Cluster, Result};
 use futures::FutureExt;
 use tokio::time::Instant;
 
@@ -163,6 +163,18 @@ impl Known {
     pub(super) fn has_never_seen(&self, identity: &Identity<'_>) -> bool {
         let state = self.state();
         state.listed.is_some() && !state.in_doubt.contains(identity.uid()) && state.ids(identity).is_empty()
+    }
+
+    /// What is known and marked for a Service of this cluster that does not live. Only an id says that the Service was this
+    /// cluster's: two may have one name. `None` before the first list.
+    pub(super) fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+        let id = cluster.id.as_deref()?;
+        let state = self.state();
+        state.listed?;
+        let actuals = state.entries.values().map(|entry| &entry.actual);
+        let of_this_cluster = actuals.filter(|actual| actual.marks.cluster.as_deref() == Some(id));
+        let orphans = of_this_cluster.filter(|it| it.marks.service.as_deref().is_some_and(|uid| !lives(uid)));
+        Some(orphans.map(|actual| actual.place()).collect())
     }
 
     /// Reads the parts of those whose list did not tell them.

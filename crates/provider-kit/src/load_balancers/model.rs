@@ -172,6 +172,12 @@ impl Tree {
         })
     }
 
+    /// Whether this part is a pool that no listener leads to.
+    pub(super) fn is_unused_pool(&self, part: &Part) -> bool {
+        let Part::Pool(pool) = part else { return false };
+        !self.listeners().any(|(_, settings)| settings.text(POOL) == Some(pool))
+    }
+
     /// The targets of a pool; none if it is not known.
     #[must_use]
     pub fn targets_of(&self, pool: &str) -> Targets {

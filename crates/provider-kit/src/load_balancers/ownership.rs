@@ -9,7 +9,8 @@
 //! | none | for another Service that lives | refused |
 //! | none | none, or for one that does not live | taken over if it has the name and the provider [adopts](Backend::adopts) it, else refused |
 //!
-//! What is taken over is marked before anything else is done to it, and not deleted before that.
+//! What is taken over is marked before anything else is done to it, and not deleted before that. One that the Service
+//! [asks for](Backend::is_asked_for) counts before all that it has: it moves there.
 
 use std::sync::Arc;
 
@@ -89,25 +90,54 @@ pub(super) struct Sorted {
     pub(super) named: Option<Shared>,
     /// Why what stands in our place cannot be used.
     pub(super) refusal: Option<Error>,
+    /// The one that the Service asks for, if it is not its own yet; or why it cannot have it.
+    pub(super) asked: Option<Result<Shared>>,
+    /// What is known of what it asks for.
+    choice: Choice,
+}
+
+/// Whether a Service says which one it wants.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Choice {
+    #[default]
+    Unsaid,
+    /// It is none of those that were found.
+    Elsewhere,
+    Found,
 }
 
 impl Sorted {
     pub(super) fn new(found: Vec<Shared>, identity: &Identity<'_>, others: &Others<'_>) -> Self {
         let mut sorted = Self::default();
         for actual in found {
+            let is_asked_for = (others.is_asked_for)(&actual);
+            sorted.choice = match is_asked_for {
+                Some(true) => Choice::Found,
+                Some(false) if sorted.choice == Choice::Unsaid => Choice::Elsewhere,
+                _ => sorted.choice,
+            };
             match claim(&actual, identity, others) {
                 Claim::Marked | Claim::Signed => sorted.ours.push(actual),
+                Claim::Orphaned | Claim::Named if is_asked_for == Some(true) => sorted.asked = Some(Ok(actual)),
+                Claim::Foreign(err) if is_asked_for == Some(true) => sorted.asked = Some(Err(err)),
                 Claim::Orphaned => sorted.orphaned = Some(actual),
                 Claim::Named => sorted.named = Some(actual),
                 Claim::Foreign(err) => sorted.refusal = Some(err),
             }
         }
-        // Of two, the one whose address users know.
         let known = published(identity.service);
+        let is_published =
+            |actual: &Actual| actual.ingress.iter().any(|it| it.ip.is_some() && known.contains(&it.ip.as_deref()));
+        let is_asked_for = |actual: &Actual| (others.is_asked_for)(actual) == Some(true);
+        if sorted.choice == Choice::Found {
+            // Another cluster may have a Service of the same sign: what this one has is what it shows.
+            sorted.ours.retain(|it| it.marks != Marks::default() || is_asked_for(it) || is_published(it));
+        }
+        // Of two, the one that is asked for; else the one whose address users know.
         sorted.ours.sort_by_cached_key(|actual| {
-            let is_published = actual.ingress.iter().any(|it| it.ip.is_some() && known.contains(&it.ip.as_deref()));
             (
-                !is_published,
+                !is_asked_for(actual),
+                !is_published(actual),
                 actual.tree.as_ref().is_none_or(|tree| tree.balancer_attributes().is_none()),
                 actual.id.clone(),
             )
@@ -115,14 +145,29 @@ impl Sorted {
         sorted
     }
 
-    /// Those of the Service's own that are too many.
+    /// Those of the Service's own that are too many: all but the one that counts.
     pub(super) fn doubles(&self) -> &[Shared] {
-        self.ours.get(1..).unwrap_or_default()
+        let counts = usize::from(self.asked.is_none());
+        self.ours.get(counts..).unwrap_or_default()
+    }
+
+    /// Whether it is certain, if one of them is asked for, that it is the one.
+    pub(super) fn says_which(&self) -> bool {
+        self.choice == Choice::Found
+    }
+
+    /// Whether it must be read for certain what is there, before anything is done with it: what is asked for was not seen, or
+    /// somebody else may have it by now.
+    pub(super) fn is_vague(&self) -> bool {
+        self.choice == Choice::Elsewhere || self.asked.is_some() || self.is_only_named()
     }
 
     /// Those that are too many are removed only if we made them: of two that carry the reference's sign alone, which users can
     /// write too, nobody knows which one is meant.
     pub(super) fn check_doubles(&self) -> Result<()> {
+        if self.says_which() {
+            return Ok(());
+        }
         let unmarked = self.doubles().iter().find(|it| it.marks == Marks::default());
         match (self.ours.first(), unmarked) {
             (Some(first), Some(other)) => Err(Error::invalid(format!(
@@ -136,21 +181,28 @@ impl Sorted {
 
     /// Whether nothing at all was found.
     pub(super) fn is_empty(&self) -> bool {
-        self.ours.is_empty() && self.orphaned.is_none() && self.named.is_none() && self.refusal.is_none()
+        let has_none = self.ours.is_empty() && self.orphaned.is_none() && self.named.is_none();
+        has_none && self.asked.is_none() && self.refusal.is_none()
     }
 
     /// The one that is to be taken over.
     pub(super) fn to_take_over(&self) -> Option<&Shared> {
+        if let Some(Ok(asked)) = &self.asked {
+            return Some(asked);
+        }
         self.orphaned.as_ref().or(self.named.as_ref()).filter(|_| self.ours.is_empty())
     }
 
     /// Whether that is so by its name alone.
-    pub(super) fn is_only_named(&self) -> bool {
+    fn is_only_named(&self) -> bool {
         self.ours.is_empty() && self.orphaned.is_none() && self.named.is_some()
     }
 
     /// The one that a Service's wish is applied to.
     pub(super) fn for_changes(&self) -> Result<Option<&Shared>> {
+        if let Some(asked) = &self.asked {
+            return asked.as_ref().map(Some).map_err(Clone::clone);
+        }
         self.check_doubles()?;
         let found = self.ours.first().or(self.orphaned.as_ref()).or(self.named.as_ref());
         match (found, &self.refusal) {
@@ -174,6 +226,8 @@ pub(super) struct Others<'a> {
     pub(super) sign: &'a (dyn Fn(&Service) -> Option<String> + Sync),
     /// Whether the provider takes over what nobody else has.
     pub(super) adopts: &'a (dyn Fn(&Actual) -> bool + Sync),
+    /// Whether it is the one that the Service names, if it names one.
+    pub(super) is_asked_for: &'a (dyn Fn(&Actual) -> Option<bool> + Sync),
 }
 
 fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim {
@@ -338,7 +392,7 @@ mod tests {
         let marks = Marks { cluster: case.cluster.map(str::to_owned), service: case.service.map(str::to_owned) };
         let sign_on_it = case.sign.map(|uid| format!("sign of {uid}"));
         let actual = Actual { id: "lb".into(), name: case.name.into(), marks, sign: sign_on_it, ..Actual::default() };
-        claim(&actual, &identity, &Others { caches: Some(&known), sign: &sign, adopts: &|_| case.adopts })
+        claim(&actual, &identity, &Others { caches: Some(&known), sign: &sign, adopts: &|_| case.adopts, is_asked_for: &|_| None })
     }
 
     /// The table of the module, said the other way round: when each claim may be made.
@@ -394,7 +448,7 @@ mod tests {
             signs: false,
         };
         let known = Known(vec![Arc::new(us.clone())]);
-        let others = Others { caches: Some(&known), sign: &|_| None, adopts: &|_| true };
+        let others = Others { caches: Some(&known), sign: &|_| None, adopts: &|_| true, is_asked_for: &|_| None };
         let named = || Arc::new(Actual { id: "named".into(), name: "ours".into(), ..Actual::default() });
         let sorted = Sorted::new(vec![named(), named()], &identity, &others);
         assert!(sorted.ours.is_empty() && sorted.doubles().is_empty() && sorted.is_only_named());

@@ -51,6 +51,8 @@ pub enum Operation {
 
 /// The operations that lead from `actual` to `wanted`; none if nothing is to do.
 ///
+/// 0. A pool that nobody wants and no listener leads to is left of a change that was broken off: it is removed before others
+///    are made, or each end of a process would leave one more.
 /// 1. In the order of [`Part`]: what is missing is made, what differs is changed; a pool gets its new targets before it loses
 ///    its old ones, and both before any listener is touched. So a listener never leads to a pool that is not there, or not
 ///    filled yet, and a pool that had targets and shall have some is never empty.
@@ -64,7 +66,10 @@ pub enum Operation {
 /// be had twice); the load balancer itself and pools are left as they were made.
 #[must_use]
 pub fn plan(wanted: &Tree, actual: &Tree) -> Vec<Operation> {
-    let mut operations = Vec::new();
+    let surplus = actual.parts.keys().rev().filter(|part| !wanted.parts.contains_key(part));
+    let (unused, surplus): (Vec<&Part>, Vec<&Part>) = surplus.partition(|part| actual.is_unused_pool(part));
+    let delete = |part: &Part| Operation::Delete { part: part.clone() };
+    let mut operations: Vec<Operation> = unused.into_iter().map(delete).collect();
     for (part, attributes) in &wanted.parts {
         build(part, attributes, actual, &mut operations);
         if let Part::Pool(pool) = part
@@ -74,8 +79,7 @@ pub fn plan(wanted: &Tree, actual: &Tree) -> Vec<Operation> {
             change_targets(pool, &with_room(targets, &present, limit), &present, limit, &mut operations);
         }
     }
-    let surplus = actual.parts.keys().rev().filter(|part| !wanted.parts.contains_key(part));
-    operations.extend(surplus.map(|part| Operation::Delete { part: part.clone() }));
+    operations.extend(surplus.into_iter().map(delete));
     operations
 }
 
@@ -148,7 +152,7 @@ fn change_targets(pool: &str, wanted: &Targets, actual: &Targets, limit: usize, 
 }
 
 /// The same operations for a load balancer that is at a limit of the cloud, and cannot have more before it has less: surplus
-/// listeners go first, and a pool loses its old targets, but for one, before it gets new ones.
+/// listeners go first, with their pools, and a pool loses its old targets, but for one, before it gets new ones.
 #[must_use]
 pub fn removals_first(operations: Vec<Operation>, actual: &Tree) -> Vec<Operation> {
     let (mut first, mut rest): (Vec<_>, Vec<_>) = (Vec::new(), Vec::new());
@@ -157,6 +161,9 @@ pub fn removals_first(operations: Vec<Operation>, actual: &Tree) -> Vec<Operatio
     for operation in operations {
         match operation {
             Operation::Delete { part: part @ (Part::Listener(_) | Part::Front(_)) } if !made.contains(&part) => {
+                first.push(Operation::Delete { part });
+            }
+            Operation::Delete { part } if actual.after(&first).is_unused_pool(&part) => {
                 first.push(Operation::Delete { part });
             }
             Operation::RemoveTargets { pool, targets } => {

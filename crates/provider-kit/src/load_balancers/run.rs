@@ -25,6 +25,8 @@ const PLANS: usize = 16;
 pub(super) enum Aim {
     Ensured,
     Targets,
+    /// It carries our marks.
+    Marked,
     Deleted,
 }
 
@@ -48,6 +50,8 @@ pub(super) struct Run<'a> {
     held: Option<Held>,
     /// One that is to be removed and made anew, because it failed and never worked.
     failed: Option<Shared>,
+    /// Whether the Service keeps another one than the one at hand, and what [outlives](super::Backend::outlives) either.
+    keeps_another: bool,
 }
 
 impl<'a> Run<'a> {
@@ -104,16 +108,37 @@ impl<'a> Run<'a> {
             is_kept: false,
             held: None,
             failed: None,
+            keeps_another: false,
         })
     }
 
     async fn once(&mut self, fresh: bool) -> Result<Option<Shared>> {
+        self.keeps_another = false;
         let sorted = self.this.found(&self.identity, self.aim, fresh).await?;
         if self.aim == Aim::Deleted {
             sorted.check_doubles()?;
             self.remove(&sorted.ours).await?;
             return Ok(None);
         }
+        if self.aim == Aim::Targets && !sorted.ours.is_empty() {
+            sorted.check_doubles()?;
+            return self.retarget(&sorted.ours).await;
+        }
+        let outcome = self.ensure(&sorted).await;
+        if outcome.is_err() && sorted.says_which() {
+            // What it has serves on until it has what it asks for.
+            if let Err(err) = self.retarget(sorted.doubles()).await {
+                tracing::warn!(%err, "the targets of the load balancer that this service has yet are not moved");
+            }
+        }
+        let actual = outcome?;
+        if self.aim == Aim::Ensured {
+            self.give_back(sorted.doubles(), actual.as_deref()).await?;
+        }
+        Ok(actual)
+    }
+
+    async fn ensure(&mut self, sorted: &Sorted) -> Result<Option<Shared>> {
         let actual = sorted.for_changes()?.cloned();
         // There is nothing to move; its Service's own sync makes one.
         if actual.is_none() && self.aim == Aim::Targets {
@@ -122,11 +147,17 @@ impl<'a> Run<'a> {
         if let Some(free) = sorted.to_take_over() {
             self.this.claim(free, &self.identity)?;
         }
-        let actual = self.change(actual, self.aim).await?;
-        if self.aim == Aim::Ensured {
-            self.remove_doubles(sorted.doubles()).await?;
+        self.change(actual, self.aim).await
+    }
+
+    /// Moves the targets of all of these.
+    async fn retarget(&mut self, ours: &[Shared]) -> Result<Option<Shared>> {
+        let mut outcome = Ok(None);
+        for actual in ours {
+            // One that cannot be changed is no reason to leave another one without.
+            outcome = outcome.and(self.change(Some(Arc::clone(actual)), Aim::Targets).await);
         }
-        Ok(actual)
+        outcome
     }
 
     async fn remove(&mut self, ours: &[Shared]) -> Result<()> {
@@ -146,11 +177,22 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Two of ours are one too many, however they came about.
-    async fn remove_doubles(&mut self, doubles: &[Shared]) -> Result<()> {
+    /// Two of ours are one too many: the Service has moved, or they came about by an accident. Nothing goes before its marks say
+    /// that it may, in case that this ends in between, and before the addresses of what stays are on the Service.
+    async fn give_back(&mut self, doubles: &[Shared], stays: Option<&Actual>) -> Result<()> {
+        let (Some(stays), false) = (stays, doubles.is_empty()) else { return Ok(()) };
+        let (backend, service) = (self.this.backend(), self.request.service);
+        self.keeps_another = true;
+        for double in doubles.iter().filter(|it| !matches!(it.state, State::Failed(_))) {
+            self.change(Some(Arc::clone(double)), Aim::Marked).await?;
+        }
+        self.request.observer.publish(&backend.status(stays, service)?).await?;
         for double in doubles {
+            // Much may have happened to it meanwhile.
+            let Some(double) = self.this.known.read(&double.id).await?.filter(|it| self.is_own(it)) else { continue };
             tracing::warn!(id = double.id, name = double.name, "a second load balancer of one service is removed");
-            self.change(Some(Arc::clone(double)), Aim::Deleted).await?;
+            backend.moved(service, &double, stays);
+            self.change(Some(double), Aim::Deleted).await?;
         }
         Ok(())
     }
@@ -216,6 +258,7 @@ impl<'a> Run<'a> {
     /// What is to be done now; none once it is ready. What the cloud is at work on is awaited first, and planned anew.
     async fn plan(&mut self, mut actual: Option<Shared>, aim: Aim) -> Result<(Vec<Operation>, Option<Shared>)> {
         loop {
+            actual = actual.map(|actual| self.without_what_stays(actual));
             let wanted = self.wanted_of(actual.as_deref(), aim)?;
             let mut operations = operations(wanted.as_deref(), actual.as_deref(), &self.identity, aim)?;
             self.annotate(actual.as_deref(), aim);
@@ -239,8 +282,22 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Of one that goes while the Service keeps another one.
+    fn without_what_stays(&self, actual: Shared) -> Shared {
+        let stays = |part: &Part| self.keeps_another && self.this.backend().outlives(part);
+        match &actual.tree {
+            Some(tree) if tree.parts.keys().any(stays) => {
+                let mut tree = tree.clone();
+                tree.parts.retain(|part, _| !stays(part));
+                Arc::new(Actual { tree: Some(tree), ..(*actual).clone() })
+            }
+            _ => actual,
+        }
+    }
+
     fn wanted_of(&self, actual: Option<&Actual>, aim: Aim) -> Result<Option<Cow<'_, Tree>>> {
-        let Some(wanted) = self.wanted.as_ref().filter(|_| aim != Aim::Deleted) else { return Ok(None) };
+        let wants_parts = matches!(aim, Aim::Ensured | Aim::Targets);
+        let Some(wanted) = self.wanted.as_ref().filter(|_| wants_parts) else { return Ok(None) };
         let Some(actual) = actual else { return Ok(Some(Cow::Borrowed(wanted))) };
         let fitted = self.this.backend().fitted(wanted.clone(), actual, self.request.service)?;
         Ok(Some(Cow::Owned(fitted)))
@@ -253,19 +310,22 @@ impl<'a> Run<'a> {
         }
     }
 
+    fn is_own(&self, actual: &Actual) -> bool {
+        let is_signed = actual.marks == Marks::default() && actual.sign.is_some() && actual.sign == self.identity.sign;
+        is_signed || actual.marks.service.as_deref() == Some(self.identity.uid())
+    }
+
     /// Whether it failed, is the Service's alone, and never worked.
     fn is_to_be_replaced(&self, actual: &Actual, aim: Aim) -> bool {
-        let is_ours = actual.marks.service.as_deref() == Some(self.identity.uid())
-            || (actual.marks == Marks::default() && actual.sign.is_some() && actual.sign == self.identity.sign);
         aim == Aim::Ensured
             && matches!(actual.state, State::Failed(_))
-            && is_ours
+            && self.is_own(actual)
             && actual.foreign.is_empty()
             && self.this.backend().replaces(actual, self.request.service)
     }
 
     fn tell_left_out(&self, actual: Option<&Actual>, aim: Aim) {
-        let Some(wanted) = self.wanted.as_ref().filter(|_| aim != Aim::Deleted) else { return };
+        let Some(wanted) = self.wanted.as_ref().filter(|_| matches!(aim, Aim::Ensured | Aim::Targets)) else { return };
         let actual = actual.map(Actual::known_tree).unwrap_or_default();
         for (pool, targets) in left_out(wanted, &actual) {
             let news = self.this.left_out.news(self.identity.uid(), &pool, targets, self.is_told);
@@ -402,6 +462,10 @@ pub(super) fn operations(
         return Ok(wanted.map(|wanted| plan(wanted, &Tree::default())).unwrap_or_default());
     };
     let tree = actual.known_tree();
+    if aim == Aim::Marked {
+        let is_marked = actual.marks.service.as_deref() == Some(identity.uid());
+        return Ok(if is_marked { Vec::new() } else { vec![Operation::Mark] });
+    }
     let Some(wanted) = wanted else { return Ok(plan_removal(&tree, !actual.foreign.is_empty())) };
     let targets_only;
     let wanted = if aim == Aim::Targets {

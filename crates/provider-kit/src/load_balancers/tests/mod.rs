@@ -3,6 +3,8 @@ mod answers;
 mod cloud;
 mod flow;
 mod limits;
+mod moving;
+mod orphans;
 mod planning;
 mod sharing;
 mod small;

@@ -37,6 +37,10 @@ pub(super) struct State {
     pub(super) has_no_time: (usize, bool),
     pub(super) machines_are_known: bool,
     pub(super) left_out: Vec<(String, Targets)>,
+    /// Parts that were deleted with a load balancer, as operations tell it.
+    pub(super) deleted: Vec<String>,
+    /// Who moved: UID, from and to.
+    pub(super) moved: Vec<(String, String, String)>,
     made: usize,
 }
 
@@ -130,6 +134,11 @@ impl State {
     }
 }
 
+/// The load balancer that a Service names.
+fn asked_for(service: &Service) -> Option<&str> {
+    service.metadata.annotations.as_ref()?.get("id").map(String::as_str)
+}
+
 fn name(operation: &Operation) -> String {
     format!("{operation:?}").split([' ', '(']).next().unwrap_or_default().to_owned()
 }
@@ -153,6 +162,19 @@ impl Backend for Small {
         self.state().adopts
     }
 
+    fn is_asked_for(&self, actual: &Actual, service: &Service) -> Option<bool> {
+        asked_for(service).map(|id| id == actual.id)
+    }
+
+    fn moved(&self, service: &Service, from: &Actual, to: &Actual) {
+        let uid = service.metadata.uid.clone().unwrap();
+        self.state().moved.push((uid, from.id.clone(), to.id.clone()));
+    }
+
+    fn outlives(&self, part: &Part) -> bool {
+        matches!(part, Part::Support(_))
+    }
+
     fn left_out(&self, _request: &LoadBalancerRequest<'_>, pool: &str, targets: &Targets) {
         self.state().left_out.push((pool.to_owned(), targets.clone()));
     }
@@ -174,8 +196,12 @@ impl Backend for Small {
         let found = {
             let mut state = self.state();
             state.requests.push("find".into());
+            let asked = asked_for(identity.service);
             let is_its = |it: &&Actual| {
-                it.name == identity.name || it.marks.service == identity.marks().service || it.sign == identity.sign
+                it.name == identity.name
+                    || it.marks.service == identity.marks().service
+                    || it.sign == identity.sign
+                    || asked.is_some_and(|id| id == it.id)
             };
             state.balancers.values().filter(is_its).map(|it| state.shown(it)).collect()
         };
@@ -205,6 +231,11 @@ impl Backend for Small {
             return Ok(Applied::Kept);
         }
         state.requests.push("delete".into());
+        let deleted = change.operations.iter().filter_map(|it| match it {
+            Operation::Delete { part } => Some(part.to_string()),
+            _ => None,
+        });
+        state.deleted.extend(deleted);
         if state.haunted {
             return Ok(Applied::Gone);
         }

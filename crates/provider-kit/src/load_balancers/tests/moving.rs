@@ -1,0 +1,177 @@
+//! A Service that names another load balancer than the one that it has moves there.
+
+use std::sync::Mutex;
+
+use cloud_provider::{
+    Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, Result, Service, SyncObserver, async_trait,
+};
+
+use super::super::{Aside, Attributes, Marks, Part, Tree};
+use super::small::{Small, Town, with_targets};
+
+/// What is published in the middle of a sync, and how many load balancers there are then.
+struct Board {
+    cloud: Small,
+    shown: Mutex<Vec<(String, usize)>>,
+    refuses: bool,
+}
+
+#[async_trait]
+impl SyncObserver for Board {
+    fn planned(&self, _plan: &Plan) {}
+
+    async fn publish(&self, status: &LoadBalancerStatus) -> Result<()> {
+        if self.refuses {
+            return Err(Error::other("the API server is away"));
+        }
+        let address = status.ingress.as_ref().and_then(|ingress| ingress[0].ip.clone()).unwrap();
+        self.shown.lock().unwrap().push((address, self.cloud.state().balancers.len()));
+        Ok(())
+    }
+}
+
+fn board(town: &Town) -> Board {
+    Board { cloud: town.cloud.clone(), shown: Mutex::default(), refuses: false }
+}
+
+async fn ensure(town: &Town, service: &Service, board: &Board) -> Result<()> {
+    let request = LoadBalancerRequest { observer: board, ..town.request(service) };
+    town.balancers.ensure(request).await.map(drop)
+}
+
+fn asks_for(service: &mut Service, id: &str) {
+    service.metadata.annotations.get_or_insert_default().insert("id".to_owned(), id.to_owned());
+}
+
+fn shows(service: &mut Service, address: &str) {
+    let status = serde_json::json!({"loadBalancer": {"ingress": [{"ip": address}]}});
+    service.status = Some(serde_json::from_value(status).unwrap());
+}
+
+/// A Service with a load balancer, `lb-1`, that now asks for `lb-2`, which is nobody's.
+async fn moving() -> (Town, Service) {
+    let town = Town::default();
+    town.cloud.state().adopts = true;
+    let mut service = town.service("s1", with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    shows(&mut service, "192.0.2.1");
+    let id = town.cloud.add("as1", Marks::default(), None, with_targets(&["a"]));
+    asks_for(&mut service, &id);
+    town.cloud.requests();
+    (town, service)
+}
+
+fn ids(town: &Town) -> Vec<String> {
+    town.cloud.state().balancers.keys().cloned().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_moves_when_the_new_one_stands_and_its_address_is_shown() {
+    let (town, service) = moving().await;
+    let plan = town.balancers.plan(town.request(&service), Goal::Ensured).await.unwrap();
+    let steps: Vec<_> = plan.steps.iter().map(ToString::to_string).collect();
+    assert!(steps[0].contains("our marks are added") && steps.last().unwrap().contains("delete"), "{steps:?}");
+    let board = board(&town);
+    ensure(&town, &service, &board).await.unwrap();
+    assert_eq!(*board.shown.lock().unwrap(), [("192.0.2.2".to_owned(), 2)], "shown while both are there");
+    assert_eq!(ids(&town), ["lb-2"]);
+    assert_eq!(town.cloud.one("lb-2").marks, town.marks("s1"));
+    assert_eq!(town.cloud.state().moved, [("s1".to_owned(), "lb-1".to_owned(), "lb-2".to_owned())]);
+    town.cloud.requests();
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!(town.cloud.requests(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_goes_before_the_new_address_is_on_the_service() {
+    let (town, service) = moving().await;
+    let away = Board { refuses: true, ..board(&town) };
+    assert!(ensure(&town, &service, &away).await.is_err());
+    assert_eq!(ids(&town), ["lb-1", "lb-2"]);
+    ensure(&town, &service, &board(&town)).await.unwrap();
+    assert_eq!(ids(&town), ["lb-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_ends_in_between_goes_on_after_a_start() {
+    let (mut town, service) = moving().await;
+    ensure(&town, &service, &Board { refuses: true, ..board(&town) }).await.unwrap_err();
+    town.restart();
+    ensure(&town, &service, &board(&town)).await.unwrap();
+    assert_eq!(ids(&town), ["lb-2"]);
+    let (mut town, mut service) = moving().await;
+    ensure(&town, &service, &Board { refuses: true, ..board(&town) }).await.unwrap_err();
+    town.restart();
+    service.metadata.deletion_timestamp = Some(serde_json::from_value(serde_json::json!("2026-01-01T00:00:00Z")).unwrap());
+    town.balancers.delete(town.request(&service)).await.unwrap();
+    assert_eq!(ids(&town), [""; 0], "both are its own by then");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_have_it_keeps_what_it_has_up_to_date() {
+    let (town, service) = moving().await;
+    town.service("s2", with_targets(&["a"]));
+    town.cloud.state().balancers.get_mut("lb-2").unwrap().marks = town.marks("s2");
+    town.want("s1", with_targets(&["b"]));
+    let err = ensure(&town, &service, &board(&town)).await.unwrap_err();
+    assert!(err.is_invalid() && err.to_string().contains("belongs to Service default/s2"), "{err}");
+    let targets = |id: &str| town.cloud.one(id).tree.unwrap().targets_of("main").to_string();
+    assert_eq!((targets("lb-1"), targets("lb-2")), ("b".to_owned(), "a".to_owned()));
+    town.want("s1", with_targets(&["c"]));
+    town.balancers.update_targets(town.request(&service)).await.unwrap();
+    assert_eq!((targets("lb-1"), targets("lb-2")), ("c".to_owned(), "a".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_twin_of_another_cluster_is_none_of_its_own() {
+    for is_shown in [false, true] {
+        let town = Town::default();
+        town.cloud.state().adopts = true;
+        let mut service = town.service("s1", with_targets(&["a"]));
+        // The reference made it, for this Service or for one of the same name elsewhere.
+        town.cloud.add("twin", Marks::default(), Some("sign-s1"), with_targets(&["a"]));
+        let id = town.cloud.add("as1", Marks::default(), None, with_targets(&["a"]));
+        asks_for(&mut service, &id);
+        if is_shown {
+            shows(&mut service, "192.0.2.1");
+        }
+        ensure(&town, &service, &board(&town)).await.unwrap();
+        let left = if is_shown { vec!["lb-2"] } else { vec!["lb-1", "lb-2"] };
+        assert_eq!(ids(&town), left);
+        if is_shown {
+            assert_eq!(town.cloud.requests().iter().filter(|it| *it == "Mark").count(), 2, "marked before it is removed");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_the_services_own_stays_with_it() {
+    let town = Town::default();
+    town.cloud.state().adopts = true;
+    let group = Part::Support(Aside { rank: 0, kind: "group".into(), name: "g".into() });
+    let tree = |targets: &[&str]| -> Tree { with_targets(targets).part(group.clone(), Attributes::default()) };
+    let mut service = town.service("s1", tree(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    shows(&mut service, "192.0.2.1");
+    let id = town.cloud.add("as1", Marks::default(), None, tree(&["a"]));
+    asks_for(&mut service, &id);
+    let removed = removed_operations(&town, &service).await;
+    assert!(removed.iter().any(|it| it.contains("load balancer")) && !removed.iter().any(|it| it.contains("group")));
+    assert_eq!(ids(&town), ["lb-2"]);
+    assert!(town.cloud.one("lb-2").tree.unwrap().parts.contains_key(&group));
+}
+
+/// Moves it; what is deleted, as operations tell it.
+async fn removed_operations(town: &Town, service: &Service) -> Vec<String> {
+    ensure(town, service, &board(town)).await.unwrap();
+    std::mem::take(&mut town.cloud.state().deleted)
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_not_there_is_no_reason_to_have_none() {
+    let (town, mut service) = moving().await;
+    asks_for(&mut service, "lb-9");
+    ensure(&town, &service, &board(&town)).await.unwrap();
+    assert_eq!(ids(&town), ["lb-1", "lb-2"]);
+    assert_eq!(town.cloud.one("lb-2").marks, Marks::default());
+}
