@@ -159,11 +159,9 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
     ) -> Vec<Question<'n>> {
         let mut open = Vec::new();
         for question in questions {
-            if let Some(at) = question.guessing().and_then(|node| self.inventory.guess_in(snapshot, node)) {
-                self.there(&question, Kept::listed(snapshot, at));
-                continue;
-            }
+            let guessed = question.guessing().and_then(|node| self.inventory.guess_in(snapshot, node));
             let place = match question.key {
+                _ if guessed.is_some() => Ok(guessed),
                 Key::Id(id) => Ok(snapshot.place_of_id(id)),
                 Key::Name(name) => match snapshot.places_of_name(name) {
                     [] => Ok(None),
@@ -209,10 +207,13 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
             Reading::Complete { listing, .. } => {
                 let (mut doubtful, is_proof) = (Vec::new(), self.inventory.source().lists_prove_absence());
                 for question in open {
-                    // Its machine is listed, but may be that of another Node of this name.
-                    let is_other = matches!(question.key, Key::Name(name) if snapshot.by_name(name).len() > 0);
+                    // It is listed, but as it was before, or may be that of another Node of this name.
+                    let is_listed = match question.key {
+                        Key::Id(id) => snapshot.by_id(id).is_some(),
+                        Key::Name(name) => snapshot.by_name(name).len() > 0,
+                    };
                     let gone = match (listing.absence_of(question.what), question.key) {
-                        (Ok(_), _) if is_other || !is_proof => {
+                        (Ok(_), _) if is_listed || !is_proof => {
                             doubtful.push(question);
                             continue;
                         }
@@ -224,6 +225,8 @@ impl<'a, S: MachineSource> Lookup<'a, S> {
                     self.answers[question.index] = Some(gone.map_err(|err| self.in_place(err)));
                 }
                 if !is_proof && doubtful.len() > CONFIRMATIONS {
+                    let turn = self.inventory.next_turn(doubtful.len());
+                    doubtful.rotate_left(turn);
                     let text = format!(
                         "not in the list, as {} others; {CONFIRMATIONS} at a time are asked for by themselves",
                         doubtful.len() - 1
@@ -328,6 +331,14 @@ impl<S: MachineSource> Inventory<S> {
         self.state().pages.unwrap_or(SINGLE_READS_AT_FIRST + 1)
     }
 
+    /// Where among so many the ones begin that have their turn.
+    fn next_turn(&self, doubtful: usize) -> usize {
+        let mut state = self.state();
+        let turn = state.confirmed % doubtful;
+        state.confirmed = turn + CONFIRMATIONS;
+        turn
+    }
+
     fn count_under_way(&self, machines: usize) -> UnderWay<'_, S> {
         self.state().under_way += machines;
         UnderWay(self, machines)
@@ -381,12 +392,16 @@ impl<S: MachineSource> Inventory<S> {
         self.inner.hasher.hash_one(text)
     }
 
-    /// Whether a machine from the cache can be this Node's. By name, one that another Node was matched to before is
-    /// doubtful: that Node may have been re-created for a new machine of the same name (P-10).
+    /// Whether a machine from the cache can be this Node's, and is as it was. By name, one that another Node was matched to
+    /// before is doubtful, and one that the Node's firmware does not name: the Node may be on a new machine of the same
+    /// name (P-10).
     fn may_be(&self, machine: &S::Machine, question: &Question<'_>) -> bool {
-        let Some(node) = question.guessing() else { return true };
+        let Some(node) = question.guessing() else { return machine.is_settled() };
+        let guesses = self.source().guesses(node);
         let claimed = self.state().claims.get(&self.hash(machine.id())).copied();
-        claimed.is_none_or(|claimant| claimant == self.hash(&node.uid))
+        machine.is_settled()
+            && (guesses.is_empty() || guesses.iter().any(|id| id == machine.id()))
+            && claimed.is_none_or(|claimant| claimant == self.hash(&node.uid))
     }
 
     fn claim(&self, machine: &S::Machine, question: &Question<'_>) {

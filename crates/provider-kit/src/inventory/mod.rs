@@ -11,8 +11,8 @@
 //! * *Gone* follows from the cloud's own "no such machine", or from a whole list that is not empty, where such a list
 //!   [proves it](MachineSource::lists_prove_absence).
 //! * Nodes without a provider id are matched by what their firmware says, where the cloud [can tell](MachineSource::guesses), and
-//!   by name. A machine that was matched to another Node of that name before is
-//!   not taken from the cache again (P-10).
+//!   by name. A machine that was matched to another Node of that name before, or that is another one than the firmware says, is
+//!   not taken from the cache (P-10).
 //! * Nodes that wait for their initialisation, and Nodes that may have to be deleted, do not wait for who only refreshes:
 //!   see [`Urgency`].
 //!
@@ -60,6 +60,11 @@ pub trait Machine: Send + Sync + 'static {
     fn name(&self) -> &str;
     /// Whether it is shut down.
     fn is_shut_down(&self) -> bool;
+    /// Whether what is told of it will stay so. One that is still being made is not answered from what is kept: a Node gets its
+    /// zone once.
+    fn is_settled(&self) -> bool {
+        true
+    }
 }
 
 /// How machines are read from a cloud.
@@ -181,6 +186,8 @@ struct State<M> {
     /// Single reads since the last list that a list would have saved, and when the last one was.
     spent: usize,
     spent_at: Option<Instant>,
+    /// So many that lists lacked were asked for by themselves: where the next turn begins.
+    confirmed: usize,
     /// Single reads under way for look-ups that must be fresh.
     under_way: usize,
 }
@@ -196,6 +203,7 @@ impl<S: MachineSource> Inventory<S> {
             claims: HashMap::new(),
             spent: 0,
             spent_at: None,
+            confirmed: 0,
             under_way: 0,
         };
         let (hasher, lists) = (RandomState::new(), SingleFlight::default());

@@ -25,6 +25,9 @@ impl Machine for Vm {
     fn is_shut_down(&self) -> bool {
         self.is_stopped
     }
+    fn is_settled(&self) -> bool {
+        !self.id.starts_with("half-")
+    }
 }
 
 /// A cloud with pages of 50, each of which takes a while.
@@ -223,6 +226,19 @@ async fn a_list_without_a_total_is_no_proof_that_a_machine_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn all_that_lists_lack_have_their_turn() {
+    let inventory = acme(200);
+    inventory.source().has_no_totals.store(true, Ordering::SeqCst);
+    inventory.source().last_page.store(1, Ordering::SeqCst);
+    let mut known = HashSet::new();
+    for _ in 0..3 {
+        let answers = inventory.lookup(&joined(50..200), FRESH).await;
+        known.extend(answers.iter().enumerate().filter(|(_, answer)| answer.is_ok()).map(|(at, _)| at));
+    }
+    assert_eq!(known.len(), 150);
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_asks_only_for_the_state_of_a_machine_has_no_more_read() {
     let inventory = acme(100);
     let briefs = || inventory.source().briefs.load(Ordering::SeqCst);
@@ -336,6 +352,31 @@ async fn a_node_that_was_created_again_does_not_get_the_old_machine() {
     let again = Arc::new(again);
     assert_eq!(id_of(&inventory.lookup(&[again], Want::METADATA).await[0]), "acme://i-new");
     assert_eq!(inventory.costs(), (0, 0, 1));
+}
+
+/// A Node gets its zone once, and a machine that is being made may have none yet.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_was_being_made_when_it_was_listed_is_read_anew() {
+    let inventory = acme(100);
+    inventory.change(|all| all.push(Vm { id: "half-made".into(), name: "late".into(), is_stopped: false }));
+    let by_name = Arc::new(Node { name: "late".into(), uid: "uid-late".into(), ..Node::default() });
+    let by_id = Arc::new(Node { provider_id: "acme://half-made".into(), ..Node::clone(&by_name) });
+    inventory.lookup(&joined(0..100), Want::ADDRESSES).await;
+    inventory.costs();
+    for node in [&by_name, &by_id] {
+        let answers = inventory.lookup(&[Arc::clone(node)], Want::METADATA).await;
+        assert_eq!((id_of(&answers[0]), inventory.costs()), ("acme://half-made", (0, 0, 1)));
+    }
+    // Nor does a list that is under way say anything of it, least of all that it is gone.
+    tokio::time::sleep(MAX_AGE + MOMENT).await;
+    inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
+    let nodes = joined(0..100);
+    let (_, answers) = tokio::join!(inventory.lookup(&nodes, Want::ADDRESSES), async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        inventory.lookup(&[by_name, by_id], Want::METADATA).await
+    });
+    assert!(answers.iter().all(|answer| id_of(answer) == "acme://half-made"));
+    assert_eq!(inventory.costs(), (1, 3, 2));
 }
 
 #[tokio::test(start_paused = true)]

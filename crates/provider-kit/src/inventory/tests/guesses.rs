@@ -49,6 +49,17 @@ async fn a_guess_that_nothing_else_speaks_for_is_not_taken() {
     assert_eq!(id_of(&answers[0]), "acme://i-n");
 }
 
+/// P-10: else the Node would get the provider id of a machine that is gone.
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_was_listed_before_gives_way_to_a_new_one_of_its_name() {
+    let inventory = acme(100);
+    inventory.change(|all| all[7].name = "n".into());
+    inventory.snapshot(Priority::Refresh).await.unwrap();
+    inventory.change(|all| all[7].id = UUID.into());
+    let answers = inventory.lookup(&[node(UUID, "n")], Want::METADATA).await;
+    assert_eq!(id_of(&answers[0]), format!("acme://{UUID}"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_guess_that_could_not_be_asked_for_proves_no_absence() {
     let inventory = acme_with(10);
