@@ -18,12 +18,14 @@ use crate::services::Services;
 /// As many ports are asked for at once; Neutron may answer fewer.
 const PAGE_SIZE: usize = 1000;
 /// So many values of one attribute are asked for at once: servers refuse long URLs.
-const VALUES_AT_ONCE: usize = 50;
+pub(crate) const VALUES_AT_ONCE: usize = 50;
 /// How often somebody else may change a port between our reading and our writing it.
 const ATTEMPTS: usize = 5;
-/// What is read of a port, and no more.
-const FIELDS: &str = "id device_id device_owner network_id status fixed_ips security_groups port_security_enabled \
-                      allowed_address_pairs trunk_details tags revision_number";
+/// What is read of thousands of ports, and no more.
+const FIELDS: &str =
+    "id device_id device_owner network_id status fixed_ips security_groups port_security_enabled trunk_details";
+/// What is read besides of those that may be changed.
+const MORE_FIELDS: &str = "allowed_address_pairs tags revision_number";
 
 /// The ports of the project. Cheap to clone; clones share what was read.
 #[derive(Clone)]
@@ -133,7 +135,7 @@ impl Ports {
     }
 
     /// All ports that may be servers', as they were read at most `age` before this call; sorted by device, and then as they
-    /// are listed.
+    /// are listed. Without what a [change](Self::change) needs to know.
     ///
     /// # Errors
     /// What Neutron answered; if the list was not whole.
@@ -144,7 +146,8 @@ impl Ports {
 
     /// All ports that may be servers', read now; kept for nobody.
     pub(crate) async fn read_all(&self, urgency: &Urgency) -> Result<Vec<Port>> {
-        let call = self.services.in_project(fields(Call::get("/ports", &[])).query("limit", PAGE_SIZE)).await;
+        let call = fields(Call::get("/ports", &[]).query("limit", PAGE_SIZE), FIELDS);
+        let call = self.services.in_project(call).await;
         let network = &self.services.network;
         let id = |port: &Port| port.id.clone();
         let reading = self.services.list_for_all(network, call, "ports", urgency, |port: Port| port, id);
@@ -182,7 +185,7 @@ impl Ports {
     /// # Errors
     /// What Neutron answered.
     pub(crate) async fn by_id(&self, id: &str) -> Result<Option<Port>> {
-        let found: Option<One> = self.services.network.find(fields(Call::get("/ports/{id}", &[id]))).await?;
+        let found: Option<One> = self.services.network.find(all_fields(Call::get("/ports/{id}", &[id]))).await?;
         Ok(found.map(|found| found.port))
     }
 
@@ -201,13 +204,14 @@ impl Ports {
     /// What Neutron answered; *not found* if the port is gone.
     pub(crate) async fn change(&self, mut port: Port, change: impl Fn(&Port) -> Option<Value>) -> Result<bool> {
         let turn = self.turn(&port.id);
-        let (_turn, waited) = match turn.try_lock() {
-            Ok(turn) => (turn, false),
-            Err(_) => (turn.lock().await, true),
+        let _turn = match turn.try_lock() {
+            Ok(turn) => turn,
+            Err(_) => {
+                let turn = turn.lock().await;
+                port = self.again(&port.id).await?;
+                turn
+            }
         };
-        if waited {
-            port = self.again(&port.id).await?;
-        }
         for attempt in 1.. {
             let Some(fields) = change(&port) else { return Ok(false) };
             let call = Call::put("/ports/{id}", &[&port.id]).json(&json!({ "port": fields }));
@@ -236,11 +240,15 @@ impl Ports {
 
     async fn list(&self, call: Call) -> Result<Vec<Port>> {
         let network = &self.services.network;
-        let ports = self.services.list(network, fields(call), "ports", |port: Port| port, |port| port.id.clone());
+        let ports = self.services.list(network, all_fields(call), "ports", |port: Port| port, |port| port.id.clone());
         Ok(ports.await?.complete()?.into_items())
     }
 }
 
-fn fields(call: Call) -> Call {
-    FIELDS.split_whitespace().fold(call, |call, field| call.query("fields", field))
+fn fields(call: Call, fields: &str) -> Call {
+    fields.split(' ').fold(call, |call, field| call.query("fields", field))
+}
+
+fn all_fields(call: Call) -> Call {
+    fields(fields(call, FIELDS), MORE_FIELDS)
 }

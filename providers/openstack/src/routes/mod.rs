@@ -67,29 +67,33 @@ impl RouterRoutes {
         self.ranges.get_or_init(|| cluster_cidrs.iter().filter_map(|range| range.parse().ok()).collect());
     }
 
-    /// The one port in the router's networks that has an address; `None` where there are no address pairs.
-    async fn port_at(&self, ip: &str) -> Result<Option<Port>> {
+    /// The one port in the router's networks that has an address; `None` where there are no address pairs, or none to be
+    /// removed.
+    async fn port_at(&self, ip: &str, change: Change) -> Result<Option<Port>> {
         if !self.services.has_extension("allowed-address-pairs").await? {
             return Ok(None);
         }
         let ports = self.wanted_ports.join((), ip.to_owned()).await?;
-        let mut found = ports.iter().filter(|port| port.has(ip));
-        let (port, more) = (found.next(), found.count());
-        if more == 0 && port.is_some() {
-            return Ok(port.cloned());
-        }
-        let error = if port.is_none() { Error::not_found } else { Error::invalid };
+        let found: Vec<_> = ports.iter().filter(|port| port.has(ip)).collect();
+        let error = match (&*found, change) {
+            ([port], _) => return Ok(Some(Port::clone(port))),
+            // With the server its port is gone.
+            ([], Change::Remove) => return Ok(None),
+            ([], Change::Add) => Error::not_found,
+            _ => Error::invalid,
+        };
         Err(error(format!(
             "{} ports have the address {ip} in the networks of router {:?}, of which it should be one: are the server's \
              network and the router connected?",
-            more + usize::from(port.is_some()),
+            found.len(),
             self.router.id()
         )))
     }
 
     /// The port before the router: what is listed is whole, and what was interrupted is done again. If the router refuses,
     /// what it has then decides, as an answer may have been lost, and what was changed of the port is taken back.
-    async fn apply(&self, change: Change, route: &Gateway, port: Option<Port>) -> Result<()> {
+    async fn apply(&self, change: Change, route: &Gateway) -> Result<()> {
+        let port = self.port_at(&route.nexthop, change).await?;
         let change_pairs = async |port: Port, change| self.ports.change(port, |port| pairs(port, change, route)).await;
         let changed = match &port {
             Some(port) => match change_pairs(port.clone(), change).await {
@@ -133,22 +137,20 @@ impl Routes for RouterRoutes {
             Error::invalid(format!("node {node:?} has no InternalIP of {family} that its route {text} could lead to"))
         })?;
         let wanted = Gateway { destination: text.clone(), nexthop: hop.to_string() };
-        let port = self.port_at(&wanted.nexthop).await?;
-        self.apply(Change::Add, &wanted, port).await
+        self.apply(Change::Add, &wanted).await
     }
 
     async fn delete(&self, _cluster: &Cluster, route: &Route) -> Result<()> {
         let hop = route.target_node_addresses.first().map_or(&*route.target_node, |hop| &*hop.address);
         let unwanted = Gateway { destination: route.destination_cidr.clone(), nexthop: hop.to_owned() };
-        let port = match route.blackhole {
-            true => None,
-            false => match self.port_at(hop).await {
-                // With the server its port is gone.
-                Err(error) if error.is_not_found() => None,
-                port => port?,
-            },
-        };
-        self.apply(Change::Remove, &unwanted, port).await
+        match self.apply(Change::Remove, &unwanted).await {
+            // Where no Node is the port may be anybody's, and keeps no route that leads nowhere.
+            Err(error) if route.blackhole && (error.is_invalid() || error.is_unauthorized()) => {
+                tracing::warn!(hop, %error, "what the port at the end of a route lets through was not changed");
+                self.changes.join(Change::Remove, unwanted).await
+            }
+            answer => answer,
+        }
     }
 }
 

@@ -33,11 +33,14 @@ impl<'a> Targets<'a> {
 
     /// The contract's route for one of the router's.
     pub(super) fn route(&self, route: &Gateway) -> Route {
-        let destination = route.destination.parse::<IpNet>().ok();
+        let (destination, hop) = (route.destination.parse::<IpNet>().ok(), route.nexthop.parse::<IpAddr>().ok());
         let owner = destination.and_then(|range| self.by_range.get(&range).copied());
-        let hop = route.nexthop.parse::<IpAddr>().ok().and_then(|ip| self.by_address.get(&ip).copied());
-        // A Node that has no addresses (yet) keeps its route.
-        let target = hop.or(owner.filter(|node| !node.addresses.iter().any(|it| it.kind == AddressType::InternalIP)));
+        let has_hop = |node: &&Node| node.addresses.iter().any(|it| hop.is_some() && it.address.parse().ok() == hop);
+        let has_none = |node: &&Node| !node.addresses.iter().any(|it| it.kind == AddressType::InternalIP);
+        // A Node whose server is gone may still have the address of another one's: the route is its whose range it is for. And a
+        // Node that has no addresses (yet) keeps its route.
+        let at_hop = || hop.and_then(|ip| self.by_address.get(&ip).copied());
+        let target = owner.filter(has_hop).or_else(at_hop).or(owner.filter(has_none));
         let is_in_range = |range: IpNet| {
             self.ranges.iter().any(|ours| ours.contains(&range.network()) || ours.contains(&range.broadcast()))
         };

@@ -84,6 +84,18 @@ impl World {
         self.routes.delete(&cluster(), &listed).await
     }
 
+    /// What routes there are without one of the Nodes, and its route.
+    async fn without_node(&self, n: usize) -> (RouterRoutes, Route) {
+        let caches: Arc<OnceLock<Arc<dyn Caches>>> = Arc::default();
+        let others = self.nodes.iter().filter(|node| node.name != self.nodes[n].name);
+        assert!(caches.set(Arc::new(Known(others.cloned().collect()))).is_ok());
+        let (services, _) = services(&self.fake, "");
+        let routes = RouterRoutes::new(services.clone(), Ports::new(services), self.router.clone(), caches);
+        routes.learn_ranges(&["10.244.0.0/16".to_owned()]);
+        let listed = routes.list(&cluster()).await.unwrap();
+        (routes, listed.into_iter().find(|route| route.destination_cidr == cidr(n)).unwrap())
+    }
+
     /// `destination via next hop` of each of the router's.
     fn in_router(&self) -> Vec<String> {
         let text = |route: &Value, key: &str| route[key].as_str().unwrap().to_owned();
@@ -220,6 +232,21 @@ async fn a_route_that_is_refused_takes_no_other_with_it_and_leaves_no_trace() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_port_that_lets_nothing_more_through_gets_no_route_and_its_node_is_told_why() {
+    let full = "The number of allowed address pair exceeds the maximum 10.";
+    for (status, kind, text) in
+        [(400, "AllowedAddressPairExhausted", full), (412, "RevisionNumberConstraintFailed", "stale")]
+    {
+        let world = world(Options::default(), 1);
+        world.fake.fail(Fault::refused_as("PUT /ports/{id}", status, kind, text));
+        let error = world.create(0).await.unwrap_err();
+        assert!(error.to_string().contains(text), "{error}");
+        assert!(world.in_router().is_empty() && world.fake.count("PUT /ports/{id}") <= 5);
+        assert_eq!(world.fake.count("PUT /routers/{id}/add_extraroutes"), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deletion_that_is_refused_leaves_the_route_as_it_was() {
     let world = world(Options::default(), 1);
     world.create(0).await.unwrap();
@@ -251,23 +278,46 @@ async fn an_interrupted_route_is_made_again_because_it_is_not_listed_without_its
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_without_a_node_is_a_black_hole_and_its_deletion_touches_only_the_router() {
+async fn a_route_without_a_server_is_a_black_hole_and_its_deletion_changes_only_the_router() {
     let world = world(Options::default(), 2);
     world.create(1).await.unwrap();
     world.fake.terminate("worker-1");
-    let without_it: Arc<OnceLock<Arc<dyn Caches>>> = Arc::default();
-    assert!(without_it.set(Arc::new(Known(vec![Arc::clone(&world.nodes[0])]))).is_ok());
-    let (services, _) = services(&world.fake, "");
-    let routes = RouterRoutes::new(services.clone(), Ports::new(services), world.router.clone(), without_it);
-    routes.learn_ranges(&["10.244.0.0/16".to_owned()]);
-    let listed = routes.list(&cluster()).await.unwrap();
-    assert_eq!((listed[0].blackhole, &*listed[0].target_node, listed[0].owned), (true, world.hop(1), Some(true)));
+    let (routes, listed) = world.without_node(1).await;
+    assert_eq!((listed.blackhole, &*listed.target_node, listed.owned), (true, world.hop(1), Some(true)));
     world.fake.forget_requests();
-    routes.delete(&cluster(), &listed[0]).await.unwrap();
+    routes.delete(&cluster(), &listed).await.unwrap();
     assert!(world.in_router().is_empty());
-    assert!(world.fake.requests().iter().all(|it| !it.route.contains("/ports")));
+    assert_eq!(world.fake.changes().len(), 1);
     // It may be gone already.
-    routes.delete(&cluster(), &listed[0]).await.unwrap();
+    routes.delete(&cluster(), &listed).await.unwrap();
+}
+
+/// A server that is no Node any more could pretend to be another Node's Pods, and a port takes ten pairs only.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_outlives_its_node_lets_the_nodes_range_through_no_more() {
+    let world = world(Options::default(), 2);
+    let port = world.fake.server("worker-1").unwrap().port;
+    let pair = serde_json::json!({"ip_address": "10.244.0.0/16"});
+    world.fake.change_port(&port, |port| drop(port.insert("allowed_address_pairs".into(), vec![pair].into())));
+    world.create(1).await.unwrap();
+    let (routes, listed) = world.without_node(1).await;
+    assert!(listed.blackhole);
+    routes.delete(&cluster(), &listed).await.unwrap();
+    assert_eq!((world.in_router().len(), world.pairs(1)), (0, vec!["10.244.0.0/16".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_port_that_may_not_be_changed_keeps_no_route_that_leads_nowhere() {
+    for (status, goes) in [(403, true), (400, true), (500, false)] {
+        let world = world(Options::default(), 2);
+        world.create(0).await.unwrap();
+        world.create(1).await.unwrap();
+        let (routes, listed) = world.without_node(1).await;
+        world.fake.fail(Fault::refused("PUT /ports/{id}", status));
+        assert_eq!(routes.delete(&cluster(), &listed).await.is_ok(), goes, "{status}");
+        assert!(world.delete(0).await.is_err(), "that of a Node goes with its pair");
+        assert_eq!(world.in_router(), if goes { vec![world.via(0)] } else { vec![world.via(0), world.via(1)] });
+    }
 }
 
 #[tokio::test(start_paused = true)]

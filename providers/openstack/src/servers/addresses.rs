@@ -13,45 +13,24 @@ use crate::config::Networking;
 /// The addresses: of its ports, for access, its host name, of its networks.
 pub(super) fn addresses(server: &Wire, attached: &Attached, config: &Networking) -> Box<[NodeAddress]> {
     use AddressType::{ExternalIP, Hostname, InternalIP};
-    let mut list = List { addresses: Vec::new(), ipv6_disabled: config.ipv6_disabled };
-    attached.ips.iter().for_each(|ip| list.add(InternalIP, ip));
-    [&server.access_ipv4, &server.access_ipv6].into_iter().flatten().for_each(|ip| list.add(ExternalIP, ip));
-    if let Some(name) = server.metadata.hostname.as_deref().filter(|name| !name.is_empty()) {
-        list.addresses.push(NodeAddress::new(Hostname, name));
-    }
-    for (network, floating, ip) in in_networks(server, attached) {
-        let has = |names: &[String]| names.iter().any(|name| name == network);
-        if floating {
-            list.add(ExternalIP, ip);
-        } else if has(&config.public) {
-            list.remove(ip);
-            list.add(ExternalIP, ip);
-        } else if config.internal.is_empty() || has(&config.internal) {
-            list.add(InternalIP, ip);
-        } else {
-            list.remove(ip);
+    let access = [&server.access_ipv4, &server.access_ipv6].into_iter().flatten();
+    let first = attached.ips.iter().map(|ip| (InternalIP, ip)).chain(access.map(|ip| (ExternalIP, ip)));
+    let first = first.chain(server.metadata.hostname.iter().map(|name| (Hostname, name)));
+    let mut list = Vec::new();
+    add_addresses(&mut list, first.filter(|(_, it)| !it.is_empty()).map(|(kind, it)| NodeAddress::new(kind, it)));
+    for (network, is_floating, ip) in in_networks(server, attached) {
+        let is_one_of = |names: &[String]| names.iter().any(|name| name == network);
+        let is_external = is_floating || is_one_of(&config.public);
+        let is_internal = !is_external && (config.internal.is_empty() || is_one_of(&config.internal));
+        if !is_floating && !is_internal {
+            list.retain(|it| *it.address != *ip);
         }
+        let kind = is_external.then_some(ExternalIP).or(is_internal.then_some(InternalIP));
+        add_addresses(&mut list, kind.map(|kind| NodeAddress::new(kind, ip)));
     }
-    sort(&mut list.addresses, &config.sort_order);
-    list.addresses.into()
-}
-
-struct List {
-    addresses: Vec<NodeAddress>,
-    ipv6_disabled: bool,
-}
-
-impl List {
-    fn add(&mut self, kind: AddressType, ip: &str) {
-        let is_left_out = ip.is_empty() || (self.ipv6_disabled && ip.contains(':'));
-        if !is_left_out {
-            add_addresses(&mut self.addresses, [NodeAddress::new(kind, ip)]);
-        }
-    }
-
-    fn remove(&mut self, ip: &str) {
-        self.addresses.retain(|address| *address.address != *ip);
-    }
+    list.retain(|it| it.kind == Hostname || !(config.ipv6_disabled && it.address.contains(':')));
+    sort(&mut list, &config.sort_order);
+    list.into()
 }
 
 /// Network, whether it is a floating IP, and address: networks by their names, in each what the server has itself before what

@@ -7,7 +7,7 @@ use provider_kit::inventory::Urgency;
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 
-use crate::ports::{Port, Ports, of_device};
+use crate::ports::{Port, Ports, VALUES_AT_ONCE};
 use crate::services::Services;
 
 /// What one server has through its ports.
@@ -19,16 +19,8 @@ pub(super) struct Attached {
     pub(super) trunk: Vec<(Box<str>, Box<str>)>,
 }
 
-/// Network and address of sub-ports, by the port's id.
-type Carried = HashMap<Box<str>, Vec<(Box<str>, Box<str>)>>;
-
-/// What servers have.
-#[derive(Default)]
-pub(super) struct Attachments {
-    /// Sorted by device.
-    ports: Vec<Port>,
-    carried: Carried,
-}
+/// What servers have, by their ids.
+pub(super) type Attachments = HashMap<Box<str>, Attached>;
 
 #[derive(Deserialize)]
 struct Network {
@@ -36,68 +28,58 @@ struct Network {
     name: Box<str>,
 }
 
-impl Attachments {
-    /// What all servers of the project have.
-    pub(super) async fn all(services: &Services, ports: &Ports, urgency: &Urgency) -> Result<Self> {
-        let ports = ports.read_all(urgency).await?;
-        let carried = carried(services, &ports, &ports).await;
-        Ok(Self { ports, carried })
-    }
-
-    /// What one server has.
-    pub(super) async fn of_one(services: &Services, ports: &Ports, server: &str, priority: Priority) -> Result<Self> {
-        let its = ports.of(server, priority).await?;
-        let sub_ports: Vec<_> = its.iter().flat_map(Port::sub_ports).map(str::to_owned).collect();
-        let mut known = Vec::new();
-        if !sub_ports.is_empty() {
-            match ports.with("id", &sub_ports, &[]).await {
-                Ok(ports) => known = ports,
-                Err(error) => tracing::warn!(server, %error, "the sub-ports of its trunk could not be read"),
-            }
-        }
-        let carried = carried(services, &its, &known).await;
-        Ok(Self { ports: its, carried })
-    }
-
-    /// What this server has.
-    pub(super) fn of(&self, server: &str) -> Attached {
-        let ports = of_device(&self.ports, server);
-        let active = ports.iter().filter(|port| port.is_active());
-        let ips = active.flat_map(|port| port.fixed_ips.iter().map(|it| it.ip.clone())).collect();
-        let sub_ports = ports.iter().flat_map(Port::sub_ports);
-        let trunk = sub_ports.filter_map(|id| self.carried.get(id)).flatten().cloned().collect();
-        Attached { ips, trunk }
-    }
+/// What all servers of the project have.
+pub(super) async fn of_all(services: &Services, ports: &Ports, urgency: &Urgency) -> Result<Attachments> {
+    let ports = ports.read_all(urgency).await?;
+    attachments(services, &ports, &ports).await
 }
 
-/// What the sub-ports of these ports have, each known one. One that nothing is known of is left out: the others count all the
-/// same.
-async fn carried(services: &Services, ports: &[Port], known: &[Port]) -> Carried {
-    let mut wanted: HashSet<&str> = ports.iter().flat_map(Port::sub_ports).collect();
-    let known: Vec<&Port> = known.iter().filter(|port| wanted.contains(&*port.id)).collect();
-    let networks: HashSet<&str> = known.iter().map(|port| &*port.network).collect();
-    let names = if networks.is_empty() { Ok(HashMap::new()) } else { network_names(services, networks).await };
-    let names = names.unwrap_or_else(|error| {
-        tracing::warn!(%error, "the networks of sub-ports could not be read");
-        HashMap::new()
-    });
-    let mut carried = HashMap::new();
-    for port in known {
-        if let Some(name) = names.get(&port.network) {
-            wanted.remove(&*port.id);
-            carried.insert(port.id.clone(), port.fixed_ips.iter().map(|it| (name.clone(), it.ip.clone())).collect());
+/// What one server has.
+pub(super) async fn of_one(
+    services: &Services,
+    ports: &Ports,
+    server: &str,
+    priority: Priority,
+) -> Result<Attachments> {
+    let its = ports.of(server, priority).await?;
+    let sub_ports: Vec<_> = its.iter().flat_map(Port::sub_ports).map(str::to_owned).collect();
+    let known = ports.with("id", &sub_ports, &[]).await?;
+    attachments(services, &its, &known).await
+}
+
+/// What servers have through these ports and the known ones that they carry. One that is not known is left out: the others count
+/// all the same.
+async fn attachments(services: &Services, ports: &[Port], known: &[Port]) -> Result<Attachments> {
+    let carried: HashSet<&str> = ports.iter().flat_map(Port::sub_ports).collect();
+    let carried: HashMap<&str, &Port> =
+        known.iter().filter(|port| carried.contains(&*port.id)).map(|port| (&*port.id, port)).collect();
+    let names = network_names(services, carried.values().map(|port| &*port.network).collect()).await?;
+    let mut attachments = Attachments::new();
+    for port in ports.iter().filter(|port| !port.device.is_empty()) {
+        let its = attachments.entry(port.device.clone()).or_default();
+        if port.is_active() {
+            its.ips.extend(port.fixed_ips.iter().map(|it| it.ip.clone()));
+        }
+        for id in port.sub_ports() {
+            let known = carried.get(id).and_then(|port| Some((port, names.get(&port.network)?)));
+            let Some((port, network)) = known else {
+                tracing::warn!(port = id, "a sub-port of a trunk is left out: it, or its network, is not shown");
+                continue;
+            };
+            its.trunk.extend(port.fixed_ips.iter().map(|it| (network.clone(), it.ip.clone())));
         }
     }
-    if !wanted.is_empty() {
-        tracing::warn!(ports = ?wanted, "sub-ports of trunks are left out: they, or their networks, are not known");
-    }
-    carried
+    Ok(attachments)
 }
 
 async fn network_names(services: &Services, ids: HashSet<&str>) -> Result<HashMap<Box<str>, Box<str>>> {
-    let call = Call::get("/networks", &[]).query("fields", "id").query("fields", "name");
-    let call = ids.iter().fold(call, |call, id| call.query("id", id));
-    let keep = |it: Network| (it.id, it.name);
-    let names = services.list(&services.network, call, "networks", keep, |(id, _)| id.clone()).await?;
-    Ok(names.into_items().into_iter().collect())
+    let (ids, mut names) = (Vec::from_iter(ids), HashMap::new());
+    for ids in ids.chunks(VALUES_AT_ONCE) {
+        let call = Call::get("/networks", &[]).query("fields", "id").query("fields", "name");
+        let call = ids.iter().fold(call, |call, id| call.query("id", id));
+        let keep = |it: Network| (it.id, it.name);
+        let found = services.list(&services.network, call, "networks", keep, |(id, _)| id.clone()).await?;
+        names.extend(found.complete()?.into_items());
+    }
+    Ok(names)
 }

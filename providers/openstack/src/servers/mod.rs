@@ -12,7 +12,7 @@ use provider_kit::labels::value_from;
 use provider_kit::paging::Reading;
 use provider_kit::transport::{Call, Priority};
 
-use self::attached::Attachments;
+use self::attached::{Attached, Attachments, of_all, of_one};
 use self::flavors::{Flavor, Flavors};
 use self::wire::{One, Wire};
 use crate::config::{Config, Networking, Scope};
@@ -44,6 +44,8 @@ pub(crate) struct Server {
     id: Box<str>,
     name: Box<str>,
     is_off: bool,
+    /// Nova has not chosen its place yet, nor its addresses.
+    is_being_made: bool,
     flavor: Flavor,
     zone: Box<str>,
     addresses: Box<[NodeAddress]>,
@@ -58,6 +60,9 @@ impl Machine for Server {
     }
     fn is_shut_down(&self) -> bool {
         self.is_off
+    }
+    fn is_settled(&self) -> bool {
+        !self.is_being_made
     }
 }
 
@@ -83,14 +88,17 @@ pub(crate) fn servers(services: &Services, ports: &Ports, config: &Config) -> Se
 
 impl Source {
     fn server(&self, wire: Wire, attached: &Attachments) -> Server {
+        let none = Attached::default();
         Server {
-            addresses: addresses::addresses(&wire, &attached.of(&wire.id), &self.networking),
+            addresses: addresses::addresses(&wire, attached.get(&wire.id).unwrap_or(&none), &self.networking),
             // Every other state counts as running, asleep and broken ones included.
             is_off: &*wire.status == "SHUTOFF",
+            is_being_made: &*wire.status == "BUILD",
             zone: value_from(wire.zone.as_deref().unwrap_or_default()).into(),
             flavor: wire.flavor,
             id: wire.id,
-            name: wire.name,
+            // A Node's name has no capitals, and databases do not tell them apart.
+            name: wire.name.to_ascii_lowercase().into(),
         }
     }
 
@@ -100,8 +108,10 @@ impl Source {
         Ok(server)
     }
 
-    async fn attached(&self, server: &str, priority: Priority) -> Result<Attachments> {
-        Attachments::of_one(&self.services, &self.ports, server, priority).await
+    async fn read(&self, id: &str, priority: Priority) -> Result<Option<Wire>> {
+        let call = Call::get("/servers/{id}", &[id]).priority(priority);
+        let found: Option<One> = self.services.compute.find(call).await?;
+        Ok(found.map(|it| it.server))
     }
 }
 
@@ -111,7 +121,7 @@ impl MachineSource for Source {
 
     /// Ports before servers, so that of each page of these only what is needed is kept.
     async fn list(&self, urgency: &Urgency) -> Result<Reading<Server>> {
-        let attached = Attachments::all(&self.services, &self.ports, urgency).await?;
+        let attached = of_all(&self.services, &self.ports, urgency).await?;
         let keep = |wire: Wire| self.server(wire, &attached);
         let call = Call::get("/servers/detail", &[]).query("limit", PAGE_SIZE);
         let id = |server: &Server| server.id.clone();
@@ -122,18 +132,17 @@ impl MachineSource for Source {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Server>> {
-        let found = self.services.compute.find(Call::get("/servers/{id}", &[id]).priority(priority));
-        let (found, attached) = try_join!(found, self.attached(id, priority))?;
-        match found {
-            Some(One { server }) => self.one(server, &attached, priority).await.map(Some),
+        let attached = of_one(&self.services, &self.ports, id, priority);
+        let (wire, attached) = try_join!(self.read(id, priority), attached)?;
+        match wire {
+            Some(wire) => self.one(wire, &attached, priority).await.map(Some),
             None => Ok(None),
         }
     }
 
     async fn state_by_id(&self, id: &str, priority: Priority) -> Result<Option<Server>> {
-        let found: Option<One> =
-            self.services.compute.find(Call::get("/servers/{id}", &[id]).priority(priority)).await?;
-        Ok(found.map(|One { server }| self.server(server, &Attachments::default())))
+        let none = Attachments::default();
+        Ok(self.read(id, priority).await?.map(|wire| self.server(wire, &none)))
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Server>> {
@@ -141,9 +150,8 @@ impl MachineSource for Source {
         let compute = &self.services.compute;
         let found = self.services.list(compute, call, "servers", |wire: Wire| wire, |it| it.id.clone()).await?;
         let mut servers = Vec::new();
-        // A pattern is read as the database reads it: without regard to case, perhaps.
-        for wire in found.complete()?.into_items().into_iter().filter(|wire| *wire.name == *name) {
-            let attached = self.attached(&wire.id, priority).await?;
+        for wire in found.complete()?.into_items().into_iter().filter(|it| it.name.eq_ignore_ascii_case(name)) {
+            let attached = of_one(&self.services, &self.ports, &wire.id, priority).await?;
             servers.push(self.one(wire, &attached, priority).await?);
         }
         Ok(servers)
@@ -169,7 +177,9 @@ impl MachineSource for Source {
     fn is_of(&self, server: &Server, node: &Node) -> bool {
         let names = node.addresses.iter().map(|it| &*it.address).chain([&*node.name]);
         let mut names = names.chain(node.requested_ip().into_iter().flat_map(|ips| ips.split(',').map(str::trim)));
-        names.any(|name| *server.name == *name || server.addresses.iter().any(|its| *its.address == *name))
+        names.any(|name| {
+            server.name.eq_ignore_ascii_case(name) || server.addresses.iter().any(|its| *its.address == *name)
+        })
     }
 
     fn metadata(&self, server: &Server, _node: &Node, want: WantMetadata) -> InstanceMetadata {

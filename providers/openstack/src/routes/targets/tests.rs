@@ -43,6 +43,19 @@ fn a_route_outside_the_pod_network_is_somebody_elses_unless_it_is_its_nodes_own_
     assert!(!judged(&nodes, "", &gateway("10.244.1.0/24", "10.0.0.2")).2);
 }
 
+/// An address is given to the next server while the Node of the one before is still there.
+#[test]
+fn of_two_nodes_with_an_address_the_route_leads_to_the_one_whose_range_it_is_for() {
+    let old = node("a", &[(InternalIP, "10.0.0.1")], &["10.244.1.0/24"]);
+    let new = node("b", &[(InternalIP, "10.0.0.1")], &["10.244.2.0/24"]);
+    for nodes in [[Arc::clone(&old), Arc::clone(&new)], [new, old]] {
+        for (range, name) in [("10.244.1.0/24", "a"), ("10.244.2.0/24", "b")] {
+            let expected = (name.to_owned(), false, true);
+            assert_eq!(judged(&nodes, "10.244.0.0/16", &gateway(range, "10.0.0.1")), expected);
+        }
+    }
+}
+
 #[test]
 fn a_node_without_addresses_keeps_the_route_of_its_range() {
     let nodes = [node("a", &[(Hostname, "a")], &["10.244.1.0/24"])];
