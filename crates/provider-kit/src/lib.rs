@@ -3,6 +3,7 @@
 //! | module | what for |
 //! |---|---|
 //! | [`transport`] | HTTP with credential, time-outs, bounded retries, pauses, metrics; failures as [`cloud_provider::Error`] |
+//! | [`tokens`] | tokens that end: asked for once for all, renewed in time, replaced when their credential is |
 //! | [`paging`] | lists read page by page, with proof that they are whole |
 //! | [`inventory`] | all machines, read once and shared: [`Instances`](cloud_provider::Instances) for any cloud that can list |
 //! | [`load_balancers`] | from what a Service wants to ordered operations: [`LoadBalancers`](cloud_provider::LoadBalancers) for any cloud |
@@ -57,6 +58,7 @@ pub mod shelf;
 mod single_flight;
 pub mod source_ranges;
 pub mod status;
+pub mod tokens;
 pub mod transport;
 pub mod variables;
 pub mod volume_size;

@@ -1,13 +1,14 @@
 //! One request to a cloud, and its answer.
 
-use std::fmt::{Display, Write};
+use std::fmt::{self, Display, Write};
 
 use bytes::Bytes;
 use cloud_provider::{Error, Result};
 use http::{HeaderMap, Method, StatusCode};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::Priority;
 
@@ -22,7 +23,7 @@ use super::Priority;
 /// assert_eq!(call.route(), "GET /v1/machines/{id}");
 /// assert_eq!(call.uri(), "/v1/machines/m%201?verbose=true");
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Call {
     pub(super) method: Method,
     template: &'static str,
@@ -84,10 +85,12 @@ impl Call {
         self
     }
 
-    /// Says that the body holds this, which must appear in no message and no log (INV-5), should the cloud repeat it.
+    /// Says that the body holds this, which must appear in no message and no log (INV-5), should the cloud repeat it, be it as
+    /// JSON has it.
     #[must_use]
     pub fn hide(mut self, secret: SecretString) -> Self {
-        self.hidden.push(secret);
+        let written = Value::from(secret.expose_secret()).to_string();
+        self.hidden.extend([SecretString::from(&written[1..written.len() - 1]), secret]);
         self
     }
 
@@ -116,7 +119,13 @@ impl Call {
         self
     }
 
-    /// How urgent it is; a DELETE is [`Urgent`](Priority::Urgent), everything else [`Ordinary`](Priority::Ordinary).
+    /// How urgent it is.
+    #[must_use]
+    pub fn urgency(&self) -> Priority {
+        self.priority
+    }
+
+    /// Makes it so urgent; a DELETE is [`Urgent`](Priority::Urgent), everything else [`Ordinary`](Priority::Ordinary).
     #[must_use]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
@@ -168,8 +177,15 @@ fn encode(text: &str) -> String {
     out
 }
 
-/// A successful answer.
-#[derive(Clone, Debug)]
+/// Without what it says: headers and body may hold a secret (INV-5).
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Call({} {})", self.method, self.uri())
+    }
+}
+
+/// A successful answer. Its `Debug` does not show headers and body: they may hold a secret.
+#[derive(Clone)]
 pub struct Answer {
     pub(super) place: String,
     /// The status: 2xx, or 300.
@@ -200,9 +216,23 @@ impl Answer {
     }
 }
 
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Answer({} to {})", self.status.as_u16(), self.place)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn debug_shows_neither_headers_nor_bodies() {
+        let call =
+            Call::post("/tokens", &[]).json(&"s3cret").header("x-key", "s3cret").hide("s3cret".to_owned().into());
+        let shown = format!("{call:?} {:?}", Answer::of("s3cret"));
+        assert_eq!(shown, "Call(POST /tokens) Answer(200 to GET /)");
+    }
 
     #[test]
     fn a_parameter_cannot_leave_its_place_in_the_path() {

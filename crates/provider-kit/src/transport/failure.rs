@@ -17,6 +17,9 @@ const DEFAULT_PAUSE: Duration = Duration::from_secs(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// Above this, `RateLimit-Reset` is a time, in seconds since 1970, and not a number of seconds.
 const EPOCH_SECONDS: u64 = 1_000_000_000;
+/// So much of a body that is no JSON is looked at, in bytes, and told, in characters.
+const MOST_READ: usize = 64 << 10;
+const MOST_SAID: usize = 200;
 
 /// A call that failed, and what that means for a repetition and for others.
 pub(super) struct Failure {
@@ -71,7 +74,8 @@ impl Failure {
 
     /// The cloud answers no more requests for a while.
     pub(super) fn is_throttled(&self) -> bool {
-        self.status == Some(StatusCode::TOO_MANY_REQUESTS) || self.status.is_some() && self.error.is_rate_limited()
+        let throttles = self.pause.is_some() || self.error.is_rate_limited();
+        self.status == Some(StatusCode::TOO_MANY_REQUESTS) || self.status.is_some() && throttles
     }
 }
 
@@ -138,7 +142,7 @@ pub(super) struct Words {
 pub(super) fn refused(attempt: &Attempt, answer: &Response<Bytes>, words: Words) -> Failure {
     let (status, headers, call) = (answer.status(), answer.headers(), &attempt.call);
     let refusal = (words.reader)(headers, answer.body());
-    let said = refusal.as_ref().map_or_else(|| beginning(answer.body()), Refusal::said);
+    let said = refusal.as_ref().map_or_else(|| beginning(attempt, answer.body()), Refusal::said);
     let colon = if said.is_empty() { "" } else { ": " };
     let text = format!("{} answered {}{colon}{said}{}", call.place(), status.as_u16(), correlation(headers, words));
     let text = attempt.redact(text);
@@ -146,11 +150,14 @@ pub(super) fn refused(attempt: &Attempt, answer: &Response<Bytes>, words: Words)
     // Some APIs say 413 with a time instead.
     let too_large = status == StatusCode::PAYLOAD_TOO_LARGE && headers.contains_key(header::RETRY_AFTER);
     let throttled = status == StatusCode::TOO_MANY_REQUESTS || too_large;
-    let pause = if throttled { pause(headers, &report, words.refill) } else { None };
-    let error = match refusal.as_ref().and_then(attempt.meaning) {
-        Some(error) => error(text),
-        None if throttled => Error::rate_limited(text, pause.unwrap_or(DEFAULT_PAUSE)),
-        None => by_status(status, refusal.as_ref(), text),
+    // Whether it was applied is unknown: it is not repeated blindly, but whoever waits knows until when.
+    let overloaded = retry_after(headers).filter(|_| status == StatusCode::SERVICE_UNAVAILABLE);
+    let pause = if throttled { pause(headers, &report, words.refill) } else { overloaded };
+    let error = match (refusal.as_ref().and_then(attempt.meaning), overloaded) {
+        (Some(error), _) => error(text),
+        (None, _) if throttled => Error::rate_limited(text, pause.unwrap_or(DEFAULT_PAUSE)),
+        (None, Some(delay)) => Error::retry_in(text, delay),
+        (None, None) => by_status(status, refusal.as_ref(), text),
     };
     let repeat = if throttled || refusal.as_ref().is_some_and(words.not_applied) {
         Repeat::Always
@@ -182,9 +189,11 @@ fn correlation(headers: &HeaderMap, words: Words) -> String {
     id.filter(|(_, id)| id.len() <= 128).map_or_else(String::new, |(name, id)| format!(" ({name} {id})"))
 }
 
-/// The beginning of a body that is no JSON, on one line.
-fn beginning(body: &[u8]) -> String {
-    String::from_utf8_lossy(&body[..body.len().min(200)]).split_whitespace().collect::<Vec<_>>().join(" ")
+/// The beginning of a body that is no JSON, on one line. It is redacted first: nobody knows a secret by its first half.
+fn beginning(attempt: &Attempt, body: &[u8]) -> String {
+    let text = attempt.redact(String::from_utf8_lossy(&body[..body.len().min(MOST_READ)]).into_owned());
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.chars().take(MOST_SAID).collect()
 }
 
 /// After a 429: as long as the cloud asks; where requests come back one by one, the budget knows better than a time by which

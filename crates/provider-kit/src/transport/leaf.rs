@@ -1,7 +1,7 @@
 //! What carries a request.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -61,6 +61,28 @@ where
             Ok(Response::from_parts(parts, body))
         }
         .boxed()
+    }
+}
+
+/// A leaf whose place another one may take while it is in use, as when certificates are renewed.
+pub struct Line(RwLock<Arc<dyn Leaf>>);
+
+impl Line {
+    /// This leaf, at first.
+    #[must_use]
+    pub fn new(leaf: Arc<dyn Leaf>) -> Self {
+        Self(RwLock::new(leaf))
+    }
+
+    /// From now on requests are carried by this one.
+    pub fn replace(&self, leaf: Arc<dyn Leaf>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = leaf;
+    }
+}
+
+impl Leaf for Line {
+    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).carry(request)
     }
 }
 

@@ -20,6 +20,7 @@
 //! | 409, 412, 423 | *conflict* | no |
 //! | 400, 422 | *invalid* | no |
 //! | 429, 413 with `Retry-After` | *rate limited*, and a pause for the whole client | yes: it was not applied |
+//! | 503 with `Retry-After` | one that says [when](cloud_provider::Error::retry_after), and that pause for the whole client | if the call is idempotent |
 //! | no connection | *other* | yes: it was not sent |
 //! | 5xx, 408, no answer, time-out | *other* | if the call is idempotent; not before `Retry-After` |
 //! | any whose words say that it was [not applied](Builder::not_applied) | by its status | yes |
@@ -70,7 +71,7 @@ pub use budget::{Budget, Refill};
 pub use call::{Answer, Call};
 pub use credential::{Credential, ValueOrFile};
 pub use failure::{Meaning, Refusal, RefusalReader};
-pub use leaf::{Leaf, NoAnswer, in_process};
+pub use leaf::{Leaf, Line, NoAnswer, in_process};
 pub use network::{Tls, network};
 pub use patience::{Jitter, Patience};
 pub use priority::Priority;

@@ -150,6 +150,21 @@ async fn a_token_that_the_cloud_repeats_reaches_no_error() {
 }
 
 #[tokio::test]
+async fn nor_does_half_of_it_where_what_is_told_is_cut() {
+    let echo = |_: usize, headers: &HeaderMap| {
+        let token = headers["authorization"].to_str().unwrap();
+        (StatusCode::BAD_REQUEST, format!("<html>{}  {token}</html>", "x".repeat(150)))
+    };
+    let (router, _) = scripted(echo);
+    let cloud = client(router).credential(Credential::token("s3cret".repeat(30))).build().unwrap();
+    let err = cloud.send(GET()).await.unwrap_err().to_string();
+    assert!(err.ends_with("x Bearer [redacted]</html>"), "{err}");
+    let (long, _) = scripted(|_, _| (StatusCode::BAD_REQUEST, "é".repeat(70_000)));
+    let err = client(long).build().unwrap().send(GET()).await.unwrap_err().to_string();
+    assert_eq!(err.chars().filter(|c| *c == 'é').count(), 200);
+}
+
+#[tokio::test]
 async fn a_refused_token_is_read_again_from_its_file_even_if_the_file_looks_unchanged() {
     let file = std::env::temp_dir().join(format!("provider-kit-reload-{}", std::process::id()));
     std::fs::write(&file, "old").unwrap();

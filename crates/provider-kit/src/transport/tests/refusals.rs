@@ -48,6 +48,28 @@ async fn a_server_that_is_overloaded_says_when_to_try_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_an_overloaded_server_may_have_done_is_not_repeated_and_nobody_comes_back_too_early() {
+    let answer = |n: usize, _: &HeaderMap| match n {
+        1 => (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "40")]).into_response(),
+        _ => StatusCode::OK.into_response(),
+    };
+    let (router, sent) = scripted(answer);
+    let (cloud, began) = (client(router).build().unwrap(), Instant::now());
+    let err = cloud.send(POST()).await.unwrap_err().context("it was not made");
+    assert_eq!((err.retry_after(), began.elapsed().as_secs()), (Some(Duration::from_secs(40)), 0));
+    assert!(!err.chain().any(Error::is_rate_limited), "{err:?}");
+    // Others are held back, and told, until then.
+    let held = cloud.send(GET()).await.unwrap_err();
+    assert!(held.retry_after() > Some(Duration::from_secs(39)), "{held:?}");
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    cloud.send(GET()).await.unwrap();
+    assert_eq!((sent.load(Ordering::SeqCst), began.elapsed().as_secs()), (2, 40));
+    // Without a time everything is as it was.
+    let (router, _) = scripted(|_, _| (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "soon")]));
+    assert_eq!(client(router).build().unwrap().send(POST()).await.unwrap_err().retry_after(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn as_many_retries_as_patience_allows_take_no_longer_than_it_says() {
     let (router, sent) = scripted(|_, _| StatusCode::BAD_GATEWAY);
     let patience = Patience {
