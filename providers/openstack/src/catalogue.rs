@@ -1,7 +1,7 @@
 //! Where the services are: Keystone's catalogue (§5.1).
 
 use cloud_provider::{Error, Result};
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::config::Interface;
 
@@ -25,86 +25,56 @@ impl Service {
 
     /// What the catalogue calls it.
     pub(crate) fn kind(self) -> &'static str {
-        match self {
-            Self::Compute => "compute",
-            Self::Network => "network",
-            Self::Balancer | Self::BalancerRoot => "load-balancer",
-            Self::Keys => "key-manager",
-        }
+        self.names().0
     }
 
-    /// What comes after the catalogue's URL, which may have it already.
-    fn version(self) -> &'static str {
+    /// That, and what comes after the catalogue's URL, which may have it already.
+    fn names(self) -> (&'static str, &'static str) {
         match self {
-            Self::Compute => "",
-            Self::Network | Self::Balancer | Self::BalancerRoot => "/v2.0",
-            Self::Keys => "/v1",
+            Self::Compute => ("compute", ""),
+            Self::Network => ("network", "/v2.0"),
+            Self::Balancer | Self::BalancerRoot => ("load-balancer", "/v2.0"),
+            Self::Keys => ("key-manager", "/v1"),
         }
     }
 
     fn base(self, url: &str) -> String {
-        let (url, version) = (url.trim_end_matches('/'), self.version());
+        let (url, (_, version)) = (url.trim_end_matches('/'), self.names());
         let root = url.strip_suffix(version).unwrap_or(url).trim_end_matches('/');
         if self == Self::BalancerRoot { root.to_owned() } else { format!("{root}{version}") }
     }
 }
 
-/// What a token may use.
-#[derive(Debug, Default, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Catalogue(Vec<Entry>);
-
-#[derive(Debug, Deserialize)]
-struct Entry {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    endpoints: Vec<Endpoint>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Endpoint {
-    interface: String,
-    #[serde(default)]
-    region: Option<String>,
-    #[serde(default)]
-    region_id: Option<String>,
-    url: String,
-}
-
-impl Endpoint {
-    fn is_in(&self, region: &str) -> bool {
-        [&self.region, &self.region_id].into_iter().flatten().any(|its| its == region)
+/// The base URL of a service in a token's catalogue: its first endpoint with this interface, in this region if one is
+/// configured.
+///
+/// # Errors
+/// *Invalid*, with what there is instead.
+pub(crate) fn base(catalogue: &Value, service: Service, interface: Interface, region: Option<&str>) -> Result<String> {
+    let (kind, interface) = (service.kind(), name(interface));
+    let services = catalogue.as_array().into_iter().flatten().filter(|it| it["type"] == kind);
+    let endpoints: Vec<&Value> = services.filter_map(|it| it["endpoints"].as_array()).flatten().collect();
+    let text = |endpoint: &Value, key: &str| endpoint[key].as_str().unwrap_or_default().to_owned();
+    let fits = |it: &Value| {
+        text(it, "interface").trim_end_matches("URL") == interface
+            && region.is_none_or(|region| it["region"] == region || it["region_id"] == region)
+    };
+    if let Some(found) = endpoints.iter().find(|it| fits(it)) {
+        return Ok(service.base(&text(found, "url")));
     }
-}
-
-impl Catalogue {
-    /// The base URL of a service: its first endpoint with this interface, in this region if one is configured.
-    ///
-    /// # Errors
-    /// *Invalid*, with what there is instead.
-    pub(crate) fn base(&self, service: Service, interface: Interface, region: Option<&str>) -> Result<String> {
-        let (kind, interface) = (service.kind(), name(interface));
-        let endpoints = || self.0.iter().filter(|entry| entry.kind == kind).flat_map(|entry| &entry.endpoints);
-        let mut fitting = endpoints().filter(|it| it.interface.trim_end_matches("URL") == interface);
-        if let Some(found) = fitting.find(|endpoint| region.is_none_or(|region| endpoint.is_in(region))) {
-            return Ok(service.base(&found.url));
-        }
-        let there =
-            endpoints().map(|it| format!("{} in {}", it.interface, it.region.as_deref().unwrap_or("no region")));
-        let mut there: Vec<_> = there.collect();
-        there.sort_unstable();
-        there.dedup();
-        let there = if there.is_empty() {
-            "it has none of that kind".to_owned()
-        } else {
-            format!("it has {}", there.join(", "))
-        };
-        let region = region.map_or_else(String::new, |region| format!(" in region {region:?}"));
-        Err(Error::invalid(format!(
-            "Keystone's catalogue has no {interface} endpoint of {kind}{region}: {there}; check `region` and `os-endpoint-type` in [Global]"
-        )))
-    }
+    let region_of = |it: &Value| it["region"].as_str().unwrap_or("no region").to_owned();
+    let mut there: Vec<_> =
+        endpoints.iter().map(|it| format!("{} in {}", text(it, "interface"), region_of(it))).collect();
+    there.sort_unstable();
+    there.dedup();
+    let there = match there.is_empty() {
+        true => "it has none of that kind".to_owned(),
+        false => format!("it has {}", there.join(", ")),
+    };
+    let region = region.map_or_else(String::new, |region| format!(" in region {region:?}"));
+    Err(Error::invalid(format!(
+        "Keystone's catalogue has no {interface} endpoint of {kind}{region}: {there}; check `region` and `os-endpoint-type` in [Global]"
+    )))
 }
 
 fn name(interface: Interface) -> &'static str {
@@ -121,9 +91,9 @@ mod tests {
 
     use super::*;
 
-    fn catalogue() -> Catalogue {
+    fn catalogue() -> Value {
         let endpoint = |interface: &str, region: &str, url: &str| json!({"interface": interface, "region": region, "region_id": region, "url": url});
-        serde_json::from_value(json!([
+        json!([
             {"type": "identity", "name": "keystone"},
             {"type": "compute", "endpoints": [
                 endpoint("public", "One", "https://one/compute/v2.1/p1"), endpoint("public", "Two", "https://two/compute/v2.1/")]},
@@ -132,8 +102,7 @@ mod tests {
             {"type": "load-balancer", "endpoints": [endpoint("public", "One", "https://one/lb/v2.0/")]},
             {"type": "key-manager", "endpoints": [
                 {"interface": "public", "region": null, "region_id": "One", "url": "https://one/keys"}]},
-        ]))
-        .unwrap()
+        ])
     }
 
     #[test]
@@ -148,18 +117,18 @@ mod tests {
             (Service::Keys, Interface::Public, Some("One"), "https://one/keys/v1"),
         ];
         for (service, interface, region, url) in table {
-            assert_eq!(catalogue().base(service, interface, region).unwrap(), url);
+            assert_eq!(base(&catalogue(), service, interface, region).unwrap(), url);
         }
     }
 
     #[test]
     fn a_missing_endpoint_is_told_with_what_there_is() {
-        let text = catalogue().base(Service::Compute, Interface::Public, Some("Three")).unwrap_err().to_string();
+        let text = base(&catalogue(), Service::Compute, Interface::Public, Some("Three")).unwrap_err().to_string();
         assert!(
             text.contains("no public endpoint of compute in region \"Three\": it has public in One, public in Two"),
             "{text}"
         );
-        let text = Catalogue::default().base(Service::Keys, Interface::Admin, None).unwrap_err().to_string();
+        let text = base(&Value::Null, Service::Keys, Interface::Admin, None).unwrap_err().to_string();
         assert!(text.contains("no admin endpoint of key-manager: it has none of that kind"), "{text}");
     }
 }

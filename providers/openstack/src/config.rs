@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+pub use provider_kit::transport::Tls;
 use secrecy::SecretString;
 
 /// The configuration, validated.
@@ -19,7 +20,7 @@ pub struct Config {
     pub region: Option<String>,
     /// `[Global] os-endpoint-type`.
     pub interface: Interface,
-    /// TLS towards all services.
+    /// `ca-file`, `cert-file` and `key-file`, `tls-insecure`: towards all services.
     pub tls: Tls,
     /// `OS_CCM_REGIONAL`: provider ids carry the region.
     pub regional: bool,
@@ -131,17 +132,6 @@ pub enum Interface {
     Internal,
     /// `admin`.
     Admin,
-}
-
-/// TLS towards all services.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tls {
-    /// `ca-file`: the only roots that are trusted.
-    pub roots: Option<PathBuf>,
-    /// `cert-file` and `key-file`.
-    pub identity: Option<(PathBuf, PathBuf)>,
-    /// `tls-insecure`.
-    pub insecure: bool,
 }
 
 /// Which addresses Nodes get (§1.3).

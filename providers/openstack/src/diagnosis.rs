@@ -1,10 +1,10 @@
 //! What `doctor` is told: Keystone, the catalogue, roles, servers, networks, Octavia, the router.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use cloud_provider::{Error, Finding, Result};
 use provider_kit::diagnosis::endpoint_remedy;
-use provider_kit::transport::{Call, Transport};
+use provider_kit::transport::Call;
 use serde_json::Value;
 
 use crate::catalogue::Service;
@@ -23,6 +23,13 @@ pub(crate) struct Diagnosis<'a> {
     pub(crate) config: &'a Config,
 }
 
+/// What was found; as an error, what hides the rest.
+type Found = Result<Finding, Finding>;
+
+fn either(found: Found) -> Finding {
+    found.unwrap_or_else(|hiding| hiding)
+}
+
 impl Diagnosis<'_> {
     /// From the outside in; without a token there is nothing more to find out.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
@@ -30,12 +37,14 @@ impl Diagnosis<'_> {
         let Ok(roles) = self.services.roles().await else { return findings };
         findings.push(writing(&roles));
         findings.extend(self.catalogue().await);
-        findings.extend(self.servers().await);
+        findings.extend(self.servers().await.unwrap_or_else(|hiding| vec![hiding]));
         if let Some(balancers) = &self.config.balancers {
-            findings.push(self.octavia(balancers).await);
+            findings.push(either(self.octavia(balancers).await));
             findings.extend(self.places(balancers).await);
         }
-        findings.extend(self.router().await);
+        if let Some(router) = &self.config.router {
+            findings.push(either(self.router(router).await));
+        }
         findings
     }
 
@@ -52,84 +61,65 @@ impl Diagnosis<'_> {
 
     /// Every service that is used has to be in it.
     async fn catalogue(&self) -> Vec<Finding> {
-        let balancers = self.config.balancers.as_ref();
-        let used = [
-            (Service::Compute, true),
-            (Service::Network, true),
-            (Service::Balancer, balancers.is_some()),
-            (Service::Keys, balancers.is_some_and(|it| it.barbican && it.tls_container.is_some())),
-        ];
+        let mut used = vec![Service::Compute, Service::Network];
+        used.extend(self.config.balancers.iter().map(|_| Service::Balancer));
+        let has_references = |it: &&Balancers| it.barbican && it.tls_container.is_some();
+        used.extend(self.config.balancers.as_ref().filter(has_references).map(|_| Service::Keys));
         let mut findings = Vec::new();
-        for (service, _) in used.into_iter().filter(|(_, is_used)| *is_used) {
+        for service in used {
+            let remedy = "correct `region` or `os-endpoint-type` in [Global]";
             findings.push(match self.services.endpoint(service).await {
                 Ok(base) => Finding::ok("catalogue", format!("{} is at {base}", service.kind())),
-                Err(error) => Finding::failure(
-                    "catalogue",
-                    error.to_string(),
-                    "correct `region` or `os-endpoint-type` in [Global]",
-                ),
+                Err(error) => Finding::failure("catalogue", error.to_string(), remedy),
             });
         }
         findings
     }
 
     /// Nodes that have no provider id yet are found by the names of servers.
-    async fn servers(&self) -> Vec<Finding> {
+    async fn servers(&self) -> Result<Vec<Finding>, Finding> {
         const CHECK: &str = "servers";
-        let keep = |server: Value| (text(&server, "/id").to_owned(), text(&server, "/name").to_owned());
-        let (services, call) = (self.services, Call::get("/servers", &[]));
-        let key = |server: &(String, String)| server.0.clone();
-        let servers = match services.list(&services.compute, call, "servers", keep, key).await {
-            Ok(reading) => reading.into_items(),
-            Err(error) => return vec![refused(CHECK, &error)],
-        };
-        let mut count = BTreeMap::<&str, usize>::new();
-        servers.iter().for_each(|(_, name)| *count.entry(name).or_default() += 1);
-        let twice = count.iter().filter(|(_, times)| **times > 1).map(|(name, _)| *name);
-        let odd = count.keys().copied().filter(|name| !may_be_a_node(name));
-        let (twice, odd) = (examples(twice), examples(odd));
-        let mut findings = vec![Finding::ok(CHECK, format!("the project shows {}", servers.len()))];
+        let call = Call::get("/servers", &[]);
+        let servers = self.services.texts(&self.services.compute, call, CHECK, ["id", "name"]).await;
+        let servers = servers.map_err(refused(CHECK))?;
         if servers.is_empty() {
             let remedy = "check the project in [Global]: Nodes without a server there would be deleted";
-            findings = vec![Finding::failure(CHECK, "the project shows none", remedy)];
+            return Err(Finding::failure(CHECK, "the project shows none", remedy));
         }
-        if let Some(twice) = twice {
+        let mut count = BTreeMap::<&str, usize>::new();
+        servers.iter().for_each(|[_, name]| *count.entry(name).or_default() += 1);
+        let twice = examples(count.iter().filter(|(_, times)| **times > 1).map(|(name, _)| *name));
+        let odd = examples(count.keys().copied().filter(|name| !may_be_a_node(name)));
+        let twice = twice.map(|twice| {
+            let text = format!("several have the name {twice}: such a Node cannot be found by name");
             let remedy = "rename them, or start the kubelet there with --provider-id=openstack:///<server id>";
-            findings.push(Finding::warning(
-                CHECK,
-                format!("several have the name {twice}: such a Node cannot be found by name"),
-                remedy,
-            ));
-        }
-        if let Some(odd) = odd {
+            Finding::warning(CHECK, text, remedy)
+        });
+        let odd = odd.map(|odd| {
             let remedy = "if Nodes run there, let their kubelets say --provider-id=openstack:///<server id>";
-            findings.push(Finding::warning(CHECK, format!("no Node can have the name {odd}"), remedy));
-        }
-        findings
+            Finding::warning(CHECK, format!("no Node can have the name {odd}"), remedy)
+        });
+        let shown = Finding::ok(CHECK, format!("the project shows {}", servers.len()));
+        Ok([Some(shown), twice, odd].into_iter().flatten().collect())
     }
 
-    async fn octavia(&self, balancers: &Balancers) -> Finding {
+    async fn octavia(&self, balancers: &Balancers) -> Found {
         const CHECK: &str = "octavia";
-        let features = match self.services.octavia().await {
-            Ok(features) => features,
-            Err(error) => return refused(CHECK, &error),
-        };
+        let features = self.services.octavia().await.map_err(refused(CHECK))?;
         let call = Call::get("/lbaas/providers", &[]);
-        let answer: Value = match self.services.balancer.read(call).await {
-            Ok(answer) => answer,
-            Err(error) => return refused(CHECK, &error),
-        };
-        let enabled: BTreeSet<_> = items(&answer, "providers").map(|it| text(it, "/name")).collect();
-        let (wanted, (major, minor)) = (&*balancers.provider, features.version);
+        let enabled = self.services.texts(&self.services.balancer, call, "providers", ["name", "description"]).await;
+        let mut enabled: Vec<_> = enabled.map_err(refused(CHECK))?.into_iter().map(|[name, _]| name).collect();
+        enabled.sort_unstable();
+        let (wanted, (major, minor)) = (&balancers.provider, features.version);
         if !enabled.contains(wanted) {
-            let remedy = format!("set `lb-provider` in [LoadBalancer] to one of {}", join(enabled));
-            return Finding::failure(CHECK, format!("the provider {wanted:?} is not enabled"), remedy);
+            let remedy = format!("set `lb-provider` in [LoadBalancer] to one of {}", enabled.join(", "));
+            return Err(Finding::failure(CHECK, format!("the provider {wanted:?} is not enabled"), remedy));
         }
         if !features.tags {
             let remedy = "upgrade Octavia to 2.5 or later; load balancers cannot be shared until then";
-            return Finding::warning(CHECK, format!("version {major}.{minor} has no tags"), remedy);
+            return Ok(Finding::warning(CHECK, format!("version {major}.{minor} has no tags"), remedy));
         }
-        Finding::ok(CHECK, format!("version {major}.{minor}, provider {wanted:?}"))
+        Ok(Finding::ok(CHECK, format!("version {major}.{minor}, provider {wanted:?}")))
     }
 
     /// Networks and subnets that the configuration names, and where floating IPs come from.
@@ -139,103 +129,79 @@ impl Diagnosis<'_> {
             balancers.classes.iter().map(|(name, networks)| (format!("[LoadBalancerClass {name:?}]"), networks));
         for (section, networks) in [("[LoadBalancer]".to_owned(), &balancers.networks)].into_iter().chain(classes) {
             for (key, id) in named(networks) {
-                findings.push(self.place(&section, key, id).await);
+                findings.push(either(self.place(&section, key, id).await));
             }
         }
         if balancers.networks.floating_network.is_none() && !balancers.internal {
-            findings.push(self.external_networks().await);
+            findings.push(either(self.external_networks().await));
         }
         findings
     }
 
-    async fn place(&self, section: &str, key: &'static str, id: &str) -> Finding {
+    async fn place(&self, section: &str, key: &'static str, id: &str) -> Found {
         let (what, call) = match key.ends_with("network-id") {
             true => ("network", Call::get("/networks/{id}", &[id])),
             false => ("subnet", Call::get("/subnets/{id}", &[id])),
         };
         let setting = format!("{key} in {section}");
-        let found = match self.find(what, call, &setting, id).await {
-            Ok(found) => found,
-            Err(finding) => return finding,
-        };
-        let name = text(&found, "/name");
-        if key == "floating-network-id" && found.get("router:external") == Some(&Value::Bool(false)) {
+        let found = self.find(what, call, &setting, id).await?;
+        let name = &found["name"];
+        if key == "floating-network-id" && found["router:external"] == false {
             let remedy = format!("set {setting} to an external network");
-            return Finding::failure(what, format!("{setting}: {name:?} is not external"), remedy);
+            return Err(Finding::failure(what, format!("{setting}: {name} is not external"), remedy));
         }
-        Finding::ok(what, format!("{setting}: {name:?} ({id})"))
+        Ok(Finding::ok(what, format!("{setting}: {name} ({id})")))
     }
 
     /// An object that a setting names, without what is around it.
-    async fn find(
-        &self,
-        what: &'static str,
-        call: Call,
-        setting: &str,
-        id: &str,
-    ) -> std::result::Result<Value, Finding> {
-        match self.services.network.find::<Value>(call).await {
-            Ok(Some(mut answer)) => Ok(answer.get_mut(what).map(Value::take).unwrap_or_default()),
-            Ok(None) => {
-                let text = format!("{setting}: the project sees no {what} {id:?}");
-                Err(Finding::failure(what, text, format!("correct {setting}")))
-            }
-            Err(error) => Err(refused(what, &error)),
-        }
+    async fn find(&self, what: &'static str, call: Call, setting: &str, id: &str) -> Result<Value, Finding> {
+        let answer: Option<Value> = self.services.network.find(call).await.map_err(refused(what))?;
+        let missing = || {
+            let text = format!("{setting}: the project sees no {what} {id:?}");
+            Finding::failure(what, text, format!("correct {setting}"))
+        };
+        Ok(answer.ok_or_else(missing)?[what].take())
     }
 
-    async fn external_networks(&self) -> Finding {
+    async fn external_networks(&self) -> Found {
         const CHECK: &str = "floating network";
         let call = Call::get("/networks", &[]).query("router:external", true);
-        match self.read(&self.services.network, call, "networks").await {
-            Err(error) => refused(CHECK, &error),
-            Ok(names) if names.is_empty() => Finding::warning(
+        let networks = self.services.texts(&self.services.network, call, "networks", ["id", "name"]).await;
+        let names: Vec<_> = networks.map_err(refused(CHECK))?.into_iter().map(|[_, name]| name).collect();
+        Ok(match &names[..] {
+            [] => Finding::warning(
                 CHECK,
                 "the project sees no external network, so no Service gets a floating IP",
                 "set `floating-network-id`, or `internal-lb=true` if none shall have one, in [LoadBalancer]",
             ),
-            Ok(names) if names.len() > 1 => Finding::warning(
+            [only] => Finding::ok(CHECK, format!("{only:?}, the only external one")),
+            _ => Finding::warning(
                 CHECK,
-                format!("none is configured, and there are several: {}", join(names.iter().map(|it| &**it))),
+                format!("none is configured, and there are several: {}", names.join(", ")),
                 "set `floating-network-id` in [LoadBalancer]",
             ),
-            Ok(names) => Finding::ok(CHECK, format!("{:?}, the only external one", names[0])),
-        }
-    }
-
-    async fn router(&self) -> Option<Finding> {
-        const CHECK: &str = "router";
-        let id = self.config.router.as_ref()?;
-        let router = match self.find("router", Call::get("/routers/{id}", &[id]), "router-id in [Route]", id).await {
-            Ok(router) => router,
-            Err(finding) => return Some(finding),
-        };
-        let mut has = Vec::new();
-        for alias in ["extraroute", "extraroute-atomic"] {
-            match self.services.has_extension(alias).await {
-                Ok(there) => has.push(there),
-                Err(error) => return Some(refused(CHECK, &error)),
-            }
-        }
-        let text = format!("{:?} ({id})", text(&router, "/name"));
-        let remedy = "enable Neutron's extension extraroute-atomic";
-        Some(match has[..] {
-            [_, true] => Finding::ok(CHECK, text),
-            [true, false] => Finding::warning(CHECK, format!("{text}; routes are changed one after the other"), remedy),
-            _ => Finding::failure(CHECK, format!("{text}; Neutron has no extra routes, so Pods get none"), remedy),
         })
     }
 
-    /// The names in a list.
-    async fn read(&self, transport: &Transport, call: Call, what: &'static str) -> Result<Vec<String>> {
-        let keep = |item: Value| text(&item, "/name").to_owned();
-        Ok(self.services.list(transport, call, what, keep, Clone::clone).await?.into_items())
+    async fn router(&self, id: &str) -> Found {
+        const CHECK: &str = "router";
+        let router = self.find(CHECK, Call::get("/routers/{id}", &[id]), "router-id in [Route]", id).await?;
+        let text = format!("{} ({id})", router["name"]);
+        let remedy = "enable Neutron's extension extraroute-atomic";
+        let has = async |alias: &str| self.services.has_extension(alias).await.map_err(refused(CHECK));
+        if has("extraroute-atomic").await? {
+            return Ok(Finding::ok(CHECK, text));
+        }
+        if has("extraroute").await? {
+            return Ok(Finding::warning(CHECK, format!("{text}; routes are changed one after the other"), remedy));
+        }
+        Err(Finding::failure(CHECK, format!("{text}; Neutron has no extra routes, so Pods get none"), remedy))
     }
 }
 
 /// Services decide by roles; which they want is their own policy.
 fn writing(roles: &[String]) -> Finding {
-    let names = join(roles.iter().map(|role| &**role));
+    let names = roles.join(", ");
     if roles.iter().any(|role| WRITING_ROLES.contains(&&**role)) {
         return Finding::ok("roles", names);
     }
@@ -256,12 +222,14 @@ fn named(networks: &Networks) -> impl Iterator<Item = (&'static str, &String)> {
 }
 
 /// A service's refusal.
-fn refused(check: &str, error: &Error) -> Finding {
-    let remedy = match error.is_unauthorized() {
-        true => "give the user a role that may read this, such as `load-balancer_member` for load balancers".to_owned(),
-        false => endpoint_remedy("the catalogue's endpoint", error),
-    };
-    Finding::failure(check, error.to_string(), remedy)
+fn refused(check: &'static str) -> impl Fn(Error) -> Finding {
+    move |error| {
+        let remedy = match error.is_unauthorized() {
+            true => "give the user a role that may read this, such as `load-balancer_member` for load balancers".into(),
+            false => endpoint_remedy("the catalogue's endpoint", &error),
+        };
+        Finding::failure(check, error.to_string(), remedy)
+    }
 }
 
 /// Whether a Node may have this name.
@@ -279,16 +247,4 @@ fn examples<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
     let more = if names.len() > EXAMPLES { format!(", and {} more", names.len() - EXAMPLES) } else { String::new() };
     let shown = names.get(..EXAMPLES).unwrap_or(&names).join(", ");
     (!names.is_empty()).then(|| shown + &more)
-}
-
-fn join<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    names.into_iter().collect::<Vec<_>>().join(", ")
-}
-
-fn items<'a>(answer: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
-    answer.get(list).and_then(Value::as_array).into_iter().flatten()
-}
-
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

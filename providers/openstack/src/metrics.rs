@@ -66,11 +66,7 @@ pub(crate) fn reconciled<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Counte
             Called::DeleteLoadBalancer => "loadbalancer_delete",
             _ => return,
         };
-        metrics.record(&RECONCILED, &[operation], 1.0);
-        metrics.record(&RECONCILE_DURATION, &[operation], took.as_secs_f64());
-        if !is_ok {
-            metrics.record(&RECONCILE_ERRORS, &[operation], 1.0);
-        }
+        note(&*metrics, [&RECONCILED, &RECONCILE_DURATION, &RECONCILE_ERRORS], operation, took, is_ok);
     })
 }
 
@@ -79,12 +75,18 @@ pub(crate) struct Requests(pub(crate) Arc<dyn CloudMetrics>);
 
 impl CloudMetrics for Requests {
     fn finished(&self, operation: &str, status: Option<u16>, took: Duration) {
-        let request = request(operation);
-        self.0.record(&REQUESTS, &[&request], 1.0);
-        self.0.record(&DURATION, &[&request], took.as_secs_f64());
-        if status.is_none_or(|status| status >= 400) {
-            self.0.record(&ERRORS, &[&request], 1.0);
-        }
+        let is_ok = status.is_some_and(|status| status < 400);
+        note(&*self.0, [&REQUESTS, &DURATION, &ERRORS], &request(operation), took, is_ok);
+    }
+}
+
+/// One more of these: how many there were, how long they took, how many of them failed.
+fn note(metrics: &dyn CloudMetrics, series: [&'static ProviderSeries; 3], label: &str, took: Duration, is_ok: bool) {
+    let [count, duration, errors] = series;
+    metrics.record(count, &[label], 1.0);
+    metrics.record(duration, &[label], took.as_secs_f64());
+    if !is_ok {
+        metrics.record(errors, &[label], 1.0);
     }
 }
 

@@ -35,10 +35,8 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
 pub struct OpenStack {
     services: Services,
     setup: Setup,
-    /// As it was at the start.
-    config: Config,
-    /// As it was last read: who we are is taken from here.
-    access: RwLock<Arc<Config>>,
+    /// As it was at the start, with who we are as it was last read.
+    config: RwLock<Arc<Config>>,
     events: EventWriter,
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
     servers: Servers,
@@ -63,13 +61,12 @@ impl OpenStack {
             let backing = Backing::new(services.clone(), Arc::new(balancers), ports, events.clone());
             reconciled(Balancers::new(backing), &setup.metrics)
         });
-        let (setup, access) = (setup.clone(), RwLock::new(Arc::new(config.clone())));
-        let has_routes = OnceLock::new();
-        Self { services, setup, config, access, events, caches, servers, balancers, routes, has_routes }
+        let (setup, config, has_routes) = (setup.clone(), RwLock::new(Arc::new(config)), OnceLock::new());
+        Self { services, setup, config, events, caches, servers, balancers, routes, has_routes }
     }
 
-    fn access(&self) -> Arc<Config> {
-        Arc::clone(&self.access.read().unwrap_or_else(PoisonError::into_inner))
+    fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -82,7 +79,7 @@ impl CloudProvider for OpenStack {
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.events.connect(&context.events);
         self.services.project_id().await.map_err(|error| {
-            let place = &self.config.auth.url;
+            let place = &self.config().auth.url;
             error.context(format!("OpenStack at {place} cannot be used; check [Global] in the cloud configuration"))
         })?;
         if let Some(routes) = &self.routes {
@@ -98,25 +95,28 @@ impl CloudProvider for OpenStack {
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
-        Diagnosis { services: &self.services, config: &self.access() }.findings().await
+        Diagnosis { services: &self.services, config: &self.config() }.findings().await
     }
 
     /// Who we are, and the certificates by which the services are known, are taken over (P-39); anything else is read at the
     /// start only.
     async fn reload(&self, file: &ConfigFile) -> Result<Reload> {
         let new = Config::read(&Setup { config: Some(file.clone()), ..self.setup.clone() })?;
+        let used = self.config();
         // What stands in another project is none of this cluster's.
-        if (&new.auth.url, &new.auth.scope) != (&self.config.auth.url, &self.config.auth.scope) {
+        if (&new.auth.url, &new.auth.scope) != (&used.auth.url, &used.auth.scope) {
             return Ok(Reload::NeedsRestart);
         }
         self.services.reload(&new).await?;
-        let is_all = new.differs_in_access_only(&self.config);
-        *self.access.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
+        let is_all = new.differs_in_access_only(&used);
+        let Config { auth, tls, files, .. } = new;
+        let used = Config { auth, tls, files, ..(*used).clone() };
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(used);
         Ok(if is_all { Reload::Done } else { Reload::NeedsRestart })
     }
 
     fn config_files(&self) -> Vec<PathBuf> {
-        self.access().files.clone()
+        self.config().files.clone()
     }
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {

@@ -8,15 +8,15 @@ use cloud_provider::{Error, Result, Setup};
 use provider_kit::inventory::Urgency;
 use provider_kit::paging::{Page, Reading, Rules, linked_page, read_pages};
 use provider_kit::shelf::Shelf;
-use provider_kit::transport::{Answer, Call, Leaf, Tls, Transport, network};
-use serde::Deserialize;
+use provider_kit::transport::{Call, Leaf, Line, Transport, network};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::catalogue::Service;
 use crate::config::Config;
 use crate::features::Features;
-use crate::keystone::{Authorised, Identity, Keystone};
-use crate::transports::{Line, Microversion, furnished, meaning};
+use crate::keystone::{Identity, Keystone};
+use crate::transports::{Microversion, furnished, meaning};
 
 /// What the services can do is asked for again after so long: they may be upgraded.
 const FEATURES_AGE: Duration = Duration::from_secs(3600);
@@ -39,10 +39,10 @@ struct Shared {
     keystone: Arc<Keystone>,
     /// Of Octavia's API.
     versions: Transport,
-    octavia: Shelf<(u32, u32)>,
+    octavia: Shelf<String>,
     extensions: Shelf<String>,
-    balancer_provider: String,
-    region: Option<String>,
+    /// As it was at the start.
+    config: Config,
     setup: Setup,
     line: Arc<Line>,
     /// Whether the line is the network, whose TLS may be another.
@@ -55,7 +55,7 @@ impl Services {
     /// # Errors
     /// *Invalid* if `auth-url` is no URL, or a TLS file is none.
     pub fn new(config: &Config, setup: &Setup) -> Result<Self> {
-        Self::on(config, setup, network(&tls(config), &config.auth.url)?, true)
+        Self::on(config, setup, network(&config.tls, &config.auth.url)?, true)
     }
 
     /// The same, carried by `leaf` whatever their addresses: see [`provider_kit::transport::in_process`].
@@ -68,9 +68,9 @@ impl Services {
 
     fn on(config: &Config, setup: &Setup, leaf: Arc<dyn Leaf>, is_network: bool) -> Result<Self> {
         let line = Arc::new(Line::new(leaf));
-        let keystone = Arc::new(Keystone::new(identity(config, setup, Arc::clone(&line) as Arc<dyn Leaf>)?));
+        let keystone = Arc::new(Keystone::of(identity(config, setup, Arc::clone(&line) as Arc<dyn Leaf>)?));
         let service = |service: Service| {
-            let session = Arc::new(Authorised { keystone: Arc::clone(&keystone), service });
+            let session = keystone.session(move |token| token.access(service));
             let mut leaf = Arc::clone(&line) as Arc<dyn Leaf>;
             if service == Service::Compute {
                 leaf = Arc::new(Microversion::new(leaf));
@@ -78,35 +78,25 @@ impl Services {
             let transport = furnished(Transport::of_session(session), config, setup, leaf).build();
             transport.map(|transport| transport.meaning(meaning))
         };
-        let shared = Shared {
-            keystone: Arc::clone(&keystone),
-            versions: service(Service::BalancerRoot)?,
-            octavia: Shelf::default(),
-            extensions: Shelf::default(),
-            balancer_provider: config.balancers.as_ref().map(|it| it.provider.clone()).unwrap_or_default(),
-            region: config.region.clone(),
-            setup: setup.clone(),
-            line: Arc::clone(&line),
-            is_network,
-        };
-        Ok(Self {
-            compute: service(Service::Compute)?,
-            network: service(Service::Network)?,
-            balancer: service(Service::Balancer)?,
-            keys: service(Service::Keys)?,
-            shared: Arc::new(shared),
-        })
+        let (compute, network, balancer) =
+            (service(Service::Compute)?, service(Service::Network)?, service(Service::Balancer)?);
+        let (keys, versions) = (service(Service::Keys)?, service(Service::BalancerRoot)?);
+        let (octavia, extensions, config, setup) = (Shelf::default(), Shelf::default(), config.clone(), setup.clone());
+        let shared = Shared { keystone, versions, octavia, extensions, config, setup, line, is_network };
+        Ok(Self { compute, network, balancer, keys, shared: Arc::new(shared) })
     }
 
-    /// Takes over another credential, and other TLS files, if Keystone gives a token for it (P-39).
+    /// Takes over another credential, and other TLS files, if Keystone gives a token for it (P-39). All else stays: with other
+    /// endpoints everything of this cluster would seem to be gone.
     ///
     /// # Errors
     /// Why not; what was in use stays in use.
     pub async fn reload(&self, config: &Config) -> Result<()> {
-        let Shared { keystone, setup, line, is_network, .. } = &*self.shared;
-        let leaf = is_network.then(|| network(&tls(config), &config.auth.url)).transpose()?;
+        let Shared { keystone, config: start, setup, line, is_network, .. } = &*self.shared;
+        let leaf = is_network.then(|| network(&config.tls, &config.auth.url)).transpose()?;
         let carried = leaf.clone().unwrap_or_else(|| Arc::clone(line) as Arc<dyn Leaf>);
-        keystone.reload(identity(config, setup, carried)?).await?;
+        let config = Config { auth: config.auth.clone(), ..start.clone() };
+        keystone.reload(identity(&config, setup, carried)?).await?;
         if let Some(leaf) = leaf {
             line.replace(leaf);
         }
@@ -126,7 +116,8 @@ impl Services {
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
-        self.pages(collection, keep, key, |marker| transport.send(marked(&call, marker))).await
+        let urgency = Urgency::of(call.urgency());
+        self.list_for_all(transport, call, collection, &urgency, keep, key).await
     }
 
     /// The same, for a list that several wait for.
@@ -142,25 +133,29 @@ impl Services {
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
-        let call = &call;
-        let page = |marker: String| {
-            urgency.carry(move |priority| transport.send(marked(call, marker.clone()).priority(priority)))
-        };
-        self.pages(collection, keep, key, page).await
-    }
-
-    async fn pages<W: DeserializeOwned, T, K: Hash, F: Future<Output = Result<Answer>>>(
-        &self,
-        collection: &'static str,
-        keep: impl Fn(W) -> T,
-        key: fn(&T) -> K,
-        send: impl Fn(String) -> F,
-    ) -> Result<Reading<T>> {
         let rules = Rules { what: collection, totals: false };
         read_pages(rules, String::new(), key, async |marker: String| -> Result<Page<T, String>> {
-            linked_page(&send(marker).await?, collection, &keep)
+            let call = if marker.is_empty() { call.clone() } else { call.clone().query("marker", marker) };
+            let answer = urgency.carry(|priority| transport.send(call.clone().priority(priority))).await?;
+            linked_page(&answer, collection, &keep)
         })
         .await
+    }
+
+    /// Two texts of each item of a list. By the first one it is told from the others.
+    ///
+    /// # Errors
+    /// What the service answered.
+    pub(crate) async fn texts(
+        &self,
+        transport: &Transport,
+        call: Call,
+        collection: &'static str,
+        fields: [&str; 2],
+    ) -> Result<Vec<[String; 2]>> {
+        let keep = |item: Value| fields.map(|field| item[field].as_str().unwrap_or_default().to_owned());
+        let key = |texts: &[String; 2]| texts[0].clone();
+        Ok(self.list(transport, call, collection, keep, key).await?.into_items())
     }
 
     /// What Octavia can do with the configured provider; asked for about once an hour.
@@ -168,14 +163,11 @@ impl Services {
     /// # Errors
     /// What Octavia answered.
     pub async fn octavia(&self) -> Result<Features> {
-        let Shared { octavia, versions, balancer_provider, .. } = &*self.shared;
-        let ask = async || {
-            let answer: Versions = versions.read(Call::get("/", &[])).await?;
-            let version = Features::version(answer.versions.iter().map(|version| &*version.id));
-            Ok(vec![version.unwrap_or((2, 0))])
-        };
-        let (version, _) = octavia.list(FEATURES_AGE, ask).await?;
-        Ok(Features::of(version.first().copied().unwrap_or((2, 0)), balancer_provider))
+        let Shared { octavia, versions, config, .. } = &*self.shared;
+        let ask = async || Ok(firsts(self.texts(versions, Call::get("/", &[]), "versions", ["id", "status"]).await?));
+        let (versions, _) = octavia.list(FEATURES_AGE, ask).await?;
+        let version = Features::version(versions.iter().map(String::as_str)).unwrap_or((2, 0));
+        Ok(Features::of(version, config.balancers.as_ref().map_or("", |it| &it.provider)))
     }
 
     /// Whether Neutron has an extension, such as `extraroute-atomic`; asked for about once an hour.
@@ -183,10 +175,8 @@ impl Services {
     /// # Errors
     /// What Neutron answered.
     pub async fn has_extension(&self, alias: &str) -> Result<bool> {
-        let ask = async || {
-            let answer: Extensions = self.network.read(Call::get("/extensions", &[])).await?;
-            Ok(answer.extensions.into_iter().map(|extension| extension.alias).collect())
-        };
+        let (network, call) = (&self.network, || Call::get("/extensions", &[]));
+        let ask = async || Ok(firsts(self.texts(network, call(), "extensions", ["alias", "name"]).await?));
         let (extensions, _) = self.shared.extensions.list(FEATURES_AGE, ask).await?;
         Ok(extensions.iter().any(|its| its == alias))
     }
@@ -204,7 +194,7 @@ impl Services {
     /// # Errors
     /// What Keystone answered; *invalid* if the token is for no project.
     pub async fn project_id(&self) -> Result<String> {
-        let token = self.shared.keystone.token().await?;
+        let token = self.shared.keystone.current().await?;
         token.project.clone().ok_or_else(|| {
             Error::invalid("the credential is for no project: name one in [Global] by tenant-id or tenant-name")
         })
@@ -215,7 +205,7 @@ impl Services {
     /// # Errors
     /// What Keystone answered.
     pub async fn roles(&self) -> Result<Vec<String>> {
-        Ok(self.shared.keystone.token().await?.roles.clone())
+        Ok(self.shared.keystone.current().await?.roles.clone())
     }
 
     /// Where a service is.
@@ -223,13 +213,13 @@ impl Services {
     /// # Errors
     /// What Keystone answered; *invalid* if it is not in the catalogue.
     pub(crate) async fn endpoint(&self, service: Service) -> Result<String> {
-        Ok(self.shared.keystone.token().await?.access(service)?.base().to_owned())
+        Ok(self.shared.keystone.current().await?.access(service)?.base().to_owned())
     }
 
     /// The configured region.
     #[must_use]
     pub fn region(&self) -> Option<&str> {
-        self.shared.region.as_deref()
+        self.shared.config.region.as_deref()
     }
 }
 
@@ -240,37 +230,12 @@ pub fn is_immutable(error: &Error) -> bool {
     error.is_conflict() && ["is immutable", "Invalid state PENDING_"].iter().any(|said| text.contains(said))
 }
 
-#[derive(Deserialize)]
-struct Versions {
-    versions: Vec<Version>,
-}
-
-#[derive(Deserialize)]
-struct Version {
-    id: String,
-}
-
-#[derive(Deserialize)]
-struct Extensions {
-    extensions: Vec<Extension>,
-}
-
-#[derive(Deserialize)]
-struct Extension {
-    alias: String,
-}
-
-fn marked(call: &Call, marker: String) -> Call {
-    if marker.is_empty() { call.clone() } else { call.clone().query("marker", marker) }
+fn firsts(texts: Vec<[String; 2]>) -> Vec<String> {
+    texts.into_iter().map(|[first, _]| first).collect()
 }
 
 fn identity(config: &Config, setup: &Setup, leaf: Arc<dyn Leaf>) -> Result<Identity> {
     let keystone = furnished(Transport::builder(config.auth.url.clone()), config, setup, leaf);
     let http = keystone.build().map_err(|err| Error::invalid(format!("auth-url in [Global]: {err}")))?;
     Ok(Identity { auth: config.auth.clone(), interface: config.interface, region: config.region.clone(), http })
-}
-
-fn tls(config: &Config) -> Tls {
-    let crate::config::Tls { roots, identity, insecure } = config.tls.clone();
-    Tls { roots, identity, insecure }
 }

@@ -1,7 +1,7 @@
 //! How the services are reached, and what their refusals mean (§5.6).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -35,25 +35,6 @@ fn patience(timeout: Duration) -> Patience {
     let total = timeout.saturating_mul(2).max(Duration::from_secs(60));
     let longest_pause = Duration::from_secs(30);
     Patience { timeout, total, longest_pause, backoff: Duration::from_millis(500), ..Patience::default() }
-}
-
-/// The leaf in use: another one takes its place when the TLS files are others.
-pub(crate) struct Line(RwLock<Arc<dyn Leaf>>);
-
-impl Line {
-    pub(crate) fn new(leaf: Arc<dyn Leaf>) -> Self {
-        Self(RwLock::new(leaf))
-    }
-
-    pub(crate) fn replace(&self, leaf: Arc<dyn Leaf>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = leaf;
-    }
-}
-
-impl Leaf for Line {
-    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).carry(request)
-    }
 }
 
 /// Asks Nova for a later version of its API, until it says that it has none (406).

@@ -47,7 +47,7 @@ impl<'a> Global<'a> {
         let domain = self.domain(&DOMAIN_ID, &DOMAIN_NAME, "auth.domain_");
         let of_user = self.domain(&USER_DOMAIN_ID, &USER_DOMAIN_NAME, "auth.user_domain_");
         let method = self.method(of_user.or_else(|| domain.clone()));
-        let scope = self.scope(matches!(method, Method::ApplicationCredential { .. }), domain);
+        let scope = self.scope(&method, domain);
         Auth { url, method, scope }
     }
 
@@ -156,7 +156,8 @@ impl<'a> Global<'a> {
         }
     }
 
-    fn scope(&mut self, is_application: bool, domain: Option<Domain>) -> Scope {
+    fn scope(&mut self, method: &Method, domain: Option<Domain>) -> Scope {
+        let is_application = matches!(method, Method::ApplicationCredential { .. });
         if let Some(trust) = self.file.get(&TRUST_ID) {
             if is_application {
                 self.file
@@ -173,7 +174,9 @@ impl<'a> Global<'a> {
             (Some(By::Name(name)), domain) => {
                 Scope::Project(name, self.required(of_project.or(domain), &TENANT_DOMAIN_NAME, "tenant-name"))
             }
-            (None, domain) => domain.map_or(Scope::None, Scope::Domain),
+            // The domain of a user, who does not count beside a token.
+            (None, Some(domain)) if !matches!(method, Method::Token(_)) => Scope::Domain(domain),
+            (None, _) => Scope::None,
         }
     }
 }

@@ -80,7 +80,7 @@ async fn an_octavia_that_says_when_to_come_back_is_not_asked_before_and_nothing_
     let held = scene.refused("web").await;
     assert!(held.retry_after() > Some(Duration::from_secs(30)), "{held:?}");
     let sent = scene.fake.requests();
-    assert!(sent.iter().all(|route| !route.contains("lbaas")), "{sent:?}");
+    assert!(sent.iter().all(|it| !it.route.contains("lbaas")), "{sent:?}");
     tokio::time::sleep(Duration::from_secs(40)).await;
     scene.ensure("web").await;
     assert_eq!(scene.changes(), [CREATE]);

@@ -164,6 +164,9 @@ fn a_token_takes_the_place_of_every_other_credential_and_keeps_its_scope() {
     );
     let Method::Token(token) = &read.method else { panic!("{:?}", read.method) };
     assert_eq!((token.expose_secret(), read.scope), ("t", Scope::ProjectId("p".into())));
+    // Domains count only where a project has a name.
+    assert_eq!(auth("token = t\nusername = u\ndomain-name = d").scope, Scope::None);
+    assert_eq!(auth("token = t\ntenant-name = p\ndomain-name = d").scope, Scope::Project("p".into(), name("d")));
 }
 
 #[test]

@@ -43,6 +43,23 @@ async fn a_changed_file_is_used_as_far_as_it_says_who_we_are() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn other_endpoints_wait_for_a_restart_because_everything_would_seem_to_be_gone_there() {
+    let cloud = Cloud::new();
+    let (config, setup) = (config(GLOBAL), Setup::of(file(GLOBAL)));
+    let services = Services::over(&config, &setup, in_process(cloud.router())).unwrap();
+    let provider = OpenStack::over(config, services.clone(), &setup);
+    services.network.send(ports()).await.unwrap();
+    for other in [GLOBAL.replace("region = One", "region = Two"), format!("{GLOBAL}os-endpoint-type = internal\n")] {
+        assert_eq!(provider.reload(&file(&other)).await.unwrap(), Reload::NeedsRestart);
+        cloud.seen();
+        services.network.send(ports()).await.unwrap();
+        assert!(cloud.seen()[0].starts_with("GET /public/network/"), "{other}");
+    }
+    // Back again: what is used is what the file says.
+    assert_eq!(provider.reload(&file(GLOBAL)).await.unwrap(), Reload::Done);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_flag_user_agent_says_stands_first_in_every_request() {
     let cloud = Cloud::answering(|_, headers| {
         let agent = headers["user-agent"].to_str().unwrap();

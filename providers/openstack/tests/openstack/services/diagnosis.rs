@@ -78,9 +78,10 @@ async fn each_thing_that_is_wrong_is_told_with_what_to_do() {
         let one = |(id, name): (usize, &&str)| json!({"id": id.to_string(), "name": name});
         json!({"servers": names.iter().enumerate().map(one).collect::<Vec<_>>()})
     };
-    let networks = json!({"networks": [{"name": "a"}, {"name": "b"}]});
+    let networks = json!({"networks": [{"id": "1", "name": "a"}, {"id": "2", "name": "b"}]});
+    let namesakes = json!({"networks": [{"id": "1", "name": "a"}, {"id": "2", "name": "a"}]});
     let unnamed = MORE.replace("floating-network-id = ext\n", "");
-    let table: [(&'static str, u16, Value, &str, Severity, &str); 12] = [
+    let table: [(&'static str, u16, Value, &str, Severity, &str); 13] = [
         ("/compute/v2.1/servers", 200, servers(&[]), MORE, Failure, "servers: the project shows none"),
         ("/compute/v2.1/servers", 200, servers(&["a", "b", "a"]), MORE, Warning, "several have the name \"a\""),
         (
@@ -126,6 +127,7 @@ async fn each_thing_that_is_wrong_is_told_with_what_to_do() {
             "no Service gets a floating IP",
         ),
         ("/network/v2.0/networks?router%3Aexternal=true", 200, networks, &unnamed, Warning, "there are several: a, b"),
+        ("/network/v2.0/networks?router%3Aexternal=true", 200, namesakes, &unnamed, Warning, "there are several: a, a"),
         ("/network/v2.0/extensions", 200, json!({"extensions": []}), MORE, Failure, "Neutron has no extra routes"),
         (
             "/network/v2.0/extensions",
