@@ -73,7 +73,7 @@ async fn somebody_else_who_changes_it_at_the_same_time_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn an_octavia_that_says_when_to_come_back_is_not_asked_before_and_nothing_is_made_twice() {
     let mut scene = internal();
-    scene.fake.fail(Fault::new(CREATE, FaultKind::RetryAfter(503, 40)).times(1));
+    scene.fake.fail(Fault::retry_after(CREATE, 503, 40).times(1));
     let refused = scene.refused("web").await;
     assert_eq!(refused.retry_after(), Some(Duration::from_secs(40)), "{refused:?}");
     scene.fake.forget_requests();
