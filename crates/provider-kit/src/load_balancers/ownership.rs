@@ -392,7 +392,11 @@ mod tests {
         let marks = Marks { cluster: case.cluster.map(str::to_owned), service: case.service.map(str::to_owned) };
         let sign_on_it = case.sign.map(|uid| format!("sign of {uid}"));
         let actual = Actual { id: "lb".into(), name: case.name.into(), marks, sign: sign_on_it, ..Actual::default() };
-        claim(&actual, &identity, &Others { caches: Some(&known), sign: &sign, adopts: &|_| case.adopts, is_asked_for: &|_| None })
+        claim(
+            &actual,
+            &identity,
+            &Others { caches: Some(&known), sign: &sign, adopts: &|_| case.adopts, is_asked_for: &|_| None },
+        )
     }
 
     /// The table of the module, said the other way round: when each claim may be made.

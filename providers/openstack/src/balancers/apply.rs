@@ -212,13 +212,17 @@ fn deletes(operation: &Operation, is_it: impl Fn(&Part) -> bool) -> bool {
 
 /// Whether it is about a security group, or the ports that carry it.
 fn is_about_ports(operation: &Operation) -> bool {
-    let pool = match operation {
-        Operation::AddTargets { pool, .. } | Operation::RemoveTargets { pool, .. } => Some(pool),
-        other => match part_of(other) {
-            Some(Part::Support(_)) => return true,
-            Some(Part::Pool(pool)) => Some(pool),
-            _ => None,
-        },
-    };
-    pool.is_some_and(|pool| pool.starts_with(PORTS_POOL))
+    match operation {
+        Operation::AddTargets { pool, .. } | Operation::RemoveTargets { pool, .. } => pool.starts_with(PORTS_POOL),
+        other => part_of(other).is_some_and(is_part_of_group),
+    }
+}
+
+/// Whether a part is a security group, or the pool of the ports that carry it.
+pub(super) fn is_part_of_group(part: &Part) -> bool {
+    match part {
+        Part::Support(_) => true,
+        Part::Pool(pool) => pool.starts_with(PORTS_POOL),
+        _ => false,
+    }
 }

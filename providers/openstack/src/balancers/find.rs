@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::Hash;
 
-use cloud_provider::{Error, Listing, Result, Service};
+use cloud_provider::{About, Error, Listing, Result, Service};
 use futures::future::try_join_all;
 use provider_kit::load_balancers::{Actual, Attributes, Identity, Part, TargetSets, Tree};
 use provider_kit::paging::Reading;
@@ -162,26 +162,37 @@ impl Backing {
 
     /// What a Service has, or is to share; or what is left of it.
     pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
-        let asked = asked_for(identity.service);
-        let mut found = match asked {
-            Some(id) => self.balancer(id).await?.into_iter().collect(),
-            None => Vec::new(),
-        };
-        if let (Some(id), true, false) = (asked, found.is_empty(), identity.is_leaving()) {
-            check_stale(identity.service, id)?;
+        // Those first, for there can be two: one that it has, and one that it moves to.
+        let mut found = self.tagged(identity).await?;
+        let asked = asked_for(identity.service).filter(|id| !found.iter().any(|it| text(it, ID) == *id));
+        let mut trouble = None;
+        if let Some(id) = asked {
+            match self.balancer(id).await {
+                Ok(named) => {
+                    trouble = named.is_none().then(|| unknown(id));
+                    found.extend(named);
+                }
+                // Another project's.
+                Err(err) if err.is_unauthorized() => trouble = Some(err),
+                Err(err) => return Err(err),
+            }
         }
-        // It may have one, and ask for another.
         if !found.iter().flat_map(View::all).any(|view| view.is_of(identity)) {
-            let others = self.search(identity).await?;
-            found.extend(others.into_iter().filter(|it| asked != Some(text(it, ID))));
+            let named = self.called(identity).await?;
+            found.extend(named.into_iter().filter(|it| asked != Some(text(it, ID))));
         }
-        // What goes away does not count beside what stays.
-        if found.iter().any(|it| text(it, "provisioning_status") != "PENDING_DELETE") {
-            found.retain(|it| text(it, "provisioning_status") != "PENDING_DELETE");
+        if let Some(err) = trouble {
+            self.doubt_choice(identity, err, found.is_empty())?;
+        }
+        // What goes away does not count beside what stays; but whoever goes, too, waits for it.
+        let goes_away = |it: &Value| text(it, "provisioning_status") == "PENDING_DELETE";
+        if !identity.is_leaving() && !found.iter().all(goes_away) {
+            found.retain(|it| !goes_away(it));
         }
         let mut seen = Vec::new();
         for balancer in found {
-            if let Some(view) = View::of(&balancer, identity, asked == Some(text(&balancer, ID))) {
+            let is_asked_for = asked_for(identity.service) == Some(text(&balancer, ID));
+            if let Some(view) = View::of(&balancer, identity, is_asked_for) {
                 seen.extend(self.whole(balancer, view, Some(identity.service)).await?);
             }
         }
@@ -191,22 +202,45 @@ impl Backing {
         Ok(seen)
     }
 
-    /// By its tags, its name, or the name that it had once.
-    async fn search(&self, identity: &Identity<'_>) -> Result<Vec<Value>> {
+    /// The load balancer that the Service names is not to be had. Nobody wants one that was not asked for; but one that is there
+    /// serves on, and the annotation of one that is gone, because somebody has deleted it, or it failed, is forgotten.
+    fn doubt_choice(&self, identity: &Identity<'_>, err: Error, has_none: bool) -> Result<()> {
+        let (service, leaves) = (identity.service, identity.is_leaving());
+        // Of one that was there, a refusal may be the word of another project, which knows nothing of it.
+        let is_final = match leaves {
+            true => err.is_unauthorized() && was_made(service),
+            false => err.is_unauthorized() || !was_made(service),
+        };
+        if has_none && is_final {
+            return Err(err);
+        }
+        if !has_none && !leaves {
+            let text = format!("{err}; the Service keeps the load balancer that it has");
+            self.notices.warn(true, About::Service(service), "QuestionableAnnotation", &text);
+        }
+        Ok(())
+    }
+
+    /// What carries its tags.
+    async fn tagged(&self, identity: &Identity<'_>) -> Result<Vec<Value>> {
+        if !self.services.octavia().await?.tags {
+            return Ok(Vec::new());
+        }
         let tags = format!("{},{}", identity.sign.as_deref().unwrap_or_default(), mark(identity));
-        let mut ways = vec![("name", identity.name.clone()), ("name", legacy_name(identity.uid()))];
-        if self.services.octavia().await?.tags {
-            ways.insert(0, ("tags-any", tags));
-        }
-        for (key, value) in ways {
-            let call = self.services.in_project(BALANCERS.list("").query(key, value)).await;
-            let mut found = self.objects(&BALANCERS, call).await?;
-            found.retain(|it| state(it).is_some());
-            if !found.is_empty() {
-                return Ok(found);
-            }
-        }
-        Ok(Vec::new())
+        self.found_by("tags-any", tags).await
+    }
+
+    /// What has its name, or the name that it had once.
+    async fn called(&self, identity: &Identity<'_>) -> Result<Vec<Value>> {
+        let found = self.found_by("name", identity.name.clone()).await?;
+        if found.is_empty() { self.found_by("name", legacy_name(identity.uid())).await } else { Ok(found) }
+    }
+
+    async fn found_by(&self, key: &str, value: String) -> Result<Vec<Value>> {
+        let call = self.services.in_project(BALANCERS.list("").query(key, value)).await;
+        let mut found = self.objects(&BALANCERS, call).await?;
+        found.retain(|it| state(it).is_some());
+        Ok(found)
     }
 
     /// What outlived its load balancer.
@@ -244,19 +278,18 @@ pub(super) fn asked_for(service: &Service) -> Option<&str> {
     annotations.get(key::LOAD_BALANCER_ID.key()).map(|id| id.trim()).filter(|id| !id.is_empty())
 }
 
-/// The annotation of one that is gone is forgotten if it was there once: somebody has deleted it, or it failed, and another
-/// one is made. Else it is a mistake, and nobody wants one that was not asked for.
-fn check_stale(service: &Service, id: &str) -> Result<()> {
-    // Written together with the id, which is ours then.
+/// Whether it had one, whose annotations are still there: address and id are written together.
+fn was_made(service: &Service) -> bool {
     let annotations = service.metadata.annotations.as_ref();
     let address = annotations.and_then(|all| all.get(key::LOAD_BALANCER_ADDRESS.key()));
-    if is_published(service) || address.is_some_and(|address| !address.is_empty()) {
-        return Ok(());
-    }
+    is_published(service) || address.is_some_and(|address| !address.is_empty())
+}
+
+fn unknown(id: &str) -> Error {
     let key = key::LOAD_BALANCER_ID.key();
-    Err(Error::invalid(format!(
+    Error::invalid(format!(
         "annotation {key}: there is no load balancer {id:?} in this project; correct it, or remove it to get a new one"
-    )))
+    ))
 }
 
 /// Whether its users were told of an address.

@@ -19,10 +19,12 @@ mod wanted;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, async_trait};
+use cloud_provider::{
+    About, Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, async_trait,
+};
 use futures::future::try_join_all;
 use provider_kit::events::{EventWriter, Notices};
-use provider_kit::load_balancers::{Actual, Applied, Backend, Change, Identity, TargetSets, Tree};
+use provider_kit::load_balancers::{Actual, Applied, Backend, Change, Identity, Part, TargetSets, Tree};
 use provider_kit::operation::Polling;
 use provider_kit::paging::Reading;
 use provider_kit::transport::Call;
@@ -99,6 +101,23 @@ impl Backend for Backing {
     fn adopts(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
         let is_asked_for = asked_for(identity.service) == Some(balancer_id(&actual.id));
         !identity.is_leaving() && (is_asked_for || (!actual.id.contains('/') && actual.name.starts_with(SIGN)))
+    }
+
+    fn is_asked_for(&self, actual: &Actual, service: &Service) -> Option<bool> {
+        asked_for(service).map(|id| id == balancer_id(&actual.id))
+    }
+
+    fn moved(&self, service: &Service, from: &Actual, to: &Actual) {
+        let place = |it: &Actual| {
+            let address = it.ingress.iter().find_map(|it| it.ip.as_deref()).unwrap_or("no address");
+            format!("load balancer {} ({address})", balancer_id(&it.id))
+        };
+        let text = format!("is reached by {} now; {} is given back", place(to), place(from));
+        self.notices.warn(true, About::Service(service), "LoadBalancerMoved", &text);
+    }
+
+    fn outlives(&self, part: &Part) -> bool {
+        apply::is_part_of_group(part)
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {

@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 
 use cloud_provider::{
-    Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, Result, Service, SyncObserver, async_trait,
+    Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, Result, Service, SyncObserver,
+    async_trait,
 };
 
 use super::super::{Aside, Attributes, Marks, Part, Tree};
@@ -102,7 +103,8 @@ async fn who_ends_in_between_goes_on_after_a_start() {
     let (mut town, mut service) = moving().await;
     ensure(&town, &service, &Board { refuses: true, ..board(&town) }).await.unwrap_err();
     town.restart();
-    service.metadata.deletion_timestamp = Some(serde_json::from_value(serde_json::json!("2026-01-01T00:00:00Z")).unwrap());
+    service.metadata.deletion_timestamp =
+        Some(serde_json::from_value(serde_json::json!("2026-01-01T00:00:00Z")).unwrap());
     town.balancers.delete(town.request(&service)).await.unwrap();
     assert_eq!(ids(&town), [""; 0], "both are its own by then");
 }
@@ -139,7 +141,11 @@ async fn the_twin_of_another_cluster_is_none_of_its_own() {
         let left = if is_shown { vec!["lb-2"] } else { vec!["lb-1", "lb-2"] };
         assert_eq!(ids(&town), left);
         if is_shown {
-            assert_eq!(town.cloud.requests().iter().filter(|it| *it == "Mark").count(), 2, "marked before it is removed");
+            assert_eq!(
+                town.cloud.requests().iter().filter(|it| *it == "Mark").count(),
+                2,
+                "marked before it is removed"
+            );
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod changed;
 mod made;
+mod moved;
 mod predecessor;
 mod removed;
 pub(crate) mod scene;

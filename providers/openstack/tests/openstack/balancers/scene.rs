@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cloud_provider::{
     About, Caches, CloudProvider, Cluster, ConfigFile, Context, Error, EventKind, Events, KubernetesApi,
-    LoadBalancerRequest, LoadBalancers, Node, Plan, Result, Service, Setup, SyncObserver,
+    LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan, Result, Service, Setup, SyncObserver,
+    async_trait,
 };
 use openstack_fake::{Fake, Network, Options};
 use provider_kit::transport::in_process;
@@ -51,17 +53,26 @@ impl Caches for Listed {
     }
 }
 
-/// Hears of the annotations to be written.
+/// Hears of the annotations to be written, and writes addresses in the middle of a sync.
 #[derive(Default)]
-struct Annotating(Mutex<BTreeMap<&'static str, Option<String>>>, AtomicUsize);
+struct Annotating {
+    asked: Mutex<BTreeMap<&'static str, Option<String>>>,
+    waits: AtomicUsize,
+    published: Mutex<Option<LoadBalancerStatus>>,
+}
 
+#[async_trait]
 impl SyncObserver for Annotating {
     fn planned(&self, _plan: &Plan) {}
     fn annotate(&self, key: &'static str, value: Option<String>) {
-        self.0.lock().unwrap().insert(key, value);
+        self.asked.lock().unwrap().insert(key, value);
+    }
+    async fn publish(&self, status: &LoadBalancerStatus) -> Result<()> {
+        *self.published.lock().unwrap() = Some(status.clone());
+        Ok(())
     }
     fn waits(&self) {
-        self.1.fetch_add(1, Ordering::Relaxed);
+        self.waits.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -75,6 +86,8 @@ pub(crate) struct Scene {
     pub(crate) services: BTreeMap<String, Service>,
     /// How often somebody else could work during the last [`ensure`](Self::ensure).
     pub(crate) waits: usize,
+    /// How long the process lives in the next [`ensure`](Self::ensure); `None`: for ever.
+    pub(crate) lifetime: Option<Duration>,
     conf: String,
     heard: Arc<Heard>,
     caches: Arc<Listed>,
@@ -100,6 +113,7 @@ impl Scene {
             nodes: Vec::new(),
             services: BTreeMap::new(),
             waits: 0,
+            lifetime: None,
             conf: String::new(),
             heard: Arc::default(),
             caches: Arc::default(),
@@ -196,19 +210,32 @@ impl Scene {
         let (service, nodes, cluster) = (self.services[name].clone(), self.nodes.clone(), self.cluster.clone());
         let observer = Annotating::default();
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &observer };
-        let status = self.balancers().await.ensure(request).await;
-        self.waits = observer.1.load(Ordering::Relaxed);
-        for (key, value) in observer.0.into_inner().unwrap() {
-            let all = self.service(name).metadata.annotations.get_or_insert_default();
-            match value {
-                Some(value) => drop(all.insert(key.to_owned(), value)),
-                None => drop(all.remove(key)),
+        // The finalizer comes before the first request.
+        let finalizers = self.service(name).metadata.finalizers.get_or_insert_default();
+        *finalizers = vec!["service.kubernetes.io/load-balancer-cleanup".to_owned()];
+        let (status, is_alive) = match self.lifetime.take() {
+            None => (self.balancers().await.ensure(request).await, true),
+            Some(lifetime) => match tokio::time::timeout(lifetime, self.balancers().await.ensure(request)).await {
+                Ok(status) => (status, true),
+                Err(_) => (Err(Error::other("killed")), false),
+            },
+        };
+        self.waits = observer.waits.load(Ordering::Relaxed);
+        let published = observer.published.into_inner().unwrap();
+        if is_alive || published.is_some() {
+            for (key, value) in observer.asked.into_inner().unwrap() {
+                let all = self.service(name).metadata.annotations.get_or_insert_default();
+                match value {
+                    Some(value) => drop(all.insert(key.to_owned(), value)),
+                    None => drop(all.remove(key)),
+                }
             }
+        }
+        if let Some(status) = published {
+            self.service(name).status.get_or_insert_default().load_balancer = Some(status);
         }
         let status = status?.unwrap();
         self.service(name).status.get_or_insert_default().load_balancer = Some(status.clone());
-        let finalizers = self.service(name).metadata.finalizers.get_or_insert_default();
-        *finalizers = vec!["service.kubernetes.io/load-balancer-cleanup".to_owned()];
         let ingress = status.ingress.unwrap_or_default();
         Ok(ingress.into_iter().map(|it| it.ip.or(it.hostname).unwrap()).collect())
     }
