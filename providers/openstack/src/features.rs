@@ -29,7 +29,7 @@ pub struct Features {
     pub http_monitors: bool,
     /// Health of UDP pools too.
     pub udp_http_monitors: bool,
-    /// A load balancer may have more than one VIP.
+    /// A load balancer may have more than one VIP. Only amphorae are known to lead one to members of another family.
     pub additional_vips: bool,
 }
 
@@ -48,7 +48,7 @@ impl Features {
             availability_zones: from(14) && !is_ovn,
             http_monitors: !is_ovn,
             udp_http_monitors: from(16) && !is_ovn,
-            additional_vips: from(26),
+            additional_vips: from(26) && ["amphora", "amphorav2", "octavia"].contains(&provider),
         }
     }
 
@@ -68,6 +68,9 @@ mod tests {
 
     #[test]
     fn each_feature_comes_with_its_version_and_not_with_ovn() {
+        let second_vips = |minor, provider| Features::of((2, minor), provider).additional_vips;
+        assert!(second_vips(26, "amphora") && second_vips(26, "octavia"));
+        assert!(!second_vips(25, "amphora") && !second_vips(27, "ovn") && !second_vips(27, "f5"));
         let features = |minor, provider| {
             let it = Features::of((2, minor), provider);
             let all = [it.timeouts, it.tags, it.flavors, it.allowed_cidrs, it.availability_zones, it.udp_http_monitors];

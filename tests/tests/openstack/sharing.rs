@@ -1,5 +1,7 @@
 //! Load balancers that several Services share, floating IPs that are kept and taken, and load balancers that somebody deleted.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
@@ -100,9 +102,45 @@ pub(crate) async fn floating_ips_are_kept_taken_and_given_back(environment: &Env
         scene.did("it became internal: its VIP is published");
         scene.delete_service("web").await?;
         scene.did("it was deleted");
+        both_families(scene).await?;
         Ok(())
     })
     .await
+}
+
+/// A Service of two families is reached by a floating IP and by a second VIP, and so it stays.
+async fn both_families(scene: &mut Scene) -> Result<()> {
+    let subnet =
+        json!({"subnet": {"name": "six", "network_id": scene.project.network, "ip_version": 6, "cidr": "fd06::/64"}});
+    let subnet = scene.cloud.post(Api::Network, "/subnets", subnet).await?;
+    let both = json!({"spec": {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}});
+    scene.create_service("both", &[(80, 30080)], both).await;
+    let first = scene.published("both").await?;
+    scene
+        .balanced("both", "everybody is let in by both", |it| {
+            it.get(&80)
+                .is_some_and(|it| it.listener["allowed_cidrs"] == json!(["0.0.0.0/0", "::/0"]) && it.members.len() == 1)
+        })
+        .await?;
+    let path = format!("/loadbalancers/{}", scene.balancer_id("both")?);
+    let balancer = scene.cloud.get(Api::Balancer, &path).await?["loadbalancer"].take();
+    let second = &balancer["additional_vips"][0];
+    ensure!(second["subnet_id"] == subnet["id"], "{}", balancer["additional_vips"]);
+    let service = scene.service("both")?;
+    let shown = &service["status"]["loadBalancer"]["ingress"];
+    ensure!(shown[0]["ip"] == first && shown[1]["ip"] == second["ip_address"], "{shown} and {second}");
+    let now = scene.snapshot().await?;
+    ensure!(now.all("floating ip").any(|it| it["floating_ip_address"] == first), "{first} is no floating IP");
+    let changes = scene.changes().len();
+    scene.end().await?;
+    scene.start()?;
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    ensure!(scene.changes().len() == changes, "after a restart it changed {:#?}", &scene.changes()[changes..]);
+    scene.delete_service("both").await?;
+    scene.holds("no load balancer is left", |now| now.all("load balancer").next().is_none()).await?;
+    scene.cloud.delete(Api::Network, &format!("/subnets/{}", text(&subnet, "id"))).await?;
+    scene.did("a Service of both families had a second VIP");
+    Ok(())
 }
 
 pub(crate) async fn a_load_balancer_that_somebody_deleted_is_made_again(environment: &Environment) -> Result<()> {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::create::{Made, body};
 use super::octavia::{BALANCERS, ID, MEMBERS, Member, text};
 use super::requests::{Names, Request, Step, Subject};
+use super::status::lead_by;
 use super::tags::{View, balancer_id};
 use super::{Backing, floating_ip, security_group};
 
@@ -93,7 +94,7 @@ impl Backing {
             let given = floating_ip::apply(self, operation, change.identity, actual, &port, goes).await?;
             if let Some(outcome) = &mut outcome {
                 let address = given.as_ref().and_then(|it| it.text("address").map(str::to_owned));
-                outcome.ingress = vec![Actual::ip(&address.unwrap_or_else(|| setting("vip_address")))];
+                lead_by(outcome, &address.unwrap_or_else(|| setting("vip_address")));
                 if let (Some(part), Some(tree)) = (part_of(operation), &mut outcome.tree) {
                     match given {
                         Some(settings) => drop(tree.parts.insert(part.clone(), settings)),

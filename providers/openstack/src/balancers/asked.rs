@@ -25,8 +25,12 @@ pub(super) struct Asked {
     pub(super) floating: Floating,
     /// The family of the VIP and of its members.
     pub(super) family: AddressFamily,
+    /// The other family, if it is asked for, too.
+    pub(super) second: Option<AddressFamily>,
+    /// Whether it is not enough to be reached by one of them.
+    pub(super) needs_both: bool,
     pub(super) ports: Vec<ServicePort>,
-    /// Who may reach it; never empty.
+    /// Who may reach it, of all families that are asked for; never empty of the first.
     pub(super) ranges: BTreeSet<IpNet>,
     /// Whether that is not everybody.
     pub(super) is_restricted: bool,
@@ -117,8 +121,8 @@ impl Asked {
         let (read, spec) = (&mut asked, service.spec.as_ref());
         let class = class(read, config);
         let internal = config.internal || read.get(&key::INTERNAL).unwrap_or_default();
-        let family = family(service);
-        let (ranges, is_restricted) = ranges(read, service, family);
+        let (family, second) = families(service);
+        let (ranges, is_restricted) = ranges(read, service, family, second);
         let (monitor, health_check_port) = monitor(read, service, config);
         let subnet = place(read, &key::SUBNET_ID, class, &config.networks, |it| &it.subnet);
         let proxy = proxy(read);
@@ -137,6 +141,8 @@ impl Asked {
             vip: vip(read, subnet, class.filter(|_| !internal), class, &config.networks),
             floating: floating(read, class, &config.networks),
             family,
+            second,
+            needs_both: spec.and_then(|spec| spec.ip_family_policy.as_deref()) == Some("RequireDualStack"),
             ports: ports(read, service),
             ranges,
             is_restricted,
@@ -168,6 +174,12 @@ impl Asked {
         self.family == AddressFamily::Ipv6
     }
 
+    /// Who may reach a load balancer with a VIP of the first family alone, or of both.
+    pub(super) fn allowed(&self, is_both: bool) -> Vec<String> {
+        let allowed = self.ranges.iter().filter(|range| is_both || self.family.has(range.addr()));
+        allowed.map(ToString::to_string).collect()
+    }
+
     /// What a listener of this port speaks. Only TCP can carry HTTP or TLS.
     pub(super) fn listener_protocol(&self, port: &ServicePort) -> &'static str {
         match port.protocol {
@@ -189,9 +201,8 @@ impl Asked {
     /// The address of a Node as a member: of the wanted family, and rather an internal one.
     pub(super) fn member_address<'a>(&self, node: &'a Node) -> Option<&'a str> {
         use cloud_provider::AddressType::{ExternalIP, InternalIP};
-        let fits = |text: &str| text.parse().is_ok_and(|ip| self.family.has(ip));
         [InternalIP, ExternalIP].iter().find_map(|kind| {
-            let found = node.addresses.iter().find(|it| it.kind == *kind && fits(&it.address));
+            let found = node.addresses.iter().find(|it| it.kind == *kind && has(self.family, &it.address));
             found.map(|it| &*it.address)
         })
     }
@@ -265,34 +276,48 @@ fn subnet_of(id: &Option<String>, name: &Option<String>, tags: &Option<String>) 
     }
 }
 
-/// The first family is the only one that is served.
-fn family(service: &Service) -> AddressFamily {
-    let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref());
-    match families.and_then(|families| families.first()).map(String::as_str) {
-        Some("IPv6") => AddressFamily::Ipv6,
-        Some("IPv4") => AddressFamily::Ipv4,
-        _ => AddressFamily::Dualstack,
-    }
+/// Whether a text is an address of this family.
+pub(super) fn has(family: AddressFamily, address: &str) -> bool {
+    address.parse().is_ok_and(|ip| family.has(ip))
 }
 
-/// Who may reach it, in the family of its VIP, and whether that is not everybody.
-fn ranges(read: &mut Annotations<'_>, service: &Service, family: AddressFamily) -> (BTreeSet<IpNet>, bool) {
+/// The first family, which members have, and the second one, if there are two.
+pub(super) fn families(service: &Service) -> (AddressFamily, Option<AddressFamily>) {
+    let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
+    let family = |name: &String| match &**name {
+        "IPv6" => AddressFamily::Ipv6,
+        "IPv4" => AddressFamily::Ipv4,
+        _ => AddressFamily::Dualstack,
+    };
+    (families.first().map_or(AddressFamily::Dualstack, family), families.get(1).map(family))
+}
+
+/// Who may reach it, in the families of its VIPs, and whether that is not everybody.
+fn ranges(
+    read: &mut Annotations<'_>,
+    service: &Service,
+    family: AddressFamily,
+    second: Option<AddressFamily>,
+) -> (BTreeSet<IpNet>, bool) {
     let mut ranges = stated_source_ranges(service).unwrap_or_else(|err| {
         read.mistake(err.to_string());
         BTreeSet::new()
     });
     let is_stated = !ranges.is_empty();
-    ranges.retain(|range| family.has(range.addr()));
-    let everybody = if family == AddressFamily::Ipv6 { "::/0" } else { "0.0.0.0/0" };
-    if ranges.is_empty() {
+    let families: Vec<AddressFamily> = std::iter::once(family).chain(second).collect();
+    ranges.retain(|range| families.iter().any(|family| family.has(range.addr())));
+    let everybody = |family| if family == AddressFamily::Ipv6 { "::/0" } else { "0.0.0.0/0" };
+    let of_first = |range: &&IpNet| family.has(range.addr());
+    if !ranges.iter().any(|range| of_first(&range)) {
         if is_stated {
+            let everybody = everybody(family);
             read.mistake(format!(
                 "none of the source ranges is of the load balancer's family; add one, such as {everybody}"
             ));
         }
-        ranges.extend(everybody.parse::<IpNet>().ok());
+        ranges.extend(families.into_iter().filter_map(|family| everybody(family).parse::<IpNet>().ok()));
     }
-    let is_restricted = is_stated && !ranges.iter().any(|range| range.prefix_len() == 0);
+    let is_restricted = is_stated && !ranges.iter().filter(of_first).any(|range| range.prefix_len() == 0);
     (ranges, is_restricted)
 }
 

@@ -7,14 +7,22 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
-use super::octavia::{BALANCERS, ID, Member, Members, TAGS};
+use super::octavia::{ADDITIONAL_VIPS, BALANCERS, ID, Member, Members, TAGS};
 use super::read::Whole;
 use super::requests::{Names, listener_body, whole_pool};
 use super::tags::{full_name, mark};
 
 /// Settings of a load balancer that are chosen when it is made.
-const SETTINGS: &[&str] =
-    &["provider", "vip_subnet_id", "vip_network_id", "vip_port_id", "vip_address", "flavor_id", "availability_zone"];
+const SETTINGS: &[&str] = &[
+    "provider",
+    "vip_subnet_id",
+    "vip_network_id",
+    "vip_port_id",
+    "vip_address",
+    "flavor_id",
+    "availability_zone",
+    ADDITIONAL_VIPS,
+];
 
 /// The request's body. `is_serial`: only the load balancer; what belongs to it is made piece by piece.
 pub(super) fn body(identity: &Identity<'_>, operations: &[Operation], names: Names<'_>, is_serial: bool) -> Value {

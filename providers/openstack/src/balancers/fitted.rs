@@ -2,12 +2,13 @@
 //! are.
 
 use cloud_provider::{Error, Result, Service};
-use provider_kit::load_balancers::{Actual, Attributes, Part, Tree};
+use provider_kit::load_balancers::{Actual, Attributes, Part, Tree, in_order};
+use serde_json::json;
 
 use super::asked::Asked;
-use super::floating_ip;
-use super::octavia::{MEMBER_PORT, MONITOR_PORT, MONITOR_SETTINGS, POOL_SETTINGS};
+use super::octavia::{ALLOWED_CIDRS, MEMBER_PORT, MONITOR_PORT, MONITOR_SETTINGS, POOL_SETTINGS};
 use super::tags::balancer_id;
+use super::{floating_ip, second_vip};
 use crate::annotations as key;
 use crate::config::Balancers;
 
@@ -37,6 +38,10 @@ pub(super) fn fitted(mut wanted: Tree, actual: &Actual, service: &Service, confi
     for (part, settings) in &parts {
         let settings = match part {
             Part::Pool(pool) if tree.parts.contains_key(part) => of_members(settings, &wanted, tree, pool),
+            Part::Listener(_) if asked.second.is_some() && settings.get(ALLOWED_CIDRS).is_some() => {
+                let is_both = tree.balancer_attributes().is_some_and(|it| second_vip::is_there(it, &asked));
+                settings.clone().set(ALLOWED_CIDRS, in_order(json!(asked.allowed(is_both))))
+            }
             _ => settings.clone(),
         };
         wanted.parts.insert(part.clone(), settings);

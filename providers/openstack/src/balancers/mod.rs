@@ -11,6 +11,7 @@ mod places;
 mod read;
 mod rename;
 mod requests;
+mod second_vip;
 mod security_group;
 mod status;
 mod tags;

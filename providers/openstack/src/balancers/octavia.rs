@@ -23,7 +23,7 @@ pub(super) const BALANCERS: Kind = Kind {
     name: "loadbalancer",
     names: "loadbalancers",
     fields: "id name provisioning_status vip_address vip_port_id vip_subnet_id vip_network_id provider flavor_id \
-             availability_zone tags",
+             availability_zone tags additional_vips",
 };
 pub(super) const LISTENERS: Kind = Kind {
     all: "/lbaas/listeners",
@@ -84,6 +84,10 @@ impl Kind {
     }
 }
 
+/// VIPs besides the first, each with its subnet and address.
+pub(super) const ADDITIONAL_VIPS: &str = "additional_vips";
+/// Who may reach a listener.
+pub(super) const ALLOWED_CIDRS: &str = "allowed_cidrs";
 /// Settings of a pool that are its health monitor's; what is after the dot is what they are called there.
 pub(super) const MONITOR_SETTINGS: [&str; 8] = [
     "monitor.type",
@@ -101,7 +105,7 @@ pub(super) const POOL_SETTINGS: [&str; 2] = ["lb_algorithm", "persistence"];
 pub(super) const LISTENER_SETTINGS: [&str; 7] = [
     "connection_limit",
     "default_tls_container_ref",
-    "allowed_cidrs",
+    ALLOWED_CIDRS,
     "timeout_client_data",
     "timeout_member_connect",
     "timeout_member_data",

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use cloud_provider::{Error, Node, Result};
 use ipnet::IpNet;
+use provider_kit::addresses::AddressFamily;
 use provider_kit::load_balancers::Targets;
 use provider_kit::shelf::Shelf;
 use provider_kit::transport::{Call, Priority};
 use regex_lite::Regex;
 use serde::{Deserialize, Deserializer};
 
-use super::asked::{Asked, FloatingSubnet};
+use super::asked::{Asked, FloatingSubnet, Vip};
 use crate::id::ServerId;
 use crate::ports::{Port, Ports, of_device};
 use crate::services::Services;
@@ -101,6 +102,22 @@ impl Places {
         }
     }
 
+    /// The subnet for a second VIP of this family. `is_made`: there is a first one, and nobody waits for a subnet that is new.
+    ///
+    /// # Errors
+    /// What Neutron answered.
+    pub(super) async fn beside(&self, vip: &Vip, family: AddressFamily, is_made: bool) -> Result<Option<String>> {
+        for is_last in [is_made, true] {
+            let seen = self.subnets_with(|_| true).await?;
+            let found = beside(&seen, vip, family).map(|subnet| subnet.id.clone());
+            if found.is_some() || is_last {
+                return Ok(found);
+            }
+            self.subnets.forget().await;
+        }
+        Ok(None)
+    }
+
     /// The first external network that has IPv4, as far as anybody can tell: a subnet that the project does not see may have.
     ///
     /// # Errors
@@ -169,6 +186,21 @@ impl Places {
             FloatingSubnet::Like { .. } | FloatingSubnet::Any => Ok(()),
         }
     }
+}
+
+/// The first by name of those in the VIP's network that are of this family and not of the VIP's, which Octavia takes to be IPv4
+/// where only the network is said.
+fn beside<'a>(seen: &'a [Subnet], vip: &Vip, family: AddressFamily) -> Option<&'a Subnet> {
+    let first = match (&vip.subnet, &vip.network) {
+        (Some(id), _) => seen.iter().find(|subnet| subnet.id == *id),
+        (None, network) => seen.iter().find(|it| Some(&it.network) == network.as_ref() && it.cidr.addr().is_ipv4()),
+    }?;
+    let is_beside = |it: &&Subnet| {
+        it.network == first.network
+            && it.cidr.addr().is_ipv4() != first.cidr.addr().is_ipv4()
+            && family.has(it.cidr.addr())
+    };
+    seen.iter().filter(is_beside).min_by_key(|it| (&it.name, &it.id))
 }
 
 /// `tags`, `tags-any`, … with the tags: after `!` those without, after `&` all of them.
@@ -321,6 +353,41 @@ mod tests {
         }
         let error = NamePattern::parse("~(").err().unwrap();
         assert!(error.is_invalid() && error.to_string().contains("\"~(\" is no regular expression"), "{error}");
+    }
+
+    #[test]
+    fn a_second_vip_is_in_the_first_subnet_by_name_of_the_other_family_in_the_network_of_the_first() {
+        let subnet = |id: &str, name: &str, network: &str, cidr: &str| {
+            let cidr = cidr.parse().unwrap();
+            Subnet { id: id.into(), name: name.into(), network: network.into(), cidr }
+        };
+        let seen = [
+            subnet("v4", "a", "net", "10.0.0.0/16"),
+            subnet("z6", "z", "net", "fd00:1::/64"),
+            subnet("b6", "b", "net", "fd00:2::/64"),
+            subnet("other6", "a", "other", "fd00:3::/64"),
+            subnet("only6", "a", "six", "fd00:4::/64"),
+        ];
+        let at = |subnet: &str| Vip { subnet: Some(subnet.into()), ..Vip::default() };
+        let of = |network: &str| Vip { network: Some(network.into()), ..Vip::default() };
+        let (v4, v6) = (AddressFamily::Ipv4, AddressFamily::Ipv6);
+        let table = [
+            (at("v4"), v6, Some("b6")),
+            (of("net"), v6, Some("b6")),
+            (Vip { network: Some("other".into()), ..at("v4") }, v6, Some("b6")),
+            (at("z6"), v4, Some("v4")),
+            // What is first is of the second family itself.
+            (at("v4"), v4, None),
+            (of("net"), v4, None),
+            // Octavia would take this one for the first VIP.
+            (of("six"), v6, None),
+            (at("other6"), v4, None),
+            (at("unknown"), v6, None),
+            (Vip::default(), v6, None),
+        ];
+        for (vip, family, expected) in table {
+            assert_eq!(beside(&seen, &vip, family).map(|it| &*it.id), expected, "{vip:?} {family:?}");
+        }
     }
 
     // §8.54

@@ -7,9 +7,11 @@ use serde_json::Value;
 
 use super::floating_ip::FloatingIp;
 use super::octavia::{
-    ID, LISTENER_SETTINGS, MONITOR_ID, MONITOR_SETTINGS, Members, TAGGED, TAGS, X_FORWARDED_FOR, ids, text, texts,
+    ADDITIONAL_VIPS, ID, LISTENER_SETTINGS, MONITOR_ID, MONITOR_SETTINGS, Members, TAGGED, TAGS, X_FORWARDED_FOR, ids,
+    text, texts,
 };
 use super::security_group::Parts;
+use super::status::lead_by;
 use super::tags::{SIGN, View, cut};
 
 /// A load balancer with its parts, as they were read.
@@ -43,8 +45,9 @@ pub(super) fn state(balancer: &Value) -> Option<State> {
 /// A view of it without its parts.
 pub(super) fn cheap(view: View, balancer: &Value) -> Option<Actual> {
     let state = state(balancer)?;
-    let address = Some(text(balancer, "vip_address")).filter(|it| !it.is_empty());
-    let ingress = address.into_iter().map(Actual::ip).collect();
+    let more = balancer.get(ADDITIONAL_VIPS).and_then(Value::as_array).into_iter().flatten();
+    let addresses = std::iter::once(text(balancer, "vip_address")).chain(more.map(|vip| text(vip, "ip_address")));
+    let ingress = addresses.filter(|it| !it.is_empty()).map(Actual::ip).collect();
     let View { id, name, sign, marks, .. } = view;
     Some(Actual { id, name, marks, sign, state, ingress, ..Actual::default() })
 }
@@ -69,7 +72,7 @@ impl Whole {
         let (tree, foreign) = (seen.tree, seen.foreign);
         let mut actual = Actual { tree: Some(tree), foreign, ..cheap(view, &self.balancer)? };
         if let Some(floating) = &self.floating {
-            actual.ingress = vec![Actual::ip(&floating.address)];
+            lead_by(&mut actual, &floating.address);
         }
         Some(actual)
     }
@@ -91,8 +94,8 @@ impl Seen<'_> {
         let Self { whole: Whole { balancer, floating, .. }, view, .. } = *self;
         let settings = ["vip_subnet_id", "vip_network_id", "vip_port_id", "vip_address", "provider", "flavor_id"];
         let settings = Attributes::at(&settings, balancer);
-        let zone = Attributes::at(&["availability_zone"], balancer);
-        self.tree = Tree::default().balancer(settings.overlaid_with(&zone));
+        let more = Attributes::at(&["availability_zone", ADDITIONAL_VIPS], balancer);
+        self.tree = Tree::default().balancer(settings.overlaid_with(&more));
         let user = |name: &str| Part::Support(Aside { rank: 0, kind: "user".into(), name: name.to_owned() });
         for other in &view.others {
             self.foreign.insert(user(other), format!("used by {other}"));

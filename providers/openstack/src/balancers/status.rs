@@ -4,6 +4,7 @@ use cloud_provider::{LoadBalancerStatus, Service};
 use provider_kit::load_balancers::Actual;
 use provider_kit::status::Status;
 
+use super::asked::families;
 use crate::annotations::{self as key, ProxyProtocol, text};
 use crate::config::Balancers;
 
@@ -12,12 +13,13 @@ pub(super) fn status(actual: &Actual, service: &Service, config: &Balancers) -> 
     let mut asked = key::asked_by(service);
     let hostname = text(&mut asked, &key::HOSTNAME, None);
     let is_proxied = asked.get(&key::PROXY_PROTOCOL).is_some_and(|it| it != ProxyProtocol::Off);
-    let address = address(actual);
+    // Who asks for one family is not led to another one by which somebody else is reached.
+    let shown = if families(service).1.is_some() { usize::MAX } else { 1 };
     // Clients inside the cluster must not be led past the load balancer, which speaks to Pods in a way that they do not. A
     // name does that everywhere; `ipMode` only with a kube-proxy that knows it.
     let suffix = config.ingress_hostname_suffix.as_ref().filter(|_| is_proxied);
-    let hostname = hostname.or_else(|| Some(format!("{}.{}", address?, suffix?)));
-    Status::default().hostname(hostname.as_deref()).proxied(is_proxied).addresses(address).build()
+    let hostname = hostname.or_else(|| Some(format!("{}.{}", address(actual)?, suffix?)));
+    Status::default().hostname(hostname.as_deref()).proxied(is_proxied).addresses(addresses(actual).take(shown)).build()
 }
 
 /// What the annotations say that users, and the program before us, look for.
@@ -36,7 +38,18 @@ pub(super) fn annotations(actual: &Actual) -> Vec<(&'static str, Option<String>)
 
 /// The floating IP's address, or the VIP.
 fn address(actual: &Actual) -> Option<&str> {
-    actual.ingress.iter().find_map(|it| it.ip.as_deref()).filter(|address| !address.is_empty())
+    addresses(actual).next()
+}
+
+/// The same, and the second VIP.
+fn addresses(actual: &Actual) -> impl Iterator<Item = &str> {
+    actual.ingress.iter().filter_map(|it| it.ip.as_deref()).filter(|address| !address.is_empty())
+}
+
+/// Puts this address in the place of the first one.
+pub(super) fn lead_by(actual: &mut Actual, address: &str) {
+    let first = ..actual.ingress.len().min(1);
+    actual.ingress.splice(first, [Actual::ip(address)]);
 }
 
 #[cfg(test)]
@@ -66,6 +79,25 @@ mod tests {
         assert_eq!(shown(&proxied, None), ip("Proxy"));
         assert_eq!(shown(&proxied, Some("nip.io")), json!([{"hostname": "203.0.113.9.nip.io"}]));
         assert_eq!(shown(&named, Some("nip.io")), json!([{"hostname": "a.example"}]));
+    }
+
+    #[test]
+    fn the_second_vip_is_shown_to_those_who_ask_for_both_families_and_never_in_the_annotation() {
+        let ingress = ["10.6.0.9", "fd00::9"].map(Actual::ip);
+        let mut actual = Actual { id: "lb".into(), ingress: ingress.into(), ..Actual::default() };
+        lead_by(&mut actual, "203.0.113.9");
+        let config = super::super::wanted::tests::config();
+        for (families, expected) in [(vec!["IPv4"], 1), (vec!["IPv4", "IPv6"], 2)] {
+            let service: Service = serde_json::from_value(json!({"spec": {"ipFamilies": families}})).unwrap();
+            let shown = status(&actual, &service, &config).ingress.unwrap_or_default();
+            let ips: Vec<_> = shown.iter().filter_map(|it| it.ip.as_deref()).collect();
+            assert_eq!(ips, ["203.0.113.9", "fd00::9"][..expected]);
+            assert!(shown.iter().all(|it| it.ip_mode.as_deref() == Some("VIP")));
+        }
+        assert_eq!(annotations(&actual)[1].1.as_deref(), Some("203.0.113.9"));
+        let mut none = Actual::default();
+        lead_by(&mut none, "203.0.113.9");
+        assert_eq!(none.ingress, [Actual::ip("203.0.113.9")]);
     }
 
     #[test]

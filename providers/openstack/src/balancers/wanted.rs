@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::asked::{Asked, Selector, Vip};
 use super::find::is_published;
+use super::octavia::{ADDITIONAL_VIPS, ALLOWED_CIDRS};
 use super::places::member_ports;
 use super::{Backing, floating_ip, security_group};
 use crate::annotations::{self as key, asked_by, text};
@@ -23,6 +24,8 @@ const OVN: &str = "ovn";
 pub(super) struct Facts {
     pub(super) features: Features,
     pub(super) vip: Vip,
+    /// Where the second VIP is, if it has one when it is made.
+    pub(super) second_subnet: Option<String>,
     pub(super) member_subnet: Option<String>,
     /// `<node name> <address>`.
     pub(super) targets: Targets,
@@ -49,7 +52,7 @@ pub(super) fn wanted(asked: &Asked, config: &Balancers, facts: Facts) -> Tree {
         // A port for which the Service allocates no node port has no members.
         let targets = if port.node_port == 0 { Targets::default() } else { facts.targets.clone() };
         tree = tree.pool(&name, pool(asked, &facts, port), Some(targets));
-        tree = tree.listener(port.number, port.protocol, &name, listener(asked, &facts.features, port));
+        tree = tree.listener(port.number, port.protocol, &name, listener(asked, &facts, port));
     }
     if let Some(Group { name, rules, ports }) = facts.group {
         let rules = rules.map(|rules| Attributes::default().set("rules", in_order(json!(rules))));
@@ -82,13 +85,18 @@ fn balancer(asked: &Asked, config: &Balancers, facts: &Facts) -> Attributes {
         ("flavor_id", flavor),
         ("availability_zone", zone),
     ];
-    stated.into_iter().fold(Attributes::default(), |settings, (key, value)| match value {
+    let settings = stated.into_iter().fold(Attributes::default(), |settings, (key, value)| match value {
         Some(value) => settings.set(key, value).fixed(&[key]),
         None => settings,
-    })
+    });
+    match &facts.second_subnet {
+        Some(subnet) => settings.set(ADDITIONAL_VIPS, json!([{"subnet_id": subnet}])).fixed(&[ADDITIONAL_VIPS]),
+        None => settings,
+    }
 }
 
-fn listener(asked: &Asked, features: &Features, port: &ServicePort) -> Attributes {
+fn listener(asked: &Asked, facts: &Facts, port: &ServicePort) -> Attributes {
+    let Facts { features, second_subnet, .. } = facts;
     let protocol = asked.listener_protocol(port);
     let is_tcp = port.protocol == "TCP";
     let mut settings = Attributes::default()
@@ -98,8 +106,7 @@ fn listener(asked: &Asked, features: &Features, port: &ServicePort) -> Attribute
         .set("x_forwarded_for", asked.x_forwarded_for && is_tcp)
         .set("default_tls_container_ref", asked.tls_container.as_ref().filter(|_| is_tcp));
     if features.allowed_cidrs {
-        let ranges: Vec<_> = asked.ranges.iter().map(ToString::to_string).collect();
-        settings = settings.set("allowed_cidrs", in_order(json!(ranges)));
+        settings = settings.set(ALLOWED_CIDRS, in_order(json!(asked.allowed(second_subnet.is_some()))));
     }
     if features.timeouts {
         settings = asked.timeouts.iter().fold(settings, |settings, (key, time)| settings.set(*key, time));
@@ -149,7 +156,7 @@ pub(super) fn aside(kind: &'static str, name: &str) -> Aside {
 }
 
 /// What a user is told, and why.
-type Note = (&'static str, String);
+pub(super) type Note = (&'static str, String);
 
 impl Backing {
     /// What a Service wants, with all that must be found out for it.
@@ -173,13 +180,15 @@ impl Backing {
             member_subnet = member_subnet.or_else(|| found.clone());
             vip.subnet = found.filter(|_| vip.port.is_none());
         }
+        let second_subnet = self.second_subnet(&asked, &features, &vip, service, &mut notes).await?;
         let mut members = nodes.to_vec();
         members.retain(|node| asked.selector.matches(&node.labels));
         let group = self.group(&asked, service, &members, &vip, member_subnet.as_deref()).await?;
         let targets = members.iter().filter_map(|node| self.target(&asked, node)).collect();
         self.note(&asked, &features, &mut notes);
         self.tell(service, &notes);
-        Ok(wanted(&asked, &self.config, Facts { features, vip, member_subnet, targets, group, has_floating_network }))
+        let facts = Facts { features, vip, second_subnet, member_subnet, targets, group, has_floating_network };
+        Ok(wanted(&asked, &self.config, facts))
     }
 
     /// Whether the members of a Service depend on labels of Nodes.
@@ -299,7 +308,7 @@ impl Backing {
 }
 
 /// Whether a Service has had a load balancer.
-fn is_made(service: &Service) -> bool {
+pub(super) fn is_made(service: &Service) -> bool {
     let annotations = service.metadata.annotations.as_ref();
     let id = annotations.and_then(|all| all.get(key::LOAD_BALANCER_ID.key()));
     is_published(service) || id.is_some_and(|id| !id.is_empty())

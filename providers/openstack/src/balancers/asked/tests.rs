@@ -312,11 +312,38 @@ fn source_ranges_are_of_the_vips_family_and_everybodys_if_none_is_said() {
     assert_eq!(ranges(v4.clone(), Some("10.1.2.3/8, 192.0.2.0/24")).unwrap(), ("10.0.0.0/8 192.0.2.0/24".into(), true));
     assert_eq!(ranges(v4.clone(), Some("10.0.0.0/8 fd00::/8")).unwrap(), ("10.0.0.0/8".into(), true));
     assert_eq!(ranges(v6, Some("10.0.0.0/8 fd00::/8")).unwrap(), ("fd00::/8".into(), true));
+    let both = json!({"ipFamilies": ["IPv4", "IPv6"]});
+    assert_eq!(ranges(both.clone(), None).unwrap(), ("0.0.0.0/0 ::/0".into(), false));
+    assert_eq!(ranges(both.clone(), Some("10.0.0.0/8 fd00::/8")).unwrap(), ("10.0.0.0/8 fd00::/8".into(), true));
+    assert_eq!(ranges(both.clone(), Some("10.0.0.0/8")).unwrap(), ("10.0.0.0/8".into(), true), "nobody by IPv6");
+    assert!(ranges(both, Some("fd00::/8")).unwrap_err().is_invalid(), "without a second VIP everybody could come in");
     let spec = json!({"ipFamilies": ["IPv4"], "loadBalancerSourceRanges": ["203.0.113.0/24"]});
     assert_eq!(ranges(spec, Some("10.0.0.0/8")).unwrap(), ("203.0.113.0/24".into(), true));
     assert!(ranges(v4.clone(), Some("10.0.0.0/33")).unwrap_err().is_invalid());
     let error = ranges(v4, Some("fd00::/8")).unwrap_err();
     assert!(error.to_string().contains("none of the source ranges is of the load balancer's family"), "{error}");
+}
+
+#[test]
+fn of_two_families_the_second_is_known_and_whether_it_is_needed() {
+    let table = [
+        (json!({"ipFamilies": ["IPv4"]}), None, false),
+        (json!({}), None, false),
+        (
+            json!({"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "PreferDualStack"}),
+            Some(AddressFamily::Ipv6),
+            false,
+        ),
+        (
+            json!({"ipFamilies": ["IPv6", "IPv4"], "ipFamilyPolicy": "RequireDualStack"}),
+            Some(AddressFamily::Ipv4),
+            true,
+        ),
+    ];
+    for (spec, second, needs_both) in table {
+        let asked = with_spec(spec.clone());
+        assert_eq!((asked.second, asked.needs_both), (second, needs_both), "{spec}");
+    }
 }
 
 #[test]

@@ -36,12 +36,20 @@ struct Case {
     config: Balancers,
     features: Features,
     vip: Vip,
+    second_subnet: Option<String>,
 }
 
 impl Default for Case {
     fn default() -> Self {
         let vip = Vip { subnet: Some("s1".into()), ..Vip::default() };
-        Self { annotations: json!({}), spec: json!({}), config: config(), features: amphora(), vip }
+        Self {
+            annotations: json!({}),
+            spec: json!({}),
+            config: config(),
+            features: amphora(),
+            vip,
+            second_subnet: None,
+        }
     }
 }
 
@@ -65,6 +73,7 @@ impl Case {
         let facts = Facts {
             features: self.features,
             vip: self.vip.clone(),
+            second_subnet: self.second_subnet.clone(),
             member_subnet: asked.member_subnet.clone(),
             targets: ["a 10.0.0.4", "b 10.0.0.5"].into_iter().collect(),
             group: None,
@@ -136,6 +145,22 @@ fn source_ranges_are_allowed_in_order() {
     let spec = json!({"loadBalancerSourceRanges": ["203.0.113.0/24", "10.0.0.0/8"]});
     let listener = Case::of_spec(spec).listener();
     assert_eq!(listener["allowed_cidrs"], json!(["10.0.0.0/8", "203.0.113.0/24"]));
+}
+
+// §7: `additional_vips`
+#[test]
+fn with_a_second_vip_both_families_are_let_in_and_without_one_the_first() {
+    let spec = json!({"ipFamilies": ["IPv4", "IPv6"]});
+    let one = Case::of_spec(spec.clone());
+    assert_eq!(
+        (&one.listener()["allowed_cidrs"], one.balancer().get("additional_vips")),
+        (&json!(["0.0.0.0/0"]), None)
+    );
+    let two = Case { second_subnet: Some("s6".into()), ..Case::of_spec(spec) };
+    assert_eq!(two.balancer()["additional_vips"], json!([{"subnet_id": "s6"}]));
+    assert_eq!(two.listener()["allowed_cidrs"], json!(["0.0.0.0/0", "::/0"]));
+    let operations = plan(&two.tree(), &one.tree());
+    assert!(operations.iter().all(|it| !format!("{it:?}").contains("additional_vips")), "not later: {operations:?}");
 }
 
 // §7, fault 5
