@@ -11,8 +11,8 @@ use super::backend::Backend;
 use super::known::{Found, Known};
 use super::left_out::LeftOut;
 use super::locks::Locks;
-use super::model::{Actual, Shared};
-use super::ownership::{Identity, Others, Sorted, living};
+use super::model::{Actual, Marks, Shared, State};
+use super::ownership::{Identity, Others, Sorted, is_going, living};
 use super::plan::steps;
 use super::run::{Aim, Run, operations};
 use super::witness::Witnesses;
@@ -142,6 +142,13 @@ impl Balancers {
                 free.place()
             ))),
         }
+    }
+
+    /// Whether everybody goes who has a part in one that has failed: then it goes as a whole.
+    pub(super) fn is_left_by_all(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
+        let caches = self.caches.get().map(|caches| &**caches);
+        let all_go = |all: &Vec<Marks>| all.iter().all(|marks| is_going(marks, identity, caches));
+        matches!(actual.state, State::Failed(_)) && actual.sharers.as_ref().is_some_and(all_go)
     }
 
     async fn found_to_ensure(&self, identity: &Identity<'_>) -> Result<Sorted> {

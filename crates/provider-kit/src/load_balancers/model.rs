@@ -305,6 +305,9 @@ pub struct Actual {
     pub tree: Option<Tree>,
     /// Parts of it that belong to somebody else, and to whom. They stay, and with them the load balancer itself (INV-7).
     pub foreign: BTreeMap<Part, String>,
+    /// The marks of those who have parts of it, if all of them are known by such. Needed of one that has
+    /// [failed](State::Failed) for good, which nobody can leave: it goes when the last of them goes.
+    pub sharers: Option<Vec<Marks>>,
 }
 
 impl Actual {

@@ -53,8 +53,7 @@ impl Identity<'_> {
     /// Whether the Service will not have a load balancer any more: it is being deleted, or of another type by now.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
-        let kind = self.service.spec.as_ref().and_then(|spec| spec.type_.as_deref());
-        self.service.metadata.deletion_timestamp.is_some() || kind.is_some_and(|kind| kind != "LoadBalancer")
+        leaves(self.service)
     }
 
     /// Everything that it can be found by.
@@ -62,6 +61,11 @@ impl Identity<'_> {
         let names = [&self.name].into_iter().chain(&self.other_names).map(String::as_str);
         names.chain([self.uid()]).chain(self.sign.as_deref())
     }
+}
+
+fn leaves(service: &Service) -> bool {
+    let kind = service.spec.as_ref().and_then(|spec| spec.type_.as_deref());
+    service.metadata.deletion_timestamp.is_some() || kind.is_some_and(|kind| kind != "LoadBalancer")
 }
 
 /// What one load balancer is to a Service.
@@ -309,6 +313,16 @@ fn owner(identity: &Identity<'_>, services: &[Arc<Service>], is_it: impl Fn(&Ser
     }
     let knows_us = services.iter().any(|service| service.metadata.uid.as_deref() == Some(identity.uid()));
     if knows_us { Owner::Gone } else { Owner::Unknown }
+}
+
+/// Whether these are the marks of a Service of this cluster that goes away, or is gone.
+pub(super) fn is_going(marks: &Marks, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> bool {
+    let services = caches.map(Caches::services).unwrap_or_default();
+    let of = |uid: Option<&str>| services.iter().find(|it| uid.is_some() && it.metadata.uid.as_deref() == uid);
+    // A cache that does not even know the Service at hand proves nothing; nor does a name that two clusters may have.
+    let is_known = of(Some(identity.uid())).is_some() && marks.service.is_some();
+    let is_of_cluster = identity.cluster.id.is_some() && marks.cluster == identity.cluster.id;
+    is_known && is_of_cluster && of(marks.service.as_deref()).is_none_or(|service| leaves(service))
 }
 
 fn full_name(service: &Service) -> String {

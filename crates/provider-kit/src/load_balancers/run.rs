@@ -258,7 +258,7 @@ impl<'a> Run<'a> {
     /// What is to be done now; none once it is ready. What the cloud is at work on is awaited first, and planned anew.
     async fn plan(&mut self, mut actual: Option<Shared>, aim: Aim) -> Result<(Vec<Operation>, Option<Shared>)> {
         loop {
-            actual = actual.map(|actual| self.without_what_stays(actual));
+            actual = actual.map(|actual| self.as_it_goes(actual, aim));
             let wanted = self.wanted_of(actual.as_deref(), aim)?;
             let mut operations = operations(wanted.as_deref(), actual.as_deref(), &self.identity, aim)?;
             self.annotate(actual.as_deref(), aim);
@@ -282,17 +282,22 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Of one that goes while the Service keeps another one.
-    fn without_what_stays(&self, actual: Shared) -> Shared {
-        let stays = |part: &Part| self.keeps_another && self.this.backend().outlives(part);
-        match &actual.tree {
-            Some(tree) if tree.parts.keys().any(stays) => {
-                let mut tree = tree.clone();
-                tree.parts.retain(|part, _| !stays(part));
-                Arc::new(Actual { tree: Some(tree), ..(*actual).clone() })
-            }
-            _ => actual,
+    /// Without what stays, if the Service keeps another one; and without others, if all of them go.
+    fn as_it_goes(&self, mut actual: Shared, aim: Aim) -> Shared {
+        if aim != Aim::Deleted {
+            return actual;
         }
+        if !actual.foreign.is_empty() && self.this.is_left_by_all(&actual, &self.identity) {
+            tracing::warn!(id = actual.id, "a load balancer that failed is removed: all who share it go");
+            Arc::make_mut(&mut actual).foreign.clear();
+        }
+        let stays = |part: &Part| self.keeps_another && self.this.backend().outlives(part);
+        if let Some(tree) = actual.tree.as_ref().filter(|tree| tree.parts.keys().any(stays)) {
+            let mut tree = tree.clone();
+            tree.parts.retain(|part, _| !stays(part));
+            Arc::make_mut(&mut actual).tree = Some(tree);
+        }
+        actual
     }
 
     fn wanted_of(&self, actual: Option<&Actual>, aim: Aim) -> Result<Option<Cow<'_, Tree>>> {

@@ -279,7 +279,7 @@ pub(super) fn asked_for(service: &Service) -> Option<&str> {
 }
 
 /// Whether it had one, whose annotations are still there: address and id are written together.
-fn was_made(service: &Service) -> bool {
+pub(super) fn was_made(service: &Service) -> bool {
     let annotations = service.metadata.annotations.as_ref();
     let address = annotations.and_then(|all| all.get(key::LOAD_BALANCER_ADDRESS.key()));
     is_published(service) || address.is_some_and(|address| !address.is_empty())

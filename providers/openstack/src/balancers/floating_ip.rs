@@ -180,8 +180,8 @@ async fn give(backing: &Backing, identity: &Identity<'_>, actual: &Actual, port:
     if let Some(found) = of_port(services, port).await? {
         return Ok(found);
     }
-    // Its owner may not want it to be reached from everywhere.
-    if actual.id.contains('/') {
+    // Its owner may not want it to be reached from everywhere; if there is nobody else any more, it is this one's.
+    if actual.id.contains('/') && !actual.foreign.is_empty() {
         return Err(Error::invalid(format!(
             "load balancer {:?} is another Service's and has no floating IP; only that one can give it one: set annotation {} \
              to \"true\" here, or remove it there",

@@ -9,6 +9,7 @@ use cloud_provider::{Cluster, Service, default_load_balancer_name};
 use provider_kit::load_balancers::{Identity, Marks};
 use serde_json::Value;
 
+use super::find::was_made;
 use super::octavia::{text, texts};
 
 /// What the names and tags of the Go program begin with.
@@ -133,7 +134,9 @@ impl View {
         let sign = identity.sign.as_deref().unwrap_or_default();
         let is_renamed = |view: &&Self| {
             let ours = signed_for(sign);
-            is_asked_for && ours.is_some() && view.sign.as_deref().and_then(signed_for) == ours
+            // One that never had it is a namesake from another cluster, which wants to share.
+            let had_it = was_made(identity.service);
+            is_asked_for && had_it && ours.is_some() && view.sign.as_deref().and_then(signed_for) == ours
         };
         let found = all.iter().find(|view| view.is_of(identity)).or_else(|| all.iter().find(is_renamed));
         if let Some(view) = found {
@@ -163,13 +166,16 @@ impl View {
     /// One of a Service that has no tag on it, yet or any more.
     fn untagged(balancer: &Value, id: &str) -> Self {
         let name = id.split_once('/').map_or(text(balancer, "name"), |(_, sign)| sign);
+        let others: Vec<String> = Self::all(balancer).into_iter().filter_map(|view| view.sign).collect();
+        // What has a name of old, and nobody's tag, is the Service's that it is known of by its own id.
+        let is_of_old = !id.contains('/') && others.is_empty();
         Self {
             id: id.to_owned(),
             name: name.to_owned(),
             sign: None,
             marks: Marks::default(),
-            is_owner: name == text(balancer, "name") && name.starts_with(SIGN),
-            others: Self::all(balancer).into_iter().filter_map(|view| view.sign).collect(),
+            is_owner: name == text(balancer, "name") && (is_of_old || name.starts_with(SIGN)),
+            others,
         }
     }
 }

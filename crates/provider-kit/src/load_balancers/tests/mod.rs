@@ -2,6 +2,7 @@ mod adoption;
 mod answers;
 mod cloud;
 mod flow;
+mod leaving;
 mod limits;
 mod moving;
 mod orphans;

@@ -275,6 +275,11 @@ impl Scene {
     pub(crate) async fn try_delete(&mut self, name: &str) -> Result<()> {
         let now = serde_json::from_value(json!("2026-11-21T20:00:00Z")).unwrap();
         self.service(name).metadata.deletion_timestamp = now;
+        self.try_remove(name).await
+    }
+
+    /// What there is for it goes, whatever the Service is.
+    pub(crate) async fn try_remove(&mut self, name: &str) -> Result<()> {
         let (service, cluster) = (self.services[name].clone(), self.cluster.clone());
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
         self.balancers().await.delete(request).await

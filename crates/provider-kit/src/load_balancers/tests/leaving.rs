@@ -1,0 +1,85 @@
+//! Nobody can leave a shared load balancer that has failed; it goes with the last.
+
+use std::sync::Arc;
+
+use cloud_provider::{LoadBalancers, Service};
+use serde_json::json;
+
+use super::super::{Aside, Marks, Part, State};
+use super::small::{Town, with_targets};
+
+/// `s1` has a load balancer that failed, and that `s2` shares.
+async fn shared() -> (Town, Service) {
+    let town = Town::default();
+    let service = town.service("s1", with_targets(&["a"]));
+    town.service("s2", with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    let user = Part::Support(Aside { rank: 0, kind: "user".into(), name: "s2".into() });
+    let sharers = Some(vec![town.marks("s2")]);
+    let mut state = town.cloud.state();
+    let shared = state.balancers.get_mut("lb-1").unwrap();
+    shared.foreign.insert(user, "used by s2".to_owned());
+    (shared.state, shared.sharers) = (State::Failed("broken".to_owned()), sharers);
+    drop(state);
+    (town, leaving(&service))
+}
+
+fn leaving(service: &Service) -> Service {
+    let mut service = service.clone();
+    service.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
+    service
+}
+
+/// What the cluster knows of `s2`.
+fn let_other(town: &Town, change: impl Fn(&Service) -> Option<Service>) {
+    let mut services = town.cached.services.lock().unwrap();
+    *services = services
+        .iter()
+        .filter_map(|it| {
+            if it.metadata.uid.as_deref() == Some("s2") { change(it).map(Arc::new) } else { Some(Arc::clone(it)) }
+        })
+        .collect();
+}
+
+async fn is_removed(mut town: Town, service: &Service) -> bool {
+    town.restart();
+    let _ = town.balancers.delete(town.request(service)).await;
+    town.cloud.state().balancers.is_empty()
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_failed_goes_when_all_who_share_it_go() {
+    let (town, service) = shared().await;
+    assert!(!is_removed(town, &service).await, "the other one lives");
+    let (town, service) = shared().await;
+    let_other(&town, |it| Some(leaving(it)));
+    assert!(is_removed(town, &service).await);
+    let (town, service) = shared().await;
+    let_other(&town, |_| None);
+    assert!(is_removed(town, &service).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_stays_where_that_is_not_certain() {
+    type Doubt = fn(&Town);
+    let doubts: [(&str, Doubt); 5] = [
+        ("it works", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().state = State::Ready),
+        ("somebody is not known", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = None),
+        ("another cluster's", |town| {
+            let marks = Marks { cluster: Some("c2".to_owned()), service: Some("s2".to_owned()) };
+            town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = Some(vec![marks]);
+        }),
+        ("one of two lives", |town| {
+            town.service("s3", with_targets(&[]));
+            let marks = vec![town.marks("s2"), town.marks("s3")];
+            town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = Some(marks);
+        }),
+        ("a cache that knows nothing", |town| town.cached.services.lock().unwrap().clear()),
+    ];
+    for (text, doubt) in doubts {
+        let (town, service) = shared().await;
+        let_other(&town, |_| None);
+        doubt(&town);
+        assert!(!is_removed(town, &service).await, "{text}");
+    }
+}
