@@ -9,7 +9,7 @@ use cloud_provider::{Error, Result};
 use provider_kit::inventory::Urgency;
 use provider_kit::shelf::Shelf;
 use provider_kit::transport::{Call, Priority};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
@@ -47,10 +47,12 @@ pub(crate) struct Port {
     /// What it is plugged into: a server's id; empty if nothing.
     #[serde(rename = "device_id")]
     pub(crate) device: Box<str>,
-    device_owner: Box<str>,
+    #[serde(rename = "device_owner", deserialize_with = "may_be_a_server")]
+    may_be_a_servers: bool,
     #[serde(rename = "network_id")]
     pub(crate) network: Box<str>,
-    status: Box<str>,
+    #[serde(rename = "status", deserialize_with = "is_active")]
+    pub(crate) is_active: bool,
     pub(crate) fixed_ips: Box<[FixedIp]>,
     pub(crate) security_groups: Box<[Box<str>]>,
     /// Without port security, security groups and address pairs are refused.
@@ -100,11 +102,17 @@ fn yes() -> bool {
     true
 }
 
-impl Port {
-    pub(crate) fn is_active(&self) -> bool {
-        &*self.status == "ACTIVE"
-    }
+fn is_active<'de, D: Deserializer<'de>>(status: D) -> Result<bool, D::Error> {
+    Ok(*Box::<str>::deserialize(status)? == *"ACTIVE")
+}
 
+/// Not a router, a DHCP server, a floating IP or a load balancer.
+fn may_be_a_server<'de, D: Deserializer<'de>>(owner: D) -> Result<bool, D::Error> {
+    let owner = Box::<str>::deserialize(owner)?;
+    Ok(!["network:", "Octavia", "octavia"].iter().any(|it| owner.starts_with(it)))
+}
+
+impl Port {
     /// The ports that are carried by this one (a trunk).
     pub(crate) fn sub_ports(&self) -> impl Iterator<Item = &str> {
         self.trunk_details.iter().flat_map(|trunk| trunk.sub_ports.iter().map(|it| &*it.port_id))
@@ -113,11 +121,6 @@ impl Port {
     /// Whether this is one of its addresses.
     pub(crate) fn has(&self, ip: &str) -> bool {
         self.fixed_ips.iter().any(|it| it.ip.parse::<IpAddr>().is_ok_and(|its| ip.parse() == Ok(its)))
-    }
-
-    /// Whether it may be a server's: not a router's, a DHCP server's, a floating IP's or a load balancer's.
-    fn may_be_a_servers(&self) -> bool {
-        !["network:", "Octavia", "octavia"].iter().any(|owner| self.device_owner.starts_with(owner))
     }
 }
 
@@ -153,7 +156,7 @@ impl Ports {
         let reading = self.services.list_for_all(network, call, "ports", urgency, |port: Port| port, id);
         // A port that is missing would take an address from a Node: half a list is none.
         let mut ports = reading.await?.complete()?.into_items();
-        ports.retain(Port::may_be_a_servers);
+        ports.retain(|port| port.may_be_a_servers);
         ports.sort_by(|a, b| a.device.cmp(&b.device));
         Ok(ports)
     }

@@ -57,7 +57,7 @@ async fn attachments(services: &Services, ports: &[Port], known: &[Port]) -> Res
     let mut attachments = Attachments::new();
     for port in ports.iter().filter(|port| !port.device.is_empty()) {
         let its = attachments.entry(port.device.clone()).or_default();
-        if port.is_active() {
+        if port.is_active {
             its.ips.extend(port.fixed_ips.iter().map(|it| it.ip.clone()));
         }
         for id in port.sub_ports() {

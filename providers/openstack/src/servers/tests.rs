@@ -192,7 +192,10 @@ async fn what_was_said_of_a_server_while_it_was_being_made_is_told_no_node() {
     fake.set_status("worker-7", "ACTIVE");
     set(&fake, "worker-7", "OS-EXT-AZ:availability_zone", json!("az2"));
     assert_eq!(metadata(&servers, named("worker-7")).await.zone, "az2");
-    assert_eq!((fake.count("GET /servers/detail"), metadata(&servers, named("worker-8")).await.zone), (2, "az1".into()));
+    assert_eq!(
+        (fake.count("GET /servers/detail"), metadata(&servers, named("worker-8")).await.zone),
+        (2, "az1".into())
+    );
 }
 
 /// A Node's name has no capitals, and the database of most clouds does not tell them apart.
