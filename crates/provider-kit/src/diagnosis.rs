@@ -10,6 +10,8 @@ use cloud_provider::Error;
 ///
 /// let error = Error::other("GET / was not answered: connection refused");
 /// assert_eq!(endpoint_remedy("ACME_ENDPOINT", &error), "check ACME_ENDPOINT, and the network and the firewalls on the way");
+/// let error = Error::other("GET / was not answered: error sending request: invalid peer certificate: UnknownIssuer");
+/// assert!(endpoint_remedy("ACME_ENDPOINT", &error).ends_with("the authority of its certificate is configured"));
 /// ```
 #[must_use]
 pub fn endpoint_remedy(setting: &str, error: &Error) -> String {
@@ -18,6 +20,9 @@ pub fn endpoint_remedy(setting: &str, error: &Error) -> String {
         return format!(
             "correct {setting}, or set `dnsPolicy: Default` in the Pod, so that the node's own DNS is asked"
         );
+    }
+    if text.contains("certificate") {
+        return format!("check {setting}, and that the authority of its certificate is configured");
     }
     format!("check {setting}, and the network and the firewalls on the way")
 }

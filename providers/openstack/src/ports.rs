@@ -150,7 +150,7 @@ impl Ports {
     /// All ports that may be servers', read now; kept for nobody.
     pub(crate) async fn read_all(&self, urgency: &Urgency) -> Result<Vec<Port>> {
         let call = fields(Call::get("/ports", &[]).query("limit", PAGE_SIZE), FIELDS);
-        let call = self.services.in_project(call).await;
+        let call = self.services.in_project(call).await?;
         let network = &self.services.network;
         let id = |port: &Port| port.id.clone();
         let reading = self.services.list_for_all(network, call, "ports", urgency, |port: Port| port, id);
@@ -167,7 +167,7 @@ impl Ports {
     /// What Neutron answered.
     pub(crate) async fn of(&self, server: &str, priority: Priority) -> Result<Vec<Port>> {
         let call = Call::get("/ports", &[]).query("device_id", server).priority(priority);
-        self.list(self.services.in_project(call).await).await
+        self.list(self.services.in_project(call).await?).await
     }
 
     /// Those of which an attribute is one of these values, in these networks (none: in all).

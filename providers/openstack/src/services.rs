@@ -182,11 +182,11 @@ impl Services {
     }
 
     /// The same for a list of this project's: an administrator is shown those of everybody.
-    pub(crate) async fn in_project(&self, call: Call) -> Call {
-        match self.project_id().await {
-            Ok(project) => call.query("project_id", project),
-            Err(_) => call,
-        }
+    ///
+    /// # Errors
+    /// Those of [`project_id`](Self::project_id).
+    pub(crate) async fn in_project(&self, call: Call) -> Result<Call> {
+        Ok(call.query("project_id", self.project_id().await?))
     }
 
     /// The project that the token is for.

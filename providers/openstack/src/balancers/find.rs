@@ -94,7 +94,7 @@ impl Backing {
 
     /// All that Services have, with a few lists, and the members of each pool.
     pub(super) async fn everything(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
-        let call = self.services.in_project(BALANCERS.list("")).await;
+        let call = self.services.in_project(BALANCERS.list("")).await?;
         let read = self.services.list(&self.services.balancer, call, BALANCERS.names, |it: Value| it, id);
         let read = read.await?;
         let pages = read.pages();
@@ -237,7 +237,7 @@ impl Backing {
     }
 
     async fn found_by(&self, key: &str, value: String) -> Result<Vec<Value>> {
-        let call = self.services.in_project(BALANCERS.list("").query(key, value)).await;
+        let call = self.services.in_project(BALANCERS.list("").query(key, value)).await?;
         let mut found = self.objects(&BALANCERS, call).await?;
         found.retain(|it| state(it).is_some());
         Ok(found)

@@ -156,7 +156,7 @@ impl Backend for Backing {
         ids.dedup();
         let found: Vec<Value> = match ids.len() {
             0..FEW => try_join_all(ids.iter().map(|id| self.balancer(id))).await?.into_iter().flatten().collect(),
-            _ => self.all_of(&BALANCERS, self.services.in_project(BALANCERS.list("")).await, find::id).await?,
+            _ => self.all_of(&BALANCERS, self.services.in_project(BALANCERS.list("")).await?, find::id).await?,
         };
         let of = |id: &String| found.iter().find(|it| text(it, ID) == balancer_id(id));
         let seen = views.iter().filter_map(|id| of(id).and_then(|it| read::cheap(View::with_id(it, id), it)));
