@@ -17,6 +17,7 @@
 //! | [`diagnosis`] | what every provider can tell `doctor` |
 //! | [`counted`] | calls of a provider, for a series of its own |
 //! | [`shelf`] | short lists that hardly change |
+//! | [`streamed`] | long lists in an answer, read item by item |
 //! | [`batch`] | many small changes of one object as few requests |
 //! | [`rule_set`] | which rules of a firewall to make and to remove |
 //! | [`provider_id`], [`addresses`], [`labels`] | `acme://<id>` and back; what a Node is reached by; values of labels |
@@ -58,6 +59,7 @@ pub mod shelf;
 mod single_flight;
 pub mod source_ranges;
 pub mod status;
+pub mod streamed;
 pub mod tokens;
 pub mod transport;
 pub mod variables;

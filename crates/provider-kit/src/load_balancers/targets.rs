@@ -7,10 +7,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cloud_provider::Node;
-use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::provider_id::ProviderIds;
+use crate::streamed;
 
 /// A set of targets, in order. Cheap to clone.
 ///
@@ -119,8 +119,10 @@ impl Targets {
     /// These and `others`.
     #[must_use]
     pub fn with(&self, others: &Self) -> Self {
-        if others.is_empty() {
-            return self.clone();
+        match (self.is_empty(), others.is_empty()) {
+            (_, true) => return self.clone(),
+            (true, _) => return others.clone(),
+            _ => {}
         }
         self.iter().chain(others.iter()).collect()
     }
@@ -161,29 +163,17 @@ impl Serialize for Targets {
 
 impl<'de> Deserialize<'de> for Targets {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AsTheyCome;
+        streamed::collect::<_, Text<'_>, _>(deserializer)
+    }
+}
 
-        impl<'de> Visitor<'de> for AsTheyCome {
-            type Value = Targets;
+/// A text without an escape is lent, any other one copied.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of targets")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Targets, A::Error> {
-                let mut packing = Packing::default();
-                // A text without an escape is lent, any other one copied.
-                while let Some(target) = list.next_element::<Text<'_>>()? {
-                    packing.push(&target.0);
-                }
-                Ok(packing.finish())
-            }
-        }
-
-        #[derive(Deserialize)]
-        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-        deserializer.deserialize_seq(AsTheyCome)
+impl AsRef<str> for Text<'_> {
+    fn as_ref(&self) -> &str {
+        &self.0
     }
 }
 

@@ -141,9 +141,14 @@ impl Leaf for Network {
         async move {
             let client = client.map_err(NoAnswer::not_sent)?;
             let request = reqwest::Request::try_from(request).map_err(no_answer)?;
-            let answer = client.execute(request).await.map_err(no_answer)?;
+            let mut answer = client.execute(request).await.map_err(no_answer)?;
             let (status, headers) = (answer.status(), answer.headers().clone());
-            let mut response = Response::new(answer.bytes().await.map_err(no_answer)?);
+            let length = answer.content_length().and_then(|it| usize::try_from(it).ok()).unwrap_or_default();
+            let mut body = Vec::with_capacity(length.min(16 << 20));
+            while let Some(part) = answer.chunk().await.map_err(no_answer)? {
+                body.extend_from_slice(&part);
+            }
+            let mut response = Response::new(Bytes::from(body));
             *response.status_mut() = status;
             *response.headers_mut() = headers;
             Ok(response)
