@@ -1,12 +1,15 @@
 //! Doing what is planned. What comes next is told by [`requests`](super::requests); the kit waits for it.
 
+use std::collections::BTreeMap;
+
 use cloud_provider::{About, Error, Result, SyncObserver};
 use provider_kit::load_balancers::{Actual, Applied, Change, Operation, Part, State, Tree};
 use provider_kit::transport::Call;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::create::{Made, body};
-use super::octavia::{BALANCERS, ID, MEMBERS, Member, text};
+use super::octavia::{BALANCERS, ID, MEMBERS, Member, Members, POOLS};
 use super::requests::{Names, Request, Step, Subject};
 use super::status::lead_by;
 use super::tags::{View, balancer_id};
@@ -48,10 +51,13 @@ impl Backing {
     /// Everything in one request. What is left to do is planned from what the answer shows.
     async fn create(&self, change: Change<'_>) -> Result<Applied> {
         let names = self.names(&change).await?;
-        // The body is gone while the answer is awaited: with thousands of members it is large.
+        let members = change.operations.iter().map(|it| match it {
+            Operation::AddTargets { targets, .. } if !self.config.serial => targets.len(),
+            _ => 0,
+        });
+        let _room = self.room_for(members.sum()).await;
         let body = body(change.identity, change.operations, names, self.config.serial);
         let call = Call::post(BALANCERS.all, &[]).json(&body);
-        drop(body);
         let whole = self.services.balancer.read::<Made>(call).await?.whole();
         let view = View::of(&whole.balancer, change.identity, false);
         let view = view.ok_or_else(|| Error::other("Octavia shows a new load balancer without name and tags"))?;
@@ -130,9 +136,9 @@ impl Backing {
             step.ok_or_else(|| Error::conflict(format!("load balancer {:?} has changed", actual.name)))?;
         let is_sent = request.is_some();
         if let Some(request) = request {
-            let answer = self.send(&subject, &change, &request).await?;
-            if let Some((part, key, kind)) = makes {
-                let settings = tree.parts.get(&part).cloned().unwrap_or_default().set(key, text(&kind.of(answer), ID));
+            let made = self.send(subject.id, &change, &request).await?;
+            if let Some((part, key)) = makes {
+                let settings = tree.parts.get(&part).cloned().unwrap_or_default().set(key, made);
                 tree.parts.insert(part, settings);
             }
         }
@@ -142,58 +148,74 @@ impl Backing {
         Ok(if done == 0 { Applied::PlanAgain(outcome) } else { Applied::Shown(done, outcome) })
     }
 
-    async fn send(&self, subject: &Subject<'_>, change: &Change<'_>, request: &Request) -> Result<Value> {
-        if request.path == MEMBERS.all && self.config.serial {
-            return self.members_one_by_one(subject.id, request, change.observer).await.map(|()| Value::Null);
+    /// The id of what is made by it.
+    async fn send(&self, balancer: &str, change: &Change<'_>, request: &Request) -> Result<Option<String>> {
+        let http = &self.services.balancer;
+        if let (Request::Members(pool, members), true) = (request, self.config.serial) {
+            return self.members_one_by_one(balancer, pool, members, change.observer).await.map(|()| None);
         }
-        match self.services.balancer.send(request.call()).await {
-            Ok(answer) => Ok(answer.json().unwrap_or_default()),
-            Err(err) if err.is_not_found() && request.body.is_null() => Ok(Value::Null),
+        let _room = match request {
+            Request::Members(_, members) => self.room_for(members.targets.len()).await,
+            _ => None,
+        };
+        match (request, http.send(request.call()).await) {
+            (Request::Make(..), Ok(answer)) => {
+                let made: BTreeMap<String, Id> = answer.json()?;
+                Ok(made.into_values().next().map(|made| made.id))
+            }
+            (Request::Remove(..), Err(err)) if err.is_not_found() => Ok(None),
             // A provider need not know every method; the pool serves by the one that it has.
-            Err(err) if err.is_invalid() && request.body.pointer("/pool/lb_algorithm").is_some() => {
+            (Request::Change(_, pool, changes), Err(err))
+                if err.is_invalid() && changes.get("lb_algorithm").is_some() =>
+            {
                 let text = format!("the method of load balancing cannot be changed: {err}");
                 self.notices.warn(true, About::Service(change.identity.service), "LoadBalancerLbMethodUnknown", &text);
-                let mut rest = request.clone();
-                if let Some(persistence) = request.body.pointer("/pool/session_persistence") {
-                    rest.body = json!({"pool": {"session_persistence": persistence}});
-                    self.services.balancer.send(rest.call()).await?;
+                if let Some(persistence) = changes.get("session_persistence") {
+                    let rest = json!({ "session_persistence": persistence });
+                    http.send(Request::Change(POOLS, pool.clone(), rest).call()).await?;
                 }
-                Ok(Value::Null)
+                Ok(None)
             }
-            Err(err) => Err(err),
+            (_, answer) => answer.map(|_| None),
         }
     }
 
     /// For providers that take no more than one change at a time.
-    async fn members_one_by_one(&self, balancer: &str, request: &Request, observer: &dyn SyncObserver) -> Result<()> {
-        let (http, pool) = (&self.services.balancer, &*request.id);
-        let wanted = request.body["members"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let present: Vec<Member> = self.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member| it.id.clone()).await?;
-        for member in wanted {
-            let mut body = member.clone();
-            let (name, address, port) = (text(member, "name"), text(member, "address"), &member["protocol_port"]);
-            body["name"] = format!("member_{name}_{address}_{port}").into();
-            let call = match present.iter().find(|it| it.is(address, port)) {
-                Some(there)
-                    if json!(there.monitor_port) == member["monitor_port"]
-                        && there.target() == format!("{name} {address}") =>
-                {
-                    continue;
+    async fn members_one_by_one(
+        &self,
+        balancer: &str,
+        pool: &str,
+        wanted: &Members,
+        observer: &dyn SyncObserver,
+    ) -> Result<()> {
+        let http = &self.services.balancer;
+        let mut present = self.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member<'_>| it.id.clone()).await?;
+        for member in wanted.iter() {
+            let is_it = |it: &Member<'_>| (&it.address, it.protocol_port) == (&member.address, member.protocol_port);
+            let name = member.serial_name();
+            let call = match present.iter().position(is_it).map(|at| present.swap_remove(at)) {
+                Some(it) if it.monitor_port == member.monitor_port && it.target() == member.target() => continue,
+                Some(it) => Call::put(MEMBERS.one, &[pool, &it.id])
+                    .json(&MEMBERS.body(json!({"name": name, "monitor_port": member.monitor_port}))),
+                None => {
+                    Call::post(MEMBERS.all, &[pool]).json(&MEMBERS.body(Member { name: Some(name.into()), ..member }))
                 }
-                Some(there) => Call::put(MEMBERS.one, &[pool, &there.id])
-                    .json(&MEMBERS.body(json!({"name": body["name"], "monitor_port": member["monitor_port"]}))),
-                None => Call::post(MEMBERS.all, &[pool]).json(&MEMBERS.body(body)),
             };
             http.send(call).await?;
             self.settled(balancer, observer).await?;
         }
-        let is_wanted = |it: &Member| wanted.iter().any(|one| it.is(text(one, "address"), &one["protocol_port"]));
-        for obsolete in present.iter().filter(|it| !is_wanted(it)) {
+        for obsolete in present {
             http.remove(Call::delete(MEMBERS.one, &[pool, &obsolete.id])).await?;
             self.settled(balancer, observer).await?;
         }
         Ok(())
     }
+}
+
+/// What is read of something that was made.
+#[derive(Deserialize)]
+struct Id {
+    id: String,
 }
 
 fn shown(count: usize, outcome: Option<Actual>) -> Applied {

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::octavia::{BALANCERS, ID, Kind, LISTENERS, MEMBERS, MONITORS, Member, Members, POOLS, ids, text};
-use super::read::{Whole, state};
+use super::read::{Pool, Whole, state};
 use super::security_group::Parts;
 use super::tags::{View, cluster_of, legacy_name, mark, signed_for};
 use super::{Backing, floating_ip, security_group};
@@ -49,30 +49,37 @@ impl Backing {
     pub(super) async fn parts(&self, balancer: Value) -> Result<Whole> {
         let of_it = |kind: &Kind| kind.list("").query("loadbalancer_id", text(&balancer, ID));
         let listeners = self.objects(&LISTENERS, of_it(&LISTENERS)).await?;
-        let pools = self.objects(&POOLS, of_it(&POOLS)).await?;
-        let monitors = pools.iter().filter_map(|pool| Some((text(pool, ID), pool.get("healthmonitor_id")?.as_str()?)));
-        let monitors = monitors.map(async |(pool, id)| {
-            let found: Option<Value> = self.services.balancer.find(MONITORS.get(id)).await?;
-            Ok::<_, Error>(found.map(|found| (pool.to_owned(), MONITORS.of(found))))
+        let mut pools = self.objects(&POOLS, of_it(&POOLS)).await?;
+        let monitors = pools.iter_mut().map(async |pool| {
+            let Some(id) = pool.get("healthmonitor_id").and_then(Value::as_str) else { return Ok(()) };
+            if let Some(found) = self.services.balancer.find(MONITORS.get(id)).await? {
+                pool[MONITORS.name] = MONITORS.of(found);
+            }
+            Ok::<_, Error>(())
         });
-        let monitors = try_join_all(monitors).await?.into_iter().flatten().collect();
-        let members = self.members(pools.iter().map(id).collect()).await?;
-        let mut pools = pools;
-        pools.retain(|pool| members.contains_key(text(pool, ID)));
-        Ok(Whole { balancer, listeners, pools, monitors, members, floating: None })
+        try_join_all(monitors).await?;
+        let pools = self.with_members(pools, &TargetSets::default()).await?;
+        Ok(Whole { balancer, listeners, pools, floating: None })
     }
 
-    /// By pool; without those that went away meanwhile.
-    async fn members(&self, pools: Vec<String>) -> Result<BTreeMap<String, Members>> {
-        let mut all = BTreeMap::new();
-        for some in pools.chunks(AT_ONCE) {
-            let members = some.iter().map(async |pool| {
-                match self.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member| it.id.clone()).await {
+    /// Pools with their members; without those that went away meanwhile. Most have the same: each set is kept once.
+    async fn with_members(&self, mut pools: Vec<Value>, sets: &TargetSets) -> Result<Vec<Pool>> {
+        let mut all = Vec::new();
+        while !pools.is_empty() {
+            let some = pools.drain(..pools.len().min(AT_ONCE)).map(async |object| {
+                let members = self.all_of(&MEMBERS, MEMBERS.list(text(&object, ID)), |it: &Member<'_>| it.id.clone());
+                match members.await.map(Members::from_iter) {
                     Err(err) if err.is_not_found() => Ok(None),
-                    members => Ok::<_, Error>(Some((pool.clone(), Members::from_iter(members?)))),
+                    members => {
+                        let Members { targets, settings } = members?;
+                        Ok::<_, Error>(Some(Pool {
+                            object,
+                            members: Members { targets: sets.shared(targets), settings },
+                        }))
+                    }
                 }
             });
-            all.extend(try_join_all(members).await?.into_iter().flatten());
+            all.extend(try_join_all(some).await?.into_iter().flatten());
         }
         Ok(all)
     }
@@ -106,7 +113,7 @@ impl Backing {
         let mut seen = Vec::new();
         if !balancers.is_empty() {
             let groups = security_group::all(self).await?;
-            for whole in self.parts_of(balancers).await? {
+            for whole in self.parts_of(balancers, sets).await? {
                 for view in View::all(&whole.balancer) {
                     let group = group_of(&view, &groups);
                     seen.extend(whole.seen(view, group).map(|actual| actual.sharing(sets)));
@@ -122,9 +129,9 @@ impl Backing {
     }
 
     /// The parts of all of these.
-    async fn parts_of(&self, balancers: Vec<Value>) -> Result<Vec<Whole>> {
+    async fn parts_of(&self, balancers: Vec<Value>, sets: &TargetSets) -> Result<Vec<Whole>> {
         let listeners = self.objects(&LISTENERS, LISTENERS.list("")).await?;
-        let pools = self.objects(&POOLS, POOLS.list("")).await?;
+        let mut pools = self.objects(&POOLS, POOLS.list("")).await?;
         let monitors = self.objects(&MONITORS, MONITORS.list("")).await?;
         let mut floating: BTreeMap<_, _> =
             floating_ip::all(&self.services).await?.into_iter().map(|it| (it.port.clone(), it)).collect();
@@ -145,17 +152,12 @@ impl Backing {
                 Some((pool, monitor))
             })
             .collect();
-        for pool in pools {
-            all.entry(parent(&pool)).and_modify(|whole| whole.pools.push(pool));
+        pools.retain(|pool| all.contains_key(&parent(pool)));
+        for pool in &mut pools {
+            pool[MONITORS.name] = monitors.remove(text(pool, ID)).unwrap_or_default();
         }
-        let pools = all.values().flat_map(|whole| &whole.pools).map(id).collect();
-        let mut members = self.members(pools).await?;
-        for whole in all.values_mut() {
-            whole.pools.retain(|pool| {
-                let id = text(pool, ID);
-                whole.monitors.extend(monitors.remove_entry(id));
-                members.remove_entry(id).map(|(id, members)| whole.members.insert(id, members)).is_some()
-            });
+        for pool in self.with_members(pools, sets).await? {
+            all.entry(parent(&pool.object)).and_modify(|whole| whole.pools.push(pool));
         }
         Ok(all.into_values().collect())
     }

@@ -30,6 +30,7 @@ use provider_kit::operation::Polling;
 use provider_kit::paging::Reading;
 use provider_kit::transport::Call;
 use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use self::find::{asked_for, is_published};
 use self::octavia::{BALANCERS, ID, text};
@@ -43,6 +44,9 @@ use crate::services::Services;
 
 /// From so many on, a list is cheaper than one after the other.
 const FEW: usize = 4;
+/// So many members are at most in requests and answers that are under way, however many load balancers change: a thousand take
+/// more than half a mebibyte. One load balancer may have more.
+const MEMBERS_AT_ONCE: u32 = 10_000;
 
 /// The load balancers of a project.
 pub(crate) struct Backing {
@@ -53,6 +57,7 @@ pub(crate) struct Backing {
     groups: Groups,
     notices: Notices,
     polling: Polling,
+    members_under_way: Semaphore,
 }
 
 impl Backing {
@@ -62,10 +67,17 @@ impl Backing {
             groups: Groups::new(services.clone(), ports.clone()),
             notices: Notices::new(events),
             polling: polling(config.wait_steps),
+            members_under_way: Semaphore::new(MEMBERS_AT_ONCE as usize),
             services,
             config,
             ports,
         }
+    }
+
+    /// Waits until there is room for a request with these members, and for its answer.
+    async fn room_for(&self, members: usize) -> Option<SemaphorePermit<'_>> {
+        let permits = u32::try_from(members).map_or(MEMBERS_AT_ONCE, |members| members.min(MEMBERS_AT_ONCE));
+        self.members_under_way.acquire_many(permits).await.ok()
     }
 }
 

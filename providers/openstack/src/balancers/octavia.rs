@@ -1,11 +1,13 @@
 //! What Octavia shows (§5.3), as far as it is read. Nothing is a type of its own but what there are many of.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use provider_kit::load_balancers::{Attributes, Targets};
+use provider_kit::streamed;
 use provider_kit::transport::Call;
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Value, json};
 
 /// A kind of objects of Octavia: where they are, how they are called, and what is read of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +76,8 @@ impl Kind {
     }
 
     /// A body: the object under its name.
-    pub(super) fn body(&self, object: impl Into<Value>) -> Value {
-        Map::from_iter([(self.name.to_owned(), object.into())]).into()
+    pub(super) fn body<T: Serialize>(&self, object: T) -> impl Serialize {
+        BTreeMap::from([(self.name, object)])
     }
 
     /// The object in an answer.
@@ -88,21 +90,22 @@ impl Kind {
 pub(super) const ADDITIONAL_VIPS: &str = "additional_vips";
 /// Who may reach a listener.
 pub(super) const ALLOWED_CIDRS: &str = "allowed_cidrs";
-/// Settings of a pool that are its health monitor's; what is after the dot is what they are called there.
-pub(super) const MONITOR_SETTINGS: [&str; 8] = [
-    "monitor.type",
-    "monitor.delay",
-    "monitor.timeout",
-    "monitor.max_retries",
-    "monitor.max_retries_down",
-    "monitor.url_path",
-    "monitor.http_method",
-    "monitor.expected_codes",
+/// Settings of a load balancer, which are chosen when it is made. Like all settings they are called by their places in
+/// Octavia's objects.
+pub(super) const BALANCER_SETTINGS: [&str; 8] = [
+    "provider",
+    "vip_subnet_id",
+    "vip_network_id",
+    "vip_port_id",
+    "vip_address",
+    "flavor_id",
+    "availability_zone",
+    ADDITIONAL_VIPS,
 ];
-/// Settings of a pool that are its own.
-pub(super) const POOL_SETTINGS: [&str; 2] = ["lb_algorithm", "persistence"];
-/// Settings of a listener that are called the same in Octavia, and can be changed.
-pub(super) const LISTENER_SETTINGS: [&str; 7] = [
+/// Settings of a listener.
+pub(super) const LISTENER_SETTINGS: [&str; 10] = [
+    "protocol",
+    TAGS,
     "connection_limit",
     "default_tls_container_ref",
     ALLOWED_CIDRS,
@@ -110,20 +113,34 @@ pub(super) const LISTENER_SETTINGS: [&str; 7] = [
     "timeout_member_connect",
     "timeout_member_data",
     "timeout_tcp_inspect",
+    "insert_headers.X-Forwarded-For",
 ];
+/// Settings of a pool that are its own.
+pub(super) const POOL_SETTINGS: [&str; 2] = ["lb_algorithm", "session_persistence.type"];
+/// Settings of a pool that are its health monitor's.
+pub(super) const MONITOR_SETTINGS: [&str; 8] = [
+    MONITOR_TYPE,
+    "healthmonitor.delay",
+    "healthmonitor.timeout",
+    "healthmonitor.max_retries",
+    "healthmonitor.max_retries_down",
+    "healthmonitor.url_path",
+    "healthmonitor.http_method",
+    "healthmonitor.expected_codes",
+];
+pub(super) const MONITOR_TYPE: &str = "healthmonitor.type";
 /// Settings of a pool that are its members'.
-pub(super) const MEMBER_PORT: &str = "member_port";
-pub(super) const MONITOR_PORT: &str = "monitor_port";
-pub(super) const MEMBER_SUBNET: &str = "member_subnet";
+pub(super) const MEMBER_SETTINGS: [&str; 3] = [MEMBER_PORT, MONITOR_PORT, MEMBER_SUBNET];
+pub(super) const MEMBER_PORT: &str = "members.protocol_port";
+pub(super) const MONITOR_PORT: &str = "members.monitor_port";
+pub(super) const MEMBER_SUBNET: &str = "members.subnet_id";
 /// Which pool, listener or monitor it is in Octavia.
 pub(super) const ID: &str = "id";
-pub(super) const MONITOR_ID: &str = "monitor.id";
+pub(super) const MONITOR_ID: &str = "healthmonitor.id";
 /// Its tags, which are replaced all at once.
 pub(super) const TAGS: &str = "tags";
 /// Whether its Service's tag is among them.
 pub(super) const TAGGED: &str = "tagged";
-/// The header of HTTP that tells the client's address.
-pub(super) const X_FORWARDED_FOR: &str = "x_forwarded_for";
 
 /// A field that is a text; empty if it is none.
 pub(super) fn text<'a>(object: &'a Value, key: &str) -> &'a str {
@@ -140,68 +157,95 @@ pub(super) fn ids<'a>(object: &'a Value, key: &str) -> impl Iterator<Item = &'a 
     object.get(key).and_then(Value::as_array).into_iter().flatten().map(|it| text(it, ID))
 }
 
-/// A member, as it is read.
-#[derive(Deserialize)]
-pub(super) struct Member {
-    #[serde(default)]
+/// A member, as it is made and as it is read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Member<'a> {
+    #[serde(default, skip_serializing)]
     pub(super) id: String,
-    #[serde(default)]
-    name: Option<String>,
-    pub(super) address: String,
-    protocol_port: u16,
-    #[serde(default)]
+    pub(super) name: Option<Cow<'a, str>>,
+    pub(super) address: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) protocol_port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) monitor_port: Option<u16>,
-    #[serde(default)]
-    subnet_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) subnet_id: Option<Cow<'a, str>>,
 }
 
-impl Member {
-    /// Whether it has this address and port.
-    pub(super) fn is(&self, address: &str, port: &Value) -> bool {
-        self.address == address && *port == self.protocol_port
-    }
-
+impl Member<'_> {
     /// As a target: the Node's name and the address. Ports are not in it, so that pools of the same Nodes have one set.
     pub(super) fn target(&self) -> String {
-        let Self { name, address, protocol_port, .. } = self;
-        let name = name.as_deref().unwrap_or_default();
-        // So they are named where they are made one by one.
-        let serial =
-            name.strip_prefix("member_").and_then(|it| it.strip_suffix(&format!("_{address}_{protocol_port}")));
+        let (name, address) = (self.name.as_deref().unwrap_or_default(), &self.address);
+        let serial = self.protocol_port.and_then(|port| {
+            let rest = name.strip_prefix("member_")?;
+            rest.strip_suffix(&format!("_{address}_{port}"))
+        });
         format!("{} {address}", serial.unwrap_or(name))
+    }
+
+    /// The name of one that is made by itself.
+    pub(super) fn serial_name(&self) -> String {
+        let (name, address) = (self.name.as_deref().unwrap_or_default(), &self.address);
+        format!("member_{name}_{address}_{}", self.protocol_port.unwrap_or_default())
     }
 }
 
-/// All members of a pool: who they are, and what they have in common.
+/// All members of a pool: who they are, and what they have in common. As JSON it is a list, which is written and read one by
+/// one: there are thousands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Members {
     pub(super) targets: Targets,
-    /// Of those settings that are the members'. What is not the same for all is a text that tells them all, so that it
-    /// differs from anything that is wanted.
+    /// Of those settings that are the members'. One that is not the same for all is the list of all that there are, so that
+    /// it differs from anything that is wanted.
     pub(super) settings: Attributes,
 }
 
-impl FromIterator<Member> for Members {
-    fn from_iter<I: IntoIterator<Item = Member>>(members: I) -> Self {
-        let mut seen: BTreeMap<&'static str, Vec<Value>> = BTreeMap::new();
-        let mut note = |key, value: Value| {
-            let values = seen.entry(key).or_default();
-            if !values.contains(&value) {
-                values.push(value);
+impl Members {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Member<'_>> {
+        let Self { targets, settings } = self;
+        targets.iter().map(|target| {
+            let (name, address) = target.rsplit_once(' ').unwrap_or(("", target));
+            Member {
+                id: String::new(),
+                name: Some(name.into()),
+                address: address.into(),
+                protocol_port: settings.number(MEMBER_PORT),
+                monitor_port: settings.number(MONITOR_PORT),
+                subnet_id: settings.text(MEMBER_SUBNET).map(Cow::from),
             }
-        };
-        let target = |member: Member| {
-            note(MEMBER_PORT, member.protocol_port.into());
-            note(MONITOR_PORT, member.monitor_port.into());
-            let target = member.target();
-            note(MEMBER_SUBNET, member.subnet_id.into());
-            target
+        })
+    }
+}
+
+impl<'a> FromIterator<Member<'a>> for Members {
+    fn from_iter<I: IntoIterator<Item = Member<'a>>>(members: I) -> Self {
+        let mut seen = MEMBER_SETTINGS.map(|key| (key, Vec::new()));
+        let target = |member: Member<'_>| {
+            let values = [json!(member.protocol_port), json!(member.monitor_port), json!(member.subnet_id)];
+            for ((_, seen), value) in seen.iter_mut().zip(values) {
+                if !seen.contains(&value) {
+                    seen.push(value);
+                }
+            }
+            member.target()
         };
         let targets = members.into_iter().map(target).collect();
         let settings = seen.into_iter().fold(Attributes::default(), |settings, (key, mut values)| match values.len() {
-            1 => values.pop().filter(|it| !it.is_null()).map_or(settings.clone(), |value| settings.set(key, value)),
-            _ => settings.set(key, Value::from(values).to_string()),
+            0 | 1 => settings.set(key, values.pop()),
+            _ => settings.set(key, values),
         });
-        Self { targets, settings }
+        Self { targets, settings: settings.to_make() }
+    }
+}
+
+impl Serialize for Members {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        streamed::collect::<_, Member<'_>, _>(deserializer)
     }
 }

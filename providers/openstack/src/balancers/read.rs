@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use provider_kit::load_balancers::{Actual, Aside, Attributes, Part, Port, State, Tree};
+use provider_kit::load_balancers::{Actual, Aside, Attributes, POOL, Part, Port, State, Tree};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::floating_ip::FloatingIp;
 use super::octavia::{
-    ADDITIONAL_VIPS, ID, LISTENER_SETTINGS, MONITOR_ID, MONITOR_SETTINGS, Members, TAGGED, TAGS, X_FORWARDED_FOR, ids,
-    text, texts,
+    ADDITIONAL_VIPS, BALANCER_SETTINGS, ID, LISTENER_SETTINGS, MONITOR_ID, MONITOR_SETTINGS, Members, POOL_SETTINGS,
+    TAGGED, TAGS, ids, text, texts,
 };
 use super::security_group::Parts;
 use super::status::lead_by;
@@ -19,13 +20,18 @@ use super::tags::{SIGN, View, cut};
 pub(super) struct Whole {
     pub(super) balancer: Value,
     pub(super) listeners: Vec<Value>,
-    pub(super) pools: Vec<Value>,
-    /// By pool.
-    pub(super) monitors: BTreeMap<String, Value>,
-    /// By pool.
-    pub(super) members: BTreeMap<String, Members>,
+    pub(super) pools: Vec<Pool>,
     /// On the port of its VIP.
     pub(super) floating: Option<FloatingIp>,
+}
+
+/// A pool with its members; its health monitor stands in it.
+#[derive(Deserialize)]
+pub(super) struct Pool {
+    #[serde(default)]
+    pub(super) members: Members,
+    #[serde(flatten)]
+    pub(super) object: Value,
 }
 
 /// What a load balancer is doing; `None`: it is gone.
@@ -60,7 +66,7 @@ impl Whole {
         for listener in &self.listeners {
             seen.listener(listener);
         }
-        for pool in self.pools.iter().filter(|pool| ids(pool, "listeners").next().is_none()) {
+        for pool in self.unused_pools() {
             seen.unused_pool(pool);
         }
         for (part, attributes, targets) in group {
@@ -77,8 +83,15 @@ impl Whole {
         Some(actual)
     }
 
-    pub(super) fn pool(&self, id: &str) -> Option<&Value> {
-        self.pools.iter().find(|pool| text(pool, ID) == id)
+    /// Those without a listener.
+    pub(super) fn unused_pools(&self) -> impl Iterator<Item = &Value> {
+        let pools = self.pools.iter().map(|pool| &pool.object);
+        pools.filter(|pool| ids(pool, "listeners").next().is_none())
+    }
+
+    /// The pool of a listener.
+    pub(super) fn pool_of(&self, listener: &Value) -> Option<&Pool> {
+        self.pools.iter().find(|pool| text(&pool.object, ID) == text(listener, "default_pool_id"))
     }
 }
 
@@ -92,10 +105,7 @@ struct Seen<'a> {
 impl Seen<'_> {
     fn balancer(&mut self) {
         let Self { whole: Whole { balancer, floating, .. }, view, .. } = *self;
-        let settings = ["vip_subnet_id", "vip_network_id", "vip_port_id", "vip_address", "provider", "flavor_id"];
-        let settings = Attributes::at(&settings, balancer);
-        let more = Attributes::at(&["availability_zone", ADDITIONAL_VIPS], balancer);
-        self.tree = Tree::default().balancer(settings.overlaid_with(&more));
+        self.tree = Tree::default().balancer(Attributes::at(&BALANCER_SETTINGS, balancer));
         let user = |name: &str| Part::Support(Aside { rank: 0, kind: "user".into(), name: name.to_owned() });
         for other in &view.others {
             self.foreign.insert(user(other), format!("used by {other}"));
@@ -146,54 +156,35 @@ impl Seen<'_> {
             self.foreign.insert(Part::Listener(port), whose);
             return;
         }
-        let pool = self.whole.pool(text(listener, "default_pool_id"));
-        let pool_name = pool.map(|pool| format!("{port} {}", text(pool, "protocol"))).unwrap_or_default();
-        let mut settings = listener_settings(listener);
+        let mut settings = Attributes::at(&[&[ID][..], &LISTENER_SETTINGS].concat(), listener);
         if texts(listener, TAGS).any(|tag| self.is_ours(tag)) {
             settings = settings.set(TAGGED, true);
         }
-        let Port { number, protocol } = port;
-        self.tree = std::mem::take(&mut self.tree).listener(number, protocol, &pool_name, settings);
-        if let Some(pool) = pool {
-            self.pool(&pool_name, pool);
+        let mut name = String::new();
+        if let Some(Pool { object, members }) = self.whole.pool_of(listener) {
+            name = format!("{port} {}", text(object, "protocol"));
+            let places = [&[ID, MONITOR_ID][..], &POOL_SETTINGS, &MONITOR_SETTINGS].concat();
+            let settings = Attributes::at(&places, object).overlaid_with(&members.settings);
+            self.tree.targets.insert(name.clone(), members.targets.clone());
+            self.tree.parts.insert(Part::Pool(name.clone()), settings);
         }
-    }
-
-    fn pool(&mut self, name: &str, pool: &Value) {
-        let id = text(pool, ID);
-        let mut settings = Attributes::at(&[ID, "lb_algorithm"], pool);
-        if let Some(kind) = pool.pointer("/session_persistence/type").and_then(Value::as_str) {
-            settings = settings.set("persistence", kind);
-        }
-        if let Some(monitor) = self.whole.monitors.get(id) {
-            settings = settings.set(MONITOR_ID, text(monitor, ID));
-            for key in MONITOR_SETTINGS {
-                if let Some(value) = monitor.get(&key["monitor.".len()..]).filter(|it| !it.is_null()) {
-                    settings = settings.set(key, value);
-                }
-            }
-        }
-        let members = self.whole.members.get(id).cloned().unwrap_or_default();
-        let settings = settings.overlaid_with(&members.settings);
-        self.tree = std::mem::take(&mut self.tree).pool(name, settings, Some(members.targets));
+        self.tree.parts.insert(Part::Listener(port), settings.set(POOL, name));
     }
 
     /// One that is left of a change that was broken off, or somebody else's.
     fn unused_pool(&mut self, pool: &Value) {
         let name = format!("unused {}", text(pool, ID));
-        let called = text(pool, "name");
-        let place = called.strip_prefix("pool_").and_then(|it| it.split('_').next()).unwrap_or_default();
-        let is_of = |sign: &str| called == cut(format!("pool_{place}_{sign}"));
-        if self.view.sign.as_deref().is_some_and(is_of) {
+        if self.view.sign.as_deref().is_some_and(|sign| is_pool_of(pool, sign)) {
             self.tree.parts.insert(Part::Pool(name), Attributes::at(&[ID], pool));
-        } else if !self.view.others.iter().any(|other| is_of(other)) {
+        } else if !self.view.others.iter().any(|other| is_pool_of(pool, other)) {
             self.foreign.insert(Part::Pool(name), "not made for this Service".to_owned());
         }
     }
 }
 
-fn listener_settings(listener: &Value) -> Attributes {
-    let header = listener.pointer("/insert_headers/X-Forwarded-For").and_then(Value::as_str);
-    let own = Attributes::at(&[ID, TAGS, "protocol"], listener);
-    own.overlaid_with(&Attributes::at(&LISTENER_SETTINGS, listener)).set(X_FORWARDED_FOR, header == Some("true"))
+/// Whether a pool is named for the Service with this sign.
+pub(super) fn is_pool_of(pool: &Value, sign: &str) -> bool {
+    let name = text(pool, "name");
+    let place = name.strip_prefix("pool_").and_then(|it| it.split('_').next()).unwrap_or_default();
+    name == cut(format!("pool_{place}_{sign}"))
 }

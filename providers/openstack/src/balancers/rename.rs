@@ -8,7 +8,7 @@ use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
 use super::octavia::{BALANCERS, ID, LISTENERS, MONITORS, POOLS, TAGS, text, texts};
-use super::read::state;
+use super::read::{is_pool_of, state};
 use super::tags::{View, balancer_id, cluster_of, renamed, with_ours, without};
 use super::{Backing, security_group};
 
@@ -113,28 +113,30 @@ impl Backing {
             let is_tagged = tags.peek().is_some();
             if is_tagged { tags.any(|tag| tag == sign) } else { text_is(balancer, "name", sign) }
         };
-        for listener in whole.listeners.iter().filter(is_ours) {
-            if !text(listener, "name").starts_with("listener_") {
+        let is_named = |listener: &&Value| text(listener, "name").starts_with("listener_");
+        let mut objects = Vec::new();
+        for listener in whole.listeners.iter().filter(is_ours).filter(is_named) {
+            // There may be none, and none may have a monitor.
+            let pool = whole.pool_of(listener).map(|pool| &pool.object);
+            objects.extend(pool.and_then(|pool| pool.get(MONITORS.name)).map(|monitor| (MONITORS, monitor)));
+            objects.extend(pool.map(|pool| (POOLS, pool)));
+            objects.push((LISTENERS, listener));
+        }
+        // What is left of a change that was broken off would be somebody else's under another name.
+        objects.extend(whole.unused_pools().filter(|pool| is_pool_of(pool, sign)).map(|pool| (POOLS, pool)));
+        for (kind, object) in objects {
+            let name = renamed(text(object, "name"), from, to);
+            let mut changes = json!({ "name": name });
+            if kind == LISTENERS && has_tags {
+                let others = texts(object, TAGS).filter(|tag| *tag != sign).map(str::to_owned);
+                let tags: Vec<_> = others.chain([renamed(sign, from, to)]).collect();
+                changes[TAGS] = json!(tags);
+            } else if text_is(object, "name", &name) {
                 continue;
             }
-            // There may be none, and none may have a monitor.
-            let pool = whole.pool(text(listener, "default_pool_id"));
-            let monitor = pool.and_then(|pool| whole.monitors.get(text(pool, ID)));
-            for (kind, object) in [(MONITORS, monitor), (POOLS, pool), (LISTENERS, Some(listener))] {
-                let Some(object) = object else { continue };
-                let name = renamed(text(object, "name"), from, to);
-                let mut changes = json!({ "name": name });
-                if kind.name == LISTENERS.name && has_tags {
-                    let others = texts(object, TAGS).filter(|tag| *tag != sign).map(str::to_owned);
-                    let tags: Vec<_> = others.chain([renamed(sign, from, to)]).collect();
-                    changes[TAGS] = json!(tags);
-                } else if text_is(object, "name", &name) {
-                    continue;
-                }
-                let call = Call::put(kind.one, &[text(object, ID)]).json(&kind.body(changes));
-                self.services.balancer.send(call).await?;
-                self.settled(id, change.observer).await?;
-            }
+            let call = Call::put(kind.one, &[text(object, ID)]).json(&kind.body(changes));
+            self.services.balancer.send(call).await?;
+            self.settled(id, change.observer).await?;
         }
         Ok(())
     }

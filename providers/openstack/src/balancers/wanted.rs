@@ -103,7 +103,7 @@ fn listener(asked: &Asked, facts: &Facts, port: &ServicePort) -> Attributes {
         .set("protocol", protocol)
         .fixed(&["protocol"])
         .set("connection_limit", asked.connection_limit)
-        .set("x_forwarded_for", asked.x_forwarded_for && is_tcp)
+        .set("insert_headers.X-Forwarded-For", (asked.x_forwarded_for && is_tcp).then_some("true"))
         .set("default_tls_container_ref", asked.tls_container.as_ref().filter(|_| is_tcp));
     if features.allowed_cidrs {
         settings = settings.set(ALLOWED_CIDRS, in_order(json!(asked.allowed(second_subnet.is_some()))));
@@ -121,32 +121,32 @@ fn pool(asked: &Asked, facts: &Facts, port: &ServicePort) -> Attributes {
     let health_check = asked.health_check_port.filter(|_| by_http);
     let mut settings = Attributes::default()
         .set("lb_algorithm", &asked.lb_method)
-        .set("persistence", asked.is_sticky.then_some("SOURCE_IP"))
-        .set("member_port", port.node_port)
-        .set("monitor_port", health_check);
+        .set("session_persistence.type", asked.is_sticky.then_some("SOURCE_IP"))
+        .set("members.protocol_port", port.node_port)
+        .set("members.monitor_port", health_check);
     if let Some(subnet) = &facts.member_subnet {
-        settings = settings.set("member_subnet", subnet);
+        settings = settings.set("members.subnet_id", subnet);
     }
     match &asked.monitor {
         Some(monitor) => checked(settings, *monitor, port, health_check.is_some()),
-        None => settings.set("monitor.type", ()),
+        None => settings.set("healthmonitor.type", ()),
     }
 }
 
 fn checked(settings: Attributes, monitor: Monitor, port: &ServicePort, by_http: bool) -> Attributes {
     let settings = settings
-        .set("monitor.delay", monitor.delay.as_secs())
-        .set("monitor.timeout", monitor.timeout.as_secs())
-        .set("monitor.max_retries", monitor.max_retries)
-        .set("monitor.max_retries_down", monitor.max_retries_down);
+        .set("healthmonitor.delay", monitor.delay.as_secs())
+        .set("healthmonitor.timeout", monitor.timeout.as_secs())
+        .set("healthmonitor.max_retries", monitor.max_retries)
+        .set("healthmonitor.max_retries_down", monitor.max_retries_down);
     match port.protocol {
         _ if by_http => settings
-            .set("monitor.type", "HTTP")
-            .set("monitor.url_path", "/healthz")
-            .set("monitor.http_method", "GET")
-            .set("monitor.expected_codes", "200"),
-        "UDP" => settings.set("monitor.type", "UDP-CONNECT"),
-        other => settings.set("monitor.type", other),
+            .set("healthmonitor.type", "HTTP")
+            .set("healthmonitor.url_path", "/healthz")
+            .set("healthmonitor.http_method", "GET")
+            .set("healthmonitor.expected_codes", "200"),
+        "UDP" => settings.set("healthmonitor.type", "UDP-CONNECT"),
+        other => settings.set("healthmonitor.type", other),
     }
 }
 

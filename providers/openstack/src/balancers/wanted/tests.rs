@@ -105,7 +105,8 @@ impl Case {
 fn a_plain_listener_has_a_protocol_a_limit_and_what_octavia_can_do() {
     let listener = Case::default().with(Features::of((2, 0), "amphora")).listener();
     let plain = json!({
-        "protocol": "TCP", "connection_limit": -1, "x_forwarded_for": false, "default_tls_container_ref": null,
+        "protocol": "TCP", "connection_limit": -1, "insert_headers": {"X-Forwarded-For": null},
+        "default_tls_container_ref": null,
         "pool": "80/TCP TCP",
     });
     assert_eq!(listener, plain, "no tags, no time-outs, no ranges");
@@ -134,7 +135,7 @@ fn a_listener_ends_tls_and_tells_of_the_client_as_annotated() {
         let listener = Case::annotated(&given).listener();
         assert_eq!(listener["protocol"], protocol, "{given:?}");
         assert_eq!(listener["default_tls_container_ref"], reference, "{given:?}");
-        assert_eq!(listener["x_forwarded_for"], has_header, "{given:?}");
+        assert_eq!(listener["insert_headers"]["X-Forwarded-For"] == "true", has_header, "{given:?}");
     }
     assert_eq!(Case::annotated(&[("connection-limit", "100")]).listener()["connection_limit"], 100);
 }
@@ -186,8 +187,8 @@ fn a_pool_is_named_for_what_cannot_be_changed_on_it() {
 #[test]
 fn persistence_and_algorithm_follow_the_service() {
     let sticky = Case::of_spec(json!({"sessionAffinity": "ClientIP"}));
-    assert_eq!(sticky.pool().1["persistence"], "SOURCE_IP");
-    assert_eq!(Case::of_spec(json!({"sessionAffinity": "None"})).pool().1["persistence"], Value::Null);
+    assert_eq!(sticky.pool().1["session_persistence"]["type"], "SOURCE_IP");
+    assert_eq!(Case::of_spec(json!({"sessionAffinity": "None"})).pool().1["session_persistence"]["type"], Value::Null);
     let changes = plan(&sticky.tree(), &Case::default().tree());
     assert_eq!(changes.len(), 1, "changed in place: {changes:?}");
     let configured = Balancers { method: "SOURCE_IP_PORT".into(), ..config() };
@@ -226,12 +227,12 @@ fn members_are_checked_by_http_where_the_provider_can() {
             expected.as_object_mut().unwrap().extend(http.as_object().unwrap().clone());
         }
         assert_eq!(
-            (&pool["monitor"], &pool["monitor_port"]),
+            (&pool["healthmonitor"], &pool["members"]["monitor_port"]),
             (&expected, &monitor_port),
             "{features:?} {protocol} {local}"
         );
     }
-    assert_eq!(Case::default().pool().1["monitor"], json!({"type": null}));
+    assert_eq!(Case::default().pool().1["healthmonitor"], json!({"type": null}));
 }
 
 // §8.34, §8.35
@@ -239,10 +240,10 @@ fn members_are_checked_by_http_where_the_provider_can() {
 fn a_port_has_members_only_if_nodes_listen() {
     let none = Case::of_spec(json!({"allocateLoadBalancerNodePorts": false, "ports": [{"port": 80}]}));
     assert!(none.tree().targets_of("80/TCP TCP").is_empty());
-    assert_eq!(none.pool().1["member_port"], 0);
+    assert_eq!(none.pool().1["members"]["protocol_port"], 0);
     let two = Case::default().tree();
     assert_eq!(two.targets_of("80/TCP TCP").iter().collect::<Vec<_>>(), ["a 10.0.0.4", "b 10.0.0.5"]);
-    assert_eq!(Case::default().pool().1["member_port"], 30080);
+    assert_eq!(Case::default().pool().1["members"]["protocol_port"], 30080);
 }
 
 #[test]

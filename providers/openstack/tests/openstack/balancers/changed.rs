@@ -200,3 +200,17 @@ async fn members_that_come_back_are_asked_for_their_pods_where_they_were() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn members_in_several_subnets_stay_where_they_are() {
+    let mut scene = internal(json!([{"port": 80, "nodePort": 30080}])).await;
+    scene.fake.change_members(&format!("pool_0_{NAME}"), |members| drop(members[0].remove("subnet_id")));
+    scene.start().await;
+    scene.add_node("worker-3");
+    scene.ensure("web").await;
+    let body = scene.fake.bodies(MEMBERS).remove(0);
+    assert!(body["members"].as_array().unwrap().iter().all(|it| it.get("subnet_id").is_none()), "{body:#}");
+    assert_eq!(scene.changes(), [MEMBERS]);
+    let members = scene.balancer()["pools"][0]["members"].clone();
+    assert_eq!((members.as_array().unwrap().len(), &members[1]["subnet_id"]), (3, &json!(scene.network.subnet)));
+}

@@ -108,6 +108,27 @@ async fn all_names_follow_the_cluster_when_that_is_called_otherwise() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pool_that_was_left_without_listener_is_renamed_too_and_goes() {
+    let old = "kube_service_old_default_web";
+    let mut scene = scene();
+    let id = as_before(&scene, old, &json!([old]));
+    let pool = json!({"name": format!("pool_1_{old}"), "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
+    let listener = json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "default_pool": pool});
+    scene.fake.add_listener(&id, &listener);
+    scene.fake.change_listener("by hand", |it| drop(it.insert("default_pool_id".into(), json!(null))));
+    scene.fake.remove_listener("by hand");
+    scene.annotate("web", "load-balancer-id", &id);
+    scene.fake.fail(openstack_fake::Fault::refused("DELETE /lbaas/pools/{id}", 500).times(10));
+    scene.refused("web").await;
+    scene.fake.clear_faults();
+    scene.start().await;
+    scene.ensure("web").await;
+    assert_eq!(scene.balancer()["pools"].as_array().unwrap().len(), 1);
+    scene.delete("web").await;
+    assert!(scene.fake.load_balancers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rename_that_is_broken_off_is_finished_later() {
     let old = "kube_service_old_default_web";
     for broken in 1..=4 {

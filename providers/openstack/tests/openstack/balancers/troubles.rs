@@ -172,3 +172,17 @@ async fn a_method_that_the_provider_does_not_know_keeps_nothing_else_from_being_
     scene.ensure("web").await;
     assert_eq!(scene.balancer()["pools"][0]["session_persistence"]["type"], "SOURCE_IP");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_new_pool_that_octavia_refuses_is_no_pool() {
+    let mut scene = internal();
+    scene.ensure("web").await;
+    scene.changes();
+    scene.fake.fail(Fault::refused("POST /lbaas/pools", 400).times(1));
+    scene.ports("web", json!([{"port": 80, "nodePort": 30080}, {"port": 443, "nodePort": 30443}]));
+    let refused = scene.refused("web").await;
+    assert!(refused.is_invalid() && refused.to_string().contains("POST /lbaas/pools"), "{refused}");
+    assert_eq!(scene.changes(), ["POST /lbaas/pools"]);
+    scene.ensure("web").await;
+    assert_eq!(scene.balancer()["pools"].as_array().unwrap().len(), 2);
+}
