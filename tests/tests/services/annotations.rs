@@ -1,5 +1,7 @@
 //! What a provider asks to have written into a Service's annotations.
 
+use std::time::Duration;
+
 use cloud_provider::Error;
 use serde_json::{Value, json};
 
@@ -80,4 +82,32 @@ async fn a_restart_writes_nothing_that_is_there() {
     world.clear();
     world.start().await;
     assert_eq!((world.writes(), world.cloud.count("ensure web")), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_user_changes_while_it_is_made_is_not_overwritten() {
+    let world = world().await;
+    world.cloud.annotate(ID, Some("lb-1"));
+    world.cloud.behave("web", "ensure", Behaviour::Takes(Duration::from_secs(20)));
+    world.create("web").await;
+    world.settle().await;
+    world.user.patch_service("web", &json!({"metadata": {"annotations": {ID: "lb-of-mine"}}})).await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(world.cloud.count("ensure web"), 2, "the change is worked on");
+    assert_eq!(annotations(&world), json!({ID: "lb-of-mine"}));
+    assert!(world.service("web")["status"]["loadBalancer"]["ingress"][0]["ip"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_may_have_addresses_shown_before_it_goes_on() {
+    let world = world().await;
+    world.cloud.annotate(ID, Some("lb-1"));
+    world.cloud.announce();
+    world.create("web").await;
+    world.settle().await;
+    let shown = world.cloud.announced();
+    assert_eq!(shown[0]["status"]["loadBalancer"]["ingress"][0]["ip"], "192.0.2.1");
+    assert_eq!(shown[0]["metadata"]["annotations"], json!({ID: "lb-1"}));
+    assert_eq!((world.cloud.count("ensure web"), shown.len()), (1, 1));
+    assert_eq!(world.service("web")["status"], shown[0]["status"], "said once");
 }

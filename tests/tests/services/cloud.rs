@@ -35,6 +35,9 @@ struct State {
     selecting: BTreeSet<String>,
     /// What is asked to have written into the annotations of all Services.
     annotations: BTreeMap<&'static str, Option<String>>,
+    /// Whether addresses are asked to be shown before the end of an ensure; what was shown then.
+    announces: bool,
+    announced: Vec<serde_json::Value>,
 }
 
 /// A load balancer.
@@ -99,6 +102,16 @@ impl LbCloud {
     /// From now on this annotation is asked for whenever a load balancer is ensured, whether that succeeds or not.
     pub(crate) fn annotate(&self, key: &'static str, value: Option<&str>) {
         self.state().annotations.insert(key, value.map(str::to_owned));
+    }
+
+    /// From now on addresses are asked to be shown before the end of each ensure.
+    pub(crate) fn announce(&self) {
+        self.state().announces = true;
+    }
+
+    /// The Services as they were right after that.
+    pub(crate) fn announced(&self) -> Vec<serde_json::Value> {
+        self.state().announced.clone()
     }
 
     /// From now on everything succeeds at once.
@@ -278,7 +291,14 @@ impl LoadBalancers for LbCloud {
         }
         let ip = Some(wanted.address.clone());
         self.state().balancers.insert(uid, wanted);
-        Ok(Some(LoadBalancerStatus { ingress: Some(vec![LoadBalancerIngress { ip, ..Default::default() }]) }))
+        let status = LoadBalancerStatus { ingress: Some(vec![LoadBalancerIngress { ip, ..Default::default() }]) };
+        if self.state().announces {
+            request.observer.publish(&status).await?;
+            let metadata = &request.service.metadata;
+            let shown = self.api.get("services", metadata.namespace.as_deref(), &text(&metadata.name));
+            self.state().announced.extend(shown);
+        }
+        Ok(Some(status))
     }
 
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
