@@ -144,6 +144,9 @@ impl LoadBalancers for ObservedBalancers {
     fn targets_follow_addresses(&self) -> bool {
         self.inner().targets_follow_addresses()
     }
+    fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+        self.inner().orphans(cluster, lives)
+    }
     fn has_plans(&self) -> bool {
         self.inner().has_plans()
     }

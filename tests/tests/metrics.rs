@@ -157,6 +157,7 @@ async fn quarter_of_an_hour() {
     assert_eq!(of("ccm_node_shutdown_taints_total", "operation")["set"], 1.0);
     assert_eq!(of("ccm_node_deletions_total", "reason")["gone"], 1.0);
     assert_eq!(of("ccm_loadbalancer_state", "state")["ready"], 1.0);
+    assert_eq!(of("ccm_orphaned_resources", "kind"), BTreeMap::from([("load_balancer".to_owned(), 0.0)]));
     assert_eq!(metrics["ccm_node_uninitialized"].samples[0].value, 0.0);
     let routes = of("ccm_routes", "state");
     assert_eq!((routes["desired"], routes["present"], routes["failed"]), (2.0, 2.0, 0.0));

@@ -34,6 +34,7 @@ mod exit;
 pub mod flags;
 pub mod logging;
 mod manager;
+mod orphans;
 pub mod permissions;
 pub mod plan;
 mod prepared;

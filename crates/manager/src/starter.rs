@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::caches::{Needed, SharedCaches, watch_config};
 use crate::controllers_task::Settings;
+use crate::orphans::Orphans;
 
 /// Sets controllers running, each with a client, an event recorder and a loop of its own (INV-6).
 pub(crate) struct Starter {
@@ -132,6 +133,8 @@ impl Starter {
         let (cluster, services, options) = (self.cluster.clone(), self.caches.services.clone(), &self.settings.options);
         if self.provider.load_balancers().is_some() {
             self.settings.metrics.count_services(services.clone(), options.service.clone());
+            let orphans = Orphans::new(Arc::clone(&self.provider), cluster.clone(), services.clone());
+            self.settings.metrics.count_orphans("load_balancer", move || orphans.count());
         }
         let made =
             ServiceController::new(context, services, cluster, options, events, self.settings.metrics.services());

@@ -66,7 +66,7 @@ use crate::process::Process;
 use crate::registry::Registry;
 use crate::samples::{Samples, Source};
 use crate::series::{
-    LOAD_BALANCER_OLDEST_PENDING, LOAD_BALANCERS, NODES_UNINITIALIZED, NODES_UNINITIALIZED_OLDEST,
+    LOAD_BALANCER_OLDEST_PENDING, LOAD_BALANCERS, NODES_UNINITIALIZED, NODES_UNINITIALIZED_OLDEST, ORPHANS,
     PROCESS_START_TIME_OF_SLIS, RUNNING_CONTROLLERS,
 };
 
@@ -253,6 +253,16 @@ impl Metrics {
                 out.put_by(LOAD_BALANCERS, &[state.as_str()], hooks::number(services));
             }
             out.put(LOAD_BALANCER_OLDEST_PENDING, figures.oldest_pending.as_secs_f64());
+        });
+    }
+
+    /// What is left in the cloud of objects that are gone: `count` is asked with each scrape, and answers `None` as long as
+    /// nobody knows. Call it once for each kind.
+    pub fn count_orphans(&self, kind: &'static str, count: impl Fn() -> Option<usize> + Send + Sync + 'static) {
+        self.source(move |out| {
+            if let Some(orphans) = count() {
+                out.put_by(ORPHANS, &[kind], hooks::number(orphans));
+            }
         });
     }
 

@@ -1,7 +1,7 @@
 //! One replica, which does for a minute what it is told, through the hooks that the program calls.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use cloud_provider::names::{
@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub(crate) held: bool,
     pub(crate) target_errors: u32,
     pub(crate) failed_routes: usize,
+    /// Load balancers of Services that are gone.
+    pub(crate) orphans: usize,
 }
 
 impl State {
@@ -82,6 +84,7 @@ impl State {
             held: false,
             target_errors: 0,
             failed_routes: 0,
+            orphans: 0,
         }
     }
 }
@@ -93,6 +96,7 @@ pub(crate) struct Replica {
     is_well: Arc<AtomicBool>,
     nodes: Cache<Node>,
     services: Cache<Service>,
+    orphans: Arc<AtomicUsize>,
     running: Vec<(&'static str, ControllerRuns)>,
     is_made: bool,
     clock: ManualClock,
@@ -108,13 +112,15 @@ impl Replica {
         health.add("leaderElection", Arc::new(check));
         metrics.elections().leading(LEASE, false);
         let (nodes, services) = (Cache::with([]), Cache::with([]));
-        Self { metrics, health, is_well, nodes, services, running: Vec::new(), is_made: false, clock: clock.clone() }
+        let (orphans, running, clock) = (Arc::default(), Vec::new(), clock.clone());
+        Self { metrics, health, is_well, nodes, services, orphans, running, is_made: false, clock }
     }
 
     /// A minute passes; then it is scraped, at both paths.
     pub(crate) fn live(&mut self, state: &State) -> Vec<String> {
         self.metrics.elections().leading(LEASE, state.leads);
         self.is_well.store(state.is_well, Ordering::Relaxed);
+        self.orphans.store(state.orphans, Ordering::Relaxed);
         self.run(&state.controllers);
         self.ask(state);
         if self.is_made {
@@ -136,6 +142,8 @@ impl Replica {
             self.metrics.queues().created(QUEUE);
             self.metrics.count_nodes(self.nodes.clone(), |_| true);
             self.metrics.count_services(self.services.clone(), ServiceOptions::default());
+            let orphans = Arc::clone(&self.orphans);
+            self.metrics.count_orphans("load_balancer", move || Some(orphans.load(Ordering::Relaxed)));
         }
     }
 

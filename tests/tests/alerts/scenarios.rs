@@ -250,6 +250,11 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         firing: &[(30, &[]), (45, &["CloudControllerManagerLoadBalancerTargetsFail"]), (95, &[])],
     },
     Scenario {
+        name: "load_balancers_are_left_behind",
+        happens: |minute| while_wrong(minute, |state, _| state.orphans = 2),
+        firing: &[(45, &[]), (55, &["CloudControllerManagerOrphans"]), (75, &[])],
+    },
+    Scenario {
         name: "routes_cannot_be_made",
         happens: |minute| while_wrong(minute, |state, _| state.failed_routes = 2),
         firing: &[(30, &[]), (40, &["CloudControllerManagerRoutesFail"]), (80, &[])],

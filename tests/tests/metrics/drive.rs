@@ -29,6 +29,7 @@ pub(crate) fn controllers(metrics: &Metrics) {
     _ = (metrics.nodes(), metrics.lifecycle(), metrics.services(), metrics.routes());
     metrics.count_nodes(Cache::<Node>::with([]), |_| true);
     metrics.count_services(Cache::<Service>::with([]), ServiceOptions::default());
+    metrics.count_orphans("load_balancer", || Some(0));
 }
 
 /// It does everything once.

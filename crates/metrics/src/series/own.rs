@@ -38,6 +38,9 @@ table!(OWN {
         .help("Time that the provider took to ensure or delete a load balancer.");
     LOAD_BALANCER_DRIFTS = Series::counter("ccm_loadbalancer_drift_total").from(Leader)
         .help("Load balancers that somebody else changed.");
+    ORPHANS = Series::gauge("ccm_orphaned_resources").by(&["kind"]).from(Use)
+        .help("Resources in the cloud that are marked for an object of this cluster that is gone, as of the last time that all \
+            were read.");
     ROUTES = Series::gauge("ccm_routes").by(&["state"]).from(Use)
         .help("Routes at the last pass: desired by the Nodes, present of those, somebody else's, and those that fail.");
     ROUTE_CHANGES = Series::counter("ccm_route_changes_total").by(&["operation", "result"]).from(Leader)
