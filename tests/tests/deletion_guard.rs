@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use ccm_tests::in_process::World;
+use cloud_provider::names::LABEL_EXCLUDE_LIFECYCLE;
 use controllers::Options;
 use controllers::options::{LifecycleOptions, NodeDeletion};
 use embedded_apiserver::{Action, Matcher};
@@ -228,6 +229,20 @@ async fn a_node_of_another_cloud_is_left_alone_and_not_asked_for() {
     world.put_node("on-premises", "onprem://7", false, &[]);
     world.passes_for(LONG).await;
     assert_eq!((world.node_count(), world.cloud_reads(), world.events()), (6, 0, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_a_person_keeps_out_of_it_is_neither_deleted_nor_tainted_nor_asked_for() {
+    for (value, kept) in [("", true), ("true", true), ("false", false)] {
+        let world = World::with_nodes(5, true);
+        let mut node = world.node("worker-1").unwrap();
+        node["metadata"]["labels"][LABEL_EXCLUDE_LIFECYCLE] = value.into();
+        world.api.seed(node).unwrap();
+        world.set_ready("worker-1", false);
+        world.cloud.terminate("worker-1");
+        world.passes_for(LONG).await;
+        assert_eq!((world.node_count(), world.cloud_reads() == 0), (if kept { 5 } else { 4 }, kept), "{value:?}");
+    }
 }
 
 fn deleting(deletion: NodeDeletion) -> Options {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use ccm_tests::in_process::{World, start_up_taint};
+use controllers::Options;
+use controllers::options::NodeOptions;
 use embedded_apiserver::{Action, Matcher};
 use provider_simulated::cloud::{DEFAULT_TOKEN, Fault, MachineChange};
 use serde_json::json;
@@ -39,6 +41,52 @@ async fn a_burst_of_nodes_costs_pages_and_two_writes_each() {
     assert_eq!(node["metadata"]["labels"]["failure-domain.beta.kubernetes.io/region"], "sim-1");
     let kinds: Vec<_> = node["status"]["addresses"].as_array().expect("a list").iter().map(|a| &a["type"]).collect();
     assert_eq!(kinds, ["InternalIP", "ExternalIP", "Hostname"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_registered_without_the_taint_is_adopted_if_that_is_asked_for() {
+    for adopt in [false, true] {
+        let product = Options::default();
+        let world = World::with_options(2, &Options { node: NodeOptions { adopt, ..product.node }, ..product });
+        world.put_node("worker-1", "", true, &[]);
+        world.put_node("worker-2", "onprem://7", true, &[]);
+        assert_eq!(world.sync(&names(2)).await, []);
+        let node = world.node("worker-1").expect("it was registered");
+        let id = node["spec"]["providerID"].as_str();
+        assert_eq!(id, adopt.then_some("simulated://m-000001"), "{node}");
+        assert_eq!(node["metadata"]["labels"].get("topology.kubernetes.io/zone").is_some(), adopt);
+        let writes = world.writes();
+        assert_eq!((writes > 0, world.events_of("Synced").len()), (adopt, usize::from(adopt)));
+        assert_eq!(world.sync(&names(2)).await, []);
+        assert_eq!(world.writes(), writes, "nothing is left to do");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_becomes_another_type_changes_the_nodes_labels_if_that_is_asked_for() {
+    const TYPE: &str = "node.kubernetes.io/instance-type";
+    for refresh_labels in [false, true] {
+        let product = Options::default();
+        let world =
+            World::with_options(1, &Options { node: NodeOptions { refresh_labels, ..product.node }, ..product });
+        world.put_node("worker-1", "", false, &[start_up_taint()]);
+        world.sync(&names(1)).await;
+        world.refresh();
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.node_controller.refresh_addresses(&CancellationToken::new()).await;
+        let (writes, of) =
+            (world.writes(), |key: &str| world.node("worker-1").unwrap()["metadata"]["labels"][key].clone());
+        let change = MachineChange { machine_type: Some("huge".into()), ..MachineChange::default() };
+        world.cloud.change_machine("worker-1", change);
+        for _ in 0..2 {
+            tokio::time::advance(Duration::from_secs(600)).await;
+            world.node_controller.refresh_addresses(&CancellationToken::new()).await;
+            world.refresh();
+        }
+        assert_eq!(of(TYPE) == "huge", refresh_labels);
+        assert_eq!(of("beta.kubernetes.io/instance-type"), of(TYPE));
+        assert_eq!(world.writes() - writes, usize::from(refresh_labels), "once");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,6 +22,9 @@ pub const FINALIZER_LOAD_BALANCER: &str = "service.kubernetes.io/load-balancer-c
 
 /// Label that keeps a Node out of load balancers, whatever its value (PROV-75).
 pub const LABEL_EXCLUDE_BALANCER: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
+/// Label that keeps a Node from being deleted or tainted because of what the cloud says of its machine, unless its value is
+/// `false` (P-15).
+pub const LABEL_EXCLUDE_LIFECYCLE: &str = "node.kubernetes.io/exclude-from-lifecycle-management";
 /// Label: instance type (PROV-54).
 pub const LABEL_INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// Label: instance type, the deprecated key (PROV-54). For reconciliation it is the source of truth (NODE-50).
@@ -143,6 +146,7 @@ mod tests {
             (ANNOTATION_SOURCE_RANGES, "service.beta.kubernetes.io/load-balancer-source-ranges"),
             (FINALIZER_LOAD_BALANCER, "service.kubernetes.io/load-balancer-cleanup"),
             (LABEL_EXCLUDE_BALANCER, "node.kubernetes.io/exclude-from-external-load-balancers"),
+            (LABEL_EXCLUDE_LIFECYCLE, "node.kubernetes.io/exclude-from-lifecycle-management"),
             (LABEL_INSTANCE_TYPE, "node.kubernetes.io/instance-type"),
             (LABEL_INSTANCE_TYPE_BETA, "beta.kubernetes.io/instance-type"),
             (LABEL_ZONE, "topology.kubernetes.io/zone"),

@@ -40,6 +40,10 @@ pub struct NodeOptions {
     pub concurrent_node_status_updates: i32,
     /// `--node-status-update-frequency`: pause between address passes.
     pub status_update_frequency: Duration,
+    /// `--adopt-nodes`: Nodes without a provider id are initialised though they carry no start-up taint (P-8).
+    pub adopt: bool,
+    /// `--refresh-node-labels`: address passes bring labels up to date, too (P-9).
+    pub refresh_labels: bool,
 }
 
 /// Settings of the lifecycle controller.
@@ -200,6 +204,8 @@ impl Default for NodeOptions {
             concurrent_node_syncs: 16,
             concurrent_node_status_updates: 0,
             status_update_frequency: Duration::from_secs(300),
+            adopt: false,
+            refresh_labels: false,
         }
     }
 }

@@ -122,7 +122,11 @@ pub(crate) async fn cluster_of(
         };
         // Anything else may pass: an API server that starts, or a proxy in front of it, says many things.
         if is_forbidden(&error) || is_not_found(&error) {
-            tracing::warn!(error = %api_error(&error), "namespace kube-system cannot be read; the cluster is known by its name alone");
+            tracing::warn!(
+                error = %api_error(&error), name,
+                "namespace kube-system cannot be read; the cluster is known by its name alone, and another one of that name in the \
+                 same account is not told from it: allow to get that namespace, or give each cluster a --cluster-name of its own"
+            );
             return Ok(named(None));
         }
         if Instant::now() >= deadline {

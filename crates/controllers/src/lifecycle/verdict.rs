@@ -1,6 +1,6 @@
 //! What becomes of a Node, from its readiness and from what the cloud says (§2 of the lifecycle controller's rules).
 
-use cloud_provider::names::{EFFECT_NO_SCHEDULE, TAINT_SHUTDOWN};
+use cloud_provider::names::{EFFECT_NO_SCHEDULE, LABEL_EXCLUDE_LIFECYCLE, TAINT_SHUTDOWN};
 use cloud_provider::{CloudProvider, ConditionStatus, Gone, InstanceState, Node, Result, Taint};
 
 use crate::options::LifecycleOptions;
@@ -37,10 +37,11 @@ pub fn triage(node: &Node) -> Triage {
 }
 
 /// Whether the cloud may be asked for a Node that is not ready: a machine of somebody else's cloud, or of none, is not
-/// ours to judge (P-15). The reference asks for all.
+/// ours to judge, nor one that a person keeps out of it (P-15). The reference asks for all.
 #[must_use]
 pub fn is_ours_to_judge(options: &LifecycleOptions, provider: &dyn CloudProvider, node: &Node) -> bool {
-    options.guard.is_none() || provider.owns(node)
+    let is_excluded = node.labels.get(LABEL_EXCLUDE_LIFECYCLE).is_some_and(|value| value != "false");
+    options.guard.is_none() || (!is_excluded && provider.owns(node))
 }
 
 /// What becomes of a Node that is not ready.

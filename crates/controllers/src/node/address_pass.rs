@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{InstanceState, NO_INSTANCES, Node, Want};
+use cloud_provider::{InstanceMetadata, InstanceState, NO_INSTANCES, Node, Want};
 use runtime::loops::parallel_for;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::look_up::look_up;
 use crate::node::NodeController;
 use crate::node::controller::{BATCH, workers};
+use crate::node::labels;
 
 impl NodeController {
     /// One pass over all initialised Nodes: one look-up for each batch, a write only where addresses changed.
@@ -26,13 +27,14 @@ impl NodeController {
     }
 
     async fn refresh_batch(&self, nodes: &[Arc<Node>], shutdown: &CancellationToken) {
-        let answers = look_up(&*self.context.provider, nodes, Want::ADDRESSES, NO_INSTANCES).await;
+        let want = if self.options.refresh_labels { Want::METADATA } else { Want::ADDRESSES };
+        let answers = look_up(&*self.context.provider, nodes, want, NO_INSTANCES).await;
         let mut failures = Vec::new();
         let mut changes = Vec::new();
         for (node, answer) in nodes.iter().zip(answers) {
             match answer {
                 Ok(InstanceState::Present { metadata: Some(metadata), .. }) => {
-                    changes.push((node, metadata.node_addresses));
+                    changes.push((node, metadata));
                 }
                 // NODE-75, and a machine that is gone: nothing to refresh.
                 Ok(_) => {}
@@ -42,15 +44,28 @@ impl NodeController {
         if let Some((node, error)) = failures.first() {
             tracing::error!(node, %error, nodes = failures.len(), "no addresses from the cloud");
         }
-        parallel_for(changes, workers(self.options.status_workers()), shutdown, |(node, from_cloud)| async move {
+        parallel_for(changes, workers(self.options.status_workers()), shutdown, |(node, metadata)| async move {
             // The look-up took its time: whoever has the name now must be the Node that was looked up (P-10).
             match self.context.nodes.get(&node.name) {
                 Some(now) if now.uid == node.uid && !self.young.contains(&now.uid) => {
-                    self.update_addresses(&now, &from_cloud).await;
+                    self.update_addresses(&now, &metadata.node_addresses).await;
+                    if self.options.refresh_labels {
+                        self.refresh_labels(&now, *metadata).await;
+                    }
                 }
                 _ => {}
             }
         })
         .await;
+    }
+
+    /// Writes type, zone and region as the cloud tells them by now, and what it tells of further labels that the Node lacks
+    /// (P-9). Of those, one with another value is the Node's own. What goes wrong is repaired by the next pass.
+    async fn refresh_labels(&self, node: &Node, mut metadata: InstanceMetadata) {
+        metadata.additional_labels.retain(|key, _| node.labels.get(key).is_none());
+        let wanted = labels::from_metadata(&metadata, &node.labels);
+        if !wanted.is_empty() {
+            _ = self.write_labels(node, &wanted).await;
+        }
     }
 }

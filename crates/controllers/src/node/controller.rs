@@ -170,7 +170,7 @@ impl NodeController {
         for key in keys {
             match self.cached(key) {
                 None => finished(key, Ok(())),
-                Some(node) if node.is_uninitialized() => waiting.push((key, node)),
+                Some(node) if node.is_uninitialized() || self.is_to_be_adopted(&node) => waiting.push((key, node)),
                 Some(node) => match labels::alignment(&node.labels) {
                     aligned if aligned.is_empty() => finished(key, Ok(())),
                     missing => {
@@ -202,6 +202,11 @@ impl NodeController {
             }
         };
         tokio::join!(aligning, initializing);
+    }
+
+    /// Whether this Node was registered without the taint that would have had it initialised (P-8).
+    fn is_to_be_adopted(&self, node: &Node) -> bool {
+        self.options.adopt && node.provider_id().is_none() && !node.terminating && self.context.provider.owns(node)
     }
 
     /// NODE-12, NODE-13.
@@ -268,10 +273,14 @@ impl NodeController {
                 return Ok(());
             }
         };
-        self.metrics.taint_removed(self.age(&written));
+        if node.is_uninitialized() {
+            self.metrics.taint_removed(self.age(&written));
+        }
         self.update_addresses(&written, &plan.metadata().node_addresses).await;
         self.events.event(&reference(&written), EventType::Normal, "Synced", "Node synced successfully");
-        self.metrics.synced(self.age(&written));
+        if node.is_uninitialized() {
+            self.metrics.synced(self.age(&written));
+        }
         tracing::info!(node = &*written.name, provider_id = &*written.provider_id, "node initialised");
         Ok(())
     }
@@ -323,7 +332,7 @@ impl NodeController {
     }
 
     /// HELP-20 … HELP-22: a fresh read, then the difference, if there is one.
-    async fn write_labels(&self, stale: &Node, wanted: &BTreeMap<String, String>) -> Result<()> {
+    pub(super) async fn write_labels(&self, stale: &Node, wanted: &BTreeMap<String, String>) -> Result<()> {
         let name = &*stale.name;
         let result = ConflictRetry::LABELS
             .run(is_conflict, |attempt| async move {

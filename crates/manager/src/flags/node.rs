@@ -16,6 +16,12 @@ pub struct NodeFlags {
     /// Nodes whose addresses are written at the same time; 0: as --concurrent-node-syncs.
     #[arg(long, default_value = "0", value_parser = go_int)]
     pub concurrent_node_status_updates: i32,
+    /// Initialise Nodes without a provider id, too, if they were registered without the start-up taint.
+    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    pub adopt_nodes: bool,
+    /// With their addresses, bring the Nodes' labels of type, zone and region up to date, and add those that the cloud has new.
+    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    pub refresh_node_labels: bool,
 }
 
 impl NodeFlags {
@@ -24,6 +30,8 @@ impl NodeFlags {
             concurrent_node_syncs: self.concurrent_node_syncs,
             concurrent_node_status_updates: self.concurrent_node_status_updates,
             status_update_frequency: frequency.to_std_or_zero(),
+            adopt: self.adopt_nodes,
+            refresh_labels: self.refresh_node_labels,
         }
     }
 }

@@ -47,6 +47,8 @@ fn every_flag_reaches_its_option() {
         "--concurrent-node-status-updates",
         "2",
         "--node-status-update-frequency=1m",
+        "--adopt-nodes",
+        "--refresh-node-labels=true",
         "--node-monitor-period=500ms",
         "--node-deletion=dry-run",
         "--node-deletion-guard-share=0.25",
@@ -70,6 +72,8 @@ fn every_flag_reaches_its_option() {
                 concurrent_node_syncs: 3,
                 concurrent_node_status_updates: 2,
                 status_update_frequency: Duration::from_secs(60),
+                adopt: true,
+                refresh_labels: true,
             },
             lifecycle: LifecycleOptions {
                 monitor_period: Duration::from_millis(500),

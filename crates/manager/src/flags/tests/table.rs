@@ -85,7 +85,8 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 /// This project's own flags, with type, default and section.
-pub(super) const OWN: [(&str, &str, &str, &str); 12] = [
+pub(super) const OWN: [(&str, &str, &str, &str); 14] = [
+    ("adopt-nodes", "bool", "false", "Cloud-node-controller"),
     ("cloud-config-change", "string", "reload", "Generic"),
     ("default-load-balancer", "bool", "true", "Service-lb-controller"),
     ("explain", "bool", "true", "Generic"),
@@ -97,6 +98,7 @@ pub(super) const OWN: [(&str, &str, &str, &str); 12] = [
     ("node-deletion-guard", "bool", "true", "Cloud-node-lifecycle-controller"),
     ("node-deletion-guard-delay", "duration", "5m0s", "Cloud-node-lifecycle-controller"),
     ("node-deletion-guard-share", "float64", "0.5", "Cloud-node-lifecycle-controller"),
+    ("refresh-node-labels", "bool", "false", "Cloud-node-controller"),
     ("shutdown-timeout", "duration", "10s", "Generic"),
 ];
 
