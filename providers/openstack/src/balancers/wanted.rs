@@ -12,6 +12,7 @@ use super::asked::{Asked, Selector, Vip};
 use super::find::is_published;
 use super::octavia::{ADDITIONAL_VIPS, ALLOWED_CIDRS};
 use super::places::member_ports;
+use super::tags::full_name;
 use super::{Backing, floating_ip, security_group};
 use crate::annotations::{self as key, asked_by, text};
 use crate::config::{Balancers, Monitor};
@@ -19,6 +20,9 @@ use crate::features::Features;
 
 /// The provider of load balancers that keeps the senders' addresses.
 const OVN: &str = "ovn";
+
+/// So many Nodes are told by their names.
+const FEW: usize = 3;
 
 /// What had to be found out.
 pub(super) struct Facts {
@@ -184,7 +188,7 @@ impl Backing {
         let mut members = nodes.to_vec();
         members.retain(|node| asked.selector.matches(&node.labels));
         let group = self.group(&asked, service, &members, &vip, member_subnet.as_deref()).await?;
-        let targets = members.iter().filter_map(|node| self.target(&asked, node)).collect();
+        let targets = self.targets(&asked, service, &members);
         self.note(&asked, &features, &mut notes);
         self.tell(service, &notes);
         let facts = Facts { features, vip, second_subnet, member_subnet, targets, group, has_floating_network };
@@ -197,12 +201,19 @@ impl Backing {
         selector.is_some_and(|selector| !Selector::read(&selector).selects_all())
     }
 
-    fn target(&self, asked: &Asked, node: &Node) -> Option<String> {
-        let address = asked.member_address(node);
-        if address.is_none() && self.notices.is_first(About::Node(node), "no address as a member", "") {
-            tracing::warn!(node = &*node.name, "is no member of load balancers: it has no address of their family");
+    /// Who is a member, and where. Those who have no address for it are told of, once as long as they are the same.
+    fn targets(&self, asked: &Asked, service: &Service, members: &[Arc<Node>]) -> Targets {
+        let (placed, without): (Vec<_>, Vec<_>) =
+            members.iter().map(|node| (&*node.name, asked.member_address(node))).partition(|(_, at)| at.is_some());
+        let targets = placed.iter().filter_map(|(node, at)| Some(format!("{node} {}", (*at)?))).collect();
+        let mut without: Vec<&str> = without.into_iter().map(|(node, _)| node).collect();
+        without.sort_unstable();
+        let (about, who) = (About::Service(service), without.join(", "));
+        if !without.is_empty() && self.notices.is_first(about, "no address as a member", &who) {
+            let (namespace, service) = full_name(service);
+            tracing::warn!(namespace, service, "{}", left_out(&without));
         }
-        Some(format!("{} {}", node.name, address?))
+        targets
     }
 
     /// Whether there is a network to take a floating IP from, if one is wanted.
@@ -305,6 +316,13 @@ impl Backing {
             self.notices.warn(!(is_published(service) && is_first_look), About::Service(service), reason, text);
         }
     }
+}
+
+/// Who is no member, in a line that does not grow with them.
+fn left_out(nodes: &[&str]) -> String {
+    let few = nodes[..nodes.len().min(FEW)].join(", ");
+    let more = if nodes.len() > FEW { ", …" } else { "" };
+    format!("{} Nodes are no members of its load balancer, having no address of its family: {few}{more}", nodes.len())
 }
 
 /// Whether a Service has had a load balancer.

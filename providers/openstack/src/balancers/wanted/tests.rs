@@ -173,6 +173,15 @@ fn a_listener_that_must_speak_otherwise_is_removed_before_it_is_made_anew() {
     assert!(at("Delete { part: Listener") < at("Create { part: Listener"), "{names:#?}");
 }
 
+#[test]
+fn nodes_without_an_address_are_counted_and_a_few_are_named() {
+    assert!(left_out(&["a", "b", "c"]).starts_with("3 Nodes ") && left_out(&["a", "b", "c"]).ends_with(": a, b, c"));
+    assert!(
+        left_out(&["a", "b", "c", "d"]).starts_with("4 Nodes ")
+            && left_out(&["a", "b", "c", "d"]).ends_with(": a, b, c, …")
+    );
+}
+
 // §8.26, §8.27, §8.28
 #[test]
 fn a_pool_is_named_for_what_cannot_be_changed_on_it() {
