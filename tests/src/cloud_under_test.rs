@@ -2,7 +2,8 @@
 //! that can be leaked, in a form that can be compared.
 //!
 //! [`crash`](crate::crash) and [`chaos`](crate::chaos) are written against [`CloudUnderTest`]; a further provider takes part
-//! in both by implementing it over the fake of its cloud.
+//! in both by implementing it over the fake of its cloud. [`proofs`](crate::proofs) want
+//! [`FakedCloud`](crate::faked_cloud::FakedCloud) as well.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub trait CloudUnderTest: Send + Sync {
     /// From now on the credential is good for another, empty project (or account, or region), or for the right one again.
     /// Clouds that cannot be confused in this way do nothing.
     fn confuse(&self, _confused: bool) {}
+    /// Adds a running machine to the project that a confused credential is good for.
+    fn add_machine_of_others(&self, _name: &str) {}
 }
 
 /// A machine.
@@ -83,6 +86,9 @@ pub struct RouteFacts {
     /// Whether it is marked as the cluster's.
     pub is_ours: bool,
 }
+
+/// The project of others.
+const OTHERS: &str = "another project";
 
 /// The simulated cloud.
 #[derive(Clone, Default)]
@@ -142,7 +148,11 @@ impl CloudUnderTest for SimulatedCloud {
     }
 
     fn confuse(&self, confused: bool) {
-        self.0.add_token(DEFAULT_TOKEN, if confused { "another project" } else { DEFAULT_PROJECT });
+        self.0.add_token(DEFAULT_TOKEN, if confused { OTHERS } else { DEFAULT_PROJECT });
+    }
+    fn add_machine_of_others(&self, name: &str) {
+        let (name, project) = (name.to_owned(), OTHERS.to_owned());
+        self.0.add_machine(NewMachine { name, project, ..NewMachine::default() });
     }
 
     fn load_balancers(&self) -> Vec<BalancerFacts> {

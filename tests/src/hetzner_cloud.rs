@@ -5,17 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{CloudProvider, Fence, Setup};
-use hetzner_fake::{Balancer, Fake, Options, PROJECT, Server, TOKEN, Target};
+use hetzner_fake::{Balancer, Fake, Fault, Options, PROJECT, Route, Server, TOKEN, Target};
 use provider_hetzner::Hetzner;
 use provider_hetzner::config::{AddressFamily, Balancers, Cache, Config, Instances, Network};
 use provider_kit::transport::{Credential, Transport};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cloud_under_test::{BalancerFacts, CloudUnderTest, Machine, RouteFacts};
+use crate::faked_cloud::FakedCloud;
 use crate::gate::{Gate, Side};
 
 /// The label that marks a load balancer for a Service.
 const SERVICE_UID: &str = "hcloud-ccm/service-uid";
+/// The project of others.
+const OTHERS: &str = "somebody else";
+/// The name of what is theirs, and the ranges of their routes.
+const THEIRS: &str = "theirs";
+const THEIR_RANGES: [&str; 2] = ["192.0.2.0/24", "10.99.0.0/16"];
 /// Pods are in this part of the network.
 const POD_RANGE: &str = "10.244.";
 
@@ -33,6 +39,12 @@ pub struct HetznerCloud {
 #[must_use]
 pub fn hetzner_cloud() -> Box<dyn CloudUnderTest> {
     Box::new(HetznerCloud::new(Options { action_time: Duration::from_millis(1400), ..Options::default() }))
+}
+
+impl Default for HetznerCloud {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
 }
 
 impl HetznerCloud {
@@ -136,7 +148,10 @@ impl CloudUnderTest for HetznerCloud {
     }
 
     fn confuse(&self, confused: bool) {
-        self.fake.set_token(TOKEN, if confused { "another project" } else { PROJECT });
+        self.fake.set_token(TOKEN, if confused { OTHERS } else { PROJECT });
+    }
+    fn add_machine_of_others(&self, name: &str) {
+        self.fake.add_server_to(OTHERS, name);
     }
 
     fn load_balancers(&self) -> Vec<BalancerFacts> {
@@ -184,5 +199,32 @@ impl CloudUnderTest for HetznerCloud {
             }
         }
         aliases
+    }
+}
+
+impl FakedCloud for HetznerCloud {
+    const MACHINES: &'static str = "GET /servers";
+    const LOOKS: &'static [&'static str] = &["GET /actions"];
+
+    fn gate(&self) -> &fake_cloud::Gate {
+        &self.fake
+    }
+
+    fn own_faults(&self) -> Vec<Fault> {
+        ["server_error", "rate_limit_exceeded", "maintenance", "unauthorized"].map(|code| Fault::code("", code)).into()
+    }
+
+    fn leave_things_of_others(&self) {
+        let gateway = self.fake.server("worker-1").and_then(|it| it.ip_in(self.network));
+        let gateway = gateway.expect("worker-1 in the network").to_string();
+        let route = |range: &str| Route { destination: range.to_owned(), gateway: gateway.clone() };
+        self.fake.change_network(self.network, |it| it.routes.extend(THEIR_RANGES.map(route)));
+        self.fake.add_load_balancer(THEIRS);
+    }
+
+    fn things_of_others(&self) -> Vec<Value> {
+        let routes = self.fake.routes(self.network).into_iter().map(|it| json!({"route": it}));
+        let routes = routes.filter(|it| THEIR_RANGES.iter().any(|range| it["route"]["destination"] == *range));
+        routes.chain(self.fake.objects().into_iter().filter(|it| it["name"] == THEIRS)).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cloud_provider::{CloudProvider, ConfigFile, Fence, Setup};
-use openstack_fake::{Fake, Network, Options, Server};
+use openstack_fake::{Fake, Fault, Network, Options, Server};
 use provider_kit::transport::in_process;
 use provider_openstack::OpenStack;
 use provider_openstack::config::Config;
@@ -13,10 +13,17 @@ use provider_openstack::services::Services;
 use serde_json::{Value, json};
 
 use crate::cloud_under_test::{BalancerFacts, CloudUnderTest, Machine, RouteFacts};
+use crate::faked_cloud::FakedCloud;
 use crate::gate::{Gate, Side};
 
 /// What our marks begin with; the cluster and the Service's UID follow.
 const MARK: &str = "ccm-rs:";
+/// The id of the project of others.
+const OTHERS: &str = "0123456789abcdef0123456789abcdef";
+/// The name of what is theirs, the ranges of their routes, and an address that they let through.
+const THEIRS: &str = "theirs";
+const THEIR_RANGES: [&str; 2] = ["192.0.2.0/24", "10.99.0.0/16"];
+const THEIR_ADDRESS: &str = "192.0.2.7";
 /// Pods are in this range.
 const POD_RANGE: &str = "10.244.";
 
@@ -39,6 +46,12 @@ pub struct OpenStackCloud {
 #[must_use]
 pub fn openstack_cloud() -> Box<dyn CloudUnderTest> {
     Box::new(OpenStackCloud::new(Options::default()))
+}
+
+impl Default for OpenStackCloud {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
 }
 
 impl OpenStackCloud {
@@ -202,7 +215,10 @@ impl CloudUnderTest for OpenStackCloud {
     }
 
     fn confuse(&self, confused: bool) {
-        self.fake.confuse(confused.then_some("0123456789abcdef0123456789abcdef"));
+        self.fake.confuse(confused.then_some(OTHERS));
+    }
+    fn add_machine_of_others(&self, name: &str) {
+        self.fake.add_server_to(OTHERS, name, &self.network);
     }
 
     fn load_balancers(&self) -> Vec<BalancerFacts> {
@@ -263,5 +279,51 @@ impl CloudUnderTest for OpenStackCloud {
             }));
         }
         aliases
+    }
+}
+
+impl FakedCloud for OpenStackCloud {
+    const MACHINES: &'static str = "GET /servers/detail";
+    const LOOKS: &'static [&'static str] = &["GET /lbaas/loadbalancers/{id}", "POST /auth/tokens"];
+
+    fn gate(&self) -> &fake_cloud::Gate {
+        &self.fake
+    }
+
+    fn own_faults(&self) -> Vec<Fault> {
+        vec![Fault::refused(Self::MACHINES, 404)]
+    }
+
+    /// Projects, routers and ports are not the cluster's alone.
+    fn leave_things_of_others(&self) {
+        let port = |name: &str| self.fake.server(name).expect("a server of that name");
+        let hop = port("worker-1").ip;
+        let routes = THEIR_RANGES.map(|range| json!({"destination": range, "nexthop": hop}));
+        self.fake.change_router(&self.router, |it| it.insert("routes".to_owned(), json!(routes)));
+        let group = self.fake.add_security_group(THEIRS);
+        self.fake.change_port(&port("worker-2").port, |it| {
+            it.insert("security_groups".to_owned(), json!([group]));
+            let pair = json!({"ip_address": THEIR_ADDRESS, "mac_address": "fa:16:3e:00:00:07"});
+            it.insert("allowed_address_pairs".to_owned(), json!([pair]));
+        });
+        self.fake.add_load_balancer(&json!({"name": THEIRS, "vip_subnet_id": self.network.subnet,
+            "listeners": [{"name": THEIRS, "protocol": "TCP", "protocol_port": 80}]}));
+        self.fake.add_floating_ip(&self.public, THEIRS, None);
+    }
+
+    fn things_of_others(&self) -> Vec<Value> {
+        let named = |all: Vec<Value>, key: &'static str| all.into_iter().filter(move |it| it[key] == THEIRS);
+        let groups: Vec<Value> = named(self.fake.security_groups(), "name").collect();
+        let mut theirs: Vec<Value> = named(self.fake.floating_ips(), "description").collect();
+        theirs.extend(self.fake.load_balancer(THEIRS));
+        let routes = self.fake.routes(&self.router).into_iter();
+        theirs.extend(routes.filter(|it| THEIR_RANGES.iter().any(|range| it["destination"] == *range)));
+        for port in self.fake.ports() {
+            let pairs = list(&port["allowed_address_pairs"]).filter(|it| it["ip_address"] == THEIR_ADDRESS);
+            let carried = list(&port["security_groups"]).filter(|id| groups.iter().any(|it| it["id"] == **id));
+            theirs.extend(pairs.chain(carried).map(|it| json!({"port": port["id"], "has": it})));
+        }
+        theirs.extend(groups);
+        theirs
     }
 }

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use embedded_apiserver::{ApiServer, kubeconfig};
-use hetzner_fake::{Fake, PROJECT, TOKEN};
+use hetzner_fake::{Fake, PROJECT, Port, Served, TOKEN};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -26,6 +26,7 @@ struct World {
     fake: Fake,
     endpoint: String,
     directory: TempDir,
+    _served: Served,
     _until: tokio_util::sync::DropGuard,
 }
 
@@ -33,18 +34,14 @@ impl World {
     async fn new() -> Self {
         let (api, fake, stop) = (ApiServer::new(), Fake::default(), CancellationToken::new());
         let directory = TempDir::with_prefix("ccm-hcloud-").unwrap();
-        let listen = || TcpListener::bind("127.0.0.1:0");
-        let (for_api, for_cloud) = (listen().await.unwrap(), listen().await.unwrap());
-        let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
-        std::fs::write(directory.path().join("kubeconfig"), kubeconfig(&url(&for_api), None, None)).unwrap();
-        let endpoint = format!("{}/v1", url(&for_cloud));
-        let (served, token) = (api.clone(), stop.clone());
-        tokio::spawn(async move { served.serve_tcp(for_api, token).await });
-        let (router, token) = (fake.router(), stop.clone());
-        let served =
-            async move { axum::serve(for_cloud, router).with_graceful_shutdown(token.cancelled_owned()).await };
-        tokio::spawn(served);
-        Self { api, fake, endpoint, directory, _until: stop.drop_guard() }
+        let for_api = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let api_url = format!("http://{}", for_api.local_addr().unwrap());
+        std::fs::write(directory.path().join("kubeconfig"), kubeconfig(&api_url, None, None)).unwrap();
+        let (api_server, token) = (api.clone(), stop.clone());
+        tokio::spawn(async move { api_server.serve_tcp(for_api, token).await });
+        let cloud = Port::open("127.0.0.1:0").await.unwrap().serve(fake.router());
+        let endpoint = format!("{}/v1", cloud.url());
+        Self { api, fake, endpoint, directory, _served: cloud, _until: stop.drop_guard() }
     }
 
     fn file(&self, name: &str) -> PathBuf {

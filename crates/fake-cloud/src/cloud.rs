@@ -74,7 +74,6 @@ impl<C: Cloud> Handle<C> {
     }
 
     /// The cloud, for levers.
-    #[must_use]
     pub fn lock(&self) -> MutexGuard<'_, C> {
         self.0.cloud.lock().unwrap_or_else(PoisonError::into_inner)
     }

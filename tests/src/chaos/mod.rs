@@ -8,10 +8,9 @@
 //! `CCM_SEEDS=n` plays so many. A further provider takes part by one call:
 //!
 //! ```no_run
-//! use ccm_tests::chaos::{self, Seeds};
 //! use ccm_tests::cloud_under_test::simulated_cloud;
 //!
-//! chaos::survive(simulated_cloud, &Seeds::from_environment(250));
+//! ccm_tests::chaos::proof(simulated_cloud, 250);
 //! ```
 
 mod operation;
@@ -49,6 +48,17 @@ impl Seeds {
     pub fn count(&self) -> usize {
         self.0.len()
     }
+}
+
+/// Plays so many runs, or as `CCM_SEED` and `CCM_SEEDS` say.
+///
+/// # Panics
+/// If a run ends badly, or too little happened.
+pub fn proof(cloud: MakeCloud, seeds: u64) -> Tally {
+    let seeds = Seeds::from_environment(seeds);
+    let total = survive(cloud, &seeds);
+    assert!(total.operations >= 40 * seeds.count() && total.troubles >= 30 * seeds.count(), "{total}");
+    total
 }
 
 /// Plays the runs and prints what was done in all of them.

@@ -9,9 +9,8 @@
 //!
 //! ```no_run
 //! use ccm_tests::cloud_under_test::simulated_cloud;
-//! use ccm_tests::crash::{SCENARIOS, at_every_request};
 //!
-//! at_every_request(simulated_cloud, &SCENARIOS);
+//! ccm_tests::crash::proof(simulated_cloud, 1);
 //! ```
 
 mod deeds;
@@ -64,25 +63,30 @@ const TRIES: usize = 3;
 /// A cloud for each play.
 pub type MakeCloud = fn() -> Box<dyn CloudUnderTest>;
 
-/// Kills the program at every request of every scenario, before and after it, and prints scenarios × crash points.
+/// Plays all [`SCENARIOS`], or those whose name contains `CCM_SCENARIO`, at one crash point of so many: 1, unless a cloud needs
+/// so many requests that all of them are a task of their own. `CCM_CRASH_EVERY` says another number.
+///
+/// # Panics
+/// As [`at_every_request`], and if a variable says nothing that can be played.
+pub fn proof(cloud: MakeCloud, every: usize) -> Report {
+    let chosen = std::env::var("CCM_SCENARIO").unwrap_or_default();
+    let scenarios: Vec<_> = SCENARIOS.into_iter().filter(|it| it.name.contains(&chosen)).collect();
+    assert!(!scenarios.is_empty(), "no scenario's name contains CCM_SCENARIO={chosen:?}");
+    let asked = std::env::var("CCM_CRASH_EVERY").ok();
+    let every = asked.map_or(every, |text| text.parse().expect("a number in CCM_CRASH_EVERY"));
+    assert!(every > 0, "CCM_CRASH_EVERY must be 1 or more");
+    if every > 1 {
+        println!("(one crash point of {every} is tried)");
+    }
+    at_requests(cloud, &scenarios, every)
+}
+
+/// Kills the program at every request of these scenarios, before and after it, and prints scenarios × crash points.
 ///
 /// # Panics
 /// If a play does not end as the undisturbed one; the text says which, where, and what is different.
 pub fn at_every_request(cloud: MakeCloud, scenarios: &[Scenario]) -> Report {
     at_requests(cloud, scenarios, 1)
-}
-
-/// The same at one crash point of so many only: a sample, for clouds with so many requests that all of them are a task of their
-/// own. `CCM_CRASH_EVERY` says another number.
-///
-/// # Panics
-/// As [`at_every_request`], and if the variable is no number above 0.
-pub fn at_one_request_of(every: usize, cloud: MakeCloud, scenarios: &[Scenario]) -> Report {
-    let asked = std::env::var("CCM_CRASH_EVERY").ok();
-    let every = asked.map_or(every, |text| text.parse().expect("a number in CCM_CRASH_EVERY"));
-    assert!(every > 0, "CCM_CRASH_EVERY must be 1 or more");
-    println!("(one crash point of {every} is tried)");
-    at_requests(cloud, scenarios, every)
 }
 
 fn at_requests(cloud: MakeCloud, scenarios: &[Scenario], every: usize) -> Report {

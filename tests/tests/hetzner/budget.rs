@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use ccm_tests::hetzner_cloud::HetznerCloud;
+use ccm_tests::scene;
 use cloud_provider::names::TAINT_UNINITIALIZED;
 use hetzner_fake::{Options, Recorded};
 use tokio::time::Instant;
-
-use crate::scene;
 
 const SERVICES: usize = 200;
 const NODES: usize = 100;
@@ -28,10 +28,11 @@ fn in_a_row(requests: &[Recorded]) -> usize {
 /// Two hundred load balancers are to be made when the project's requests are nearly used up, and then a hundred Nodes join.
 #[tokio::test(start_paused = true)]
 async fn nodes_come_first_when_requests_are_scarce_and_no_request_is_refused_twice_in_a_row() {
-    let (stage, cloud) = scene::stage(Options { limit: 3600, remaining: 60, ..Options::default() });
+    let cloud = HetznerCloud::new(Options { limit: 3600, remaining: 60, ..Options::default() });
+    let stage = scene::on(&cloud);
     scene::join(&stage, 1..=3).await;
     let _program = stage.start().await.unwrap();
-    scene::settle(&stage, &cloud.fake).await;
+    scene::settle(&stage).await;
     cloud.fake.set_remaining(20);
     cloud.fake.forget_requests();
     let begun = Instant::now();

@@ -4,9 +4,7 @@
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
 mod budget;
-mod cost;
-mod invariants;
+mod names;
 mod predecessor;
 mod proofs;
-mod scene;
 mod take_over;

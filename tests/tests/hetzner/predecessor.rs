@@ -3,6 +3,7 @@
 
 use axum::body::Body;
 use ccm_tests::hetzner_cloud::HetznerCloud;
+use ccm_tests::predecessor::{PORTS, UID, merge, served};
 use ccm_tests::stage::Stage;
 use hetzner_fake::{Balancer, TOKEN};
 use http::Request;
@@ -10,12 +11,8 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// The UID of the Service.
-pub(crate) const UID: &str = "6e1f0000-0000-4000-8000-00000000abcd";
-/// The name of its load balancer, unless it has another one.
+/// The name of the Service's load balancer, unless it has another one.
 const NAME: &str = "a6e1f000000004000800000000000abc";
-/// Its ports: port and node port.
-const PORTS: [(u16, u16); 2] = [(80, 30_080), (443, 30_443)];
 
 /// A Service, and what is sent for it.
 pub(crate) struct Case {
@@ -129,15 +126,7 @@ pub(crate) fn service(case: &Case) -> Value {
         .iter()
         .map(|(key, value)| (format!("load-balancer.hetzner.cloud/{key}"), json!(value)))
         .collect();
-    let ports = PORTS.map(|(port, node_port)| {
-        json!({"name": format!("p{port}"), "port": port, "protocol": "TCP", "targetPort": 8080, "nodePort": node_port})
-    });
-    json!({"apiVersion": "v1", "kind": "Service",
-        "metadata": {"name": "web", "namespace": "default", "uid": UID, "annotations": annotations},
-        "spec": {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": ports, "clusterIP": "10.96.0.7",
-            "clusterIPs": ["10.96.0.7"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
-            "sessionAffinity": "None", "externalTrafficPolicy": "Cluster", "internalTrafficPolicy": "Cluster",
-            "allocateLoadBalancerNodePorts": true}})
+    ccm_tests::predecessor::service(&annotations, "TCP")
 }
 
 async fn send(cloud: &HetznerCloud, method: &str, path: &str, body: &Value) -> Value {
@@ -152,12 +141,6 @@ async fn send(cloud: &HetznerCloud, method: &str, path: &str, body: &Value) -> V
     // It waits for each action.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     answer
-}
-
-fn merge(into: &mut Value, from: &Value) {
-    for (key, value) in from.as_object().into_iter().flatten() {
-        into[key] = value.clone();
-    }
 }
 
 /// Sends what is sent for a new Service.
@@ -232,8 +215,5 @@ pub(crate) async fn leave(stage: &Stage, cloud: &HetznerCloud, case: &Case) {
         send(cloud, "POST", &format!("/networks/{}/actions/add_route", cloud.network), &route).await;
     }
     let balancer = make(cloud, case).await;
-    let mut service = service(case);
-    service["metadata"]["finalizers"] = json!(["service.kubernetes.io/load-balancer-cleanup"]);
-    service["status"] = json!({"loadBalancer": {"ingress": status(case, &balancer)}});
-    stage.api.seed(service).unwrap();
+    stage.api.seed(served(service(case), &status(case, &balancer))).unwrap();
 }

@@ -18,7 +18,7 @@ fn inv_2_killed_at_any_request_of_a_services_life_nothing_is_leaked_or_doubled()
 #[tokio::test(start_paused = true)]
 async fn inv_2_the_finalizer_comes_before_the_first_cloud_write_and_goes_after_the_last() {
     let (stage, _) = scene::stage();
-    scene::join(&stage, 2).await;
+    scene::join(&stage, 1..=2).await;
     let _program = stage.start().await.unwrap();
     scene::settle(&stage).await;
     let before = stage.gate.count();

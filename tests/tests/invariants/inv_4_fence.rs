@@ -20,9 +20,7 @@ use crate::scene;
 
 /// A stage whose program needs the Lease, and what tells whether it has it. The election has a way of its own to the API.
 fn stage() -> (Stage, Leadership) {
-    let mut options = Options::default();
-    options.route.cluster_cidrs = vec!["10.244.0.0/16".parse().unwrap()];
-    let (mut stage, _) = scene::stage_with(options);
+    let (mut stage, _) = scene::stage_with_routes();
     let config = ElectionConfig::new("kube-system", "cloud-controller-manager");
     let limits = Limits { request_timeout: Some(Duration::from_secs(5)), single_attempt: true, ..Limits::default() };
     let below = Client::new(stage.api.service(), "default");
@@ -37,7 +35,7 @@ fn stage() -> (Stage, Leadership) {
 
 /// Gives every controller something to change, all the time.
 async fn make_work(stage: &Stage, round: usize) {
-    scene::join_one(stage, 100 + round).await;
+    scene::join(stage, 100 + round..=100 + round).await;
     stage.user.create_service(&format!("web-{round}"), &[80]).await;
     if round > 2 {
         stage.user.delete_service(&format!("web-{}", round - 2)).await;
@@ -61,7 +59,7 @@ async fn mutations_during(stage: &Stage, time: Duration, rounds: std::ops::Range
 async fn inv_4_a_leader_that_was_deposed_changes_nothing_any_more() {
     let (stage, leadership) = stage();
     leadership.acquired().await;
-    scene::join(&stage, 5).await;
+    scene::join(&stage, 1..=5).await;
     let _program = stage.start().await.unwrap();
     assert!(mutations_during(&stage, Duration::from_secs(120), 0..6).await > 40, "it works");
 
@@ -81,7 +79,7 @@ async fn inv_4_a_leader_that_was_deposed_changes_nothing_any_more() {
 async fn inv_4_a_leader_that_cannot_renew_its_lease_stops_writing_at_the_deadline() {
     let (stage, leadership) = stage();
     leadership.acquired().await;
-    scene::join(&stage, 5).await;
+    scene::join(&stage, 1..=5).await;
     let _program = stage.start().await.unwrap();
     scene::settle(&stage).await;
     let trouble = embedded_apiserver::Action::Hang;
@@ -108,7 +106,7 @@ async fn inv_4_a_leader_that_cannot_renew_its_lease_stops_writing_at_the_deadlin
 async fn inv_4_who_never_led_changes_nothing_whatever_is_started() {
     let (mut stage, _) = scene::stage_with(Options::default());
     stage.fence = Fence::new(|| false);
-    scene::join(&stage, 5).await;
+    scene::join(&stage, 1..=5).await;
     // A program that forgets to wait for the Lease.
     let _program = stage.start().await.unwrap();
     assert_eq!(mutations_during(&stage, Duration::from_secs(600), 0..8).await, 0, "{:#?}", stage.gate.last(10));

@@ -192,7 +192,7 @@ async fn live_with_a_rude_cloud(format: Format) {
     options.route.cluster_cidrs = vec!["10.244.0.0/16".parse().unwrap()];
     let rude = RudeCloud { cloud: SimulatedCloud(cloud), outputs: outputs.clone() };
     let stage = Stage::new(Box::new(rude), options, 1);
-    crate::scene::join(&stage, 3).await;
+    crate::scene::join(&stage, 1..=3).await;
     let program = loop {
         match stage.start().await {
             Ok(program) => break program,

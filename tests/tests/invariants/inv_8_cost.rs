@@ -18,7 +18,7 @@ fn reads(cloud: &Cloud, of: &str) -> usize {
 #[tokio::test(start_paused = true)]
 async fn inv_8_reads_grow_with_pages_and_writes_with_changes() {
     let (stage, cloud) = scene::stage();
-    scene::join(&stage, NODES).await;
+    scene::join(&stage, 1..=NODES).await;
     let _program = stage.start().await.unwrap();
     scene::settle(&stage).await;
     for number in 0..SERVICES {

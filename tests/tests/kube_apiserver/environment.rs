@@ -1,10 +1,9 @@
 //! What the environment variables lead to.
 
-use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
-use ccm_tests::binary;
+use anyhow::{Context, Result};
+use ccm_tests::real;
 
 const KUBECONFIG: &str = "CCM_TEST_KUBECONFIG";
 const FAULTS: &str = "CCM_TEST_FAULTS";
@@ -31,16 +30,8 @@ impl Environment {
     /// # Errors
     /// There is a cluster, but no binary to test; or a variable names no file.
     pub(crate) fn from_variables() -> Result<Self> {
-        let file = |name: &str| -> Result<Option<PathBuf>> {
-            let Some(path) = std::env::var_os(name).filter(|path| !path.is_empty()) else { return Ok(None) };
-            let path = PathBuf::from(path);
-            ensure!(path.is_file(), "{name} names {}, which is no file", path.display());
-            Ok(Some(path))
-        };
-        let lists = std::env::args_os().any(|argument| argument == OsStr::new("--list"));
-        let (kubeconfig, faults) = (file(KUBECONFIG)?, file(FAULTS)?);
-        let binary = kubeconfig.is_some().then(binary::path);
-        let binary = if lists { None } else { binary.transpose()? };
+        let (kubeconfig, faults) = (real::path(KUBECONFIG)?, real::path(FAULTS)?);
+        let binary = real::binary(kubeconfig.is_some())?;
         ccm_tests::install_crypto();
         Ok(Self { kubeconfig, faults, binary })
     }
@@ -66,21 +57,6 @@ impl Environment {
 
     /// Breaks the API server: runs the test bed's script with these words, to its end.
     pub(crate) async fn fault(&self, words: &[&str]) -> Result<()> {
-        let script = self.faults.as_ref().context(FAULTS)?;
-        let output = tokio::process::Command::new(script)
-            .args(words)
-            .stdin(std::process::Stdio::null())
-            .output()
-            .await
-            .with_context(|| format!("running {}", script.display()))?;
-        ensure!(
-            output.status.success(),
-            "{} {}: {}: {}",
-            script.display(),
-            words.join(" "),
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        );
-        Ok(())
+        real::run(self.faults.as_ref().context(FAULTS)?, words, &[]).await
     }
 }

@@ -34,7 +34,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use ccm_tests::real::{self, play};
+use libtest_mimic::Arguments;
 
 use crate::environment::{Environment, Need};
 
@@ -85,21 +86,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let trials = SCENARIOS.iter().map(|(name, need, scenario)| trial(name, *need, *scenario, &environment)).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
-}
-
-fn trial(name: &'static str, need: Need, scenario: Play, environment: &Arc<Environment>) -> Trial {
-    let environment = Arc::clone(environment);
-    Trial::ignorable_test(name, move || {
-        if let Some(reason) = environment.lacks(need) {
-            return Ok(Completion::ignored_with(reason));
-        }
-        scenario(&environment).map_err(|error| Failed::from(format!("{error:#}")))?;
-        Ok(Completion::Completed)
-    })
-}
-
-fn play(scenario: impl Future<Output = Result<()>>) -> Result<()> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(scenario)
+    let trials = SCENARIOS.iter().map(|(name, need, scenario)| {
+        let shared = Arc::clone(&environment);
+        real::trial(name, environment.lacks(*need), move || scenario(&shared))
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
-use ccm_tests::binary;
+use anyhow::{Context, Result};
+use ccm_tests::real;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::sync::RwLock;
@@ -42,15 +42,8 @@ impl Environment {
     /// # Errors
     /// There is a cloud, but no binary to test; or a variable names nothing.
     pub(crate) fn from_variables() -> Result<Self> {
-        let path = |name: &str| -> Result<Option<PathBuf>> {
-            let Some(path) = std::env::var_os(name).filter(|path| !path.is_empty()) else { return Ok(None) };
-            let path = PathBuf::from(path);
-            ensure!(path.exists(), "{name} names {}, which is not there", path.display());
-            Ok(Some(path))
-        };
-        let (out, services) = (path(OUT)?, path(SERVICES)?);
-        let lists = std::env::args().any(|argument| argument == "--list");
-        let binary = if lists || out.is_none() { None } else { Some(binary::path()?) };
+        let (out, services) = (real::path(OUT)?, real::path(SERVICES)?);
+        let binary = real::binary(out.is_some())?;
         ccm_tests::install_crypto();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         Ok(Self { out, services, binary, runtime, pool: Pool::default(), peace: RwLock::new(()) })
@@ -112,31 +105,12 @@ impl Environment {
 
     /// Stops, freezes or thaws a service: runs the test bed's script with these words, to its end.
     pub(crate) async fn service(&self, words: &[&str]) -> Result<()> {
-        run(self.services.as_ref().context(SERVICES)?, words, &[]).await
+        real::run(self.services.as_ref().context(SERVICES)?, words, &[]).await
     }
 
     /// Starts what is stopped, with these settings.
     pub(crate) async fn start_services(&self, settings: &[(&str, &str)]) -> Result<()> {
         let script = self.services.as_ref().context(SERVICES)?.with_file_name("up.sh");
-        run(&script, &[], settings).await
+        real::run(&script, &[], settings).await
     }
-}
-
-async fn run(script: &Path, words: &[&str], settings: &[(&str, &str)]) -> Result<()> {
-    let output = tokio::process::Command::new(script)
-        .args(words)
-        .envs(settings.iter().copied())
-        .stdin(std::process::Stdio::null())
-        .output()
-        .await
-        .with_context(|| format!("running {}", script.display()))?;
-    ensure!(
-        output.status.success(),
-        "{} {}: {}: {}",
-        script.display(),
-        words.join(" "),
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(())
 }

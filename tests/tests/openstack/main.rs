@@ -31,8 +31,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
+use ccm_tests::real;
 use futures::future::LocalBoxFuture;
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
 
 use crate::environment::{Environment, Need};
 
@@ -89,15 +90,13 @@ fn main() -> ExitCode {
 }
 
 fn trial(name: &'static str, need: Need, play: Play, environment: &Arc<Environment>) -> Trial {
-    let environment = Arc::clone(environment);
-    Trial::ignorable_test(name, move || {
-        if let Some(reason) = environment.lacks(need) {
-            return Ok(Completion::ignored_with(reason));
+    real::trial(name, environment.lacks(need), {
+        let environment = Arc::clone(environment);
+        move || {
+            let start = Instant::now();
+            let played = environment.runtime.block_on(play(&environment));
+            println!("  {name} took {:.1} s", start.elapsed().as_secs_f64());
+            played
         }
-        let start = Instant::now();
-        let played = environment.runtime.block_on(play(&environment));
-        println!("  {name} took {:.1} s", start.elapsed().as_secs_f64());
-        played.map_err(|error| Failed::from(format!("{error:#}")))?;
-        Ok(Completion::Completed)
     })
 }

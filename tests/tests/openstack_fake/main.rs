@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
 mod cost;
-mod invariants;
 mod predecessor;
 mod proofs;
-mod scene;
 mod take_over;

@@ -1,15 +1,12 @@
 //! What `openstack-cloud-controller-manager` leaves in the cloud and in the cluster: a table from the specification (§3, §4).
 
 use ccm_tests::openstack_cloud::OpenStackCloud;
+use ccm_tests::predecessor::{PORTS, UID, merge, served, service};
 use ccm_tests::stage::Stage;
 use serde_json::{Map, Value, json};
 
-/// The UID of the Service.
-pub(crate) const UID: &str = "6e1f0000-0000-4000-8000-00000000abcd";
-/// The name of its load balancer, which is its tag, too.
+/// The name of the Service's load balancer, which is its tag, too.
 pub(crate) const NAME: &str = "kube_service_kubernetes_default_web";
-/// Its ports: port and node port.
-const PORTS: [(u16, u16); 2] = [(80, 30_080), (443, 30_443)];
 /// The port at which Nodes tell whether they have endpoints.
 const HEALTH_PORT: u16 = 32_100;
 const PREFIX: &str = "loadbalancer.openstack.org/";
@@ -132,12 +129,6 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-fn merge(into: &mut Value, from: &Value) {
-    for (key, value) in from.as_object().into_iter().flatten() {
-        into[key] = value.clone();
-    }
-}
-
 impl Case {
     fn balancer(&self, cloud: &OpenStackCloud) -> Value {
         let subnet = &cloud.network.subnet;
@@ -173,18 +164,10 @@ impl Case {
             self.annotations.iter().map(|(name, value)| (key(name), json!(value))).collect();
         annotations.insert(key("load-balancer-id"), id.into());
         annotations.insert(key("load-balancer-address"), address.into());
-        let ports = PORTS.map(|(port, node_port)| {
-            json!({"name": format!("p{port}"), "port": port, "protocol": self.protocol, "targetPort": 8080, "nodePort": node_port})
-        });
-        let mut spec = json!({"type": "LoadBalancer", "selector": {"app": "web"}, "ports": ports, "clusterIP": "10.96.0.7",
-            "clusterIPs": ["10.96.0.7"], "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack",
-            "sessionAffinity": "None", "externalTrafficPolicy": "Cluster", "internalTrafficPolicy": "Cluster",
-            "allocateLoadBalancerNodePorts": true});
-        merge(&mut spec, &self.spec);
+        let mut service = service(&annotations, self.protocol);
+        merge(&mut service["spec"], &self.spec);
         let status = self.status.clone().unwrap_or_else(|| json!([{"ip": address, "ipMode": self.ip_mode}]));
-        json!({"apiVersion": "v1", "kind": "Service", "spec": spec, "status": {"loadBalancer": {"ingress": status}},
-            "metadata": {"name": "web", "namespace": "default", "uid": UID, "annotations": annotations,
-                "finalizers": ["service.kubernetes.io/load-balancer-cleanup"]}})
+        served(service, &status)
     }
 }
 

@@ -14,7 +14,8 @@ mod scene;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use ccm_tests::real;
+use libtest_mimic::{Arguments, Trial};
 
 use crate::scene::Scene;
 
@@ -37,14 +38,11 @@ fn main() -> ExitCode {
 }
 
 fn trial(name: &'static str, scenario: impl AsyncFnOnce(Scene) -> Result<()> + Send + 'static) -> Trial {
-    Trial::ignorable_test(name, move || {
-        let (Ok(proxy), Ok(upstream)) = (std::env::var("CCM_TEST_PRISM"), std::env::var("CCM_TEST_PRISM_UPSTREAM"))
-        else {
-            return Ok(Completion::ignored_with("there is no proxy: set CCM_TEST_PRISM and CCM_TEST_PRISM_UPSTREAM"));
-        };
+    let places = std::env::var("CCM_TEST_PRISM").ok().zip(std::env::var("CCM_TEST_PRISM_UPSTREAM").ok());
+    let lacks = "there is no proxy: set CCM_TEST_PRISM and CCM_TEST_PRISM_UPSTREAM";
+    real::trial(name, places.is_none().then_some(lacks), move || {
+        let (proxy, upstream) = places.unwrap_or_default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let played = runtime.block_on(async { scenario(Scene::start(&proxy, &upstream).await?).await });
-        played.map_err(|error| Failed::from(format!("{error:#}")))?;
-        Ok(Completion::Completed)
+        runtime.block_on(async { scenario(Scene::start(&proxy, &upstream).await?).await })
     })
 }

@@ -12,12 +12,11 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hetzner_fake::{Fake, Options, TOKEN};
+use hetzner_fake::{Fake, Options, Port, Served, TOKEN};
 use http::header;
 use provider_kit::transport::{Call, Credential, Leaf, NoAnswer, Transport};
 use serde_json::Value;
 use std::time::Duration;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::disagreements::{Used, mend_answer, mend_request};
 
@@ -34,7 +33,7 @@ pub(crate) struct Scene {
     pub(crate) used: Used,
     client: reqwest::Client,
     violations: Violations,
-    _until: DropGuard,
+    _served: Served,
 }
 
 /// What the proxy refused, in words.
@@ -56,21 +55,18 @@ impl Scene {
     /// Serves a fake at `upstream`; `proxy` forwards to it.
     pub(crate) async fn start(proxy: &str, upstream: &str) -> Result<Self> {
         let fake = Fake::new(Options { action_time: Duration::from_millis(100), ..Options::default() });
-        let (used, shutdown) = (Used::default(), CancellationToken::new());
+        let used = Used::default();
         let layer = {
             let used = used.clone();
             from_fn(move |request: Request, next: Next| mended(used.clone(), request, next))
         };
         let app: Router = fake.router().layer(layer);
-        let listener =
-            tokio::net::TcpListener::bind(upstream).await.with_context(|| format!("listening at {upstream}"))?;
-        let until = shutdown.clone();
-        let server = axum::serve(listener, app).with_graceful_shutdown(until.cancelled_owned());
-        tokio::spawn(server.into_future());
+        let port = Port::open(upstream).await.with_context(|| format!("listening at {upstream}"))?;
+        let served = port.serve(app);
         ccm_tests::install_crypto();
         let client = reqwest::Client::builder().no_proxy().build()?;
         let (proxy, violations) = (proxy.trim_end_matches('/').to_owned(), Violations::default());
-        Ok(Self { fake, proxy, used, client, violations, _until: shutdown.drop_guard() })
+        Ok(Self { fake, proxy, used, client, violations, _served: served })
     }
 
     /// A leaf that sends through the proxy, with requests as the document wants them, and notes what it refuses.

@@ -25,7 +25,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use ccm_tests::real::{self, play};
+use libtest_mimic::Arguments;
 
 use crate::environment::{Environment, Need};
 use crate::gaps::Gaps;
@@ -63,23 +64,11 @@ fn main() -> ExitCode {
         }
     };
     let gaps = Arc::new(Gaps::default());
-    let trials = SCENARIOS.iter().map(|(name, need, play)| trial(name, *need, *play, &environment, &gaps)).collect();
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let trials = SCENARIOS.iter().map(|(name, need, scenario)| {
+        let shared = (Arc::clone(&environment), Arc::clone(&gaps));
+        real::trial(name, environment.lacks(*need), move || scenario(&shared.0, &shared.1))
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
     gaps.print();
     conclusion.exit_code()
-}
-
-fn trial(name: &'static str, need: Need, play: Play, environment: &Arc<Environment>, gaps: &Arc<Gaps>) -> Trial {
-    let (environment, gaps) = (Arc::clone(environment), Arc::clone(gaps));
-    Trial::ignorable_test(name, move || {
-        if let Some(reason) = environment.lacks(need) {
-            return Ok(Completion::ignored_with(reason));
-        }
-        play(&environment, &gaps).map_err(|error| Failed::from(format!("{error:#}")))?;
-        Ok(Completion::Completed)
-    })
-}
-
-fn play(scenario: impl Future<Output = Result<()>>) -> Result<()> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(scenario)
 }

@@ -1,0 +1,65 @@
+//! Who knows whom (ARCHITECTURE.md), read in the manifests. What only tests of a crate need is free.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+fn directories(of: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(of).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.is_dir()).collect()
+}
+
+/// The name of a crate, and the lines of its `[dependencies]` up to the name.
+fn manifest(directory: &Path) -> Option<(String, BTreeSet<String>)> {
+    let text = std::fs::read_to_string(directory.join("Cargo.toml")).ok()?;
+    let name = text.lines().find_map(|line| line.strip_prefix("name = "))?.trim_matches('"').to_owned();
+    let lines = text.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    let dependency = |line: &str| line.split(['.', ' ', '=']).next().unwrap_or_default().to_owned();
+    Some((name, lines.map(dependency).collect()))
+}
+
+/// Our crates, and whom of ours each knows.
+fn crates() -> BTreeMap<String, BTreeSet<String>> {
+    let root = Path::new(ROOT);
+    let providers = directories(&root.join("providers"));
+    let fakes: Vec<PathBuf> = providers.iter().map(|it| it.join("fake")).collect();
+    let all = [directories(&root.join("crates")), providers, fakes, vec![root.join("tests")]].concat();
+    let all: BTreeMap<_, _> = all.iter().filter_map(|it| manifest(it)).collect();
+    let ours: BTreeSet<String> = all.keys().cloned().collect();
+    all.into_iter().map(|(name, known)| (name, known.intersection(&ours).cloned().collect())).collect()
+}
+
+fn is_fake(name: &str) -> bool {
+    name == "fake-cloud" || name.ends_with("-fake")
+}
+
+fn is_provider(name: &str) -> bool {
+    name.starts_with("provider-") && name != "provider-kit"
+}
+
+/// What is wrong with `name` knowing `known`, if anything.
+fn objection(name: &str, known: &str) -> Option<&'static str> {
+    let knows_all = ["cloud-controller-manager", "ccm-tests"].contains(&name);
+    match name {
+        _ if is_fake(known) && !is_fake(name) && name != "ccm-tests" => Some("fakes are for tests"),
+        _ if is_fake(name) && known != "fake-cloud" => Some("a fake knows nobody of ours"),
+        "cloud-provider" | "embedded-apiserver" | "fake-cloud" => Some("it knows nobody of ours"),
+        _ if is_provider(known) && !knows_all => Some("nobody names a provider but the binary"),
+        _ if is_provider(name) && !["provider-kit", "cloud-provider"].contains(&known) => {
+            Some("a provider knows the contract and the kit")
+        }
+        "provider-kit" | "runtime" if known != "cloud-provider" => Some("it knows the contract only"),
+        _ => None,
+    }
+}
+
+#[test]
+fn arrows_point_downwards() {
+    let crates = crates();
+    assert!(crates.len() >= 15 && crates["openstack-fake"].contains("fake-cloud"), "{crates:#?}");
+    let pairs = crates.iter().flat_map(|(name, known)| known.iter().map(move |known| (name, known)));
+    let wrong = pairs.filter_map(|(name, known)| Some(format!("{name} → {known}: {}", objection(name, known)?)));
+    assert_eq!(wrong.collect::<Vec<_>>(), [""; 0]);
+}
