@@ -40,3 +40,65 @@ impl Orphans {
         Some(told.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use cloud_provider::{LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Result, async_trait};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A cloud with load balancers for the Services with these UIDs.
+    struct Acme(Vec<&'static str>);
+
+    impl CloudProvider for Acme {
+        fn name(&self) -> &str {
+            "acme"
+        }
+        fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+            Some(self)
+        }
+    }
+
+    #[async_trait]
+    impl LoadBalancers for Acme {
+        async fn get(&self, _: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+            Ok(None)
+        }
+        async fn ensure(&self, _: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+            Ok(None)
+        }
+        async fn update_targets(&self, _: LoadBalancerRequest<'_>) -> Result<()> {
+            Ok(())
+        }
+        async fn delete(&self, _: LoadBalancerRequest<'_>) -> Result<()> {
+            Ok(())
+        }
+        fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+            cluster.id.as_ref()?;
+            Some(self.0.iter().filter(|uid| !lives(uid)).map(|uid| format!("load balancer of {uid}")).collect())
+        }
+    }
+
+    fn orphans(id: Option<&str>, services: Cache<Service>) -> Orphans {
+        let cluster = Cluster { name: "kubernetes".into(), id: id.map(str::to_owned) };
+        Orphans::new(Arc::new(Acme(vec!["a", "b", "c"])), cluster, services)
+    }
+
+    #[test]
+    fn load_balancers_of_services_that_live_are_none() {
+        let service: Service = serde_json::from_value(json!({"metadata": {"name": "a", "uid": "a"}})).unwrap();
+        let services = Cache::with([service]);
+        let counted = orphans(Some("c1"), services.clone());
+        assert_eq!((counted.count(), counted.told.lock().unwrap().len()), (Some(2), 2));
+        let service: Service = serde_json::from_value(json!({"metadata": {"name": "b", "uid": "b"}})).unwrap();
+        services.insert(service);
+        assert_eq!((counted.count(), counted.told.lock().unwrap().len()), (Some(1), 1), "it is forgotten");
+        assert_eq!(orphans(None, services).count(), None);
+    }
+
+    #[test]
+    fn as_long_as_the_services_are_not_listed_nobody_is_an_orphan() {
+        assert_eq!(orphans(Some("c1"), Cache::new()).count(), None);
+    }
+}
