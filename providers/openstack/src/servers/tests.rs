@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use cloud_provider::{AddressType, InstanceState, Instances, NodeAddress, Want};
 use openstack_fake::{Fake, Fault, FaultKind, Options, Refused};
@@ -140,6 +141,28 @@ async fn what_a_list_lacks_is_gone_only_if_nova_says_so_of_it_alone() {
     assert!(states[..29].iter().all(|state| matches!(state, Ok(InstanceState::Present { .. }))), "{states:?}");
     assert!(matches!(states[29], Ok(InstanceState::Gone(_))));
     assert_eq!(fake.count("GET /servers/{id}"), 11);
+}
+
+/// Nova and Neutron do not know where to go on if what was the last of a page is deleted meanwhile.
+#[tokio::test(start_paused = true)]
+async fn where_a_list_cannot_go_on_nobody_is_gone() {
+    for (route, last) in [("GET /servers/detail", 6), ("GET /ports", 3)] {
+        let fake = Fake::new(Options { page_size: 4, ..Options::default() });
+        let network = fake.add_network("k8s-net", "10.6.0.0/16");
+        let add = |n| with_id("n", &format!("openstack:///{}", fake.add_server(&format!("worker-{n}"), &network).id));
+        let nodes: Vec<_> = (0..10).map(add).collect();
+        let servers = servers_of(&fake, "");
+        fake.fail(Fault::new(route, FaultKind::Latency(Duration::from_millis(100))));
+        let (states, _) = tokio::join!(servers.lookup(&nodes, FRESH), async {
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            fake.terminate(&format!("worker-{last}"))
+        });
+        assert!(states.iter().all(Result::is_err), "{states:?}");
+        fake.clear_faults();
+        let states = servers.lookup(&nodes, FRESH).await;
+        let is_gone = |at: usize| matches!(states[at], Ok(InstanceState::Gone(_)));
+        assert!((0..10).all(|at| states[at].is_ok() && is_gone(at) == (at == last)), "{states:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
