@@ -1,6 +1,6 @@
 //! Doing what is planned. What comes next is told by [`requests`](super::requests); the kit waits for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::{About, Error, Result, SyncObserver};
 use provider_kit::load_balancers::{Actual, Applied, Change, Operation, Part, State, Tree};
@@ -21,11 +21,12 @@ const PORTS_POOL: &str = "ports with ";
 impl Backing {
     pub(super) async fn carry_out(&self, change: Change<'_>) -> Result<Applied> {
         let is_removed = change.operations.iter().any(|it| deletes(it, |part| *part == Part::Balancer));
-        if let Some(State::Failed(text)) = change.actual.map(|it| &it.state)
-            && !is_removed
-        {
-            return Err(Error::other(text.clone()));
+        let failed = change.actual.filter(|it| matches!(it.state, State::Failed(_)));
+        if let Some(failed) = failed.filter(|_| !is_removed) {
+            return Err(cannot_change(failed));
         }
+        // Octavia lets nothing of one that failed be removed but all of it.
+        let goes_at_once = is_removed && (self.config.cascade_delete || failed.is_some());
         match &change.operations[0] {
             operation if part_of(operation).is_some_and(|part| matches!(part, Part::Front(_))) => {
                 self.front(change, operation).await
@@ -33,10 +34,8 @@ impl Backing {
             Operation::Create { part: Part::Balancer, .. } => self.create(change).await,
             Operation::Mark => self.mark(change).await,
             Operation::Unmark => self.unmark(change).await,
-            operation
-                if is_removed && (self.config.cascade_delete || deletes(operation, |it| *it == Part::Balancer)) =>
-            {
-                self.remove(change).await
+            operation if goes_at_once || deletes(operation, |it| *it == Part::Balancer) => {
+                self.remove(change, goes_at_once).await
             }
             operation if is_about_ports(operation) => self.secure(change, operation).await,
             _ => self.change(change).await,
@@ -73,13 +72,13 @@ impl Backing {
     }
 
     /// All of it. What is found by it goes before it: then nothing is left that nobody knows of.
-    async fn remove(&self, change: Change<'_>) -> Result<Applied> {
+    async fn remove(&self, change: Change<'_>, cascade: bool) -> Result<Applied> {
         let Some(actual) = change.actual else { return Ok(Applied::Gone) };
         if change.operations.iter().any(|it| deletes(it, |part| matches!(part, Part::Support(_)))) {
             security_group::remove(self, change.identity).await?;
         }
         let call = Call::delete(BALANCERS.one, &[balancer_id(&actual.id)]);
-        let call = if self.config.cascade_delete { call.query("cascade", true) } else { call };
+        let call = if cascade { call.query("cascade", true) } else { call };
         match self.services.balancer.send(call).await {
             Err(err) if err.is_not_found() => Ok(Applied::Gone),
             Err(err) => Err(err),
@@ -216,6 +215,20 @@ impl Backing {
 #[derive(Deserialize)]
 struct Id {
     id: String,
+}
+
+/// Why one that failed is not changed, and what is to be done about it.
+fn cannot_change(failed: &Actual) -> Error {
+    let State::Failed(text) = &failed.state else { return Error::other("it is not in ERROR") };
+    if failed.foreign.is_empty() {
+        return Error::other(text.clone());
+    }
+    let id = balancer_id(&failed.id);
+    let others: BTreeSet<&str> = failed.foreign.values().map(String::as_str).collect();
+    let others = others.into_iter().collect::<Vec<_>>().join(", ");
+    Error::other(format!(
+        "load balancer {id} has the provisioning status ERROR, in which Octavia lets no part of it be changed or removed; others          have parts in it, so that it stays ({others}). An administrator may repair it with `openstack loadbalancer failover {id}`"
+    ))
 }
 
 fn shown(count: usize, outcome: Option<Actual>) -> Applied {

@@ -13,6 +13,7 @@ mod rename;
 mod requests;
 mod second_vip;
 mod security_group;
+mod sharers;
 mod status;
 mod tags;
 mod wanted;

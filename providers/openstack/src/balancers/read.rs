@@ -75,8 +75,8 @@ impl Whole {
             }
             seen.tree = seen.tree.part(part, attributes);
         }
-        let (tree, foreign) = (seen.tree, seen.foreign);
-        let mut actual = Actual { tree: Some(tree), foreign, ..cheap(view, &self.balancer)? };
+        let (tree, foreign, sharers) = (seen.tree, seen.foreign, self.sharers(&view));
+        let mut actual = Actual { tree: Some(tree), foreign, sharers, ..cheap(view, &self.balancer)? };
         if let Some(floating) = &self.floating {
             lead_by(&mut actual, &floating.address);
         }
@@ -174,7 +174,9 @@ impl Seen<'_> {
     /// One that is left of a change that was broken off, or somebody else's.
     fn unused_pool(&mut self, pool: &Value) {
         let name = format!("unused {}", text(pool, ID));
-        if self.view.sign.as_deref().is_some_and(|sign| is_pool_of(pool, sign)) {
+        // While it is renamed it has two names.
+        let is_of = |sign: &str| is_pool_of(pool, sign) || is_pool_of(pool, &self.view.name);
+        if self.view.sign.as_deref().is_some_and(is_of) {
             self.tree.parts.insert(Part::Pool(name), Attributes::at(&[ID], pool));
         } else if !self.view.others.iter().any(|other| is_pool_of(pool, other)) {
             self.foreign.insert(Part::Pool(name), "not made for this Service".to_owned());

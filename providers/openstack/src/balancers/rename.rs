@@ -39,7 +39,14 @@ impl Backing {
         if actual.id != id {
             outcome.id = format!("{id}/{sign}");
         }
-        self.put(id, changes, outcome).await
+        let put = self.put(id, changes, outcome).await?;
+        match put {
+            // Of what a rename before this one had reached, the parts that are renamed were not known to be the Service's.
+            Applied::Shown(_, outcome) if before.is_some() => {
+                Ok(Applied::PlanAgain(Box::new(Actual { state: State::Busy, tree: None, ..*outcome })))
+            }
+            put => Ok(put),
+        }
     }
 
     /// Takes the Service's tag and our mark off: others use it still. Its security group goes before that, as long as it is

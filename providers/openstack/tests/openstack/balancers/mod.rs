@@ -1,5 +1,6 @@
 //! Load balancers: Octavia's side of §3, and its rows of §8.
 
+mod adverse;
 mod changed;
 mod made;
 mod moved;

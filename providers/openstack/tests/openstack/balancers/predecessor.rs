@@ -32,6 +32,12 @@ fn as_before(scene: &Scene, name: &str, tags: &Value) -> String {
     }))
 }
 
+/// The Service's annotations, as the Go program writes them.
+fn is_known_as(scene: &mut Scene, id: &str) {
+    scene.annotate("web", "load-balancer-id", id);
+    scene.annotate("web", "load-balancer-address", "10.6.0.99");
+}
+
 fn scene() -> Scene {
     let mut scene = Scene::new();
     scene.annotate("web", INTERNAL, "true");
@@ -89,7 +95,7 @@ async fn all_names_follow_the_cluster_when_that_is_called_otherwise() {
     let old = "kube_service_old_default_web";
     let mut scene = scene();
     let id = as_before(&scene, old, &json!([old]));
-    scene.annotate("web", "load-balancer-id", &id);
+    is_known_as(&mut scene, &id);
     scene.ensure("web").await;
     assert!(scene.waits >= 4, "{} waits", scene.waits);
     let balancer = scene.balancer();
@@ -117,7 +123,7 @@ async fn a_pool_that_was_left_without_listener_is_renamed_too_and_goes() {
     scene.fake.add_listener(&id, &listener);
     scene.fake.change_listener("by hand", |it| drop(it.insert("default_pool_id".into(), json!(null))));
     scene.fake.remove_listener("by hand");
-    scene.annotate("web", "load-balancer-id", &id);
+    is_known_as(&mut scene, &id);
     scene.fake.fail(openstack_fake::Fault::refused("DELETE /lbaas/pools/{id}", 500).times(10));
     scene.refused("web").await;
     scene.fake.clear_faults();
@@ -134,7 +140,7 @@ async fn a_rename_that_is_broken_off_is_finished_later() {
     for broken in 1..=4 {
         let mut scene = scene();
         let id = as_before(&scene, old, &json!([old]));
-        scene.annotate("web", "load-balancer-id", &id);
+        is_known_as(&mut scene, &id);
         let routes = ["healthmonitors", "pools", "listeners", "loadbalancers"];
         let route = format!("PUT /lbaas/{}/{{id}}", routes[broken - 1]);
         scene.fake.fail(openstack_fake::Fault::refused(&route, 500).times(10));
@@ -156,7 +162,7 @@ async fn one_that_is_marked_for_another_cluster_is_not_touched() {
         let id = as_before(&scene, sign, &json!([sign, format!("ccm-rs:other:some-uid:{sign}")]));
         for is_named in [true, false] {
             if is_named {
-                scene.annotate("web", "load-balancer-id", &id);
+                is_known_as(&mut scene, &id);
             } else {
                 scene.forget("web", "load-balancer-id");
             }
