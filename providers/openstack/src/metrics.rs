@@ -94,31 +94,19 @@ fn note(metrics: &dyn CloudMetrics, series: [&'static ProviderSeries; 3], label:
 fn request(operation: &str) -> String {
     let (method, path) = operation.split_once(' ').unwrap_or_default();
     let segments: Vec<_> = path.split('/').filter(|it| !it.is_empty() && *it != "lbaas" && *it != "v3").collect();
-    let (members, tags) = (segments.get(2) == Some(&"members"), segments.get(2) == Some(&"tags"));
-    let resource = match segments.first().copied().unwrap_or("versions") {
-        "servers" => "server",
-        "flavors" => "flavor",
-        "ports" if tags => "port_tag",
-        "ports" => "port",
-        "networks" => "network",
-        "extensions" => "network_extension",
-        "subnets" => "subnet",
-        "floatingips" => "floating_ip",
-        "routers" => "router",
-        "security-groups" => "security_group",
-        "security-group-rules" => "security_group_rule",
-        "versions" => "version",
-        "loadbalancers" => "loadbalancer",
-        "listeners" => "loadbalancer_listener",
+    let singular = |plural: &str| plural.strip_suffix('s').unwrap_or(plural).replace('-', "_");
+    let resource = match (segments.first().copied().unwrap_or("versions"), segments.get(2).copied()) {
+        ("auth", _) => "token".to_owned(),
+        ("floatingips", _) => "floating_ip".to_owned(),
+        ("extensions", _) => "network_extension".to_owned(),
+        ("ports", Some("tags")) => "port_tag".to_owned(),
         // All members of a pool at once.
-        "pools" if members && method == "PUT" && segments.len() == 3 => "loadbalancer_members",
-        "pools" if members => "loadbalancer_member",
-        "pools" => "loadbalancer_pool",
-        "healthmonitors" => "loadbalancer_healthmonitor",
-        "auth" => "token",
-        "containers" => "container",
-        "secrets" => "secret",
-        other => other,
+        ("pools", Some("members")) if method == "PUT" && segments.len() == 3 => "loadbalancer_members".to_owned(),
+        ("pools", Some("members")) => "loadbalancer_member".to_owned(),
+        (part, _) if path.starts_with("/lbaas/") && part != "loadbalancers" => {
+            format!("loadbalancer_{}", singular(part))
+        }
+        (other, _) => singular(other),
     };
     let is_one = segments.len() != 1 && !segments.ends_with(&["detail"]) && !segments.ends_with(&["members"]);
     let verb = match method {
