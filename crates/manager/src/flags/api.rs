@@ -33,7 +33,7 @@ pub struct ApiFlags {
 #[derive(Args, Debug, Clone, PartialEq)]
 #[command(next_help_heading = "Misc")]
 pub struct MiscFlags {
-    /// Path of a kubeconfig; without it the Pod's service account is used.
+    /// Path of a kubeconfig, read again when it or a file that it names changes; without it the Pod's service account is used.
     #[arg(long, default_value = "", value_parser = path())]
     pub kubeconfig: PathFlag,
     /// URL of the API server; overrides the kubeconfig's.
