@@ -63,3 +63,20 @@ fn arrows_point_downwards() {
     let wrong = pairs.filter_map(|(name, known)| Some(format!("{name} → {known}: {}", objection(name, known)?)));
     assert_eq!(wrong.collect::<Vec<_>>(), [""; 0]);
 }
+
+#[test]
+fn arrows_that_point_elsewhere_are_told() {
+    let wrong = [
+        ("manager", "fake-cloud"),
+        ("provider-acme", "acme-fake"),
+        ("acme-fake", "provider-kit"),
+        ("fake-cloud", "cloud-provider"),
+        ("controllers", "provider-hetzner"),
+        ("provider-acme", "controllers"),
+        ("provider-kit", "runtime"),
+    ];
+    for (name, known) in wrong {
+        assert!(objection(name, known).is_some(), "{name} → {known}");
+    }
+    assert_eq!(objection("acme-fake", "fake-cloud"), None);
+}
