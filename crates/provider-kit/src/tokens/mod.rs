@@ -60,6 +60,8 @@ const BEFORE_ITS_END: Duration = Duration::from_secs(300);
 const AFTER_A_REFUSAL: Duration = Duration::from_secs(30);
 /// After any other failure, those who wanted a token at the same time are told of it.
 const AFTER_A_FAILURE: Duration = Duration::from_secs(1);
+/// So long the one who renews a token that is still good waits for another one.
+const WHILE_IT_IS_GOOD: Duration = Duration::from_secs(10);
 /// What was concluded from another account's lists is forgotten after so long.
 const AFTER_A_MOVE: Duration = Duration::from_secs(60);
 
@@ -141,7 +143,9 @@ impl<I: Issuer> Tokens<I> {
         let Some(_asking) = is_due.then(|| self.asking.try_lock().ok()).flatten() else { return Ok(token) };
         // Whoever comes while this is under way, or soon after it failed, does not begin another one.
         self.lock().held.iter_mut().for_each(|held| held.renew = Instant::now() + AFTER_A_REFUSAL);
-        match self.issue().await {
+        let renewed = tokio::time::timeout(WHILE_IT_IS_GOOD, self.issue()).await;
+        let slow = |_| Err(Error::other(format!("no answer within {WHILE_IT_IS_GOOD:?}")));
+        match renewed.unwrap_or_else(slow) {
             Err(err) if self.held().is_some() => {
                 tracing::warn!(%err, "the token could not be renewed; it stays in use until it ends");
                 Ok(token)

@@ -149,6 +149,20 @@ async fn a_failed_renewal_is_tried_again_and_is_no_trouble_before_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_waits_long_for_another_one_while_one_is_good() {
+    let cloud = Cloud::new();
+    let tokens = cloud.tokens();
+    number(&tokens).await;
+    cloud.with(|cloud| cloud.takes = 60);
+    pass(900).await;
+    let began = Instant::now();
+    assert_eq!((number(&tokens).await, began.elapsed().as_secs()), (1, 10));
+    pass(290).await;
+    let began = Instant::now();
+    assert_eq!((number(&tokens).await, began.elapsed().as_secs()), (3, 60), "it has ended");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_refused_is_not_shown_again_soon_nor_before_the_cloud_wants_it() {
     for (err, spared) in [
         (wrong(), 30),
