@@ -15,10 +15,10 @@ use super::octavia::{BALANCERS, ID, Kind, LISTENERS, MEMBERS, MONITORS, Member, 
 use super::read::{Pool, Whole, state};
 use super::security_group::Parts;
 use super::tags::{View, cluster_of, legacy_name, mark, signed_for};
-use super::{Backing, floating_ip, security_group};
+use super::{Backing, MEMBERS_AT_ONCE, floating_ip, security_group};
 use crate::annotations as key;
 
-/// So many pools' members are read at the same time.
+/// So many pools' members are read at the same time, or fewer if they are large.
 const AT_ONCE: usize = 8;
 
 type Groups = BTreeMap<String, Parts>;
@@ -45,47 +45,59 @@ impl Backing {
         Ok(found.map(|found| BALANCERS.of(found)).filter(|it| state(it).is_some()))
     }
 
-    /// All that Octavia has of it.
-    pub(super) async fn parts(&self, balancer: Value) -> Result<Whole> {
+    /// Its listeners and pools, without health monitors and members.
+    async fn parts(&self, balancer: Value) -> Result<Whole> {
         let of_it = |kind: &Kind| kind.list("").query("loadbalancer_id", text(&balancer, ID));
         let listeners = self.objects(&LISTENERS, of_it(&LISTENERS)).await?;
-        let mut pools = self.objects(&POOLS, of_it(&POOLS)).await?;
-        let monitors = pools.iter_mut().map(async |pool| {
-            let Some(id) = pool.get("healthmonitor_id").and_then(Value::as_str) else { return Ok(()) };
+        let pools = self.objects(&POOLS, of_it(&POOLS)).await?.into_iter().map(Pool::from).collect();
+        Ok(Whole { balancer, listeners, pools, floating: None })
+    }
+
+    /// The same with health monitors.
+    pub(super) async fn monitored_parts(&self, balancer: Value) -> Result<Whole> {
+        let mut whole = self.parts(balancer).await?;
+        let monitors = whole.pools.iter_mut().map(async |Pool { object, .. }| {
+            let Some(id) = object.get("healthmonitor_id").and_then(Value::as_str) else { return Ok(()) };
             if let Some(found) = self.services.balancer.find(MONITORS.get(id)).await? {
-                pool[MONITORS.name] = MONITORS.of(found);
+                object[MONITORS.name] = MONITORS.of(found);
             }
             Ok::<_, Error>(())
         });
         try_join_all(monitors).await?;
-        let pools = self.with_members(pools, &TargetSets::default()).await?;
-        Ok(Whole { balancer, listeners, pools, floating: None })
+        Ok(whole)
     }
 
     /// Pools with their members; without those that went away meanwhile. Most have the same: each set is kept once.
-    async fn with_members(&self, mut pools: Vec<Value>, sets: &TargetSets) -> Result<Vec<Pool>> {
-        let mut all = Vec::new();
+    async fn with_members(&self, mut pools: Vec<Pool>, sets: &TargetSets) -> Result<Vec<Pool>> {
+        let (mut all, mut at_once): (Vec<Pool>, _) = (Vec::new(), 1);
         while !pools.is_empty() {
-            let some = pools.drain(..pools.len().min(AT_ONCE)).map(async |object| {
+            let some = pools.drain(..pools.len().min(at_once)).map(async |Pool { object, .. }| {
                 let members = self.all_of(&MEMBERS, MEMBERS.list(text(&object, ID)), |it: &Member<'_>| it.id.clone());
                 match members.await.map(Members::from_iter) {
                     Err(err) if err.is_not_found() => Ok(None),
                     members => {
                         let Members { targets, settings } = members?;
-                        Ok::<_, Error>(Some(Pool {
-                            object,
-                            members: Members { targets: sets.shared(targets), settings },
-                        }))
+                        let members = Members { targets: sets.shared(targets), settings };
+                        Ok::<_, Error>(Some(Pool { object, members }))
                     }
                 }
             });
             all.extend(try_join_all(some).await?.into_iter().flatten());
+            let most = all.iter().map(|pool| pool.members.targets.len()).max().unwrap_or_default();
+            at_once = (MEMBERS_AT_ONCE as usize / most.max(1)).clamp(1, AT_ONCE);
         }
         Ok(all)
     }
 
-    /// A view of it with all that there is. `service`: whose it is, if that is known.
-    pub(super) async fn whole(&self, balancer: Value, view: View, service: Option<&Service>) -> Result<Option<Actual>> {
+    /// A view of it with all that there is; for whoever leaves without what goes along with it. `service`: whose it is, if that
+    /// is known.
+    pub(super) async fn whole(
+        &self,
+        balancer: Value,
+        view: View,
+        service: Option<&Service>,
+        leaves: bool,
+    ) -> Result<Option<Actual>> {
         let floating = match text(&balancer, "vip_port_id") {
             "" => None,
             port => floating_ip::of_port(&self.services, port).await?,
@@ -95,8 +107,11 @@ impl Backing {
             None if view.sign.is_some() => group_of(&view, &security_group::all(self).await?),
             None => Vec::new(),
         };
-        let whole = Whole { floating, ..self.parts(balancer).await? };
-        Ok(whole.seen(view, group))
+        let mut whole = if leaves { self.parts(balancer).await? } else { self.monitored_parts(balancer).await? };
+        if !leaves {
+            whole.pools = self.with_members(whole.pools, &TargetSets::default()).await?;
+        }
+        Ok(Whole { floating, ..whole }.seen(view, group))
     }
 
     /// All that Services have, with a few lists, and the members of each pool.
@@ -156,7 +171,7 @@ impl Backing {
         for pool in &mut pools {
             pool[MONITORS.name] = monitors.remove(text(pool, ID)).unwrap_or_default();
         }
-        for pool in self.with_members(pools, sets).await? {
+        for pool in self.with_members(pools.into_iter().map(Pool::from).collect(), sets).await? {
             all.entry(parent(&pool.object)).and_modify(|whole| whole.pools.push(pool));
         }
         Ok(all.into_values().collect())
@@ -195,7 +210,7 @@ impl Backing {
         for balancer in found {
             let is_asked_for = asked_for(identity.service) == Some(text(&balancer, ID));
             if let Some(view) = View::of(&balancer, identity, is_asked_for) {
-                seen.extend(self.whole(balancer, view, Some(identity.service)).await?);
+                seen.extend(self.whole(balancer, view, Some(identity.service), identity.is_leaving()).await?);
             }
         }
         if seen.is_empty() {

@@ -161,7 +161,7 @@ impl Backend for Backing {
     async fn read(&self, id: &str) -> Result<Option<Actual>> {
         let Some(balancer) = self.balancer(balancer_id(id)).await? else { return Ok(None) };
         let view = View::with_id(&balancer, id);
-        self.whole(balancer, view, None).await
+        self.whole(balancer, view, None, false).await
     }
 
     async fn read_many(&self, views: &[String]) -> Result<Vec<Actual>> {

@@ -34,6 +34,12 @@ pub(super) struct Pool {
     pub(super) object: Value,
 }
 
+impl From<Value> for Pool {
+    fn from(object: Value) -> Self {
+        Self { members: Members::default(), object }
+    }
+}
+
 /// What a load balancer is doing; `None`: it is gone.
 pub(super) fn state(balancer: &Value) -> Option<State> {
     Some(match text(balancer, "provisioning_status") {

@@ -114,7 +114,7 @@ impl Backing {
         has_tags: bool,
     ) -> Result<()> {
         let (id, to) = (text(balancer, ID), &*change.identity.cluster.name);
-        let whole = self.parts(balancer.clone()).await?;
+        let whole = self.monitored_parts(balancer.clone()).await?;
         let is_ours = |listener: &&Value| {
             let mut tags = texts(listener, TAGS).peekable();
             let is_tagged = tags.peek().is_some();

@@ -102,3 +102,17 @@ async fn the_listener_of_somebody_else_keeps_the_load_balancer() {
     assert_eq!(balancer["listeners"].as_array().unwrap().len(), 1);
     assert_eq!((&balancer["listeners"][0]["name"], &balancer["tags"]), (&json!("by hand"), &json!([])));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_goes_along_with_it_is_not_read_before() {
+    let mut scene = Scene::new();
+    scene.annotate("web", INTERNAL, "true");
+    scene.annotate("web", "enable-health-monitor", "true");
+    scene.ensure("web").await;
+    scene.start().await;
+    scene.delete("web").await;
+    let read = |route| scene.fake.count(route);
+    assert_eq!((read("GET /lbaas/pools/{id}/members"), read("GET /lbaas/healthmonitors/{id}")), (0, 0));
+    assert!(read("GET /lbaas/listeners") > 0, "somebody else may have one there");
+    assert!(scene.fake.load_balancers().is_empty());
+}
