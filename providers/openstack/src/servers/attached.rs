@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use cloud_provider::Result;
 use provider_kit::inventory::Urgency;
 use provider_kit::transport::{Call, Priority};
-use serde::Deserialize;
 
 use crate::ports::{Port, Ports, VALUES_AT_ONCE};
 use crate::services::Services;
@@ -16,17 +15,11 @@ pub(super) struct Attached {
     /// Addresses of its active ports, in their order.
     pub(super) ips: Vec<Box<str>>,
     /// What its ports carry for other networks: the network's name, and an address.
-    pub(super) trunk: Vec<(Box<str>, Box<str>)>,
+    pub(super) trunk: Vec<(String, Box<str>)>,
 }
 
 /// What servers have, by their ids.
 pub(super) type Attachments = HashMap<Box<str>, Attached>;
-
-#[derive(Deserialize)]
-struct Network {
-    id: Box<str>,
-    name: Box<str>,
-}
 
 /// What all servers of the project have.
 pub(super) async fn of_all(services: &Services, ports: &Ports, urgency: &Urgency) -> Result<Attachments> {
@@ -61,7 +54,7 @@ async fn attachments(services: &Services, ports: &[Port], known: &[Port]) -> Res
             its.ips.extend(port.fixed_ips.iter().map(|it| it.ip.clone()));
         }
         for id in port.sub_ports() {
-            let known = carried.get(id).and_then(|port| Some((port, names.get(&port.network)?)));
+            let known = carried.get(id).and_then(|port| Some((port, names.get(&*port.network)?)));
             let Some((port, network)) = known else {
                 tracing::warn!(port = id, "a sub-port of a trunk is left out: it, or its network, is not shown");
                 continue;
@@ -72,14 +65,13 @@ async fn attachments(services: &Services, ports: &[Port], known: &[Port]) -> Res
     Ok(attachments)
 }
 
-async fn network_names(services: &Services, ids: HashSet<&str>) -> Result<HashMap<Box<str>, Box<str>>> {
+async fn network_names(services: &Services, ids: HashSet<&str>) -> Result<HashMap<String, String>> {
     let (ids, mut names) = (Vec::from_iter(ids), HashMap::new());
     for ids in ids.chunks(VALUES_AT_ONCE) {
         let call = Call::get("/networks", &[]).query("fields", "id").query("fields", "name");
         let call = ids.iter().fold(call, |call, id| call.query("id", id));
-        let keep = |it: Network| (it.id, it.name);
-        let found = services.list(&services.network, call, "networks", keep, |(id, _)| id.clone()).await?;
-        names.extend(found.complete()?.into_items());
+        let found = services.texts(&services.network, call, "networks", ["id", "name"]).await?;
+        names.extend(found.into_iter().map(<(_, _)>::from));
     }
     Ok(names)
 }

@@ -29,7 +29,6 @@ struct One {
 
 #[derive(Deserialize)]
 struct Named {
-    id: Box<str>,
     name: Box<str>,
 }
 
@@ -71,8 +70,9 @@ impl Flavor {
             return Ok(found.map(|it| it.flavor.name).filter(|name| is_value(name)).unwrap_or_else(|| id.clone()));
         }
         let call = Call::get("/flavors", &[]).priority(priority);
-        let all = services.list(&services.compute, call, "flavors", |it: Named| it, |it| it.id.clone()).await?;
-        let named = all.into_items().into_iter().find(|it| original_name.as_ref() == Some(&it.name));
-        Ok(named.map_or_else(|| value_from(original_name.as_deref().unwrap_or_default()).into(), |it| it.id))
+        let name = original_name.as_deref().unwrap_or_default();
+        let all = services.texts(&services.compute, call, "flavors", ["id", "name"]).await?;
+        let named = all.into_iter().find(|[_, its]| its == name);
+        Ok(named.map_or_else(|| value_from(name), |[id, _]| id).into())
     }
 }
