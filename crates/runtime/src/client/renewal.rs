@@ -63,25 +63,26 @@ async fn follow(renewing: Weak<Renewing>) {
         let Some(renewing) = renewing.upgrade() else { return };
         let Source { kubeconfig, user_agent, .. } = &renewing.source;
         let (kubeconfig, client) = (kubeconfig.display(), user_agent);
-        let problem = match renewing.renew().await {
-            Ok(is_new) => {
-                if is_new {
-                    tracing::info!(%kubeconfig, client, "the changed kubeconfig, or file that it names, is in use");
-                }
-                None
+        match renewing.look(&mut trouble).await {
+            Some(News::InUse) => {
+                tracing::info!(%kubeconfig, client, "what has changed in the kubeconfig, or in a file that it names, is in use");
             }
-            Err(problem) => Some(problem),
-        };
-        if let Some(problem) = problem.as_ref().filter(|problem| trouble.as_ref() != Some(*problem)) {
-            tracing::warn!(
+            Some(News::Unusable(problem)) => tracing::warn!(
                 %kubeconfig,
                 client,
                 problem,
-                "the kubeconfig, or a file that it names, has changed and cannot be used; going on with the one before"
-            );
+                "what the kubeconfig says by now cannot be used; going on with what it said before"
+            ),
+            None => {}
         }
-        trouble = problem;
     }
+}
+
+/// What there is to say after a look at the files.
+#[derive(Debug, PartialEq, Eq)]
+enum News {
+    InUse,
+    Unusable(String),
 }
 
 /// The body of an answer, which may end early.
@@ -135,6 +136,21 @@ impl Renewing {
             self.is_refused.store(true, Ordering::Relaxed);
         }
         Ok(answer.map(|body| StreamBody::new(BodyStream::new(body).take_until(over.cancelled_owned()))))
+    }
+
+    /// [Renews](Self::renew), and tells what of that is news after the `trouble` that was told last.
+    async fn look(&self, trouble: &mut Option<String>) -> Option<News> {
+        match self.renew().await {
+            Ok(is_new) => {
+                *trouble = None;
+                is_new.then_some(News::InUse)
+            }
+            Err(problem) if trouble.as_ref() == Some(&problem) => None,
+            Err(problem) => {
+                *trouble = Some(problem.clone());
+                Some(News::Unusable(problem))
+            }
+        }
     }
 
     /// Reads the files, and uses what is new in them if the server accepts it. Whether there was anything.

@@ -96,6 +96,21 @@ async fn what_cannot_be_used_or_is_not_accepted_never_replaces_what_is_in_use() 
 }
 
 #[tokio::test]
+async fn trouble_is_said_once_and_so_is_its_end() {
+    let stage = Stage::new("{tokenFile: token}").await;
+    stage.write_file("token", "first");
+    let renewing = stage.renewing().await;
+    let mut trouble = None;
+    for (text, said) in
+        [("first", ""), ("", "is empty"), ("", ""), ("first", ""), ("", "is empty"), ("second", "InUse")]
+    {
+        stage.write_file("token", text);
+        let news = renewing.look(&mut trouble).await.map(|news| format!("{news:?}")).unwrap_or_default();
+        assert!(news.contains(said) && news.is_empty() == said.is_empty(), "{text:?}: {news}");
+    }
+}
+
+#[tokio::test]
 async fn a_token_file_and_a_server_s_new_authority_are_taken_over() {
     let stage = Stage::new("{tokenFile: token}").await;
     stage.write_file("token", "first\n");
