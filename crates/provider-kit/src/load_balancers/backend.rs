@@ -10,7 +10,7 @@ use cloud_provider::{
 use futures::future::try_join_all;
 
 use super::model::{Actual, Marks, Part, State, Tree};
-use super::ownership::Identity;
+use super::ownership::{Identity, shows_address};
 use super::plan::Operation;
 use super::targets::{TargetSets, Targets};
 use crate::operation::Polling;
@@ -62,6 +62,12 @@ pub trait Backend: Send + Sync + 'static {
     /// new addresses are [published](SyncObserver::publish), and then what it had is removed, as far as it is the Service's.
     fn is_asked_for(&self, _actual: &Actual, _service: &Service) -> Option<bool> {
         None
+    }
+
+    /// Whether the Service shows that this is the one that it is reached by: by its addresses, or as the provider has them
+    /// annotated.
+    fn is_shown(&self, actual: &Actual, service: &Service) -> bool {
+        shows_address(service, actual)
     }
 
     /// Told when a Service has moved, and what it had is about to be removed.

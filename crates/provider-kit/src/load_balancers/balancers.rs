@@ -73,6 +73,7 @@ impl Balancers {
             sign: &|service| backend.sign(identity.cluster, service),
             adopts: &|actual| backend.adopts(actual, identity),
             is_asked_for: &|actual| backend.is_asked_for(actual, identity.service),
+            is_shown: &|actual| backend.is_shown(actual, identity.service),
         };
         Sorted::new(found.actuals, identity, &others)
     }

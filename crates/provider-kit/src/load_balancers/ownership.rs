@@ -129,19 +129,17 @@ impl Sorted {
                 Claim::Foreign(err) => sorted.refusal = Some(err),
             }
         }
-        let known = published(identity.service);
-        let is_published =
-            |actual: &Actual| actual.ingress.iter().any(|it| it.ip.is_some() && known.contains(&it.ip.as_deref()));
+        let is_shown = |actual: &Actual| (others.is_shown)(actual);
         let is_asked_for = |actual: &Actual| (others.is_asked_for)(actual) == Some(true);
         if sorted.choice == Choice::Found {
             // Another cluster may have a Service of the same sign: what this one has is what it shows.
-            sorted.ours.retain(|it| it.marks != Marks::default() || is_asked_for(it) || is_published(it));
+            sorted.ours.retain(|it| it.marks != Marks::default() || is_asked_for(it) || is_shown(it));
         }
         // Of two, the one that is asked for; else the one whose address users know.
         sorted.ours.sort_by_cached_key(|actual| {
             (
                 !is_asked_for(actual),
-                !is_published(actual),
+                !is_shown(actual),
                 actual.tree.as_ref().is_none_or(|tree| tree.balancer_attributes().is_none()),
                 actual.id.clone(),
             )
@@ -216,10 +214,11 @@ impl Sorted {
     }
 }
 
-fn published(service: &Service) -> Vec<Option<&str>> {
+/// Whether one of its addresses is on the Service's status.
+pub(super) fn shows_address(service: &Service, actual: &Actual) -> bool {
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    let ingress = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
-    ingress.iter().map(|it| it.ip.as_deref()).collect()
+    let shown = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
+    actual.ingress.iter().any(|ours| ours.ip.is_some() && shown.iter().any(|it| it.ip == ours.ip))
 }
 
 /// Who else there is.
@@ -232,6 +231,8 @@ pub(super) struct Others<'a> {
     pub(super) adopts: &'a (dyn Fn(&Actual) -> bool + Sync),
     /// Whether it is the one that the Service names, if it names one.
     pub(super) is_asked_for: &'a (dyn Fn(&Actual) -> Option<bool> + Sync),
+    /// Whether the Service shows that it is reached by it.
+    pub(super) is_shown: &'a (dyn Fn(&Actual) -> bool + Sync),
 }
 
 fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim {
@@ -409,7 +410,13 @@ mod tests {
         claim(
             &actual,
             &identity,
-            &Others { caches: Some(&known), sign: &sign, adopts: &|_| case.adopts, is_asked_for: &|_| None },
+            &Others {
+                caches: Some(&known),
+                sign: &sign,
+                adopts: &|_| case.adopts,
+                is_asked_for: &|_| None,
+                is_shown: &|_| false,
+            },
         )
     }
 
@@ -466,7 +473,13 @@ mod tests {
             signs: false,
         };
         let known = Known(vec![Arc::new(us.clone())]);
-        let others = Others { caches: Some(&known), sign: &|_| None, adopts: &|_| true, is_asked_for: &|_| None };
+        let others = Others {
+            caches: Some(&known),
+            sign: &|_| None,
+            adopts: &|_| true,
+            is_asked_for: &|_| None,
+            is_shown: &|_| false,
+        };
         let named = || Arc::new(Actual { id: "named".into(), name: "ours".into(), ..Actual::default() });
         let sorted = Sorted::new(vec![named(), named()], &identity, &others);
         assert!(sorted.ours.is_empty() && sorted.doubles().is_empty() && sorted.is_only_named());

@@ -52,6 +52,8 @@ pub(super) struct Run<'a> {
     failed: Option<Shared>,
     /// Whether the Service keeps another one than the one at hand, and what [outlives](super::Backend::outlives) either.
     keeps_another: bool,
+    /// Whether the Service is still reached by another one than the one that is made ready for it.
+    is_moving: bool,
 }
 
 impl<'a> Run<'a> {
@@ -109,6 +111,7 @@ impl<'a> Run<'a> {
             held: None,
             failed: None,
             keeps_another: false,
+            is_moving: false,
         })
     }
 
@@ -124,6 +127,7 @@ impl<'a> Run<'a> {
             sorted.check_doubles()?;
             return self.retarget(&sorted.ours).await;
         }
+        self.is_moving = sorted.says_which() && !sorted.doubles().is_empty();
         let outcome = self.ensure(&sorted).await;
         if outcome.is_err() && sorted.says_which() {
             // What it has serves on until it has what it asks for.
@@ -186,6 +190,8 @@ impl<'a> Run<'a> {
         for double in doubles.iter().filter(|it| !matches!(it.state, State::Failed(_))) {
             self.change(Some(Arc::clone(double)), Aim::Marked).await?;
         }
+        self.is_moving = false;
+        self.annotate(Some(stays), Aim::Ensured);
         self.request.observer.publish(&backend.status(stays, service)?).await?;
         for double in doubles {
             // Much may have happened to it meanwhile.
@@ -309,7 +315,7 @@ impl<'a> Run<'a> {
     }
 
     fn annotate(&self, actual: Option<&Actual>, aim: Aim) {
-        let Some(actual) = actual.filter(|_| aim == Aim::Ensured) else { return };
+        let Some(actual) = actual.filter(|_| aim == Aim::Ensured && !self.is_moving) else { return };
         for (key, value) in self.this.backend().annotations(actual, self.request.service) {
             self.request.observer.annotate(key, value);
         }

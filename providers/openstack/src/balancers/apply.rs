@@ -221,12 +221,12 @@ struct Id {
 fn cannot_change(failed: &Actual) -> Error {
     let State::Failed(text) = &failed.state else { return Error::other("it is not in ERROR") };
     if failed.foreign.is_empty() {
-        return Error::other(text.clone());
+        return Error::invalid(text.clone());
     }
     let id = balancer_id(&failed.id);
     let others: BTreeSet<&str> = failed.foreign.values().map(String::as_str).collect();
     let others = others.into_iter().collect::<Vec<_>>().join(", ");
-    Error::other(format!(
+    Error::invalid(format!(
         "load balancer {id} has the provisioning status ERROR, in which Octavia lets no part of it be changed or removed; others          have parts in it, so that it stays ({others}). An administrator may repair it with `openstack loadbalancer failover {id}`"
     ))
 }

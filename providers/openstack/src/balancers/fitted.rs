@@ -18,7 +18,7 @@ use crate::config::Balancers;
 /// *Invalid* if it is another Service's, and this one wants it to be internal.
 pub(super) fn fitted(mut wanted: Tree, actual: &Actual, service: &Service, config: &Balancers) -> Result<Tree> {
     let asked = Asked::of(service, config)?;
-    if actual.id.contains('/') && asked.internal {
+    if actual.id.contains('/') && !actual.foreign.is_empty() && asked.internal {
         return Err(Error::invalid(format!(
             "load balancer {} is another Service's, and may be reached from everywhere; a Service that shares it cannot be internal \
              ({})",

@@ -102,7 +102,7 @@ async fn unused(services: &Services, cluster: &Cluster, service: &Service) -> Re
 }
 
 /// The addresses that a Service shows.
-fn shown_by(service: &Service) -> Vec<&str> {
+pub(super) fn shown_by(service: &Service) -> Vec<&str> {
     let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
     let ingress = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
     let annotation = service.metadata.annotations.as_ref().and_then(|all| all.get(key::LOAD_BALANCER_ADDRESS.key()));

@@ -121,6 +121,11 @@ impl Backend for Backing {
         asked_for(service).map(|id| id == balancer_id(&actual.id))
     }
 
+    fn is_shown(&self, actual: &Actual, service: &Service) -> bool {
+        let shown = floating_ip::shown_by(service);
+        actual.ingress.iter().any(|it| it.ip.as_deref().is_some_and(|address| shown.contains(&address)))
+    }
+
     fn moved(&self, service: &Service, from: &Actual, to: &Actual) {
         let place = |it: &Actual| {
             let address = it.ingress.iter().find_map(|it| it.ip.as_deref()).unwrap_or("no address");

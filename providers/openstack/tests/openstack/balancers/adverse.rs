@@ -198,7 +198,8 @@ async fn all_who_share_one_that_failed_leave_it_together() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_failed_stays_where_somebody_unknown_has_a_part_in_it() {
-    let foreign: [(&str, fn(&mut Scene)); 3] = [
+    type Take = fn(&mut Scene);
+    let foreign: [(&str, Take); 3] = [
         ("a listener by hand", |scene| {
             let id = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
             let by_hand = json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "tags": ["mine"]});
@@ -399,7 +400,61 @@ async fn who_is_left_alone_on_a_shared_one_has_all_the_rights() {
     scene.fake.change_floating_ip(&id, |it| drop(it.insert("port_id".to_owned(), Value::Null)));
     scene.start().await;
     scene.ensure("other").await;
-    assert!(scene.fake.floating_ips().iter().any(|it| it["port_id"] == scene.balancer()["vip_port_id"]));
+    let leads_there = |scene: &Scene| {
+        let port = scene.balancer()["vip_port_id"].clone();
+        scene.fake.floating_ips().iter().any(|it| it["port_id"] == port)
+    };
+    assert!(leads_there(&scene));
+    scene.annotate("other", INTERNAL, "true");
+    scene.ensure("other").await;
+    assert!(!leads_there(&scene));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_asked_for_comes_before_what_a_dead_namesake_left() {
+    let mut scene = shared().await;
+    scene.delete("other").await;
+    scene.ensure("web").await;
+    let left = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
+    // The Service is gone without a trace, and made anew to share another one.
+    let by_hand = scene.fake.add_load_balancer(&json!({"name": "by hand", "vip_subnet_id": scene.network.subnet}));
+    let port = scene.fake.load_balancer(&by_hand).unwrap()["vip_port_id"].as_str().unwrap().to_owned();
+    scene.fake.add_floating_ip(&scene.public, "mine", Some(&port));
+    scene.services.remove("web");
+    scene.add_service("web");
+    scene.service("web").metadata.uid = Some("another-uid".to_owned());
+    scene.annotate("web", "load-balancer-id", &by_hand);
+    scene.start().await;
+    scene.ensure("web").await;
+    assert_eq!(ports(&scene.fake.load_balancer(&by_hand).unwrap()), [80]);
+    assert_eq!(scene.fake.load_balancer(&left).unwrap()["tags"].as_array().unwrap().len(), 2, "nobody's any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_who_change_places_at_the_same_time_lose_nothing() {
+    let mut scene = Scene::new();
+    scene.add_service("other");
+    scene.ports("other", json!([{"port": 443, "nodePort": 30443}]));
+    scene.ensure("other").await;
+    scene.ensure("web").await;
+    let ids = ["web", "other"].map(|name| scene.annotation(name, "load-balancer-id").unwrap().to_owned());
+    scene.annotate("web", "load-balancer-id", &ids[1]);
+    scene.annotate("other", "load-balancer-id", &ids[0]);
+    let (web, other) = scene.ensure_both("web", "other").await;
+    assert!(web.is_ok() && other.is_ok(), "{web:?} {other:?}");
+    for _ in 0..3 {
+        scene.ensure("web").await;
+        scene.ensure("other").await;
+        scene.start().await;
+    }
+    let all = scene.fake.load_balancers();
+    let mut served: Vec<u64> = all.iter().flat_map(ports).collect();
+    served.sort_unstable();
+    assert_eq!(served, [80, 443], "{all:#?}");
+    for name in ["web", "other"] {
+        scene.delete(name).await;
+    }
+    assert!(nothing_is_left(&scene));
 }
 
 #[tokio::test(start_paused = true)]

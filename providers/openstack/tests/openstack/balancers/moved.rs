@@ -222,6 +222,7 @@ async fn one_of_the_go_program_moves_too_and_what_that_left_behind_is_left() {
         scene.annotate("web", "load-balancer-id", &there);
         if !is_shown {
             scene.service("web").status = None;
+            scene.forget("web", "load-balancer-address");
         }
         scene.start().await;
         scene.ensure("web").await;
@@ -229,6 +230,31 @@ async fn one_of_the_go_program_moves_too_and_what_that_left_behind_is_left() {
         scene.delete("web").await;
         assert_eq!(scene.fake.load_balancer(&own).is_some(), !is_shown);
         assert_eq!(ports(&scene.fake.load_balancer(&there).unwrap()), [443]);
+    }
+}
+
+/// Its address is known by the annotation, which follows only when it has moved.
+#[tokio::test(start_paused = true)]
+async fn one_of_the_go_program_that_is_shown_by_a_name_alone_is_given_back_too() {
+    for is_hindered in [false, true] {
+        let mut scene = two(&[]).await;
+        let (own, there) = (id(&scene, NAME), id(&scene, OTHER));
+        scene.fake.change_load_balancer(&own, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
+        scene.annotate("web", "hostname", "web.example");
+        scene.ensure("web").await;
+        scene.annotate("web", "load-balancer-id", &there);
+        scene.start().await;
+        if is_hindered {
+            scene.fake.fail(Fault::refused("POST /lbaas/listeners", 500).times(9));
+            scene.refused("web").await;
+            scene.fake.clear_faults();
+            scene.start().await;
+            scene.delete("web").await;
+            assert_eq!(scene.balancer()["id"], *there, "what it had goes with it");
+        } else {
+            scene.ensure("web").await;
+            assert_eq!(scene.balancer()["id"], *there);
+        }
     }
 }
 
