@@ -56,8 +56,8 @@ async fn reads_grow_with_pages_and_writes_with_changes() {
         steady: Limit { changes: 0, reads: 8 * PAGES },
         // One a pool.
         joined: Limit { changes: 2 * SERVICES, reads: 10 * SERVICES + 4 * PAGES },
-        // What is there is read whole before it goes, members page by page.
-        deleted: Limit { changes: SERVICES, reads: 16 * SERVICES },
+        // What goes along with it, such as its members, is not read.
+        deleted: Limit { changes: SERVICES, reads: 6 * SERVICES },
     };
     inv_8(&OpenStackCloud::plain(Options { page_size: PAGE, ..Options::default() }), &cost).await;
 }
