@@ -3,6 +3,8 @@
 mod account;
 mod balancing;
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::Fake;
@@ -35,6 +37,8 @@ pub struct Server {
     pub ip: String,
 }
 
+/// Who owns the ports of servers.
+const OWNER: &str = "compute:az1";
 /// The flavor of servers that have no other.
 const FLAVOR: &str = "b6df1300-b905-4ad4-8af6-874c81f94c03";
 
@@ -75,21 +79,22 @@ impl Model {
         id
     }
 
-    fn server_port(&self, server: &str) -> Option<&Object> {
-        self.all(Kind::Port).find(|it| text(it, "device_id") == server)
-    }
-
     fn server(&self, object: &Object) -> Server {
-        let port = self.server_port(text(object, "id"));
-        let first = port.and_then(|it| items(it, "fixed_ips").first()).and_then(|it| it["ip_address"].as_str());
+        Server::of(object, self.all(Kind::Port).find(|it| it.get("device_id") == object.get("id")))
+    }
+}
+
+impl Server {
+    /// With its first port.
+    fn of(object: &Object, port: Option<&Object>) -> Self {
         let own = |key: &str| text(object, key).to_owned();
-        let (port, ip) = (port.map(|it| text(it, "id").to_owned()), first.map(str::to_owned));
-        Server {
+        let first = port.and_then(|it| items(it, "fixed_ips").first()).and_then(|it| it["ip_address"].as_str());
+        Self {
             id: own("id"),
             name: own("name"),
             status: own("status"),
-            port: port.unwrap_or_default(),
-            ip: ip.unwrap_or_default(),
+            port: port.map_or("", |it| text(it, "id")).to_owned(),
+            ip: first.unwrap_or_default().to_owned(),
         }
     }
 }
@@ -123,8 +128,7 @@ impl Fake {
         });
         model.insert(Kind::Router, router.as_object().cloned().unwrap_or_default());
         let owner = "network:router_interface";
-        let port = NewPort { project, name: "", subnet, address: None, device: &id, owner, security_groups: json!([]) };
-        _ = model.add_port(&port);
+        _ = model.add_port(&NewPort { device: &id, owner, ..NewPort::of(project, subnet) });
         id
     }
 
@@ -181,15 +185,7 @@ impl Fake {
         });
         let server = server.as_object().cloned().unwrap_or_default();
         model.insert(Kind::Server, server.clone());
-        let port = NewPort {
-            project,
-            name: "",
-            subnet: &network.subnet,
-            address: None,
-            device: &id,
-            owner: "compute:az1",
-            security_groups: json!([]),
-        };
+        let port = NewPort { device: &id, owner: OWNER, ..NewPort::of(project, &network.subnet) };
         model.add_port(&port).expect("a subnet with a free address");
         model.server(&server)
     }
@@ -200,17 +196,7 @@ impl Fake {
     /// If there is no such server, or no address left.
     pub fn attach(&self, name: &str, subnet: &str) -> String {
         let device = self.server(name).expect("a server of that name").id;
-        let owner = "compute:az1";
-        let security_groups = json!([]);
-        let port = NewPort {
-            project: Model::home(),
-            name: "",
-            subnet,
-            address: None,
-            device: &device,
-            owner,
-            security_groups,
-        };
+        let port = NewPort { device: &device, owner: OWNER, ..NewPort::of(Model::home(), subnet) };
         let port = self.model().add_port(&port).expect("a subnet with a free address");
         text(&port, "id").to_owned()
     }
@@ -263,28 +249,11 @@ impl Fake {
     #[must_use]
     pub fn servers(&self) -> Vec<Server> {
         let model = self.model();
-        let mut servers: Vec<Server> = model
-            .all(Kind::Server)
-            .map(|it| Server {
-                id: text(it, "id").to_owned(),
-                name: text(it, "name").to_owned(),
-                status: text(it, "status").to_owned(),
-                port: String::new(),
-                ip: String::new(),
-            })
-            .collect();
-        let mut first = std::collections::BTreeMap::new();
+        let mut ports = BTreeMap::new();
         for port in model.all(Kind::Port) {
-            first.entry(text(port, "device_id")).or_insert(port);
+            ports.entry(text(port, "device_id")).or_insert(port);
         }
-        for server in &mut servers {
-            if let Some(port) = first.get(server.id.as_str()) {
-                server.port = text(port, "id").to_owned();
-                let ip = items(port, "fixed_ips").first().and_then(|it| it["ip_address"].as_str());
-                server.ip = ip.unwrap_or_default().to_owned();
-            }
-        }
-        servers
+        model.all(Kind::Server).map(|it| Server::of(it, ports.get(text(it, "id")).copied())).collect()
     }
 
     /// A server, by name.
@@ -314,15 +283,7 @@ impl Fake {
     /// # Panics
     /// If the subnet has no address left.
     pub fn add_port(&self, name: &str, subnet: &str) -> String {
-        let port = NewPort {
-            project: Model::home(),
-            name,
-            subnet,
-            address: None,
-            device: "",
-            owner: "",
-            security_groups: json!([]),
-        };
+        let port = NewPort { name, ..NewPort::of(Model::home(), subnet) };
         let port = self.model().add_port(&port).expect("a subnet with a free address");
         text(&port, "id").to_owned()
     }

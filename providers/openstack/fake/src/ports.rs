@@ -21,6 +21,21 @@ pub(crate) struct NewPort<'a> {
     pub(crate) security_groups: Value,
 }
 
+impl<'a> NewPort<'a> {
+    /// Nobody's, without a name.
+    pub(crate) fn of(project: &'a str, subnet: &'a str) -> Self {
+        Self {
+            project,
+            name: "",
+            subnet,
+            address: None,
+            device: "",
+            owner: "",
+            security_groups: Value::Array(Vec::new()),
+        }
+    }
+}
+
 impl Model {
     /// Makes a port.
     pub(crate) fn add_port(&mut self, new: &NewPort<'_>) -> Result<Object, Refusal> {
