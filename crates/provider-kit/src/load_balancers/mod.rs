@@ -20,6 +20,8 @@
 //! * **Sharing.** What several Services share ([`Backend::lock`]) is changed for one after the other, each from what the one
 //!   before left; parts of others ([`Actual::foreign`]) stay, and what is wanted can be
 //!   [fitted](Backend::fitted) to what is there.
+//! * **Moves.** A Service may [say which one](Backend::is_asked_for) it wants. If it has another one, that serves on until the
+//!   new one stands and its address is on the Service; then it goes, as far as it is the Service's.
 //! * **Targets.** The controller decides who is a target; an empty set is obeyed. A set that nobody knows is not empty: see
 //!   [`machine_ids`] (P-25).
 //!

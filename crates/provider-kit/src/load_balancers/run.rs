@@ -167,9 +167,12 @@ impl<'a> Run<'a> {
     async fn remove(&mut self, ours: &[Shared]) -> Result<()> {
         (self.was_missing, self.is_kept) = (false, false);
         self.this.left_out.forget(self.identity.uid());
+        let mut outcome = Ok(());
         for actual in ours {
-            self.change(Some(Arc::clone(actual)), Aim::Deleted).await?;
+            // One that cannot go is no reason to keep another one.
+            outcome = outcome.and(self.change(Some(Arc::clone(actual)), Aim::Deleted).await.map(drop));
         }
+        outcome?;
         if !self.was_missing {
             return Ok(());
         }

@@ -233,6 +233,45 @@ async fn one_of_the_go_program_moves_too_and_what_that_left_behind_is_left() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn it_moves_away_from_one_that_failed() {
+    let mut scene = moving(&[]).await;
+    scene.fake.set_provisioning_status(NAME, "ERROR");
+    scene.start().await;
+    scene.ensure("web").await;
+    assert_eq!(ports(&scene.balancer()), [80, 443]);
+    // Not without those who share it; but it is reached elsewhere already.
+    let mut scene = two(&[]).await;
+    let (own, there) = (id(&scene, NAME), id(&scene, OTHER));
+    scene.add_service("sharer");
+    scene.annotate("sharer", "load-balancer-id", &own);
+    scene.ports("sharer", json!([{"port": 8080, "nodePort": 30081}]));
+    scene.ensure("sharer").await;
+    scene.annotate("web", "load-balancer-id", &there);
+    scene.fake.set_provisioning_status(NAME, "ERROR");
+    scene.start().await;
+    let refused = scene.refused("web").await;
+    assert!(refused.is_invalid() && refused.to_string().contains("openstack loadbalancer failover"), "{refused}");
+    assert_eq!(scene.annotation("web", "load-balancer-address"), scene.annotation("other", "load-balancer-address"));
+    scene.fake.set_provisioning_status(NAME, "ACTIVE");
+    scene.ensure("web").await;
+    assert_eq!(ports(&scene.fake.load_balancer(&own).unwrap()), [8080]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_that_it_has_one_that_cannot_go_keeps_no_other() {
+    let mut scene = moving(&[]).await;
+    scene.lifetime = Some(Duration::from_secs(4));
+    let _ = scene.try_ensure("web").await;
+    scene.fake.set_provisioning_status(OTHER, "ERROR");
+    scene.start().await;
+    assert!(scene.try_delete("web").await.is_err());
+    assert!(scene.fake.load_balancer(NAME).is_none());
+    scene.fake.set_provisioning_status(OTHER, "ACTIVE");
+    scene.delete("web").await;
+    assert_eq!((ports(&scene.balancer()), signs(&scene.balancer())), (vec![443], vec![OTHER]));
+}
+
 /// Its address is known by the annotation, which follows only when it has moved.
 #[tokio::test(start_paused = true)]
 async fn one_of_the_go_program_that_is_shown_by_a_name_alone_is_given_back_too() {
