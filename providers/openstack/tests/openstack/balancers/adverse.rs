@@ -6,6 +6,7 @@ use openstack_fake::{Fault, FaultKind, Options};
 use serde_json::{Value, json};
 
 use super::scene::{CREATE, NAME, Scene, uid};
+use super::shared::shared;
 
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const OTHER: &str = "kube_service_kubernetes_default_other";
@@ -17,13 +18,8 @@ fn internal() -> Scene {
 }
 
 /// `web` on port 80, and `other` on the same load balancer on port 443.
-async fn shared() -> Scene {
-    let mut scene = Scene::new();
-    scene.ensure("web").await;
-    let id = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
-    scene.add_service("other");
-    scene.annotate("other", "load-balancer-id", &id);
-    scene.ports("other", json!([{"port": 443, "nodePort": 30443}]));
+async fn joined() -> Scene {
+    let mut scene = shared().await;
     scene.ensure("other").await;
     scene.events();
     scene.changes();
@@ -108,7 +104,7 @@ async fn an_unused_pool_goes_whatever_the_next_life_does() {
 
 #[tokio::test(start_paused = true)]
 async fn who_shares_keeps_the_unused_pools_of_others_and_their_names_do_not_deceive() {
-    let mut scene = shared().await;
+    let mut scene = joined().await;
     scene.ports("web", json!([{"port": 81, "nodePort": 30080}]));
     scene.lifetime = Some(Duration::from_millis(1000));
     let _ = scene.try_ensure("web").await;
@@ -163,7 +159,7 @@ async fn one_that_failed_is_deleted_also_without_cascade() {
 #[tokio::test(start_paused = true)]
 async fn nobody_leaves_a_shared_one_that_failed_before_it_is_mended_and_what_to_do_is_told() {
     for leaver in ["web", "other"] {
-        let mut scene = shared().await;
+        let mut scene = joined().await;
         scene.fake.set_provisioning_status(NAME, "ERROR");
         scene.start().await;
         let stays = if leaver == "web" { OTHER } else { NAME };
@@ -181,7 +177,7 @@ async fn nobody_leaves_a_shared_one_that_failed_before_it_is_mended_and_what_to_
 #[tokio::test(start_paused = true)]
 async fn all_who_share_one_that_failed_leave_it_together() {
     for (first, last) in [("web", "other"), ("other", "web")] {
-        let mut scene = shared().await;
+        let mut scene = joined().await;
         scene.conf("manage-security-groups = true");
         scene.ensure("web").await;
         scene.ensure("other").await;
@@ -221,7 +217,7 @@ async fn one_that_failed_stays_where_somebody_unknown_has_a_part_in_it() {
         }),
     ];
     for (text, take) in foreign {
-        let mut scene = shared().await;
+        let mut scene = joined().await;
         take(&mut scene);
         scene.fake.set_provisioning_status(NAME, "ERROR");
         scene.start().await;
@@ -394,7 +390,7 @@ async fn the_address_of_another_project_is_not_taken() {
 
 #[tokio::test(start_paused = true)]
 async fn who_is_left_alone_on_a_shared_one_has_all_the_rights() {
-    let mut scene = shared().await;
+    let mut scene = joined().await;
     scene.delete("web").await;
     let id = scene.fake.floating_ips()[0]["id"].as_str().unwrap().to_owned();
     scene.fake.change_floating_ip(&id, |it| drop(it.insert("port_id".to_owned(), Value::Null)));
@@ -412,7 +408,7 @@ async fn who_is_left_alone_on_a_shared_one_has_all_the_rights() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_asked_for_comes_before_what_a_dead_namesake_left() {
-    let mut scene = shared().await;
+    let mut scene = joined().await;
     scene.delete("other").await;
     scene.ensure("web").await;
     let left = scene.annotation("web", "load-balancer-id").unwrap().to_owned();

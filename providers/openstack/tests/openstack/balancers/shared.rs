@@ -7,8 +7,8 @@ use super::scene::{CREATE, NAME, Scene};
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const OTHER: &str = "kube_service_kubernetes_default_other";
 
-/// `web` on port 80, and `other` on the same load balancer on port 443.
-async fn shared() -> Scene {
+/// `web` on port 80, and `other`, which asks for the same load balancer for its port 443.
+pub(super) async fn shared() -> Scene {
     let mut scene = Scene::new();
     scene.ensure("web").await;
     let id = scene.annotation("web", "load-balancer-id").unwrap().to_owned();
