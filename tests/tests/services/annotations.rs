@@ -110,4 +110,5 @@ async fn a_provider_may_have_addresses_shown_before_it_goes_on() {
     assert_eq!(shown[0]["metadata"]["annotations"], json!({ID: "lb-1"}));
     assert_eq!((world.cloud.count("ensure web"), shown.len()), (1, 1));
     assert_eq!(world.service("web")["status"], shown[0]["status"], "said once");
+    assert_eq!(world.writes(), 2, "the finalizer, and what was shown: that is not written again at the end");
 }

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cloud_provider::{LoadBalancerStatus, Plan, Result, Service, SyncObserver, async_trait};
+use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Plan, Result, Service, SyncObserver, async_trait};
 use runtime::place::Place;
 
 use crate::service::controller::ServiceController;
@@ -66,14 +66,23 @@ pub(super) struct Narrator<'a> {
     is_quiet: bool,
     has_begun: AtomicBool,
     annotations: Mutex<Annotations>,
+    published: Mutex<Option<Published>>,
     place: Waits<'a>,
+}
+
+/// What the provider had written on the Service while it went on.
+#[derive(PartialEq)]
+pub(super) struct Published {
+    pub(super) ingress: Vec<LoadBalancerIngress>,
+    pub(super) annotations: Annotations,
 }
 
 impl<'a> Narrator<'a> {
     pub(super) fn new(controller: &'a ServiceController, key: &'a str, service: &'a Service, place: &'a Place) -> Self {
         let is_quiet = controller.options.quiet && controller.cloud.has_plans();
-        let (has_begun, annotations) = (AtomicBool::new(false), Mutex::default());
-        let narrator = Self { controller, key, service, is_quiet, has_begun, annotations, place: Waits(place) };
+        let (annotations, published) = (Mutex::default(), Mutex::default());
+        let (has_begun, place) = (AtomicBool::new(false), Waits(place));
+        let narrator = Self { controller, key, service, is_quiet, has_begun, annotations, published, place };
         if !is_quiet {
             narrator.begin();
         }
@@ -97,6 +106,11 @@ impl<'a> Narrator<'a> {
     pub(super) fn annotations(&self) -> Annotations {
         self.annotations.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// What need not be written again.
+    pub(super) fn published(&self) -> Option<Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 #[async_trait]
@@ -112,8 +126,10 @@ impl SyncObserver for Narrator<'_> {
     }
 
     async fn publish(&self, status: &LoadBalancerStatus) -> Result<()> {
-        let ingress = status.ingress.as_deref().unwrap_or_default();
-        self.controller.write_status(self.key, self.service, ingress, &self.annotations()).await
+        let (ingress, annotations) = (status.ingress.clone().unwrap_or_default(), self.annotations());
+        self.controller.write_status(self.key, self.service, &ingress, &annotations).await?;
+        *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Some(Published { ingress, annotations });
+        Ok(())
     }
 
     fn waits(&self) {

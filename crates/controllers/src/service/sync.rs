@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::service::controller::ServiceController;
 use crate::service::events::News;
-use crate::service::observers::{Narrator, Waits};
+use crate::service::observers::{Narrator, Published, Waits};
 use crate::service::patch::{self, Annotations};
 use crate::service::wants::{Operation, is_abandoned, is_foreign, wants_load_balancer};
 
@@ -134,18 +134,24 @@ impl ServiceController {
         }
         self.ledger.remember_targets(key, targets.given(self.cloud.follows(service)));
         let outcome = self.cloud.ensure(service, &targets.nodes, &narrator).await;
-        let annotations = narrator.annotations();
+        let (annotations, published) = (narrator.annotations(), narrator.published());
         self.ledger.remember_annotations(key, &annotations);
         match outcome {
             Ok(Some(status)) => {
                 narrator.finish(self.ledger.is_said_to_fail(key, false));
                 self.ledger.is_new_drift(key, None);
-                self.write_status(key, service, &status.ingress.unwrap_or_default(), &annotations).await
+                let wanted = Published { ingress: status.ingress.unwrap_or_default(), annotations };
+                if published.as_ref() == Some(&wanted) {
+                    return Ok(());
+                }
+                self.write_status(key, service, &wanted.ingress, &wanted.annotations).await
             }
             Ok(None) => Err(Error::other("service status returned by EnsureLoadBalancer is nil")),
             Err(error) if error.is_implemented_elsewhere() => self.clear_condition(key, service).await,
             Err(error) => {
-                self.annotate(key, service, &annotations).await;
+                if published.is_none_or(|published| published.annotations != annotations) {
+                    self.annotate(key, service, &annotations).await;
+                }
                 Err(error.context(FAILED_TO_ENSURE))
             }
         }
