@@ -63,22 +63,30 @@ const TRIES: usize = 3;
 /// A cloud for each play.
 pub type MakeCloud = fn() -> Box<dyn CloudUnderTest>;
 
-/// Plays all [`SCENARIOS`], or those whose name contains `CCM_SCENARIO`, at one crash point of so many: 1, unless a cloud needs
-/// so many requests that all of them are a task of their own. `CCM_CRASH_EVERY` says another number.
+/// Plays all [`SCENARIOS`], or those whose name contains `CCM_SCENARIO`, as [`proof_of`].
 ///
 /// # Panics
-/// As [`at_every_request`], and if a variable says nothing that can be played.
+/// As [`proof_of`], and if there is no such scenario.
 pub fn proof(cloud: MakeCloud, every: usize) -> Report {
     let chosen = std::env::var("CCM_SCENARIO").unwrap_or_default();
     let scenarios: Vec<_> = SCENARIOS.into_iter().filter(|it| it.name.contains(&chosen)).collect();
     assert!(!scenarios.is_empty(), "no scenario's name contains CCM_SCENARIO={chosen:?}");
+    proof_of(cloud, &scenarios, every)
+}
+
+/// Plays these scenarios at one crash point of so many: 1, unless a cloud needs so many requests that all of them are a task of
+/// their own. `CCM_CRASH_EVERY` says another number.
+///
+/// # Panics
+/// As [`at_every_request`], and if the variable says nothing that can be played.
+pub fn proof_of(cloud: MakeCloud, scenarios: &[Scenario], every: usize) -> Report {
     let asked = std::env::var("CCM_CRASH_EVERY").ok();
     let every = asked.map_or(every, |text| text.parse().expect("a number in CCM_CRASH_EVERY"));
     assert!(every > 0, "CCM_CRASH_EVERY must be 1 or more");
     if every > 1 {
         println!("(one crash point of {every} is tried)");
     }
-    at_requests(cloud, &scenarios, every)
+    at_requests(cloud, scenarios, every)
 }
 
 /// Kills the program at every request of these scenarios, before and after it, and prints scenarios × crash points.

@@ -6,4 +6,5 @@
 mod cost;
 mod predecessor;
 mod proofs;
+mod stories;
 mod take_over;

@@ -6,7 +6,7 @@ use ccm_tests::{chaos, crash, scene};
 use openstack_fake::Options;
 
 /// OpenStack needs thousands of requests for what other clouds do in hundreds. Odd, so that both moments of a request are met.
-const EVERY: usize = 9;
+pub(crate) const EVERY: usize = 9;
 /// Seeds of trouble, for the same reason; `CCM_SEEDS` says another number.
 const TROUBLES: u64 = 30;
 
