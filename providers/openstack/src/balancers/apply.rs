@@ -21,9 +21,12 @@ const PORTS_POOL: &str = "ports with ";
 impl Backing {
     pub(super) async fn carry_out(&self, change: Change<'_>) -> Result<Applied> {
         let is_removed = change.operations.iter().any(|it| deletes(it, |part| *part == Part::Balancer));
-        let failed = change.actual.filter(|it| matches!(it.state, State::Failed(_)));
-        if let Some(failed) = failed.filter(|_| !is_removed) {
-            return Err(cannot_change(failed));
+        let failed = change.actual.and_then(|it| match &it.state {
+            State::Failed(text) => Some((it, text)),
+            _ => None,
+        });
+        if let Some((actual, text)) = failed.filter(|_| !is_removed) {
+            return Err(cannot_change(actual, text));
         }
         // Octavia lets nothing of one that failed be removed but all of it.
         let goes_at_once = is_removed && (self.config.cascade_delete || failed.is_some());
@@ -218,16 +221,16 @@ struct Id {
 }
 
 /// Why one that failed is not changed, and what is to be done about it.
-fn cannot_change(failed: &Actual) -> Error {
-    let State::Failed(text) = &failed.state else { return Error::other("it is not in ERROR") };
+fn cannot_change(failed: &Actual, text: &str) -> Error {
     if failed.foreign.is_empty() {
-        return Error::invalid(text.clone());
+        return Error::invalid(text.to_owned());
     }
     let id = balancer_id(&failed.id);
     let others: BTreeSet<&str> = failed.foreign.values().map(String::as_str).collect();
     let others = others.into_iter().collect::<Vec<_>>().join(", ");
     Error::invalid(format!(
-        "load balancer {id} has the provisioning status ERROR, in which Octavia lets no part of it be changed or removed; others          have parts in it, so that it stays ({others}). An administrator may repair it with `openstack loadbalancer failover {id}`"
+        "load balancer {id} has the provisioning status ERROR, in which Octavia lets no part of it be changed or removed; others \
+         have parts in it, so that it stays ({others}). An administrator may repair it with `openstack loadbalancer failover {id}`"
     ))
 }
 
