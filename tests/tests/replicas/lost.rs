@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use ccm_tests::wait::until;
-use provider_simulated::cloud::Options;
 
 use crate::environment::Environment;
 use crate::gaps::Gaps;
@@ -21,15 +19,10 @@ pub(crate) async fn a_killed_leader_is_followed_when_its_lease_has_expired(
     play(environment, "killed", Identity::Admin, &["--concurrent-service-syncs=2"], async |stage| {
         stage.nodes(2).await?;
         stage.converges().await?;
-        stage.cloud().set_options(Options { operation_milliseconds: 300, ..Options::default() });
-        stage.services(6).await?;
-        until("the work is in its middle", SOON, async || {
-            ensure!(!stage.cloud().load_balancers().is_empty(), "no load balancer yet");
-            Ok(())
-        })
-        .await?;
+        stage.amid_work(6).await?;
         let (gap, _) = stage.gap_after(SOON, async |old| old.controller.kill().await).await?;
         gaps.note("SIGKILL, in the middle of work", gap, EXPIRY)?;
+        stage.hurry();
         stage.converges().await?;
         stage.work_goes_on().await
     })
@@ -43,15 +36,10 @@ pub(crate) async fn a_frozen_leader_changes_nothing_when_it_goes_on(
     play(environment, "frozen", Identity::Admin, &["--concurrent-service-syncs=2"], async |stage| {
         stage.nodes(2).await?;
         stage.converges().await?;
-        stage.cloud().set_options(Options { operation_milliseconds: 300, ..Options::default() });
-        stage.services(8).await?;
-        until("the work is in its middle", SOON, async || {
-            ensure!(stage.cloud().load_balancers().len() >= 2, "not two load balancers yet");
-            Ok(())
-        })
-        .await?;
+        stage.amid_work(8).await?;
         let (gap, mut frozen) = stage.gap_after(SOON, async |old| old.controller.freeze()).await?;
         gaps.note("SIGSTOP, in the middle of work", gap, EXPIRY)?;
+        stage.hurry();
         stage.work_goes_on().await?;
         // Nobody has anything to do any more: what changes now, the frozen one changed.
         let (changes, versions) = (stage.changes(), stage.versions().await?);

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
-use provider_simulated::cloud::{Cloud, NewMachine};
+use provider_simulated::cloud::{Cloud, Fault, NewMachine};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -29,6 +29,9 @@ pub(crate) const STOP: Duration = Duration::from_secs(15);
 /// So often the Lease is looked at where a gap is measured.
 const LOOK: Duration = Duration::from_millis(20);
 const REPLICAS: usize = 3;
+const CREATE: &str = "POST /v1/load-balancers";
+/// By how much the cloud answers late amid work, in milliseconds: two at a time, ten Services take five times as long.
+const LATE: u64 = 3_000;
 
 pub(crate) struct Stage {
     pub(crate) client: Client,
@@ -214,6 +217,29 @@ impl Stage {
             api.create(&PostParams::default(), &service).await.with_context(|| format!("creating {name}"))?;
         }
         Ok(names)
+    }
+
+    /// So many Services more, of which two are under way: the cloud was asked for their load balancers, and answers late. It
+    /// lasts until [`Self::hurry`].
+    pub(crate) async fn amid_work(&mut self, services: usize) -> Result<()> {
+        let before = self.creations();
+        self.cloud().inject(Fault::latency(LATE).on(CREATE));
+        self.services(services).await?;
+        until("the work is in its middle", SOON, async || {
+            let asked = self.creations() - before;
+            ensure!(asked >= 2, "{asked} load balancers were asked for");
+            Ok(())
+        })
+        .await
+    }
+
+    /// The cloud answers at once again.
+    pub(crate) fn hurry(&self) {
+        self.cloud().clear_faults();
+    }
+
+    fn creations(&self) -> u64 {
+        self.cloud().requests().get(CREATE).copied().unwrap_or_default()
     }
 
     fn names(&mut self, kind: &str, count: usize) -> Vec<String> {

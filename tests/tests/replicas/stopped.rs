@@ -3,8 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use ccm_tests::wait::until;
-use provider_simulated::cloud::Options;
 
 use crate::environment::Environment;
 use crate::gaps::Gaps;
@@ -58,24 +56,20 @@ pub(crate) async fn a_leader_stopped_in_the_middle_of_work_finishes_it_and_then_
     play(environment, "busy", Identity::Admin, &["--concurrent-service-syncs=2"], async |stage| {
         stage.nodes(2).await?;
         stage.converges().await?;
-        stage.cloud().set_options(Options { operation_milliseconds: 300, ..Options::default() });
-        stage.services(10).await?;
-        until("the work is in its middle", SOON, async || {
-            let made = stage.cloud().load_balancers().len();
-            ensure!(made >= 2, "{made} load balancers");
-            Ok(())
-        })
-        .await?;
+        stage.amid_work(10).await?;
+        let cloud = stage.cloud().clone();
         let (gap, old) = stage
             .gap_after(SOON, async |old| {
                 let status = old.controller.stop(STOP).await?;
                 ensure!(status.success(), "the leader ended with {status} after SIGTERM");
+                // Before another leads and goes on.
+                let made = cloud.load_balancers().len();
+                ensure!((2..10).contains(&made), "{made} of 10 load balancers were made: what was begun, and nothing new");
                 Ok(())
             })
             .await?;
-        let made = stage.cloud().load_balancers().len();
-        ensure!(made < 10, "there was no middle");
         ensure!(old.controller.log().contains(RELEASED), "the lease was not released");
+        stage.hurry();
         gaps.note(
             "SIGTERM, in the middle of work (drained, then released)",
             gap,
