@@ -360,7 +360,6 @@ impl<'a> Run<'a> {
             match self.apply(actual.as_ref(), rest).await? {
                 Step::Done(count, shown) => {
                     actual = self.once_shown(shown, aim).await?;
-                    self.was_missing |= actual.is_none();
                     rest = &rest[count.min(rest.len())..];
                 }
                 Step::PlanAgain(shown) => return Ok((self.once_shown(shown, aim).await?, false)),
@@ -410,7 +409,10 @@ impl<'a> Run<'a> {
         let Some(mut actual) = actual else { return Ok(None) };
         self.annotate(Some(&actual), aim);
         if actual.state == State::Busy {
-            let Some(seen) = self.awaited(&actual, parts).await? else { return went_away(&actual, aim) };
+            let Some(seen) = self.awaited(&actual, parts).await? else {
+                self.was_missing = true;
+                return went_away(&actual, aim);
+            };
             actual = seen;
             self.annotate(Some(&actual), aim);
         }

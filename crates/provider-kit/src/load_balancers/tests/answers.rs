@@ -5,7 +5,7 @@ use cloud_provider::{LoadBalancers, Service};
 use serde_json::json;
 use tokio::time::{Duration, sleep};
 
-use super::super::{Attributes, MAX_AGE, Tree};
+use super::super::{Attributes, MAX_AGE, State, Tree};
 use super::small::{IGNORED, NETWORK, Town, with_targets};
 
 fn in_network(network: &str) -> Tree {
@@ -87,6 +87,30 @@ async fn what_vanished_needs_a_witness_and_what_was_removed_does_not() {
     town.cloud.requests();
     town.balancers.delete(town.request(&leaving(service))).await.unwrap();
     assert_eq!(town.cloud.requests(), ["find", "delete", "machine", "find"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_vanishes_while_the_cloud_is_at_work_on_it_needs_a_witness() {
+    let town = Town::default();
+    let service = town.service("s1", with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    town.cloud.state().balancers.get_mut("lb-1").unwrap().state = State::Busy;
+    let service = leaving(service);
+    let another_project = async {
+        sleep(Duration::from_millis(100)).await;
+        let mut state = town.cloud.state();
+        state.machines_are_known = false;
+        std::mem::take(&mut state.balancers)
+    };
+    let (outcome, ours) = tokio::join!(town.balancers.delete(town.request(&service)), another_project);
+    let err = outcome.unwrap_err();
+    assert!(err.is_unauthorized(), "{err}");
+    let mut state = town.cloud.state();
+    (state.machines_are_known, state.balancers) = (true, ours);
+    state.balancers.get_mut("lb-1").unwrap().state = State::Ready;
+    drop(state);
+    town.balancers.delete(town.request(&service)).await.unwrap();
+    assert!(town.cloud.state().balancers.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
