@@ -101,8 +101,7 @@ pub(crate) async fn reads_grow_with_pages_and_writes_with_changes(environment: &
         scene.did(&format!("fifteen steady seconds: {}", kinds(&requests)));
 
         let before = scene.asked().len();
-        scene.delete_service("web").await?;
-        scene.delete_service("mail").await?;
+        scene.delete_services(&["web", "mail"]).await?;
         let requests = asked(scene, before).await;
         scene.did(&format!("both were deleted: {}", kinds(&requests)));
         ensure!(changes(&requests).len() == 2, "{}", kinds(&changes(&requests)));

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use ccm_tests::gate::{Moment, Passed, Side};
+use ccm_tests::wait::until_every;
 use futures::FutureExt;
 use serde_json::json;
 
 use crate::cloud::text;
 use crate::environment::Environment;
 use crate::project::Project;
-use crate::scene::{Listener, SOON, Scene, Settings};
+use crate::scene::{LOOK, Listener, SOON, Scene, Settings};
 use crate::services::{EVERYTHING, rules};
 use crate::snapshot::Snapshot;
 
@@ -25,9 +26,8 @@ use crate::snapshot::Snapshot;
 const LABEL: &str = "crash";
 /// So long nothing is asked before the end is judged: longer than the first pauses between two looks at a load balancer.
 const SILENCE: Duration = Duration::from_millis(1700);
-/// How long an act may take, all its lives together, and how long its end.
+/// How long an act may take, all its lives together.
 const PATIENCE: Duration = Duration::from_secs(1200);
-const END: Duration = SOON;
 /// The same look at the cloud in one life counts so often; at Kubernetes, once.
 const REPETITIONS: usize = 2;
 /// Lives end at so many changes of one kind in an act: one that is made anew after each crash would never be passed.
@@ -203,6 +203,7 @@ async fn is_shown(scene: &Scene, act: Act) -> Result<bool> {
             let ports = rules(&now).into_iter().map(|(port, _)| port);
             listeners.keys().copied().eq([443, 8080])
                 && listeners.values().all(is_changed)
+                && now.all("pool").count() == 2
                 && ports.eq([30081, 30443])
                 && !is_busy
         }
@@ -222,19 +223,15 @@ async fn is_silent(scene: &Scene, act: Act) {
 
 /// Waits until everything is as undisturbed.
 async fn ends_as(scene: &Scene, act: Act, wanted: &BTreeSet<String>) -> Result<()> {
-    let start = Instant::now();
-    loop {
+    until_every(LOOK, &format!("{act:?} ends as undisturbed"), SOON, async || {
         is_silent(scene, act).await;
         let words = words(scene, &scene.snapshot().await?);
-        if words == *wanted {
-            return Ok(());
-        }
-        if start.elapsed() > END {
-            let (missing, more): (Vec<_>, Vec<_>) =
-                (wanted.difference(&words).collect(), words.difference(wanted).collect());
-            return Err(anyhow!("{act:?}: not as undisturbed; missing: {missing:#?}\ntoo many: {more:#?}"));
-        }
-    }
+        let (missing, more): (Vec<_>, Vec<_>) =
+            (wanted.difference(&words).collect(), words.difference(wanted).collect());
+        ensure!(words == *wanted, "missing: {missing:#?}\ntoo many: {more:#?}");
+        Ok(())
+    })
+    .await
 }
 
 /// A cluster with two Nodes in a project of its own.
@@ -252,8 +249,7 @@ async fn stage(environment: &Environment) -> Result<Scene> {
 /// Everything is as it was; the project may be another's.
 async fn strike(environment: &Environment, mut scene: Scene) -> Result<()> {
     scene.end().await?;
-    let differences = scene.before.differences(&scene.snapshot().await?);
-    ensure!(differences.is_empty(), "not as before: {differences:#?}");
+    scene.is_as_before().await?;
     environment.pool.give_back(scene.project.clone());
     Ok(())
 }

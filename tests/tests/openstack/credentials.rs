@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use ccm_tests::wait::until;
 use http::Method;
 use serde_json::json;
 
-use crate::cloud::Api;
+use crate::cloud::{Api, text};
 use crate::environment::Environment;
-use crate::scene::{Scene, Settings, play};
+use crate::project::trustee;
+use crate::scene::{SOON, Scene, Settings, play};
 
 /// Longer than several passes of every controller.
 const A_WHILE: Duration = Duration::from_secs(6);
@@ -37,6 +39,30 @@ async fn nothing_is_deleted(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
+/// How often Keystone refused to give a token.
+fn refusals(scene: &Scene) -> usize {
+    let is_refusal = |line: &&String| line.contains("/auth/tokens → 4");
+    scene.gate.journal().iter().filter(is_refusal).count()
+}
+
+/// Waits until Keystone refuses once more to give a token.
+async fn is_refused(scene: &Scene, before: usize) -> Result<()> {
+    until("Keystone gives no token", SOON, async || {
+        ensure!(refusals(scene) > before, "it was not asked");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until Keystone has given one more token.
+async fn has_more_tokens(scene: &Scene, before: usize) -> Result<()> {
+    until("there is another token", SOON, async || {
+        ensure!(scene.tokens.count() > before, "there is none");
+        Ok(())
+    })
+    .await
+}
+
 /// What is asked for is done.
 async fn goes_on(scene: &mut Scene, port: u16) -> Result<()> {
     scene.set_ports("web", &[(port, 30080)]).await?;
@@ -60,8 +86,9 @@ pub(crate) async fn a_wrong_password_deletes_nothing_and_a_new_one_is_taken_up(
         goes_on(scene, 81).await?;
         scene.did("the password was changed, and the file: it went on without a restart");
         password("a-third-secret").await?;
-        let outcome = scene.user.set_ports("web", &[82]).await;
+        let (outcome, refusals) = (scene.user.set_ports("web", &[82]).await, refusals(scene));
         ensure!(outcome, "no Service");
+        is_refused(scene, refusals).await?;
         tokio::time::sleep(A_WHILE).await;
         for name in ["worker-1", "worker-2", "worker-3"] {
             ensure!(scene.node(name).is_some(), "{name} was deleted");
@@ -109,11 +136,14 @@ pub(crate) async fn a_credential_of_another_project_deletes_nothing(environment:
     let played = play(environment, Settings { label: "stranger", ..Settings::default() }, async |scene| {
         furnish(scene).await?;
         // The other project has servers of the same names; these are not the Nodes' servers.
+        let tokens = scene.tokens.count();
         scene.configure_for(&other.name, other.password(), &other.name)?;
-        tokio::time::sleep(A_WHILE).await;
+        has_more_tokens(scene, tokens).await?;
         nothing_is_deleted(scene).await?;
         scene.end().await?;
+        let tokens = scene.tokens.count();
         scene.start()?;
+        has_more_tokens(scene, tokens).await?;
         tokio::time::sleep(A_WHILE).await;
         for name in ["worker-1", "worker-2", "worker-3"] {
             ensure!(scene.node(name).is_some(), "{name} was deleted");
@@ -133,4 +163,70 @@ pub(crate) async fn a_credential_of_another_project_deletes_nothing(environment:
     ensure!(left.all("load balancer").next().is_none(), "a load balancer in the other project");
     environment.pool.give_back(stranger);
     played
+}
+
+/// A trust of the project's user for somebody who has no role of its own: its id.
+async fn trust(scene: &Scene, trustee: &str) -> Result<String> {
+    let trust = json!({"trust": {"trustor_user_id": scene.project.user, "trustee_user_id": trustee,
+        "project_id": scene.project.id, "impersonation": true, "roles": roles()}});
+    Ok(text(&scene.cloud.post(Api::Identity, "/OS-TRUST/trusts", trust).await?, "id").to_owned())
+}
+
+fn roles() -> serde_json::Value {
+    json!([{"name": "member"}, {"name": "load-balancer_member"}])
+}
+
+pub(crate) async fn application_credentials_and_trusts_are_enough(environment: &Environment) -> Result<()> {
+    play(environment, Settings { label: "trust", starts_later: true, ..Settings::default() }, async |scene| {
+        let own = format!("/users/{}", scene.project.user);
+        let credential = json!({"application_credential": {"name": "ccm", "roles": roles()}});
+        let credential = scene.cloud.post(Api::Identity, &format!("{own}/application_credentials"), credential).await?;
+        let (id, secret) = (text(&credential, "id"), text(&credential, "secret"));
+        scene.configure_as(&format!("application-credential-id={id}\napplication-credential-secret={secret}"))?;
+        scene.start()?;
+        furnish(scene).await?;
+        scene.did("with an application credential");
+
+        let (admin, password) = (environment.admin().await?, scene.project.password());
+        let user =
+            json!({"user": {"name": trustee(&scene.project.name), "password": password, "domain_id": "default"}});
+        let user = text(&admin.post(Api::Identity, "/users", user).await?, "id").to_owned();
+        let by_trust = |trust: &str| format!("trust-id={trust}\ntrustee-id={user}\ntrustee-password={password}");
+        let first = trust(scene, &user).await?;
+        let tokens = scene.tokens.count();
+        scene.configure_as(&by_trust(&first))?;
+        has_more_tokens(scene, tokens).await?;
+        scene.cloud.delete(Api::Identity, &format!("{own}/application_credentials/{id}")).await?;
+        goes_on(scene, 81).await?;
+        scene.did("the file named a trust instead, and the application credential went: it went on without a restart");
+        scene.end().await?;
+        scene.start()?;
+        goes_on(scene, 82).await?;
+        scene.did("so it did after a restart");
+
+        scene.cloud.delete(Api::Identity, &format!("/OS-TRUST/trusts/{first}")).await?;
+        scene.tokens.spoil();
+        let (before, refusals) = (scene.snapshot().await?, refusals(scene));
+        ensure!(scene.user.set_ports("web", &[83]).await, "no Service");
+        is_refused(scene, refusals).await?;
+        tokio::time::sleep(A_WHILE).await;
+        for name in ["worker-1", "worker-2", "worker-3"] {
+            ensure!(scene.node(name).is_some(), "{name} was deleted");
+        }
+        let differences = before.differences(&scene.snapshot().await?);
+        ensure!(differences.is_empty(), "{differences:#?}");
+        let said = scene.events("SyncLoadBalancerFailed").pop();
+        scene.did(&format!("the trust was taken back: nothing was deleted; {said:?}"));
+        let second = trust(scene, &user).await?;
+        scene.configure_as(&by_trust(&second))?;
+        scene.balanced("web", "the port is another", |it| it.keys().copied().eq([83])).await?;
+        scene.did("another trust was given: it went on");
+        scene.delete_service("web").await?;
+        scene.end().await?;
+        scene.cloud.delete(Api::Identity, &format!("/OS-TRUST/trusts/{second}")).await?;
+        admin.delete(Api::Identity, &format!("/users/{user}")).await?;
+        scene.did("the Service was deleted");
+        Ok(())
+    })
+    .await
 }

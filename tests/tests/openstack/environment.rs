@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tokio::sync::RwLock;
 
-use crate::cloud::{Cloud, Login};
+use crate::cloud::{Api, Cloud, Login};
 use crate::project::Pool;
 
 const OUT: &str = "CCM_TEST_OPENSTACK";
@@ -21,6 +21,8 @@ pub(crate) enum Need {
     Cloud,
     /// An OpenStack whose services can be stopped; nothing else runs meanwhile.
     Services,
+    /// An OpenStack whose Neutron has trunks.
+    Trunks,
 }
 
 /// Where things are.
@@ -56,8 +58,18 @@ impl Environment {
             Need::Services if self.services.is_none() => {
                 Some("CCM_TEST_OPENSTACK_SERVICES is not set: nothing can stop the services")
             }
-            Need::Cloud | Need::Services => None,
+            Need::Trunks if !self.has_trunks() => Some("Neutron has no trunks"),
+            Need::Cloud | Need::Services | Need::Trunks => None,
         }
+    }
+
+    /// Whether Neutron says so; if it says nothing, the scenario will say more.
+    fn has_trunks(&self) -> bool {
+        let asked = self.runtime.block_on(async {
+            let extensions = self.admin().await?.list(Api::Network, "/extensions").await?;
+            anyhow::Ok(extensions.iter().any(|it| it["alias"] == "trunk"))
+        });
+        asked.unwrap_or(true)
     }
 
     fn out(&self) -> Result<&Path> {

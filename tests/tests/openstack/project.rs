@@ -94,7 +94,8 @@ pub(crate) async fn clean_up(environment: &Environment) -> Result<()> {
 }
 
 async fn remove(environment: &Environment, admin: &Cloud, id: &str, name: &str) -> Result<()> {
-    let users = admin.list(Api::Identity, &format!("/users?name={name}")).await?;
+    let mut users = admin.list(Api::Identity, &format!("/users?name={name}")).await?;
+    users.extend(admin.list(Api::Identity, &format!("/users?name={}", trustee(name))).await?);
     // Whatever a scenario did to the password.
     for user in &users {
         let path = format!("/users/{}", text(user, "id"));
@@ -144,6 +145,10 @@ async fn empty(cloud: &Cloud) -> Result<()> {
         }
         cloud.delete(Api::Network, &path).await?;
     }
+    // Where Neutron has none, it does not know the word.
+    for trunk in cloud.list(Api::Network, "/trunks").await.unwrap_or_default() {
+        cloud.delete(Api::Network, &format!("/trunks/{}", text(&trunk, "id"))).await?;
+    }
     let mine = format!("project_id={}", cloud.project());
     for port in cloud.list(Api::Network, &format!("/ports?{mine}")).await? {
         cloud.delete(Api::Network, &format!("/ports/{}", text(&port, "id"))).await?;
@@ -156,6 +161,11 @@ async fn empty(cloud: &Cloud) -> Result<()> {
         _ = cloud.delete(Api::Network, &format!("/security-groups/{}", text(&group, "id"))).await;
     }
     Ok(())
+}
+
+/// The name of a user to whom a project's own user may give a trust.
+pub(crate) fn trustee(project: &str) -> String {
+    format!("{project}-trustee")
 }
 
 fn login(address: &str, user: &str, project: &str) -> Login {
@@ -225,10 +235,25 @@ impl Project {
         let mut ids = Vec::new();
         for (number, name) in names.iter().enumerate() {
             let zone = if number % 2 == 0 { "az1" } else { "az2" };
-            let server = json!({"server": {"name": name, "flavorRef": self.flavor, "imageRef": self.image,
-                "networks": [{"uuid": self.network}], "availability_zone": zone}});
-            ids.push(text(&cloud.post(Api::Compute, "/servers", server).await?, "id").to_owned());
+            ids.push(self.post_server(cloud, name, zone, json!({"uuid": self.network})).await?);
         }
+        self.run(cloud, &ids).await
+    }
+
+    /// Makes a server at a port that is there, and waits until it runs; its id.
+    pub(crate) async fn add_server_at(&self, cloud: &Cloud, name: &str, port: &str) -> Result<String> {
+        let id = self.post_server(cloud, name, "az1", json!({"port": port})).await?;
+        self.run(cloud, std::slice::from_ref(&id)).await?;
+        Ok(id)
+    }
+
+    async fn post_server(&self, cloud: &Cloud, name: &str, zone: &str, network: Value) -> Result<String> {
+        let server = json!({"server": {"name": name, "flavorRef": self.flavor, "imageRef": self.image,
+            "networks": [network], "availability_zone": zone}});
+        Ok(text(&cloud.post(Api::Compute, "/servers", server).await?, "id").to_owned())
+    }
+
+    async fn run(&self, cloud: &Cloud, ids: &[String]) -> Result<Vec<Server>> {
         until_every(PAUSE, "all servers run", SOON, async || {
             let servers = cloud.list(Api::Compute, "/servers/detail").await?;
             ids.iter().map(|id| server(&servers, id)).collect::<Result<Vec<_>>>()

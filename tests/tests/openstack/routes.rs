@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cloud::{Api, text};
 use crate::environment::Environment;
@@ -32,6 +32,12 @@ async fn are_routed(scene: &Scene, servers: &[Server], foreign: &(String, String
             routes(now) == wanted && servers.iter().all(has_pair)
         })
         .await
+}
+
+/// Whether it is said of a Node that its Pods have their route.
+pub(crate) fn is_reachable(node: &Value) -> bool {
+    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|it| it["type"] == "NetworkUnavailable" && it["status"] == "False")
 }
 
 /// Deletes all Nodes and waits until only these routes are left; how many pairs were left to their servers, which go on.
@@ -63,12 +69,7 @@ pub(crate) async fn each_node_has_its_route_and_foreign_routes_stay(environment:
         scene.join(&["worker-1", "worker-2", "worker-3"]).await?;
         are_routed(scene, &servers, &foreign).await?;
         for server in &servers {
-            scene
-                .becomes(&server.name, "reachable", |node| {
-                    let conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-                    conditions.into_iter().any(|it| it["type"] == "NetworkUnavailable" && it["status"] == "False")
-                })
-                .await?;
+            scene.becomes(&server.name, "reachable", is_reachable).await?;
         }
         let changes = scene.changes().len();
         scene.did(&format!("three Nodes got their routes, with {changes} changes"));

@@ -26,7 +26,10 @@ pub(crate) const SOON: Duration = Duration::from_secs(300);
 /// Between two looks at the cloud.
 pub(crate) const LOOK: Duration = Duration::from_millis(400);
 /// How long an end in order may take.
-const STOP: Duration = Duration::from_secs(20);
+const STOP: Duration = Duration::from_secs(90);
+/// So long nothing is asked of the cloud before it is believed that nothing will be. Where that is too short, less is seen,
+/// and nothing fails.
+const SILENCE: Duration = Duration::from_secs(3);
 /// Pods are in these.
 pub(crate) const CLUSTER_CIDR: &str = "10.244.0.0/16";
 
@@ -37,7 +40,7 @@ pub(crate) const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
 pub(crate) struct Settings {
     /// A word for it.
     pub(crate) label: &'static str,
-    /// Lines of `[LoadBalancer]`, after those that are always there.
+    /// Lines of `[LoadBalancer]`, after those that are always there and before they count; and sections after it.
     pub(crate) balancers: &'static str,
     /// Whether Pod CIDRs are routed.
     pub(crate) routes: bool,
@@ -85,8 +88,11 @@ pub(crate) async fn play_in_peace(
     settings: Settings,
     body: impl AsyncFnOnce(&mut Scene) -> Result<()>,
 ) -> Result<()> {
+    let start = Instant::now();
     let project = environment.pool.take(environment).await.context("a project")?;
     let mut scene = Scene::set(environment, project, settings).await?;
+    scene.last = start;
+    scene.did("a project of its own");
     let played = async {
         if !scene.settings.starts_later {
             scene.start()?;
@@ -149,10 +155,14 @@ impl Scene {
 
     /// Writes `cloud.conf` for another user or project.
     pub(crate) fn configure_for(&self, user: &str, password: &str, project: &str) -> Result<()> {
+        self.configure_as(&format!("username={user}\npassword={password}\ntenant-name={project}\ndomain-name=Default"))
+    }
+
+    /// Writes `cloud.conf`, where these lines of `[Global]` say who asks.
+    pub(crate) fn configure_as(&self, who: &str) -> Result<()> {
         let Project { network, subnet, public_network, router, name, .. } = &self.project;
         let mut conf = format!(
-            "[Global]\nauth-url={}/identity/v3\nusername={user}\npassword={password}\ntenant-name={project}\n\
-             domain-name=Default\nregion=RegionOne\n\n\
+            "[Global]\nauth-url={}/identity/v3\n{who}\nregion=RegionOne\n\n\
              [Networking]\ninternal-network-name={name}-net\n\n\
              [LoadBalancer]\nfloating-network-id={public_network}\nsubnet-id={subnet}\nnetwork-id={network}\n{}\n",
             self.relay.address, self.settings.balancers
@@ -206,13 +216,43 @@ impl Scene {
         Ok(())
     }
 
+    /// It ends in order and begins anew: it looks at all load balancers, and changes nothing.
+    pub(crate) async fn restarts_without_a_change(&mut self) -> Result<()> {
+        self.end().await?;
+        let (asked, changes) = (self.asked().len(), self.changes().len());
+        self.start()?;
+        until("the new life looks at the members of the load balancers", SOON, async || {
+            ensure!(self.asked().split_off(asked).iter().any(|it| it.target.contains("/members")), "it did not yet");
+            Ok(())
+        })
+        .await?;
+        self.is_silent().await;
+        let changes = self.changes().split_off(changes);
+        ensure!(changes.is_empty(), "after a restart it changed {changes:#?}");
+        Ok(())
+    }
+
+    /// Waits until neither load balancers nor networks are asked about any more.
+    pub(crate) async fn is_silent(&self) {
+        let asked = || self.asked().iter().filter(|it| !it.target.starts_with("/compute")).count();
+        let mut count = asked();
+        loop {
+            tokio::time::sleep(SILENCE).await;
+            let now = asked();
+            if now == count {
+                return;
+            }
+            count = now;
+        }
+    }
+
     /// The running program.
     pub(crate) fn program(&mut self) -> Result<&mut Controller> {
         self.program.as_mut().context("it does not run")
     }
 
     /// Nothing was deleted, nothing is left.
-    async fn is_as_before(&self) -> Result<()> {
+    pub(crate) async fn is_as_before(&self) -> Result<()> {
         until_every(LOOK, "the project is as it was", SOON, async || {
             let differences = self.before.differences(&Snapshot::of(&self.cloud).await?);
             ensure!(differences.is_empty(), "{}", differences.join("\n"));
@@ -371,8 +411,18 @@ impl Scene {
 
     /// Deletes a Service and waits until it is gone.
     pub(crate) async fn delete_service(&self, name: &str) -> Result<()> {
-        ensure!(self.user.delete_service(name).await, "there is no Service {name}");
-        self.service_is_gone(name).await
+        self.delete_services(&[name]).await
+    }
+
+    /// The same of several at once.
+    pub(crate) async fn delete_services(&self, names: &[&str]) -> Result<()> {
+        for name in names {
+            ensure!(self.user.delete_service(name).await, "there is no Service {name}");
+        }
+        for name in names {
+            self.service_is_gone(name).await?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn service_is_gone(&self, name: &str) -> Result<()> {

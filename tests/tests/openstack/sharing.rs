@@ -1,19 +1,18 @@
-//! Load balancers that several Services share, floating IPs that are kept and taken, and load balancers that somebody deleted.
-
-use std::time::Duration;
+//! Load balancers that several Services share, and floating IPs that are kept and taken.
 
 use anyhow::{Result, ensure};
+use ccm_tests::wait::until;
 use serde_json::{Value, json};
 
-use crate::cloud::{Api, text};
+use crate::cloud::Api;
 use crate::environment::Environment;
-use crate::scene::{ID, Scene, Settings, play};
+use crate::scene::{ID, SOON, Scene, Settings, play};
 use crate::services::EVERYTHING;
 
-const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+pub(crate) const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 const KEEP: &str = "loadbalancer.openstack.org/keep-floatingip";
 
-fn annotated(key: &str, value: &str) -> Value {
+pub(crate) fn annotated(key: &str, value: &str) -> Value {
     json!({"metadata": {"annotations": {key: value}}})
 }
 
@@ -49,7 +48,7 @@ pub(crate) async fn services_share_a_load_balancer_and_the_last_takes_it_along(
             ensure!(!scene.events("SyncLoadBalancerFailed").is_empty(), "nothing was said about the clash");
             Ok(())
         };
-        ccm_tests::wait::until("a third Service is refused", crate::scene::SOON, told).await?;
+        until("a third Service is refused", SOON, told).await?;
         scene.delete_service("clash").await?;
         scene
             .balanced("web", "the listeners of both are untouched", |it| {
@@ -93,7 +92,7 @@ pub(crate) async fn floating_ips_are_kept_taken_and_given_back(environment: &Env
 
         scene.change_service("web", annotated(INTERNAL, "true")).await?;
         scene.holds("the floating IP is gone", |now| now.all("floating ip").next().is_none()).await?;
-        ccm_tests::wait::until("the VIP is published", crate::scene::SOON, async || {
+        until("the VIP is published", SOON, async || {
             let shown = scene.published("web").await?;
             ensure!(shown.starts_with("10.6."), "{shown} is no VIP");
             Ok(())
@@ -102,78 +101,6 @@ pub(crate) async fn floating_ips_are_kept_taken_and_given_back(environment: &Env
         scene.did("it became internal: its VIP is published");
         scene.delete_service("web").await?;
         scene.did("it was deleted");
-        both_families(scene).await?;
-        Ok(())
-    })
-    .await
-}
-
-/// A Service of two families is reached by a floating IP and by a second VIP, and so it stays.
-async fn both_families(scene: &mut Scene) -> Result<()> {
-    let subnet =
-        json!({"subnet": {"name": "six", "network_id": scene.project.network, "ip_version": 6, "cidr": "fd06::/64"}});
-    let subnet = scene.cloud.post(Api::Network, "/subnets", subnet).await?;
-    let both = json!({"spec": {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}});
-    scene.create_service("both", &[(80, 30080)], both).await;
-    let first = scene.published("both").await?;
-    scene
-        .balanced("both", "everybody is let in by both", |it| {
-            it.get(&80)
-                .is_some_and(|it| it.listener["allowed_cidrs"] == json!(["0.0.0.0/0", "::/0"]) && it.members.len() == 1)
-        })
-        .await?;
-    let path = format!("/loadbalancers/{}", scene.balancer_id("both")?);
-    let balancer = scene.cloud.get(Api::Balancer, &path).await?["loadbalancer"].take();
-    let second = &balancer["additional_vips"][0];
-    ensure!(second["subnet_id"] == subnet["id"], "{}", balancer["additional_vips"]);
-    let service = scene.service("both")?;
-    let shown = &service["status"]["loadBalancer"]["ingress"];
-    ensure!(shown[0]["ip"] == first && shown[1]["ip"] == second["ip_address"], "{shown} and {second}");
-    let now = scene.snapshot().await?;
-    ensure!(now.all("floating ip").any(|it| it["floating_ip_address"] == first), "{first} is no floating IP");
-    let changes = scene.changes().len();
-    scene.end().await?;
-    scene.start()?;
-    tokio::time::sleep(Duration::from_secs(6)).await;
-    ensure!(scene.changes().len() == changes, "after a restart it changed {:#?}", &scene.changes()[changes..]);
-    scene.delete_service("both").await?;
-    scene.holds("no load balancer is left", |now| now.all("load balancer").next().is_none()).await?;
-    scene.cloud.delete(Api::Network, &format!("/subnets/{}", text(&subnet, "id"))).await?;
-    scene.did("a Service of both families had a second VIP");
-    Ok(())
-}
-
-pub(crate) async fn a_load_balancer_that_somebody_deleted_is_made_again(environment: &Environment) -> Result<()> {
-    play(environment, Settings { label: "deleted", balancers: EVERYTHING, ..Settings::default() }, async |scene| {
-        scene.join(&["worker-1"]).await?;
-        scene.create_service("web", &[(80, 30080)], json!({})).await;
-        scene.published("web").await?;
-        let id = scene.balancer_id("web")?;
-        scene.cloud.delete(Api::Balancer, &format!("/loadbalancers/{id}?cascade=true")).await?;
-        scene.holds("it is gone", |now| now.all("load balancer").all(|it| text(it, "id") != id)).await?;
-        scene.did("somebody deleted the load balancer");
-        scene.change_service("web", annotated("loadbalancer.openstack.org/connection-limit", "7")).await?;
-        ccm_tests::wait::until("there is another load balancer", crate::scene::SOON, async || {
-            ensure!(scene.balancer_id("web")? != id, "the annotation names the old one");
-            Ok(())
-        })
-        .await?;
-        scene.balanced("web", "it is whole", |it| it.get(&80).is_some_and(|it| it.members().len() == 1)).await?;
-        scene
-            .holds("there is one floating IP, in use", |now| {
-                now.all("floating ip").count() == 1 && now.all("floating ip").all(|it| it["port_id"].is_string())
-            })
-            .await?;
-        scene.did("it was made again");
-
-        let id = scene.balancer_id("web")?;
-        scene.end().await?;
-        scene.cloud.delete(Api::Balancer, &format!("/loadbalancers/{id}?cascade=true")).await?;
-        scene.holds("it is gone", |now| now.all("load balancer").next().is_none()).await?;
-        scene.user.delete_service("web").await;
-        scene.start()?;
-        scene.service_is_gone("web").await?;
-        scene.did("it was deleted again, and then the Service: floating IP and security group went, too");
         Ok(())
     })
     .await

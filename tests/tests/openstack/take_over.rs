@@ -1,25 +1,22 @@
 //! D-11: what the Go program wrote is accepted as it is.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use ccm_tests::gate::Passed;
+use ccm_tests::wait::until;
 use serde_json::{Value, json};
 
 use crate::cloud::{Api, text};
 use crate::environment::Environment;
-use crate::routes::without_nodes;
-use crate::scene::{ID, Scene, Settings, play, pod_cidr};
+use crate::routes::{is_reachable, without_nodes};
+use crate::scene::{ID, SOON, Scene, Settings, play, pod_cidr};
 use crate::services::{EVERYTHING, carriers};
 
 const CLUSTER: &str = "take-over";
 const NAME: &str = "kube_service_take-over_default_web";
 const PORTS: [(u16, u16); 2] = [(80, 30080), (443, 30443)];
 const UID: &str = "5f0d1c5e-8a5f-4d0c-9d5b-0a3b8f6a7c11";
-/// Longer than anything that follows a start.
-const A_WHILE: Duration = Duration::from_secs(10);
-
 /// A load balancer as the Go program makes it, for a Service with two ports, monitors, source ranges, a floating IP and a
 /// managed security group; its id, and the floating IP.
 async fn leave_balancer(scene: &Scene) -> Result<(String, String)> {
@@ -132,7 +129,11 @@ pub(crate) async fn what_the_go_program_wrote_is_accepted_with_no_change(environ
         leave_routes(scene).await?;
         scene.start()?;
         scene.join(&["worker-1", "worker-2", "worker-3"]).await?;
-        tokio::time::sleep(A_WHILE).await;
+        // It says so when it has found the route of each.
+        for server in scene.project.servers.clone() {
+            scene.becomes(&server.name, "reachable", is_reachable).await?;
+        }
+        scene.is_silent().await;
         ensure!(scene.changes().is_empty(), "the routes were not accepted: {:#?}", scene.changes());
         scene.end().await?;
         scene.did("routes and address pairs were left, and Nodes");
@@ -146,11 +147,16 @@ pub(crate) async fn what_the_go_program_wrote_is_accepted_with_no_change(environ
 
         let (asked, before) = (scene.gate.passed().len(), scene.service("web")?);
         scene.start()?;
-        tokio::time::sleep(A_WHILE).await;
+        until("it looks at the members", SOON, async || {
+            let asked = scene.gate.passed().split_off(asked);
+            ensure!(asked.iter().any(|it| it.target.contains("/members")), "it never looked at {id}: {asked:#?}");
+            Ok(())
+        })
+        .await?;
+        scene.is_silent().await;
         let asked = scene.gate.passed().split_off(asked);
         let is_change = |it: &&Passed| it.is_mutation() && !it.target.starts_with("/identity");
         let changes: Vec<_> = asked.iter().filter(is_change).collect();
-        ensure!(asked.iter().any(|it| it.target.contains("/members")), "it never looked at {id}: {asked:#?}");
         ensure!(changes.is_empty(), "mutations: {changes:#?}");
         let differences = left.differences(&scene.snapshot().await?);
         ensure!(differences.is_empty(), "{differences:#?}");
