@@ -54,8 +54,9 @@ impl Clouds {
         let shown = file.display();
         let beside = [file.parent().unwrap_or(Path::new("")).to_owned()];
         let companion = |stem| find(&beside, stem).or_else(|| find(directories, stem));
-        let mut clouds = self.load(&file, "clouds")?;
-        let mut secure = companion("secure").map_or_else(|| Ok(Map::new()), |file| self.load(&file, "clouds"))?;
+        let mut clouds = self.load(&file, "clouds")?.ok_or_else(|| missing(&file, "clouds"))?;
+        let secure = companion("secure").map(|file| self.load(&file, "clouds")).transpose()?;
+        let mut secure = secure.flatten().unwrap_or_default();
         let cloud = match cloud {
             Some(cloud) => cloud.to_owned(),
             None => only(if clouds.is_empty() { &secure } else { &clouds }).map_err(|why| format!("{shown}: {why}"))?,
@@ -68,6 +69,7 @@ impl Clouds {
         if let Some(profile) = ["profile", "cloud"].iter().find_map(|key| entry.get(key)?.as_str().map(str::to_owned)) {
             let public = companion("clouds-public").map(|file| self.load(&file, "public-clouds")).transpose()?;
             let public = public
+                .flatten()
                 .and_then(|mut all| all.remove(&profile))
                 .ok_or_else(|| format!("{shown}: the profile {profile:?} of {cloud:?} is in no clouds-public.yaml"))?;
             entry = merged(entry, public);
@@ -77,17 +79,23 @@ impl Clouds {
         Ok(())
     }
 
-    /// The mapping under `key` of a file.
-    fn load(&mut self, file: &Path, key: &str) -> Result<Entries, String> {
+    /// The mapping under `key` of a file; `None` if it is empty.
+    fn load(&mut self, file: &Path, key: &str) -> Result<Option<Entries>, String> {
         let shown = file.display();
         let text = std::fs::read_to_string(file).map_err(|err| format!("cannot read {shown}: {err}"))?;
         self.files.push(file.to_owned());
         let mut values = yaml(&text).map_err(|place| format!("{shown}: no valid YAML{place}"))?;
         match values.get_mut(key).map(Value::take) {
-            Some(Value::Object(clouds)) => Ok(clouds),
-            _ => Err(format!("{shown}: there is no mapping `{key}` in it")),
+            Some(Value::Object(clouds)) => Ok(Some(clouds)),
+            Some(Value::Null) => Ok(None),
+            None if values.is_null() => Ok(None),
+            _ => Err(missing(file, key)),
         }
     }
+}
+
+fn missing(file: &Path, key: &str) -> String {
+    format!("{}: there is no mapping `{key}` in it", file.display())
 }
 
 fn only(clouds: &Entries) -> Result<String, String> {

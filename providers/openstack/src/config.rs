@@ -35,6 +35,8 @@ pub struct Config {
     /// What was read beside the configuration file: `clouds.yaml` and the like, certificates. When one of them changes, the
     /// configuration is read again.
     pub files: Vec<PathBuf>,
+    /// What works, but hardly as somebody meant it, such as keys that nobody reads: for `doctor`. The log has it too.
+    pub warnings: Vec<String>,
 }
 
 impl Config {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::attributes::Attribute;
 use crate::model::{Kind, Model, Object, list as items, set, text};
 use crate::refusal::Refusal;
-use crate::requests::{Answer, Asked};
+use crate::requests::{Answer, Asked, LONGEST, too_long};
 
 /// The kinds of objects that are part of a load balancer.
 const PARTS: [Kind; 3] = [Kind::Listener, Kind::Pool, Kind::Monitor];
@@ -173,10 +173,15 @@ impl Model {
             let found = known.iter().find(|(name, ..)| *name == key);
             found.is_some_and(|(_, since, may_change)| *since <= self.options.octavia && (*may_change || !is_change))
         };
-        match object.keys().find(|key| !may(key)) {
-            None => Ok(()),
-            Some(key) => Err(Refusal::invalid(format!("Unknown attribute for argument {what}: {key}"))),
+        if let Some(key) = object.keys().find(|key| !may(key)) {
+            return Err(Refusal::invalid(format!("Unknown attribute for argument {what}: {key}")));
         }
+        too_long(object).map_or(Ok(()), |key| {
+            Err(Refusal::invalid(format!(
+                "Invalid input for field/attribute {key}. Value: '{}'. Value should have a maximum character requirement of {LONGEST}",
+                text(object, key)
+            )))
+        })
     }
 }
 
@@ -202,6 +207,11 @@ pub(crate) fn merge(object: &mut Object, change: &Object, updated: &str) {
         object.insert(key.clone(), value);
     }
     set(object, "updated_at", updated);
+}
+
+pub(crate) fn providers(model: &mut Model, _: &Asked) -> Answer {
+    let providers = model.options.providers.iter().map(|name| json!({"name": name, "description": ""}));
+    Ok(Reply::new(200, json!({"providers": providers.collect::<Vec<_>>()})))
 }
 
 pub(crate) fn versions(model: &mut Model, _: &Asked) -> Answer {

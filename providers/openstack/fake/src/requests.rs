@@ -3,7 +3,7 @@
 use fake_cloud::Reply;
 use serde_json::Value;
 
-use crate::model::{Kind, Object};
+use crate::model::{Kind, Object, text};
 use crate::refusal::{Refusal, Service};
 
 /// What a handler gives.
@@ -15,10 +15,25 @@ pub(crate) type Asked = fake_cloud::Asked<Service>;
 /// What is under the body's only key.
 pub(crate) fn object(asked: &Asked, kind: Kind) -> Result<&Object, Refusal> {
     let key = kind.words().0;
-    asked.body.get(key).and_then(Value::as_object).ok_or_else(|| match asked.service {
+    let object = asked.body.get(key).and_then(Value::as_object).ok_or_else(|| match asked.service {
         Service::Network => Refusal::bad(format!("Unable to find '{key}' in request body")),
         _ => Refusal::invalid(format!("Missing argument: \"{key}_\"")),
-    })
+    })?;
+    match too_long(object).filter(|_| asked.service == Service::Network) {
+        None => Ok(object),
+        Some(key) => {
+            let (value, limit) = (text(object, key), format!("exceeds maximum length of {LONGEST}"));
+            Err(Refusal::bad(format!("Invalid input for {key}. Reason: '{value}' {limit}.")))
+        }
+    }
+}
+
+/// So many characters a name or a description may have.
+pub(crate) const LONGEST: usize = 255;
+
+/// Which of these is longer.
+pub(crate) fn too_long(object: &Object) -> Option<&'static str> {
+    ["name", "description"].into_iter().find(|key| text(object, key).chars().count() > LONGEST)
 }
 
 /// `If-Match: revision_number=<n>` must name the object's revision.

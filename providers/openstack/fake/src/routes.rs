@@ -29,6 +29,7 @@ const IDENTITY: &[Route] = &[
 ];
 
 const COMPUTE: &[Route] = &[
+    ("GET", "/servers", servers::names),
     ("GET", "/servers/detail", servers::list),
     ("GET", "/servers/{id}", servers::get),
     ("GET", "/flavors", servers::flavors),
@@ -66,6 +67,7 @@ const NETWORK: &[Route] = &[
 ];
 
 const BALANCER: &[Route] = &[
+    ("GET", "/lbaas/providers", octavia::providers),
     ("GET", "/lbaas/loadbalancers", balancers::list),
     ("POST", "/lbaas/loadbalancers", balancers::create),
     ("GET", "/lbaas/loadbalancers/{id}", balancers::get),

@@ -135,11 +135,21 @@ pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     one(Kind::Server, Around::of(model, asked).shown(model, server))
 }
 
+/// Servers in short.
+pub(crate) fn names(model: &mut Model, asked: &Asked) -> Answer {
+    short(model, asked, Kind::Server)
+}
+
 /// Flavors in short.
 pub(crate) fn flavors(model: &mut Model, asked: &Asked) -> Answer {
-    let mut all: Vec<Object> = model.all(Kind::Flavor).cloned().collect();
+    short(model, asked, Kind::Flavor)
+}
+
+fn short(model: &Model, asked: &Asked, kind: Kind) -> Answer {
+    let seen = model.all(kind).filter(|it| model.is_visible(kind, it, &asked.project));
+    let mut all: Vec<Object> = seen.cloned().collect();
     all.iter_mut().for_each(|it| it.retain(|key, _| ["id", "name", "links"].contains(&key.as_str())));
-    pages::page(model, asked, Kind::Flavor, all)
+    pages::page(model, asked, kind, all)
 }
 
 pub(crate) fn flavor(model: &mut Model, asked: &Asked) -> Answer {

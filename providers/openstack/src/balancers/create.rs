@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::octavia::{BALANCER_SETTINGS, BALANCERS, MONITOR_SETTINGS, MONITOR_TYPE, Members, POOL_SETTINGS, TAGS};
 use super::read::{Pool, Whole};
 use super::requests::{Names, listener, pool};
-use super::tags::{full_name, mark};
+use super::tags::{cut, full_name, mark};
 
 #[derive(Serialize)]
 struct NewBalancer {
@@ -46,7 +46,7 @@ pub(super) fn body(
     let mut settings = tree.balancer_attributes().cloned().unwrap_or_default().only(&BALANCER_SETTINGS);
     settings = settings
         .set("name", &identity.name)
-        .set("description", format!("Kubernetes external service {namespace}/{name} from cluster {cluster}"));
+        .set("description", cut(format!("Kubernetes external service {namespace}/{name} from cluster {cluster}")));
     if names.tags {
         settings = settings.set(TAGS, [names.sign, &mark(identity)]);
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Backing;
 use super::asked::{Asked, FloatingSubnet};
-use super::tags::full_name;
+use super::tags::{cut, full_name};
 use super::wanted::aside;
 use crate::annotations as key;
 use crate::services::Services;
@@ -61,7 +61,7 @@ pub(super) fn part() -> Part {
 /// What ours are known by.
 pub(super) fn description(cluster: &Cluster, service: &Service) -> String {
     let (namespace, name) = full_name(service);
-    format!("{OURS} {namespace}/{name} from cluster {}", cluster.name)
+    cut(format!("{OURS} {namespace}/{name} from cluster {}", cluster.name))
 }
 
 /// All of the project.

@@ -49,6 +49,9 @@ const FEW: usize = 4;
 /// more than half a mebibyte. One load balancer may have more.
 const MEMBERS_AT_ONCE: u32 = 10_000;
 
+/// In seconds: nobody waits longer for a load balancer.
+const MOST_PATIENT: f64 = 86_400.0;
+
 /// The load balancers of a project.
 pub(crate) struct Backing {
     services: Services,
@@ -82,9 +85,9 @@ impl Backing {
     }
 }
 
-/// As patient as so many questions were, with pauses of one second and then each a fifth longer.
+/// As patient as so many questions were, with pauses of one second and then each a fifth longer: a hundred took years.
 fn polling(steps: u32) -> Polling {
-    let limit = (0..steps).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>();
+    let limit = (0..steps).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MOST_PATIENT);
     let (first, longest) = (Duration::from_millis(500), Duration::from_secs(20));
     Polling { first, growth: 1.2, longest, limit: Duration::from_secs_f64(limit), ..Polling::default() }
 }
@@ -214,5 +217,16 @@ impl Backend for Backing {
 
     fn polling(&self) -> Polling {
         self.polling
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_balancer_is_waited_for_as_long_as_so_many_looks_took_and_never_longer_than_a_day() {
+        let limits = [0, 23, 50, 300, 10_000].map(|steps| polling(steps).limit.as_secs());
+        assert_eq!(limits, [0, 326, 45_497, 86_400, 86_400]);
     }
 }

@@ -251,9 +251,12 @@ fn glob(c: char) -> String {
 const PORTS_AGE: Duration = Duration::from_secs(60);
 /// Nodes whose subnets are remembered.
 const MANY: usize = 64;
+/// So many Nodes are asked for their subnet.
+const ASKED: usize = 3;
 
 impl Places {
-    /// The subnet of the first Node that has one: where load balancers go of which nobody says where. `None` without Nodes.
+    /// The subnet of the first Node that has one: where load balancers go of which nobody says where. `None` without Nodes. The
+    /// server of a Node may be gone, and its port with it: then the next ones tell.
     ///
     /// # Errors
     /// *Invalid* if Neutron shows no port with the Node's address.
@@ -261,24 +264,34 @@ impl Places {
         let placed = nodes.iter().filter_map(|node| {
             Some((&*node.name, ServerId::read(&node.provider_id).ok()?.server, asked.member_address(node)?))
         });
-        let Some((name, server, ip)) = placed.min() else { return Ok(None) };
+        let mut placed: Vec<_> = placed.collect();
+        placed.sort_unstable();
+        for (_, server, ip) in placed.iter().take(ASKED) {
+            let subnet = self.of_node(ports, server, ip).await?;
+            if subnet.is_some() {
+                return Ok(subnet);
+            }
+        }
+        let Some((name, _, ip)) = placed.first() else { return Ok(None) };
+        Err(Error::invalid(format!(
+            "where the load balancer shall be cannot be found out: no port of node {name} has its address {ip}; set subnet-id or network-id"
+        )))
+    }
+
+    async fn of_node(&self, ports: &Ports, server: &str, ip: &str) -> Result<Option<String>> {
         let key = (server.to_owned(), ip.to_owned());
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         if known.is_some() {
             return Ok(known);
         }
         let own = ports.of(server, Priority::Ordinary).await?;
-        let found = own.iter().find_map(|port| subnet_at(port, ip)).map(str::to_owned).ok_or_else(|| {
-            Error::invalid(format!(
-                "where the load balancer shall be cannot be found out: no port of node {name} has its address {ip}; set subnet-id or network-id"
-            ))
-        })?;
+        let found = own.iter().find_map(|port| subnet_at(port, ip)).map(str::to_owned);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MANY {
             known.clear();
         }
-        known.insert(key, found.clone());
-        Ok(Some(found))
+        known.extend(found.clone().map(|subnet| (key, subnet)));
+        Ok(found)
     }
 }
 

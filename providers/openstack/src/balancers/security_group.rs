@@ -337,7 +337,7 @@ fn description(cluster: &Cluster, service: &Service) -> String {
 
 /// How the security group of a Service is described.
 pub(super) fn described(cluster: &str, namespace: &str, name: &str) -> String {
-    format!("Security Group for {namespace}/{name} Service LoadBalancer in cluster {cluster}")
+    cut(format!("Security Group for {namespace}/{name} Service LoadBalancer in cluster {cluster}"))
 }
 
 /// Removes the Service's own.

@@ -1,5 +1,6 @@
 //! What a Service wants, as a tree: a pure function of what it asks for and what was found out (§3.3, §3.5).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud_provider::{About, Error, LoadBalancerRequest, Node, Result, Service};
@@ -205,7 +206,13 @@ impl Backing {
     fn targets(&self, asked: &Asked, service: &Service, members: &[Arc<Node>]) -> Targets {
         let (placed, without): (Vec<_>, Vec<_>) =
             members.iter().map(|node| (&*node.name, asked.member_address(node))).partition(|(_, at)| at.is_some());
-        let targets = placed.iter().filter_map(|(node, at)| Some(format!("{node} {}", (*at)?))).collect();
+        // A pool has an address once: of two Nodes of one address, as where a server took the place of one that is gone, the
+        // first by name is the member.
+        let mut by_address = BTreeMap::new();
+        for (node, at) in placed.iter().filter_map(|(node, at)| Some((*node, (*at)?))) {
+            by_address.entry(at).and_modify(|it: &mut &str| *it = node.min(it)).or_insert(node);
+        }
+        let targets = by_address.iter().map(|(at, node)| format!("{node} {at}")).collect();
         let mut without: Vec<&str> = without.into_iter().map(|(node, _)| node).collect();
         without.sort_unstable();
         let (about, who) = (About::Service(service), without.join(", "));

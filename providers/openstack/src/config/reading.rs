@@ -41,11 +41,13 @@ impl Config {
             balancers: balancers(&mut file, asked.get(&OCCM_WAIT_LB_ACTIVE_STEPS).unwrap_or_default()),
             router: file.get(&ROUTER_ID),
             files,
+            warnings: Vec::new(),
         };
         file.unknown(SECTIONS);
+        let warnings = [file.warnings(), asked.warnings()].concat();
         // Lenient all of them; what there is to say of them is in the log.
         asked.finish()?;
-        file.finish().map(|()| config)
+        file.finish().map(|()| Self { warnings, ..config })
     }
 }
 

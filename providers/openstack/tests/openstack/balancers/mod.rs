@@ -4,6 +4,7 @@ mod adverse;
 mod changed;
 mod made;
 mod moved;
+mod odd;
 mod predecessor;
 mod removed;
 pub(crate) mod scene;

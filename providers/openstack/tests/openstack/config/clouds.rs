@@ -188,6 +188,10 @@ fn secrets_and_profiles_are_merged_in_and_the_stronger_one_counts() {
     assert_eq!(config.files.len(), 3, "all of them are followed");
     let alone = Directory::new(&[("clouds.yaml", "clouds: {}"), ("secure.yml", ENOUGH)]);
     assert_eq!(alone.read("").unwrap().auth.url, "http://k", "a cloud that is only in secure.yaml");
+    for nothing in ["", "# none yet\n", "clouds:\n"] {
+        let directory = Directory::new(&[("clouds.yaml", ENOUGH), ("secure.yaml", nothing)]);
+        assert_eq!(directory.read("").unwrap().auth.url, "http://k", "a secure.yaml with nothing in it: {nothing:?}");
+    }
     let lost = Directory::new(&[("clouds.yaml", clouds)]).read("").unwrap_err();
     assert!(lost.contains("/dir/clouds.yaml: the profile \"acme\" of \"k8s\" is in no clouds-public.yaml"), "{lost}");
 }

@@ -41,11 +41,13 @@ async fn a_load_balancer_of_which_nobody_says_where_goes_where_the_first_node_is
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_neutron_does_not_know_is_told() {
+async fn nodes_that_neutron_does_not_know_are_told() {
     let mut scene = anywhere();
     scene.conf("subnet-id =");
-    let port = scene.fake.server("worker-1").unwrap().port;
-    scene.fake.change_port(&port, |port| drop(port.insert("fixed_ips".into(), json!([]))));
+    for node in ["worker-1", "worker-2"] {
+        let port = scene.fake.server(node).unwrap().port;
+        scene.fake.change_port(&port, |port| drop(port.insert("fixed_ips".into(), json!([]))));
+    }
     let error = scene.refused("web").await;
     assert!(error.is_invalid() && error.to_string().contains("no port of node worker-1 has its address"), "{error}");
     assert!(scene.fake.load_balancers().is_empty());
