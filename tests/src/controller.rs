@@ -87,22 +87,27 @@ impl Controller {
     /// # Errors
     /// It does not end within `limit`.
     pub async fn stop(&mut self, limit: Duration) -> Result<ExitStatus> {
-        self.check()?;
-        self.signal(Signal::TERM)?;
-        match tokio::time::timeout(limit, self.child.wait()).await {
-            Ok(status) => Ok(status?),
-            Err(_) => bail!("the binary did not end within {limit:?} of SIGTERM"),
-        }
+        self.ask_to_end()?;
+        self.ended(limit).await.context("after SIGTERM")
     }
 
-    /// Waits until it has ended by itself.
+    /// Asks it to end, as an operator does.
+    ///
+    /// # Errors
+    /// It has ended before.
+    pub fn ask_to_end(&mut self) -> Result<()> {
+        self.check()?;
+        self.signal(Signal::TERM)
+    }
+
+    /// Waits until it has ended.
     ///
     /// # Errors
     /// It does not within `limit`.
     pub async fn ended(&mut self, limit: Duration) -> Result<ExitStatus> {
         match tokio::time::timeout(limit, self.child.wait()).await {
             Ok(status) => Ok(status?),
-            Err(_) => bail!("the binary did not end by itself within {limit:?}"),
+            Err(_) => bail!("the binary did not end within {limit:?}"),
         }
     }
 

@@ -11,6 +11,7 @@ pub mod chaos;
 pub mod cloud_under_test;
 pub mod controller;
 pub mod crash;
+pub mod door;
 pub mod end_state;
 pub mod exposition;
 pub mod faked_cloud;

@@ -4,14 +4,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use axum::middleware::from_fn_with_state;
+use axum::serve::ListenerExt as _;
 use provider_simulated::cloud::{Cloud, DEFAULT_PROJECT, DEFAULT_TOKEN, Options};
 use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::door::{self, Door};
 
 /// A simulated cloud that is served until it is dropped.
 pub struct ServedCloud {
     /// The cloud: its machines, faults and counters.
     pub cloud: Cloud,
+    /// The way to it.
+    pub door: Door,
     config: PathBuf,
     _until: DropGuard,
 }
@@ -29,12 +35,18 @@ impl ServedCloud {
         let text = format!("endpoint: {endpoint}\ntoken: {DEFAULT_TOKEN}\nproject: {DEFAULT_PROJECT}\n");
         std::fs::write(&config, text).with_context(|| format!("writing {}", config.display()))?;
         let shutdown = CancellationToken::new();
-        let (served, until) = (cloud.clone(), shutdown.clone().drop_guard());
+        let (door, until) = (Door::default(), shutdown.clone().drop_guard());
+        let router = cloud.router().layer(from_fn_with_state(door.clone(), door::pass));
+        // Without it a small answer may wait for an acknowledgement; it still arrives.
+        let listener = listener.tap_io(|stream| _ = stream.set_nodelay(true));
         tokio::spawn(async move {
-            // It ends with the test; what the listener says then is nobody's business.
-            _ = served.serve(listener, shutdown).await;
+            // It ends with the test, whoever waits; what the listener says then is nobody's business.
+            tokio::select! {
+                _ = axum::serve(listener, router).into_future() => {}
+                () = shutdown.cancelled() => {}
+            }
         });
-        Ok(Self { cloud, config, _until: until })
+        Ok(Self { cloud, door, config, _until: until })
     }
 
     /// The file for `--cloud-config`.

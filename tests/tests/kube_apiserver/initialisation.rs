@@ -14,10 +14,6 @@ pub(crate) async fn new_nodes_get_their_identity_in_two_writes_each_and_one_even
 ) -> Result<()> {
     play_counted(environment, "new", &[], async |scene| {
         let names = scene.members(20).await?;
-        // One machine that stays off keeps the cloud being asked, so that passes can be counted.
-        scene.cloud().stop(&names[0]);
-        scene.kubelets.report(&names[0], false).await?;
-        scene.cloud_is_asked(4).await?;
         for name in &names {
             until(&format!("{name} is said to be synced"), SOON, async || {
                 let said = times(&events(&scene.client, "Node", name, "Synced").await?);
@@ -26,6 +22,9 @@ pub(crate) async fn new_nodes_get_their_identity_in_two_writes_each_and_one_even
             })
             .await?;
         }
+        // One machine that stays off keeps the cloud being asked, so that passes can be counted.
+        scene.shut_down(&names[0]).await?;
+        scene.goes_quiet().await?;
         let mut writes: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for change in scene.proxy().requests().changes() {
             if change.resource.starts_with("nodes") {

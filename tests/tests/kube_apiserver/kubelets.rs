@@ -36,6 +36,8 @@ struct Shared {
     leases: Api<Lease>,
     /// By Node: whether it is ready.
     ready: Mutex<BTreeMap<String, bool>>,
+    /// Statuses are reported one after the other: the last one counts.
+    reporting: tokio::sync::Mutex<()>,
 }
 
 impl Kubelets {
@@ -44,6 +46,7 @@ impl Kubelets {
             nodes: Api::all(client.clone()),
             leases: Api::namespaced(client.clone(), "kube-node-lease"),
             ready: Mutex::default(),
+            reporting: tokio::sync::Mutex::default(),
         });
         let shutdown = CancellationToken::new();
         let (this, until) = (Arc::clone(&shared), shutdown.clone().drop_guard());
@@ -72,6 +75,7 @@ impl Kubelets {
 
     /// From now on a kubelet reports this.
     pub(crate) async fn report(&self, name: &str, is_ready: bool) -> Result<()> {
+        let _turn = self.shared.reporting.lock().await;
         self.shared.ready().insert(name.to_owned(), is_ready);
         self.shared.report(name, is_ready).await
     }
@@ -120,6 +124,7 @@ impl Shared {
             let Some(is_ready) = wanted.get(&name).copied() else { continue };
             let conditions = node.status.and_then(|status| status.conditions).unwrap_or_default();
             let said = conditions.iter().find(|condition| condition.type_ == "Ready").map(|ready| &*ready.status);
+            let _turn = self.reporting.lock().await;
             if said != Some(if is_ready { "True" } else { "False" }) && self.ready().get(&name) == Some(&is_ready) {
                 _ = self.report(&name, is_ready).await;
             }
@@ -135,7 +140,10 @@ pub(crate) async fn clean_up(client: &Client) -> Result<()> {
     for lease in leases.list_metadata(&ListParams::default()).await? {
         let name = lease.name_any();
         if name.starts_with("e2e-") {
-            leases.delete(&name, &DeleteParams::default()).await?;
+            match leases.delete(&name, &DeleteParams::default()).await {
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                deleted => drop(deleted?),
+            }
         }
     }
     Ok(())

@@ -13,9 +13,7 @@ pub(crate) async fn a_stopped_machine_taints_its_node_until_it_is_started_again(
     play(environment, "stopped", &[], async |scene| {
         let names = scene.members(3).await?;
         let before = scene.list().await?;
-        scene.cloud().stop(&names[0]);
-        scene.kubelets.report(&names[0], false).await?;
-        scene.becomes(&names[0], "tainted as shut down", is_shut_down).await?;
+        scene.shut_down(&names[0]).await?;
         // Not ready alone is no reason.
         scene.kubelets.report(&names[1], false).await?;
         scene.cloud_is_asked(4).await?;

@@ -18,8 +18,9 @@ pub(crate) async fn nodes_created_again_under_the_same_name_get_their_new_machin
             if !is_watched {
                 scene.controller.freeze()?;
             }
-            scene.cloud().terminate(name);
+            // In this order there is never a Node whose machine is gone.
             scene.kubelets.forget(name).await?;
+            scene.cloud().terminate(name);
             scene.create_machines(std::slice::from_ref(name));
             scene.kubelets.register(std::slice::from_ref(name), false).await?;
             if !is_watched {

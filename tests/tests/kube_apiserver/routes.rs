@@ -80,17 +80,14 @@ pub(crate) async fn each_node_has_its_route_and_foreign_routes_stay(environment:
         still_there(scene, &foreign)?;
 
         // Nothing happens, and nothing is done.
-        scene.cloud().stop(&names[0]);
-        scene.kubelets.report(&names[0], false).await?;
-        scene.becomes(&names[0], "tainted as shut down", crate::cluster::is_shut_down).await?;
-        scene.cloud_is_asked(4).await?;
+        scene.shut_down(&names[0]).await?;
+        scene.goes_quiet().await?;
         let before = scene.cloud_changes();
         scene.proxy().requests().clear();
         scene.cloud_is_asked(15).await?;
         let after = scene.cloud_changes();
         ensure!(after == before, "the cloud was changed: {before:?} before, {after:?} after");
-        let mut writes = scene.proxy().requests().all();
-        writes.retain(ccm_tests::api_requests::ApiRequest::is_write);
+        let writes = scene.writes();
         ensure!(writes.is_empty(), "it wrote: {writes:?}");
         still_there(scene, &foreign)
     })

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use ccm_tests::api_requests::ApiRequest;
 use ccm_tests::controller::Controller;
+use ccm_tests::door::Door;
 use ccm_tests::machines::ServedCloud;
 use ccm_tests::recording_proxy::RecordingProxy;
 use ccm_tests::wait::until;
@@ -15,22 +17,25 @@ use kube::{Api, Client, ResourceExt};
 use provider_simulated::cloud::{Cloud, NewMachine};
 use tempfile::TempDir;
 
-use crate::cluster::{check_initialised, connect, events};
+use crate::cluster::{check_initialised, connect, events, is_shut_down};
 use crate::environment::Environment;
 use crate::kubelets::{self, Kubelets};
 use crate::users;
 
 /// How long anything may take that needs no more than some passes.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
-/// How long anything may take after an outage: the watch's pauses grow to half a minute.
-pub(crate) const AFTER_AN_OUTAGE: Duration = Duration::from_secs(120);
+pub(crate) const SOON: Duration = Duration::from_secs(120);
+/// How long anything may take after an outage: the watch's pauses grow to half a minute, and those of what failed with the time
+/// for which it did.
+pub(crate) const AFTER_AN_OUTAGE: Duration = Duration::from_secs(300);
 /// How long an end in order may take.
-const STOP: Duration = Duration::from_secs(10);
+const STOP: Duration = Duration::from_secs(60);
+/// So many requests to the cloud are some passes.
+const PASSES: u64 = 4;
 
 /// What every scenario has: fast passes, no routes, and nobody to wait for or to serve: leases and endpoints have tests of
 /// their own. A scenario's own flags come after these and go before them.
 const COMMON: [&str; 5] = [
-    "--node-monitor-period=500ms",
+    "--node-monitor-period=250ms",
     "--node-status-update-frequency=1s",
     "--configure-cloud-routes=false",
     "--leader-elect=false",
@@ -141,12 +146,6 @@ impl Scene {
         })
     }
 
-    /// The binary is killed and started again.
-    pub(crate) async fn crash(&mut self) -> Result<()> {
-        self.controller.kill().await?;
-        self.start_again()
-    }
-
     /// The binary is started again after it ended.
     pub(crate) fn start_again(&mut self) -> Result<()> {
         self.controller = self.launch.start()?;
@@ -164,6 +163,11 @@ impl Scene {
         &self.served.cloud
     }
 
+    /// The way to it.
+    pub(crate) fn door(&self) -> &Door {
+        &self.served.door
+    }
+
     /// Requests to the cloud so far that asked for a change.
     pub(crate) fn cloud_changes(&self) -> BTreeMap<String, u64> {
         self.served.changes()
@@ -171,6 +175,33 @@ impl Scene {
 
     pub(crate) fn proxy(&self) -> &RecordingProxy {
         &self.proxy
+    }
+
+    /// Writes to the API server since the counting began, refused ones included.
+    pub(crate) fn writes(&self) -> Vec<ApiRequest> {
+        let mut all = self.proxy.requests().all();
+        all.retain(ApiRequest::is_write);
+        all
+    }
+
+    /// A Node's machine is off, and its Node says so. Each pass asks for it from now on, and so passes can be counted.
+    pub(crate) async fn shut_down(&self, name: &str) -> Result<()> {
+        self.cloud().stop(name);
+        self.kubelets.report(name, false).await?;
+        self.becomes(name, "tainted as shut down", is_shut_down).await?;
+        Ok(())
+    }
+
+    /// Waits until nothing is written for some passes: what was begun before is through. Needs a machine that is off.
+    pub(crate) async fn goes_quiet(&self) -> Result<()> {
+        until("nothing is written any more", SOON, async || {
+            let before = self.writes().len();
+            self.cloud_is_asked(PASSES).await?;
+            let new = self.writes().split_off(before);
+            ensure!(new.is_empty(), "it wrote: {new:?}");
+            Ok(())
+        })
+        .await
     }
 
     pub(crate) fn nodes(&self) -> Api<Node> {

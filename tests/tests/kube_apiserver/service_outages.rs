@@ -1,31 +1,39 @@
 //! Services while something is broken: the API server, this program, the credential, the load balancer itself.
 
 use anyhow::{Result, ensure};
+use ccm_tests::door::Waits;
 use ccm_tests::wait::until;
-use provider_simulated::cloud::{DEFAULT_PROJECT, DEFAULT_TOKEN, Fault, Options};
+use provider_simulated::cloud::{DEFAULT_PROJECT, DEFAULT_TOKEN, Options};
 use serde_json::json;
 
-use crate::balancing::{condition, is_held};
+use crate::balancing::{condition, is_held as has_finalizer};
 use crate::environment::Environment;
 use crate::scene::{AFTER_AN_OUTAGE, SOON, Scene, play};
 
 /// Services in a burst.
 const BURST: usize = 10;
-/// So few at a time that a burst has a middle.
+/// So many at a time.
+const AT_A_TIME: usize = 2;
 const SLOWLY: [&str; 1] = ["--concurrent-service-syncs=2"];
+const CREATE: &str = "POST /v1/load-balancers";
+const DELETE: &str = "DELETE /v1/load-balancers/{id}";
 
-/// The cloud takes its time, so that a burst has a middle.
+/// Operations take their time, so that a load balancer is seen in its making.
 fn slow_down(scene: &Scene) {
     scene.cloud().set_options(Options { operation_milliseconds: 300, ..Options::default() });
-    scene.cloud().inject(Fault::latency(300).on("DELETE /v1/load-balancers/{id}"));
 }
 
-/// Waits until the cloud has this many load balancers.
-async fn cloud_reaches(scene: &Scene, count: impl Fn(usize) -> bool) -> Result<()> {
+/// Of this kind of request so many more are answered. The next ones are carried out, and the program does not hear of it.
+fn hold(scene: &Scene, route: &str, after: usize) {
+    scene.door().hold(Waits::Answer, route, after);
+}
+
+/// Waits until all workers wait for the cloud, amid the burst: it has so many load balancers then.
+async fn is_held(scene: &Scene, load_balancers: usize) -> Result<()> {
     until("the burst is in its middle", SOON, async || {
-        let now = scene.cloud().load_balancers().len();
-        ensure!(count(now), "the cloud has {now} load balancers");
-        Ok(())
+        let waiting = scene.door().waiting();
+        ensure!(waiting == AT_A_TIME, "{waiting} requests wait for their answers");
+        scene.cloud_has(load_balancers)
     })
     .await
 }
@@ -36,14 +44,16 @@ pub(crate) async fn an_api_server_killed_amid_services_leaks_and_doubles_nothing
     play(environment, "killed-amid", &SLOWLY, async |scene| {
         let nodes = scene.members(2).await?;
         slow_down(scene);
+        hold(scene, CREATE, 2);
         let services = scene.create_services(BURST).await?;
-        cloud_reaches(scene, |count| count >= 2).await?;
-        kill_and_restart(environment).await?;
+        is_held(scene, 2 + AT_A_TIME).await?;
+        kill_and_restart(environment, scene).await?;
         scene.balanced(&services, &nodes, AFTER_AN_OUTAGE).await?;
         scene.cloud_has(BURST)?;
+        hold(scene, DELETE, 2);
         scene.delete_services(&services).await?;
-        cloud_reaches(scene, |count| count <= BURST - 2).await?;
-        kill_and_restart(environment).await?;
+        is_held(scene, BURST - 2 - AT_A_TIME).await?;
+        kill_and_restart(environment, scene).await?;
         scene.services_are_gone(&services, AFTER_AN_OUTAGE).await?;
         scene.controller.check()?;
         scene.cloud_has(0)
@@ -51,31 +61,47 @@ pub(crate) async fn an_api_server_killed_amid_services_leaks_and_doubles_nothing
     .await
 }
 
-async fn kill_and_restart(environment: &Environment) -> Result<()> {
+/// What the cloud has answered meanwhile cannot be written down anywhere.
+async fn kill_and_restart(environment: &Environment, scene: &Scene) -> Result<()> {
     environment.fault(&["kill"]).await?;
+    scene.door().open();
     environment.fault(&["restart"]).await
 }
 
 pub(crate) async fn a_program_killed_amid_services_leaks_and_doubles_nothing(environment: &Environment) -> Result<()> {
+    /// After so many answers in each of the program's lives.
+    const LIVES: [usize; 3] = [0, 1, 1];
     play(environment, "crashed-amid", &SLOWLY, async |scene| {
         let nodes = scene.members(2).await?;
         slow_down(scene);
+        hold(scene, CREATE, LIVES[0]);
         let services = scene.create_services(BURST).await?;
-        for count in [1, 4, 7] {
-            cloud_reaches(scene, |now| now >= count).await?;
-            scene.crash().await?;
-        }
-        scene.balanced(&services, &nodes, SOON).await?;
+        crash_amid(scene, CREATE, LIVES).await?;
+        scene.balanced(&services, &nodes, AFTER_AN_OUTAGE).await?;
         scene.cloud_has(BURST)?;
+        hold(scene, DELETE, LIVES[0]);
         scene.delete_services(&services).await?;
-        for count in [BURST, 7, 4] {
-            cloud_reaches(scene, |now| now <= count).await?;
-            scene.crash().await?;
-        }
-        scene.services_are_gone(&services, SOON).await?;
+        crash_amid(scene, DELETE, LIVES).await?;
+        scene.services_are_gone(&services, AFTER_AN_OUTAGE).await?;
         scene.cloud_has(0)
     })
     .await
+}
+
+/// Ends each life of the program where it waits for answers, which it never gets.
+async fn crash_amid(scene: &mut Scene, route: &str, lives: [usize; 3]) -> Result<()> {
+    let mut done = 0;
+    for (life, after) in lives.into_iter().enumerate() {
+        done += after + AT_A_TIME;
+        is_held(scene, if route == CREATE { done } else { BURST - done }).await?;
+        scene.controller.kill().await?;
+        match lives.get(life + 1) {
+            Some(after) => hold(scene, route, *after),
+            None => scene.door().open(),
+        }
+        scene.start_again()?;
+    }
+    Ok(())
 }
 
 pub(crate) async fn a_revoked_credential_is_named_on_each_service_until_it_is_good_again(
@@ -97,15 +123,15 @@ pub(crate) async fn a_revoked_credential_is_named_on_each_service_until_it_is_go
         for name in &names {
             let waits = |service: &_| condition(service).is_some_and(|condition| condition.status == "False");
             let service = scene.service_becomes(name, "said not to be ready", waits).await?;
-            ensure!(is_held(&service), "{name} is not held");
+            ensure!(has_finalizer(&service), "{name} is not held");
             let said = condition(&service).map(|it| it.message.to_lowercase()).unwrap_or_default();
             ensure!(said.contains("token") || said.contains("credential"), "{name} is said to wait for {said:?}");
             scene.service_is_told(name, "SyncLoadBalancerFailed").await?;
         }
         ensure!(scene.cloud().load_balancers() == before, "the cloud was changed");
         scene.cloud().add_token(DEFAULT_TOKEN, DEFAULT_PROJECT);
-        scene.balanced(&[names[0].clone(), names[2].clone()], &nodes, SOON).await?;
-        scene.services_are_gone(&names[1..2], SOON).await?;
+        scene.balanced(&[names[0].clone(), names[2].clone()], &nodes, AFTER_AN_OUTAGE).await?;
+        scene.services_are_gone(&names[1..2], AFTER_AN_OUTAGE).await?;
         scene.cloud_has(2)
     })
     .await
@@ -117,7 +143,7 @@ pub(crate) async fn a_protected_load_balancer_is_named_on_its_service_and_goes_o
     play(environment, "protected", &[], async |scene| {
         let nodes = scene.members(2).await?;
         let names = scene.create_services(2).await?;
-        scene.balanced(&names, &nodes, SOON).await?;
+        scene.balanced(&names, &nodes, AFTER_AN_OUTAGE).await?;
         let balancer = scene.balancer(&names[0]).await?;
         ensure!(scene.cloud().protect_load_balancer(&balancer.id, true), "there is no {}", balancer.id);
         scene.delete_services(&names).await?;
@@ -125,13 +151,13 @@ pub(crate) async fn a_protected_load_balancer_is_named_on_its_service_and_goes_o
         let service = scene.service_becomes(&names[0], "said to be held by its load balancer", waits).await?;
         let said = condition(&service).map(|it| (it.reason.clone(), it.message.clone())).unwrap_or_default();
         ensure!(said.1.contains("protect"), "it is said to wait for {said:?}");
-        ensure!(is_held(&service), "it is not held, and its load balancer is left");
+        ensure!(has_finalizer(&service), "it is not held, and its load balancer is left");
         scene.service_is_told(&names[0], "SyncLoadBalancerFailed").await?;
         // The other one is not held up.
         scene.services_are_gone(&names[1..], SOON).await?;
         scene.cloud_has(1)?;
         ensure!(scene.cloud().protect_load_balancer(&balancer.id, false), "there is no {}", balancer.id);
-        scene.services_are_gone(&names, SOON).await?;
+        scene.services_are_gone(&names, AFTER_AN_OUTAGE).await?;
         scene.cloud_has(0)
     })
     .await

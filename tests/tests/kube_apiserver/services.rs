@@ -17,8 +17,7 @@ const DELETED: [&str; 2] = ["DeletingLoadBalancer", "DeletedLoadBalancer"];
 
 /// Writes to each Service since the counting began, in the order of their answers, refused ones included.
 fn writes(scene: &Scene, service: &str) -> Vec<String> {
-    let all = scene.proxy().requests().all().into_iter();
-    let writes = all.filter(|request| request.is_write() && request.resource.starts_with("services"));
+    let writes = scene.writes().into_iter().filter(|request| request.resource.starts_with("services"));
     let ours = writes.filter(|request| request.name == service);
     ours.map(|request| format!("{} {}", request.verb, request.resource)).collect()
 }
@@ -182,10 +181,8 @@ pub(crate) async fn a_flapping_node_and_a_restart_change_nothing(environment: &E
             scene.told_once(name, &CREATED).await?;
         }
         // One machine is off: each pass asks for it, and so passes can be counted.
-        scene.cloud().stop(&nodes[0]);
-        scene.kubelets.report(&nodes[0], false).await?;
-        scene.becomes(&nodes[0], "tainted as shut down", crate::cluster::is_shut_down).await?;
-        scene.cloud_is_asked(4).await?;
+        scene.shut_down(&nodes[0]).await?;
+        scene.goes_quiet().await?;
         let cloud = scene.cloud_changes();
         scene.proxy().requests().clear();
 
@@ -207,8 +204,7 @@ pub(crate) async fn a_flapping_node_and_a_restart_change_nothing(environment: &E
 
 /// That nothing was written, neither here nor there.
 fn is_calm(scene: &Scene, cloud: &std::collections::BTreeMap<String, u64>) -> Result<()> {
-    let mut writes = scene.proxy().requests().all();
-    writes.retain(ccm_tests::api_requests::ApiRequest::is_write);
+    let writes = scene.writes();
     ensure!(writes.is_empty(), "it wrote: {writes:?}");
     let now = scene.cloud_changes();
     ensure!(now == *cloud, "the cloud was changed: {cloud:?} before, {now:?} after");

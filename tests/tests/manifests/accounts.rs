@@ -42,6 +42,18 @@ pub(crate) async fn client(environment: &Environment, admin: &Client, account: &
     Ok(Client::try_from(config)?)
 }
 
+/// A client that acts as this account, which need not exist yet.
+pub(crate) async fn acting_as(environment: &Environment, account: &str) -> Result<Client> {
+    let (namespace, name) = account.split_once('/').context("an account is NAMESPACE/NAME")?;
+    let file = Kubeconfig::read_from(environment.kubeconfig()?)?;
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    config.default_retry = false;
+    config.auth_info.impersonate = Some(format!("system:serviceaccount:{namespace}:{name}"));
+    let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+    config.auth_info.impersonate_groups = Some(groups.into());
+    Ok(Client::try_from(config)?)
+}
+
 /// An account of this name.
 pub(crate) fn document(account: &str) -> Value {
     let (namespace, name) = account.split_once('/').unwrap_or_default();

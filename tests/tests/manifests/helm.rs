@@ -1,7 +1,9 @@
 //! The chart, rendered.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -11,8 +13,11 @@ use crate::documents::{deploy, parse};
 /// Names helm; without it the one in the `PATH` is taken.
 const VARIABLE: &str = "CCM_TEST_HELM";
 
-/// Helm.
-pub(crate) struct Helm(PathBuf);
+/// Helm, and what it has made so far: several tests look at the same installations, and each takes it a while.
+pub(crate) struct Helm {
+    program: PathBuf,
+    made: Mutex<BTreeMap<Vec<String>, String>>,
+}
 
 impl Helm {
     /// Finds it; none if there is none.
@@ -24,7 +29,7 @@ impl Helm {
         let program = PathBuf::from(named.clone().unwrap_or_else(|| "helm".into()));
         let ran = Command::new(&program).arg("version").output();
         match ran {
-            Ok(output) if output.status.success() => Ok(Some(Self(program))),
+            Ok(output) if output.status.success() => Ok(Some(Self { program, made: Mutex::default() })),
             _ if named.is_none() => Ok(None),
             Ok(output) => anyhow::bail!("{VARIABLE} names {}, which fails: {}", program.display(), output.status),
             Err(error) => Err(error).with_context(|| format!("{VARIABLE} names {}", program.display())),
@@ -33,16 +38,22 @@ impl Helm {
 
     /// What `helm template` makes of these values (`name=value`, as `--set` wants them), or what it complains about.
     pub(crate) fn text(&self, values: &[String]) -> Result<String> {
-        let mut command = Command::new(&self.0);
+        let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(text) = made().get(values) {
+            return Ok(text.clone());
+        }
+        let mut command = Command::new(&self.program);
         command.args(["template", "cloud-controller-manager"]).arg(deploy().join("helm/ccm-rs"));
         command.args(["--namespace", "kube-system", "--kube-version", "1.35.0"]);
         for value in values {
             command.args(["--set", value]);
         }
-        let output = command.output().with_context(|| format!("running {}", self.0.display()))?;
+        let output = command.output().with_context(|| format!("running {}", self.program.display()))?;
         let complaint = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "helm template with {values:?}: {complaint}");
-        Ok(String::from_utf8(output.stdout)?)
+        let text = String::from_utf8(output.stdout)?;
+        made().insert(values.to_vec(), text.clone());
+        Ok(text)
     }
 
     /// The same as documents.

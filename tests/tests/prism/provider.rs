@@ -54,6 +54,9 @@ const ROUTES: [&str; 29] = [
     "GET /actions",
 ];
 
+/// How long until a change shows.
+const SOON: Duration = Duration::from_secs(120);
+
 /// Of Robot and of the metadata service, of which there is no document.
 const OTHER_APIS: [&str; 4] = ["/server", "/server/{number}", "/reset/{number}", "/private-networks"];
 
@@ -122,11 +125,7 @@ async fn until_sent(scene: &Scene, stage: &Stage, route: &str, before: usize) ->
     while scene.fake.count(route) == before {
         scene.judge()?;
         let counts = scene.fake.counts();
-        ensure!(
-            begun.elapsed() < Duration::from_secs(30),
-            "{route} was not sent; {:?}; {counts:#?}",
-            stage.warnings(5)
-        );
+        ensure!(begun.elapsed() < SOON, "{route} was not sent; {:?}; {counts:#?}", stage.warnings(5));
         sleep(Duration::from_millis(50)).await;
     }
     Ok(())
@@ -142,7 +141,7 @@ async fn annotate(stage: &Stage, service: &str, annotations: Annotations) {
 }
 
 async fn settle(stage: &Stage) -> Result<()> {
-    stage.settle(Duration::from_secs(60)).await.map_err(|left| anyhow!("{left:?}, {:?}", stage.warnings(5)))
+    stage.settle(SOON).await.map_err(|left| anyhow!("{left:?}, {:?}", stage.warnings(5)))
 }
 
 /// One change after the other, each until its request was sent.
@@ -173,13 +172,13 @@ async fn play(scene: &Scene, stage: &Stage) -> Result<()> {
         let before = scene.fake.count(&act(action));
         annotate(stage, "web", annotations).await;
         until_sent(scene, stage, &act(action), before).await?;
-        settle_quietly(stage).await;
+        settle_quietly(scene, stage).await;
     }
     annotate(stage, "web", &[("name", Some("renamed"))]).await;
     until_sent(scene, stage, "PUT /load_balancers/{id}", 0).await?;
     stage.user.set_ports("web", &[443, 8443]).await;
     until_sent(scene, stage, &act("delete_service"), 0).await?;
-    settle_quietly(stage).await;
+    settle_quietly(scene, stage).await;
 
     stage.user.create_service("managed", &[443]).await;
     let managed: Annotations = &[
@@ -189,7 +188,7 @@ async fn play(scene: &Scene, stage: &Stage) -> Result<()> {
     ];
     annotate(stage, "managed", managed).await;
     until_sent(scene, stage, "POST /certificates", 0).await?;
-    settle_quietly(stage).await;
+    settle_quietly(scene, stage).await;
     stage.user.delete_service("managed").await;
     until_sent(scene, stage, "DELETE /certificates/{id}", 0).await?;
     stage.user.delete_node("worker-3").await;
@@ -199,13 +198,14 @@ async fn play(scene: &Scene, stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// Until nothing is sent any more.
-async fn settle_quietly(stage: &Stage) {
-    let (mut before, mut quiet) = (stage.api.revision(), 0);
+/// Until nothing is sent any more, and nothing is waited for.
+async fn settle_quietly(scene: &Scene, stage: &Stage) {
+    let look = || (stage.api.revision(), scene.traffic());
+    let (mut before, mut quiet) = (look(), 0);
     while quiet < 3 {
         sleep(Duration::from_millis(150)).await;
-        let now = stage.api.revision();
-        quiet = if now == before { quiet + 1 } else { 0 };
+        let now = look();
+        quiet = if now == before && now.1.0 == 0 { quiet + 1 } else { 0 };
         before = now;
     }
 }

@@ -1,6 +1,7 @@
 //! The fake behind the proxy, and a way to both.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -33,11 +34,32 @@ pub(crate) struct Scene {
     pub(crate) used: Used,
     client: reqwest::Client,
     violations: Violations,
+    under_way: UnderWay,
     _served: Served,
 }
 
 /// What the proxy refused, in words.
 type Violations = Arc<Mutex<BTreeSet<String>>>;
+
+/// How many requests wait for their answers.
+#[derive(Clone, Default)]
+struct UnderWay(Arc<AtomicUsize>);
+
+/// One of them, until this is dropped.
+struct Asked(UnderWay);
+
+impl UnderWay {
+    fn one(&self) -> Asked {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Asked(self.clone())
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Answers as the document wants them.
 async fn mended(used: Used, request: Request, next: Next) -> Response {
@@ -66,12 +88,17 @@ impl Scene {
         ccm_tests::install_crypto();
         let client = reqwest::Client::builder().no_proxy().build()?;
         let (proxy, violations) = (proxy.trim_end_matches('/').to_owned(), Violations::default());
-        Ok(Self { fake, proxy, used, client, violations, _served: served })
+        Ok(Self { fake, proxy, used, client, violations, under_way: UnderWay::default(), _served: served })
     }
 
     /// A leaf that sends through the proxy, with requests as the document wants them, and notes what it refuses.
     pub(crate) fn leaf(&self) -> Proxied {
-        Proxied { client: self.client.clone(), used: self.used.clone(), violations: Arc::clone(&self.violations) }
+        Proxied {
+            client: self.client.clone(),
+            used: self.used.clone(),
+            violations: Arc::clone(&self.violations),
+            under_way: self.under_way.clone(),
+        }
     }
 
     /// A transport through the proxy.
@@ -85,6 +112,11 @@ impl Scene {
         let what = call.uri();
         let answer = self.transport()?.send(call).await.map_err(|error| anyhow!("{what}: {error}"))?;
         Ok(serde_json::from_slice(&answer.body).unwrap_or_default())
+    }
+
+    /// How many requests wait for their answers, and how many arrived so far.
+    pub(crate) fn traffic(&self) -> (usize, usize) {
+        (self.under_way.0.load(Ordering::Relaxed), self.fake.requests().len())
     }
 
     /// The requests that violated the document, or whose answers did.
@@ -113,6 +145,7 @@ pub(crate) struct Proxied {
     client: reqwest::Client,
     used: Used,
     violations: Violations,
+    under_way: UnderWay,
 }
 
 /// The header in which the proxy names what is wrong.
@@ -129,7 +162,9 @@ impl Leaf for Proxied {
         let what = format!("{} {}", head.method, head.uri.path());
         let request = reqwest::Request::try_from(http::Request::from_parts(head, body));
         let (client, violations) = (self.client.clone(), Arc::clone(&self.violations));
+        let asked = self.under_way.one();
         async move {
+            let _until_then = asked;
             let answer = client.execute(request.map_err(NoAnswer::new)?).await.map_err(NoAnswer::new)?;
             let (status, headers) = (answer.status(), answer.headers().clone());
             let bytes = answer.bytes().await.map_err(NoAnswer::new)?;

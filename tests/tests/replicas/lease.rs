@@ -1,7 +1,8 @@
 //! The Lease as a person sees it.
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::coordination::v1::Lease;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::Value;
@@ -12,16 +13,26 @@ const NAMESPACE: &str = "kube-system";
 
 pub(crate) struct TheLease(Api<Lease>);
 
+/// Who holds it, and what they wrote.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) by: String,
+    pub(crate) since: Timestamp,
+    pub(crate) renewed: Timestamp,
+}
+
 impl TheLease {
     pub(crate) fn of(client: &Client) -> Self {
         Self(Api::namespaced(client.clone(), NAMESPACE))
     }
 
-    /// Who holds it; nobody if it is empty or not there.
-    pub(crate) async fn holder(&self) -> Result<Option<String>> {
+    /// How it is held; it is not if it is empty or not there.
+    pub(crate) async fn held(&self) -> Result<Option<Held>> {
         let lease = self.0.get_opt(NAME).await.context("reading the lease")?;
-        let holder = lease.and_then(|lease| lease.spec?.holder_identity);
-        Ok(holder.filter(|holder| !holder.is_empty()))
+        let read = |spec: LeaseSpec| {
+            Some(Held { by: spec.holder_identity?, since: spec.acquire_time?.0, renewed: spec.renew_time?.0 })
+        };
+        Ok(lease.and_then(|lease| read(lease.spec?)).filter(|held| !held.by.is_empty()))
     }
 
     /// How often it changed hands.

@@ -5,8 +5,10 @@ use std::path::Path;
 use anyhow::Result;
 use ccm_tests::controller::Controller;
 
-/// What a process says when it leads, and what when it does not any more.
+/// What a process says when it stands for election, when it leads, when it is asked to end, and when it leads no more.
+pub(crate) const WAITS: &str = "Attempting to acquire leader lease";
 const ACQUIRED: &str = "Successfully acquired lease";
+pub(crate) const STOPPING: &str = "stopping: what is in work is finished";
 pub(crate) const LOST: &str = "leaderelection lost";
 pub(crate) const RELEASED: &str = "Released the lease";
 

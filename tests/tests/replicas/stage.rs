@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use ccm_tests::door::{Door, Waits};
 use ccm_tests::machines::ServedCloud;
 use ccm_tests::service_object::load_balancer;
 use ccm_tests::wait::{until, until_every};
@@ -12,26 +13,30 @@ use k8s_openapi::api::core::v1::{Node, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt};
-use provider_simulated::cloud::{Cloud, Fault, NewMachine};
+use provider_simulated::cloud::{Cloud, NewMachine};
 use serde_json::json;
 use tempfile::TempDir;
 
 use crate::environment::Environment;
 use crate::kubelets::{self, Kubelets, OURS};
-use crate::lease::{self, TheLease};
-use crate::replica::Replica;
+use crate::lease::{self, Held, TheLease};
+use crate::replica::{Replica, WAITS};
 use crate::role;
 
 /// How long anything may take that needs no more than some passes.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
-/// How long an end in order may take.
-pub(crate) const STOP: Duration = Duration::from_secs(15);
+pub(crate) const SOON: Duration = Duration::from_secs(120);
+/// How long an end in order may take on a busy machine; what is required of it is in the gaps.
+pub(crate) const STOP: Duration = Duration::from_secs(60);
+/// How long a lease lasts by default: nobody may take it sooner after its last renewal.
+const LEASE: Duration = Duration::from_secs(15);
 /// So often the Lease is looked at where a gap is measured.
 const LOOK: Duration = Duration::from_millis(20);
 const REPLICAS: usize = 3;
-const CREATE: &str = "POST /v1/load-balancers";
-/// By how much the cloud answers late amid work, in milliseconds: two at a time, ten Services take five times as long.
-const LATE: u64 = 3_000;
+/// How a load balancer is asked for.
+pub(crate) const CREATE: &str = "POST /v1/load-balancers";
+/// What is under way amid work: as many Services as the replicas take at a time, with [`AMID`].
+pub(crate) const UNDER_WAY: usize = 2;
+pub(crate) const AMID: &[&str] = &["--concurrent-service-syncs=2"];
 
 pub(crate) struct Stage {
     pub(crate) client: Client,
@@ -155,40 +160,72 @@ impl Stage {
     }
 
     async fn leads_now(&self) -> Result<(usize, String)> {
-        let holder = self.lease.holder().await?.context("nobody holds the lease")?;
+        let holder = self.held().await?.by;
         let index = self.replicas.iter().position(|replica| replica.is(&holder));
         Ok((index.with_context(|| format!("{holder} is none of the replicas"))?, holder))
+    }
+
+    /// How the Lease is held.
+    pub(crate) async fn held(&self) -> Result<Held> {
+        self.lease.held().await?.context("nobody holds the lease")
     }
 
     /// Takes the leader out of the replicas, does something to it, and measures how long it takes until another leads.
     pub(crate) async fn gap_after(
         &mut self,
-        limit: Duration,
         event: impl AsyncFnOnce(&mut Replica) -> Result<()>,
     ) -> Result<(Duration, Replica)> {
+        let (gap, _, old) = self.followed(event).await?;
+        Ok((gap, old))
+    }
+
+    /// The same where the leader cannot give the lease back: nobody takes it before it has expired.
+    pub(crate) async fn gap_of_expiry(
+        &mut self,
+        event: impl AsyncFnOnce(&mut Replica) -> Result<()>,
+    ) -> Result<(Duration, Replica)> {
+        let (gap, unrenewed, old) = self.followed(event).await?;
+        ensure!(unrenewed >= LEASE, "another took the lease {unrenewed:?} after its last renewal, it lasts {LEASE:?}");
+        Ok((gap, old))
+    }
+
+    /// How long after the event another leads, how long after the last renewal it took the lease, and the old leader.
+    async fn followed(
+        &mut self,
+        event: impl AsyncFnOnce(&mut Replica) -> Result<()>,
+    ) -> Result<(Duration, Duration, Replica)> {
         let (index, before) = self.leader().await?;
         let mut old = self.replicas.remove(index);
         // All the others are up and wait.
         for replica in &self.replicas {
             until("the others stand for election", SOON, async || {
-                ensure!(replica.controller.log().contains("Attempting to acquire leader lease"), "not yet");
+                ensure!(replica.controller.log().contains(WAITS), "not yet");
                 Ok(())
             })
             .await?;
         }
+        let mut renewed = self.held().await?.renewed;
         let start = Instant::now();
         event(&mut old).await?;
-        until_every(LOOK, "another replica leads", limit, async || {
-            let holder = self.lease.holder().await?.context("nobody holds the lease")?;
-            ensure!(holder != before, "the old leader holds it still");
-            Ok(())
+        let next = until_every(LOOK, "another replica leads", SOON, async || {
+            let held = self.held().await?;
+            if held.by == before {
+                renewed = held.renewed;
+            }
+            ensure!(held.by != before, "the old leader holds it still");
+            Ok(held)
         })
         .await?;
-        Ok((start.elapsed(), old))
+        Ok((start.elapsed(), next.since.duration_since(renewed).unsigned_abs(), old))
     }
 
     pub(crate) fn cloud(&self) -> &Cloud {
         &self.served.cloud
+    }
+
+    /// The way to the cloud.
+    pub(crate) fn door(&self) -> &Door {
+        &self.served.door
     }
 
     /// Requests to the cloud that asked for a change, in all.
@@ -219,27 +256,17 @@ impl Stage {
         Ok(names)
     }
 
-    /// So many Services more, of which two are under way: the cloud was asked for their load balancers, and answers late. It
-    /// lasts until [`Self::hurry`].
-    pub(crate) async fn amid_work(&mut self, services: usize) -> Result<()> {
-        let before = self.creations();
-        self.cloud().inject(Fault::latency(LATE).on(CREATE));
+    /// So many Services more, of which [`UNDER_WAY`] are: the cloud was asked for their load balancers, and no answer has come. It
+    /// lasts until the door is opened. For replicas with [`AMID`].
+    pub(crate) async fn amid_work(&mut self, services: usize, what: Waits) -> Result<()> {
+        self.door().hold(what, CREATE, 0);
         self.services(services).await?;
         until("the work is in its middle", SOON, async || {
-            let asked = self.creations() - before;
-            ensure!(asked >= 2, "{asked} load balancers were asked for");
+            let waiting = self.door().waiting();
+            ensure!(waiting == UNDER_WAY, "{waiting} load balancers were asked for");
             Ok(())
         })
         .await
-    }
-
-    /// The cloud answers at once again.
-    pub(crate) fn hurry(&self) {
-        self.cloud().clear_faults();
-    }
-
-    fn creations(&self) -> u64 {
-        self.cloud().requests().get(CREATE).copied().unwrap_or_default()
     }
 
     fn names(&mut self, kind: &str, count: usize) -> Vec<String> {
@@ -268,6 +295,10 @@ impl Stage {
             let id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
             let machine = self.cloud().machine(&node.name_any()).context("a Node without a machine")?;
             ensure!(id == format!("simulated://{}", machine.id), "{} has the id {id:?}", node.name_any());
+            // The last of what is written of a new Node.
+            let addresses = node.status.and_then(|status| status.addresses).unwrap_or_default();
+            let has_all = machine.addresses.iter().all(|it| addresses.iter().any(|has| has.address == *it.address));
+            ensure!(has_all, "{:?} has the addresses {addresses:?}", node.metadata.name);
         }
         let services: Api<Service> = Api::default_namespaced(self.client.clone());
         let services = services.list(&ours).await?.items;

@@ -17,8 +17,8 @@ pub(crate) async fn a_lease_that_a_person_deletes_is_back_and_its_leader_stays(
         let (_, before) = stage.leader().await?;
         for _ in 0..3 {
             stage.lease.delete().await?;
-            let back = async || stage.lease.holder().await?.context("it is not back");
-            let after = until("the lease is back", SOON, back).await?;
+            let back = async || stage.lease.held().await?.context("it is not back");
+            let after = until("the lease is back", SOON, back).await?.by;
             ensure!(before == after, "another leads: {after}, not {before}");
         }
         for replica in &mut stage.replicas {

@@ -5,10 +5,11 @@ mod proxy;
 pub(crate) mod scenario;
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use ccm_tests::api_requests::ApiRequest;
+use ccm_tests::wait::until;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -23,7 +24,9 @@ use crate::rules::everything;
 use scenario::{Cast, SCRAPER, Scenario};
 
 /// How long until a change of roles counts, and until a refusal shows.
-const LIMIT: Duration = Duration::from_secs(90);
+const LIMIT: Duration = Duration::from_secs(300);
+/// A refusal may be the last thing that happens: so long it is waited for where all else is done.
+const LAST: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The role of the reference (DEP §1.5), and nothing more.
@@ -85,7 +88,11 @@ async fn with_roles<T>(
     remove(&admin, &all).await?;
     apply(&admin, &all, false).await?;
     let played = async {
-        may_do(environment, &admin, &granted(&all)?.remove(ACCOUNT).unwrap_or_default()).await?;
+        let mut granted = granted(&all)?;
+        may_do(environment, &admin, &granted.remove(ACCOUNT).unwrap_or_default()).await?;
+        for (account, atoms) in granted.iter().filter(|(account, _)| *account != SCRAPER) {
+            may_do_at_least(environment, account, atoms).await?;
+        }
         play(&admin).await
     };
     let played = played.await;
@@ -94,32 +101,52 @@ async fn with_roles<T>(
     played
 }
 
-/// Waits until the account may do exactly this, apart from what everybody may.
+/// What of these permissions counts in a namespace. Where is not told.
+fn within(atoms: &BTreeSet<Atom>, namespace: &str) -> BTreeSet<Atom> {
+    let counts = atoms.iter().filter(|atom| atom.namespace.is_empty() || atom.namespace == namespace);
+    counts.map(|atom| Atom { namespace: String::new(), ..atom.clone() }).collect()
+}
+
+fn say<'a>(atoms: impl Iterator<Item = &'a Atom>) -> String {
+    atoms.map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+const NAMESPACES: [&str; 2] = ["kube-system", "default"];
+
+/// Waits until the account may do exactly this, apart from what everybody may. Accounts and roles that were made just now are
+/// known a little later.
 async fn may_do(environment: &Environment, admin: &Client, atoms: &BTreeSet<Atom>) -> Result<()> {
     let (account, nobody) =
         (accounts::client(environment, admin, ACCOUNT).await?, accounts::client(environment, admin, SCRAPER).await?);
-    for namespace in ["kube-system", "default"] {
-        let expected: BTreeSet<_> = atoms
-            .iter()
-            .filter(|atom| atom.namespace.is_empty() || atom.namespace == namespace)
-            .map(|atom| Atom { namespace: String::new(), ..atom.clone() })
-            .collect();
-        let start = Instant::now();
-        loop {
+    for namespace in NAMESPACES {
+        let expected = within(atoms, namespace);
+        until(&format!("the account's permissions in {namespace}"), LIMIT, async || {
             let everybody = accounts::may(&nobody, namespace).await?;
             let has: BTreeSet<_> = accounts::may(&account, namespace).await?.difference(&everybody).cloned().collect();
-            if has == expected {
-                break;
-            }
-            let say = |atoms: BTreeSet<&Atom>| atoms.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             ensure!(
-                start.elapsed() < LIMIT,
+                has == expected,
                 "in {namespace} the account may also: {}; and may not: {}",
-                say(has.difference(&expected).collect()),
-                say(expected.difference(&has).collect())
+                say(has.difference(&expected)),
+                say(expected.difference(&has))
             );
-            tokio::time::sleep(PAUSE).await;
-        }
+            Ok(())
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// Waits until another account may do this.
+async fn may_do_at_least(environment: &Environment, account: &str, atoms: &BTreeSet<Atom>) -> Result<()> {
+    let client = accounts::acting_as(environment, account).await?;
+    for namespace in NAMESPACES {
+        let expected = within(atoms, namespace);
+        until(&format!("{account}'s permissions in {namespace}"), LIMIT, async || {
+            let has = accounts::may(&client, namespace).await?;
+            ensure!(expected.is_subset(&has), "it may not: {}", say(expected.difference(&has)));
+            Ok(())
+        })
+        .await?;
     }
     Ok(())
 }
@@ -148,7 +175,7 @@ pub(crate) async fn as_the_account_of_the_manifests_nothing_is_refused(environme
     for streams in [true, false] {
         let documents = read(&["manifests/rbac.yaml", "manifests/rbac-volumes.yaml"])?;
         with_roles(environment, documents, async |_| {
-            let refused = live(environment, Cast { streams, ..Cast::default() }, "ours").await?;
+            let refused = live(environment, Cast { streams, vanishes: streams, ..Cast::default() }, "ours").await?;
             ensure!(refused.is_empty(), "it was refused: {refused:?}");
             Ok(())
         })
@@ -193,7 +220,8 @@ pub(crate) async fn the_role_of_the_reference_is_enough(environment: &Environmen
             .filter(|atom| ["tokenreviews", "subjectaccessreviews", "configmaps"].contains(&&*atom.resource)),
     );
     with_roles(environment, roles(&atoms), async |_| {
-        let refused = live(environment, Cast { volumes: false, ..Cast::default() }, "reference").await?;
+        let refused =
+            live(environment, Cast { volumes: false, vanishes: true, ..Cast::default() }, "reference").await?;
         let kinds: BTreeSet<_> = refused.iter().map(|it| format!("{} {} {}", it.verb, it.resource, it.name)).collect();
         println!("with the reference's role it works; refused were: {kinds:?}");
         let known = |it: &str| {
@@ -224,25 +252,25 @@ async fn missed(environment: &Environment, atom: &Atom, number: usize) -> Result
     let all = wanted(&everything()).remove(ACCOUNT).unwrap_or_default();
     let without: BTreeSet<_> = all.into_iter().filter(|other| other != atom).collect();
     with_roles(environment, roles(&without), async |_| {
-        // A server that streams lists is never asked for one.
-        let cast = Cast { streams: atom.verb != "list", ..Cast::default() };
+        // A server that streams lists is never asked for one; and a Lease is only made where there is none.
+        let vanishes = atom.verb == "create" && atom.resource == "leases";
+        let cast = Cast { streams: atom.verb != "list", vanishes, ..Cast::default() };
         let scenario = Scenario::set(environment, cast, &format!("without-{number}")).await?;
-        let refusal = async {
-            loop {
-                let fits = |it: &ApiRequest| verb(it) == atom.verb && it.resource == atom.resource;
-                if let Some(refused) = scenario.refused().into_iter().find(fits) {
-                    return refused;
-                }
-                tokio::time::sleep(PAUSE).await;
+        let refusal = async || loop {
+            let fits = |it: &ApiRequest| verb(it) == atom.verb && it.resource == atom.resource;
+            if let Some(refused) = scenario.refused().into_iter().find(fits) {
+                return refused;
             }
+            tokio::time::sleep(PAUSE).await;
         };
         let played = tokio::select! {
-            refused = refusal => return Ok(refused),
+            refused = refusal() => return Ok(refused),
             played = scenario.play() => played,
             () = tokio::time::sleep(LIMIT) => Err(anyhow!("nothing happened for {LIMIT:?}")),
         };
-        // A refusal may be the last thing that happened.
-        tokio::time::sleep(PAUSE * 5).await;
+        if let Ok(refused) = tokio::time::timeout(LAST, refusal()).await {
+            return Ok(refused);
+        }
         let others = scenario.refused();
         match played {
             Ok(()) => bail!("without it all went well; refused: {others:?}"),

@@ -27,8 +27,8 @@ use crate::environment::Environment;
 use crate::kubelets::{Kubelets, OURS};
 
 /// How long a step may take.
-const SOON: Duration = Duration::from_secs(45);
-const STOP: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
+const STOP: Duration = Duration::from_secs(60);
 /// The account that scrapes.
 pub(crate) const SCRAPER: &str = "kube-system/e2e-scraper";
 const LEASE: &str = "cloud-controller-manager";
@@ -42,11 +42,13 @@ pub(crate) struct Cast {
     pub(crate) streams: bool,
     /// Each controller has an account of its own.
     pub(crate) accounts: bool,
+    /// The Lease is deleted, and made anew when its holder can believe in it no longer; else it is given back.
+    pub(crate) vanishes: bool,
 }
 
 impl Default for Cast {
     fn default() -> Self {
-        Self { volumes: true, streams: true, accounts: false }
+        Self { volumes: true, streams: true, accounts: false, vanishes: false }
     }
 }
 
@@ -115,7 +117,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// It stands by while the Lease is held, and makes a new one when that is deleted.
+    /// It stands by while the Lease is held, and takes it when that is given back, or makes a new one when it is deleted.
     async fn election(&self) -> Result<()> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-system");
         self.asked("GET", "leases").await?;
@@ -123,7 +125,12 @@ impl Scenario {
             // Whether it may watch the Lease shows before the Lease is free.
             tokio::time::timeout(Duration::from_secs(5), self.asked("WATCH", "leases")).await.ok();
         }
-        leases.delete(LEASE, &DeleteParams::default()).await?;
+        if self.cast.vanishes {
+            leases.delete(LEASE, &DeleteParams::default()).await?;
+        } else {
+            let free = Patch::Merge(json!({"spec": {"holderIdentity": ""}}));
+            leases.patch(LEASE, &PatchParams::default(), &free).await?;
+        }
         until("it leads", SOON, async || {
             let lease = leases.get(LEASE).await?;
             let holder = lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
@@ -177,10 +184,12 @@ impl Scenario {
         }
         self.asked("PATCH", "events").await?;
         for _ in 0..20 {
-            // Between the two requests it may put its finalizer back: then it is a deletion like any other.
+            // Between the two requests it may not put its finalizer back: then it would be a deletion like any other.
+            self.controller.freeze()?;
             let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
             services.patch_metadata(name, &PatchParams::default(), &free).await?;
             services.delete(name, &DeleteParams::background()).await?;
+            self.controller.resume()?;
             until("the Service is gone", SOON, async || {
                 ensure!(services.get_opt(name).await?.is_none(), "it is still there");
                 Ok(())
@@ -319,8 +328,8 @@ fn arguments(cast: Cast, served: &ServedCloud, kubeconfig: &Path, port: u16) -> 
         "--cluster-cidr=10.244.0.0/16".to_owned(),
         "--leader-elect=true".to_owned(),
         // Who sees that the Lease is gone waits for as long as its holder might believe in it.
-        "--leader-elect-lease-duration=4s".to_owned(),
-        "--leader-elect-renew-deadline=3s".to_owned(),
+        format!("--leader-elect-lease-duration={}s", if cast.vanishes { 8 } else { 60 }),
+        format!("--leader-elect-renew-deadline={}s", if cast.vanishes { 7 } else { 50 }),
         "--leader-elect-retry-period=1s".to_owned(),
         format!("--use-service-account-credentials={}", cast.accounts),
         format!("--secure-port={port}"),
@@ -330,9 +339,11 @@ fn arguments(cast: Cast, served: &ServedCloud, kubeconfig: &Path, port: u16) -> 
     ]
 }
 
-/// A port that nobody has at this moment.
+/// A port that nobody has at this moment; and nobody gets it before the program, as one of those given to whoever asks for any.
 fn free_port() -> Result<u16> {
-    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let mut ports = std::iter::repeat_with(|| fastrand::u16(20_000..30_000)).take(100);
+    ports.find(is_free).context("no port is free")
 }
 
 /// A Lease whose holder is no more, and has not been so for long.
