@@ -18,7 +18,7 @@ pub(crate) async fn access(flags: &Flags, settings: &Settings, stop: &Cancellati
     let requests = settings.contact.noting(settings.metrics.requests());
     let reviewers = match &settings.clients {
         Clients::Configured(options) => {
-            let connected = Reviewers::connect(&authentication, &authorization, &options.user_agent, requests).await;
+            let connected = Reviewers::connect(&authentication, &authorization, options, requests).await;
             connected.map_err(Failure::setup)?
         }
         Clients::Shared(client) => {

@@ -91,6 +91,9 @@ impl RequestMetrics for Noting {
     fn transferred(&self, request: &RequestInfo, sent: usize, received: usize) {
         self.then.transferred(request, sent, received);
     }
+    fn kubeconfig_changed(&self, is_in_use: bool) {
+        self.then.kubeconfig_changed(is_in_use);
+    }
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ use kube::{Client, Config};
 
 use super::agent::UserAgent;
 use super::discreet::discreet;
+use super::kubeconfigs::Kubeconfigs;
 use super::layer::{Limits, wrap};
-use super::renewal::{self, Source};
+use super::renewal::Source;
 use super::request::RequestMetrics;
 
 /// The environment variable that replaces `--master` if there is neither that nor a kubeconfig.
@@ -25,6 +26,8 @@ const MASTER_VARIABLE: &str = "KUBERNETES_MASTER";
 pub struct ClientOptions {
     /// The kubeconfig file; `None`: the identity of the Pod.
     pub kubeconfig: Option<PathBuf>,
+    /// Who follows it. Clients of one process share it.
+    pub kubeconfigs: Kubeconfigs,
     /// A context of the kubeconfig other than its current one.
     pub context: Option<String>,
     /// The server's URL; overrides the kubeconfig's.
@@ -52,6 +55,7 @@ impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             kubeconfig: None,
+            kubeconfigs: Kubeconfigs::default(),
             context: None,
             master: None,
             user_agent: UserAgent::default(),
@@ -123,7 +127,7 @@ pub enum ClientError {
 /// have a TLS crypto provider (the binary installs one).
 ///
 /// What changes in a kubeconfig, or in a file that it names, is used from some seconds later on, if the server accepts it
-/// (APP-48); a Pod's token and authority are read again each minute. That needs a tokio runtime to go on in.
+/// (APP-48): by all clients of the same [`Kubeconfigs`], which also share connections. A Pod's token and authority are read again each minute. That needs a tokio runtime to go on in.
 ///
 /// # Errors
 /// [`ClientError`] says what was tried and what to do.
@@ -133,7 +137,7 @@ pub async fn connect(
     metrics: Arc<dyn RequestMetrics>,
 ) -> Result<Client, ClientError> {
     let agent = options.user_agent.with_suffix(identity);
-    let (below, host) = open(options, &agent, true).await?;
+    let (below, host) = open(options, true, &metrics).await?;
     Ok(wrap(&below, &host, &agent, &options.limits(), metrics))
 }
 
@@ -150,16 +154,21 @@ pub async fn connect_as(
     credential: impl FnOnce(&Client) -> Client,
 ) -> Result<Client, ClientError> {
     let agent = options.user_agent.with_suffix(identity);
-    let (bare, host) = open(options, &agent, false).await?;
+    let (bare, host) = open(options, false, &metrics).await?;
     Ok(wrap(&credential(&bare), &host, &agent, &options.limits(), metrics))
 }
 
 /// A client without our layers, and the server's name for metrics.
-async fn open(options: &ClientOptions, agent: &str, with_credential: bool) -> Result<(Client, String), ClientError> {
+async fn open(
+    options: &ClientOptions,
+    with_credential: bool,
+    metrics: &Arc<dyn RequestMetrics>,
+) -> Result<(Client, String), ClientError> {
     let master = options.master.as_deref().map(parse_master).transpose()?;
     if let Some(kubeconfig) = options.kubeconfig.clone() {
-        let (context, user_agent) = (options.context.clone(), agent.to_owned());
-        return renewal::connect(Source { kubeconfig, context, master, with_credential, user_agent }).await;
+        let (context, user_agent) = (options.context.clone(), options.user_agent.with_suffix(""));
+        let source = Source { kubeconfig, context, master, with_credential, user_agent };
+        return options.kubeconfigs.connect(source, metrics).await;
     }
     let (mut config, origin) = load(master)?;
     if !with_credential {

@@ -1,14 +1,14 @@
-//! A client that goes on with what its kubeconfig, and the files that this names, say by now (APP-48, P-39).
+//! Clients that go on with what their kubeconfig, and the files that this names, say by now (APP-48, P-39).
 //!
 //! Certificates, tokens and authorities are replaced in their files while a process runs. All of them are read again every
-//! ten seconds. What is new is tried on the API server first; then it is used by every further request, and the watches that
-//! still run over the old connections are ended, to be taken up again over new ones. What cannot be used, or is not
-//! accepted, is said once and leaves everything as it was.
+//! ten seconds ([`kubeconfigs`](super::kubeconfigs)). What is new is tried on the API server first; then it is used by every
+//! further request, and the watches that still run over the old connections are ended, to be taken up again over new ones.
+//! What cannot be used, or is not accepted, is said once and leaves everything as it was.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -19,24 +19,25 @@ use jiff::{SignedDuration, Timestamp};
 use kube::client::Body;
 use kube::config::{AuthInfo, KubeConfigOptions};
 use kube::{Client, Config};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Mutex as TryLock, Notify};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tower::{BoxError, service_fn};
 
 use super::config::{ClientError, build, host_of};
 use super::discreet::discreet;
 use super::kubeconfig::{named_files, read_kubeconfig};
+use super::kubeconfigs::Hashes;
 use super::request::is_watch;
 use crate::api_error::api_error;
 
-/// How often the files are read (D-171).
-const PERIOD: Duration = Duration::from_secs(10);
 /// A certificate that a plugin made is replaced so long before its end.
 const BEFORE_END: SignedDuration = SignedDuration::from_secs(60);
 /// A server that takes longer has not accepted what is tried on it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A kubeconfig, and what of it counts.
+#[derive(PartialEq)]
 pub(super) struct Source {
     pub(super) kubeconfig: PathBuf,
     /// Another context than its current one.
@@ -45,44 +46,17 @@ pub(super) struct Source {
     pub(super) master: Option<Uri>,
     /// Whether its user counts; else only where the server is and how it is known.
     pub(super) with_credential: bool,
+    /// Who tries what is new.
     pub(super) user_agent: String,
-}
-
-/// A client for the server of `source`, and the server's name for metrics.
-pub(super) async fn connect(source: Source) -> Result<(Client, String), ClientError> {
-    let renewing = Renewing::new(source).await?;
-    tokio::spawn(follow(Arc::downgrade(&renewing)));
-    Ok((renewing.client(), renewing.current().host.clone()))
-}
-
-/// Looks at the files as long as anybody has the client.
-async fn follow(renewing: Weak<Renewing>) {
-    let mut trouble = None;
-    loop {
-        sleep(PERIOD).await;
-        let Some(renewing) = renewing.upgrade() else { return };
-        let Source { kubeconfig, user_agent, .. } = &renewing.source;
-        let (kubeconfig, client) = (kubeconfig.display(), user_agent);
-        match renewing.look(&mut trouble).await {
-            Some(News::InUse) => {
-                tracing::info!(%kubeconfig, client, "what has changed in the kubeconfig, or in a file that it names, is in use");
-            }
-            Some(News::Unusable(problem)) => tracing::warn!(
-                %kubeconfig,
-                client,
-                problem,
-                "what the kubeconfig says by now cannot be used; going on with what it said before"
-            ),
-            None => {}
-        }
-    }
 }
 
 /// What there is to say after a look at the files.
 #[derive(Debug, PartialEq, Eq)]
-enum News {
+pub(super) enum News {
     InUse,
     Unusable(String),
+    /// For the reason that was told before.
+    StillUnusable,
 }
 
 /// The body of an answer, which may end early.
@@ -93,11 +67,29 @@ impl<B> AnswerBody for B where
 {
 }
 
-struct Renewing {
-    source: Source,
+/// A source, and what of it is in use.
+pub(super) struct Renewing {
+    pub(super) source: Source,
     current: Mutex<Arc<Generation>>,
-    /// Whether the server has refused the credential since that was last looked at.
+    /// Whether the server has refused what a plugin gave since that was last looked at.
     is_refused: AtomicBool,
+    /// Hears at once that a credential from a file is refused.
+    refusal: Arc<Notify>,
+    /// Why what the files say is not in use, as it was said last.
+    trouble: Mutex<Option<String>>,
+    /// Held while something new is tried.
+    trying: TryLock<()>,
+}
+
+/// Why there may be something new.
+#[derive(Clone, Copy)]
+pub(super) enum Cause {
+    /// A file is another one.
+    Changed,
+    /// What the plugin gave was refused.
+    Refused,
+    /// What the plugin gave ends soon.
+    Ends,
 }
 
 /// What the files said at one time.
@@ -113,64 +105,92 @@ struct Generation {
 }
 
 impl Renewing {
-    async fn new(source: Source) -> Result<Arc<Self>, ClientError> {
+    pub(super) async fn new(source: Source, refusal: Arc<Notify>) -> Result<Arc<Self>, ClientError> {
         let first = Arc::new(source.open().await?);
-        Ok(Arc::new(Self { source, current: Mutex::new(first), is_refused: AtomicBool::new(false) }))
+        Ok(Arc::new(Self {
+            source,
+            current: Mutex::new(first),
+            is_refused: AtomicBool::new(false),
+            refusal,
+            trouble: Mutex::default(),
+            trying: TryLock::default(),
+        }))
     }
 
     fn current(&self) -> Arc<Generation> {
-        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&lock(&self.current))
     }
 
-    fn client(self: &Arc<Self>) -> Client {
-        let this = Arc::clone(self);
+    /// A client that uses what is in use when it is asked, and the server's name for metrics.
+    pub(super) fn client(self: &Arc<Self>) -> (Client, String) {
+        let (this, current) = (Arc::clone(self), self.current());
         let service = service_fn(move |request| Arc::clone(&this).send(request));
-        Client::new(service, self.current().client.default_namespace())
+        (Client::new(service, current.client.default_namespace()), current.host.clone())
     }
 
     async fn send(self: Arc<Self>, request: Request<Body>) -> Result<Response<impl AnswerBody>, BoxError> {
         let generation = self.current();
         let over = if is_watch(request.uri()) { generation.over.clone() } else { CancellationToken::new() };
         let answer = generation.client.send(request).await?;
-        if answer.status() == StatusCode::UNAUTHORIZED {
-            self.is_refused.store(true, Ordering::Relaxed);
+        // Without a credential it is another one that was refused.
+        if answer.status() == StatusCode::UNAUTHORIZED && self.source.with_credential {
+            match generation.has_plugin {
+                true => self.is_refused.store(true, Ordering::Relaxed),
+                false => self.refusal.notify_one(),
+            }
         }
         Ok(answer.map(|body| StreamBody::new(BodyStream::new(body).take_until(over.cancelled_owned()))))
     }
 
-    /// [Renews](Self::renew), and tells what of that is news after the `trouble` that was told last.
-    async fn look(&self, trouble: &mut Option<String>) -> Option<News> {
-        match self.renew().await {
-            Ok(is_new) => {
-                *trouble = None;
-                is_new.then_some(News::InUse)
-            }
-            Err(problem) if trouble.as_ref() == Some(&problem) => None,
-            Err(problem) => {
-                *trouble = Some(problem.clone());
-                Some(News::Unusable(problem))
-            }
+    /// Whether what the files say cannot be used.
+    pub(super) fn is_in_trouble(&self) -> bool {
+        lock(&self.trouble).is_some()
+    }
+
+    /// Whether there may be something new, with `hashes` of the files as they are.
+    pub(super) fn cause(&self, hashes: &mut Hashes) -> Option<Cause> {
+        let current = self.current();
+        if current.files.iter().any(|(path, hash)| hashes.of(path) != *hash) {
+            return Some(Cause::Changed);
+        }
+        if self.is_refused.swap(false, Ordering::Relaxed) {
+            return Some(Cause::Refused);
+        }
+        current.ends_soon().then_some(Cause::Ends)
+    }
+
+    /// [Renews](Self::renew) if there is a cause, and returns what there is to say of it. Nothing if somebody is at it already.
+    pub(super) async fn look(&self, cause: Option<Cause>) -> Option<News> {
+        let Ok(_trying) = self.trying.try_lock() else { return None };
+        let renewed = match cause {
+            Some(cause) => self.renew(cause).await,
+            None => Ok(false),
+        };
+        let before = std::mem::replace(&mut *lock(&self.trouble), renewed.as_ref().err().cloned());
+        match renewed {
+            Ok(is_new) => is_new.then_some(News::InUse),
+            Err(problem) if before.as_ref() == Some(&problem) => Some(News::StillUnusable),
+            Err(problem) => Some(News::Unusable(problem)),
         }
     }
 
     /// Reads the files, and uses what is new in them if the server accepts it. Whether there was anything.
-    async fn renew(&self) -> Result<bool, String> {
+    async fn renew(&self, cause: Cause) -> Result<bool, String> {
         let current = self.current();
-        let is_refused = self.is_refused.swap(false, Ordering::Relaxed) && current.has_plugin;
-        let is_changed = current.files.iter().any(|(path, hash)| hash_of(path) != *hash);
-        if !is_changed && !is_refused && !current.ends_soon() {
-            return Ok(false);
-        }
         let next = self.source.open().await.map_err(|error| error.to_string())?;
         // A plugin may give the same until its very end.
-        if !is_changed && !is_refused && next.client.valid_until() == current.client.valid_until() {
+        if matches!(cause, Cause::Ends) && next.client.valid_until() == current.client.valid_until() {
             return Ok(false);
         }
         self.source.try_out(&next.client).await?;
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        *lock(&self.current) = Arc::new(next);
         current.over.cancel();
         Ok(true)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Generation {
@@ -250,7 +270,7 @@ fn noted(path: PathBuf) -> (PathBuf, u64) {
 
 /// Hash of a file's content, or of its being unreadable. The files are small and local, and read by whoever asks: threads of their
 /// own for it would cost more.
-fn hash_of(path: &PathBuf) -> u64 {
+pub(super) fn hash_of(path: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     std::fs::read(path).ok().hash(&mut hasher);
     hasher.finish()

@@ -139,6 +139,8 @@ pub trait RequestMetrics: Send + Sync {
     fn retried(&self, _request: &RequestInfo, _status: u16) {}
     /// Sizes of the bodies in bytes; not for watches.
     fn transferred(&self, _request: &RequestInfo, _sent: usize, _received: usize) {}
+    /// What a kubeconfig, or a file that it names, says newly is in use, or cannot be used. That is told with each try.
+    fn kubeconfig_changed(&self, _is_in_use: bool) {}
 }
 
 /// Nobody listens.

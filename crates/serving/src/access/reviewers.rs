@@ -33,18 +33,19 @@ pub struct ReviewersError {
 }
 
 impl Reviewers {
-    /// Clients with the given kubeconfigs, or the Pod's identity; never that of `--kubeconfig`. No fence is before them:
-    /// a standby asks too (D-13). Nothing is sent yet.
+    /// Clients with the given kubeconfigs, or the Pod's identity; never that of `--kubeconfig`. Of the process's `options` the
+    /// program's name counts, and who follows kubeconfigs. No fence is before them: a standby asks too (D-13). Nothing is
+    /// sent yet.
     ///
     /// # Errors
     /// A kubeconfig that cannot be used. No identity at all is a warning.
     pub async fn connect(
         authentication: &AuthenticationOptions,
         authorization: &AuthorizationOptions,
-        user_agent: &UserAgent,
+        options: &ClientOptions,
         metrics: Arc<dyn RequestMetrics>,
     ) -> Result<Self, ReviewersError> {
-        let connect = |purpose, path| connect(purpose, path, user_agent, Arc::clone(&metrics));
+        let connect = |purpose, path| connect(purpose, path, options, Arc::clone(&metrics));
         let reviewers = Self {
             authentication: connect("authentication", authentication.kubeconfig.clone()).await?,
             authorization: connect("authorization", authorization.kubeconfig.clone()).await?,
@@ -73,14 +74,15 @@ impl Reviewers {
 async fn connect(
     purpose: &'static str,
     path: Option<PathBuf>,
-    user_agent: &UserAgent,
+    general: &ClientOptions,
     metrics: Arc<dyn RequestMetrics>,
 ) -> Result<Option<Client>, ReviewersError> {
-    let Some(path) = path else { return in_a_pod(purpose, user_agent, metrics) };
+    let Some(path) = path else { return in_a_pod(purpose, &general.user_agent, metrics) };
     // Each question has its own tries (`review`).
     let options = ClientOptions {
         kubeconfig: Some(path.clone()),
-        user_agent: user_agent.clone(),
+        kubeconfigs: general.kubeconfigs.clone(),
+        user_agent: general.user_agent.clone(),
         qps: Some(RATE.0),
         burst: Some(RATE.1),
         request_timeout: Some(TIMEOUT),

@@ -70,6 +70,7 @@ impl Issued {
 pub(super) struct Asked {
     pub(super) by: Vec<u8>,
     pub(super) is_watch: bool,
+    pub(super) path: String,
 }
 
 pub(super) struct Server {
@@ -108,7 +109,11 @@ impl Server {
             let token = request.headers().get("authorization").map(|value| value.as_bytes().to_vec());
             let by = certificate.clone().or(token).unwrap_or_default();
             let is_refused = !by.is_empty() && *self.refused.lock().unwrap() == by;
-            self.asked.lock().unwrap().push(Asked { by, is_watch: is_watch(request.uri()) });
+            self.asked.lock().unwrap().push(Asked {
+                by,
+                is_watch: is_watch(request.uri()),
+                path: request.uri().path().to_owned(),
+            });
             let mut api = self.api.service();
             async move {
                 if is_refused {
@@ -197,6 +202,6 @@ impl Stage {
 
     /// What nobody looks after but the test.
     pub(super) async fn renewing(&self) -> Arc<Renewing> {
-        Renewing::new(self.source()).await.unwrap()
+        Renewing::new(self.source(), Arc::default()).await.unwrap()
     }
 }

@@ -1,0 +1,159 @@
+//! One who follows the kubeconfigs of a process, for all clients that are made of them (APP-48, D-212).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use kube::Client;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::config::ClientError;
+use super::renewal::{Cause, News, Renewing, Source, hash_of};
+use super::request::RequestMetrics;
+
+/// How often the files are read (D-171).
+pub(super) const PERIOD: Duration = Duration::from_secs(10);
+/// They are read so soon after the server has refused a credential, and not more often: whoever replaces one may revoke the one
+/// before at once, and a lease is not to be lost for that.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+
+/// The kubeconfigs of a process. Clones are the same: clients whose options hold clones of one share what was read and tried,
+/// connections, and who looks after the files.
+#[derive(Clone, Default)]
+pub struct Kubeconfigs(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    followed: Mutex<Followed>,
+    refusal: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Followed {
+    all: Vec<Weak<Renewing>>,
+    follower: Option<JoinHandle<()>>,
+}
+
+/// Hashes of files, each of which is read once.
+#[derive(Default)]
+pub(super) struct Hashes(Vec<(PathBuf, u64)>);
+
+impl Hashes {
+    pub(super) fn of(&mut self, path: &Path) -> u64 {
+        if let Some((_, known)) = self.0.iter().find(|(known, _)| known == path) {
+            return *known;
+        }
+        let hash = hash_of(path);
+        self.0.push((path.to_owned(), hash));
+        hash
+    }
+}
+
+impl Kubeconfigs {
+    /// A client for the server of `source`, and the server's name for metrics.
+    pub(super) async fn connect(
+        &self,
+        source: Source,
+        metrics: &Arc<dyn RequestMetrics>,
+    ) -> Result<(Client, String), ClientError> {
+        let known = self.0.lock().find(&source);
+        let renewing = match known {
+            Some(known) => known,
+            None => {
+                let made = Renewing::new(source, Arc::clone(&self.0.refusal)).await?;
+                self.0.add(made, metrics)
+            }
+        };
+        Ok(renewing.client())
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Followed> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is followed from now on: `made`, unless somebody else was first.
+    fn add(self: &Arc<Self>, made: Arc<Renewing>, metrics: &Arc<dyn RequestMetrics>) -> Arc<Renewing> {
+        let mut followed = self.lock();
+        if let Some(known) = followed.find(&made.source) {
+            return known;
+        }
+        followed.all.push(Arc::downgrade(&made));
+        // It ends with the runtime in which it was begun.
+        if followed.follower.as_ref().is_none_or(JoinHandle::is_finished) {
+            followed.follower = Some(tokio::spawn(follow(Arc::clone(self), Arc::clone(metrics))));
+        }
+        made
+    }
+}
+
+impl Followed {
+    /// What anybody still has a client for.
+    fn in_use(&self) -> impl Iterator<Item = Arc<Renewing>> {
+        self.all.iter().filter_map(Weak::upgrade)
+    }
+
+    fn find(&self, source: &Source) -> Option<Arc<Renewing>> {
+        self.in_use().find(|renewing| renewing.source == *source)
+    }
+
+    /// What there is to look after. If there is nothing, whoever asks is dismissed.
+    fn to_look_after(&mut self) -> Vec<Arc<Renewing>> {
+        self.all.retain(|renewing| renewing.strong_count() > 0);
+        let all: Vec<_> = self.in_use().collect();
+        if all.is_empty() {
+            self.follower = None;
+        }
+        all
+    }
+}
+
+/// Looks at all files as long as anybody has a client. What takes longer than reading them holds up nobody else.
+async fn follow(shared: Arc<Shared>, metrics: Arc<dyn RequestMetrics>) {
+    loop {
+        tokio::select! {
+            () = sleep(PERIOD) => {}
+            () = shared.refusal.notified() => sleep(PAUSE).await,
+        }
+        let all = shared.lock().to_look_after();
+        if all.is_empty() {
+            return;
+        }
+        let mut hashes = Hashes::default();
+        for renewing in all {
+            let cause = renewing.cause(&mut hashes);
+            if cause.is_none() && !renewing.is_in_trouble() {
+                continue;
+            }
+            let metrics = Arc::clone(&metrics);
+            tokio::spawn(async move { look(&renewing, cause, &*metrics).await });
+        }
+    }
+}
+
+async fn look(renewing: &Renewing, cause: Option<Cause>, metrics: &dyn RequestMetrics) {
+    let kubeconfig = renewing.source.kubeconfig.display();
+    let Some(news) = renewing.look(cause).await else { return };
+    match &news {
+        News::InUse => {
+            tracing::info!(%kubeconfig, "what has changed in the kubeconfig, or in a file that it names, is in use");
+        }
+        News::Unusable(problem) => tracing::warn!(
+            %kubeconfig,
+            problem,
+            "what the kubeconfig says by now cannot be used; going on with what it said before"
+        ),
+        News::StillUnusable => {}
+    }
+    metrics.kubeconfig_changed(news == News::InUse);
+}
+
+impl fmt::Debug for Kubeconfigs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kubeconfigs")
+    }
+}
