@@ -33,7 +33,9 @@ fn either(found: Found) -> Finding {
 impl Diagnosis<'_> {
     /// From the outside in; without a token there is nothing more to find out.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
-        let mut findings = vec![self.keystone().await];
+        let warned = |text: &String| Finding::warning("configuration", text, "correct the cloud configuration");
+        let mut findings: Vec<Finding> = self.config.warnings.iter().map(warned).collect();
+        findings.push(self.keystone().await);
         let Ok(roles) = self.services.roles().await else { return findings };
         findings.push(writing(&roles));
         findings.extend(self.catalogue().await);

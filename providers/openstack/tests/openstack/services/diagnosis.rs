@@ -171,6 +171,16 @@ fn wrong(findings: &[Finding]) -> Vec<String> {
     wrong.map(|it| format!("{}: {}", it.check, it.text)).collect()
 }
 
+/// A key that nobody reads is the likeliest reason for what an administrator does not understand.
+#[tokio::test(start_paused = true)]
+async fn what_is_doubtful_in_the_configuration_is_told_first() {
+    let cloud = Cloud::answering(|asked, _| Some(well(asked).unwrap_or_default().to_string().into_response()));
+    let findings = findings_of(&cloud, &format!("{MORE}[LoadBalancer]\nsubnet_id = s\n")).await;
+    let told = ["configuration: cloud.conf:16: [LoadBalancer] subnet_id is not known: did you mean subnet-id?"];
+    assert_eq!(findings.iter().filter(|it| it.severity != Severity::Ok).count(), 1, "{findings:?}");
+    assert_eq!([format!("{}: {}", findings[0].check, findings[0].text)], told);
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_a_token_there_is_one_finding_and_no_secret_in_it() {
     let cloud = Cloud::new();
