@@ -44,7 +44,7 @@ impl Config {
     #[must_use]
     pub fn differs_in_access_only(&self, other: &Self) -> bool {
         let beyond = |it: &Self| (it.region.clone(), it.interface, it.regional, it.request_timeout, it.router.clone());
-        (&self.auth.url, &self.auth.scope) == (&other.auth.url, &other.auth.scope)
+        self.auth.may_be_for_the_same(&other.auth)
             && beyond(self) == beyond(other)
             && (&self.networking, &self.balancers) == (&other.networking, &other.balancers)
     }
@@ -59,6 +59,16 @@ pub struct Auth {
     pub method: Method,
     /// What the token is for.
     pub scope: Scope,
+}
+
+impl Auth {
+    /// Whether it may be for what another one is for, of the same Keystone. Where that is said otherwise, by a trust or an application
+    /// credential, only the token tells.
+    pub(crate) fn may_be_for_the_same(&self, other: &Self) -> bool {
+        use std::mem::discriminant;
+        let is_told = !matches!(self.scope, Scope::Trust(_)) && discriminant(&self.scope) == discriminant(&other.scope);
+        self.url == other.url && (!is_told || self.scope == other.scope)
+    }
 }
 
 /// How a token is asked for.

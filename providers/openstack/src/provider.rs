@@ -104,7 +104,7 @@ impl CloudProvider for OpenStack {
         let new = Config::read(&Setup { config: Some(file.clone()), ..self.setup.clone() })?;
         let used = self.config();
         // What stands in another project is none of this cluster's.
-        if (&new.auth.url, &new.auth.scope) != (&used.auth.url, &used.auth.scope) {
+        if !new.auth.may_be_for_the_same(&used.auth) {
             return Ok(Reload::NeedsRestart);
         }
         self.services.reload(&new).await?;

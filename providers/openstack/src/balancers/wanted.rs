@@ -292,7 +292,10 @@ impl Backing {
                 )));
             }
         };
-        let found: Option<IgnoredAny> = self.services.keys.find(call).await?;
+        let found: Option<IgnoredAny> = self.services.keys.find(call).await.map_err(|err| match err.is_invalid() {
+            true => Error::invalid(format!("{key}: {reference:?}: {err}; container-store = external asks no Barbican")),
+            false => err,
+        })?;
         found.map(|_| ()).ok_or_else(|| Error::invalid(format!("{key}: Barbican has no {reference:?}")))
     }
 

@@ -45,6 +45,25 @@ async fn a_changed_file_is_used_as_far_as_it_says_who_we_are() {
     assert_eq!(last.pointer("/auth/identity/password/user/password").unwrap(), "newest");
 }
 
+// Which project a trust or an application credential is for, only its token says.
+#[tokio::test(start_paused = true)]
+async fn another_way_to_the_same_project_needs_no_restart() {
+    let cloud = Cloud::new();
+    let (config, setup) = (config(GLOBAL), Setup::of(file(GLOBAL)));
+    let services = Services::over(&config, &setup, in_process(cloud.router())).unwrap();
+    let provider = OpenStack::over(config, services.clone(), &setup);
+    services.network.send(ports()).await.unwrap();
+    let by_trust = |id: &str| GLOBAL.replace("tenant-id = p1", &format!("trust-id = {id}"));
+    let application = GLOBAL.replace("user-id = u1", "application-credential-id = a1");
+    let application = application.replace("password = right", "application-credential-secret = right");
+    for other in [&by_trust("t1"), &by_trust("t2"), &application, GLOBAL] {
+        assert_eq!(provider.reload(&file(other)).await.unwrap(), Reload::Done, "{other}");
+    }
+    cloud.move_to("p2");
+    let error = provider.reload(&file(&by_trust("t3"))).await.unwrap_err();
+    assert!(error.is_invalid() && error.to_string().contains("project p2"), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn other_endpoints_wait_for_a_restart_because_everything_would_seem_to_be_gone_there() {
     let cloud = Cloud::new();
