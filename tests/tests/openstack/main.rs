@@ -43,7 +43,7 @@ use libtest_mimic::{Arguments, Trial};
 use crate::environment::{Environment, Need};
 
 /// So many scenarios run at a time: most of the time each waits for the cloud.
-const AT_A_TIME: usize = 4;
+const AT_A_TIME: usize = 5;
 
 /// Plays one scenario.
 type Play = for<'a> fn(&'a Environment) -> LocalBoxFuture<'a, Result<()>>;
