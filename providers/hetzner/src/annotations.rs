@@ -1,6 +1,6 @@
 //! What a Service may ask for (§3.2). docs/providers/hetzner.md is made from these declarations.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -69,6 +69,18 @@ const IDLE: Kind<Duration> = Kind::of("a duration from 30s to 5m", |text| {
     forms::seconds(text).filter(|time| (Duration::from_secs(30)..=Duration::from_secs(300)).contains(time))
 });
 
+/// A text in which space around it does not count.
+const WORD: Kind<String> = Kind::of("a text", |text| Some(text.to_owned()));
+
+/// Kubernetes takes nothing else into a status. An empty one is none.
+const HOST: Kind<String> = Kind::of("a DNS name such as lb.example.com", |text| {
+    let name = text.trim_end_matches('.').to_ascii_lowercase();
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_label = |it: &str| it.bytes().all(is_inner) && !it.is_empty() && !it.starts_with('-') && !it.ends_with('-');
+    let is_name = name.len() <= 253 && name.parse::<IpAddr>().is_err() && name.split('.').all(is_label);
+    (is_name || text.is_empty()).then_some(name)
+});
+
 /// What all keys begin with.
 pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
 
@@ -78,22 +90,23 @@ provider_kit::declare! {
 
     /// Name of the load balancer. A later change renames it.
     pub NAME: String = "name", otherwise("`a` and the Service's UID");
-    /// Size of the load balancer, such as `lb21`. A later change changes the size; removing the annotation does not.
-    pub TYPE: String = "type", otherwise("`HCLOUD_LOAD_BALANCERS_TYPE`");
+    /// Size of the load balancer, such as `lb21`. A later change changes the size; removing the annotation only does if the
+    /// variable is set.
+    pub TYPE: String = "type", kind(WORD), otherwise("`HCLOUD_LOAD_BALANCERS_TYPE`");
     /// Where it is made; nothing moves it later. An empty one cancels the variable. It wins over the network zone.
-    pub LOCATION: String = "location", otherwise("`HCLOUD_LOAD_BALANCERS_LOCATION`");
+    pub LOCATION: String = "location", kind(WORD), otherwise("`HCLOUD_LOAD_BALANCERS_LOCATION`");
     /// Where it is made, less exactly; nothing moves it later. An empty one cancels the variable.
-    pub NETWORK_ZONE: String = "network-zone", otherwise("`HCLOUD_LOAD_BALANCERS_NETWORK_ZONE`");
+    pub NETWORK_ZONE: String = "network-zone", kind(WORD), otherwise("`HCLOUD_LOAD_BALANCERS_NETWORK_ZONE`");
     /// How a target is chosen.
     pub ALGORITHM_TYPE: Algorithm = "algorithm-type", otherwise("`HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`");
     /// Only these Nodes are targets. While it cannot be understood, targets stay as they are.
     pub NODE_SELECTOR: NodeSelector = "node-selector", otherwise("all Nodes");
     /// The Service's status is this name alone, without addresses.
-    pub HOSTNAME: String = "hostname";
+    pub HOSTNAME: String = "hostname", kind(HOST);
     /// Reverse DNS of the public IPv4 address.
-    pub IPV4_RDNS: String = "ipv4-rdns", otherwise("left as it is");
+    pub IPV4_RDNS: String = "ipv4-rdns", kind(HOST), otherwise("left as it is");
     /// Reverse DNS of the public IPv6 address.
-    pub IPV6_RDNS: String = "ipv6-rdns", otherwise("left as it is");
+    pub IPV6_RDNS: String = "ipv6-rdns", kind(HOST), otherwise("left as it is");
     /// Leaves the IPv6 address out of the Service's status.
     pub IPV6_DISABLED: bool = "ipv6-disabled", otherwise("`HCLOUD_LOAD_BALANCERS_DISABLE_IPV6`");
     /// Turns the public interface off, or on.
