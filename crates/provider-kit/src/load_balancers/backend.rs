@@ -100,6 +100,15 @@ pub trait Backend: Send + Sync + 'static {
     /// *Invalid*, naming the annotation or field, its value and what is accepted, for what the user must change.
     async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree>;
 
+    /// What a Service wants while nothing but its targets is moved: pools with their targets are enough. What is wrong with the
+    /// rest then keeps no Node from being a target, and nothing need be looked up for it.
+    ///
+    /// # Errors
+    /// As [`wanted`](Self::wanted), of what decides about targets.
+    async fn wanted_targets(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+        self.wanted(request).await
+    }
+
     /// What is wanted of this one, where that depends on what is there already: such as of one that several Services share,
     /// where only the first has a say in some things. Asked whenever there is one.
     ///

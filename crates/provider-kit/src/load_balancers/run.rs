@@ -95,6 +95,7 @@ impl<'a> Run<'a> {
         let identity = this.identity(request)?;
         let wanted = match aim {
             Aim::Deleted => None,
+            Aim::Targets => Some(this.backend().wanted_targets(request).await?),
             _ => Some(this.backend().wanted(request).await?),
         };
         Ok(Self {

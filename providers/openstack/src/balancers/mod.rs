@@ -38,6 +38,7 @@ use self::octavia::{BALANCERS, ID, text};
 use self::places::Places;
 use self::security_group::Groups;
 use self::tags::{SIGN, View, balancer_id, legacy_name, sign};
+use self::wanted::Wanted;
 use crate::config;
 use crate::id::ServerId;
 use crate::ports::Ports;
@@ -151,7 +152,11 @@ impl Backend for Backing {
     }
 
     async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
-        self.wanted_tree(request).await
+        self.wanted_tree(request, Wanted::Whole).await
+    }
+
+    async fn wanted_targets(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+        self.wanted_tree(request, Wanted::Members).await
     }
 
     fn fitted(&self, wanted: Tree, actual: &Actual, service: &Service) -> Result<Tree> {

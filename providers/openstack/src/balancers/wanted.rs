@@ -163,12 +163,21 @@ pub(super) fn aside(kind: &'static str, name: &str) -> Aside {
 /// What a user is told, and why.
 pub(super) type Note = (&'static str, String);
 
+/// What of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// All.
+    Whole,
+    /// Who is a member. A Service whose certificate is gone from Barbican, say, still follows the Nodes.
+    Members,
+}
+
 impl Backing {
     /// What a Service wants, with all that must be found out for it.
     ///
     /// # Errors
     /// *Invalid*, naming the annotation or key, for what the user must change; else what the cloud answered.
-    pub(super) async fn wanted_tree(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+    pub(super) async fn wanted_tree(&self, request: &LoadBalancerRequest<'_>, what: Wanted) -> Result<Tree> {
         let LoadBalancerRequest { service, nodes, .. } = *request;
         let (asked, mut notes) = (Asked::of(service, &self.config)?, Vec::new());
         if nodes.is_empty() && !is_made(service) {
@@ -176,22 +185,30 @@ impl Backing {
                 "there are no Nodes to send traffic to; the load balancer is made when there are",
             ));
         }
-        self.check_tls(&asked).await?;
+        let is_whole = what == Wanted::Whole;
+        if is_whole {
+            self.check_tls(&asked).await?;
+        }
         let features = self.services.octavia().await?;
-        let has_floating_network = self.has_floating_network(&asked, &mut notes).await?;
+        let has_floating_network = is_whole && self.has_floating_network(&asked, &mut notes).await?;
         let (mut vip, mut member_subnet) = (asked.vip.clone(), asked.member_subnet.clone());
         if vip.subnet.is_none() && vip.network.is_none() && (vip.port.is_none() || member_subnet.is_none()) {
             let found = self.places.of_nodes(&self.ports, &asked, nodes).await?;
             member_subnet = member_subnet.or_else(|| found.clone());
             vip.subnet = found.filter(|_| vip.port.is_none());
         }
-        let second_subnet = self.second_subnet(&asked, &features, &vip, service, &mut notes).await?;
+        let second_subnet = match what {
+            Wanted::Whole => self.second_subnet(&asked, &features, &vip, service, &mut notes).await?,
+            Wanted::Members => None,
+        };
         let mut members = nodes.to_vec();
         members.retain(|node| asked.selector.matches(&node.labels));
         let group = self.group(&asked, service, &members, &vip, member_subnet.as_deref()).await?;
         let targets = self.targets(&asked, service, &members);
-        self.note(&asked, &features, &mut notes);
-        self.tell(service, &notes);
+        if is_whole {
+            self.note(&asked, &features, &mut notes);
+            self.tell(service, &notes);
+        }
         let facts = Facts { features, vip, second_subnet, member_subnet, targets, group, has_floating_network };
         Ok(wanted(&asked, &self.config, facts))
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::Node;
-use openstack_fake::Options;
+use openstack_fake::{Fault, Options};
 use serde_json::{Value, json};
 
 use super::scene::{CREATE, Scene};
@@ -243,4 +243,21 @@ async fn what_the_api_is_too_old_for_is_left_out_and_comes_with_the_upgrade() {
         scene.delete("web").await;
         assert!(scene.fake.load_balancers().is_empty());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_the_rest_keeps_no_node_from_being_a_member() {
+    let mut scene = Scene::new();
+    let reference = format!("http://keys/v1/containers/{}", scene.fake.add_container());
+    scene.annotate("web", "default-tls-container-ref", &reference);
+    scene.ensure("web").await;
+    scene.add_node("worker-3");
+    for route in ["GET /containers/{id}", "GET /networks"] {
+        scene.fake.fail(Fault::status(route, 500));
+    }
+    scene.start().await;
+    scene.refused("web").await;
+    scene.update("web").await;
+    assert_eq!(members(&scene).len(), 3);
+    assert_eq!(scene.changes(), ["PUT /lbaas/pools/{id}/members"]);
 }
