@@ -79,6 +79,8 @@ pub trait CloudMetrics: Send + Sync {
     fn remaining(&self, _requests: u64) {}
     /// A look-up was answered from what is remembered (`true`), or needed a request.
     fn cached(&self, _hit: bool) {}
+    /// A credential in a file is another one: it is in use, or was not accepted. That is told with each try.
+    fn credential_changed(&self, _is_in_use: bool) {}
     /// Adds `value` to a series of the provider's own: what its users' dashboards know from the program that ran this cloud
     /// before. `labels`: one value for each of the series' labels, few distinct ones.
     fn record(&self, _series: &'static ProviderSeries, _labels: &[&str], _value: f64) {}

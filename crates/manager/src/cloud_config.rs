@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cloud_provider::{CloudProvider, ConfigFile, Error, Reload};
 use futures::FutureExt;
+use metrics::{CloudConfigChange, Metrics};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::flags::OnCloudConfigChange;
@@ -45,7 +46,7 @@ impl CloudConfig {
     }
 
     /// Follows the file. Returns only if the process is to end because of a change.
-    pub(crate) async fn follow(mut self, provider: Arc<dyn CloudProvider>) {
+    pub(crate) async fn follow(mut self, provider: Arc<dyn CloudProvider>, metrics: Metrics) {
         let path = self.path.display().to_string();
         self.known_beside = read_all(provider.config_files()).await;
         let (mut again, mut pause) = (None, AGAIN);
@@ -62,7 +63,13 @@ impl CloudConfig {
             }
             pause = if is_again { (pause * 2).min(AGAIN_AT_MOST) } else { AGAIN };
             again = None;
-            match reload(&*provider, &ConfigFile { path: path.clone(), text }).await {
+            let reloaded = reload(&*provider, &ConfigFile { path: path.clone(), text }).await;
+            metrics.cloud_config_changed(match &reloaded {
+                Ok(Reload::Done) => CloudConfigChange::InUse,
+                Ok(Reload::NeedsRestart) => CloudConfigChange::NeedsRestart,
+                Err(_) => CloudConfigChange::Unusable,
+            });
+            match reloaded {
                 Ok(Reload::Done) => tracing::info!(path, "the changed cloud configuration is in use"),
                 Ok(Reload::NeedsRestart) => {
                     tracing::warn!(
@@ -194,9 +201,17 @@ mod tests {
     }
 
     fn follow(path: &Path, on_change: OnCloudConfigChange) -> (Arc<Acme>, tokio::task::JoinHandle<()>) {
+        follow_counted(path, on_change, Metrics::new())
+    }
+
+    fn follow_counted(
+        path: &Path,
+        on_change: OnCloudConfigChange,
+        metrics: Metrics,
+    ) -> (Arc<Acme>, tokio::task::JoinHandle<()>) {
         let provider = Arc::new(Acme::default());
         let config = CloudConfig::note(path.to_owned(), on_change).unwrap();
-        (Arc::clone(&provider), tokio::spawn(config.follow(provider)))
+        (Arc::clone(&provider), tokio::spawn(config.follow(provider, metrics)))
     }
 
     async fn periods(count: u32) {
@@ -205,8 +220,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_change_is_handed_over_once_also_through_swapped_links_and_after_a_mistake() {
-        let file = Mounted::new("good 1");
-        let (provider, task) = follow(&file.path(), OnCloudConfigChange::Reload);
+        let (file, metrics) = (Mounted::new("good 1"), Metrics::new());
+        let (provider, task) = follow_counted(&file.path(), OnCloudConfigChange::Reload, metrics.clone());
         periods(3).await;
         assert!(provider.texts.lock().unwrap().is_empty(), "nothing has changed");
         for (number, text) in ["good 2", "bad", "panic", "good 3", "hang", "good 4"].into_iter().enumerate() {
@@ -219,6 +234,11 @@ mod tests {
         periods(3).await;
         let texts = provider.texts.lock().unwrap().clone();
         assert_eq!(texts, ["good 2", "bad", "panic", "good 3", "hang", "good 4", "good 5"]);
+        for (result, count) in [("success", 4), ("error", 3), ("restart", 0)] {
+            let series =
+                format!("ccm_credential_reloads_total{{credential=\"cloud-config\",result=\"{result}\"}} {count}\n");
+            assert!(metrics.render().contains(&series), "{series}");
+        }
         assert!(!task.is_finished());
     }
 
@@ -246,7 +266,7 @@ mod tests {
         let (file, other) = (Mounted::new("good 1"), tempfile::NamedTempFile::new().unwrap());
         let provider = Arc::new(Acme { beside: vec![other.path().to_owned(), "/none".into()], ..Acme::default() });
         let config = CloudConfig::note(file.path(), OnCloudConfigChange::Reload).unwrap();
-        let task = tokio::spawn(config.follow(Arc::clone(&provider) as _));
+        let task = tokio::spawn(config.follow(Arc::clone(&provider) as _, Metrics::new()));
         periods(3).await;
         assert!(provider.texts.lock().unwrap().is_empty(), "nothing has changed");
         std::fs::write(other.path(), "another certificate").unwrap();

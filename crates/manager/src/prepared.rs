@@ -159,8 +159,9 @@ impl Prepared {
         aside.spawn(means.settings.contact.clone().keep(general, over.clone()));
         if let Some(cloud_config) = cloud_config {
             let (provider, halt) = (Arc::clone(&means.provider), stop.clone());
+            let metrics = means.settings.metrics.clone();
             let follow = async move {
-                cloud_config.follow(provider).await;
+                cloud_config.follow(provider, metrics).await;
                 halt.cancel();
             };
             aside.spawn(over.clone().run_until_cancelled_owned(follow));

@@ -8,6 +8,7 @@ mod election;
 mod provider_series;
 mod queues;
 mod reconciles;
+mod reloads;
 
 pub(crate) use access::{Access, Webhooks};
 pub(crate) use api_client::ApiClient;
@@ -17,6 +18,7 @@ pub(crate) use election::Elections;
 pub(crate) use provider_series::{Family, OwnSeries};
 pub(crate) use queues::Queues;
 pub(crate) use reconciles::{Reconcile, Reconciles};
+pub(crate) use reloads::{Credential, Reloads};
 
 /// Numbers of things, which are small.
 #[allow(clippy::cast_precision_loss)]

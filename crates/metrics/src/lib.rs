@@ -59,8 +59,8 @@ pub use text::CONTENT_TYPE;
 
 use crate::census::{LoadBalancers, Uninitialized};
 use crate::hooks::{
-    Access, ApiClient, Cloud, Elections, Lifecycle, NodeDelays, Nodes, OwnCloud, Queues, Reconciles, Routes, Services,
-    Webhooks,
+    Access, ApiClient, Cloud, Credential, Elections, Lifecycle, NodeDelays, Nodes, OwnCloud, Queues, Reconciles,
+    Reloads, Routes, Services, Webhooks,
 };
 use crate::process::Process;
 use crate::registry::Registry;
@@ -87,6 +87,7 @@ struct Inner {
     own_cloud: OwnCloud,
     queues: Arc<Queues>,
     api_client: Arc<ApiClient>,
+    reloads: Reloads,
     elections: Arc<Elections>,
     access: Arc<Access>,
     webhooks: Arc<Webhooks>,
@@ -115,15 +116,16 @@ impl Metrics {
     #[must_use]
     pub fn at(clock: Arc<dyn Clock>) -> Self {
         let registry = Registry::default();
-        let process = Process::current();
+        let (process, reloads) = (Process::current(), Reloads::new(&registry));
         let metrics = Self(Arc::new(Inner {
             process,
             running: registry.gauges(RUNNING_CONTROLLERS),
             reconciles: Reconciles::new(&registry, Arc::clone(&clock)),
             node_delays: NodeDelays::new(&registry),
-            own_cloud: OwnCloud::new(&registry),
+            own_cloud: OwnCloud::new(&registry, reloads.clone()),
             queues: Arc::new(Queues::new(&registry)),
-            api_client: Arc::new(ApiClient::new(&registry)),
+            api_client: Arc::new(ApiClient::new(&registry, reloads.clone())),
+            reloads,
             elections: Arc::new(Elections::new(&registry)),
             access: Arc::new(Access::new(&registry)),
             webhooks: Arc::new(Webhooks::new(&registry)),
@@ -205,6 +207,15 @@ impl Metrics {
         let mut clouds = self.0.clouds.lock().unwrap_or_else(PoisonError::into_inner);
         let make = || Arc::new(Cloud::new(self.0.own_cloud.clone(), &self.0.registry, provider));
         Arc::clone(clouds.entry(provider.to_owned()).or_insert_with(make)) as _
+    }
+
+    /// The cloud's configuration has changed.
+    pub fn cloud_config_changed(&self, outcome: CloudConfigChange) {
+        match outcome {
+            CloudConfigChange::InUse => self.0.reloads.count(Credential::CloudConfig, true),
+            CloudConfigChange::Unusable => self.0.reloads.count(Credential::CloudConfig, false),
+            CloudConfigChange::NeedsRestart => self.0.reloads.count_restart(),
+        }
     }
 
     /// A controller runs until this is dropped (APP-38). `name` is the one of its metrics, such as `cloud-node`.
@@ -292,6 +303,17 @@ impl Metrics {
     fn source(&self, source: impl Fn(&mut Samples) + Send + Sync + 'static) {
         self.0.sources.write().unwrap_or_else(PoisonError::into_inner).push(Box::new(source));
     }
+}
+
+/// What became of a change of the cloud's configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloudConfigChange {
+    /// It is in use.
+    InUse,
+    /// It is in use after a restart, or not all of it before.
+    NeedsRestart,
+    /// It cannot be used.
+    Unusable,
 }
 
 /// A controller that runs; see [`Metrics::controller_runs`].

@@ -7,7 +7,7 @@ use http::Method;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec};
 use runtime::client::{RequestInfo, RequestMetrics};
 
-use crate::hooks::{code, number};
+use crate::hooks::{Credential, Reloads, code, number};
 use crate::registry::Registry;
 use crate::resolved::Resolved;
 use crate::series::{LIMITER_DURATION, REQUEST_DURATION, REQUEST_RETRIES, REQUEST_SIZE, REQUESTS, RESPONSE_SIZE};
@@ -19,6 +19,7 @@ pub(crate) struct ApiClient {
     sent: HistogramVec,
     received: HistogramVec,
     retries: IntCounterVec,
+    reloads: Reloads,
     calls: Resolved<(Method, Arc<str>), Calls>,
     answers: Resolved<(Option<u16>, Method, Arc<str>), IntCounter>,
 }
@@ -32,8 +33,9 @@ struct Calls {
 }
 
 impl ApiClient {
-    pub(crate) fn new(registry: &Registry) -> Self {
+    pub(crate) fn new(registry: &Registry, reloads: Reloads) -> Self {
         Self {
+            reloads,
             requests: registry.counters(REQUESTS),
             duration: registry.histograms(REQUEST_DURATION),
             limiter: registry.histograms(LIMITER_DURATION),
@@ -98,5 +100,9 @@ impl RequestMetrics for ApiClient {
             calls.sent.observe(number(sent));
             calls.received.observe(number(received));
         });
+    }
+
+    fn kubeconfig_changed(&self, is_in_use: bool) {
+        self.reloads.count(Credential::Kubeconfig, is_in_use);
     }
 }

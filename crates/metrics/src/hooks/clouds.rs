@@ -6,7 +6,7 @@ use std::time::Duration;
 use cloud_provider::{CloudMetrics, ProviderSeries};
 use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounterVec};
 
-use crate::hooks::{OwnSeries, code, number};
+use crate::hooks::{Credential, OwnSeries, Reloads, code, number};
 use crate::registry::Registry;
 use crate::resolved::Resolved;
 use crate::series::{
@@ -28,6 +28,7 @@ pub(crate) struct OwnCloud {
     pauses: Histogram,
     hits: IntCounter,
     misses: IntCounter,
+    reloads: Reloads,
 }
 
 /// One cloud.
@@ -50,7 +51,7 @@ struct Operation {
 }
 
 impl OwnCloud {
-    pub(crate) fn new(registry: &Registry) -> Self {
+    pub(crate) fn new(registry: &Registry, reloads: Reloads) -> Self {
         let cache = registry.counters(CLOUD_API_CACHE);
         Self {
             requests: registry.counters(CLOUD_API_REQUESTS),
@@ -59,6 +60,7 @@ impl OwnCloud {
             pauses: registry.histogram(CLOUD_API_PAUSES),
             hits: cache.with_label_values(&["hit"]),
             misses: cache.with_label_values(&["miss"]),
+            reloads,
         }
     }
 }
@@ -136,6 +138,10 @@ impl CloudMetrics for Cloud {
         if hit { &self.own.hits } else { &self.own.misses }.inc();
     }
 
+    fn credential_changed(&self, is_in_use: bool) {
+        self.own.reloads.count(Credential::Cloud, is_in_use);
+    }
+
     fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
         self.series.record(series, labels, value);
     }
@@ -161,7 +167,7 @@ mod tests {
     #[test]
     fn a_provider_that_labels_with_ids_is_bounded() {
         let registry = Registry::default();
-        let cloud = Cloud::new(OwnCloud::new(&registry), &registry, "acme");
+        let cloud = Cloud::new(OwnCloud::new(&registry, Reloads::new(&registry)), &registry, "acme");
         for id in 0..1000 {
             cloud.finished(&format!("GET /machines/{id}"), Some(200), Duration::from_millis(1));
         }

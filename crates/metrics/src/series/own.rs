@@ -59,6 +59,9 @@ table!(OWN {
         .help("Pauses that the cloud asked for.");
     CLOUD_API_CACHE = Series::counter("ccm_cloud_api_cache_requests_total").by(&["result"]).from(Start)
         .help("Look-ups that were answered from what is remembered, or needed a request to the cloud.");
+    CREDENTIAL_RELOADS = Series::counter("ccm_credential_reloads_total").by(&["credential", "result"]).from(Start)
+        .help("Changes of a kubeconfig, of the cloud's configuration, or of a file with a credential, that came into use \
+            (success), need a restart (restart), or could not be used (error; each try counts).");
     RUNTIME_WORKERS = Series::gauge("ccm_runtime_workers").from(Start)
         .help("Threads that run asynchronous work.");
     RUNTIME_TASKS = Series::gauge("ccm_runtime_alive_tasks").from(Start)
