@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Mutex as Coming, OwnedSemaphorePermit, Semaphore};
 
 /// One of the places of a queue's workers. Who waits for somebody else for long [leaves](Self::leave) it, so that another key
 /// is worked on meanwhile, and [comes back](Self::come_back) to go on (INV-6). Given back when it is dropped.
@@ -29,6 +29,8 @@ pub struct Place(Option<Taken>);
 struct Taken {
     places: Arc<Semaphore>,
     permit: Mutex<Option<OwnedSemaphorePermit>>,
+    /// Held by who comes back: of several who wait at one place the first has it for all.
+    coming: Coming<()>,
 }
 
 impl Place {
@@ -40,7 +42,8 @@ impl Place {
 
     /// A place of these, as soon as one is free; who came first has it first, also of those who come back.
     pub async fn take(places: &Arc<Semaphore>) -> Self {
-        let place = Self(Some(Taken { places: Arc::clone(places), permit: Mutex::default() }));
+        let place =
+            Self(Some(Taken { places: Arc::clone(places), permit: Mutex::default(), coming: Coming::default() }));
         place.come_back().await;
         place
     }
@@ -55,6 +58,7 @@ impl Place {
     /// Waits for a free one, unless it was never left.
     pub async fn come_back(&self) {
         let Some(taken) = &self.0 else { return };
+        let _coming = taken.coming.lock().await;
         let is_here = taken.permit.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         if !is_here {
             // Nobody closes them.
@@ -72,5 +76,23 @@ impl Taken {
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn two_who_come_back_to_one_place_do_not_wait_for_each_other() {
+        let places = Arc::new(Semaphore::new(1));
+        let place = Place::take(&places).await;
+        place.leave();
+        let another = Place::take(&places).await;
+        let back = async { tokio::join!(place.come_back(), place.come_back(), async { drop(another) }) };
+        tokio::time::timeout(std::time::Duration::from_secs(60), back).await.expect("both are back");
+        assert_eq!(places.available_permits(), 0);
+        drop(place);
+        assert_eq!(places.available_permits(), 1);
     }
 }
