@@ -39,6 +39,10 @@ impl<T: CloudMetrics> CloudMetrics for Beside<T> {
         self.own.cached(hit);
         self.all.cached(hit);
     }
+    fn credential_changed(&self, is_in_use: bool) {
+        self.own.credential_changed(is_in_use);
+        self.all.credential_changed(is_in_use);
+    }
     /// A series is recorded once.
     fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
         self.all.record(series, labels, value);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cloud_provider::CloudMetrics;
 use http::StatusCode;
 use tower::service_fn;
 
@@ -19,14 +20,17 @@ pub(super) enum Identity {
 }
 
 /// Adds what identifies the caller. What is refused as unknown (401) is given up, once, for something newer.
-pub(super) fn authenticate(inner: impl Sends, identity: Identity) -> impl Sends {
-    let identity = Arc::new(identity);
+pub(super) fn authenticate(inner: impl Sends, identity: Identity, metrics: Arc<dyn CloudMetrics>) -> impl Sends {
+    let identity = Arc::new((identity, metrics));
     service_fn(move |attempt: Attempt| {
         let (inner, identity) = (inner.clone(), Arc::clone(&identity));
         async move {
-            match &*identity {
+            let (identity, metrics) = &*identity;
+            match identity {
                 Identity::Credential(credential, validate) => {
-                    with_credential(&inner, attempt, credential, validate.as_ref()).await
+                    let outcome = with_credential(&inner, attempt, credential, validate.as_ref(), &**metrics).await;
+                    (0..credential.taken_over()).for_each(|_| metrics.credential_changed(true));
+                    outcome
                 }
                 Identity::Session(session) => with_session(&inner, attempt, &**session).await,
             }
@@ -40,12 +44,14 @@ async fn with_credential(
     mut attempt: Attempt,
     credential: &Credential,
     validate: Option<&Arc<Call>>,
+    metrics: &dyn CloudMetrics,
 ) -> Result<Answer, Failure> {
     let (mut access, trial) = credential.current(validate.is_some());
-    if let (Some(trial), Some(call)) = (trial, validate)
-        && let Some(accepted) = try_out(inner, Attempt { call: Arc::clone(call), ..attempt.clone() }, trial).await
-    {
-        access = Some(accepted);
+    if let (Some(trial), Some(call)) = (trial, validate) {
+        match try_out(inner, Attempt { call: Arc::clone(call), ..attempt.clone() }, trial).await {
+            Some(accepted) => access = Some(accepted),
+            None => metrics.credential_changed(false),
+        }
     }
     attempt.access = access;
     let outcome = inner.once(attempt.clone()).await;

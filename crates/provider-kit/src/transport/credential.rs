@@ -52,6 +52,8 @@ enum Scheme {
 struct Loaded {
     secret: Arc<Access>,
     generation: u64,
+    /// How many were taken over since somebody asked.
+    taken_over: u32,
     stamps: Vec<Option<Stamp>>,
     /// A newer one that was not taken over yet.
     newer: Option<Newer>,
@@ -136,7 +138,7 @@ impl Credential {
     }
 
     fn of(scheme: Scheme, parts: Vec<ValueOrFile>, secret: Access, stamps: Vec<Option<Stamp>>) -> Self {
-        let loaded = Mutex::new(Loaded { secret: Arc::new(secret), generation: 1, stamps, newer: None });
+        let loaded = Mutex::new(Loaded { secret: Arc::new(secret), generation: 1, taken_over: 0, stamps, newer: None });
         Self(Some(Arc::new(Source { scheme, parts, loaded })))
     }
 
@@ -148,6 +150,11 @@ impl Credential {
         let mut loaded = source.lock();
         source.reread(&mut loaded, false);
         loaded.generation
+    }
+
+    /// How many new ones came into use since this was asked last.
+    pub(super) fn taken_over(&self) -> u32 {
+        self.0.as_ref().map_or(0, |source| std::mem::take(&mut source.lock().taken_over))
     }
 
     /// What to send now. What was read newly is taken over at once, unless it is to be tried first.
@@ -208,6 +215,7 @@ impl Loaded {
     fn take_over(&mut self) {
         if let Some(newer) = self.newer.take() {
             self.secret = newer.secret;
+            self.taken_over += 1;
             tracing::info!(generation = self.generation, "a new credential is in use");
         }
     }

@@ -270,7 +270,7 @@ impl Builder {
             Some(session) => Identity::Session(session),
             None => Identity::Credential(self.credential.clone(), self.validate.map(Arc::new)),
         };
-        let layers = authenticate::authenticate(layers, identity);
+        let layers = authenticate::authenticate(layers, identity, Arc::clone(&metrics));
         let layers = throttle::throttle(layers, self.budget, patience, Arc::clone(&metrics));
         let stack = Box::new(retry::retry(layers, patience));
         Ok(Transport(Arc::new(Inner { base, credential: self.credential, metrics, patience, stack }), |_| None))

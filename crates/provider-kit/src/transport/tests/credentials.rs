@@ -55,6 +55,34 @@ impl Drop for File {
     }
 }
 
+/// Whether each new token came into use.
+#[derive(Default)]
+struct Told(Mutex<Vec<bool>>);
+
+impl CloudMetrics for Told {
+    fn credential_changed(&self, is_in_use: bool) {
+        self.0.lock().unwrap().push(is_in_use);
+    }
+}
+
+/// P-39.
+#[tokio::test(start_paused = true)]
+async fn metrics_hear_what_becomes_of_each_new_token() {
+    let (cloud, file, told) = (Cloud::with(&["a", "ccc"]), File::new("told", "a"), Arc::new(Told::default()));
+    let builder = client(cloud.router()).credential(Credential::file(&file.0).unwrap());
+    let client = builder.validate(Call::get("/check", &[])).metrics(Arc::clone(&told) as Arc<dyn CloudMetrics>);
+    let client = client.build().unwrap();
+    for token in ["bb", "ccc", "d"] {
+        client.send(POST()).await.unwrap();
+        file.write(token);
+    }
+    client.send(POST()).await.unwrap();
+    assert_eq!(*told.0.lock().unwrap(), [false, true, false]);
+    cloud.accept(&["d"]);
+    client.send(POST()).await.unwrap();
+    assert_eq!(*told.0.lock().unwrap(), [false, true, false, true], "refused before, and now there is no other");
+}
+
 fn validating(cloud: &Cloud, file: &File) -> (Transport, Credential) {
     let credential = Credential::file(&file.0).unwrap();
     let client = client(cloud.router()).credential(credential.clone()).validate(Call::get("/check", &[]));
