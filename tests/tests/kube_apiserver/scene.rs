@@ -105,8 +105,8 @@ async fn play_with(
     let ended = ended.map_err(|error| anyhow!("{error:#}\n\nthe binary's last lines:\n{}", scene.controller.tail()));
     let Scene { client, kubelets, controller, .. } = scene;
     drop((kubelets, controller));
-    clean_up(&client).await.context("cleaning up")?;
-    ended
+    let cleaned = clean_up(&client).await.context("cleaning up");
+    ended.and(cleaned)
 }
 
 /// Removes whatever these tests left in the cluster.

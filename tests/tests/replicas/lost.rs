@@ -101,15 +101,16 @@ pub(crate) async fn an_api_server_that_stays_away_costs_the_leader_and_another_f
             let renewed = stage.held().await?.renewed;
             environment.fault(&["kill"]).await?;
             let start = Instant::now();
-            let status = old.controller.ended(SOON).await?;
+            let status = old.controller.ended(SOON).await;
             let (gap, unrenewed) = (start.elapsed(), Timestamp::now().duration_since(renewed).unsigned_abs());
+            let others = stage.replicas.iter_mut().try_for_each(|replica| replica.controller.check());
+            // First of all: without it nothing can be cleaned up.
+            environment.fault(&["restart"]).await?;
+            let status = status?;
             ensure!(unrenewed >= DEADLINE, "it ended {unrenewed:?} after its last renewal, too early");
             ensure!(status.code() == Some(1), "it ended with {status}, not with 1");
             ensure!(old.controller.log().contains(LOST), "it did not say why");
-            for replica in &mut stage.replicas {
-                replica.controller.check()?;
-            }
-            environment.fault(&["restart"]).await?;
+            others?;
             // As a kubelet does.
             stage.add()?;
             let (_, after) = stage.leader().await?;

@@ -80,8 +80,8 @@ pub(crate) async fn play(
     };
     let played = played.map_err(|error| anyhow!("{error:#}\n\n{}", stage.last_lines()));
     stage.replicas.clear();
-    clean_up(&stage.client).await.context("cleaning up")?;
-    played
+    let cleaned = clean_up(&stage.client).await.context("cleaning up");
+    played.and(cleaned)
 }
 
 async fn connect(path: &PathBuf) -> Result<Client> {
@@ -283,7 +283,7 @@ impl Stage {
     }
 
     /// Waits until cloud and cluster agree: each Node knows its machine, each Service has its one load balancer, whose
-    /// address it shows, and nothing else is in the cloud.
+    /// address it shows and which leads to all Nodes, and nothing else is in the cloud. Then nobody has anything to do.
     pub(crate) async fn converges(&self) -> Result<()> {
         until("cloud and cluster agree", SOON, async || self.agree().await).await
     }
@@ -291,6 +291,7 @@ impl Stage {
     async fn agree(&self) -> Result<()> {
         let ours = ListParams::default().labels(OURS);
         let nodes: Api<Node> = Api::all(self.client.clone());
+        let mut machines = BTreeSet::new();
         for node in nodes.list(&ours).await? {
             let id = node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
             let machine = self.cloud().machine(&node.name_any()).context("a Node without a machine")?;
@@ -299,6 +300,7 @@ impl Stage {
             let addresses = node.status.and_then(|status| status.addresses).unwrap_or_default();
             let has_all = machine.addresses.iter().all(|it| addresses.iter().any(|has| has.address == *it.address));
             ensure!(has_all, "{:?} has the addresses {addresses:?}", node.metadata.name);
+            machines.insert(machine.id);
         }
         let services: Api<Service> = Api::default_namespaced(self.client.clone());
         let services = services.list(&ours).await?.items;
@@ -310,6 +312,10 @@ impl Stage {
             balancers.len(),
             services.len()
         );
+        for balancer in balancers {
+            let spec = balancer.spec;
+            ensure!(spec.targets == machines, "{} leads to {:?}, not {machines:?}", spec.name, spec.targets);
+        }
         for service in services {
             let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
             let shown = status.and_then(|status| status.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty());

@@ -96,9 +96,9 @@ async fn with_roles<T>(
         play(&admin).await
     };
     let played = played.await;
-    scenario::clean_up(&admin).await?;
-    remove(&admin, &all).await?;
-    played
+    let cleaned = scenario::clean_up(&admin).await.context("cleaning up");
+    let removed = remove(&admin, &all).await;
+    played.and_then(|played| cleaned.and(removed).map(|()| played))
 }
 
 /// What of these permissions counts in a namespace. Where is not told.
