@@ -120,6 +120,8 @@ pub struct ServiceOptions {
     /// How long a load balancer of ours must have been left on a Service of another controller's class before it is
     /// removed (D-149); `None`: such Services are not looked at, as in the reference.
     pub leftovers_delay: Option<Duration>,
+    /// `--exclude-nodes-without-network`: Nodes that join with the condition `NetworkUnavailable` are no targets yet (P-26).
+    pub exclude_without_network: bool,
 }
 
 /// `--load-balancer-drift` (P-23).
@@ -230,6 +232,7 @@ impl Default for ServiceOptions {
             drift_check_period: Duration::ZERO,
             drift: Drift::Report,
             leftovers_delay: Some(Duration::from_secs(300)),
+            exclude_without_network: false,
         }
     }
 }

@@ -69,7 +69,7 @@ impl ServiceController {
             metrics,
             ledger: Ledger::default(),
             leftovers: Leftovers::default(),
-            targets: Targets::new(context.nodes.clone()),
+            targets: Targets::new(context.nodes.clone(), options.service.exclude_without_network),
             writes: OwnWrites::default(),
             context,
         })

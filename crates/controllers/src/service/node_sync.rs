@@ -12,7 +12,7 @@ use crate::service::controller::ServiceController;
 use crate::service::events::News;
 use crate::service::ledger::gets_targets;
 use crate::service::observers::Changes;
-use crate::service::targets::{TargetSet, host_names, is_eligible, needs_node_sync};
+use crate::service::targets::{TargetSet, host_names, is_eligible, lacks_network, needs_node_sync};
 
 impl ServiceController {
     /// One item of the node queue, to its end: every load balancer that has other targets than there are now gets them.
@@ -40,7 +40,7 @@ impl ServiceController {
         self.ledger.with_other_targets(now.as_ref(), |service| self.cloud.follows(service), &self.options)
     }
 
-    /// Whether the change of a Node makes a node sync necessary: SVC-65, or its labels or addresses are others, and there is a
+    /// Whether the change of a Node makes a node sync necessary: SVC-65, or its network is there at last, or its labels or addresses are others, and there is a
     /// Service whose targets depend on them.
     pub(super) fn concerns_targets(&self, old: &Node, new: &Node) -> bool {
         let (labels, addresses) = (old.labels != new.labels, old.addresses != new.addresses);
@@ -49,6 +49,7 @@ impl ServiceController {
             (labels && follows.labels) || (addresses && follows.addresses)
         };
         needs_node_sync(old, new)
+            || (self.options.exclude_without_network && lacks_network(old) && !lacks_network(new))
             || ((labels || addresses) && is_eligible(new) && self.ledger.has_any(concerns, &self.options))
     }
 

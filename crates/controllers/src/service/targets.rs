@@ -1,10 +1,11 @@
 //! Which Nodes load balancers send traffic to (SVC-60 … SVC-66, SVC-74).
 
+use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cloud_provider::names::{LABEL_EXCLUDE_BALANCER, TAINT_TO_BE_DELETED};
-use cloud_provider::{Error, Node, Result};
+use cloud_provider::{ConditionStatus, Error, Node, Result};
 use runtime::cache::{Cache, Resync};
 
 /// Names that a message shows at most (SVC-74).
@@ -26,6 +27,12 @@ pub fn is_tainted_for_deletion(node: &Node) -> bool {
 #[must_use]
 pub fn is_eligible(node: &Node) -> bool {
     !node.terminating && is_included(node) && !is_tainted_for_deletion(node)
+}
+
+/// Whether the Node says that Pods on it cannot be reached (P-26).
+#[must_use]
+pub fn lacks_network(node: &Node) -> bool {
+    node.network_unavailable.as_ref().is_some_and(|condition| condition.status == ConditionStatus::True)
 }
 
 /// Whether the change of a Node makes a node sync necessary (SVC-65).
@@ -167,6 +174,8 @@ impl TargetSet {
 /// The current targets: made once for each change of the Node cache, however many Services ask.
 pub(super) struct Targets {
     cache: Cache<Node>,
+    /// Nodes that join must have a network (D-214).
+    wait_for_network: bool,
     latest: Arc<Mutex<Latest>>,
 }
 
@@ -175,10 +184,18 @@ pub(super) struct Targets {
 struct Latest {
     set: Option<TargetSet>,
     members: Option<Members>,
+    /// UIDs of the targets, where those who join must have a network.
+    let_in: Option<HashSet<Box<str>>>,
+}
+
+/// Whether a Node becomes or stays a target: it has a network, or was `let_in` before. At first all are let in: which of them
+/// are targets already, nobody knows.
+fn has_joined(node: &Node, let_in: Option<&HashSet<Box<str>>>) -> bool {
+    !lacks_network(node) || let_in.is_none_or(|let_in| let_in.contains(&node.uid))
 }
 
 impl Targets {
-    pub(super) fn new(cache: Cache<Node>) -> Self {
+    pub(super) fn new(cache: Cache<Node>, wait_for_network: bool) -> Self {
         let latest = Arc::new(Mutex::new(Latest::default()));
         let outdated = Arc::clone(&latest);
         cache.subscribe(Resync::never(), move |event| {
@@ -186,7 +203,7 @@ impl Targets {
                 outdated.lock().unwrap_or_else(PoisonError::into_inner).set = None;
             }
         });
-        Self { cache, latest }
+        Self { cache, wait_for_network, latest }
     }
 
     /// The targets as of now (SVC-64).
@@ -202,14 +219,21 @@ impl Targets {
         if let Some(set) = &latest.set {
             return Ok(set.clone());
         }
-        let nodes: Arc<[_]> = self.cache.list().into_iter().filter(|node| is_eligible(node)).collect();
+        let mut nodes = self.cache.list();
+        nodes.retain(|node| is_eligible(node));
+        let mut let_in = latest.let_in.take();
+        if self.wait_for_network {
+            nodes.retain(|node| has_joined(node, let_in.as_ref()));
+            let_in = Some(nodes.iter().map(|node| node.uid.clone()).collect());
+        }
+        let nodes: Arc<[_]> = nodes.into();
         let members = match latest.members.take() {
             Some(before) if before.are(&nodes) => before,
             _ => Members::of(nodes.iter().map(|node| &**node)),
         };
         let (labels, addresses) = (Sum::default(), Sum::default());
         let set = TargetSet { nodes, members: members.clone(), labels, addresses };
-        *latest = Latest { set: Some(set.clone()), members: Some(members) };
+        *latest = Latest { set: Some(set.clone()), members: Some(members), let_in };
         Ok(set)
     }
 }
@@ -226,7 +250,7 @@ mod tests {
     #[test]
     fn a_set_is_made_once_for_each_change_and_its_members_are_shared() {
         let cache = Cache::with([node("a", "p://a"), node("b", "p://b")]);
-        let targets = Targets::new(cache.clone());
+        let targets = Targets::new(cache.clone(), false);
         let (first, again) = (targets.current().unwrap(), targets.current().unwrap());
         assert!(Arc::ptr_eq(&first.nodes, &again.nodes));
 
@@ -269,9 +293,44 @@ mod tests {
         assert!(one.given(follows(true)).is(&with(&["10.0.0.4"]).given(follows(true))));
     }
 
+    /// P-26, D-214.
+    #[test]
+    fn who_joins_needs_a_network_and_who_is_a_target_stays_one() {
+        let network = |status| Some(cloud_provider::NetworkCondition { status, ..Default::default() });
+        let with = |name: &str, uid: &str, status| Node {
+            uid: uid.into(),
+            network_unavailable: network(status),
+            ..node(name, &format!("p://{name}"))
+        };
+        use ConditionStatus::{False, True, Unknown};
+        for (waits, expected) in [
+            (true, ["a", "a", "a b", "a b", "a b d", "b d"]),
+            (false, ["a", "a b", "a b", "a b", "a b c d", "a b c d"]),
+        ] {
+            let cache = Cache::with([with("a", "1", True)]);
+            let targets = Targets::new(cache.clone(), waits);
+            let mut seen = Vec::new();
+            let mut look = || seen.push(targets.current().unwrap().members.names().collect::<Vec<_>>().join(" "));
+            look();
+            cache.insert(with("b", "2", True));
+            look();
+            cache.insert(with("b", "2", False));
+            look();
+            cache.insert(with("b", "2", True));
+            look();
+            cache.insert(with("c", "3", True));
+            cache.insert(with("d", "4", Unknown));
+            look();
+            // Another Node of its name.
+            cache.insert(with("a", "5", True));
+            look();
+            assert_eq!(seen, expected, "{waits}");
+        }
+    }
+
     #[test]
     fn nodes_that_were_never_listed_are_not_no_nodes() {
-        let targets = Targets::new(Cache::new());
+        let targets = Targets::new(Cache::new(), false);
         assert!(targets.current().is_err());
     }
 }

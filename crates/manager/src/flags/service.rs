@@ -25,6 +25,10 @@ pub struct ServiceFlags {
     /// What becomes of such a change: report (an event) or repair.
     #[arg(long, default_value = "report", value_name = "MODE", value_parser = str::parse::<Drift>)]
     pub load_balancer_drift: Drift,
+    /// A Node that joins becomes a target only when its condition NetworkUnavailable is not true any more; one that is a target
+    /// stays one.
+    #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
+    pub exclude_nodes_without_network: bool,
 }
 
 impl ServiceFlags {
@@ -35,6 +39,7 @@ impl ServiceFlags {
             is_default: self.default_load_balancer,
             drift_check_period: self.load_balancer_drift_check_period.to_std_or_zero(),
             drift: self.load_balancer_drift,
+            exclude_without_network: self.exclude_nodes_without_network,
             ..ServiceOptions::default()
         }
     }

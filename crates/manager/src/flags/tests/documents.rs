@@ -121,7 +121,7 @@ fn the_dump_has_every_flag_in_order_with_canonical_values() {
         assert_eq!(value(name), Some(expected), "--{name}");
     }
     assert_eq!(value("logtostderr"), None);
-    assert_eq!(dump.len(), 86 + 14);
+    assert_eq!(dump.len(), 86 + 15);
 }
 
 #[test]

@@ -60,6 +60,7 @@ fn every_flag_reaches_its_option() {
         "--default-load-balancer=false",
         "--load-balancer-drift-check-period=10m",
         "--load-balancer-drift=repair",
+        "--exclude-nodes-without-network",
         "--cluster-cidr= 10.244.3.4/16,fd00::/48 ",
         "--route-reconciliation-period=30s",
         "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=true",
@@ -86,6 +87,7 @@ fn every_flag_reaches_its_option() {
                 is_default: false,
                 drift_check_period: Duration::from_secs(600),
                 drift: Drift::Repair,
+                exclude_without_network: true,
                 ..ServiceOptions::default()
             },
             route: RouteOptions {

@@ -85,10 +85,11 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 /// This project's own flags, with type, default and section.
-pub(super) const OWN: [(&str, &str, &str, &str); 14] = [
+pub(super) const OWN: [(&str, &str, &str, &str); 15] = [
     ("adopt-nodes", "bool", "false", "Cloud-node-controller"),
     ("cloud-config-change", "string", "reload", "Generic"),
     ("default-load-balancer", "bool", "true", "Service-lb-controller"),
+    ("exclude-nodes-without-network", "bool", "false", "Service-lb-controller"),
     ("explain", "bool", "true", "Generic"),
     ("load-balancer-classes", "strings", "", "Service-lb-controller"),
     ("load-balancer-drift", "string", "report", "Service-lb-controller"),
