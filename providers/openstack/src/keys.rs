@@ -217,7 +217,7 @@ provider_kit::declare! {
     /// Exactly `true`: provider ids carry the region.
     pub OS_CCM_REGIONAL: String = "S_CCM_REGIONAL", default("false");
     /// So often a load balancer that changes is looked at before its change counts as failed; the looks are ever rarer, 23 take
-    /// four and a half minutes.
+    /// four and a half minutes. A day is the most.
     pub OCCM_WAIT_LB_ACTIVE_STEPS: u32 = "CCM_WAIT_LB_ACTIVE_STEPS", kind(POLLS), default("23"), lenient();
     /// Where `clouds.yaml` is, if `clouds-file` does not say it. With `use-clouds`.
     pub OS_CLIENT_CONFIG_FILE: String = "S_CLIENT_CONFIG_FILE", otherwise("it is looked for");

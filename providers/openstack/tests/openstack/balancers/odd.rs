@@ -62,7 +62,7 @@ async fn a_cluster_of_a_long_or_foreign_name_has_load_balancers_and_leaves_nothi
         nothing_changes_after_a_restart(&mut scene).await;
         scene.forget("web", "load-balancer-id");
         nothing_changes_after_a_restart(&mut scene).await;
-        scene.fake.remove_load_balancer(&scene.balancer()["name"].as_str().unwrap().to_owned());
+        scene.fake.remove_load_balancer(scene.balancer()["name"].as_str().unwrap());
         scene.delete("web").await;
         assert!(nothing_is_left(&scene));
     }
