@@ -21,7 +21,7 @@ const PERIODS: [&str; 2] = ["--node-monitor-period=400ms", "--route-reconciliati
 /// Worker threads: few, as the program has.
 const THREADS: usize = 2;
 /// A killed task ends at its next await: long before this.
-const END: Duration = Duration::from_secs(5);
+const END: Duration = Duration::from_secs(60);
 
 /// Running controllers. They have a tokio runtime of their own, so that they can be killed as a process can: every task
 /// and connection is dropped where it is.

@@ -67,12 +67,14 @@ async fn run(arguments: Arguments) -> ExitCode {
     let (no_color, term) = (variable("NO_COLOR"), variable("TERM"));
     let style = Style::new(arguments.output, stdout().is_terminal(), no_color.as_deref(), term.as_deref());
     let mut timeline = Timeline::new(stdout(), style);
+    // One for the whole run: a signal that comes when the story is just over is not lost.
+    let mut stopped = std::pin::pin!(stopped());
     let world = tokio::select! {
         told = show(&arguments, &mut timeline) => match told {
             Ok(world) => world,
             Err(text) => return fail(&text),
         },
-        () = stopped() => return ExitCode::from(INTERRUPTED),
+        () = &mut stopped => return ExitCode::from(INTERRUPTED),
     };
     if arguments.serve {
         let places = Places {
@@ -82,7 +84,7 @@ async fn run(arguments: Arguments) -> ExitCode {
             cloud_config: &world.cloud_config,
         };
         timeline.announce(&places.text(), &places.object());
-        stopped().await;
+        stopped.await;
     }
     ExitCode::SUCCESS
 }

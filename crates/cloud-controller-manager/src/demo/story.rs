@@ -92,7 +92,7 @@ pub(super) const PREFIX: &str = "worker-";
 pub(super) fn story(nodes: usize, services: usize) -> Vec<Step> {
     let Services { ports, .. } = &Services::new(services);
     let each = |count: usize| Duration::from_millis(20) * u32::try_from(count).unwrap_or(u32::MAX);
-    let within = Duration::from_secs(30) + each(nodes) + each(services);
+    let within = Duration::from_secs(60) + each(nodes) + each(services);
     let mut steps = nodes::joining(nodes);
     steps.push(services::exposed(ports, nodes));
     steps.extend(nodes::trouble(nodes, ports));
@@ -166,6 +166,13 @@ mod tests {
             }
         }
         assert!(running, "demo --serve needs them");
+    }
+
+    #[test]
+    fn what_is_still_under_way_is_no_part_of_the_steady_state() {
+        let steps = story(5, 3);
+        let steady = steps.iter().position(|step| step.name == "steady").unwrap();
+        assert_eq!(steps[steady - 1].actions, [Action::Settle]);
     }
 
     #[test]

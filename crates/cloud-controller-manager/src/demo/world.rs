@@ -30,10 +30,11 @@ use super::story::{Action, PREFIX};
 use super::user::User;
 use stuck::Stuck;
 
-/// Controllers that have been quiet for so long have nothing left to do: neither events nor passes wait longer.
-const SETTLED: Duration = Duration::from_millis(500);
 /// What has no watch is looked at this often.
 const LOOK: Duration = Duration::from_millis(20);
+/// Controllers that have been quiet in so many looks, half a second, have nothing left to do: neither events nor passes wait
+/// longer. Looks and not time: where nobody gets the processor, nobody is quiet.
+const SETTLED: u32 = 25;
 /// Requests to the cloud that are further apart than this belong to different passes.
 const QUIET: Duration = Duration::from_millis(200);
 /// Requests of which the API server keeps the bodies; it counts all.
@@ -137,17 +138,13 @@ impl World {
         Ok(())
     }
 
-    /// Returns when the controllers have not asked for anything, machines aside, for [`SETTLED`].
+    /// Returns when the controllers have not asked for anything, machines aside, in [`SETTLED`] looks.
     async fn wait_until_settled(&self) {
-        let (mut last, mut since) = (0, Instant::now());
-        loop {
-            let asked = self.requests().asked();
-            if asked != last {
-                (last, since) = (asked, Instant::now());
-            } else if since.elapsed() >= SETTLED {
-                return;
-            }
+        let (mut last, mut looks) = (None, 0);
+        while looks < SETTLED {
             tokio::time::sleep(LOOK).await;
+            let asked = self.requests().asked();
+            looks = if last.replace(asked) == Some(asked) { looks + 1 } else { 0 };
         }
     }
 

@@ -117,9 +117,15 @@ pub(super) fn crashes(ports: &[(String, u16)], nodes: usize) -> Vec<Step> {
             &[gone(&new), gone(&first), left.clone(), at_most(1)],
         ),
         step(
+            "settle",
+            "what is still to be said is said",
+            &[Action::Settle],
+            &[Expectation::Settled { nodes }, left.clone()],
+        ),
+        step(
             "steady",
             "all is well, the controllers are killed and started once more: they read, and write nothing to anybody",
-            &[Action::Settle, Action::KillControllers, Action::StartControllers],
+            &[Action::KillControllers, Action::StartControllers],
             &[
                 Expectation::Settled { nodes },
                 left,
