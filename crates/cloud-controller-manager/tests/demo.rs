@@ -1,18 +1,53 @@
-//! The demo's story of Services, routes and a crash, as a program reads it.
+//! The demo as a user runs it: what it tells programs and people, what it logs (klog's layout, and nothing that is secret:
+//! INV-5), and what it serves.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// The steps and the summary of a run.
-fn told(arguments: &[&str]) -> (Vec<Value>, Value) {
+/// The demo's credential at its cloud.
+const SECRET: &str = "demo-token";
+const SECRET_IN_BASE64: &str = "ZGVtby10b2tlb";
+
+/// Two runs, read by all tests here. A demo mostly waits: they run at the same time.
+static TOLD: LazyLock<Told> = LazyLock::new(|| {
+    let programs = start(&["--nodes", "7", "--services", "4", "--output", "json"]);
+    let people = start(&["--nodes", "5", "-vvv"]);
+    // Both are read while they tell, so that none waits for its reader.
+    let told = [programs, people].map(|demo| std::thread::spawn(|| demo.wait_with_output().unwrap()));
+    let [programs, people] = told.map(|output| output.join().unwrap());
+    Told { programs, people }
+});
+
+struct Told {
+    /// JSON, of 7 Nodes and 4 Services.
+    programs: Output,
+    /// Text, of the smallest story; the log says all there is.
+    people: Output,
+}
+
+fn start(arguments: &[&str]) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
-    let output = command.args(["demo", "--output", "json"]).args(arguments).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let mut lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    command.arg("demo").args(arguments).env_remove("NO_COLOR").env("TERM", "xterm-256color");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Both streams of a run that ended well.
+fn streams(output: &Output) -> (&str, &str) {
+    let text = |bytes| str::from_utf8(bytes).unwrap();
+    let (story, log) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{story}{log}");
+    (story, log)
+}
+
+/// The steps and the summary, as a program reads them.
+fn steps_and_summary() -> (Vec<Value>, Value) {
+    let (story, _) = streams(&TOLD.programs);
+    let mut lines: Vec<Value> = story.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let summary = lines.pop().unwrap()["summary"].clone();
     (lines, summary)
 }
@@ -22,8 +57,20 @@ fn step<'a>(steps: &'a [Value], name: &str) -> &'a Value {
 }
 
 #[test]
+fn the_demo_for_programs_is_one_object_for_each_step_and_a_summary() {
+    let (steps, summary) = steps_and_summary();
+    assert!(steps.len() > 20, "the whole story: {steps:?}");
+    assert!(steps.iter().all(|step| step["ok"] == true), "{steps:?}");
+    assert_eq!((&summary["ok"], &summary["nodes"], &summary["services"]), (&true.into(), &7.into(), &4.into()));
+    assert_eq!(summary["steps"].as_array().unwrap().len(), steps.len());
+    assert!(summary["writesPerNode"].as_f64().unwrap() <= 2.0, "{summary}");
+    assert!(summary["cloud"]["GET /v1/machines"].as_u64().unwrap() > 0);
+    assert_eq!(streams(&TOLD.programs).1, "", "nothing is logged without -v");
+}
+
+#[test]
 fn services_routes_and_crashes_are_part_of_the_story_and_of_the_figures() {
-    let (steps, summary) = told(&["--nodes", "7", "--services", "4"]);
+    let (steps, summary) = steps_and_summary();
     for name in ["routes", "expose", "flap", "port", "flip", "flop", "delete", "lose", "adopt", "crash", "restart"] {
         assert_eq!(step(&steps, name)["ok"], true);
     }
@@ -31,7 +78,6 @@ fn services_routes_and_crashes_are_part_of_the_story_and_of_the_figures() {
     assert!(seen("expose").contains("of web-1: ") && seen("expose").contains(", 80/TCP → 3"), "{steps:?}");
     assert!(seen("port").contains(", 8080/TCP → 3") && seen("delete").contains("gone: lb-"), "{steps:?}");
     assert!(format!("{}{}", seen("initialise"), seen("routes")).contains("route 10.128."), "{steps:?}");
-    assert_eq!((&summary["nodes"], &summary["services"]), (&7.into(), &4.into()));
     let costs = summary["steps"].as_array().unwrap();
     let steady = step(costs, "steady");
     let written = ["cloudChanges", "nodeWrites", "serviceWrites", "eventWrites"].map(|figure| &steady[figure]);
@@ -43,5 +89,65 @@ fn services_routes_and_crashes_are_part_of_the_story_and_of_the_figures() {
     assert!(figure("expose", "cloudChanges") <= 1.0, "{summary}");
     assert!(figure("expose", "serviceWrites") <= 3.0 && figure("expose", "eventWrites") <= 2.0, "{summary}");
     assert!(figure("delete", "serviceWrites") <= 2.0, "{summary}");
-    assert!(summary["writesPerNode"].as_f64().unwrap() <= 2.0, "{summary}");
+}
+
+#[test]
+fn the_demo_for_people_is_plain_where_there_is_no_terminal() {
+    let (text, _) = streams(&TOLD.people);
+    assert!(!text.contains('\x1b') && !text.contains('\r'), "{text:?}");
+    for word in
+        ["ok     the machine of worker-3 is terminated", "NodeDeletionHeld", "Requests to Kubernetes", "MiB resident"]
+    {
+        assert!(text.contains(word), "{word:?} is missing in:\n{text}");
+    }
+}
+
+/// `Lmmdd hh:mm:ss.uuuuuu <pid> file:line] …`
+fn is_record(line: &str) -> bool {
+    let Some((header, _)) = line.split_once("] ") else { return false };
+    let words: Vec<&str> = header.split_whitespace().collect();
+    let [severity, time, pid, caller] = words[..] else { return false };
+    let shape = |text: &str| text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect::<String>();
+    let severity_fits = matches!(shape(severity).as_str(), "I0000" | "W0000" | "E0000" | "F0000");
+    let caller_fits =
+        caller.rsplit_once(':').is_some_and(|(file, line)| file.ends_with(".rs") && line.parse::<u32>().is_ok());
+    severity_fits && shape(time) == "00:00:00.000000" && pid.parse::<u32>().is_ok() && caller_fits
+}
+
+#[test]
+fn the_demos_story_and_its_log_hold_no_secret_and_the_log_has_klogs_layout() {
+    let (story, log) = streams(&TOLD.people);
+    for (name, text) in [("story", story), ("log", log)] {
+        let told: Vec<&str> =
+            text.lines().filter(|line| line.contains(SECRET) || line.contains(SECRET_IN_BASE64)).collect();
+        assert!(told.is_empty(), "a secret in the {name}:\n{}", told.join("\n"));
+    }
+    let (mut records, mut others) = (0, Vec::new());
+    for line in log.lines() {
+        match line.starts_with(['\t', ' ']) {
+            // A value of several lines.
+            true => {}
+            false if is_record(line) => records += 1,
+            false => others.push(line),
+        }
+    }
+    assert!(records > 50, "{log}");
+    assert!(others.is_empty(), "no records:\n{}", others.join("\n"));
+    assert!(log.contains(r#" node=""#) && !log.contains('\u{1b}'), "fields, and no colours");
+}
+
+#[test]
+fn a_demo_that_serves_prints_where_until_it_is_stopped() {
+    let mut demo = start(&["--serve", "--output", "json"]);
+    let lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let objects = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    let places = objects.map(|object| object["serve"].clone()).find(|serve| !serve.is_null()).unwrap();
+    let kubeconfig = std::path::PathBuf::from(places["kubeconfig"].as_str().unwrap());
+    assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains(places["kubernetes"].as_str().unwrap()));
+    let address = places["cloud"].as_str().unwrap().strip_prefix("http://").unwrap();
+    std::net::TcpStream::connect(address).unwrap();
+    let stopped = Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap();
+    assert!(stopped.success());
+    assert_eq!(demo.wait().unwrap().code(), Some(0));
+    assert!(!kubeconfig.exists(), "the temporary directory is left");
 }

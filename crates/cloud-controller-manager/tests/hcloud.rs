@@ -13,7 +13,7 @@ use embedded_apiserver::{ApiServer, kubeconfig};
 use hetzner_fake::{Fake, PROJECT, Port, Served, TOKEN};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
 /// How long anything may take here.
@@ -136,7 +136,11 @@ async fn called_as_hetzners_own_program_it_needs_no_flag_and_has_its_metrics_whe
     let world = World::new().await;
     world.fake.add_server("worker-1");
     world.register("worker-1");
-    let metrics: SocketAddr = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // Held, so that nobody else is given it; who does not listen is not in the program's way.
+    let held = TcpSocket::new_v4().unwrap();
+    held.set_reuseaddr(true).unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let metrics = held.local_addr().unwrap();
     let address = metrics.to_string();
     let variables =
         [("HCLOUD_TOKEN", TOKEN), ("HCLOUD_METRICS_ENABLED", "true"), ("HCLOUD_METRICS_ADDRESS", address.as_str())];
@@ -147,6 +151,7 @@ async fn called_as_hetzners_own_program_it_needs_no_flag_and_has_its_metrics_whe
     assert_eq!(labels["topology.kubernetes.io/zone"], "fsn1-dc14");
     assert_eq!(labels["instance.hetzner.cloud/provided-by"], "cloud");
 
+    process.until("metrics", || !get(metrics, "/metrics").is_empty()).await;
     let text = get(metrics, "/metrics");
     for line in [
         "hcloud_api_requests_total{code=\"200\",method=\"get\",api_endpoint=\"/locations\"} 1\n",

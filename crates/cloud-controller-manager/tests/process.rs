@@ -15,7 +15,7 @@ use kube::{Client, Config};
 use provider_simulated::cloud::{Cloud, DEFAULT_PROJECT, DEFAULT_TOKEN};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
 /// How long anything may take here.
@@ -210,7 +210,6 @@ async fn a_stop_is_0_a_second_signal_1_and_a_lost_lease_1() {
     let asked = async || world.cloud.requests().iter().any(|(route, count)| route.starts_with("POST") && *count > 0);
     until("a load balancer is being made", asked).await;
     process.signal("TERM");
-    tokio::time::sleep(Duration::from_millis(300)).await;
     process.signal("INT");
     let (status, text) = process.ended().await;
     assert_eq!(status.code(), Some(1), "{text}");
@@ -220,7 +219,11 @@ async fn a_stop_is_0_a_second_signal_1_and_a_lost_lease_1() {
 async fn the_endpoints_are_there_for_those_who_may() {
     manager::install_crypto();
     let world = World::new().await;
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Held, so that nobody else is given it; who does not listen is not in the program's way.
+    let held = TcpSocket::new_v4().unwrap();
+    held.set_reuseaddr(true).unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = held.local_addr().unwrap().port();
     let process = world.start(&[&format!("--secure-port={port}"), "--bind-address=127.0.0.1"]);
     let client = |token: Option<&str>| -> Client {
         let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
