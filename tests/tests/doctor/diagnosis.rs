@@ -15,15 +15,15 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// The error of asking for a namespace with this kubeconfig, and the situation that is found for it.
 async fn failure(text: &str) -> (kube::Error, Situation) {
+    failure_within(Duration::from_secs(60), text).await
+}
+
+async fn failure_within(limit: Duration, text: &str) -> (kube::Error, Situation) {
     manager::install_crypto();
     let directory = TempDir::with_prefix("ccm-diagnosis-").expect("a directory");
     let path: PathBuf = directory.path().join("kubeconfig");
     std::fs::write(&path, text).expect("a file");
-    let options = ClientOptions {
-        kubeconfig: Some(path),
-        request_timeout: Some(Duration::from_millis(300)),
-        ..ClientOptions::default()
-    };
+    let options = ClientOptions { kubeconfig: Some(path), request_timeout: Some(limit), ..ClientOptions::default() };
     let client = connect(&options, "test", Arc::new(NoRequestMetrics)).await.expect("a client");
     let error = Api::<Namespace>::all(client).get("kube-system").await.expect_err("it cannot work");
     (error, Situation::find(&options))
@@ -126,7 +126,7 @@ async fn nobody_answers_in_time_or_the_server_is_busy_or_forbids() {
     let (url, _stop) = serve(server.clone(), None).await;
     let text = kubeconfig(&url, None, None);
     let rule = server.faults().add(Matcher::any(), Action::Hang);
-    let (error, situation) = failure(&text).await;
+    let (error, situation) = failure_within(Duration::from_millis(300), &text).await;
     assert_explained(&error, &situation, &Cause::TimedOut, &["gave no answer", "firewalls"]);
     server.faults().remove(rule);
     for (code, reason, cause, part) in [

@@ -20,6 +20,8 @@ use tower::ServiceExt as _;
 use crate::world::{self, World};
 
 const TOKEN: &str = "token-of-the-process";
+/// How long anything may take here.
+const SOON: Duration = Duration::from_secs(60);
 
 /// Who asked (the token), and for what (`PATCH /api/v1/nodes/x`).
 type Asked = Arc<Mutex<Vec<(String, String)>>>;
@@ -91,7 +93,7 @@ impl Cluster {
     }
 
     async fn wait(&self, what: &str, is_it: impl Fn() -> bool) {
-        let met = until(what, Duration::from_secs(30), async || {
+        let met = until(what, SOON, async || {
             anyhow::ensure!(is_it(), "not yet");
             Ok(())
         });
@@ -171,7 +173,7 @@ async fn a_stop_does_not_wait_for_an_account_that_nobody_answers_about() {
     let (running, stop) = cluster.start().await;
     cluster.wait("a question about an account", || !cluster.accounts_asked_for().is_empty()).await;
     stop.cancel();
-    let ended = tokio::time::timeout(Duration::from_secs(5), running).await.expect("at once");
+    let ended = tokio::time::timeout(SOON, running).await.expect("it ends");
     assert!(ended.unwrap().is_ok());
-    assert_eq!(cluster.world.holder(), "", "released");
+    assert_eq!(cluster.world.holder(), "", "released: what is waited for, and left in the end, would have kept it");
 }

@@ -25,9 +25,10 @@ async fn what_was_not_applied_is_repeated_whatever_it_is_and_other_refusals_are_
 
 #[tokio::test]
 async fn what_found_no_connection_was_not_sent_and_is_repeated_whatever_it_is() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let base = format!("http://{}", listener.local_addr().unwrap());
-    drop(listener);
+    // Held by one who does not listen, so that nobody else does.
+    let held = tokio::net::TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let base = format!("http://{}", held.local_addr().unwrap());
     let seen = Arc::new(Seen::default());
     let patience = Patience { tries: 3, backoff: Duration::from_millis(1), ..Patience::default() };
     let client = Transport::builder(base).patience(patience).metrics(Arc::clone(&seen) as Arc<dyn CloudMetrics>);
