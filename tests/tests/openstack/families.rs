@@ -35,20 +35,15 @@ fn senders(now: &Snapshot) -> Vec<(String, String)> {
     senders
 }
 
-/// That a Service has its VIPs in these subnets, is open to these, and has one member, of this family.
-async fn is_reached(
-    scene: &Scene,
-    name: &str,
-    subnets: &[&str],
-    everybody: &[&str],
-    member: fn(&str) -> bool,
-) -> Result<()> {
+/// That a Service has its VIPs in these subnets, is open to these, and has one member, of the family whose addresses have
+/// this mark.
+async fn is_reached(scene: &Scene, name: &str, subnets: &[&str], everybody: &[&str], mark: char) -> Result<()> {
     scene
         .balanced(name, "it has its listener and member", |it| {
             it.get(&80).is_some_and(|it| {
                 it.listener["allowed_cidrs"] == json!(everybody)
                     && it.members.len() == 1
-                    && it.members.iter().all(|it| member(text(it, "address")))
+                    && it.members.iter().all(|it| text(it, "address").contains(mark))
             })
         })
         .await?;
@@ -99,10 +94,9 @@ pub(crate) async fn services_are_reached_by_ipv6_alone_first_and_second(environm
             scene.published(name).await?;
         }
         let four = scene.project.subnet.clone();
-        let (is_four, is_six): (fn(&str) -> bool, fn(&str) -> bool) = (|it| it.contains('.'), |it| it.contains(':'));
-        is_reached(scene, "alone", &[&six], &EVERYBODY[1..], is_six).await?;
-        is_reached(scene, "first", &[&six, &four], &EVERYBODY, is_six).await?;
-        is_reached(scene, "second", &[&four, &six], &EVERYBODY, is_four).await?;
+        is_reached(scene, "alone", &[&six], &EVERYBODY[1..], ':').await?;
+        is_reached(scene, "first", &[&six, &four], &EVERYBODY, ':').await?;
+        is_reached(scene, "second", &[&four, &six], &EVERYBODY, '.').await?;
         let pair = |family: &str, range: &str| (family.to_owned(), range.to_owned());
         let wanted = [pair("IPv4", "10.6.0.0/16"), pair("IPv6", "fd06::/64")];
         scene.holds("the security groups let both subnets in", |now| senders(now) == wanted).await?;
