@@ -1,11 +1,11 @@
 //! What every provider can tell `doctor`.
 
-use cloud_provider::Error;
+use cloud_provider::{Error, Finding, Result};
 
 /// What to do about an API that gave no answer. `setting`: what says where it is.
 ///
 /// ```
-/// use cloud_provider::Error;
+/// use cloud_provider::{Error, Finding, Result};
 /// use provider_kit::diagnosis::endpoint_remedy;
 ///
 /// let error = Error::other("GET / was not answered: connection refused");
@@ -25,4 +25,43 @@ pub fn endpoint_remedy(setting: &str, error: &Error) -> String {
         return format!("check {setting}, and that the authority of its certificate is configured");
     }
     format!("check {setting}, and the network and the firewalls on the way")
+}
+
+/// The first look: whether the API at `base` answers, and takes the credential. `None`: there is nothing more to find out.
+/// `setting` says where the API is, `credential` what to do about one that is refused.
+///
+/// ```
+/// use cloud_provider::{Error, Severity};
+/// use provider_kit::diagnosis::reached;
+///
+/// let mut findings = Vec::new();
+/// let answer: Result<(), _> = Err(Error::unauthorized("GET /v1/project was refused"));
+/// let told = reached("https://api.acme.example", "ACME_ENDPOINT", "put a token into ACME_TOKEN", answer, &mut findings);
+/// assert!(told.is_none());
+/// assert_eq!((&*findings[0].check, findings[0].severity), ("endpoint", Severity::Ok));
+/// assert_eq!((&*findings[1].check, findings[1].severity), ("token", Severity::Failure));
+/// ```
+pub fn reached<T>(
+    base: &str,
+    setting: &str,
+    credential: &str,
+    answer: Result<T>,
+    findings: &mut Vec<Finding>,
+) -> Option<T> {
+    let answered = Finding::ok("endpoint", format!("{base} answers"));
+    match answer {
+        Ok(answer) => {
+            findings.push(answered);
+            Some(answer)
+        }
+        Err(error) if error.is_unauthorized() => {
+            findings.extend([answered, Finding::failure("token", error.to_string(), credential)]);
+            None
+        }
+        Err(error) => {
+            let remedy = endpoint_remedy(setting, &error);
+            findings.push(Finding::failure("endpoint", format!("{base}: {error}"), remedy));
+            None
+        }
+    }
 }

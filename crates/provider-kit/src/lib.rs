@@ -13,9 +13,10 @@
 //! | [`declared`], [`annotations`], [`variables`] | annotations and environment variables: one declaration is getter, checks and reference page |
 //! | [`node_selector`], [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
+//! | [`cluster`] | what the controllers know of the cluster, for all parts of a provider |
 //! | [`events`] | events on Nodes and Services |
 //! | [`diagnosis`] | what every provider can tell `doctor` |
-//! | [`counted`] | calls of a provider, for a series of its own |
+//! | [`series`](mod@series), [`counted`] | series of a provider's own; its calls, for one of them |
 //! | [`shelf`] | short lists that hardly change |
 //! | [`streamed`] | long lists in an answer, read item by item |
 //! | [`batch`] | many small changes of one object as few requests |
@@ -39,6 +40,7 @@ pub mod annotations;
 pub mod batch;
 pub mod beside;
 pub mod breaker;
+pub mod cluster;
 pub mod counted;
 pub mod declared;
 pub mod diagnosis;
@@ -54,6 +56,7 @@ pub mod operation;
 pub mod paging;
 pub mod provider_id;
 pub mod rule_set;
+pub mod series;
 pub mod settings;
 pub mod shelf;
 mod single_flight;

@@ -1,8 +1,6 @@
 //! A provider's configuration file: YAML, and all mistakes reported at once.
 
-use std::sync::Arc;
-
-use cloud_provider::{CloudMetrics, Error, Fence, Result, Setup};
+use cloud_provider::{Error, Result, Setup};
 use serde_json::{Map, Value};
 
 use crate::transport::{Credential, Transport};
@@ -29,8 +27,7 @@ pub struct Settings {
     values: Map<String, Value>,
     asked: Vec<&'static str>,
     mistakes: Vec<String>,
-    fence: Fence,
-    metrics: Arc<dyn CloudMetrics>,
+    setup: Setup,
 }
 
 impl Settings {
@@ -46,14 +43,8 @@ impl Settings {
             Ok(_) => return Err(Error::invalid(format!("{path}: expected settings of the form `key: value`"))),
             Err(place) => return Err(Error::invalid(format!("{path}: no valid YAML{place}"))),
         };
-        Ok(Self {
-            path: path.to_owned(),
-            values,
-            asked: Vec::new(),
-            mistakes: Vec::new(),
-            fence: setup.fence.clone(),
-            metrics: Arc::clone(&setup.metrics),
-        })
+        let (path, setup) = (path.to_owned(), setup.clone());
+        Ok(Self { path, values, asked: Vec::new(), mistakes: Vec::new(), setup })
     }
 
     /// A text; `None` if it is not set or empty.
@@ -98,17 +89,13 @@ impl Settings {
         }
     }
 
-    /// A client for the API at `endpoint`, with the [`credential`](Self::credential), the fence and the metrics.
+    /// A client for the API at `endpoint`, with the [`credential`](Self::credential), and what every provider's [has](crate::transport::Builder::setup).
     ///
     /// # Errors
     /// A mistake that [`finish`](Self::finish) tells as well, together with all others: call that first.
     pub fn transport(&mut self) -> Result<Transport> {
         let endpoint = self.required("endpoint");
-        let transport = Transport::builder(&endpoint)
-            .credential(self.credential())
-            .fence(self.fence.clone())
-            .metrics(Arc::clone(&self.metrics))
-            .build();
+        let transport = Transport::builder(&endpoint).credential(self.credential()).setup(&self.setup).build();
         if let (Err(err), false) = (&transport, endpoint.is_empty()) {
             self.mistake(err.to_string());
         }

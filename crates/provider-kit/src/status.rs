@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus};
+use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Service};
 
 /// Builds the status of a Service from what its load balancer has and what its user wants to see of that.
 ///
@@ -75,6 +75,17 @@ impl Status {
 
 fn is_ipv6(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok_and(|ip| ip.is_ipv6())
+}
+
+/// Where a Service says that it is reached.
+///
+/// ```
+/// assert!(provider_kit::status::shown(&cloud_provider::Service::default()).is_empty());
+/// ```
+#[must_use]
+pub fn shown(service: &Service) -> &[LoadBalancerIngress] {
+    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
+    status.and_then(|status| status.ingress.as_deref()).unwrap_or_default()
 }
 
 #[cfg(test)]

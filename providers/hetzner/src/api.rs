@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cloud_provider::{Error, Result};
+use cloud_provider::{Error, Result, SyncObserver};
 use provider_kit::inventory::Urgency;
 use provider_kit::operation::{OperationState, Operations};
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
@@ -53,17 +53,6 @@ struct ActionError {
     message: String,
 }
 
-/// The answer to a request that starts an action.
-#[derive(Deserialize)]
-struct Started {
-    action: Action,
-}
-
-#[derive(Deserialize)]
-struct Actions {
-    actions: Vec<Action>,
-}
-
 #[derive(Deserialize)]
 struct Meta {
     pagination: Pagination,
@@ -100,7 +89,8 @@ impl Api {
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
-        self.list_with(what, keep, key, |page| self.http.read(paged(&call, page))).await
+        let urgency = Urgency::of(call.urgency());
+        self.list_for_all(what, call, &urgency, keep, key).await
     }
 
     /// The same, for a list that several wait for.
@@ -112,20 +102,9 @@ impl Api {
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
-        let call = &call;
-        let page = |page| urgency.carry(move |priority| self.http.read(paged(call, page).priority(priority)));
-        self.list_with(what, keep, key, page).await
-    }
-
-    async fn list_with<W, T, K: Hash, F: Future<Output = Result<ListPage<W>>>>(
-        &self,
-        what: &'static str,
-        keep: impl Fn(W) -> T,
-        key: fn(&T) -> K,
-        page: impl Fn(u32) -> F,
-    ) -> Result<Reading<T>> {
         read_pages(Rules { what, totals: false }, 1, key, async |number: u32| {
-            let page = page(number).await?;
+            let call = || call.clone().query("page", number).query("per_page", PAGE_SIZE);
+            let page: ListPage<W> = urgency.carry(|priority| self.http.read(call().priority(priority))).await?;
             let Pagination { next_page, total_entries } = page.meta.pagination;
             let next = next_page.filter(|next| *next != 0);
             Ok(Page { items: page.items.into_iter().map(&keep).collect(), next, total: total_entries })
@@ -135,23 +114,24 @@ impl Api {
 
     /// Sends a request that starts an action, and waits for its end.
     pub(crate) async fn act(&self, call: Call) -> Result<()> {
-        let started: Started = self.http.read(call).await?;
-        self.finish(&[started.action]).await
+        let started = self.http.read(call.inside("action")).await?;
+        self.finish(&[started], &()).await
     }
 
     /// Sends a request that starts an action, beside those that run already, unless the API has shown that one has to end
     /// before the next can begin. What is refused because something else is going on is sent once more a little later.
-    pub(crate) async fn start(&self, call: Call, running: &mut Vec<Action>) -> Result<()> {
+    pub(crate) async fn start(&self, call: Call, running: &mut Vec<Action>, observer: &dyn SyncObserver) -> Result<()> {
         if self.is_locking.load(Ordering::Relaxed) {
-            self.finish(&std::mem::take(running)).await?;
+            self.finish(&std::mem::take(running), observer).await?;
         }
-        let mut started: Result<Started> = self.http.read(call.clone()).await;
+        let call = call.inside("action");
+        let mut started: Result<Action> = self.http.read(call.clone()).await;
         if started.as_ref().is_err_and(Error::is_conflict) {
             let is_alone = running.is_empty();
             if is_alone {
                 tokio::time::sleep(LOCKED).await;
             } else {
-                self.finish(&std::mem::take(running)).await?;
+                self.finish(&std::mem::take(running), observer).await?;
             }
             started = self.http.read(call).await;
             // A conflict that does not go by waiting is none with the others.
@@ -159,12 +139,13 @@ impl Api {
                 self.is_locking.store(true, Ordering::Relaxed);
             }
         }
-        running.push(started?.action);
+        running.push(started?);
         Ok(())
     }
 
-    /// Waits until all of these have ended well; those that have already cost nothing.
-    pub(crate) async fn finish(&self, actions: &[Action]) -> Result<()> {
+    /// Waits until all of these have ended well; those that have already cost nothing. `observer` hears that this is only
+    /// waiting, so that somebody else may work meanwhile (INV-6).
+    pub(crate) async fn finish(&self, actions: &[Action], observer: &dyn SyncObserver) -> Result<()> {
         let mut running = Vec::new();
         for action in actions {
             match action.outcome() {
@@ -172,7 +153,13 @@ impl Api {
                 Some(outcome) => outcome?,
             }
         }
-        self.actions.wait(&running).await
+        if running.is_empty() {
+            return Ok(());
+        }
+        observer.waits();
+        let outcome = self.actions.wait(&running).await;
+        observer.goes_on().await;
+        outcome
     }
 
     /// §1: the start-up check.
@@ -180,10 +167,6 @@ impl Api {
         let _: Value = self.http.read(Call::get("/locations", &[]).priority(Priority::Urgent)).await?;
         Ok(())
     }
-}
-
-fn paged(call: &Call, page: u32) -> Call {
-    call.clone().query("page", page).query("per_page", PAGE_SIZE)
 }
 
 impl Action {
@@ -202,10 +185,10 @@ impl Action {
 
 /// One request for the state of many actions.
 async fn ask(http: Transport, ids: Vec<u64>) -> Result<Vec<OperationState>> {
-    let call = ids.iter().fold(Call::get("/actions", &[]), |call, id| call.query("id", id));
-    let answer: Actions = http.read(call.query("sort", "status").query("sort", "id")).await?;
+    let call = ids.iter().fold(Call::get("/actions", &[]), |call, id| call.query("id", id)).inside("actions");
+    let actions: Vec<Action> = http.read(call.query("sort", "status").query("sort", "id")).await?;
     let state = |action: &Action| OperationState { id: action.id, outcome: action.outcome() };
-    Ok(answer.actions.iter().map(state).collect())
+    Ok(actions.iter().map(state).collect())
 }
 
 pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {

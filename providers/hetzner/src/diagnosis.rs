@@ -1,7 +1,7 @@
 //! What `doctor` is told: endpoint, token, rate limit, network, load balancers, dedicated servers.
 
-use cloud_provider::Finding;
-use provider_kit::diagnosis::endpoint_remedy;
+use cloud_provider::{Error, Finding};
+use provider_kit::diagnosis::{endpoint_remedy, reached};
 use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
 
@@ -21,19 +21,9 @@ pub(crate) struct Diagnosis<'a> {
 }
 
 #[derive(Deserialize)]
-struct Locations {
-    locations: Vec<Location>,
-}
-
-#[derive(Deserialize)]
 struct Location {
     name: String,
     network_zone: String,
-}
-
-#[derive(Deserialize)]
-struct Types {
-    load_balancer_types: Vec<Type>,
 }
 
 #[derive(Deserialize)]
@@ -52,16 +42,12 @@ impl Diagnosis<'_> {
     /// From the outside in; what fails hides what is behind it.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        match self.locations(&mut findings).await {
-            None => return findings,
-            Some(locations) => {
-                findings.push(self.token_may_write().await);
-                findings.extend(self.network().await);
-                if let Some(balancers) = &self.config.balancers {
-                    findings.push(place(balancers, &locations));
-                    findings.push(self.balancer_type(balancers).await);
-                }
-            }
+        let Some(locations) = self.locations(&mut findings).await else { return findings };
+        findings.push(self.token_may_write().await);
+        findings.extend(self.network().await);
+        if let Some(balancers) = &self.config.balancers {
+            findings.push(place(balancers, &locations));
+            findings.push(self.balancer_type(balancers).await);
         }
         findings.extend(self.robot().await);
         findings
@@ -69,26 +55,11 @@ impl Diagnosis<'_> {
 
     /// One request tells of endpoint, token and rate limit.
     async fn locations(&self, findings: &mut Vec<Finding>) -> Option<Vec<Location>> {
-        let base = self.api.http.base();
-        let answer = match self.api.http.send(Call::get("/locations", &[])).await {
-            Ok(answer) => answer,
-            Err(error) if error.is_unauthorized() => {
-                findings.push(Finding::ok("endpoint", format!("{base} answers")));
-                let remedy =
-                    "put a valid API token of the project into HCLOUD_TOKEN, or into the file of HCLOUD_TOKEN_FILE";
-                findings.push(Finding::failure("token", error.to_string(), remedy));
-                return None;
-            }
-            Err(error) => {
-                findings.push(Finding::failure(
-                    "endpoint",
-                    format!("{base}: {error}"),
-                    endpoint_remedy("HCLOUD_ENDPOINT", &error),
-                ));
-                return None;
-            }
-        };
-        findings.push(Finding::ok("endpoint", format!("{base} answers")));
+        const SETTING: &str = "HCLOUD_ENDPOINT";
+        const CREDENTIAL: &str =
+            "put a valid API token of the project into HCLOUD_TOKEN, or into the file of HCLOUD_TOKEN_FILE";
+        let answer = self.api.http.send(Call::get("/locations", &[]).inside("locations")).await;
+        let answer = reached(&self.api.http.base(), SETTING, CREDENTIAL, answer, findings)?;
         let number = |name: &str| answer.headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
         if let (Some(limit), Some(left)) = (number("ratelimit-limit"), number("ratelimit-remaining")) {
             let text = format!("{left} of {limit} requests are left");
@@ -99,17 +70,8 @@ impl Diagnosis<'_> {
                 Finding::warning("rate limit", text, remedy)
             });
         }
-        match answer.json::<Locations>() {
-            Ok(answer) => Some(answer.locations),
-            Err(error) => {
-                findings.push(Finding::failure(
-                    "endpoint",
-                    error.to_string(),
-                    endpoint_remedy("HCLOUD_ENDPOINT", &error),
-                ));
-                None
-            }
-        }
+        let unread = |error: Error| Finding::failure("endpoint", error.to_string(), endpoint_remedy(SETTING, &error));
+        answer.json().map_err(|error| findings.push(unread(error))).ok()
     }
 
     /// The API tells a token's scope only to whoever tries to change something. Nothing has the id 0, so that nothing can be
@@ -167,11 +129,11 @@ impl Diagnosis<'_> {
     async fn balancer_type(&self, balancers: &Balancers) -> Finding {
         const CHECK: &str = "load balancer type";
         let name = balancers.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
-        let types: Vec<Type> =
-            match self.api.http.read(Call::get("/load_balancer_types", &[]).query("per_page", PAGE_SIZE)).await {
-                Ok(Types { load_balancer_types }) => load_balancer_types,
-                Err(error) => return Finding::failure(CHECK, error.to_string(), "try again"),
-            };
+        let call = Call::get("/load_balancer_types", &[]).query("per_page", PAGE_SIZE).inside("load_balancer_types");
+        let types: Vec<Type> = match self.api.http.read(call).await {
+            Ok(types) => types,
+            Err(error) => return Finding::failure(CHECK, error.to_string(), "try again"),
+        };
         let Some(found) = types.iter().find(|it| it.name == name) else {
             let known: Vec<_> = types.iter().map(|it| &*it.name).collect();
             let remedy = format!("set HCLOUD_LOAD_BALANCERS_TYPE to one of {}", known.join(", "));

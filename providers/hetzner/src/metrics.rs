@@ -3,50 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{CloudMetrics, ProviderSeries, SeriesKind};
+use cloud_provider::CloudMetrics;
 use provider_kit::counted::{Called, Counted};
+use provider_kit::series::CONVENTIONAL;
 
-const CONVENTIONAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-
-static OPERATIONS: ProviderSeries = ProviderSeries {
-    name: "cloud_controller_manager_operations_total",
-    kind: SeriesKind::Counter,
-    labels: &["op"],
-    help: "Calls of the provider.",
-};
-static REQUESTS: ProviderSeries = ProviderSeries {
-    name: "hcloud_api_requests_total",
-    kind: SeriesKind::Counter,
-    labels: &["code", "method", "api_endpoint"],
-    help: "Answers of the Hetzner Cloud API.",
-};
-static IN_FLIGHT: ProviderSeries = ProviderSeries {
-    name: "hcloud_api_in_flight_requests",
-    kind: SeriesKind::Gauge,
-    labels: &[],
-    help: "Requests to the Hetzner Cloud API that are being answered.",
-};
-static DURATION: ProviderSeries = ProviderSeries {
-    name: "hcloud_api_request_duration_seconds",
-    kind: SeriesKind::Histogram(CONVENTIONAL),
-    labels: &["method"],
-    help: "Time until the Hetzner Cloud API had answered.",
-};
-static SERVER_CACHE: ProviderSeries = ProviderSeries {
-    name: "cloud_controller_manager_server_cache_requests_total",
-    kind: SeriesKind::Counter,
-    labels: &["subsystem", "mode", "result"],
-    help: "Look-ups of servers, and whether what is remembered was enough.",
-};
-static TYPE_CACHE: ProviderSeries = ProviderSeries {
-    name: "cloud_controller_manager_load_balancer_type_cache_requests_total",
-    kind: SeriesKind::Counter,
-    labels: &["subsystem", "mode", "result"],
-    help: "Look-ups of load balancer types, and whether what is remembered was enough.",
-};
-
-/// All of them, for the documentation.
-pub static SERIES: [&ProviderSeries; 6] = [&OPERATIONS, &REQUESTS, &IN_FLIGHT, &DURATION, &SERVER_CACHE, &TYPE_CACHE];
+provider_kit::series! {
+    /// Calls of the provider.
+    OPERATIONS: Counter = "cloud_controller_manager_operations_total", "op";
+    /// Answers of the Hetzner Cloud API.
+    REQUESTS: Counter = "hcloud_api_requests_total", "code", "method", "api_endpoint";
+    /// Requests to the Hetzner Cloud API that are being answered.
+    IN_FLIGHT: Gauge = "hcloud_api_in_flight_requests";
+    /// Time until the Hetzner Cloud API had answered.
+    DURATION: Histogram(CONVENTIONAL) = "hcloud_api_request_duration_seconds", "method";
+    /// Look-ups of servers, and whether what is remembered was enough.
+    SERVER_CACHE: Counter = "cloud_controller_manager_server_cache_requests_total", "subsystem", "mode", "result";
+    /// Look-ups of load balancer types, and whether what is remembered was enough.
+    TYPE_CACHE: Counter = "cloud_controller_manager_load_balancer_type_cache_requests_total", "subsystem", "mode", "result";
+}
 
 /// A capability whose calls are counted by the names of Hetzner's own program.
 pub(crate) fn counted<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Counted<T> {
@@ -124,6 +98,8 @@ impl CloudMetrics for ServerCache {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+
+    use cloud_provider::ProviderSeries;
 
     use super::*;
 

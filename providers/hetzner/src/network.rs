@@ -33,16 +33,6 @@ pub(crate) struct Gateway {
     pub(crate) gateway: String,
 }
 
-#[derive(Deserialize)]
-struct One {
-    network: Network,
-}
-
-#[derive(Deserialize)]
-struct Many {
-    networks: Vec<Network>,
-}
-
 impl PrivateNetwork {
     pub(crate) fn new(api: Api, config: config::Network) -> Self {
         Self { api, config: Arc::new(config), id: Arc::default() }
@@ -62,10 +52,11 @@ impl PrivateNetwork {
     /// # Errors
     /// What the API refuses with; *invalid* if it is gone, which is no answer about any of its routes.
     pub(crate) async fn read(&self) -> Result<Network> {
-        let id = self.id()?;
-        let call = Call::get("/networks/{id}", &[&id.to_string()]);
-        let found: Option<One> = self.api.http.find(call).await?;
-        found.map(|it| it.network).ok_or_else(|| self.missing())
+        self.by_id(&self.id()?.to_string()).await?.ok_or_else(|| self.missing())
+    }
+
+    async fn by_id(&self, id: &str) -> Result<Option<Network>> {
+        self.api.http.find(Call::get("/networks/{id}", &[id]).inside("network")).await
     }
 
     /// Looks the network up, by its id or else by its name.
@@ -74,15 +65,14 @@ impl PrivateNetwork {
     /// *Invalid* if there is no such network.
     pub(crate) async fn find(&self) -> Result<Network> {
         let wanted = &self.config.name_or_id;
-        if wanted.bytes().all(|b| b.is_ascii_digit()) {
-            let found: Option<One> = self.api.http.find(Call::get("/networks/{id}", &[wanted])).await?;
-            if let Some(One { network }) = found {
-                return Ok(network);
-            }
+        if wanted.bytes().all(|b| b.is_ascii_digit())
+            && let Some(network) = self.by_id(wanted).await?
+        {
+            return Ok(network);
         }
-        let call = Call::get("/networks", &[]).query("name", wanted);
-        let found: Many = self.api.http.read(call).await?;
-        found.networks.into_iter().find(|network| network.name == *wanted).ok_or_else(|| self.missing())
+        let call = Call::get("/networks", &[]).query("name", wanted).inside("networks");
+        let found: Vec<Network> = self.api.http.read(call).await?;
+        found.into_iter().find(|network| network.name == *wanted).ok_or_else(|| self.missing())
     }
 
     /// From now on the id is known.

@@ -1,12 +1,13 @@
 //! The provider: what it is made of, and its start.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use cloud_provider::{
     Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Node, Result, Routes, Setup, async_trait,
 };
+use provider_kit::cluster::ClusterView;
 use provider_kit::counted::Counted;
-use provider_kit::events::EventWriter;
+
 use provider_kit::load_balancers::Balancers;
 use provider_kit::transport::Transport;
 
@@ -41,8 +42,7 @@ pub struct Hetzner {
     network: Option<PrivateNetwork>,
     metadata: Transport,
     robot: Option<Robot>,
-    events: EventWriter,
-    caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    cluster: ClusterView,
     servers: Counted<Servers>,
     balancers: Option<Counted<Balancers>>,
     routes: Option<Counted<NetworkRoutes>>,
@@ -54,30 +54,24 @@ impl Hetzner {
     #[must_use]
     pub fn over(config: Config, cloud: Transport, robot: Option<Transport>, metadata: Transport) -> Self {
         let api = Api::new(cloud);
-        let (events, metrics) = (EventWriter::new(EVENT_SOURCE), api.http.metrics());
-        let caches = Arc::<OnceLock<Arc<dyn Caches>>>::default();
+        let (cluster, metrics) = (ClusterView::new(EVENT_SOURCE), api.http.metrics());
         let network = config.network.clone().map(|network| PrivateNetwork::new(api.clone(), network));
         let family = config.instances.address_family;
         let robot = config.robot.as_ref().zip(robot);
-        let robot = robot.map(|(config, http)| Robot::new(http, config, family, events.clone()));
-        let shared = || (events.clone(), Arc::clone(&caches));
+        let robot = robot.map(|(config, http)| Robot::new(http, config, family, cluster.events().clone()));
 
-        let (for_servers, known) = shared();
-        let servers = Servers::new(api.clone(), robot.clone(), &config, network.clone(), for_servers, known);
+        let servers = Servers::new(api.clone(), robot.clone(), &config, network.clone(), cluster.clone());
         let routes = config.network.as_ref().is_some_and(|network| network.routes);
         let routes = network.clone().filter(|_| routes).map(|network| {
-            let (events, caches) = shared();
-            let inner = NetworkRoutes::new(api.clone(), network, servers.cloud(), events, caches);
-            counted(inner, &metrics)
+            counted(NetworkRoutes::new(api.clone(), network, servers.cloud(), cluster.clone()), &metrics)
         });
         let balancers = config.balancers.clone().map(|balancers| {
             let dedicated = config.robot.as_ref().map(|_| robot.clone());
-            let (events, caches) = shared();
-            let backing = Backing::new(api.clone(), balancers, network.clone(), dedicated, events, caches);
+            let backing = Backing::new(api.clone(), balancers, network.clone(), dedicated, cluster.clone());
             counted(Balancers::new(backing), &metrics)
         });
         let servers = counted(servers, &metrics);
-        Self { api, config, network, metadata, robot, events, caches, servers, balancers, routes }
+        Self { api, config, network, metadata, robot, cluster, servers, balancers, routes }
     }
 }
 
@@ -93,10 +87,7 @@ impl CloudProvider for Hetzner {
     }
 
     async fn initialize(&self, context: &Context) -> Result<()> {
-        self.events.connect(&context.events);
-        if let Some(routes) = &self.routes {
-            routes.inner().learn_ranges(&context.cluster_cidrs);
-        }
+        self.cluster.connect(context);
         self.api.check().await.map_err(|error| {
             let check = if error.is_unauthorized() { "HCLOUD_TOKEN" } else { "HCLOUD_ENDPOINT and the network" };
             error.context(format!("Hetzner Cloud at {} cannot be used; check {check}", self.api.http.base()))
@@ -117,7 +108,7 @@ impl CloudProvider for Hetzner {
         if let Some(balancers) = &self.balancers {
             balancers.inner().set_caches(Arc::clone(&caches));
         }
-        self.caches.get_or_init(|| caches);
+        self.cluster.set_caches(caches);
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

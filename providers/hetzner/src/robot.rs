@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use cloud_provider::{Error, InstanceMetadata, Node, Result, WantMetadata, async_trait};
+use cloud_provider::{Error, InstanceMetadata, Node, Result, async_trait};
 use provider_kit::breaker::{Breaker, Pauses};
 use provider_kit::events::EventWriter;
 use provider_kit::inventory::{Inventory, Machine, MachineSource, Mode, Snapshot, Urgency};
@@ -63,11 +63,6 @@ struct Wire {
 #[derive(Deserialize)]
 struct One {
     server: DedicatedServer,
-}
-
-#[derive(Deserialize)]
-struct ResetAnswer {
-    reset: Reset,
 }
 
 #[derive(Deserialize)]
@@ -142,9 +137,9 @@ impl Robot {
     /// # Errors
     /// As [`servers`](Self::servers); *not found* if there is no such server.
     pub(crate) async fn is_shut_down(&self, number: u64, priority: Priority) -> Result<bool> {
-        let call = Call::get("/reset/{number}", &[&number.to_string()]).priority(priority);
-        let answer: ResetAnswer = self.servers.source().read(call).await?;
-        Ok(answer.reset.operating_status == "shut off")
+        let call = Call::get("/reset/{number}", &[&number.to_string()]).inside("reset").priority(priority);
+        let reset: Reset = self.servers.source().read(call).await?;
+        Ok(reset.operating_status == "shut off")
     }
 
     pub(crate) fn inventory(&self) -> &Inventory<Account> {
@@ -217,10 +212,10 @@ impl MachineSource for Account {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<DedicatedServer>> {
-        let call = Call::get("/server/{number}", &[id]).priority(priority);
-        match self.read::<One>(call).await {
+        let call = Call::get("/server/{number}", &[id]).inside("server").priority(priority);
+        match self.read(call).await {
             Err(err) if err.is_not_found() => Ok(None),
-            answer => Ok(Some(answer?.server)),
+            answer => answer.map(Some),
         }
     }
 
@@ -237,8 +232,8 @@ impl MachineSource for Account {
         }
     }
 
-    fn metadata(&self, server: &DedicatedServer, node: &Node, want: WantMetadata) -> InstanceMetadata {
-        self.telling.metadata(server, node, want)
+    fn metadata(&self, server: &DedicatedServer, node: &Node) -> InstanceMetadata {
+        self.telling.metadata(server, node)
     }
 
     fn place(&self) -> String {

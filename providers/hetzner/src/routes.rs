@@ -2,14 +2,12 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{
-    About, AddressType, Caches, Cluster, Error, Node, NodeAddress, Result, Route, Routes, async_trait,
-};
+use cloud_provider::{About, AddressType, Cluster, Error, Node, NodeAddress, Result, Route, Routes, async_trait};
 use ipnet::IpNet;
-use provider_kit::events::EventWriter;
+use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::{Found, Inventory, Key, Machine as _, Snapshot};
 use provider_kit::transport::{Call, Priority};
 use tokio::sync::Mutex;
@@ -32,10 +30,7 @@ pub(crate) struct NetworkRoutes {
     api: Api,
     network: PrivateNetwork,
     servers: Inventory<CloudServers>,
-    events: EventWriter,
-    caches: Arc<OnceLock<Arc<dyn Caches>>>,
-    /// `--cluster-cidr`.
-    ranges: OnceLock<Vec<IpNet>>,
+    cluster: ClusterView,
     /// The API refuses two changes of one network at once.
     turn: Mutex<()>,
 }
@@ -45,25 +40,11 @@ impl NetworkRoutes {
         api: Api,
         network: PrivateNetwork,
         servers: Inventory<CloudServers>,
-        events: EventWriter,
-        caches: Arc<OnceLock<Arc<dyn Caches>>>,
+        cluster: ClusterView,
     ) -> Self {
         let heard = ServerCache { metrics: api.http.metrics(), subsystem: "routes", mode: "all" };
         let servers = servers.max_age(MAX_AGE).measured(Arc::new(heard));
-        Self { api, network, servers, events, caches, ranges: OnceLock::new(), turn: Mutex::default() }
-    }
-
-    /// From now on the Pod network's ranges are known.
-    pub(crate) fn learn_ranges(&self, cluster_cidrs: &[String]) {
-        self.ranges.get_or_init(|| cluster_cidrs.iter().filter_map(|range| range.parse().ok()).collect());
-    }
-
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        self.caches.get().map(|caches| caches.nodes()).unwrap_or_default()
-    }
-
-    fn ranges(&self) -> &[IpNet] {
-        self.ranges.get().map_or(&[], Vec::as_slice)
+        Self { api, network, servers, cluster, turn: Mutex::default() }
     }
 
     /// The address in the network of a Node's server.
@@ -98,11 +79,11 @@ impl NetworkRoutes {
 
     /// §4: what the range is set to is a frequent mistake, and not this Node's.
     fn warn_of_ranges(&self, destination: &IpNet, node: &Node) {
-        let ranges = self.ranges();
+        let ranges = self.cluster.ranges();
         if !ranges.is_empty() && !ranges.iter().any(|range| range.contains(destination)) {
             let ranges = ranges.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
             let message = format!("route CIDR {destination} is not contained within cluster CIDR {ranges}");
-            self.events.warning(About::Node(node), "ClusterCIDRMisconfigured", message);
+            self.cluster.events().warning(About::Node(node), "ClusterCIDRMisconfigured", message);
         }
     }
 
@@ -144,18 +125,18 @@ struct Targets<'a> {
     /// By the id of their server.
     nodes: HashMap<String, &'a Node>,
     by_name: HashMap<&'a str, &'a Node>,
-    ranges: &'a [IpNet],
+    cluster: &'a ClusterView,
 }
 
 impl<'a> Targets<'a> {
-    fn new(servers: &'a [CloudServer], network: u64, nodes: &'a [Arc<Node>], ranges: &'a [IpNet]) -> Self {
+    fn new(servers: &'a [CloudServer], network: u64, nodes: &'a [Arc<Node>], cluster: &'a ClusterView) -> Self {
         let attached = servers.iter().filter_map(|server| Some((server.private_ip(network)?, server)));
         let with_id = nodes.iter().filter_map(|node| match MachineId::read(node.provider_id()?) {
             Ok(MachineId::Cloud(id)) => Some((id.to_string(), &**node)),
             _ => None,
         });
         let by_name = nodes.iter().map(|node| (&*node.name, &**node));
-        Self { servers: attached.collect(), nodes: with_id.collect(), by_name: by_name.collect(), ranges }
+        Self { servers: attached.collect(), nodes: with_id.collect(), by_name: by_name.collect(), cluster }
     }
 
     fn server(&self, route: &Gateway) -> Option<&'a CloudServer> {
@@ -172,20 +153,9 @@ impl<'a> Targets<'a> {
         }
     }
 
-    fn is_in_range(&self, route: &Gateway) -> bool {
-        let destination = route.destination.parse::<IpNet>();
-        destination.is_ok_and(|destination| {
-            let contains =
-                |range: &IpNet| range.contains(&destination.network()) || range.contains(&destination.broadcast());
-            self.ranges.iter().any(contains)
-        })
-    }
-
     fn route(&self, route: &Gateway) -> Route {
         let server = self.server(route);
         let target = server.map_or("", |server| self.node_name(server));
-        let is_of = |node: &&Node| node.pod_cidrs.iter().any(|cidr| **cidr == *route.destination);
-        let is_a_nodes = self.by_name.get(target).copied().as_ref().is_some_and(is_of);
         Route {
             name: format!("{}-{}", route.gateway, route.destination),
             target_node: target.to_owned(),
@@ -193,7 +163,7 @@ impl<'a> Targets<'a> {
             target_node_addresses: vec![NodeAddress::new(AddressType::InternalIP, &route.gateway)],
             destination_cidr: route.destination.clone(),
             blackhole: server.is_none(),
-            owned: Some(self.is_in_range(route) || is_a_nodes),
+            owned: Some(self.cluster.owns_route(&route.destination, self.by_name.get(target).copied())),
         }
     }
 }
@@ -203,11 +173,14 @@ impl Routes for NetworkRoutes {
     async fn list(&self, _cluster: &Cluster) -> Result<Vec<Route>> {
         let began = Instant::now();
         let network = self.network.read().await?;
-        let nodes = self.nodes();
+        let nodes = self.cluster.nodes().unwrap_or_default();
         let mut servers = self.servers.snapshot(Priority::Refresh).await?;
         let unknown = |servers: &Snapshot<CloudServer>| {
-            let targets = Targets::new(servers.machines(), network.id, &nodes, self.ranges());
-            network.routes.iter().any(|route| targets.server(route).is_none() && targets.is_in_range(route))
+            let targets = Targets::new(servers.machines(), network.id, &nodes, &self.cluster);
+            network
+                .routes
+                .iter()
+                .any(|route| targets.server(route).is_none() && self.cluster.owns_route(&route.destination, None))
         };
         // Its server may be younger than what is known; only a list from now on tells that a route leads nowhere.
         if unknown(&servers) && servers.began() < began {
@@ -216,7 +189,7 @@ impl Routes for NetworkRoutes {
         if let Some(flaw) = servers.flaw().filter(|_| unknown(&servers)) {
             return Err(flaw.clone().context("whether routes lead nowhere cannot be told"));
         }
-        let targets = Targets::new(servers.machines(), network.id, &nodes, self.ranges());
+        let targets = Targets::new(servers.machines(), network.id, &nodes, &self.cluster);
         Ok(network.routes.iter().map(|route| targets.route(route)).collect())
     }
 
@@ -229,8 +202,8 @@ impl Routes for NetworkRoutes {
                 "cannot create route {destination} via node {name:?}: private networks do not support IPv6"
             )));
         }
-        let node = self.caches.get().and_then(|caches| caches.node(name));
-        let node = node.ok_or_else(|| Error::other(format!("node {name:?} is not known (any more)")))?;
+        let node =
+            self.cluster.node(name).ok_or_else(|| Error::other(format!("node {name:?} is not known (any more)")))?;
         let gateway = self.gateway_of(&node).await?;
         let is_it = |address: &NodeAddress| {
             address.kind == AddressType::InternalIP && address.address.parse::<IpAddr>() == Ok(gateway)

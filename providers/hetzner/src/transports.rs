@@ -29,10 +29,10 @@ const PATIENCE: Patience = Patience {
 #[must_use]
 pub fn cloud(config: &Config, setup: &Setup) -> Builder {
     Transport::builder(config.endpoint.clone())
+        .setup(setup)
         .credential(config.token.clone())
         .validate(Call::get("/locations", &[]).query("per_page", 1))
         .metrics(Arc::new(Beside { own: Requests(Arc::clone(&setup.metrics)), all: Arc::clone(&setup.metrics) }))
-        .fence(setup.fence.clone())
         .patience(PATIENCE)
         .budget(Budget {
             share_left_to_others: f64::from(config.rate_limit_left_to_others) / 100.0,
@@ -47,9 +47,8 @@ pub fn cloud(config: &Config, setup: &Setup) -> Builder {
 #[must_use]
 pub fn robot(config: &Robot, credential: &Credential, setup: &Setup) -> Builder {
     Transport::builder(config.endpoint.clone())
+        .setup(setup)
         .credential(credential.clone())
-        .metrics(Arc::clone(&setup.metrics))
-        .fence(setup.fence.clone())
         .patience(Patience { tries: 2, ..PATIENCE })
 }
 

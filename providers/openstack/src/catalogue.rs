@@ -1,5 +1,7 @@
 //! Where the services are: Keystone's catalogue (§5.1).
 
+use std::collections::BTreeSet;
+
 use cloud_provider::{Error, Result};
 use serde_json::Value;
 
@@ -52,8 +54,7 @@ impl Service {
 /// *Invalid*, with what there is instead.
 pub(crate) fn base(catalogue: &Value, service: Service, interface: Interface, region: Option<&str>) -> Result<String> {
     let (kind, interface) = (service.kind(), name(interface));
-    let services = catalogue.as_array().into_iter().flatten().filter(|it| it["type"] == kind);
-    let endpoints: Vec<&Value> = services.filter_map(|it| it["endpoints"].as_array()).flatten().collect();
+    let endpoints: Vec<&Value> = endpoints(catalogue, kind).collect();
     let text = |endpoint: &Value, key: &str| endpoint[key].as_str().unwrap_or_default().to_owned();
     let fits = |it: &Value| {
         text(it, "interface").trim_end_matches("URL") == interface
@@ -75,6 +76,17 @@ pub(crate) fn base(catalogue: &Value, service: Service, interface: Interface, re
     Err(Error::invalid(format!(
         "Keystone's catalogue has no {interface} endpoint of {kind}{region}: {there}; check `region` and `os-endpoint-type` in [Global]"
     )))
+}
+
+/// The regions that Nova or Neutron are in.
+pub(crate) fn regions(catalogue: &Value) -> BTreeSet<String> {
+    let used = [Service::Compute, Service::Network].into_iter().flat_map(|it| endpoints(catalogue, it.kind()));
+    used.filter_map(|it| it["region"].as_str().or(it["region_id"].as_str())).map(str::to_owned).collect()
+}
+
+fn endpoints<'a>(catalogue: &'a Value, kind: &'static str) -> impl Iterator<Item = &'a Value> {
+    let services = catalogue.as_array().into_iter().flatten().filter(move |it| it["type"] == kind);
+    services.filter_map(|it| it["endpoints"].as_array()).flatten()
 }
 
 fn name(interface: Interface) -> &'static str {
@@ -119,6 +131,12 @@ mod tests {
         for (service, interface, region, url) in table {
             assert_eq!(base(&catalogue(), service, interface, region).unwrap(), url);
         }
+    }
+
+    #[test]
+    fn the_regions_are_those_of_the_services_that_nodes_depend_on() {
+        assert_eq!(Vec::from_iter(regions(&catalogue())), ["One", "Two"]);
+        assert!(regions(&Value::Null).is_empty());
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Diagnosis<'_> {
         used.extend(self.config.balancers.iter().map(|_| Service::Balancer));
         let has_references = |it: &&Balancers| it.barbican && it.tls_container.is_some();
         used.extend(self.config.balancers.as_ref().filter(has_references).map(|_| Service::Keys));
-        let mut findings = Vec::new();
+        let mut findings = Vec::from_iter(self.region().await);
         for service in used {
             let remedy = "correct `region` or `os-endpoint-type` in [Global]";
             findings.push(match self.services.endpoint(service).await {
@@ -76,6 +76,15 @@ impl Diagnosis<'_> {
             });
         }
         findings
+    }
+
+    /// Which one comes first in the catalogue is chance, and of another one's servers nothing is known.
+    async fn region(&self) -> Option<Finding> {
+        let regions = Vec::from_iter(self.services.regions().await.ok()?);
+        let (first, others) = regions.split_first().filter(|_| self.config.region.is_none())?;
+        let text = format!("none is configured, and there are several: {first}, {}", others.join(", "));
+        let remedy = "set `region` in [Global]; until then the catalogue's first endpoint of each service is used";
+        (!others.is_empty()).then(|| Finding::warning("region", text, remedy))
     }
 
     /// Nodes that have no provider id yet are found by the names of servers.
@@ -157,12 +166,12 @@ impl Diagnosis<'_> {
 
     /// An object that a setting names, without what is around it.
     async fn find(&self, what: &'static str, call: Call, setting: &str, id: &str) -> Result<Value, Finding> {
-        let answer: Option<Value> = self.services.network.find(call).await.map_err(refused(what))?;
+        let found: Option<Value> = self.services.network.find(call.inside(what)).await.map_err(refused(what))?;
         let missing = || {
             let text = format!("{setting}: the project sees no {what} {id:?}");
             Finding::failure(what, text, format!("correct {setting}"))
         };
-        Ok(answer.ok_or_else(missing)?[what].take())
+        found.ok_or_else(missing)
     }
 
     async fn external_networks(&self) -> Found {

@@ -1,5 +1,6 @@
 //! Keystone: what a token is asked for with, and what it is good for (§5.1). When it is asked for says the kit.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use provider_kit::transport::{Access, Call, Transport};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use crate::catalogue::{Service, base};
+use crate::catalogue::{Service, base, regions};
 use crate::config::{Auth, Domain, Interface, Method, Named, Scope, User};
 
 /// The token in use, for all services.
@@ -35,6 +36,8 @@ pub(crate) struct Token {
     pub(crate) project: Option<String>,
     /// The names of the roles in it.
     pub(crate) roles: Vec<String>,
+    /// The regions of the catalogue.
+    pub(crate) regions: BTreeSet<String>,
 }
 
 impl Token {
@@ -67,6 +70,7 @@ impl Issuer for Identity {
             token: Token {
                 accesses: Service::ALL.map(|service| self.access(&body["catalog"], service, &secret)),
                 roles: roles.filter_map(|role| Some(role["name"].as_str()?.to_owned())).collect(),
+                regions: regions(&body["catalog"]),
                 project,
             },
         })

@@ -3,29 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{CloudMetrics, ProviderSeries, SeriesKind};
+use cloud_provider::{CloudMetrics, ProviderSeries};
 use provider_kit::counted::{Called, Counted};
+use provider_kit::series::CONVENTIONAL;
 
-const CONVENTIONAL: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-
-static DURATION: ProviderSeries = ProviderSeries {
-    name: "openstack_api_request_duration_seconds",
-    kind: SeriesKind::Histogram(CONVENTIONAL),
-    labels: &["request"],
-    help: "Time until a service of OpenStack had answered.",
-};
-static REQUESTS: ProviderSeries = ProviderSeries {
-    name: "openstack_api_requests_total",
-    kind: SeriesKind::Counter,
-    labels: &["request"],
-    help: "Requests to services of OpenStack.",
-};
-static ERRORS: ProviderSeries = ProviderSeries {
-    name: "openstack_api_request_errors_total",
-    kind: SeriesKind::Counter,
-    labels: &["request"],
-    help: "Requests to services of OpenStack that were refused or not answered.",
-};
+provider_kit::series! {
+    /// Time until a service of OpenStack had answered.
+    DURATION: Histogram(CONVENTIONAL) = "openstack_api_request_duration_seconds", "request";
+    /// Requests to services of OpenStack.
+    REQUESTS: Counter = "openstack_api_requests_total", "request";
+    /// Requests to services of OpenStack that were refused or not answered.
+    ERRORS: Counter = "openstack_api_request_errors_total", "request";
+}
 
 /// A load balancer takes minutes.
 const LONG: &[f64] = &[
@@ -33,28 +22,14 @@ const LONG: &[f64] = &[
     1000.0,
 ];
 
-static RECONCILE_DURATION: ProviderSeries = ProviderSeries {
-    name: "cloudprovider_openstack_reconcile_duration_seconds",
-    kind: SeriesKind::Histogram(LONG),
-    labels: &["operation"],
-    help: "Time that a load balancer's reconciliation took.",
-};
-static RECONCILED: ProviderSeries = ProviderSeries {
-    name: "cloudprovider_openstack_reconcile_total",
-    kind: SeriesKind::Counter,
-    labels: &["operation"],
-    help: "Reconciliations of load balancers.",
-};
-static RECONCILE_ERRORS: ProviderSeries = ProviderSeries {
-    name: "cloudprovider_openstack_reconcile_errors_total",
-    kind: SeriesKind::Counter,
-    labels: &["operation"],
-    help: "Reconciliations of load balancers that failed.",
-};
-
-/// All of them, for the documentation.
-pub static SERIES: [&ProviderSeries; 6] =
-    [&DURATION, &REQUESTS, &ERRORS, &RECONCILE_DURATION, &RECONCILED, &RECONCILE_ERRORS];
+provider_kit::series! {
+    /// Time that a load balancer's reconciliation took.
+    RECONCILE_DURATION: Histogram(LONG) = "cloudprovider_openstack_reconcile_duration_seconds", "operation";
+    /// Reconciliations of load balancers.
+    RECONCILED: Counter = "cloudprovider_openstack_reconcile_total", "operation";
+    /// Reconciliations of load balancers that failed.
+    RECONCILE_ERRORS: Counter = "cloudprovider_openstack_reconcile_errors_total", "operation";
+}
 
 /// Load balancers whose reconciliations are counted and timed.
 pub(crate) fn reconciled<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Counted<T> {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use crate::services::Services;
+use crate::services::{Services, based_on};
 
 /// As many ports are asked for at once; Neutron may answer fewer.
 const PAGE_SIZE: usize = 1000;
@@ -91,11 +91,6 @@ struct Trunk {
 #[derive(Clone, Debug, Deserialize)]
 struct SubPort {
     port_id: Box<str>,
-}
-
-#[derive(Deserialize)]
-struct One {
-    port: Port,
 }
 
 fn yes() -> bool {
@@ -188,8 +183,7 @@ impl Ports {
     /// # Errors
     /// What Neutron answered.
     pub(crate) async fn by_id(&self, id: &str) -> Result<Option<Port>> {
-        let found: Option<One> = self.services.network.find(all_fields(Call::get("/ports/{id}", &[id]))).await?;
-        Ok(found.map(|found| found.port))
+        self.services.network.find(all_fields(Call::get("/ports/{id}", &[id])).inside("port")).await
     }
 
     /// Those that a security group is on.
@@ -218,11 +212,7 @@ impl Ports {
         for attempt in 1.. {
             let Some(fields) = change(&port) else { return Ok(false) };
             let call = Call::put("/ports/{id}", &[&port.id]).json(&json!({ "port": fields }));
-            let call = match port.revision_number {
-                Some(revision) => call.header("If-Match", format!("revision_number={revision}")),
-                None => call,
-            };
-            match self.services.network.send(call).await {
+            match self.services.network.send(based_on(port.revision_number, call)).await {
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => port = self.again(&port.id).await?,
                 answer => return answer.map(|_| true),
             }

@@ -7,8 +7,8 @@ use cloud_provider::{
     Caches, CloudProvider, ConfigFile, Context, Finding, Instances, LoadBalancers, Reload, Result, Routes, Setup,
     async_trait,
 };
+use provider_kit::cluster::ClusterView;
 use provider_kit::counted::Counted;
-use provider_kit::events::EventWriter;
 use provider_kit::load_balancers::Balancers;
 
 use crate::balancers::Backing;
@@ -37,8 +37,7 @@ pub struct OpenStack {
     setup: Setup,
     /// As it was at the start, with who we are as it was last read.
     config: RwLock<Arc<Config>>,
-    events: EventWriter,
-    caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    cluster: ClusterView,
     servers: Servers,
     balancers: Option<Counted<Balancers>>,
     routes: Option<RouterRoutes>,
@@ -50,19 +49,19 @@ impl OpenStack {
     /// A provider that talks to these services. `setup` is what it was made from.
     #[must_use]
     pub fn over(config: Config, services: Services, setup: &Setup) -> Self {
-        let (events, caches) = (EventWriter::new(EVENT_SOURCE), Arc::<OnceLock<Arc<dyn Caches>>>::default());
+        let cluster = ClusterView::new(EVENT_SOURCE);
         let ports = Ports::new(services.clone());
         let servers = servers(&services, &ports, &config);
-        let routes = config.router.clone().map(|router| {
-            let (services, ports, caches) = (services.clone(), ports.clone(), Arc::clone(&caches));
-            RouterRoutes::new(services, ports, router, caches)
-        });
+        let routes = config
+            .router
+            .clone()
+            .map(|router| RouterRoutes::new(services.clone(), ports.clone(), router, cluster.clone()));
         let balancers = config.balancers.clone().map(|balancers| {
-            let backing = Backing::new(services.clone(), Arc::new(balancers), ports, events.clone());
+            let backing = Backing::new(services.clone(), Arc::new(balancers), ports, cluster.events().clone());
             reconciled(Balancers::new(backing), &setup.metrics)
         });
         let (setup, config, has_routes) = (setup.clone(), RwLock::new(Arc::new(config)), OnceLock::new());
-        Self { services, setup, config, events, caches, servers, balancers, routes, has_routes }
+        Self { services, setup, config, cluster, servers, balancers, routes, has_routes }
     }
 
     fn config(&self) -> Arc<Config> {
@@ -77,13 +76,12 @@ impl CloudProvider for OpenStack {
     }
 
     async fn initialize(&self, context: &Context) -> Result<()> {
-        self.events.connect(&context.events);
+        self.cluster.connect(context);
         self.services.project_id().await.map_err(|error| {
             let place = &self.config().auth.url;
             error.context(format!("OpenStack at {place} cannot be used; check [Global] in the cloud configuration"))
         })?;
         if let Some(routes) = &self.routes {
-            routes.learn_ranges(&context.cluster_cidrs);
             let are_supported = routes.are_supported().await?;
             if !*self.has_routes.get_or_init(|| are_supported) {
                 tracing::warn!(
@@ -123,7 +121,7 @@ impl CloudProvider for OpenStack {
         if let Some(balancers) = &self.balancers {
             balancers.inner().set_caches(Arc::clone(&caches));
         }
-        self.caches.get_or_init(|| caches);
+        self.cluster.set_caches(caches);
     }
 
     fn instances(&self) -> Option<&dyn Instances> {

@@ -1,5 +1,6 @@
 //! The services of a cloud: reached with one token, read in pages (§5).
 
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,6 +143,20 @@ impl Services {
         .await
     }
 
+    /// Reads all of a list; half of one is none.
+    ///
+    /// # Errors
+    /// What the service answered; if the list is not whole.
+    pub(crate) async fn all<T: DeserializeOwned, K: Hash>(
+        &self,
+        transport: &Transport,
+        call: Call,
+        collection: &'static str,
+        key: fn(&T) -> K,
+    ) -> Result<Vec<T>> {
+        Ok(self.list(transport, call, collection, |it: T| it, key).await?.complete()?.into_items())
+    }
+
     /// Two texts of each item of a list. By the first one it is told from the others.
     ///
     /// # Errors
@@ -208,6 +223,14 @@ impl Services {
         Ok(self.shared.keystone.current().await?.roles.clone())
     }
 
+    /// The regions that there are.
+    ///
+    /// # Errors
+    /// What Keystone answered.
+    pub(crate) async fn regions(&self) -> Result<BTreeSet<String>> {
+        Ok(self.shared.keystone.current().await?.regions.clone())
+    }
+
     /// Where a service is.
     ///
     /// # Errors
@@ -228,6 +251,14 @@ impl Services {
 pub fn is_immutable(error: &Error) -> bool {
     let text = error.to_string();
     error.is_conflict() && ["is immutable", "Invalid state PENDING_"].iter().any(|said| text.contains(said))
+}
+
+/// A change of what has this revision in Neutron: *conflict* if somebody else has changed it since.
+pub(crate) fn based_on(revision: Option<u64>, call: Call) -> Call {
+    match revision {
+        Some(revision) => call.header("If-Match", format_args!("revision_number={revision}")),
+        None => call,
+    }
 }
 
 fn firsts(texts: Vec<[String; 2]>) -> Vec<String> {

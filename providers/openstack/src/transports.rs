@@ -21,11 +21,10 @@ const MICROVERSION: &str = "compute 2.47";
 
 /// What all services have in common.
 pub(crate) fn furnished(builder: Builder, config: &Config, setup: &Setup, leaf: Arc<dyn Leaf>) -> Builder {
-    let builder = setup.user_agent.iter().fold(builder, Builder::user_agent);
     builder
+        .setup(setup)
         .leaf(leaf)
         .metrics(Arc::new(Beside { own: Requests(Arc::clone(&setup.metrics)), all: Arc::clone(&setup.metrics) }))
-        .fence(setup.fence.clone())
         .patience(patience(config.request_timeout))
         .correlation("x-openstack-request-id")
         .refusals(refusal)

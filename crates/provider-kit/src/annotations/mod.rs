@@ -95,6 +95,25 @@ impl<'a> Annotations<'a> {
     }
 }
 
+impl<T> Declaration<T> {
+    /// What stands there, as it is written, for those who must know it whatever is wrong with the others; an empty text is none.
+    ///
+    /// ```
+    /// use cloud_provider::Service;
+    /// use provider_kit::annotations::Annotation;
+    /// use provider_kit::declared::Value;
+    ///
+    /// const NAME: Annotation<String> = Annotation::new("acme.example/name", String::KIND, "Name of the load balancer.");
+    /// let mut service = Service::default();
+    /// service.metadata.annotations = Some([("acme.example/name".to_owned(), "web".to_owned())].into());
+    /// assert_eq!(NAME.text_on(&service), Some("web"));
+    /// ```
+    #[must_use]
+    pub fn text_on<'a>(&self, service: &'a Service) -> Option<&'a str> {
+        set(service, self.key).filter(|text| !text.is_empty())
+    }
+}
+
 fn set<'a>(service: &'a Service, key: &str) -> Option<&'a str> {
     service.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }

@@ -123,8 +123,8 @@ pub trait MachineSource: Send + Sync + 'static {
         false
     }
 
-    /// What becomes of a machine on its Node; the addresses are enough for [`WantMetadata::Addresses`].
-    fn metadata(&self, machine: &Self::Machine, node: &Node, want: WantMetadata) -> InstanceMetadata;
+    /// What becomes of a machine on its Node.
+    fn metadata(&self, machine: &Self::Machine, node: &Node) -> InstanceMetadata;
 
     /// Where machines are looked for, for messages: `project "demo"`.
     fn place(&self) -> String;
@@ -277,10 +277,15 @@ impl<S: MachineSource> Inventory<S> {
             Found::There(machine) => machine,
             Found::Gone(gone) => return InstanceState::Gone(gone),
         };
+        let all = || self.source().metadata(&machine, node);
         let metadata = match want.metadata {
             WantMetadata::No => None,
-            wanted => Some(Box::new(self.source().metadata(&machine, node, wanted))),
+            WantMetadata::Addresses => {
+                Some(InstanceMetadata { node_addresses: all().node_addresses, ..InstanceMetadata::default() })
+            }
+            WantMetadata::Full => Some(all()),
         };
+        let metadata = metadata.map(Box::new);
         InstanceState::Present { shutdown: want.shutdown.then(|| machine.is_shut_down()), metadata }
     }
 

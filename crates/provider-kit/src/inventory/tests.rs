@@ -109,7 +109,7 @@ impl MachineSource for Acme {
     fn is_of(&self, machine: &Vm, node: &Node) -> bool {
         node.addresses.iter().any(|address| *address.address == machine.name)
     }
-    fn metadata(&self, machine: &Vm, _: &Node, _: WantMetadata) -> InstanceMetadata {
+    fn metadata(&self, machine: &Vm, _: &Node) -> InstanceMetadata {
         InstanceMetadata { provider_id: format!("acme://{}", machine.id), ..InstanceMetadata::default() }
     }
     fn place(&self) -> String {

@@ -174,7 +174,7 @@ impl Attributes {
         Self { values, fixed: BTreeSet::new() }
     }
 
-    /// What a new part is made with: everything that is wanted to be there.
+    /// Everything that is wanted to be there: what a new part is made with. Of what is still to be wanted: what makes a statement.
     #[must_use]
     pub fn to_make(&self) -> Self {
         let values = self.values.iter().filter(|(_, value)| !value.is_null());

@@ -103,6 +103,6 @@ pub use plan::{Operation, plan, plan_removal, removals_first, steps};
 
 #[cfg(test)]
 mod tests;
-pub use ports::{ServicePort, service_ports};
+pub use ports::{ServicePort, each_port, service_ports};
 pub use sorted_map::SortedMap;
 pub use targets::{TargetSets, Targets, machine_ids};

@@ -39,6 +39,26 @@ pub enum Part {
     Front(Aside),
 }
 
+impl Part {
+    /// Something of this kind that must be there before it; lower ranks are made first.
+    #[must_use]
+    pub fn support(rank: u8, kind: &'static str, name: impl Into<String>) -> Self {
+        Self::Support(Aside { rank, kind: kind.into(), name: name.into() })
+    }
+
+    /// Something of this kind on top of it.
+    #[must_use]
+    pub fn front(kind: &'static str, name: impl Into<String>) -> Self {
+        Self::Front(Aside { rank: 0, kind: kind.into(), name: name.into() })
+    }
+
+    /// Whether it is something of this kind beside the load balancer.
+    #[must_use]
+    pub fn is_of_kind(&self, wanted: &str) -> bool {
+        matches!(self, Self::Support(Aside { kind, .. }) | Self::Front(Aside { kind, .. }) if kind == wanted)
+    }
+}
+
 /// A part beside the load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Aside {

@@ -19,6 +19,7 @@ use cloud_provider::{Caches, Cluster, Error, Result, Service};
 #[cfg(doc)]
 use super::backend::Backend;
 use super::model::{Actual, Marks, Shared};
+use crate::status::shown;
 
 /// By what a Service's load balancer is known.
 pub struct Identity<'a> {
@@ -216,9 +217,7 @@ impl Sorted {
 
 /// Whether one of its addresses is on the Service's status.
 pub(super) fn shows_address(service: &Service, actual: &Actual) -> bool {
-    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    let shown = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
-    actual.ingress.iter().any(|ours| ours.ip.is_some() && shown.iter().any(|it| it.ip == ours.ip))
+    actual.ingress.iter().any(|ours| ours.ip.is_some() && shown(service).iter().any(|it| it.ip == ours.ip))
 }
 
 /// Who else there is.

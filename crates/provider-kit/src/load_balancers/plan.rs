@@ -206,6 +206,43 @@ pub fn steps(operations: &[Operation], name: &str) -> Plan {
 }
 
 impl Operation {
+    /// The part that is made, changed or removed; `None` for marks and targets.
+    #[must_use]
+    pub fn part(&self) -> Option<&Part> {
+        match self {
+            Self::Create { part, .. } | Self::Update { part, .. } | Self::Delete { part } => Some(part),
+            _ => None,
+        }
+    }
+
+    /// The pool whose targets change.
+    #[must_use]
+    pub fn targets_of(&self) -> Option<&str> {
+        match self {
+            Self::AddTargets { pool, .. } | Self::RemoveTargets { pool, .. } => Some(pool),
+            _ => None,
+        }
+    }
+
+    /// The settings of a part that change.
+    #[must_use]
+    pub fn changes(&self) -> &[Difference] {
+        match self {
+            Self::Update { changes, .. } => changes,
+            _ => &[],
+        }
+    }
+
+    /// Whether it changes such a part in place.
+    pub fn updates(&self, is_it: impl Fn(&Part) -> bool) -> bool {
+        matches!(self, Self::Update { part, .. } if is_it(part))
+    }
+
+    /// Whether it removes such a part.
+    pub fn deletes(&self, is_it: impl Fn(&Part) -> bool) -> bool {
+        matches!(self, Self::Delete { part } if is_it(part))
+    }
+
     fn made(&self) -> Option<&Part> {
         match self {
             Self::Create { part, .. } => Some(part),

@@ -1,5 +1,7 @@
 //! The ports of a Service, for load balancers that send traffic to node ports.
 
+use std::fmt::Display;
+
 use cloud_provider::{Error, Result, Service};
 
 /// One port of a Service.
@@ -31,17 +33,30 @@ pub struct ServicePort {
 /// *Invalid*, naming the port, for a protocol that is not among `accepted` and for a port without a node port
 /// (`allocateLoadBalancerNodePorts: false`).
 pub fn service_ports(service: &Service, accepted: &[&'static str]) -> Result<Vec<ServicePort>> {
-    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
-    let ports = ports.iter().map(|port| {
-        let invalid = |text: &str| Error::invalid(format!("port {}: {text}", port.port));
-        let named = port.protocol.as_deref().unwrap_or("TCP");
-        let protocol = accepted.iter().find(|it| **it == named);
-        let protocol =
-            protocol.ok_or_else(|| invalid(&format!("protocol {named:?} is not one of {}", accepted.join(", "))))?;
-        let node_port = port.node_port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
-        let node_port = node_port.ok_or_else(|| invalid("has no node port; set allocateLoadBalancerNodePorts"))?;
-        let number = u16::try_from(port.port).map_err(|_| invalid("is no port number"))?;
-        Ok(ServicePort { number, protocol, node_port })
+    let ports = each_port(service, accepted).map(|port| match port? {
+        ServicePort { number, node_port: 0, .. } => {
+            Err(invalid(number, "has no node port; set allocateLoadBalancerNodePorts"))
+        }
+        port => Ok(port),
     });
     ports.collect()
+}
+
+/// The ports of a Service one by one, for those who tell all that is wrong with them, and serve one without a node port: it is
+/// 0 then.
+pub fn each_port(service: &Service, accepted: &[&'static str]) -> impl Iterator<Item = Result<ServicePort>> {
+    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
+    ports.iter().map(move |port| {
+        let named = port.protocol.as_deref().unwrap_or("TCP");
+        let protocol = accepted.iter().find(|it| **it == named);
+        let wrong = || invalid(port.port, &format!("protocol {named:?} is not one of {}", accepted.join(", ")));
+        let protocol = protocol.ok_or_else(wrong)?;
+        let node_port = port.node_port.and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
+        let number = u16::try_from(port.port).map_err(|_| invalid(port.port, "is no port number"))?;
+        Ok(ServicePort { number, protocol, node_port })
+    })
+}
+
+fn invalid(port: impl Display, text: &str) -> Error {
+    Error::invalid(format!("port {port}: {text}"))
 }

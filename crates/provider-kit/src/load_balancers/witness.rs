@@ -14,6 +14,7 @@ use super::backend::Backend;
 use super::known::Known;
 use super::ownership::Identity;
 use crate::single_flight::SingleFlight;
+use crate::status::shown;
 
 /// Machines that are asked for, one after the other, until one is there.
 const QUESTIONS: usize = 3;
@@ -22,11 +23,7 @@ const QUESTIONS: usize = 3;
 /// write to the cloud, while a status that could not be written tells of nothing (INV-2).
 fn may_have_one(service: &Service) -> bool {
     let finalizers = service.metadata.finalizers.as_deref().unwrap_or_default();
-    if finalizers.iter().any(|it| it == FINALIZER_LOAD_BALANCER) {
-        return true;
-    }
-    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    status.and_then(|status| status.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty())
+    finalizers.iter().any(|it| it == FINALIZER_LOAD_BALANCER) || !shown(service).is_empty()
 }
 
 /// What the cluster's machines say.

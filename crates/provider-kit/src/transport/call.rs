@@ -7,10 +7,11 @@ use cloud_provider::{Error, Result};
 use http::{HeaderMap, Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::Value;
 
 use super::Priority;
+use super::inside::Inside;
 
 /// A request: method, path made from a template, query, JSON body.
 ///
@@ -35,6 +36,7 @@ pub struct Call {
     pub(super) idempotent: bool,
     pub(super) changes: bool,
     pub(super) priority: Priority,
+    pub(super) field: Option<&'static str>,
 }
 
 impl Call {
@@ -43,7 +45,8 @@ impl Call {
         let priority = if method == Method::DELETE { Priority::Urgent } else { Priority::Ordinary };
         let path = fill(template, parameters);
         let (query, headers, hidden) = Default::default();
-        Self { method, template, path, query, headers, hidden, body: Ok(None), idempotent, changes, priority }
+        let (body, field) = (Ok(None), None);
+        Self { method, template, path, query, headers, hidden, body, idempotent, changes, priority, field }
     }
 
     /// A GET. `parameters` fill the `{…}` of the template, in order.
@@ -119,6 +122,13 @@ impl Call {
         self
     }
 
+    /// Says that what is asked for is the answer's field of this name: `server` of `{"server": {…}}`.
+    #[must_use]
+    pub fn inside(mut self, field: &'static str) -> Self {
+        self.field = Some(field);
+        self
+    }
+
     /// How urgent it is.
     #[must_use]
     pub fn urgency(&self) -> Priority {
@@ -188,6 +198,7 @@ impl fmt::Debug for Call {
 #[derive(Clone)]
 pub struct Answer {
     pub(super) place: String,
+    pub(super) field: Option<&'static str>,
     /// The status: 2xx, or 300.
     pub status: StatusCode,
     /// The headers.
@@ -197,12 +208,17 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The body as JSON.
+    /// The body as JSON, or its field that was [asked for](Call::inside).
     ///
     /// # Errors
     /// *Other*, naming the route, if it is something else: a proxy's page, a changed API.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T> {
-        serde_json::from_slice(&self.body).map_err(|err| self.unexpected(&err))
+        let mut json = serde_json::Deserializer::from_slice(&self.body);
+        let read = match self.field {
+            None => T::deserialize(&mut json),
+            Some(field) => Inside::of(field).deserialize(&mut json),
+        };
+        read.and_then(|value| json.end().map(|()| value)).map_err(|err| self.unexpected(&err))
     }
 
     pub(crate) fn unexpected(&self, err: &dyn Display) -> Error {
@@ -212,7 +228,7 @@ impl Answer {
     #[cfg(test)]
     pub(crate) fn of(body: impl Into<Bytes>) -> Self {
         let (place, status, headers) = ("GET /".to_owned(), StatusCode::OK, HeaderMap::new());
-        Self { place, status, headers, body: body.into() }
+        Self { place, field: None, status, headers, body: body.into() }
     }
 }
 
@@ -232,6 +248,21 @@ mod tests {
             Call::post("/tokens", &[]).json(&"s3cret").header("x-key", "s3cret").hide("s3cret".to_owned().into());
         let shown = format!("{call:?} {:?}", Answer::of("s3cret"));
         assert_eq!(shown, "Call(POST /tokens) Answer(200 to GET /)");
+    }
+
+    #[test]
+    fn what_is_inside_a_field_is_read_without_what_is_around_it() {
+        let answer = |body: &'static str| Answer { field: Some("server"), ..Answer::of(body) };
+        assert_eq!(answer(r#"{"meta": {"server": 1}, "server": [7], "x": 0}"#).json::<Vec<u8>>().unwrap(), [7]);
+        for (body, said) in [
+            (r#"{"servers": [7]}"#, "missing field `server`"),
+            (r#"{"server": "x"}"#, "invalid type"),
+            (r#"{"server": [7]} {}"#, "trailing characters"),
+            ("[7]", "expected an object with \"server\""),
+        ] {
+            let error = answer(body).json::<Vec<u8>>().unwrap_err().to_string();
+            assert!(error.starts_with("GET / answered 200 with an unexpected body") && error.contains(said), "{error}");
+        }
     }
 
     #[test]

@@ -54,7 +54,8 @@ impl Exchange {
             return Err(failure::refused(attempt, &answer, self.words));
         }
         let (parts, body) = answer.into_parts();
-        Ok(Answer { place: call.place(), status: parts.status, headers: parts.headers, body })
+        let (place, field) = (call.place(), call.field);
+        Ok(Answer { place, field, status: parts.status, headers: parts.headers, body })
     }
 
     fn request(&self, attempt: &Attempt) -> Result<Request<Bytes>> {

@@ -39,6 +39,7 @@ mod dump;
 mod exchange;
 mod failure;
 mod guard;
+mod inside;
 mod leaf;
 mod measure;
 mod network;
@@ -57,7 +58,7 @@ use access::endpoint;
 use attempt::{Attempt, Stack};
 use authenticate::Identity;
 use bytes::Bytes;
-use cloud_provider::{CloudMetrics, Error, Fence, NoCloudMetrics, Result};
+use cloud_provider::{CloudMetrics, Error, Fence, NoCloudMetrics, Result, Setup};
 use exchange::Exchange;
 use failure::Words;
 use http::{HeaderValue, Request, Response};
@@ -132,6 +133,13 @@ impl Builder {
     pub fn user_agent(mut self, product: impl Into<String>) -> Self {
         self.user_agent.push(product.into());
         self
+    }
+
+    /// As every provider's: the User-Agent that the user wants, the fence, and who hears of requests.
+    #[must_use]
+    pub fn setup(self, setup: &Setup) -> Self {
+        let named = setup.user_agent.iter().fold(self, Builder::user_agent);
+        named.fence(setup.fence.clone()).metrics(Arc::clone(&setup.metrics))
     }
 
     /// Tells `metrics` of each request.

@@ -3,7 +3,7 @@
 use cloud_provider::{About, Error, Result};
 use jiff::Timestamp;
 use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Change, Difference, Identity, Operation, Part, Tree, plan,
+    Actual, Applied, Attributes, Change, Difference, Identity, Operation, Part, Port, Tree, plan,
 };
 use provider_kit::transport::Call;
 use serde::Deserialize;
@@ -13,10 +13,10 @@ use super::asked::{Asked, Certificates};
 use super::requests::{Request, Requests};
 use super::wanted::TO_BE_MADE;
 use super::wire::{
-    CERTIFICATE, CERTIFICATES, LoadBalancer, NETWORK, POOL, SIGN, has_addresses, is_support, machine, network_part,
-    to_add, to_service,
+    CERTIFICATE, CERTIFICATES, LoadBalancer, NETWORK, POOL, SIGN, has_addresses, machine, network_part, to_add,
+    to_service,
 };
-use super::{ALL, Backing, ONE, One};
+use super::{ALL, Backing, ONE};
 use crate::annotations as key;
 use crate::api::Action;
 
@@ -28,23 +28,29 @@ struct Created {
 
 impl Backing {
     pub(super) async fn carry_out(&self, change: Change<'_>, now: Timestamp) -> Result<Applied> {
-        let removes = |it: &Operation| matches!(it, Operation::Delete { part: Part::Balancer });
+        let removes = |it: &Operation| it.deletes(|part| *part == Part::Balancer);
         if let Some(actual) = change.actual.filter(|_| change.operations.iter().any(removes)) {
-            return self.remove(change.identity, actual).await;
+            return self.remove(change, actual).await;
         }
         let Some(actual) = change.actual else { return self.create(change, now).await };
         let operations = &self.resolved(change).await?;
+        let listeners = operations.iter().filter_map(|it| match it {
+            Operation::Create { part: Part::Listener(port), attributes } => Some((port, attributes)),
+            Operation::Update { part: Part::Listener(port), attributes, .. } => Some((port, attributes)),
+            _ => None,
+        });
+        check_certificates(listeners)?;
         self.change(Change { operations, ..change }, actual, now).await
     }
 
     /// The same operations with a certificate that is there: it is made before it is named.
     async fn resolved(&self, change: Change<'_>) -> Result<Vec<Operation>> {
         let (mut operations, uid) = (change.operations.to_vec(), change.identity.uid());
-        if operations.iter().any(|it| changed(it).is_some_and(|part| is_support(part, CERTIFICATE)))
+        if operations.iter().any(|it| it.part().is_some_and(|part| part.is_of_kind(CERTIFICATE)))
             && let Certificates::Managed(wanted) = Asked::of(change.identity.service, &self.config)?.certificates
             && self.catalogue.managed(uid).await?.is_none()
         {
-            self.catalogue.make_managed(&wanted, uid).await?;
+            self.catalogue.make_managed(&wanted, uid, change.observer).await?;
         }
         for operation in &mut operations {
             if let Operation::Create { attributes, .. } | Operation::Update { attributes, .. } = operation
@@ -65,7 +71,7 @@ impl Backing {
         let mut tree = change.outcome_of_all().and_then(|outcome| outcome.tree).unwrap_or_default();
         // Whoever finds the load balancer finds the certificate, too; so it is made later, and its ports come after it.
         tree.parts
-            .retain(|part, settings| !is_support(part, CERTIFICATE) && settings.text(CERTIFICATES) != Some(TO_BE_MADE));
+            .retain(|part, settings| !part.is_of_kind(CERTIFICATE) && settings.text(CERTIFICATES) != Some(TO_BE_MADE));
         let settings = tree.balancer_attributes().cloned().unwrap_or_default();
         let setting = |key| json!(settings.get(key));
         if settings.text("location").or(settings.text("network_zone")).is_none() {
@@ -77,6 +83,7 @@ impl Backing {
                 key::NETWORK_ZONE.key()
             )));
         }
+        check_certificates(tree.listeners())?;
         self.can_become(settings.text("type"), now).await?;
         let asked = Asked::of(identity.service, &self.config)?;
         // An address or a subnet can only be asked for when it is attached; private targets come after that.
@@ -106,7 +113,7 @@ impl Backing {
         }
         // What is not found is something that the Service names.
         let made = made.map_err(|err| if err.is_not_found() { Error::invalid(err.to_string()) } else { err })?;
-        self.api.finish(made.action.as_slice()).await?;
+        self.api.finish(made.action.as_slice(), change.observer).await?;
         let shown = self.actual(made.load_balancer);
         // While the action ran, the answer could not show everything.
         let rest = shown.tree.as_ref().map(|shown| plan(&tree, shown)).unwrap_or_default();
@@ -124,11 +131,12 @@ impl Backing {
     /// Operations in order, up to the first that changes more than itself: whoever leaves a network leaves private targets
     /// behind, and whoever joins one gets an address.
     async fn change(&self, change: Change<'_>, actual: &Actual, now: Timestamp) -> Result<Applied> {
-        let (identity, before) = (change.identity, actual.tree.clone().unwrap_or_default());
-        let network = change.operations.iter().position(|it| changed(it).is_some_and(|part| is_support(part, NETWORK)));
+        let (identity, observer) = (change.identity, change.observer);
+        let before = actual.tree.clone().unwrap_or_default();
+        let network = change.operations.iter().position(|it| it.part().is_some_and(|part| part.is_of_kind(NETWORK)));
         let count = network.map_or(change.operations.len(), |at| at + 1);
         let operations = &change.operations[..count];
-        if let Some(kind) = differences(operations).find(|it| it.key == "type") {
+        if let Some(kind) = operations.iter().flat_map(Operation::changes).find(|it| it.key == "type") {
             self.can_become(kind.to.as_str(), now).await?;
         }
         self.put(identity, actual, operations).await?;
@@ -141,9 +149,9 @@ impl Backing {
         let (mut running, mut has_room, mut flaw, mut unknown) = (Vec::new(), true, None, Vec::new());
         while let Some(Request { call, adds, is_alone }) = requests.pop_front() {
             if is_alone {
-                self.api.finish(&std::mem::take(&mut running)).await?;
+                self.api.finish(&std::mem::take(&mut running), observer).await?;
             }
-            match (self.api.start(call, &mut running).await, adds) {
+            match (self.api.start(call, &mut running, observer).await, adds) {
                 // More targets are there than we know of. If some are to go, the kit lets them go first.
                 (Err(err), Some(target)) if err.is_quota() && !removes_targets => {
                     let others = requests.iter().filter_map(|it| it.adds.clone());
@@ -156,22 +164,23 @@ impl Backing {
                 (Err(err), Some(target)) if err.is_not_found() => unknown.push(target),
                 (Err(err), _) => {
                     // The next plan is made from what is there when all is quiet.
-                    let _ = self.api.finish(&running).await;
+                    let _ = self.api.finish(&running, observer).await;
                     return Err(err);
                 }
                 (Ok(()), _) => {}
             }
             if is_alone {
-                self.api.finish(&std::mem::take(&mut running)).await?;
+                self.api.finish(&std::mem::take(&mut running), observer).await?;
             }
         }
-        self.api.finish(&running).await?;
+        self.api.finish(&running, observer).await?;
         if let Some(flaw) = flaw {
             return Err(flaw);
         }
         // Another protocol has no use for some settings, and the API drops them; a public interface may have got addresses.
         let shows_more = |it: &Difference| it.key.ends_with("protocol") || it.key == "public";
-        let is_as_planned = has_room && unknown.is_empty() && !differences(operations).any(shows_more);
+        let is_as_planned =
+            has_room && unknown.is_empty() && !operations.iter().flat_map(Operation::changes).any(shows_more);
         let shown = match change.outcome(count).filter(|_| is_as_planned && network.is_none()) {
             Some(outcome) => settled(outcome),
             None => self.read_again(&actual.id).await?,
@@ -190,7 +199,7 @@ impl Backing {
         if operations.contains(&Operation::Mark) {
             body.insert("labels".to_owned(), labels(identity, actual));
         }
-        let name = differences(operations).find(|it| it.key == "name");
+        let name = operations.iter().flat_map(Operation::changes).find(|it| it.key == "name");
         body.extend(name.map(|it| ("name".to_owned(), it.to.clone())));
         if !body.is_empty() {
             let _: Value = self.api.http.read(Call::put(ONE, &[&actual.id]).json(&body)).await?;
@@ -207,12 +216,13 @@ impl Backing {
             return Ok(());
         }
         let kept = self.catalogue.delete_managed(identity.uid(), Some(&unused), &after.id).await?;
-        self.tell(identity.service, kept);
+        self.notices.tell(identity.service, "", &kept);
         Ok(())
     }
 
     /// Removes all of it. A certificate goes while the load balancer still leads to it: so it is not forgotten.
-    async fn remove(&self, identity: &Identity<'_>, actual: &Actual) -> Result<Applied> {
+    async fn remove(&self, change: Change<'_>, actual: &Actual) -> Result<Applied> {
+        let (identity, observer) = (change.identity, change.observer);
         let tree = actual.tree.clone().unwrap_or_default();
         if tree.balancer_attributes().is_some_and(|it| it.get("protected").is_some()) {
             return Ok(self.kept(identity, actual));
@@ -223,13 +233,11 @@ impl Backing {
             let deletions = secured.map(|(port, _)| Operation::Delete { part: Part::Listener(port.clone()) });
             let mut running = Vec::new();
             for Request { call, .. } in Requests::of(&actual.id, &tree, &deletions.collect::<Vec<_>>(), None) {
-                self.api.start(call, &mut running).await?;
+                self.api.start(call, &mut running, observer).await?;
             }
-            self.api.finish(&running).await?;
+            self.api.finish(&running, observer).await?;
             let kept = self.catalogue.delete_managed(identity.uid(), None, &actual.id).await?;
-            for note in kept {
-                self.notices.warn(true, About::Service(identity.service), note.reason, &note.message);
-            }
+            self.notices.tell_now(true, identity.service, &kept);
         }
         match self.api.http.send(Call::delete(ONE, &[&actual.id])).await {
             Ok(_) => Ok(Applied::Removed),
@@ -249,8 +257,7 @@ impl Backing {
     }
 
     async fn read_again(&self, id: &str) -> Result<Actual> {
-        let read: One = self.api.http.read(Call::get(ONE, &[id])).await?;
-        Ok(self.actual(read.load_balancer))
+        Ok(self.actual(self.api.http.read(Call::get(ONE, &[id]).inside("load_balancer")).await?))
     }
 
     /// Whether the API still makes load balancers of this type.
@@ -262,20 +269,6 @@ impl Backing {
     }
 }
 
-fn changed(operation: &Operation) -> Option<&Part> {
-    match operation {
-        Operation::Create { part, .. } | Operation::Delete { part } => Some(part),
-        _ => None,
-    }
-}
-
-fn differences(operations: &[Operation]) -> impl Iterator<Item = &Difference> {
-    operations.iter().flat_map(|it| match it {
-        Operation::Update { changes, .. } => &**changes,
-        _ => &[],
-    })
-}
-
 /// Ids of the certificates that listeners name.
 fn certificates(tree: &Tree) -> Vec<u64> {
     let named = tree.listeners().filter_map(|(_, settings)| settings.get(CERTIFICATES)?.as_array());
@@ -283,16 +276,32 @@ fn certificates(tree: &Tree) -> Vec<u64> {
 }
 
 fn is_managed(identity: &Identity<'_>) -> bool {
-    let annotations = identity.service.metadata.annotations.as_ref();
-    annotations
-        .and_then(|all| all.get(key::CERTIFICATE_TYPE.key()))
-        .is_some_and(|it| it.trim().eq_ignore_ascii_case("managed"))
+    key::CERTIFICATE_TYPE.text_on(identity.service).is_some_and(|it| it.trim().eq_ignore_ascii_case("managed"))
+}
+
+/// The API refuses `https` without a certificate, and does not know what annotations there are.
+fn check_certificates<'a>(mut listeners: impl Iterator<Item = (&'a Port, &'a Attributes)>) -> Result<()> {
+    let is_bare = |settings: &Attributes| {
+        let certificates = settings.get(CERTIFICATES);
+        let has_none = certificates.is_none_or(|it| it.as_array().is_some_and(Vec::is_empty));
+        settings.text("protocol") == Some("https") && has_none
+    };
+    match listeners.find(|(_, settings)| is_bare(settings)) {
+        Some((port, _)) => Err(Error::invalid(format!(
+            "port {}: https needs a certificate: name one in annotation {}, or set {} to managed, and {}",
+            port.number,
+            key::HTTP_CERTIFICATES.key(),
+            key::CERTIFICATE_TYPE.key(),
+            key::HTTP_MANAGED_CERTIFICATE_DOMAINS.key()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// A certificate is no part of a load balancer once it is made.
 fn settled(mut outcome: Actual) -> Actual {
     if let Some(tree) = &mut outcome.tree {
-        tree.parts.retain(|part, _| !is_support(part, CERTIFICATE));
+        tree.parts.retain(|part, _| !part.is_of_kind(CERTIFICATE));
     }
     outcome
 }

@@ -11,21 +11,18 @@ use provider_kit::status::Status;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::wire::{NETWORK, domain, is_support};
+use super::DEFAULT_TYPE;
+use super::wire::{NETWORK, domain};
 use crate::annotations::{self as key, CertificateRef, CertificateType, Protocol};
 use crate::config;
 
 /// Everything that a Service asks for, beside its ports.
 #[derive(Default)]
 pub(super) struct Asked {
-    pub(super) name: Option<String>,
+    /// Settings of the load balancer itself.
+    pub(super) balancer: Attributes,
+    /// `None`: nobody chose one.
     pub(super) balancer_type: Option<String>,
-    pub(super) location: Option<String>,
-    pub(super) network_zone: Option<String>,
-    pub(super) algorithm: Option<config::Algorithm>,
-    pub(super) ipv4_rdns: Option<String>,
-    pub(super) ipv6_rdns: Option<String>,
-    pub(super) disable_public_network: Option<bool>,
     pub(super) use_private_ip: bool,
     pub(super) private_ipv4: Option<Ipv4Addr>,
     pub(super) private_subnet: Option<IpNet>,
@@ -85,19 +82,19 @@ impl Reader<'_> {
         is_stated
     }
 
-    /// A setting of HTTP.
+    /// A setting of HTTP; `of`: the protocols that it is for, and whether one of them is spoken.
     fn state_http<T>(
         &mut self,
-        is_http: bool,
+        (of, is_spoken): (&str, bool),
         setting: &'static str,
         annotation: &Annotation<T>,
         write: fn(T) -> Value,
     ) {
         let value = self.get(annotation).map(write).filter(|value| value.as_str() != Some(""));
-        if is_http {
+        if is_spoken {
             self.state(setting, value);
         } else if value.is_some() {
-            self.only_with(annotation.key(), key::PROTOCOL.key(), "http or https");
+            self.only_with(annotation.key(), key::PROTOCOL.key(), of);
         }
     }
 
@@ -110,12 +107,12 @@ impl Reader<'_> {
         let proxy = self.get(&key::USES_PROXYPROTOCOL).or(config.uses_proxyprotocol);
         self.state("protocol", Some(protocol.as_str()));
         self.state("proxyprotocol", proxy);
-        let is_http = protocol != Protocol::Tcp;
-        self.state_http(is_http, "http.cookie_name", &key::HTTP_COOKIE_NAME, |it| json!(it));
-        self.state_http(is_http, "http.cookie_lifetime", &key::HTTP_COOKIE_LIFETIME, |it| json!(it.as_secs()));
-        self.state_http(is_http, "http.timeout_idle", &key::HTTP_TIMEOUT_IDLE, |it| json!(it.as_secs()));
-        self.state_http(is_http, "http.redirect_http", &key::HTTP_REDIRECT_HTTP, |it| json!(it));
-        self.state_http(is_http, "http.sticky_sessions", &key::HTTP_STICKY_SESSIONS, |it| json!(it));
+        let (http, https) = (("http or https", protocol != Protocol::Tcp), ("https", protocol == Protocol::Https));
+        self.state_http(http, "http.cookie_name", &key::HTTP_COOKIE_NAME, |it| json!(it));
+        self.state_http(http, "http.cookie_lifetime", &key::HTTP_COOKIE_LIFETIME, |it| json!(it.as_secs()));
+        self.state_http(http, "http.timeout_idle", &key::HTTP_TIMEOUT_IDLE, |it| json!(it.as_secs()));
+        self.state_http(https, "http.redirect_http", &key::HTTP_REDIRECT_HTTP, |it| json!(it));
+        self.state_http(http, "http.sticky_sessions", &key::HTTP_STICKY_SESSIONS, |it| json!(it));
         self.check(protocol, config);
         proxy.unwrap_or_default()
     }
@@ -136,17 +133,22 @@ impl Reader<'_> {
         ];
         let protocol = if stated.contains(&true) { protocol.unwrap_or(spoken) } else { Protocol::Tcp };
         self.state("health_check.protocol", Some(protocol.as_str()));
-        let is_http = protocol != Protocol::Tcp;
-        let domain = self.text(&key::HEALTH_CHECK_HTTP_DOMAIN).filter(|_| is_http);
+        let domain = self.text(&key::HEALTH_CHECK_HTTP_DOMAIN);
         let path = self.text(&key::HEALTH_CHECK_HTTP_PATH);
-        let tls = self.get(&key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE).filter(|_| is_http);
+        let tls = self.get(&key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE);
         let codes = self.get(&key::HTTP_STATUS_CODES).filter(|codes| !codes.is_empty());
-        let http_only =
-            [(path.is_some(), key::HEALTH_CHECK_HTTP_PATH.key()), (codes.is_some(), key::HTTP_STATUS_CODES.key())];
-        for (_, key) in http_only.into_iter().filter(|(is_set, _)| *is_set && !is_http) {
-            self.only_with(key, key::HEALTH_CHECK_PROTOCOL.key(), "http or https");
+        if protocol == Protocol::Tcp {
+            let http_only = [
+                (domain.is_some(), key::HEALTH_CHECK_HTTP_DOMAIN.key()),
+                (path.is_some(), key::HEALTH_CHECK_HTTP_PATH.key()),
+                (tls.is_some(), key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE.key()),
+                (codes.is_some(), key::HTTP_STATUS_CODES.key()),
+            ];
+            for (_, key) in http_only.into_iter().filter(|(is_set, _)| *is_set) {
+                self.only_with(key, key::HEALTH_CHECK_PROTOCOL.key(), "http or https");
+            }
+            return;
         }
-        let (path, codes) = (path.filter(|_| is_http), codes.filter(|_| is_http));
         self.state("health_check.http.domain", domain);
         self.state("health_check.http.path", path);
         self.state("health_check.http.tls", tls);
@@ -170,9 +172,18 @@ impl Reader<'_> {
             }
             return Certificates::Unstated;
         }
+        let kind_key = key::CERTIFICATE_TYPE.key();
         match kind {
-            Some(CertificateType::Uploaded) | None => names.map_or(Certificates::Unstated, Certificates::Uploaded),
+            Some(CertificateType::Uploaded) | None => {
+                if !domains.is_empty() {
+                    self.only_with(key::HTTP_MANAGED_CERTIFICATE_DOMAINS.key(), kind_key, "managed");
+                }
+                names.map_or(Certificates::Unstated, Certificates::Uploaded)
+            }
             Some(CertificateType::Managed) => {
+                if names.is_some() {
+                    self.only_with(key::HTTP_CERTIFICATES.key(), kind_key, "uploaded");
+                }
                 if domains.is_empty() {
                     self.annotations.mistake(format!(
                         "annotation {}: a managed certificate needs at least one domain",
@@ -204,15 +215,25 @@ impl Asked {
         };
         let location = placed(read.get(&key::LOCATION), &config.location);
         let network_zone = placed(read.get(&key::NETWORK_ZONE), &config.network_zone);
+        let algorithm = read.get(&key::ALGORITHM_TYPE).or(config.algorithm);
+        let is_private = read.get(&key::DISABLE_PUBLIC_NETWORK).or(config.disable_public_network);
+        let balancer_type = placed(read.get(&key::TYPE), &config.balancer_type);
+        let balancer = Attributes::default()
+            .set("type", balancer_type.as_deref().unwrap_or(DEFAULT_TYPE))
+            .set("name", read.text(&key::NAME))
+            .set("network_zone", network_zone.filter(|_| location.is_none()))
+            .set("location", location)
+            .set("algorithm", algorithm.map(config::Algorithm::as_str))
+            .set("public", is_private.map(|is_private| !is_private))
+            .set("ipv4_rdns", read.text(&key::IPV4_RDNS).as_deref().map(domain))
+            .set("ipv6_rdns", read.text(&key::IPV6_RDNS).as_deref().map(domain))
+            .to_make()
+            .fixed(&["location", "network_zone"]);
+        // A type that nobody chose is not a reason to make a load balancer smaller.
+        let balancer = if balancer_type.is_none() { balancer.fixed(&["type"]) } else { balancer };
         let asked = Self {
-            name: read.text(&key::NAME),
-            balancer_type: placed(read.get(&key::TYPE), &config.balancer_type),
-            network_zone: network_zone.filter(|_| location.is_none()),
-            location,
-            algorithm: read.get(&key::ALGORITHM_TYPE).or(config.algorithm),
-            ipv4_rdns: read.text(&key::IPV4_RDNS).as_deref().map(domain),
-            ipv6_rdns: read.text(&key::IPV6_RDNS).as_deref().map(domain),
-            disable_public_network: read.get(&key::DISABLE_PUBLIC_NETWORK).or(config.disable_public_network),
+            balancer,
+            balancer_type,
             use_private_ip: read.get(&key::USE_PRIVATE_IP).unwrap_or(config.use_private_ip),
             private_ipv4: read.get(&key::PRIVATE_IPV4),
             private_subnet: read.get(&key::PRIVATE_SUBNET_IP_RANGE).or(config.private_subnet),
@@ -228,6 +249,20 @@ impl Asked {
         reader.annotations.finish().map(|()| asked)
     }
 
+    /// What decides about targets, and nothing else.
+    ///
+    /// # Errors
+    /// *Invalid*, with all that is wrong with that.
+    pub(super) fn for_targets(service: &Service, config: &config::Balancers) -> Result<Self> {
+        let mut annotations = Annotations::of(service);
+        let asked = Self {
+            use_private_ip: annotations.get(&key::USE_PRIVATE_IP).unwrap_or(config.use_private_ip),
+            node_selector: annotations.get(&key::NODE_SELECTOR),
+            ..Self::default()
+        };
+        annotations.finish().map(|()| asked)
+    }
+
     /// Where a Service is reached, by its load balancer.
     pub(super) fn status(&self, actual: &Actual) -> LoadBalancerStatus {
         let tree = actual.tree.as_ref();
@@ -236,7 +271,7 @@ impl Asked {
         let public = ["ipv4", "ipv6"].into_iter().filter_map(|key| balancer.filter(|_| is_public)?.text(key));
         let parts = tree.filter(|_| !self.disable_private_ingress).into_iter().flat_map(|tree| tree.parts.iter());
         let private =
-            parts.filter(|(part, _)| is_support(part, NETWORK)).filter_map(|(_, settings)| settings.text("ip"));
+            parts.filter(|(part, _)| part.is_of_kind(NETWORK)).filter_map(|(_, settings)| settings.text("ip"));
         Status::default()
             .hostname(self.hostname.as_deref())
             .proxied(self.uses_proxyprotocol)

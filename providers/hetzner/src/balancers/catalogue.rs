@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{Error, Result};
+use cloud_provider::{Error, Result, SyncObserver};
 use jiff::Timestamp;
+use provider_kit::events::Notes;
 use provider_kit::shelf::Shelf;
 use provider_kit::transport::Call;
 use serde::Deserialize;
@@ -13,7 +14,6 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::asked::ManagedCertificate;
-use super::targets::Note;
 use super::wire::SIGN;
 use crate::annotations::CertificateRef;
 use crate::api::{Action, Api};
@@ -138,7 +138,12 @@ impl Catalogue {
     }
 
     /// Makes it, and waits until it is issued.
-    pub(super) async fn make_managed(&self, wanted: &ManagedCertificate, uid: &str) -> Result<()> {
+    pub(super) async fn make_managed(
+        &self,
+        wanted: &ManagedCertificate,
+        uid: &str,
+        observer: &dyn SyncObserver,
+    ) -> Result<()> {
         self.certificates.forget().await;
         let mut labels = BTreeMap::from([(SIGN, uid)]);
         if wanted.is_staging {
@@ -147,7 +152,9 @@ impl Catalogue {
         let body = json!({"name": wanted.name, "type": "managed", "domain_names": wanted.domains, "labels": labels});
         let made: Result<Made> = self.api.http.read(Call::post("/certificates", &[]).json(&body).repeatable()).await;
         match made {
-            Ok(Made { action }) => self.api.finish(action.as_slice()).await,
+            Ok(Made { action }) => self.api.finish(action.as_slice(), observer).await.map_err(|err| {
+                err.context(format!("managed certificate {:?} for {}", wanted.name, wanted.domains.join(", ")))
+            }),
             Err(err) if err.is_conflict() => match self.managed(uid).await? {
                 Some(_) => Ok(()),
                 None => Err(Error::invalid(format!(
@@ -161,13 +168,12 @@ impl Catalogue {
 
     /// Deletes those among `ids` that were made for this Service; `None`: whichever they are. What anything but `balancer`
     /// uses as well stays, and is told.
-    pub(super) async fn delete_managed(&self, uid: &str, ids: Option<&[u64]>, balancer: &str) -> Result<Vec<Note>> {
-        let (list, mut kept) = (self.certificates(Duration::ZERO).await?, Vec::new());
+    pub(super) async fn delete_managed(&self, uid: &str, ids: Option<&[u64]>, balancer: &str) -> Result<Notes> {
+        let (list, mut kept) = (self.certificates(Duration::ZERO).await?, Notes::default());
         for certificate in list.iter().filter(|it| it.is_of(uid) && ids.is_none_or(|ids| ids.contains(&it.id))) {
             let Certificate { id, name, used_by, .. } = certificate;
             if let Some(user) = used_by.iter().find(|user| user.id.to_string() != balancer) {
-                let text = format!("certificate {name:?} ({id}) stays: {} uses it, too", user.id);
-                kept.push(Note::on_service("CertificateInUse", text));
+                kept.warn("CertificateInUse", format!("certificate {name:?} ({id}) stays: {} uses it, too", user.id));
                 continue;
             }
             self.certificates.forget().await;
@@ -198,7 +204,7 @@ impl BalancerType {
 
 impl Certificate {
     /// What there is to say if it is for other domains than these.
-    pub(super) fn for_others(&self, domains: &[String]) -> Option<Note> {
+    pub(super) fn for_others(&self, domains: &[String]) -> Option<String> {
         let all = |list: &[String]| list.iter().map(|it| it.to_ascii_lowercase()).collect::<BTreeSet<_>>();
         let text = || {
             format!(
@@ -209,7 +215,7 @@ impl Certificate {
             )
         };
         let differ = all(&self.domain_names) != all(domains);
-        differ.then(|| Note::on_service("CertificateForOtherDomains", text()))
+        differ.then(text)
     }
 
     fn is_of(&self, uid: &str) -> bool {

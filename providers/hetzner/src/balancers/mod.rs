@@ -9,26 +9,26 @@ mod wanted;
 mod wire;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use cloud_provider::{
-    About, Caches, CloudMetrics, Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service,
-    async_trait, default_load_balancer_name,
+    About, CloudMetrics, Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, async_trait,
+    default_load_balancer_name,
 };
 use jiff::Timestamp;
-use provider_kit::events::{EventWriter, Notices};
+use provider_kit::cluster::ClusterView;
+use provider_kit::events::{Notes, Notices};
 use provider_kit::load_balancers::{
-    Actual, Applied, Backend, Change, Identity, ServicePort, TargetSets, Targets, Tree, service_ports,
+    Actual, Applied, Attributes, Backend, Change, Identity, ServicePort, TargetSets, Targets, Tree, service_ports,
 };
 use provider_kit::paging::Reading;
 use provider_kit::source_ranges::{allows_all, source_ranges};
-use provider_kit::transport::Call;
-use serde::Deserialize;
+use provider_kit::transport::{Call, Priority};
 use serde_json::Value;
 
 use self::asked::{Asked, Certificates};
 use self::catalogue::{BalancerType, Catalogue};
-use self::targets::{Dedicated, Note};
+use self::targets::Dedicated;
 pub(crate) use self::wanted::DEFAULT_TYPE;
 use self::wanted::Facts;
 use self::wire::{LoadBalancer, POOL, SIGN};
@@ -51,18 +51,8 @@ pub(crate) struct Backing {
     dedicated: Option<Option<Robot>>,
     catalogue: Catalogue,
     notices: Notices,
-    caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    cluster: ClusterView,
     metrics: Arc<dyn CloudMetrics>,
-}
-
-#[derive(Deserialize)]
-struct One {
-    load_balancer: LoadBalancer,
-}
-
-#[derive(Deserialize)]
-struct Several {
-    load_balancers: Vec<LoadBalancer>,
 }
 
 impl Backing {
@@ -72,15 +62,15 @@ impl Backing {
         config: config::Balancers,
         network: Option<PrivateNetwork>,
         dedicated: Option<Option<Robot>>,
-        events: EventWriter,
-        caches: Arc<OnceLock<Arc<dyn Caches>>>,
+        cluster: ClusterView,
     ) -> Self {
         let (catalogue, metrics) = (Catalogue::new(api.clone()), api.http.metrics());
-        Self { catalogue, notices: Notices::new(events), metrics, api, config, network, dedicated, caches }
+        let notices = Notices::new(cluster.events().clone());
+        Self { catalogue, notices, metrics, api, config, network, dedicated, cluster }
     }
 
     fn nodes(&self) -> Vec<Arc<Node>> {
-        self.caches.get().map(|caches| caches.nodes()).unwrap_or_default()
+        self.cluster.nodes().unwrap_or_default()
     }
 
     fn network(&self) -> Result<Option<u64>> {
@@ -91,13 +81,14 @@ impl Backing {
         shown.into_actual(self.network().ok().flatten())
     }
 
-    async fn some(&self, key: &str, value: &str) -> Result<Vec<Actual>> {
-        let found: Several = self.api.http.read(Call::get(ALL, &[]).query(key, value)).await?;
-        Ok(found.load_balancers.into_iter().map(|shown| self.actual(shown)).collect())
+    async fn some(&self, key: &str, value: &str, priority: Priority) -> Result<Vec<Actual>> {
+        let call = Call::get(ALL, &[]).query(key, value).inside("load_balancers").priority(priority);
+        let found: Vec<LoadBalancer> = self.api.http.read(call).await?;
+        Ok(found.into_iter().map(|shown| self.actual(shown)).collect())
     }
 
     /// How many targets a load balancer of this Service can have.
-    async fn most_targets(&self, asked: &Asked, notes: &mut Vec<Note>) -> Result<usize> {
+    async fn most_targets(&self, asked: &Asked, notes: &mut Notes) -> Result<usize> {
         let name = asked.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
         if asked.balancer_type.is_none() {
             let text = format!(
@@ -105,10 +96,12 @@ impl Backing {
                  HCLOUD_LOAD_BALANCERS_TYPE",
                 key::TYPE.key()
             );
-            notes.push(Note::on_service("LoadBalancerTypeUnconfigured", text));
+            notes.warn("LoadBalancerTypeUnconfigured", text);
         }
         let (most, deprecated) = self.balancer_type(name, |it| (it.max_targets, it.deprecated())).await?;
-        notes.extend(deprecated.map(|text| Note::on_service("LoadBalancerTypeDeprecated", text)));
+        if let Some(text) = deprecated {
+            notes.warn("LoadBalancerTypeDeprecated", text);
+        }
         Ok(most)
     }
 
@@ -118,11 +111,16 @@ impl Backing {
         Ok(found)
     }
 
-    async fn targets(&self, asked: &Asked, nodes: &[Arc<Node>], notes: &mut Vec<Note>) -> Result<Option<Targets>> {
+    async fn targets(&self, asked: &Asked, nodes: &[Arc<Node>], notes: &mut Notes) -> Result<Option<Targets>> {
         let mut nodes = nodes.to_vec();
+        let has_nodes = !nodes.is_empty();
         nodes.retain(|node| asked.node_selector.as_ref().is_none_or(|selector| selector.matches(&node.labels)));
+        if nodes.is_empty() && has_nodes {
+            let text = format!("annotation {}: no Node matches, so there are no targets", key::NODE_SELECTOR.key());
+            notes.warn("QuestionableAnnotation", text);
+        }
         let dedicated = self.dedicated(&nodes).await?;
-        targets::targets(&nodes, asked.use_private_ip, &dedicated, notes)
+        Ok(targets::targets(&nodes, asked.use_private_ip, &dedicated, notes))
     }
 
     async fn dedicated(&self, nodes: &[Arc<Node>]) -> Result<Dedicated> {
@@ -139,26 +137,17 @@ impl Backing {
         })
     }
 
-    async fn certificates(&self, asked: &Asked, uid: &str, notes: &mut Vec<Note>) -> Result<Option<Vec<u64>>> {
+    async fn certificates(&self, asked: &Asked, uid: &str, notes: &mut Notes) -> Result<Option<Vec<u64>>> {
         match &asked.certificates {
             Certificates::Unstated => Ok(None),
             Certificates::Uploaded(certificates) => self.catalogue.uploaded(certificates).await.map(Some),
             Certificates::Managed(wanted) => {
                 let found = self.catalogue.managed(uid).await?;
-                notes.extend(found.as_ref().and_then(|found| found.for_others(&wanted.domains)));
+                if let Some(text) = found.as_ref().and_then(|found| found.for_others(&wanted.domains)) {
+                    notes.warn("CertificateForOtherDomains", text);
+                }
                 Ok(found.map(|found| vec![found.id]))
             }
-        }
-    }
-
-    /// Writes what is new. What was so when this process came is no news, or each restart would tell it of every Service.
-    fn tell(&self, service: &Service, notes: Vec<Note>) {
-        let status = service.status.as_ref().and_then(|it| it.load_balancer.as_ref());
-        let stood = status.and_then(|it| it.ingress.as_ref()).is_some_and(|it| !it.is_empty());
-        let is_first_look = self.notices.is_first(About::Service(service), "", "");
-        for Note { node, reason, message } in notes {
-            let about = node.as_deref().map_or(About::Service(service), About::Node);
-            self.notices.warn(!(stood && is_first_look), about, reason, &message);
         }
     }
 
@@ -187,14 +176,14 @@ impl Backing {
 }
 
 /// The ports that can be served.
-fn ports(service: &Service, notes: &mut Vec<Note>) -> Result<Vec<ServicePort>> {
+fn ports(service: &Service, notes: &mut Notes) -> Result<Vec<ServicePort>> {
     let mut ports = service_ports(service, &["TCP", "UDP", "SCTP"])?;
     ports.retain(|ServicePort { number, protocol, .. }| {
         let is_tcp = *protocol == "TCP";
         if !is_tcp {
             let text =
                 format!("port {number}/{protocol} is not served: load balancers of Hetzner Cloud speak TCP only");
-            notes.push(Note::on_service("UnsupportedProtocolConfigured", text));
+            notes.warn("UnsupportedProtocolConfigured", text);
         }
         is_tcp
     });
@@ -204,9 +193,7 @@ fn ports(service: &Service, notes: &mut Vec<Note>) -> Result<Vec<ServicePort>> {
 #[async_trait]
 impl Backend for Backing {
     fn name(&self, _cluster: &Cluster, service: &Service) -> String {
-        let annotations = service.metadata.annotations.as_ref();
-        let name = annotations.and_then(|all| all.get(key::NAME.key())).filter(|name| !name.is_empty());
-        name.cloned().unwrap_or_else(|| default_load_balancer_name(service))
+        key::NAME.text_on(service).map_or_else(|| default_load_balancer_name(service), str::to_owned)
     }
 
     fn sign(&self, _cluster: &Cluster, service: &Service) -> Option<String> {
@@ -225,7 +212,7 @@ impl Backend for Backing {
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {
-        service.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(key::NODE_SELECTOR.key()))
+        key::NODE_SELECTOR.text_on(service).is_some()
     }
 
     fn left_out(&self, request: &LoadBalancerRequest<'_>, _pool: &str, targets: &Targets) {
@@ -239,7 +226,7 @@ impl Backend for Backing {
 
     async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
         let LoadBalancerRequest { service, nodes, .. } = *request;
-        let (asked, mut notes) = (Asked::of(service, &self.config)?, Vec::new());
+        let (asked, mut notes) = (Asked::of(service, &self.config)?, Notes::default());
         let uid = service.metadata.uid.as_deref().unwrap_or_default();
         let facts = Facts {
             network: self.network()?,
@@ -248,15 +235,24 @@ impl Backend for Backing {
             certificates: self.certificates(&asked, uid, &mut notes).await?,
             targets: self.targets(&asked, nodes, &mut notes).await?,
         };
-        notes.extend(asked.warnings.iter().map(|text| Note::on_service("QuestionableAnnotation", text.clone())));
+        asked.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
         // What the product has not, and is not silent about.
         if !source_ranges(service).is_ok_and(|ranges| allows_all(&ranges)) {
             let text = "loadBalancerSourceRanges have no effect: load balancers of Hetzner Cloud have no firewall, and everybody \
                         can reach this one";
-            notes.push(Note::on_service("UnsupportedSourceRanges", text.to_owned()));
+            notes.warn("UnsupportedSourceRanges", text);
         }
-        self.tell(service, notes);
+        self.notices.tell(service, "", &notes);
         wanted::wanted(&asked, facts)
+    }
+
+    async fn wanted_targets(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+        let LoadBalancerRequest { service, nodes, .. } = *request;
+        let (asked, mut notes) = (Asked::for_targets(service, &self.config)?, Notes::default());
+        asked.check_network(self.network()?)?;
+        let targets = self.targets(&asked, nodes, &mut notes).await?;
+        self.notices.tell(service, "targets", &notes);
+        Ok(Tree::default().pool(POOL, Attributes::default(), targets))
     }
 
     async fn list(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
@@ -265,17 +261,19 @@ impl Backend for Backing {
     }
 
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
-        let signed = self.some("label_selector", &format!("{SIGN}={}", identity.uid())).await?;
+        // A deletion goes first, and so does the read that it begins with (P-3).
+        let priority = if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary };
+        let signed = self.some("label_selector", &format!("{SIGN}={}", identity.uid()), priority).await?;
         // What is to be taken away was signed when it was made or taken over.
-        if !signed.is_empty() || identity.service.metadata.deletion_timestamp.is_some() {
+        if !signed.is_empty() || identity.is_leaving() {
             return Ok(signed);
         }
-        self.some("name", &identity.name).await
+        self.some("name", &identity.name, priority).await
     }
 
     async fn read(&self, id: &str) -> Result<Option<Actual>> {
-        let found: Option<One> = self.api.http.find(Call::get(ONE, &[id])).await?;
-        Ok(found.map(|found| self.actual(found.load_balancer)))
+        let found: Option<LoadBalancer> = self.api.http.find(Call::get(ONE, &[id]).inside("load_balancer")).await?;
+        Ok(found.map(|shown| self.actual(shown)))
     }
 
     async fn has_machine(&self, node: &Node) -> Result<bool> {

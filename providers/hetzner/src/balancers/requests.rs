@@ -7,7 +7,7 @@ use provider_kit::load_balancers::{Attributes, Operation, Part, Targets, Tree};
 use provider_kit::transport::Call;
 use serde_json::{Value, json};
 
-use super::wire::{NETWORK, is_support, machine, to_add, to_remove, to_service};
+use super::wire::{NETWORK, machine, to_add, to_remove, to_service};
 
 /// Sets a state, so it may be sent again: what is there or gone already is refused in words that say so.
 macro_rules! action {
@@ -126,7 +126,7 @@ impl<'a> Requests<'a> {
     fn create(&mut self, part: &Part, settings: &Attributes) {
         match part {
             Part::Listener(port) => self.push(action!(self.id, "add_service").json(&to_service(port, settings))),
-            part if is_support(part, NETWORK) => {
+            part if part.is_of_kind(NETWORK) => {
                 let mut body = json!({"network": settings.get("network")});
                 let subnet = self.subnet.map(|subnet| json!(subnet.to_string()));
                 for (key, value) in [("ip", settings.get("ip")), ("ip_range", subnet.as_ref())] {
@@ -153,7 +153,7 @@ impl<'a> Requests<'a> {
             Part::Listener(port) => {
                 self.push(action!(self.id, "delete_service").json(&json!({"listen_port": port.number})));
             }
-            part if is_support(part, NETWORK) => {
+            part if part.is_of_kind(NETWORK) => {
                 let network = self.actual.parts.get(part).and_then(|it| it.get("network"));
                 self.push(action!(self.id, "detach_from_network").json(&json!({"network": network})));
             }

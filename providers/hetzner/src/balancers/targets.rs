@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{AddressType, Error, Node, Result};
+use cloud_provider::{AddressType, Node};
+use provider_kit::events::Notes;
 use provider_kit::load_balancers::Targets;
 
 use super::wire::{ip_target, machine, server_target};
@@ -21,36 +22,18 @@ pub(super) enum Dedicated {
     Known(BTreeMap<u64, String>),
 }
 
-/// Something to be told in an event.
-pub(super) struct Note {
-    /// On which Node; `None`: on the Service.
-    pub(super) node: Option<Arc<Node>>,
-    pub(super) reason: &'static str,
-    pub(super) message: String,
-}
-
-impl Note {
-    pub(super) fn on_service(reason: &'static str, message: String) -> Self {
-        Self { node: None, reason, message }
-    }
-}
-
 /// The targets of a Service; `notes`: what is to be told. `None`: there are Nodes, and nobody knows the machine of any (P-25).
-///
-/// # Errors
-/// *Invalid*, for a provider id that is ours and names no machine.
 pub(super) fn targets(
     nodes: &[Arc<Node>],
     by_private_ip: bool,
     dedicated: &Dedicated,
-    notes: &mut Vec<Note>,
-) -> Result<Option<Targets>> {
+    notes: &mut Notes,
+) -> Option<Targets> {
     let mut found = Vec::new();
     for node in nodes.iter().filter(|node| node.provider_id().is_some()) {
         let mut note = |reason, text: String| {
             // Without the Service's name: one event for all of them.
-            let message = format!("as a target of load balancers: {text}");
-            notes.push(Note { node: Some(Arc::clone(node)), reason, message });
+            notes.warn_node(node, reason, format!("as a target of load balancers: {text}"));
         };
         match MachineId::read(&node.provider_id) {
             Ok(MachineId::Cloud(id)) => found.push(server_target(id, by_private_ip)),
@@ -60,13 +43,12 @@ pub(super) fn targets(
             Err(IdError::UnknownPrefix { id, .. }) => {
                 note("UnknownProviderIDPrefix", format!("provider ID {id:?} is not one of Hetzner's; it is left out"));
             }
-            Err(err @ IdError::Malformed { .. }) => {
-                return Err(Error::invalid(format!("node {}: {}", node.name, Error::from(err))));
-            }
+            // It never was a target, and must not keep the others from being some (INV-6).
+            Err(err @ IdError::Malformed { .. }) => note("InvalidProviderID", format!("{err}; it is left out")),
         }
     }
     let targets: Targets = found.iter().collect();
-    Ok((nodes.is_empty() || !targets.is_empty()).then_some(targets))
+    (nodes.is_empty() || !targets.is_empty()).then_some(targets)
 }
 
 fn dedicated_ip(

@@ -5,9 +5,8 @@ use provider_kit::load_balancers::{Attributes, ServicePort, Targets, Tree, in_or
 use serde_json::json;
 
 use super::asked::{Asked, Certificates};
-use super::wire::{CERTIFICATES, POOL, certificate_part, network_part, state};
+use super::wire::{CERTIFICATES, POOL, certificate_part, network_part};
 use crate::annotations as key;
-use crate::config::Algorithm;
 
 /// What neither annotation nor variable says otherwise.
 pub(crate) const DEFAULT_TYPE: &str = "lb11";
@@ -33,21 +32,15 @@ pub(super) struct Facts {
 /// # Errors
 /// *Invalid*, if it asks for private addresses without a network.
 pub(super) fn wanted(asked: &Asked, facts: Facts) -> Result<Tree> {
-    let mut tree = Tree::default().balancer(balancer(asked));
+    let mut tree = Tree::default().balancer(asked.balancer.clone());
     match facts.network {
         Some(network) => {
             let ip = asked.private_ipv4.map(|ip| ip.to_string());
-            let settings = state(Attributes::default().set("network", network), "ip", ip.as_ref());
+            let settings = Attributes::default().set("network", network).set("ip", ip).to_make();
             // Another network, or another address in it, is had by leaving first.
             tree = tree.part(network_part(""), settings.fixed(&["network", "ip"]));
         }
-        None if asked.use_private_ip => {
-            return Err(Error::invalid(format!(
-                "annotation {} (or HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP) needs a network: set HCLOUD_NETWORK",
-                key::USE_PRIVATE_IP.key()
-            )));
-        }
-        None => {}
+        None => asked.check_network(None)?,
     }
     let mut listener = asked.listener.clone();
     match (&asked.certificates, facts.certificates) {
@@ -70,19 +63,15 @@ pub(super) fn wanted(asked: &Asked, facts: Facts) -> Result<Tree> {
     Ok(tree)
 }
 
-fn balancer(asked: &Asked) -> Attributes {
-    let kind = asked.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
-    let mut settings = Attributes::default().set("type", kind);
-    // One that nobody chose is not a reason to make a load balancer smaller.
-    if asked.balancer_type.is_none() {
-        settings = settings.fixed(&["type"]);
+impl Asked {
+    /// Whether targets can be reached as it is asked for.
+    pub(super) fn check_network(&self, network: Option<u64>) -> Result<()> {
+        match network {
+            None if self.use_private_ip => Err(Error::invalid(format!(
+                "annotation {} (or HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP) needs a network: set HCLOUD_NETWORK",
+                key::USE_PRIVATE_IP.key()
+            ))),
+            _ => Ok(()),
+        }
     }
-    settings = state(settings, "name", asked.name.as_ref());
-    settings = state(settings, "location", asked.location.as_ref());
-    settings = state(settings, "network_zone", asked.network_zone.as_ref());
-    settings = state(settings, "algorithm", asked.algorithm.map(Algorithm::as_str));
-    settings = state(settings, "public", asked.disable_public_network.map(|disabled| !disabled));
-    settings = state(settings, "ipv4_rdns", asked.ipv4_rdns.as_ref());
-    settings = state(settings, "ipv6_rdns", asked.ipv6_rdns.as_ref());
-    settings.fixed(&["location", "network_zone"])
 }

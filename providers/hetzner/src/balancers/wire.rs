@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use provider_kit::load_balancers::{Actual, Aside, Attributes, Marks, Part, Port, Targets, Tree};
-use serde::{Deserialize, Serialize};
+use provider_kit::load_balancers::{Actual, Attributes, Marks, Part, Port, Targets, Tree};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Whose it is, as the reference writes it.
@@ -115,32 +115,19 @@ struct TargetIp {
 
 /// The part for an attachment to a network. The one that counts has no name.
 pub(super) fn network_part(name: &str) -> Part {
-    Part::Support(Aside { rank: 1, kind: NETWORK.into(), name: name.to_owned() })
+    Part::support(1, NETWORK, name)
 }
 
 /// The part for a certificate that is still to be made.
 pub(super) fn certificate_part(name: &str) -> Part {
-    Part::Support(Aside { rank: 0, kind: CERTIFICATE.into(), name: name.to_owned() })
-}
-
-/// Sets what there is to set.
-pub(super) fn state(settings: Attributes, key: &'static str, value: Option<impl Serialize>) -> Attributes {
-    match value {
-        Some(value) => settings.set(key, value),
-        None => settings,
-    }
-}
-
-/// Whether this is a part beside the load balancer, of this kind.
-pub(super) fn is_support(part: &Part, wanted: &str) -> bool {
-    matches!(part, Part::Support(Aside { kind, .. }) if kind == wanted)
+    Part::support(0, CERTIFICATE, name)
 }
 
 /// Whether each interface has got its address.
 pub(super) fn has_addresses(tree: &Tree) -> bool {
     let is_public = |it: &Attributes| it.get("public") == Some(&json!(true));
     let public = tree.balancer_attributes().is_none_or(|it| !is_public(it) || it.text("ipv4").is_some());
-    let is_there = |(part, settings): (&Part, &Attributes)| !is_support(part, NETWORK) || settings.text("ip").is_some();
+    let is_there = |(part, settings): (&Part, &Attributes)| !part.is_of_kind(NETWORK) || settings.text("ip").is_some();
     public && tree.parts.iter().all(is_there)
 }
 
@@ -216,16 +203,13 @@ impl LoadBalancer {
             .set("name", &self.name)
             .set("type", &self.load_balancer_type.name)
             .set("algorithm", &self.algorithm.r#type)
-            .set("public", enabled);
-        let balancer = [
-            ("ipv4", ipv4.ip),
-            ("ipv6", ipv6.ip),
-            ("ipv4_rdns", ipv4.dns_ptr.as_deref().map(domain)),
-            ("ipv6_rdns", ipv6.dns_ptr.as_deref().map(domain)),
-            ("protected", self.protection.delete.then(|| "yes".to_owned())),
-        ]
-        .into_iter()
-        .fold(balancer, |balancer, (key, value)| state(balancer, key, value));
+            .set("public", enabled)
+            .set("ipv4", ipv4.ip)
+            .set("ipv6", ipv6.ip)
+            .set("ipv4_rdns", ipv4.dns_ptr.as_deref().map(domain))
+            .set("ipv6_rdns", ipv6.dns_ptr.as_deref().map(domain))
+            .set("protected", self.protection.delete.then_some("yes"))
+            .to_make();
         let targets: Targets = self.targets.iter().filter_map(Target::text).collect();
         let mut tree = Tree::default().balancer(balancer).pool(POOL, Attributes::default(), Some(targets));
         tree = tree.limit(POOL, self.load_balancer_type.max_targets);

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use cloud_provider::{InstanceMetadata, Node, NodeAddress, Result, WantMetadata, async_trait};
+use cloud_provider::{InstanceMetadata, Node, NodeAddress, Result, async_trait};
 use ipnet::Ipv6Net;
 use provider_kit::addresses::Addresses;
 use provider_kit::inventory::{Machine, MachineSource, Urgency};
@@ -77,16 +77,6 @@ struct PublicNet {
 #[derive(Deserialize)]
 struct Public {
     ip: Box<str>,
-}
-
-#[derive(Deserialize)]
-struct One {
-    server: CloudServer,
-}
-
-#[derive(Deserialize)]
-struct Many {
-    servers: Vec<CloudServer>,
 }
 
 impl From<Wire> for CloudServer {
@@ -170,13 +160,12 @@ impl MachineSource for CloudServers {
     }
 
     async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<CloudServer>> {
-        let found: Option<One> = self.api.http.find(Call::get("/servers/{id}", &[id]).priority(priority)).await?;
-        Ok(found.map(|found| found.server))
+        self.api.http.find(Call::get("/servers/{id}", &[id]).inside("server").priority(priority)).await
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<CloudServer>> {
-        let found: Many = self.api.http.read(Call::get("/servers", &[]).query("name", name).priority(priority)).await?;
-        Ok(found.servers)
+        let call = Call::get("/servers", &[]).query("name", name).inside("servers");
+        self.api.http.read(call.priority(priority)).await
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
@@ -186,17 +175,13 @@ impl MachineSource for CloudServers {
         }
     }
 
-    fn metadata(&self, server: &CloudServer, _node: &Node, want: WantMetadata) -> InstanceMetadata {
-        let node_addresses = self.addresses(server);
-        if want != WantMetadata::Full {
-            return InstanceMetadata { node_addresses, ..InstanceMetadata::default() };
-        }
+    fn metadata(&self, server: &CloudServer, _node: &Node) -> InstanceMetadata {
         InstanceMetadata {
             provider_id: format!("hcloud://{}", server.id),
             instance_type: server.server_type.to_string(),
             zone: if self.config.zone_label { server.zone().to_owned() } else { String::new() },
             region: server.location.to_string(),
-            node_addresses,
+            node_addresses: self.addresses(server),
             additional_labels: [(PROVIDED_BY.to_owned(), "cloud".to_owned())].into(),
         }
     }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use cloud_provider::AddressType::InternalIP;
-use cloud_provider::{About, InstanceMetadata, Node, NodeAddress, WantMetadata};
+use cloud_provider::{About, InstanceMetadata, Node, NodeAddress};
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::events::EventWriter;
 
@@ -20,18 +20,14 @@ pub(crate) struct Telling {
 }
 
 impl Telling {
-    pub(crate) fn metadata(&self, server: &DedicatedServer, node: &Node, want: WantMetadata) -> InstanceMetadata {
-        let node_addresses = self.addresses(server, node);
-        if want != WantMetadata::Full {
-            return InstanceMetadata { node_addresses, ..InstanceMetadata::default() };
-        }
+    pub(crate) fn metadata(&self, server: &DedicatedServer, node: &Node) -> InstanceMetadata {
         let zone = server.dc.to_lowercase();
         InstanceMetadata {
             provider_id: MachineId::Robot(server.number).to_string(),
             instance_type: instance_type(&server.product),
             region: zone.split('-').next().unwrap_or_default().to_owned(),
             zone,
-            node_addresses,
+            node_addresses: self.addresses(server, node),
             additional_labels: [(PROVIDED_BY.to_owned(), "robot".to_owned())].into(),
         }
     }

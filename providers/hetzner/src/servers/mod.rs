@@ -5,10 +5,10 @@ mod dedicated;
 mod witness;
 
 use std::net::Ipv6Addr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use cloud_provider::{About, Caches, Error, Gone, InstanceState, Instances, Node, Result, Want, async_trait};
-use provider_kit::events::EventWriter;
+use cloud_provider::{About, Error, Gone, InstanceState, Instances, Node, Result, Want, async_trait};
+use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::{Found, Inventory, Machine, Mode, priority};
 
 use crate::api::Api;
@@ -30,8 +30,7 @@ pub(crate) struct Servers {
     robot: Option<Robot>,
     /// There are dedicated servers, and no credential to ask for them.
     robot_is_unasked: bool,
-    events: EventWriter,
-    caches: Arc<OnceLock<Arc<dyn Caches>>>,
+    cluster: ClusterView,
 }
 
 type CloudAnswer = Result<Found<CloudServer>>;
@@ -44,14 +43,12 @@ struct Judged {
 }
 
 impl Servers {
-    /// `caches`: of the controllers, once they are known.
     pub(crate) fn new(
         api: Api,
         robot: Option<Robot>,
         config: &Config,
         network: Option<PrivateNetwork>,
-        events: EventWriter,
-        caches: Arc<OnceLock<Arc<dyn Caches>>>,
+        cluster: ClusterView,
     ) -> Self {
         let (mode, max_age, name) = match config.instances.cache {
             config::Cache::Shared => (Mode::Shared, None, "all"),
@@ -66,7 +63,7 @@ impl Servers {
             cloud = cloud.max_age(age);
         }
         let robot_is_unasked = config.robot.is_some() && robot.is_none();
-        Self { cloud, robot, robot_is_unasked, events, caches }
+        Self { cloud, robot, robot_is_unasked, cluster }
     }
 
     /// The cloud servers, for who needs something else of them; shares what is read.
@@ -172,7 +169,7 @@ impl Servers {
             if *server.name != *node.name {
                 let why = format!("dedicated server {} is named {:?} now", server.number, server.name);
                 let message = format!("{why}, so that this node counts as not existing and may be deleted");
-                self.events.warning(About::Node(node), "PossibleNodeDeletion", message);
+                self.cluster.events().warning(About::Node(node), "PossibleNodeDeletion", message);
                 let gone = Gone::no_such_name(&node.name).with_hint(why);
                 return Ok(Judged { state: InstanceState::Gone(gone), dedicated });
             }
@@ -199,7 +196,7 @@ impl Servers {
             dedicated.number,
             node.name
         );
-        self.events.warning(About::Node(node), "InstanceLookupFailed", &message);
+        self.cluster.events().warning(About::Node(node), "InstanceLookupFailed", &message);
         Error::invalid(message)
     }
 }

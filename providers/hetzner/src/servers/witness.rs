@@ -63,7 +63,7 @@ impl Servers {
     fn mixed_cluster(&self) -> Option<Cluster> {
         self.robot.as_ref()?;
         let Cluster { mut cloud, mut dedicated } = Cluster::default();
-        for node in self.caches.get()?.nodes().into_iter().filter(|node| !node.terminating) {
+        for node in self.cluster.nodes()?.into_iter().filter(|node| !node.terminating) {
             match MachineId::read(&node.provider_id) {
                 Ok(MachineId::Cloud(_)) => cloud.push(node),
                 Ok(MachineId::Robot(_)) => dedicated.push(node),

@@ -15,12 +15,9 @@ use super::status::lead_by;
 use super::tags::{View, balancer_id};
 use super::{Backing, floating_ip, security_group};
 
-/// What the name of the pool of ports with a security group begins with.
-const PORTS_POOL: &str = "ports with ";
-
 impl Backing {
     pub(super) async fn carry_out(&self, change: Change<'_>) -> Result<Applied> {
-        let is_removed = change.operations.iter().any(|it| deletes(it, |part| *part == Part::Balancer));
+        let is_removed = change.operations.iter().any(removes);
         let failed = change.actual.and_then(|it| match &it.state {
             State::Failed(text) => Some((it, text)),
             _ => None,
@@ -31,16 +28,14 @@ impl Backing {
         // Octavia lets nothing of one that failed be removed but all of it.
         let goes_at_once = is_removed && (self.config.cascade_delete || failed.is_some());
         match &change.operations[0] {
-            operation if part_of(operation).is_some_and(|part| matches!(part, Part::Front(_))) => {
+            operation if operation.part().is_some_and(|part| matches!(part, Part::Front(_))) => {
                 self.front(change, operation).await
             }
             Operation::Create { part: Part::Balancer, .. } => self.create(change).await,
             Operation::Mark => self.mark(change).await,
             Operation::Unmark => self.unmark(change).await,
-            operation if goes_at_once || deletes(operation, |it| *it == Part::Balancer) => {
-                self.remove(change, goes_at_once).await
-            }
-            operation if is_about_ports(operation) => self.secure(change, operation).await,
+            operation if goes_at_once || removes(operation) => self.remove(change, goes_at_once).await,
+            operation if security_group::is_meant_by(operation) => self.secure(change, operation).await,
             _ => self.change(change).await,
         }
     }
@@ -59,7 +54,7 @@ impl Backing {
         });
         let _room = self.room_for(members.sum()).await;
         let body = body(change.identity, change.operations, names, self.config.serial);
-        let call = Call::post(BALANCERS.all, &[]).json(&body);
+        let call = Call::post(BALANCERS.all, &[]).json(&body).inside(BALANCERS.name);
         let whole = self.services.balancer.read::<Made>(call).await?.whole();
         let view = View::of(&whole.balancer, change.identity, false);
         let view = view.ok_or_else(|| Error::other("Octavia shows a new load balancer without name and tags"))?;
@@ -77,7 +72,7 @@ impl Backing {
     /// All of it. What is found by it goes before it: then nothing is left that nobody knows of.
     async fn remove(&self, change: Change<'_>, cascade: bool) -> Result<Applied> {
         let Some(actual) = change.actual else { return Ok(Applied::Gone) };
-        if change.operations.iter().any(|it| deletes(it, |part| matches!(part, Part::Support(_)))) {
+        if change.operations.iter().any(|it| it.deletes(|part| matches!(part, Part::Support(_)))) {
             security_group::remove(self, change.identity).await?;
         }
         let call = Call::delete(BALANCERS.one, &[balancer_id(&actual.id)]);
@@ -97,13 +92,13 @@ impl Backing {
         let mut outcome = change.outcome(1);
         // Those who share it still need it.
         if !stays {
-            let goes = change.operations.iter().any(|it| deletes(it, |part| *part == Part::Balancer));
+            let goes = change.operations.iter().any(removes);
             let port = setting("vip_port_id");
             let given = floating_ip::apply(self, operation, change.identity, actual, &port, goes).await?;
             if let Some(outcome) = &mut outcome {
                 let address = given.as_ref().and_then(|it| it.text("address").map(str::to_owned));
                 lead_by(outcome, &address.unwrap_or_else(|| setting("vip_address")));
-                if let (Some(part), Some(tree)) = (part_of(operation), &mut outcome.tree) {
+                if let (Some(part), Some(tree)) = (operation.part(), &mut outcome.tree) {
                     match given {
                         Some(settings) => drop(tree.parts.insert(part.clone(), settings)),
                         None => drop(tree.parts.remove(part)),
@@ -117,7 +112,7 @@ impl Backing {
     async fn secure(&self, change: Change<'_>, operation: &Operation) -> Result<Applied> {
         let settings = security_group::apply(self, operation, change.identity).await?;
         let mut outcome = change.outcome(1);
-        if let (Some(outcome), Some(settings), Some(part)) = (&mut outcome, settings, part_of(operation)) {
+        if let (Some(outcome), Some(settings), Some(part)) = (&mut outcome, settings, operation.part()) {
             if outcome.id.is_empty() {
                 outcome.id = settings.text(ID).unwrap_or_default().to_owned();
             }
@@ -238,30 +233,7 @@ fn shown(count: usize, outcome: Option<Actual>) -> Applied {
     outcome.map_or(Applied::Gone, |outcome| Applied::Shown(count, Box::new(outcome)))
 }
 
-fn part_of(operation: &Operation) -> Option<&Part> {
-    match operation {
-        Operation::Create { part, .. } | Operation::Update { part, .. } | Operation::Delete { part } => Some(part),
-        _ => None,
-    }
-}
-
-fn deletes(operation: &Operation, is_it: impl Fn(&Part) -> bool) -> bool {
-    matches!(operation, Operation::Delete { part } if is_it(part))
-}
-
-/// Whether it is about a security group, or the ports that carry it.
-fn is_about_ports(operation: &Operation) -> bool {
-    match operation {
-        Operation::AddTargets { pool, .. } | Operation::RemoveTargets { pool, .. } => pool.starts_with(PORTS_POOL),
-        other => part_of(other).is_some_and(is_part_of_group),
-    }
-}
-
-/// Whether a part is a security group, or the pool of the ports that carry it.
-pub(super) fn is_part_of_group(part: &Part) -> bool {
-    match part {
-        Part::Support(_) => true,
-        Part::Pool(pool) => pool.starts_with(PORTS_POOL),
-        _ => false,
-    }
+/// Whether the load balancer itself goes.
+fn removes(operation: &Operation) -> bool {
+    operation.deletes(|part| *part == Part::Balancer)
 }

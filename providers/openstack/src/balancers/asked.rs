@@ -6,7 +6,7 @@ use cloud_provider::{Node, Result, Service, StringMap};
 use ipnet::IpNet;
 use provider_kit::addresses::AddressFamily;
 use provider_kit::annotations::{Annotation, Annotations};
-use provider_kit::load_balancers::ServicePort;
+use provider_kit::load_balancers::{Attributes, ServicePort, each_port};
 use provider_kit::source_ranges::stated_source_ranges;
 
 use crate::annotations::{self as key, ProxyProtocol, text};
@@ -42,15 +42,15 @@ pub(super) struct Asked {
     pub(super) proxy: Option<&'static str>,
     pub(super) x_forwarded_for: bool,
     pub(super) tls_container: Option<String>,
-    pub(super) connection_limit: i32,
-    /// Milliseconds, by their names in the API.
-    pub(super) timeouts: [(&'static str, u64); 4],
+    pub(super) connection_limit: Option<i32>,
+    /// Milliseconds.
+    pub(super) timeouts: Attributes,
     pub(super) flavor: Option<String>,
     pub(super) availability_zone: Option<String>,
     /// A client stays at its member.
     pub(super) is_sticky: bool,
     /// How members are checked.
-    pub(super) monitor: Option<Monitor>,
+    pub(super) monitor: Option<Attributes>,
     /// Where a Node tells whether it has a Pod of the Service: if only such Nodes are to get traffic, and are checked.
     pub(super) health_check_port: Option<u16>,
     /// What works, but hardly as somebody meant it.
@@ -119,12 +119,12 @@ impl Asked {
     pub(super) fn of(service: &Service, config: &Balancers) -> Result<Self> {
         let mut asked = key::asked_by(service);
         let (read, spec) = (&mut asked, service.spec.as_ref());
-        let class = class(read, config);
+        let (class, networks) = (class(read, config).unwrap_or_default(), &config.networks);
         let internal = config.internal || read.get(&key::INTERNAL).unwrap_or_default();
         let (family, second) = families(service);
         let (ranges, is_restricted) = ranges(read, service, family, second);
         let (monitor, health_check_port) = monitor(read, service, config);
-        let subnet = place(read, &key::SUBNET_ID, class, &config.networks, |it| &it.subnet);
+        let subnet = place(read, &key::SUBNET_ID, &class.subnet, &networks.subnet);
         let proxy = proxy(read);
         let x_forwarded_for = read.get(&key::X_FORWARDED_FOR).unwrap_or_default();
         if proxy.is_some() && x_forwarded_for {
@@ -135,11 +135,11 @@ impl Asked {
         let asked_for = Self {
             internal,
             address: spec.and_then(|spec| spec.load_balancer_ip.clone()).filter(|ip| !ip.is_empty()),
-            member_subnet: place(read, &key::MEMBER_SUBNET_ID, class, &config.networks, |it| &it.member_subnet)
-                .or_else(|| config.networks.subnet.clone())
+            member_subnet: place(read, &key::MEMBER_SUBNET_ID, &class.member_subnet, &networks.member_subnet)
+                .or_else(|| networks.subnet.clone())
                 .or_else(|| subnet.clone()),
-            vip: vip(read, subnet, class.filter(|_| !internal), class, &config.networks),
-            floating: floating(read, class, &config.networks),
+            vip: vip(read, subnet, &class, networks, internal),
+            floating: floating(read, &class, networks),
             family,
             second,
             needs_both: spec.and_then(|spec| spec.ip_family_policy.as_deref()) == Some("RequireDualStack"),
@@ -152,13 +152,12 @@ impl Asked {
             proxy,
             x_forwarded_for,
             tls_container: text(read, &key::DEFAULT_TLS_CONTAINER_REF, config.tls_container.as_deref()),
-            connection_limit: read.get(&key::CONNECTION_LIMIT).unwrap_or(-1),
-            timeouts: [
-                ("timeout_client_data", read.get(&key::TIMEOUT_CLIENT_DATA).unwrap_or(50_000)),
-                ("timeout_member_connect", read.get(&key::TIMEOUT_MEMBER_CONNECT).unwrap_or(5_000)),
-                ("timeout_member_data", read.get(&key::TIMEOUT_MEMBER_DATA).unwrap_or(50_000)),
-                ("timeout_tcp_inspect", read.get(&key::TIMEOUT_TCP_INSPECT).unwrap_or(0)),
-            ],
+            connection_limit: read.get(&key::CONNECTION_LIMIT),
+            timeouts: Attributes::default()
+                .set("timeout_client_data", read.get(&key::TIMEOUT_CLIENT_DATA))
+                .set("timeout_member_connect", read.get(&key::TIMEOUT_MEMBER_CONNECT))
+                .set("timeout_member_data", read.get(&key::TIMEOUT_MEMBER_DATA))
+                .set("timeout_tcp_inspect", read.get(&key::TIMEOUT_TCP_INSPECT)),
             flavor: text(read, &key::FLAVOR_ID, config.flavor.as_deref()),
             availability_zone: text(read, &key::AVAILABILITY_ZONE, config.availability_zone.as_deref()),
             is_sticky: spec.and_then(|spec| spec.session_affinity.as_deref()) == Some("ClientIP"),
@@ -209,9 +208,9 @@ impl Asked {
 }
 
 /// The class that the Service names. An unknown one is a mistake.
-fn class<'a>(read: &mut Annotations<'_>, config: &'a Balancers) -> Option<&'a Networks> {
+fn class(read: &mut Annotations<'_>, config: &Balancers) -> Option<Networks> {
     let name = text(read, &key::CLASS, None)?;
-    let class = config.classes.get(&name);
+    let class = config.classes.get(&name).cloned();
     if class.is_none() {
         let known: Vec<_> = config.classes.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
@@ -221,58 +220,48 @@ fn class<'a>(read: &mut Annotations<'_>, config: &'a Balancers) -> Option<&'a Ne
     class
 }
 
-type Field = fn(&Networks) -> &Option<String>;
-
 /// What the annotation says, else the class, else the configuration.
 fn place(
     read: &mut Annotations<'_>,
     annotation: &Annotation<String>,
-    class: Option<&Networks>,
-    config: &Networks,
-    field: Field,
+    class: &Option<String>,
+    config: &Option<String>,
 ) -> Option<String> {
-    text(read, annotation, class.and_then(|class| field(class).as_deref()).or(field(config).as_deref()))
+    text(read, annotation, class.as_deref().or(config.as_deref()))
 }
 
-/// `first`: the class, where it wins over annotations: when an external load balancer is made (§3.3).
-fn vip(
-    read: &mut Annotations<'_>,
-    subnet: Option<String>,
-    first: Option<&Networks>,
-    class: Option<&Networks>,
-    config: &Networks,
-) -> Vip {
-    let network = place(read, &key::NETWORK_ID, class, config, |it| &it.network);
+/// When an external load balancer is made, the class wins over annotations (§3.3).
+fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Networks, config: &Networks, internal: bool) -> Vip {
+    let network = place(read, &key::NETWORK_ID, &class.network, &config.network);
     match text(read, &key::PORT_ID, None) {
         Some(port) => Vip { port: Some(port), ..Vip::default() },
-        None => Vip {
-            subnet: first.and_then(|class| class.subnet.clone()).or(subnet),
-            network: first.and_then(|class| class.network.clone()).or(network),
-            port: None,
-        },
+        None if internal => Vip { subnet, network, port: None },
+        None => Vip { subnet: class.subnet.clone().or(subnet), network: class.network.clone().or(network), port: None },
     }
 }
 
 /// Class before annotations before configuration: the network, and what says which of its subnets.
-fn floating(read: &mut Annotations<'_>, class: Option<&Networks>, config: &Networks) -> Floating {
+fn floating(read: &mut Annotations<'_>, class: &Networks, config: &Networks) -> Floating {
     let network = text(read, &key::FLOATING_NETWORK_ID, config.floating_network.as_deref());
     let annotated = [&key::FLOATING_SUBNET_ID, &key::FLOATING_SUBNET, &key::FLOATING_SUBNET_TAGS];
     let is_annotated = annotated.iter().any(|annotation| read.is_set(annotation));
-    let [id, name, tags] = annotated.map(|annotation| text(read, annotation, None));
-    let by_class = class.map(|it| subnet_of(&it.floating_subnet_id, &it.floating_subnet, &it.floating_subnet_tags));
-    let subnet = match by_class.filter(|it| *it != FloatingSubnet::Any) {
-        Some(subnet) => subnet,
-        None if is_annotated => subnet_of(&id, &name, &tags),
-        None => subnet_of(&config.floating_subnet_id, &config.floating_subnet, &config.floating_subnet_tags),
+    let annotated = annotated.map(|annotation| text(read, annotation, None));
+    let configured = |it: &Networks| {
+        subnet_of([&it.floating_subnet_id, &it.floating_subnet, &it.floating_subnet_tags].map(Clone::clone))
     };
-    Floating { network: class.and_then(|class| class.floating_network.clone()).or(network), subnet }
+    let subnet = match configured(class) {
+        FloatingSubnet::Any if is_annotated => subnet_of(annotated),
+        FloatingSubnet::Any => configured(config),
+        subnet => subnet,
+    };
+    Floating { network: class.floating_network.clone().or(network), subnet }
 }
 
-fn subnet_of(id: &Option<String>, name: &Option<String>, tags: &Option<String>) -> FloatingSubnet {
-    match (id, name, tags) {
-        (Some(id), _, _) => FloatingSubnet::Id(id.clone()),
-        (None, None, None) => FloatingSubnet::Any,
-        (None, name, tags) => FloatingSubnet::Like { name: name.clone(), tags: tags.clone() },
+fn subnet_of(id_name_and_tags: [Option<String>; 3]) -> FloatingSubnet {
+    match id_name_and_tags {
+        [Some(id), ..] => FloatingSubnet::Id(id),
+        [None, None, None] => FloatingSubnet::Any,
+        [None, name, tags] => FloatingSubnet::Like { name, tags },
     }
 }
 
@@ -338,17 +327,19 @@ fn proxy(read: &mut Annotations<'_>) -> Option<&'static str> {
 }
 
 /// With traffic policy Local members are checked unless the Service forbids it: those without a Pod drop what they get (§7).
-fn monitor(read: &mut Annotations<'_>, service: &Service, config: &Balancers) -> (Option<Monitor>, Option<u16>) {
+fn monitor(read: &mut Annotations<'_>, service: &Service, config: &Balancers) -> (Option<Attributes>, Option<u16>) {
     let is_local = service.spec.as_ref().is_some_and(|spec| spec.external_traffic_policy.as_deref() == Some("Local"));
     let port = health_check_node_port(service).filter(|_| is_local);
     let is_on = read.get(&key::ENABLE_HEALTH_MONITOR).unwrap_or(config.monitor.create || port.is_some());
-    let monitor = Monitor {
-        create: is_on,
-        delay: read.get(&key::HEALTH_MONITOR_DELAY).unwrap_or(config.monitor.delay),
-        timeout: read.get(&key::HEALTH_MONITOR_TIMEOUT).unwrap_or(config.monitor.timeout),
-        max_retries: read.get(&key::HEALTH_MONITOR_MAX_RETRIES).unwrap_or(config.monitor.max_retries),
-        max_retries_down: read.get(&key::HEALTH_MONITOR_MAX_RETRIES_DOWN).unwrap_or(config.monitor.max_retries_down),
-    };
+    let Monitor { delay, timeout, max_retries, max_retries_down, .. } = config.monitor;
+    let monitor = Attributes::default()
+        .set("healthmonitor.delay", read.get(&key::HEALTH_MONITOR_DELAY).unwrap_or(delay).as_secs())
+        .set("healthmonitor.timeout", read.get(&key::HEALTH_MONITOR_TIMEOUT).unwrap_or(timeout).as_secs())
+        .set("healthmonitor.max_retries", read.get(&key::HEALTH_MONITOR_MAX_RETRIES).unwrap_or(max_retries))
+        .set(
+            "healthmonitor.max_retries_down",
+            read.get(&key::HEALTH_MONITOR_MAX_RETRIES_DOWN).unwrap_or(max_retries_down),
+        );
     (Some(monitor).filter(|_| is_on), port.filter(|_| is_on))
 }
 
@@ -358,26 +349,13 @@ pub(super) fn health_check_node_port(service: &Service) -> Option<u16> {
     u16::try_from(port).ok().filter(|port| *port > 0)
 }
 
+/// A port for which the Service allocates no node port has no members.
 fn ports(read: &mut Annotations<'_>, service: &Service) -> Vec<ServicePort> {
-    let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
-    if ports.is_empty() {
+    let mut ports = each_port(service, &["TCP", "UDP", "SCTP"]).peekable();
+    if ports.peek().is_none() {
         read.mistake("the Service has no ports");
     }
-    let mut served = Vec::with_capacity(ports.len());
-    for port in ports {
-        let named = port.protocol.as_deref().unwrap_or("TCP");
-        let protocol = ["TCP", "UDP", "SCTP"].into_iter().find(|it| *it == named);
-        let number = |port: i32| u16::try_from(port).ok();
-        match (number(port.port), protocol) {
-            (Some(number_of), Some(protocol)) => {
-                // Zero where the Service allocates none: then the port has no members.
-                let node_port = port.node_port.and_then(number).unwrap_or_default();
-                served.push(ServicePort { number: number_of, protocol, node_port });
-            }
-            _ => read.mistake(format!("port {}: protocol {named:?} is not one of TCP, UDP, SCTP", port.port)),
-        }
-    }
-    served
+    ports.filter_map(|port| port.map_err(|err| read.mistake(err.to_string())).ok()).collect()
 }
 
 #[cfg(test)]

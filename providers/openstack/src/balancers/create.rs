@@ -72,11 +72,6 @@ fn whole_pool(names: Names<'_>, name: &str, tree: &Tree) -> NewPool {
 /// The answer: all that was made, with ids. What it says twice is read once.
 #[derive(Deserialize)]
 pub(super) struct Made {
-    loadbalancer: Balancer,
-}
-
-#[derive(Deserialize)]
-struct Balancer {
     #[serde(default)]
     listeners: Vec<Listener>,
     #[serde(default)]
@@ -96,7 +91,7 @@ struct Listener {
 impl Made {
     /// The whole of it.
     pub(super) fn whole(self) -> Whole {
-        let Balancer { listeners, pools, object: balancer } = self.loadbalancer;
-        Whole { balancer, listeners: listeners.into_iter().map(|it| it.object).collect(), pools, floating: None }
+        let listeners = self.listeners.into_iter().map(|it| it.object).collect();
+        Whole { balancer: self.object, listeners, pools: self.pools, floating: None }
     }
 }

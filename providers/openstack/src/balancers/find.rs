@@ -7,6 +7,7 @@ use cloud_provider::{About, Error, Listing, Result, Service};
 use futures::future::try_join_all;
 use provider_kit::load_balancers::{Actual, Attributes, Identity, Part, TargetSets, Tree};
 use provider_kit::paging::Reading;
+use provider_kit::status::shown;
 use provider_kit::transport::Call;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -31,8 +32,7 @@ impl Backing {
         call: Call,
         key: fn(&T) -> K,
     ) -> Result<Vec<T>> {
-        let reading = self.services.list(&self.services.balancer, call, kind.names, |it: T| it, key).await?;
-        Ok(reading.complete()?.into_items())
+        self.services.all(&self.services.balancer, call, kind.names, key).await
     }
 
     async fn objects(&self, kind: &Kind, call: Call) -> Result<Vec<Value>> {
@@ -42,7 +42,7 @@ impl Backing {
     /// A load balancer without its parts.
     pub(super) async fn balancer(&self, id: &str) -> Result<Option<Value>> {
         let found: Option<Value> = self.services.balancer.find(BALANCERS.get(id)).await?;
-        Ok(found.map(|found| BALANCERS.of(found)).filter(|it| state(it).is_some()))
+        Ok(found.filter(|it| state(it).is_some()))
     }
 
     /// Its listeners and pools, without health monitors and members.
@@ -59,7 +59,7 @@ impl Backing {
         let monitors = whole.pools.iter_mut().map(async |Pool { object, .. }| {
             let Some(id) = object.get("healthmonitor_id").and_then(Value::as_str) else { return Ok(()) };
             if let Some(found) = self.services.balancer.find(MONITORS.get(id)).await? {
-                object[MONITORS.name] = MONITORS.of(found);
+                object[MONITORS.name] = found;
             }
             Ok::<_, Error>(())
         });
@@ -291,15 +291,12 @@ pub(super) fn id(object: &Value) -> String {
 
 /// The load balancer that a Service names.
 pub(super) fn asked_for(service: &Service) -> Option<&str> {
-    let annotations = service.metadata.annotations.as_ref()?;
-    annotations.get(key::LOAD_BALANCER_ID.key()).map(|id| id.trim()).filter(|id| !id.is_empty())
+    key::LOAD_BALANCER_ID.text_on(service).map(str::trim).filter(|id| !id.is_empty())
 }
 
 /// Whether it had one, whose annotations are still there: address and id are written together.
 pub(super) fn was_made(service: &Service) -> bool {
-    let annotations = service.metadata.annotations.as_ref();
-    let address = annotations.and_then(|all| all.get(key::LOAD_BALANCER_ADDRESS.key()));
-    is_published(service) || address.is_some_and(|address| !address.is_empty())
+    is_published(service) || key::LOAD_BALANCER_ADDRESS.text_on(service).is_some()
 }
 
 fn unknown(id: &str) -> Error {
@@ -311,8 +308,7 @@ fn unknown(id: &str) -> Error {
 
 /// Whether its users were told of an address.
 pub(super) fn is_published(service: &Service) -> bool {
-    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    status.and_then(|status| status.ingress.as_ref()).is_some_and(|ingress| !ingress.is_empty())
+    !shown(service).is_empty()
 }
 
 /// The name of the security group of a view's Service, if all of it is known.

@@ -2,6 +2,7 @@
 
 use cloud_provider::{Cluster, Error, Result, Service};
 use provider_kit::load_balancers::{Actual, Attributes, Identity, Operation, Part};
+use provider_kit::status::shown;
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,9 +10,8 @@ use serde_json::{Value, json};
 use super::Backing;
 use super::asked::{Asked, FloatingSubnet};
 use super::tags::{cut, full_name};
-use super::wanted::aside;
 use crate::annotations as key;
-use crate::services::Services;
+use crate::services::{Services, based_on};
 
 /// What the description of every floating IP that is ours begins with.
 const OURS: &str = "Floating IP for Kubernetes external service";
@@ -29,11 +29,6 @@ pub(super) struct FloatingIp {
     pub(super) port: Option<String>,
     description: Option<String>,
     revision_number: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct One {
-    floatingip: FloatingIp,
 }
 
 impl FloatingIp {
@@ -55,7 +50,7 @@ impl FloatingIp {
 
 /// The part that a floating IP is. Nothing is wanted of one but that it is there: one that is there is never moved.
 pub(super) fn part() -> Part {
-    Part::Front(aside("floating ip", "floating ip"))
+    Part::front("floating ip", "floating ip")
 }
 
 /// What ours are known by.
@@ -103,11 +98,8 @@ async fn unused(services: &Services, cluster: &Cluster, service: &Service) -> Re
 
 /// The addresses that a Service shows.
 pub(super) fn shown_by(service: &Service) -> Vec<&str> {
-    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    let ingress = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
-    let annotation = service.metadata.annotations.as_ref().and_then(|all| all.get(key::LOAD_BALANCER_ADDRESS.key()));
-    let shown = ingress.iter().filter_map(|it| it.ip.as_deref()).chain(annotation.map(String::as_str));
-    shown.filter(|address| !address.is_empty()).collect()
+    let shown = shown(service).iter().filter_map(|it| it.ip.as_deref()).filter(|address| !address.is_empty());
+    shown.chain(key::LOAD_BALANCER_ADDRESS.text_on(service)).collect()
 }
 
 /// Whether it stays when its Service goes.
@@ -116,25 +108,18 @@ fn is_kept(service: &Service) -> bool {
 }
 
 async fn list(services: &Services, call: Call) -> Result<Vec<FloatingIp>> {
-    let (keep, key) = (|it: FloatingIp| it, |it: &FloatingIp| it.id.clone());
-    Ok(services.list(&services.network, call, "floatingips", keep, key).await?.complete()?.into_items())
+    services.all(&services.network, call, "floatingips", |it: &FloatingIp| it.id.clone()).await
 }
 
 async fn make(services: &Services, fields: &Value) -> Result<FloatingIp> {
-    let call = Call::post("/floatingips", &[]).json(&json!({ "floatingip": fields }));
-    let made: One = services.network.read(call).await?;
-    Ok(made.floatingip)
+    let call = Call::post("/floatingips", &[]).json(&json!({ "floatingip": fields })).inside("floatingip");
+    services.network.read(call).await
 }
 
 /// Leads it to a port, or nowhere, unless somebody else has changed it since it was read (*conflict*).
 async fn lead(services: &Services, it: &FloatingIp, port: Option<&str>) -> Result<FloatingIp> {
     let call = Call::put("/floatingips/{id}", &[&it.id]).json(&json!({"floatingip": {"port_id": port}}));
-    let call = match it.revision_number {
-        Some(revision) => call.header("If-Match", format!("revision_number={revision}")),
-        None => call,
-    };
-    let led: One = services.network.read(call).await?;
-    Ok(led.floatingip)
+    services.network.read(based_on(it.revision_number, call).inside("floatingip")).await
 }
 
 /// Does one operation whose part is the floating IP; what is there afterwards. `goes`: the load balancer is removed, and what
@@ -155,8 +140,7 @@ pub(super) async fn apply(
         Operation::Delete { .. } => {
             let Some(found) = of_front(&backing.services, identity, port).await? else { return Ok(None) };
             if found.is_ours() && !is_kept(identity.service) {
-                let answer = backing.services.network.send(Call::delete("/floatingips/{id}", &[&found.id])).await;
-                answer.map(|_| ()).or_else(|err| if err.is_not_found() { Ok(()) } else { Err(err) })?;
+                backing.services.network.remove(Call::delete("/floatingips/{id}", &[&found.id])).await?;
             } else if found.port.is_some() && !goes {
                 lead(&backing.services, &found, None).await?;
             }

@@ -141,7 +141,7 @@ impl Backend for Backing {
     }
 
     fn outlives(&self, part: &Part) -> bool {
-        apply::is_part_of_group(part)
+        security_group::has_part(part)
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {

@@ -68,7 +68,7 @@ impl Kind {
 
     /// Reads one.
     pub(super) fn get(&self, id: &str) -> Call {
-        self.with_fields(Call::get(self.one, &[id]))
+        self.with_fields(Call::get(self.one, &[id])).inside(self.name)
     }
 
     fn with_fields(&self, call: Call) -> Call {
@@ -78,11 +78,6 @@ impl Kind {
     /// A body: the object under its name.
     pub(super) fn body<T: Serialize>(&self, object: T) -> impl Serialize {
         BTreeMap::from([(self.name, object)])
-    }
-
-    /// The object in an answer.
-    pub(super) fn of(&self, mut answer: Value) -> Value {
-        answer.get_mut(self.name).map(Value::take).unwrap_or_default()
     }
 }
 

@@ -76,9 +76,7 @@ impl Places {
 
     async fn read_subnets(&self, call: Call) -> Result<Vec<Subnet>> {
         let call = ["id", "name", "network_id", "cidr"].iter().fold(call, |call, field| call.query("fields", field));
-        let (keep, key) = (|subnet: Subnet| subnet, |subnet: &Subnet| subnet.id.clone());
-        let reading = self.services.list(&self.services.network, call, "subnets", keep, key).await?;
-        Ok(reading.complete()?.into_items())
+        self.services.all(&self.services.network, call, "subnets", |it: &Subnet| it.id.clone()).await
     }
 
     /// A subnet that somebody names. `whose`: the key that names it.
@@ -108,8 +106,7 @@ impl Places {
     /// What Neutron answered.
     pub(super) async fn beside(&self, vip: &Vip, family: AddressFamily, is_made: bool) -> Result<Option<String>> {
         for is_last in [is_made, true] {
-            let seen = self.subnets_with(|_| true).await?;
-            let found = beside(&seen, vip, family).map(|subnet| subnet.id.clone());
+            let found = beside(&self.subnets_with(|_| true).await?, vip, family);
             if found.is_some() || is_last {
                 return Ok(found);
             }
@@ -126,9 +123,7 @@ impl Places {
         let ask = async || {
             let call = Call::get("/networks", &[]).query("router:external", true);
             let call = call.query("fields", "id").query("fields", "subnets");
-            let (keep, key) = (|network: Network| network, |network: &Network| network.id.clone());
-            let reading = self.services.list(&self.services.network, call, "networks", keep, key).await?;
-            Ok(reading.complete()?.into_items())
+            self.services.all(&self.services.network, call, "networks", |it: &Network| it.id.clone()).await
         };
         let (networks, _) = self.external.list(AGE, ask).await?;
         let seen = self.subnets_with(|_| true).await?;
@@ -190,7 +185,7 @@ impl Places {
 
 /// The first by name of those in the VIP's network that are of this family and not of the VIP's, which Octavia takes to be IPv4
 /// where only the network is said.
-fn beside<'a>(seen: &'a [Subnet], vip: &Vip, family: AddressFamily) -> Option<&'a Subnet> {
+fn beside(seen: &[Subnet], vip: &Vip, family: AddressFamily) -> Option<String> {
     let first = match (&vip.subnet, &vip.network) {
         (Some(id), _) => seen.iter().find(|subnet| subnet.id == *id),
         (None, network) => seen.iter().find(|it| Some(&it.network) == network.as_ref() && it.cidr.addr().is_ipv4()),
@@ -200,7 +195,7 @@ fn beside<'a>(seen: &'a [Subnet], vip: &Vip, family: AddressFamily) -> Option<&'
             && it.cidr.addr().is_ipv4() != first.cidr.addr().is_ipv4()
             && family.has(it.cidr.addr())
     };
-    seen.iter().filter(is_beside).min_by_key(|it| (&it.name, &it.id))
+    seen.iter().filter(is_beside).min_by_key(|it| (&it.name, &it.id)).map(|it| it.id.clone())
 }
 
 /// `tags`, `tags-any`, … with the tags: after `!` those without, after `&` all of them.
@@ -399,7 +394,7 @@ mod tests {
             (Vip::default(), v6, None),
         ];
         for (vip, family, expected) in table {
-            assert_eq!(beside(&seen, &vip, family).map(|it| &*it.id), expected, "{vip:?} {family:?}");
+            assert_eq!(beside(&seen, &vip, family).as_deref(), expected, "{vip:?} {family:?}");
         }
     }
 

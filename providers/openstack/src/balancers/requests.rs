@@ -166,8 +166,10 @@ impl Subject<'_> {
             return self.change_monitor(name, wanted, &of_monitor, done);
         }
         // Only an update speaks of settings; what targets there will be, all operations on this pool together.
-        let count = operations.iter().take_while(|it| touches_members(it, name)).count();
-        let moves = operations[..count].iter().filter(|it| !is_update(it)).cloned().collect::<Vec<_>>();
+        let is_it = |part: &Part| matches!(part, Part::Pool(pool) if pool == name);
+        let is_about_it = |it: &&Operation| it.targets_of() == Some(name) || it.updates(is_it);
+        let count = operations.iter().take_while(is_about_it).count();
+        let moves: Vec<_> = operations[..count].iter().filter(|it| it.targets_of().is_some()).cloned().collect();
         let tree = after(&of_members).after(&moves);
         let request = !(of_members.is_empty() && moves.is_empty());
         let request = request.then(|| Request::Members(id, self.names.members(name, &tree)));
@@ -227,19 +229,6 @@ impl Subject<'_> {
 
     fn pool_id(&self, listener: &Attributes) -> Option<&str> {
         self.tree.pool_attributes(listener.text(POOL)?)?.text(ID)
-    }
-}
-
-fn is_update(operation: &Operation) -> bool {
-    matches!(operation, Operation::Update { .. })
-}
-
-fn touches_members(operation: &Operation, name: &str) -> bool {
-    match operation {
-        Operation::Update { part: Part::Pool(pool), .. }
-        | Operation::AddTargets { pool, .. }
-        | Operation::RemoveTargets { pool, .. } => pool == name,
-        _ => false,
     }
 }
 

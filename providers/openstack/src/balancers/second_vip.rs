@@ -2,13 +2,15 @@
 //! never changed.
 
 use cloud_provider::{Result, Service};
+use provider_kit::events::Notes;
 use provider_kit::load_balancers::Attributes;
+use provider_kit::status::shown;
 
 use super::Backing;
 use super::asked::{Asked, Vip, has};
 use super::find::is_published;
 use super::octavia::{ADDITIONAL_VIPS, text};
-use super::wanted::{Note, is_made};
+use super::wanted::is_made;
 use crate::features::Features;
 
 /// For which ports a second VIP is of no use: Octavia leads it only to members of its own family.
@@ -22,7 +24,7 @@ impl Backing {
         features: &Features,
         vip: &Vip,
         service: &Service,
-        notes: &mut Vec<Note>,
+        notes: &mut Notes,
     ) -> Result<Option<String>> {
         let Some(second) = asked.second else { return Ok(None) };
         let mut subnet = None;
@@ -45,10 +47,8 @@ impl Backing {
         let is_shown = shows(service, asked);
         if let Some(why) = why_not.filter(|why| if is_shown { *why == DATAGRAMS } else { asked.needs_both }) {
             let family = if asked.is_ipv6() { "IPv4" } else { "IPv6" };
-            notes.push((
-                "LoadBalancerDualStackSkipped",
-                format!("it is not, or not wholly, reached by {family}: {why}"),
-            ));
+            let text = format!("it is not, or not wholly, reached by {family}: {why}");
+            notes.warn("LoadBalancerDualStackSkipped", text);
         }
         Ok(subnet)
     }
@@ -62,7 +62,5 @@ pub(super) fn is_there(balancer: &Attributes, asked: &Asked) -> bool {
 
 /// Whether the Service shows an address of its second family, or a name, which may have one.
 fn shows(service: &Service, asked: &Asked) -> bool {
-    let status = service.status.as_ref().and_then(|status| status.load_balancer.as_ref());
-    let ingress = status.and_then(|status| status.ingress.as_deref()).unwrap_or_default();
-    ingress.iter().any(|it| asked.second.zip(it.ip.as_deref()).is_none_or(|(second, ip)| has(second, ip)))
+    shown(service).iter().any(|it| asked.second.zip(it.ip.as_deref()).is_none_or(|(second, ip)| has(second, ip)))
 }

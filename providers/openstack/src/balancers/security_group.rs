@@ -16,11 +16,12 @@ use serde_json::{Value, json};
 use super::Backing;
 use super::asked::{Asked, health_check_node_port};
 use super::tags::{cut, full_name};
-use super::wanted::aside;
 use crate::ports::{Port, Ports};
 use crate::services::Services;
 
 const PREFIX: &str = "lb-sg-";
+/// What the name of the pool of ports begins with.
+const PORTS: &str = "ports with ";
 const RULES: &str = "rules";
 /// So many ports are changed at the same time.
 const AT_ONCE: usize = 8;
@@ -38,12 +39,22 @@ pub(super) fn name(service: &Service) -> String {
 
 /// It stands before its load balancer does.
 pub(super) fn part(name: &str) -> Part {
-    Part::Support(aside("security group", name))
+    Part::support(0, "security group", name)
 }
 
 /// The pool whose targets are the ports that carry it.
 pub(super) fn pool_name(name: &str) -> String {
-    format!("ports with {name}")
+    format!("{PORTS}{name}")
+}
+
+/// Whether a part is a security group, or the pool of the ports that carry it.
+pub(super) fn has_part(part: &Part) -> bool {
+    matches!(part, Part::Support(_)) || matches!(part, Part::Pool(pool) if pool.starts_with(PORTS))
+}
+
+/// Whether an operation is about such a part, or those ports.
+pub(super) fn is_meant_by(operation: &Operation) -> bool {
+    operation.part().is_some_and(has_part) || operation.targets_of().is_some_and(|pool| pool.starts_with(PORTS))
 }
 
 /// The rules of a Service, as texts: its node ports, from where members are, or with `ovn`, which keeps the senders'
@@ -134,11 +145,6 @@ struct Change {
     is_added: bool,
 }
 
-#[derive(Deserialize)]
-struct One {
-    security_group: Group,
-}
-
 impl Groups {
     pub(super) fn new(services: Services, ports: Ports) -> Self {
         let (network, of_ports) = (services.network.clone(), ports.clone());
@@ -158,7 +164,7 @@ impl Groups {
                 };
                 for Change { group, .. } in was_tagged {
                     let call = Call::delete("/ports/{id}/tags/{tag}", &[&id, group]);
-                    gone_is_fine(network.send(call).await.map(|_| ()))?;
+                    network.remove(call).await?;
                 }
                 Ok(())
             }
@@ -172,10 +178,7 @@ impl Groups {
     }
 
     async fn list(&self, call: Call) -> Result<Vec<Group>> {
-        let keep = |group: Group| group;
-        let key = |group: &Group| group.id.clone();
-        let reading = self.services.list(&self.services.network, call, "security_groups", keep, key).await?;
-        Ok(reading.complete()?.into_items())
+        self.services.all(&self.services.network, call, "security_groups", |it: &Group| it.id.clone()).await
     }
 
     /// The one to be changed.
@@ -193,8 +196,7 @@ impl Groups {
 
     async fn make(&self, name: &str, description: &str) -> Result<Group> {
         let body = json!({"security_group": {"name": name, "description": description}});
-        let made: One = self.services.network.read(Call::post("/security-groups", &[]).json(&body)).await?;
-        Ok(made.security_group)
+        self.services.network.read(Call::post("/security-groups", &[]).json(&body).inside("security_group")).await
     }
 
     /// New rules are made before old ones go: what shall pass is never kept out.
@@ -208,8 +210,7 @@ impl Groups {
             self.services.network.send(Call::post("/security-group-rules", &[]).json(&body)).await?;
         }
         for rule in changes.remove {
-            let call = Call::delete("/security-group-rules/{id}", &[rule]);
-            gone_is_fine(self.services.network.send(call).await.map(|_| ()))?;
+            self.services.network.remove(Call::delete("/security-group-rules/{id}", &[rule])).await?;
         }
         Ok(())
     }
@@ -238,10 +239,6 @@ fn changed(port: &Port, changes: &[Change]) -> Option<Value> {
     let is_same = groups.len() == port.security_groups.len()
         && port.security_groups.iter().all(|group| groups.contains(&&**group));
     (!is_same).then(|| json!({ "security_groups": groups }))
-}
-
-fn gone_is_fine(answer: Result<()>) -> Result<()> {
-    answer.or_else(|err| if err.is_not_found() { Ok(()) } else { Err(err) })
 }
 
 /// What is there of the group of this name; nothing if it is not.
@@ -308,8 +305,7 @@ pub(super) async fn apply(
             for group in groups.named(&name).await? {
                 groups.take_off_all(&group.id).await?;
                 if matches!(gone, Part::Support(_)) {
-                    let call = Call::delete("/security-groups/{id}", &[&group.id]);
-                    gone_is_fine(groups.services.network.send(call).await.map(|_| ()))?;
+                    groups.services.network.remove(Call::delete("/security-groups/{id}", &[&group.id])).await?;
                 }
             }
         }

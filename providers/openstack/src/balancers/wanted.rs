@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud_provider::{About, Error, LoadBalancerRequest, Node, Result, Service};
-use provider_kit::load_balancers::{Aside, Attributes, ServicePort, Targets, Tree, in_order};
+use provider_kit::events::Notes;
+use provider_kit::load_balancers::{Attributes, ServicePort, Targets, Tree, in_order};
 use provider_kit::transport::Call;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::asked::{Asked, Selector, Vip};
 use super::find::is_published;
-use super::octavia::{ADDITIONAL_VIPS, ALLOWED_CIDRS};
+use super::octavia::{ADDITIONAL_VIPS, ALLOWED_CIDRS, BALANCER_SETTINGS};
 use super::places::member_ports;
 use super::tags::full_name;
 use super::{Backing, floating_ip, security_group};
 use crate::annotations::{self as key, asked_by, text};
-use crate::config::{Balancers, Monitor};
+use crate::config::Balancers;
 use crate::features::Features;
 
 /// The provider of load balancers that keeps the senders' addresses.
@@ -79,42 +80,31 @@ fn balancer(asked: &Asked, config: &Balancers, facts: &Facts) -> Attributes {
     let Facts { features, vip, .. } = facts;
     // Else the floating IP is meant.
     let address = asked.address.as_ref().filter(|_| asked.internal || asked.is_ipv6());
-    let flavor = asked.flavor.as_ref().filter(|_| features.flavors);
-    let zone = asked.availability_zone.as_ref().filter(|_| features.availability_zones);
-    let stated = [
-        ("provider", Some(&config.provider)),
-        ("vip_subnet_id", vip.subnet.as_ref()),
-        ("vip_network_id", vip.network.as_ref()),
-        ("vip_port_id", vip.port.as_ref()),
-        ("vip_address", address),
-        ("flavor_id", flavor),
-        ("availability_zone", zone),
-    ];
-    let settings = stated.into_iter().fold(Attributes::default(), |settings, (key, value)| match value {
-        Some(value) => settings.set(key, value).fixed(&[key]),
-        None => settings,
-    });
-    match &facts.second_subnet {
-        Some(subnet) => settings.set(ADDITIONAL_VIPS, json!([{"subnet_id": subnet}])).fixed(&[ADDITIONAL_VIPS]),
-        None => settings,
-    }
+    let second = facts.second_subnet.as_ref().map(|subnet| json!([{"subnet_id": subnet}]));
+    let settings = Attributes::default()
+        .set("provider", &config.provider)
+        .set("vip_subnet_id", &vip.subnet)
+        .set("vip_network_id", &vip.network)
+        .set("vip_port_id", &vip.port)
+        .set("vip_address", address)
+        .set("flavor_id", asked.flavor.as_ref().filter(|_| features.flavors))
+        .set("availability_zone", asked.availability_zone.as_ref().filter(|_| features.availability_zones))
+        .set(ADDITIONAL_VIPS, second);
+    settings.to_make().fixed(&BALANCER_SETTINGS)
 }
 
 fn listener(asked: &Asked, facts: &Facts, port: &ServicePort) -> Attributes {
     let Facts { features, second_subnet, .. } = facts;
-    let protocol = asked.listener_protocol(port);
     let is_tcp = port.protocol == "TCP";
-    let mut settings = Attributes::default()
-        .set("protocol", protocol)
+    let timed = if features.timeouts { asked.timeouts.clone() } else { Attributes::default() };
+    let mut settings = timed
+        .set("protocol", asked.listener_protocol(port))
         .fixed(&["protocol"])
         .set("connection_limit", asked.connection_limit)
         .set("insert_headers.X-Forwarded-For", (asked.x_forwarded_for && is_tcp).then_some("true"))
         .set("default_tls_container_ref", asked.tls_container.as_ref().filter(|_| is_tcp));
     if features.allowed_cidrs {
         settings = settings.set(ALLOWED_CIDRS, in_order(json!(asked.allowed(second_subnet.is_some()))));
-    }
-    if features.timeouts {
-        settings = asked.timeouts.iter().fold(settings, |settings, (key, time)| settings.set(*key, time));
     }
     if features.tags { settings.set("tagged", true) } else { settings }
 }
@@ -124,44 +114,29 @@ fn pool(asked: &Asked, facts: &Facts, port: &ServicePort) -> Attributes {
     let features = &facts.features;
     let by_http = if port.protocol == "UDP" { features.udp_http_monitors } else { features.http_monitors };
     let health_check = asked.health_check_port.filter(|_| by_http);
-    let mut settings = Attributes::default()
+    let kind = match port.protocol {
+        _ if health_check.is_some() => "HTTP",
+        "UDP" => "UDP-CONNECT",
+        other => other,
+    };
+    let mut settings = asked.monitor.clone().unwrap_or_default();
+    settings = settings
+        .set("healthmonitor.type", asked.monitor.is_some().then_some(kind))
         .set("lb_algorithm", &asked.lb_method)
         .set("session_persistence.type", asked.is_sticky.then_some("SOURCE_IP"))
         .set("members.protocol_port", port.node_port)
         .set("members.monitor_port", health_check);
-    if let Some(subnet) = &facts.member_subnet {
-        settings = settings.set("members.subnet_id", subnet);
-    }
-    match &asked.monitor {
-        Some(monitor) => checked(settings, *monitor, port, health_check.is_some()),
-        None => settings.set("healthmonitor.type", ()),
-    }
-}
-
-fn checked(settings: Attributes, monitor: Monitor, port: &ServicePort, by_http: bool) -> Attributes {
-    let settings = settings
-        .set("healthmonitor.delay", monitor.delay.as_secs())
-        .set("healthmonitor.timeout", monitor.timeout.as_secs())
-        .set("healthmonitor.max_retries", monitor.max_retries)
-        .set("healthmonitor.max_retries_down", monitor.max_retries_down);
-    match port.protocol {
-        _ if by_http => settings
-            .set("healthmonitor.type", "HTTP")
+    if health_check.is_some() {
+        settings = settings
             .set("healthmonitor.url_path", "/healthz")
             .set("healthmonitor.http_method", "GET")
-            .set("healthmonitor.expected_codes", "200"),
-        "UDP" => settings.set("healthmonitor.type", "UDP-CONNECT"),
-        other => settings.set("healthmonitor.type", other),
+            .set("healthmonitor.expected_codes", "200");
+    }
+    match &facts.member_subnet {
+        Some(subnet) => settings.set("members.subnet_id", subnet),
+        None => settings,
     }
 }
-
-/// A part beside the load balancer.
-pub(super) fn aside(kind: &'static str, name: &str) -> Aside {
-    Aside { rank: 0, kind: kind.into(), name: name.to_owned() }
-}
-
-/// What a user is told, and why.
-pub(super) type Note = (&'static str, String);
 
 /// What of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -179,7 +154,7 @@ impl Backing {
     /// *Invalid*, naming the annotation or key, for what the user must change; else what the cloud answered.
     pub(super) async fn wanted_tree(&self, request: &LoadBalancerRequest<'_>, what: Wanted) -> Result<Tree> {
         let LoadBalancerRequest { service, nodes, .. } = *request;
-        let (asked, mut notes) = (Asked::of(service, &self.config)?, Vec::new());
+        let (asked, mut notes) = (Asked::of(service, &self.config)?, Notes::default());
         if nodes.is_empty() && !is_made(service) {
             return Err(Error::other(
                 "there are no Nodes to send traffic to; the load balancer is made when there are",
@@ -207,7 +182,7 @@ impl Backing {
         let targets = self.targets(&asked, service, &members);
         if is_whole {
             self.note(&asked, &features, &mut notes);
-            self.tell(service, &notes);
+            self.notices.tell(service, "", &notes);
         }
         let facts = Facts { features, vip, second_subnet, member_subnet, targets, group, has_floating_network };
         Ok(wanted(&asked, &self.config, facts))
@@ -241,13 +216,13 @@ impl Backing {
     }
 
     /// Whether there is a network to take a floating IP from, if one is wanted.
-    async fn has_floating_network(&self, asked: &Asked, notes: &mut Vec<Note>) -> Result<bool> {
+    async fn has_floating_network(&self, asked: &Asked, notes: &mut Notes) -> Result<bool> {
         if asked.internal {
             return Ok(false);
         }
         if asked.is_ipv6() {
             let text = "the load balancer is reached by IPv6: it gets no floating IP, and is published by its VIP";
-            notes.push(("LoadBalancerFloatingIPSkipped", text.to_owned()));
+            notes.warn("LoadBalancerFloatingIPSkipped", text);
             return Ok(false);
         }
         let network = match &asked.floating.network {
@@ -258,10 +233,10 @@ impl Backing {
             Some(network) => self.places.check_floating(&network, &asked.floating.subnet).await.map(|()| true),
             None => {
                 let text = "no external network with IPv4 was found; set floating-network-id";
-                notes.push(("LoadBalancerExternalNetworkSearchFailed", text.to_owned()));
+                notes.warn("LoadBalancerExternalNetworkSearchFailed", text);
                 let text =
                     "there is no network for a floating IP: a new load balancer is internal, and published by its VIP";
-                notes.push(("LoadBalancerForcedInternal", text.to_owned()));
+                notes.warn("LoadBalancerForcedInternal", text);
                 Ok(false)
             }
         }
@@ -317,31 +292,23 @@ impl Backing {
     }
 
     /// What is asked for, and does not happen.
-    fn note(&self, asked: &Asked, features: &Features, notes: &mut Vec<Note>) {
+    fn note(&self, asked: &Asked, features: &Features, notes: &mut Notes) {
         let by_group = self.config.manage_security_groups && self.config.provider == OVN;
         if asked.is_restricted && !features.allowed_cidrs && !by_group {
             let text = "source ranges have no effect: Octavia, or its provider, has none, and everybody can reach the load balancer";
-            notes.push(("LoadBalancerSourceRangesIgnored", text.to_owned()));
+            notes.warn("LoadBalancerSourceRangesIgnored", text);
         }
         if asked.availability_zone.is_some() && !features.availability_zones {
             let text =
                 "the availability zone has no effect: Octavia has them from version 2.14 on, and not with provider ovn";
-            notes.push(("LoadBalancerAvailabilityZonesIgnored", text.to_owned()));
+            notes.warn("LoadBalancerAvailabilityZonesIgnored", text);
         }
         if let Some(method) = &asked.unknown_method {
             let (key, used) = (key::LB_METHOD.key(), &asked.lb_method);
             let text = format!("annotation {key}: {method:?} is no algorithm of Octavia's; {used} is used");
-            notes.push(("LoadBalancerLbMethodUnknown", text));
+            notes.warn("LoadBalancerLbMethodUnknown", text);
         }
-        notes.extend(asked.warnings.iter().map(|text| ("QuestionableAnnotation", text.clone())));
-    }
-
-    /// Writes what is new. What was so when this process came is no news, or each restart would tell it of every Service.
-    fn tell(&self, service: &Service, notes: &[Note]) {
-        let is_first_look = self.notices.is_first(About::Service(service), "", "");
-        for (reason, text) in notes {
-            self.notices.warn(!(is_published(service) && is_first_look), About::Service(service), reason, text);
-        }
+        asked.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
     }
 }
 
@@ -354,9 +321,7 @@ fn left_out(nodes: &[&str]) -> String {
 
 /// Whether a Service has had a load balancer.
 pub(super) fn is_made(service: &Service) -> bool {
-    let annotations = service.metadata.annotations.as_ref();
-    let id = annotations.and_then(|all| all.get(key::LOAD_BALANCER_ID.key()));
-    is_published(service) || id.is_some_and(|id| !id.is_empty())
+    is_published(service) || key::LOAD_BALANCER_ID.text_on(service).is_some()
 }
 
 #[cfg(test)]

@@ -3,11 +3,12 @@
 mod router;
 mod targets;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use cloud_provider::{Caches, Cluster, Error, Result, Route, Routes, async_trait};
+use cloud_provider::{Cluster, Error, Result, Route, Routes, async_trait};
 use ipnet::IpNet;
 use provider_kit::batch::Batch;
+use provider_kit::cluster::ClusterView;
 use serde_json::{Value, json};
 
 use self::router::{Change, Gateway, Router};
@@ -20,9 +21,7 @@ pub(crate) struct RouterRoutes {
     services: Services,
     router: Router,
     ports: Ports,
-    caches: Arc<OnceLock<Arc<dyn Caches>>>,
-    /// `--cluster-cidr`.
-    ranges: OnceLock<Vec<IpNet>>,
+    cluster: ClusterView,
     /// Ports by address: who looks for one at the same time as others is answered with them.
     wanted_ports: Batch<(), String, Arc<Vec<Port>>>,
     changes: Batch<Change, Gateway>,
@@ -30,12 +29,7 @@ pub(crate) struct RouterRoutes {
 
 impl RouterRoutes {
     /// The routes of `[Route] router-id`.
-    pub(crate) fn new(
-        services: Services,
-        ports: Ports,
-        router: String,
-        caches: Arc<OnceLock<Arc<dyn Caches>>>,
-    ) -> Self {
+    pub(crate) fn new(services: Services, ports: Ports, router: String, cluster: ClusterView) -> Self {
         let router = Router::new(services.clone(), router);
         let (ports_too, its) = (ports.clone(), router.clone());
         let wanted_ports = Batch::new(move |(), ips: Vec<String>| {
@@ -50,8 +44,8 @@ impl RouterRoutes {
                 ports.with("fixed_ips", &ips, &networks).await.map(Arc::new)
             }
         });
-        let (changes, ranges) = (router.changes(), OnceLock::new());
-        Self { services, router, ports, caches, ranges, wanted_ports, changes }
+        let changes = router.changes();
+        Self { services, router, ports, cluster, wanted_ports, changes }
     }
 
     /// Whether the cloud has routes at all; asked before the controller is offered them.
@@ -60,11 +54,6 @@ impl RouterRoutes {
     /// What Neutron answered.
     pub(crate) async fn are_supported(&self) -> Result<bool> {
         Ok(self.services.has_extension("extraroute").await? || self.services.has_extension("extraroute-atomic").await?)
-    }
-
-    /// From now on the Pod network's ranges are known.
-    pub(crate) fn learn_ranges(&self, cluster_cidrs: &[String]) {
-        self.ranges.get_or_init(|| cluster_cidrs.iter().filter_map(|range| range.parse().ok()).collect());
     }
 
     /// The one port in the router's networks that has an address; `None` where there are no address pairs, or none to be
@@ -124,8 +113,8 @@ impl RouterRoutes {
 impl Routes for RouterRoutes {
     async fn list(&self, _cluster: &Cluster) -> Result<Vec<Route>> {
         let unknown = || Error::other("routes cannot be judged before the nodes are known");
-        let nodes = self.caches.get().ok_or_else(unknown)?.nodes();
-        let targets = Targets::new(&nodes, self.ranges.get().map_or(&[], Vec::as_slice));
+        let nodes = self.cluster.nodes().ok_or_else(unknown)?;
+        let targets = Targets::new(&nodes, &self.cluster);
         Ok(self.router.routes().await?.iter().map(|route| targets.route(route)).collect())
     }
 

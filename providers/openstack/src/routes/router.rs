@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use crate::services::Services;
+use crate::services::{Services, based_on};
 
 /// How often somebody else may change the router between our reading and our writing it.
 const ATTEMPTS: usize = 5;
@@ -45,11 +45,6 @@ impl Change {
     pub(super) fn undone(self) -> Self {
         if self == Self::Add { Self::Remove } else { Self::Add }
     }
-}
-
-#[derive(Deserialize)]
-struct One {
-    router: State,
 }
 
 #[derive(Deserialize)]
@@ -94,11 +89,11 @@ impl Router {
 
     async fn read(&self) -> Result<State> {
         let Inner { services, id, .. } = &*self.0;
-        let found: Option<One> = services.network.find(Call::get("/routers/{id}", &[id])).await?;
+        let found: Option<State> = services.network.find(Call::get("/routers/{id}", &[id]).inside("router")).await?;
         // No answer about any of its routes.
         let missing =
             || Error::invalid(format!("there is no router {id:?} in the project; correct router-id in [Route]"));
-        found.map(|it| it.router).ok_or_else(missing)
+        found.ok_or_else(missing)
     }
 
     async fn change(&self, change: Change, routes: Vec<Gateway>) -> Result<()> {
@@ -131,11 +126,7 @@ impl Router {
                 break;
             }
             let call = Call::put("/routers/{id}", &[id]).json(&json!({ "router": { "routes": all } }));
-            let call = match revision_number {
-                Some(revision) => call.header("If-Match", format_args!("revision_number={revision}")),
-                None => call,
-            };
-            match services.network.send(call).await {
+            match services.network.send(based_on(revision_number, call)).await {
                 Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
                 answer => return answer.map(drop),
             }

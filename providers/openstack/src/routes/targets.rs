@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cloud_provider::{AddressType, Node, NodeAddress, Route};
 use ipnet::IpNet;
+use provider_kit::cluster::ClusterView;
 
 use super::router::Gateway;
 
@@ -13,12 +14,11 @@ use super::router::Gateway;
 pub(super) struct Targets<'a> {
     by_address: HashMap<IpAddr, &'a Node>,
     by_range: HashMap<IpNet, &'a Node>,
-    /// `--cluster-cidr`.
-    ranges: &'a [IpNet],
+    cluster: &'a ClusterView,
 }
 
 impl<'a> Targets<'a> {
-    pub(super) fn new(nodes: &'a [Arc<Node>], ranges: &'a [IpNet]) -> Self {
+    pub(super) fn new(nodes: &'a [Arc<Node>], cluster: &'a ClusterView) -> Self {
         let (mut by_address, mut by_range) = (HashMap::new(), HashMap::new());
         for node in nodes {
             for address in node.addresses.iter().filter_map(|it| it.address.parse().ok()) {
@@ -28,7 +28,7 @@ impl<'a> Targets<'a> {
                 by_range.entry(range).or_insert(&**node);
             }
         }
-        Self { by_address, by_range, ranges }
+        Self { by_address, by_range, cluster }
     }
 
     /// The contract's route for one of the router's.
@@ -41,10 +41,6 @@ impl<'a> Targets<'a> {
         // Node that has no addresses (yet) keeps its route.
         let at_hop = || hop.and_then(|ip| self.by_address.get(&ip).copied());
         let target = owner.filter(has_hop).or_else(at_hop).or(owner.filter(has_none));
-        let is_in_range = |range: IpNet| {
-            self.ranges.iter().any(|ours| ours.contains(&range.network()) || ours.contains(&range.broadcast()))
-        };
-        let is_its_nodes = target.is_some() && target.map(|it| &it.name) == owner.map(|it| &it.name);
         Route {
             name: route.destination.clone(),
             target_node: target.map_or(&*route.nexthop, |node| &*node.name).to_owned(),
@@ -52,7 +48,7 @@ impl<'a> Targets<'a> {
             target_node_addresses: vec![NodeAddress::new(AddressType::InternalIP, &route.nexthop)],
             destination_cidr: route.destination.clone(),
             blackhole: target.is_none(),
-            owned: Some(destination.is_some_and(is_in_range) || is_its_nodes),
+            owned: Some(self.cluster.owns_route(&route.destination, target)),
         }
     }
 }

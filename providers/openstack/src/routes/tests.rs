@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use cloud_provider::{AddressType, Node, NodeAddress, Service};
+use cloud_provider::{AddressType, Caches, Node, NodeAddress, Service};
 use futures::future::join_all;
 use openstack_fake::{Fake, Fault, FaultKind, Network, Options};
 use provider_kit::transport::Priority;
@@ -44,11 +44,16 @@ fn world(options: Options, servers: usize) -> World {
     };
     let nodes: Vec<_> = (0..servers).map(node).collect();
     let (services, _) = services(&fake, "");
-    let caches: Arc<OnceLock<Arc<dyn Caches>>> = Arc::default();
-    assert!(caches.set(Arc::new(Known(nodes.clone()))).is_ok());
-    let routes = RouterRoutes::new(services.clone(), Ports::new(services), router.clone(), caches);
-    routes.learn_ranges(&["10.244.0.0/16".to_owned()]);
+    let routes = RouterRoutes::new(services.clone(), Ports::new(services), router.clone(), view(nodes.clone()));
     World { fake, router, network, nodes, routes }
+}
+
+/// A cluster of these Nodes.
+fn view(nodes: Vec<Arc<Node>>) -> ClusterView {
+    let cluster = ClusterView::new(crate::EVENT_SOURCE);
+    cluster.learn_ranges(&["10.244.0.0/16".to_owned()]);
+    cluster.set_caches(Arc::new(Known(nodes)));
+    cluster
 }
 
 fn cidr(n: usize) -> String {
@@ -86,12 +91,10 @@ impl World {
 
     /// What routes there are without one of the Nodes, and its route.
     async fn without_node(&self, n: usize) -> (RouterRoutes, Route) {
-        let caches: Arc<OnceLock<Arc<dyn Caches>>> = Arc::default();
         let others = self.nodes.iter().filter(|node| node.name != self.nodes[n].name);
-        assert!(caches.set(Arc::new(Known(others.cloned().collect()))).is_ok());
+        let view = view(others.cloned().collect());
         let (services, _) = services(&self.fake, "");
-        let routes = RouterRoutes::new(services.clone(), Ports::new(services), self.router.clone(), caches);
-        routes.learn_ranges(&["10.244.0.0/16".to_owned()]);
+        let routes = RouterRoutes::new(services.clone(), Ports::new(services), self.router.clone(), view);
         let listed = routes.list(&cluster()).await.unwrap();
         (routes, listed.into_iter().find(|route| route.destination_cidr == cidr(n)).unwrap())
     }
@@ -369,13 +372,14 @@ async fn routes_of_both_families_of_a_node_change_its_port_one_after_the_other()
 async fn a_router_that_is_not_there_says_nothing_about_routes() {
     let world = world(Options::default(), 1);
     let (services, _) = services(&world.fake, "");
-    let caches = Arc::clone(&world.routes.caches);
-    let routes = RouterRoutes::new(services.clone(), Ports::new(services), "nowhere".into(), caches);
+    let view = world.routes.cluster.clone();
+    let routes = RouterRoutes::new(services.clone(), Ports::new(services), "nowhere".into(), view);
     let error = routes.list(&cluster()).await.unwrap_err();
     assert!(error.is_invalid() && error.to_string().contains("router-id"), "{error}");
     // Nor are routes judged before the Nodes are known.
     let (services, _) = crate::stage::services(&world.fake, "");
-    let routes = RouterRoutes::new(services.clone(), Ports::new(services), world.router.clone(), Arc::default());
+    let view = ClusterView::new(crate::EVENT_SOURCE);
+    let routes = RouterRoutes::new(services.clone(), Ports::new(services), world.router.clone(), view);
     assert!(routes.list(&cluster()).await.is_err());
 }
 

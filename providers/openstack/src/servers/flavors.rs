@@ -23,11 +23,6 @@ pub(super) struct Flavor {
 pub(super) struct Flavors(RwLock<HashMap<Flavor, Box<str>>>);
 
 #[derive(Deserialize)]
-struct One {
-    flavor: Named,
-}
-
-#[derive(Deserialize)]
 struct Named {
     name: Box<str>,
 }
@@ -65,9 +60,9 @@ impl Flavor {
     async fn find(&self, services: &Services, priority: Priority) -> Result<Box<str>> {
         let Self { original_name, id } = self;
         if let Some(id) = id {
-            let call = Call::get("/flavors/{id}", &[id]).priority(priority);
-            let found: Option<One> = services.compute.find(call).await?;
-            return Ok(found.map(|it| it.flavor.name).filter(|name| is_value(name)).unwrap_or_else(|| id.clone()));
+            let call = Call::get("/flavors/{id}", &[id]).inside("flavor").priority(priority);
+            let found: Option<Named> = services.compute.find(call).await?;
+            return Ok(found.map(|it| it.name).filter(|name| is_value(name)).unwrap_or_else(|| id.clone()));
         }
         let call = Call::get("/flavors", &[]).priority(priority);
         let name = original_name.as_deref().unwrap_or_default();

@@ -5,7 +5,7 @@ mod attached;
 mod flavors;
 mod wire;
 
-use cloud_provider::{Error, InstanceMetadata, Node, NodeAddress, Result, WantMetadata, async_trait};
+use cloud_provider::{Error, InstanceMetadata, Node, NodeAddress, Result, async_trait};
 use futures::try_join;
 use provider_kit::inventory::{Inventory, Machine, MachineSource, Urgency, system_uuids};
 use provider_kit::labels::value_from;
@@ -14,7 +14,7 @@ use provider_kit::transport::{Call, Priority};
 
 use self::attached::{Attached, Attachments, of_all, of_one};
 use self::flavors::{Flavor, Flavors};
-use self::wire::{One, Wire};
+use self::wire::Wire;
 use crate::config::{Config, Networking, Scope};
 use crate::id::ServerId;
 use crate::ports::Ports;
@@ -109,9 +109,7 @@ impl Source {
     }
 
     async fn read(&self, id: &str, priority: Priority) -> Result<Option<Wire>> {
-        let call = Call::get("/servers/{id}", &[id]).priority(priority);
-        let found: Option<One> = self.services.compute.find(call).await?;
-        Ok(found.map(|it| it.server))
+        self.services.compute.find(Call::get("/servers/{id}", &[id]).inside("server").priority(priority)).await
     }
 }
 
@@ -182,18 +180,14 @@ impl MachineSource for Source {
         })
     }
 
-    fn metadata(&self, server: &Server, _node: &Node, want: WantMetadata) -> InstanceMetadata {
-        let node_addresses = server.addresses.to_vec();
-        if want != WantMetadata::Full {
-            return InstanceMetadata { node_addresses, ..InstanceMetadata::default() };
-        }
+    fn metadata(&self, server: &Server, _node: &Node) -> InstanceMetadata {
         let region = if self.regional { &*self.region } else { "" };
         InstanceMetadata {
             provider_id: ServerId { region, server: &server.id }.to_string(),
             instance_type: self.flavors.instance_type(&server.flavor).unwrap_or_default(),
             zone: server.zone.to_string(),
             region: self.region.clone(),
-            node_addresses,
+            node_addresses: server.addresses.to_vec(),
             ..InstanceMetadata::default()
         }
     }

@@ -39,8 +39,3 @@ pub(super) struct Address {
     #[serde(rename = "OS-EXT-IPS:type")]
     pub(super) kind: Option<Box<str>>,
 }
-
-#[derive(Deserialize)]
-pub(super) struct One {
-    pub(super) server: Wire,
-}

@@ -1,7 +1,7 @@
 //! What `doctor` is told: endpoint, token, project, permissions.
 
 use cloud_provider::Finding;
-use provider_kit::diagnosis::endpoint_remedy;
+use provider_kit::diagnosis::reached;
 use provider_kit::transport::Call;
 use serde_json::Value;
 
@@ -14,32 +14,14 @@ const READS: [(&str, &str); 3] =
 impl Simulated {
     /// From the outside in; what fails hides what is behind it. Nothing but reads.
     pub(super) async fn look_at_itself(&self) -> Vec<Finding> {
-        let base = self.http.base();
-        let token = match self.http.read::<Value>(Call::get("/v1/token", &[])).await {
-            Ok(token) => token,
-            Err(error) if error.is_unauthorized() => {
-                return vec![
-                    Finding::ok("endpoint", format!("{base} answers")),
-                    Finding::failure(
-                        "token",
-                        error.to_string(),
-                        "put a valid one into `token`, or into the file of `tokenFile`",
-                    ),
-                ];
-            }
-            Err(error) => {
-                return vec![Finding::failure(
-                    "endpoint",
-                    format!("{base}: {error}"),
-                    endpoint_remedy("`endpoint`", &error),
-                )];
-            }
+        let mut findings = Vec::new();
+        let credential = "put a valid one into `token`, or into the file of `tokenFile`";
+        let answer = self.http.read::<Value>(Call::get("/v1/token", &[])).await;
+        let Some(token) = reached(&self.http.base(), "`endpoint`", credential, answer, &mut findings) else {
+            return findings;
         };
         let project = token["project"].as_str().unwrap_or_default();
-        let mut findings = vec![
-            Finding::ok("endpoint", format!("{base} answers")),
-            Finding::ok("token", format!("valid for project {project:?}")),
-        ];
+        findings.push(Finding::ok("token", format!("valid for project {project:?}")));
         match self.expected_project.as_deref() {
             Some(expected) if expected != project => findings.push(Finding::failure(
                 "project",

@@ -1,6 +1,6 @@
 //! Machines. How few requests it takes, and what proves an absence, is the kit's business.
 
-use cloud_provider::{InstanceMetadata, Node, NodeAddress, Result, StringMap, WantMetadata, async_trait};
+use cloud_provider::{InstanceMetadata, Node, NodeAddress, Result, StringMap, async_trait};
 use provider_kit::inventory::{Machine, MachineSource, Urgency};
 use provider_kit::paging::Reading;
 use provider_kit::transport::{Call, Priority};
@@ -62,7 +62,7 @@ impl MachineSource for Api {
         IDS.read(provider_id)
     }
 
-    fn metadata(&self, machine: &KeptMachine, _node: &Node, _want: WantMetadata) -> InstanceMetadata {
+    fn metadata(&self, machine: &KeptMachine, _node: &Node) -> InstanceMetadata {
         InstanceMetadata {
             provider_id: IDS.write(&machine.id),
             instance_type: machine.machine_type.to_string(),

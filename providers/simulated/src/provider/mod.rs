@@ -20,6 +20,7 @@ use cloud_provider::{
     Caches, CloudProvider, Context, Error, Finding, Instances, LoadBalancers, PersistentVolume, Result, Routes, Setup,
     Volumes, async_trait,
 };
+use provider_kit::cluster::ClusterView;
 use provider_kit::inventory::{Inventory, Urgency};
 use provider_kit::load_balancers::Balancers;
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
@@ -57,7 +58,7 @@ pub struct Simulated {
     instances: Inventory<Api>,
     balancers: Balancers,
     expected_project: Option<String>,
-    caches: OnceLock<Arc<dyn Caches>>,
+    cluster: ClusterView,
 }
 
 /// The cloud's API, and the project that the token is for once that is known.
@@ -104,7 +105,7 @@ impl Simulated {
         });
         let api = Api { http: http.clone(), project: Arc::default() };
         let (instances, balancers) = (Inventory::new(api.clone()).measured(http.metrics()), Balancers::new(api));
-        Self { http, instances, balancers, expected_project: project, caches: OnceLock::new() }
+        Self { http, instances, balancers, expected_project: project, cluster: ClusterView::new(NAME) }
     }
 }
 
@@ -133,7 +134,7 @@ impl CloudProvider for Simulated {
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {
         self.balancers.set_caches(Arc::clone(&caches));
-        self.caches.get_or_init(|| caches);
+        self.cluster.set_caches(caches);
     }
     fn instances(&self) -> Option<&dyn Instances> {
         Some(&self.instances)

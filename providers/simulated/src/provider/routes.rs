@@ -35,7 +35,7 @@ fn is_as_good(existing: &NewRoute, new: &NewRoute) -> bool {
 impl Simulated {
     /// The Nodes by the id of their machine.
     fn nodes_by_machine(&self) -> HashMap<String, Arc<Node>> {
-        let nodes = self.caches.get().map(|caches| caches.nodes()).unwrap_or_default();
+        let nodes = self.cluster.nodes().unwrap_or_default();
         let id = |node: &Node| IDS.read(&node.provider_id).ok().map(str::to_owned);
         nodes.into_iter().filter_map(|node| Some((id(&node)?, node))).collect()
     }
@@ -84,7 +84,7 @@ impl Routes for Simulated {
     }
 
     async fn create(&self, cluster: &Cluster, _hint: &str, route: &Route) -> Result<()> {
-        let node = self.caches.get().and_then(|caches| caches.node(&route.target_node));
+        let node = self.cluster.node(&route.target_node);
         let missing = || Error::other(format!("node {:?} has no provider id to route to", route.target_node));
         let id = node.as_ref().and_then(|node| node.provider_id()).ok_or_else(missing)?;
         let internal = route.target_node_addresses.iter().filter(|a| a.kind == AddressType::InternalIP);

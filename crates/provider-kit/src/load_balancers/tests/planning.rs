@@ -251,3 +251,20 @@ fn a_shared_load_balancer_stays_when_our_parts_go() {
     let deleted: Vec<_> = operations.iter().filter(|it| matches!(it, Operation::Delete { .. })).collect();
     assert_eq!((deleted.len(), operations.last()), (2, Some(&Operation::Unmark)));
 }
+
+#[test]
+fn an_operation_says_what_it_is_about() {
+    let thing = Part::support(0, "thing", "a");
+    let tree = |size: u8| {
+        let tree = Tree::default().part(Part::support(0, "thing", "a"), Attributes::default().set("size", size));
+        tree.pool("p", Attributes::default(), Some([size.to_string()].into_iter().collect()))
+    };
+    let operations = plan(&tree(2), &tree(1));
+    assert!(operations[0].updates(|part| *part == thing) && !operations[0].deletes(|_| true), "{operations:?}");
+    assert_eq!((operations[0].part(), operations[0].changes().len()), (Some(&thing), 1));
+    assert_eq!((operations[1].part(), operations[1].targets_of()), (None, Some("p")));
+    assert!(plan(&Tree::default(), &tree(1)).iter().any(|it| it.deletes(|part| *part == thing)));
+    assert!(
+        thing.is_of_kind("thing") && Part::front("name", "a").is_of_kind("name") && !Part::Balancer.is_of_kind("thing")
+    );
+}

@@ -212,3 +212,91 @@ async fn an_empty_annotation_states_nothing() {
     let check = json!({"protocol": "http", "port": 30080});
     assert_eq!(sent(|_| {}, &annotations).await, service(&json!({"protocol": "http", "health_check": check})));
 }
+
+/// §3.2: a name that the API server takes into no status makes no load balancer that nobody is shown.
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_none_in_the_dns_is_a_mistake_before_anything_is_made() {
+    for key in ["hostname", "ipv4-rdns", "ipv6-rdns"] {
+        for text in ["10.0.0.1", "::1", "*.example.com", "b\u{fc}ro.example", "not a name", "-a.example", "a..b", "."] {
+            let mut scene = Scene::new();
+            scene.annotate(key, text);
+            let err = scene.refused().await.to_string();
+            let expected = format!("annotation {PREFIX}{key}: {text:?} is not a DNS name such as lb.example.com");
+            assert_eq!((err, scene.changes()), (expected, vec![]));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_in_the_dns_is_taken_without_capitals_and_final_dot_and_a_blank_one_is_none() {
+    for (text, expected) in [(" LB.Example.com. ", Some("lb.example.com")), ("  ", None), ("", None)] {
+        let mut scene = Scene::new();
+        scene.annotate("hostname", text);
+        let shown = scene.ensure().await;
+        assert_eq!(expected.map(|it| vec![it.to_owned()]).unwrap_or(shown.clone()), shown, "{text:?}");
+        assert_eq!(shown.len() == 1, expected.is_some(), "{text:?}");
+    }
+}
+
+/// Space around a value does not count.
+#[tokio::test(start_paused = true)]
+async fn type_and_place_may_have_space_around_them() {
+    let mut scene = Scene::new();
+    scene.annotate("type", " lb21 ");
+    scene.annotate("location", "hel1\n");
+    scene.ensure().await;
+    let sent = &scene.sent(CREATE)[0];
+    assert_eq!((&sent["load_balancer_type"], &sent["location"]), (&json!("lb21"), &json!("hel1")));
+}
+
+/// The API's words do not tell which annotation is missing.
+#[tokio::test(start_paused = true)]
+async fn https_without_a_certificate_is_told_with_what_is_missing_and_not_sent() {
+    let mut scene = Scene::new();
+    scene.annotate("protocol", "https");
+    let err = scene.refused().await;
+    assert!(err.is_invalid() && err.to_string().contains("http-certificates"), "{err}");
+    assert_eq!(scene.changes(), [""; 0]);
+    scene.forget("protocol");
+    scene.ensure().await;
+    scene.changes();
+    scene.annotate("protocol", "https");
+    let err = scene.refused().await;
+    assert!(err.is_invalid() && err.to_string().contains("http-certificates"), "{err}");
+    assert_eq!(scene.changes(), [""; 0]);
+    // One that somebody put there by hand is enough.
+    let id = scene.fake.add_certificate("by-hand").id.to_string();
+    scene.annotate("http-certificates", &id);
+    scene.ensure().await;
+    scene.forget("http-certificates");
+    scene.ensure().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_contradicts_itself_is_told() {
+    let told = async |annotations: &[(&str, &str)]| {
+        let mut scene = Scene::new();
+        scene.fake.add_certificate("one");
+        annotations.iter().for_each(|(key, value)| scene.annotate(key, value));
+        scene.ensure().await;
+        scene.events().concat()
+    };
+    let managed =
+        [("protocol", "https"), ("certificate-type", "managed"), ("http-managed-certificate-domains", "a.example")];
+    let both = told(&[&managed[..], &[("http-certificates", "one")]].concat()).await;
+    assert!(both.contains("http-certificates has no effect unless") && both.contains("is uploaded"), "{both}");
+    let uploaded =
+        [("protocol", "https"), ("http-certificates", "one"), ("http-managed-certificate-domains", "a.example")];
+    let other = told(&uploaded).await;
+    assert!(
+        other.contains("http-managed-certificate-domains has no effect unless") && other.contains("is managed"),
+        "{other}"
+    );
+    let redirect = told(&[("protocol", "http"), ("http-redirect-http", "true")]).await;
+    assert!(
+        redirect.contains("http-redirect-http has no effect unless") && redirect.contains("is https"),
+        "{redirect}"
+    );
+    let nobody = told(&[("node-selector", "env=prod")]).await;
+    assert!(nobody.contains("node-selector: no Node matches"), "{nobody}");
+}

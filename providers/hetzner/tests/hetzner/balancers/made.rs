@@ -304,10 +304,16 @@ async fn an_annotation_that_nobody_reads_is_told_with_what_may_be_meant() {
     let mut scene = Scene::new();
     scene.annotate("use-privat-ip", "true");
     scene.annotate("http-cookie-name", "me");
-    scene.annotate("health-check-http-path", "/up");
+    let of_http = ["path", "domain", "validate-certificate"];
+    for (key, value) in of_http.iter().zip(["/up", "example.com", "true"]) {
+        scene.annotate(&format!("health-check-http-{key}"), value);
+    }
     scene.ensure().await;
     let events = scene.events();
-    assert!(events.iter().any(|it| it.contains("health-check-http-path has no effect unless")), "{events:?}");
+    for key in of_http {
+        let text = format!("health-check-http-{key} has no effect unless");
+        assert!(events.iter().any(|it| it.contains(&text)), "{key}: {events:?}");
+    }
     assert!(events.iter().any(|it| it.contains("use-privat-ip is not known")), "{events:?}");
     assert!(events.iter().any(|it| it.contains("http-cookie-name has no effect unless")), "{events:?}");
     assert_eq!(scene.sent(CREATE)[0]["services"][0]["http"], Value::Null);

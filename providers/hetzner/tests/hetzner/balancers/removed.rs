@@ -69,3 +69,17 @@ async fn wrong_annotations_do_not_hold_up_a_removal() {
     scene.try_delete().await.unwrap();
     assert!(scene.fake.load_balancers().is_empty());
 }
+
+/// P-3: both requests of a removal are urgent, so that it waits behind nothing that is being made.
+#[tokio::test(start_paused = true)]
+async fn it_goes_first_when_requests_are_scarce() {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    // More than is left to others, less than is kept for what is urgent.
+    scene.fake.set_remaining(450);
+    scene.start().await;
+    let begun = tokio::time::Instant::now();
+    scene.try_delete().await.unwrap();
+    assert!(scene.fake.load_balancers().is_empty());
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}

@@ -233,11 +233,30 @@ async fn a_node_of_another_provider_is_told_and_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_that_is_malformed_is_an_error_that_names_the_node() {
+async fn inv_6_a_node_whose_id_is_malformed_is_told_and_keeps_no_other_from_being_a_target() {
     let mut scene = Scene::new();
     scene.nodes.push(node("odd", "hcloud://abc", &json!({})));
-    let err = scene.refused().await;
-    assert!(err.is_invalid() && err.to_string().starts_with("node odd: "), "{err}");
+    scene.ensure().await;
+    assert_eq!(scene.targets(), scene.servers());
+    let events = scene.events();
+    assert!(events.len() == 1 && events[0].starts_with("odd InvalidProviderID: "), "{events:?}");
+    assert!(events[0].contains("\"hcloud://abc\""), "{events:?}");
+}
+
+/// INV-6: a mistake in what has nothing to do with targets is no reason to serve by machines that are gone.
+#[tokio::test(start_paused = true)]
+async fn a_mistake_in_an_annotation_keeps_no_node_from_becoming_a_target() {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    scene.annotate("http-timeout-idle", "1s");
+    scene.annotate("type", "lb99");
+    assert!(scene.refused().await.is_invalid());
+    scene.changes();
+    scene.add_node("worker-3");
+    scene.nodes.remove(0);
+    scene.try_update().await.unwrap();
+    assert_eq!(scene.targets(), scene.servers()[1..]);
+    assert_eq!(scene.changes(), [action("add_target"), action("remove_target")]);
 }
 
 /// P-25: whose machines nobody knows yet.

@@ -16,8 +16,9 @@ fn gateway(destination: &str, nexthop: &str) -> Gateway {
 
 /// A route as `target`, whether it leads nowhere, and whether it is ours.
 fn judged(nodes: &[Arc<Node>], range: &str, route: &Gateway) -> (String, bool, bool) {
-    let ranges: Vec<IpNet> = range.parse().into_iter().collect();
-    let route = Targets::new(nodes, &ranges).route(route);
+    let cluster = ClusterView::new(crate::EVENT_SOURCE);
+    cluster.learn_ranges(&[range.to_owned()]);
+    let route = Targets::new(nodes, &cluster).route(route);
     (route.target_node, route.blackhole, route.owned.unwrap())
 }
 

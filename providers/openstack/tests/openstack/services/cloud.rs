@@ -30,6 +30,7 @@ struct Inner {
     /// The project of those who do not ask for one.
     project: &'static str,
     roles: &'static [&'static str],
+    regions: &'static [&'static str],
     password: &'static str,
     /// Every request: method, path and query, and the token that it had.
     seen: Vec<String>,
@@ -51,12 +52,13 @@ impl Cloud {
         let answers: Arc<Answers> = Arc::new(answers);
         let (seen, asked, good, takes) = Default::default();
         let (began, lifetime, project, password) = (Instant::now(), 1200, "p1", "right");
-        let roles = &["member", "reader"];
+        let (roles, regions) = (&["member", "reader"], &["One"]);
         Self(Arc::new(Mutex::new(Inner {
             began,
             lifetime,
             project,
             roles,
+            regions,
             password,
             seen,
             asked,
@@ -76,6 +78,9 @@ impl Cloud {
     }
     pub(crate) fn move_to(&self, project: &'static str) {
         self.with(|cloud| cloud.project = project);
+    }
+    pub(crate) fn set_regions(&self, regions: &'static [&'static str]) {
+        self.with(|cloud| cloud.regions = regions);
     }
     pub(crate) fn set_roles(&self, roles: &'static [&'static str]) {
         self.with(|cloud| cloud.roles = roles);
@@ -157,8 +162,10 @@ impl Inner {
         self.good.insert(token.clone());
         // Its clock is not ours.
         let now = Timestamp::UNIX_EPOCH + Duration::from_secs(77) + self.began.elapsed();
-        let endpoint = |interface: &str, path: &str| json!({"interface": interface, "region": "One", "region_id": "One", "url": format!("http://cloud/{interface}/{path}")});
-        let service = |kind: &str, path: &str| json!({"type": kind, "endpoints": [endpoint("internal", path), endpoint("public", path)]});
+        let endpoint = |region: &str, interface: &str, path: &str| json!({"interface": interface, "region": region, "region_id": region, "url": format!("http://cloud/{interface}/{path}")});
+        let of_region = |region: &str, path: &str| ["internal", "public"].map(|it| endpoint(region, it, path));
+        let endpoints = |path: &str| self.regions.iter().flat_map(|it| of_region(it, path)).collect::<Vec<_>>();
+        let service = |kind: &str, path: &str| json!({"type": kind, "endpoints": endpoints(path)});
         let body = json!({"token": {
             "issued_at": now, "expires_at": now + Duration::from_secs(self.lifetime),
             "project": {"id": asked.pointer("/auth/scope/project/id").and_then(Value::as_str).unwrap_or(self.project)}, "roles": self.roles.iter().map(|role| json!({"name": role})).collect::<Vec<_>>(),

@@ -43,7 +43,11 @@ async fn findings(path: &'static str, status: u16, answer: Value, more: &str) ->
 }
 
 async fn findings_of(cloud: &Cloud, more: &str) -> Vec<Finding> {
-    let (config, setup) = (config(&format!("{GLOBAL}{more}")), Setup::default());
+    findings_with(cloud, &format!("{GLOBAL}{more}")).await
+}
+
+async fn findings_with(cloud: &Cloud, global: &str) -> Vec<Finding> {
+    let (config, setup) = (config(global), Setup::default());
     let services = Services::over(&config, &setup, in_process(cloud.router())).unwrap();
     OpenStack::over(config, services, &setup).diagnose().await
 }
@@ -163,6 +167,17 @@ async fn a_user_that_may_only_read_and_a_service_that_is_nowhere_are_told() {
         let said = format!("catalogue: Keystone's catalogue has no admin endpoint of {service} in region \"One\"");
         assert!(nowhere.iter().any(|told| told.starts_with(&said)), "{nowhere:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_regions_one_has_to_be_configured() {
+    let cloud = Cloud::answering(|asked, _| Some(well(asked).unwrap_or_default().to_string().into_response()));
+    let unsaid = format!("{}{MORE}", GLOBAL.replace("region = One\n", ""));
+    assert!(wrong(&findings_with(&cloud, &unsaid).await).is_empty(), "there is one only");
+    cloud.set_regions(&["Two", "One"]);
+    let several = wrong(&findings_with(&cloud, &unsaid).await);
+    assert_eq!(several, ["region: none is configured, and there are several: One, Two"]);
+    assert!(wrong(&findings_of(&cloud, MORE).await).is_empty());
 }
 
 fn wrong(findings: &[Finding]) -> Vec<String> {
