@@ -22,6 +22,7 @@ mod kubelets;
 mod lifecycle;
 mod outages;
 mod recreation;
+mod renewal;
 mod routes;
 mod scene;
 mod service_outages;
@@ -68,6 +69,7 @@ const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Cluster service_outages::a_program_killed_amid_services_leaks_and_doubles_nothing,
     Cluster service_outages::a_revoked_credential_is_named_on_each_service_until_it_is_good_again,
     Cluster service_outages::a_protected_load_balancer_is_named_on_its_service_and_goes_once_it_may,
+    Cluster renewal::a_token_that_becomes_worthless_is_replaced_without_a_restart,
     Cluster routes::each_node_has_its_route_and_foreign_routes_stay,
     Cluster volumes::volumes_of_this_cloud_get_their_topology_and_others_are_left_alone,
     Faults service_outages::an_api_server_killed_amid_services_leaks_and_doubles_nothing,
