@@ -8,3 +8,4 @@ mod names;
 mod predecessor;
 mod proofs;
 mod take_over;
+mod waiting;
