@@ -11,6 +11,8 @@ use crate::project::SERVERS;
 use crate::scene::{Scene, Settings, play};
 
 const NODES: usize = 50;
+/// So many servers are asked for at a time.
+const AT_ONCE: usize = 8;
 
 fn kinds(requests: &[Passed]) -> String {
     let mut counts = std::collections::BTreeMap::<String, usize>::new();
@@ -45,7 +47,11 @@ pub(crate) async fn reads_grow_with_pages_and_writes_with_changes(environment: &
     // A Node that is not ready would be asked for in each pass; here all are, and passes ask nothing.
     play(environment, Settings { label: "cost", starts_later: true, ..Settings::default() }, async |scene| {
         let names: Vec<String> = (SERVERS + 1..=NODES).map(|number| format!("worker-{number}")).collect();
-        let more = scene.project.add_servers(&scene.cloud, &names).await?;
+        let mut more = Vec::new();
+        // Not all at once: others wait for their servers, too.
+        for names in names.chunks(AT_ONCE) {
+            more.extend(scene.project.add_servers(&scene.cloud, names).await?);
+        }
         scene.did(&format!("{} servers were added", more.len()));
 
         let all: Vec<String> = (1..NODES).map(|number| format!("worker-{number}")).collect();
