@@ -297,6 +297,8 @@ impl LoadBalancers for LbCloud {
             let metadata = &request.service.metadata;
             let shown = self.api.get("services", metadata.namespace.as_deref(), &text(&metadata.name));
             self.state().announced.extend(shown);
+            // What is left to do takes long enough for the watch to bring what was written.
+            tokio::time::sleep(Duration::from_secs(1)).await;
         }
         Ok(Some(status))
     }

@@ -72,11 +72,17 @@ async fn one_worker_removes_fifty_slow_load_balancers_in_a_minute() {
 #[tokio::test(start_paused = true)]
 async fn what_is_waited_for_does_not_hold_up_the_end() {
     let mut world = with_one_worker(0).await;
-    all_wait(&world, 3, "ensure");
-    for n in 0..3 {
+    // More than may be in the making at one place: the others wait in the queue.
+    all_wait(&world, 210, "ensure");
+    for n in 0..210 {
         world.create(&format!("web-{n}")).await;
     }
     world.settle().await;
-    assert_eq!(world.cloud.count("ensure"), 3);
+    assert_eq!(world.cloud.count("ensure"), 201);
     assert!(world.stop().await <= Duration::from_secs(6));
+    assert_eq!(
+        (world.cloud.count("ensure"), world.cloud.changes()),
+        (201, 0),
+        "nothing is begun or goes on after that"
+    );
 }

@@ -127,6 +127,7 @@ impl SyncObserver for Narrator<'_> {
 
     async fn publish(&self, status: &LoadBalancerStatus) -> Result<()> {
         let (ingress, annotations) = (status.ingress.clone().unwrap_or_default(), self.annotations());
+        self.controller.ledger.remember_annotations(self.key, &annotations);
         self.controller.write_status(self.key, self.service, &ingress, &annotations).await?;
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Some(Published { ingress, annotations });
         Ok(())
