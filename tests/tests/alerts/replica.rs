@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) failed_routes: usize,
     /// Load balancers of Services that are gone.
     pub(crate) orphans: usize,
+    /// Whether a change of the kubeconfig came into use, for each that there was.
+    pub(crate) kubeconfig_changes: Vec<bool>,
 }
 
 impl State {
@@ -85,6 +87,7 @@ impl State {
             target_errors: 0,
             failed_routes: 0,
             orphans: 0,
+            kubeconfig_changes: Vec::new(),
         }
     }
 }
@@ -153,6 +156,7 @@ impl Replica {
         for &(status, times) in &state.api {
             (0..times).for_each(|_| requests.answered(&info, status, Duration::from_millis(10)));
         }
+        state.kubeconfig_changes.iter().for_each(|&is_in_use| requests.kubeconfig_changed(is_in_use));
         let cloud = self.metrics.cloud("simulated");
         for &(status, times) in &state.cloud {
             (0..times).for_each(|_| cloud.finished("GET /v1/machines", status, Duration::from_millis(100)));

@@ -199,6 +199,22 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         firing: &[(15, &[]), (40, &["CloudControllerManagerSlowNodeInitialisation"]), (110, &[])],
     },
     Scenario {
+        name: "a_new_kubeconfig_cannot_be_used",
+        happens: |minute| while_wrong(minute, |state, _| state.kubeconfig_changes = vec![false; 6]),
+        firing: &[(19, &[]), (25, &["CloudControllerManagerCredentialNotReloaded"]), (95, &[])],
+    },
+    Scenario {
+        name: "a_kubeconfig_is_read_amid_its_replacement",
+        happens: |minute| {
+            while_wrong(minute, |state, since| {
+                if since.is_zero() {
+                    state.kubeconfig_changes = vec![false, true];
+                }
+            })
+        },
+        firing: &[(19, &[]), (25, &[]), (95, &[])],
+    },
+    Scenario {
         name: "a_node_is_never_initialised",
         happens: |minute| while_wrong(minute, |state, since| state.node_waits = Some(since)),
         firing: &[(24, &[]), (30, &["CloudControllerManagerNodeUninitialised"]), (75, &[])],
