@@ -102,7 +102,7 @@ impl Followed {
     }
 
     /// What there is to look after. If there is nothing, whoever asks is dismissed.
-    fn to_look_after(&mut self) -> Vec<Arc<Renewing>> {
+    fn looked_after(&mut self) -> Vec<Arc<Renewing>> {
         self.all.retain(|renewing| renewing.strong_count() > 0);
         let all: Vec<_> = self.in_use().collect();
         if all.is_empty() {
@@ -119,7 +119,7 @@ async fn follow(shared: Arc<Shared>, metrics: Arc<dyn RequestMetrics>) {
             () = sleep(PERIOD) => {}
             () = shared.refusal.notified() => sleep(PAUSE).await,
         }
-        let all = shared.lock().to_look_after();
+        let all = shared.lock().looked_after();
         if all.is_empty() {
             return;
         }
