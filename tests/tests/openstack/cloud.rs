@@ -62,6 +62,8 @@ pub(crate) struct Login {
 #[derive(Clone)]
 pub(crate) struct Cloud {
     login: Login,
+    /// The one that holds now.
+    password: Arc<Mutex<String>>,
     client: reqwest::Client,
     session: Arc<Mutex<Session>>,
 }
@@ -83,10 +85,16 @@ fn origin(address: &str) -> String {
 impl Cloud {
     /// Logs in.
     pub(crate) async fn login(login: Login) -> Result<Self> {
-        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build()?;
-        let this = Self { login, client, session: Arc::default() };
+        let client = reqwest::Client::builder().no_proxy().timeout(SOON).build()?;
+        let password = Arc::new(Mutex::new(login.password.clone()));
+        let this = Self { login, password, client, session: Arc::default() };
         this.renew().await?;
         Ok(this)
+    }
+
+    /// The password is another one: the token that is in use dies, sooner or later.
+    pub(crate) fn set_password(&self, password: &str) {
+        password.clone_into(&mut self.password.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn session(&self) -> Session {
@@ -106,7 +114,8 @@ impl Cloud {
     /// Asks for a new token.
     async fn renew(&self) -> Result<()> {
         let domain = json!({"name": "Default"});
-        let Login { address, user, password, project } = &self.login;
+        let Login { address, user, project, .. } = &self.login;
+        let password = self.password.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let request = json!({"auth": {
             "identity": {"methods": ["password"], "password": {"user": {"name": user, "domain": domain, "password": password}}},
             "scope": {"project": {"name": project, "domain": domain}},

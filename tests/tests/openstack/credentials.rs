@@ -76,7 +76,9 @@ pub(crate) async fn a_wrong_password_deletes_nothing_and_a_new_one_is_taken_up(
         furnish(scene).await?;
         let admin = environment.admin().await?;
         let user = format!("/users/{}", scene.project.user);
+        let own = scene.cloud.clone();
         let password = async |password: &str| {
+            own.set_password(password);
             let change = json!({"user": {"password": password}});
             admin.call(Api::Identity, Method::PATCH, &user, Some(&change)).await
         };
