@@ -105,10 +105,11 @@ async fn what_vanishes_while_the_cloud_is_at_work_on_it_needs_a_witness() {
     let (outcome, ours) = tokio::join!(town.balancers.delete(town.request(&service)), another_project);
     let err = outcome.unwrap_err();
     assert!(err.is_unauthorized(), "{err}");
-    let mut state = town.cloud.state();
-    (state.machines_are_known, state.balancers) = (true, ours);
-    state.balancers.get_mut("lb-1").unwrap().state = State::Ready;
-    drop(state);
+    {
+        let mut state = town.cloud.state();
+        (state.machines_are_known, state.balancers) = (true, ours);
+        state.balancers.get_mut("lb-1").unwrap().state = State::Ready;
+    }
     town.balancers.delete(town.request(&service)).await.unwrap();
     assert!(town.cloud.state().balancers.is_empty());
 }
