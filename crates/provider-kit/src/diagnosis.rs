@@ -5,7 +5,7 @@ use cloud_provider::{Error, Finding, Result};
 /// What to do about an API that gave no answer. `setting`: what says where it is.
 ///
 /// ```
-/// use cloud_provider::{Error, Finding, Result};
+/// use cloud_provider::Error;
 /// use provider_kit::diagnosis::endpoint_remedy;
 ///
 /// let error = Error::other("GET / was not answered: connection refused");

@@ -274,7 +274,7 @@ impl<'a> Run<'a> {
             self.annotate(actual.as_deref(), aim);
             if operations.is_empty() || actual.as_deref().is_some_and(|it| self.is_to_be_replaced(it, aim)) {
                 self.tell_left_out(actual.as_deref(), aim);
-                return Ok((operations, self.until_ready(actual, aim, Parts::Read).await?));
+                return Ok((operations, self.until_free(actual, aim).await?));
             }
             if self.is_at_limit {
                 operations = removals_first(operations, &actual.as_deref().map(Actual::known_tree).unwrap_or_default());
@@ -286,7 +286,7 @@ impl<'a> Run<'a> {
             }
             self.tell_left_out(actual.as_deref(), aim);
             match &actual {
-                Some(busy) if busy.state == State::Busy => actual = self.until_ready(actual, aim, Parts::Read).await?,
+                Some(busy) if busy.state == State::Busy => actual = self.until_free(actual, aim).await?,
                 _ => return Ok((operations, actual)),
             }
         }
@@ -361,6 +361,7 @@ impl<'a> Run<'a> {
             match self.apply(actual.as_ref(), rest).await? {
                 Step::Done(count, shown) => {
                     actual = self.once_shown(shown, aim).await?;
+                    self.was_missing |= actual.is_none();
                     rest = &rest[count.min(rest.len())..];
                 }
                 Step::PlanAgain(shown) => return Ok((self.once_shown(shown, aim).await?, false)),
@@ -405,15 +406,20 @@ impl<'a> Run<'a> {
         Ok(step)
     }
 
+    /// Waits as long as the cloud is at work on it before anything was asked for. That it is gone then was nobody's wish here.
+    async fn until_free(&mut self, actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
+        let was_there = actual.is_some();
+        let actual = self.until_ready(actual, aim, Parts::Read).await?;
+        self.was_missing |= was_there && actual.is_none();
+        Ok(actual)
+    }
+
     /// Waits as long as the cloud is at work on it; `None` if it is gone then.
     async fn until_ready(&mut self, actual: Option<Shared>, aim: Aim, parts: Parts) -> Result<Option<Shared>> {
         let Some(mut actual) = actual else { return Ok(None) };
         self.annotate(Some(&actual), aim);
         if actual.state == State::Busy {
-            let Some(seen) = self.awaited(&actual, parts).await? else {
-                self.was_missing = true;
-                return went_away(&actual, aim);
-            };
+            let Some(seen) = self.awaited(&actual, parts).await? else { return went_away(&actual, aim) };
             actual = seen;
             self.annotate(Some(&actual), aim);
         }
