@@ -17,7 +17,7 @@ use crate::scene::SOON;
 /// What the names of all our projects begin with; then comes the process that made them.
 const PREFIX: &str = "ccm-e2e-";
 const PASSWORD: &str = "e2e-secret-e2e";
-const PAUSE: Duration = Duration::from_millis(300);
+const PAUSE: Duration = Duration::from_secs(1);
 /// Servers that each project has.
 pub(crate) const SERVERS: usize = 3;
 

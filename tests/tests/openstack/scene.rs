@@ -23,8 +23,8 @@ use crate::snapshot::Snapshot;
 /// How long anything may take that the cloud does in seconds. The only price of a long patience is a late report: where two
 /// cores serve the control plane, four scenarios and a compiler, Octavia needed more than a minute for a load balancer.
 pub(crate) const SOON: Duration = Duration::from_secs(300);
-/// Between two looks at the cloud.
-pub(crate) const LOOK: Duration = Duration::from_millis(400);
+/// Between two looks at the cloud, each of which is some ten lists: more often, and Neutron does little else.
+pub(crate) const LOOK: Duration = Duration::from_millis(1500);
 /// How long an end in order may take.
 const STOP: Duration = Duration::from_secs(90);
 /// So long nothing is asked of the cloud before it is believed that nothing will be. Where that is too short, less is seen,
