@@ -23,6 +23,7 @@
 //! | [`rule_set`] | which rules of a firewall to make and to remove |
 //! | [`provider_id`], [`addresses`], [`labels`] | `acme://<id>` and back; what a Node is reached by; values of labels |
 //! | [`status`] | where a Service is reached |
+//! | [`signing`] | signatures over requests |
 //! | [`settings`], [`gcfg`] | the configuration file, in YAML or in git's form, all mistakes at once |
 //!
 //! ```
@@ -59,6 +60,7 @@ pub mod rule_set;
 pub mod series;
 pub mod settings;
 pub mod shelf;
+pub mod signing;
 mod single_flight;
 pub mod source_ranges;
 pub mod status;
