@@ -19,6 +19,7 @@
 //! | [`series`](mod@series), [`counted`] | series of a provider's own; its calls, for one of them |
 //! | [`shelf`] | short lists that hardly change |
 //! | [`streamed`] | long lists in an answer, read item by item |
+//! | [`shared_document`] | cloud objects that many Services change: one writer, many edits in one write |
 //! | [`batch`] | many small changes of one object as few requests |
 //! | [`rule_set`] | which rules of a firewall to make and to remove |
 //! | [`provider_id`], [`addresses`], [`labels`] | `acme://<id>` and back; what a Node is reached by; values of labels |
@@ -59,6 +60,7 @@ pub mod provider_id;
 pub mod rule_set;
 pub mod series;
 pub mod settings;
+pub mod shared_document;
 pub mod shelf;
 pub mod signing;
 mod single_flight;

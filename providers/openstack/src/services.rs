@@ -254,7 +254,7 @@ pub fn is_immutable(error: &Error) -> bool {
 }
 
 /// A change of what has this revision in Neutron: *conflict* if somebody else has changed it since.
-pub(crate) fn based_on(revision: Option<u64>, call: Call) -> Call {
+pub(crate) fn based_on(revision: Option<impl std::fmt::Display>, call: Call) -> Call {
     match revision {
         Some(revision) => call.header("If-Match", format_args!("revision_number={revision}")),
         None => call,

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::canonical::{canonical_headers, canonical_query, hex, hmac_sha256, sha256_hex};
 use super::Signer;
+use super::canonical::{canonical_headers, canonical_query, hex, hmac_sha256, sha256_hex};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const DATE: HeaderName = HeaderName::from_static("x-amz-date");
@@ -65,8 +65,9 @@ impl SigV4 {
         let scope = format!("{}/{}/{}/aws4_request", &date[..8], self.region, self.service);
         let signature = self.signature(&date, &scope, &canonical);
         let access_key = &self.credentials.access_key;
-        let authorization =
-            format!("{ALGORITHM} Credential={access_key}/{scope}, SignedHeaders={signed_headers}, Signature={signature}");
+        let authorization = format!(
+            "{ALGORITHM} Credential={access_key}/{scope}, SignedHeaders={signed_headers}, Signature={signature}"
+        );
         request.headers_mut().insert(AUTHORIZATION, secret_header(&authorization)?);
         Ok(())
     }
@@ -89,9 +90,10 @@ impl Signer for SigV4 {
 
     fn redact(&self, text: String) -> String {
         let AwsCredentials { secret_key, session_token, .. } = &self.credentials;
-        [Some(secret_key), session_token.as_ref()].into_iter().flatten().fold(text, |text, secret| {
-            text.replace(secret.expose_secret(), "[redacted]")
-        })
+        [Some(secret_key), session_token.as_ref()]
+            .into_iter()
+            .flatten()
+            .fold(text, |text, secret| text.replace(secret.expose_secret(), "[redacted]"))
     }
 }
 
@@ -182,12 +184,7 @@ mod tests {
             ),
             (
                 "service",
-                request(
-                    Method::POST,
-                    "https://example.amazonaws.com/",
-                    &[("content-type", FORM)],
-                    "Param1=value1",
-                ),
+                request(Method::POST, "https://example.amazonaws.com/", &[("content-type", FORM)], "Param1=value1"),
                 "content-type;host;x-amz-date",
                 "ff11897932ad3f4e8b18135d722051e5ac45fc38421b1da7b9d196a0fe09473a",
             ),
@@ -211,7 +208,10 @@ mod tests {
         assert_eq!(request.headers()[SESSION_TOKEN], "session/token");
         assert!(authorization(&request).contains("SignedHeaders=host;x-amz-date;x-amz-security-token"));
         let shown = format!("{signer:?} {:?}", request.headers());
-        assert!(!shown.contains("session/token") && !shown.contains("wJalr") && !shown.contains("Signature"), "{shown}");
+        assert!(
+            !shown.contains("session/token") && !shown.contains("wJalr") && !shown.contains("Signature"),
+            "{shown}"
+        );
         let refusal = signer.redact("no key wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY, no session/token".into());
         assert_eq!(refusal, "no key [redacted], no [redacted]");
     }

@@ -3,18 +3,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use cloud_provider::{Error, Result};
+use cloud_provider::{Error, Result, async_trait};
 use ipnet::IpNet;
 use provider_kit::batch::Batch;
+use provider_kit::shared_document::{DocumentStore, SharedDocuments, Versioned};
 use provider_kit::transport::Call;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use tokio::sync::Mutex;
 
 use crate::services::{Services, based_on};
-
-/// How often somebody else may change the router between our reading and our writing it.
-const ATTEMPTS: usize = 5;
 
 /// A router. Cheap to clone.
 #[derive(Clone)]
@@ -23,8 +20,8 @@ pub(super) struct Router(Arc<Inner>);
 struct Inner {
     services: Services,
     id: String,
-    /// Where the list is written whole, one after the other reads and writes it.
-    turn: Mutex<()>,
+    /// For a Neutron that takes only whole lists.
+    documents: SharedDocuments<Routers>,
 }
 
 /// A route, as Neutron writes it.
@@ -48,7 +45,7 @@ impl Change {
 }
 
 #[derive(Deserialize)]
-struct State {
+struct RouterResponse {
     #[serde(default)]
     routes: Vec<Gateway>,
     #[serde(default)]
@@ -66,7 +63,8 @@ impl Gateway {
 
 impl Router {
     pub(super) fn new(services: Services, id: String) -> Self {
-        Self(Arc::new(Inner { services, id, turn: Mutex::default() }))
+        let documents = SharedDocuments::new(Routers(services.clone()));
+        Self(Arc::new(Inner { services, id, documents }))
     }
 
     pub(super) fn id(&self) -> &str {
@@ -84,22 +82,17 @@ impl Router {
 
     /// All routes, whosesoever.
     pub(super) async fn routes(&self) -> Result<Vec<Gateway>> {
-        Ok(self.read().await?.routes)
-    }
-
-    async fn read(&self) -> Result<State> {
-        let Inner { services, id, .. } = &*self.0;
-        let found: Option<State> = services.network.find(Call::get("/routers/{id}", &[id]).inside("router")).await?;
-        // No answer about any of its routes.
-        let missing =
-            || Error::invalid(format!("there is no router {id:?} in the project; correct router-id in [Route]"));
-        found.ok_or_else(missing)
+        Ok(self.0.documents.store().read(&self.0.id).await?.document)
     }
 
     async fn change(&self, change: Change, routes: Vec<Gateway>) -> Result<()> {
-        let Inner { services, id, .. } = &*self.0;
+        let Inner { services, id, documents } = &*self.0;
         if !services.has_extension("extraroute-atomic").await? {
-            return self.rewrite(change, &routes).await;
+            let edit = move |all: &mut Vec<Gateway>| {
+                edit(all, change, &routes);
+                Ok(())
+            };
+            return documents.edit(id, edit).await;
         }
         let path = match change {
             Change::Add => "/routers/{id}/add_extraroutes",
@@ -108,29 +101,42 @@ impl Router {
         let call = Call::put(path, &[id]).json(&json!({ "router": { "routes": routes } }));
         services.network.send(call).await.map(drop)
     }
+}
 
-    /// Writes the whole list: nobody else's change of it is lost, as Neutron refuses what is based on an older one.
-    async fn rewrite(&self, change: Change, routes: &[Gateway]) -> Result<()> {
-        let Inner { services, id, turn } = &*self.0;
-        let _turn = turn.lock().await;
-        for attempt in 1.. {
-            let State { routes: mut all, revision_number } = self.read().await?;
-            let before = all.len();
-            all.retain(|route| change == Change::Add || !routes.iter().any(|other| route.is(other)));
-            if change == Change::Add {
-                let missing = routes.iter().filter(|route| !all.iter().any(|there| there.is(route)));
-                let missing: Vec<_> = missing.cloned().collect();
-                all.extend(missing);
-            }
-            if all.len() == before {
-                break;
-            }
-            let call = Call::put("/routers/{id}", &[id]).json(&json!({ "router": { "routes": all } }));
-            match services.network.send(based_on(revision_number, call)).await {
-                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
-                answer => return answer.map(drop),
+/// Routers whose list of routes is written whole. Neutron refuses what is based on an older list.
+struct Routers(Services);
+
+#[async_trait]
+impl DocumentStore for Routers {
+    type Key = String;
+    type Document = Vec<Gateway>;
+
+    async fn read(&self, id: &String) -> Result<Versioned<Vec<Gateway>>> {
+        let call = Call::get("/routers/{id}", &[id]).inside("router");
+        let found: Option<RouterResponse> = self.0.network.find(call).await?;
+        // No answer about any of its routes.
+        let missing =
+            || Error::invalid(format!("there is no router {id:?} in the project; correct router-id in [Route]"));
+        let RouterResponse { routes, revision_number } = found.ok_or_else(missing)?;
+        Ok(Versioned { document: routes, version: revision_number.map(|number| number.to_string()) })
+    }
+
+    async fn write(&self, id: &String, routes: Vec<Gateway>, version: Option<&str>) -> Result<()> {
+        let call = Call::put("/routers/{id}", &[id]).json(&json!({ "router": { "routes": routes } }));
+        self.0.network.send(based_on(version, call)).await.map(drop)
+    }
+}
+
+/// Applies a change to a list of routes; routes that are there already, or are not there, are left as they are.
+fn edit(all: &mut Vec<Gateway>, change: Change, routes: &[Gateway]) {
+    match change {
+        Change::Remove => all.retain(|route| !routes.iter().any(|other| route.is(other))),
+        Change::Add => {
+            for route in routes {
+                if !all.iter().any(|there| there.is(route)) {
+                    all.push(route.clone());
+                }
             }
         }
-        Ok(())
     }
 }
