@@ -1,10 +1,15 @@
-# syntax=docker/dockerfile:1
 # A static binary in an image of its own: no shell, no package, nobody but 65532, nothing written to the root file system.
 #
 #   docker build -t cloud-controller-manager .
 #   docker build --build-arg TARGET=aarch64-unknown-linux-musl …       on a machine of that kind
 
-FROM rust:1.95.0-alpine AS build
+# The only base image, by digest: a tag can be moved. The digest is that of the index for all platforms. To refresh it, for instance for a new
+# toolchain in rust-toolchain.toml, take the digest that the registry gives for the tag, and change both together:
+#
+#   docker buildx imagetools inspect rust:1.95.0-alpine
+#
+# There is no `# syntax=` line: it would fetch one more image, by its tag, to read this file. Every Docker since 23 knows `--mount`.
+FROM rust:1.95.0-alpine@sha256:606fd313a0f49743ee2a7bd49a0914bab7deedb12791f3a846a34a4711db7ed2 AS build
 ARG TARGET=x86_64-unknown-linux-musl
 # The commit, for metrics and the User-Agent: --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION=

@@ -255,10 +255,11 @@ impl Robot {
         let cache_timeout = asked.get(&ROBOT_CACHE_TIMEOUT).filter(|it| !it.is_zero());
         let rate_limit_wait = asked.get(&ROBOT_RATE_LIMIT_WAIT_TIME).unwrap_or_default();
         let forward_internal_ips = asked.get(&ROBOT_FORWARD_INTERNAL_IPS) != Some(false);
-        let (user, password) = (asked.secret(&ROBOT_USER), asked.secret(&ROBOT_PASSWORD));
         if asked.get(&ROBOT_ENABLED) != Some(true) {
             return None;
         }
+        // Only now: the manifests name the files of the credential for everybody, and most Secrets lack these keys.
+        let (user, password) = (asked.secret(&ROBOT_USER), asked.secret(&ROBOT_PASSWORD));
         if user.is_some() != password.is_some() {
             asked.mistake("ROBOT_USER and ROBOT_PASSWORD: only one is set; set both or neither");
         }

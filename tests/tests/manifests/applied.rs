@@ -34,6 +34,7 @@ pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment:
         &["manifests/simulated.yaml"],
         &["manifests/hcloud.yaml"],
         &["manifests/hcloud-networks.yaml"],
+        &["manifests/openstack.yaml"],
         &["manifests/static-pod.yaml"],
     ] {
         take(environment, &read(files)?).await.with_context(|| files.join(", "))?;

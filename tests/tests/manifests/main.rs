@@ -20,6 +20,7 @@ mod documents;
 #[path = "../kube_apiserver/environment.rs"]
 mod environment;
 mod helm;
+mod image;
 #[allow(dead_code)]
 #[path = "../kube_apiserver/kubelets.rs"]
 mod kubelets;
@@ -71,6 +72,9 @@ fn trials(means: &'static Means) -> Vec<Trial> {
         rules::the_plain_manifests_grant_what_is_needed_and_nothing_else,
         pods::the_plain_pods_have_the_shape_that_a_starting_cluster_needs,
         pods::the_arguments_of_the_plain_pods_are_flags_of_this_program,
+        pods::plain_pods_get_credentials_as_files,
+        image::every_base_image_is_pinned_by_digest,
+        image::the_image_builds_with_the_pinned_toolchain,
         series::every_series_of_the_alerts_exists,
         series::every_series_of_the_dashboard_exists,
     );

@@ -8,13 +8,14 @@ use crate::documents::{read, title};
 use crate::helm::Helm;
 use crate::rules::Installation;
 
-const PLAIN: [&str; 6] = [
+const PLAIN: [&str; 7] = [
     "manifests/daemonset.yaml",
     "manifests/deployment.yaml",
     "manifests/static-pod.yaml",
     "manifests/simulated.yaml",
     "manifests/hcloud.yaml",
     "manifests/hcloud-networks.yaml",
+    "manifests/openstack.yaml",
 ];
 
 /// The Pods that are in these documents: the workload's title, and the Pod or its template.
@@ -45,7 +46,7 @@ fn check(name: &str, workload: &Value, pod: &Value) -> Result<()> {
         ("capabilities (DEP-49)", &container["securityContext"]["capabilities"], json!({"drop": ["ALL"]})),
         ("readOnlyRootFilesystem (DEP-49)", &container["securityContext"]["readOnlyRootFilesystem"], json!(true)),
         ("allowPrivilegeEscalation (DEP-49)", &container["securityContext"]["allowPrivilegeEscalation"], json!(false)),
-        ("limits (DEP-48)", &container["resources"]["limits"], Value::Null),
+        ("limits", &container["resources"]["limits"], json!({"memory": "256Mi"})),
         ("requests (DEP-48)", &container["resources"]["requests"], json!({"cpu": "100m", "memory": "50Mi"})),
         ("name (DEP-55)", &pod["metadata"]["labels"]["app.kubernetes.io/name"], json!("cloud-controller-manager")),
         ("k8s-app (DEP-55)", &pod["metadata"]["labels"]["k8s-app"], json!("cloud-controller-manager")),
@@ -122,6 +123,34 @@ pub(crate) fn the_plain_pods_have_the_shape_that_a_starting_cluster_needs() -> R
 
 pub(crate) fn the_arguments_of_the_plain_pods_are_flags_of_this_program() -> Result<()> {
     pods(&read(&PLAIN)?).into_iter().try_for_each(|(name, _, pod)| parse(&name, pod).map(drop))
+}
+
+/// Variables that come from a Secret and are no credential.
+const NO_CREDENTIALS: [&str; 1] = ["HCLOUD_NETWORK"];
+
+/// Checks that no credential reaches a process as an environment variable: child processes and core dumps carry
+/// the environment, and a variable changes only with a restart.
+pub(crate) fn plain_pods_get_credentials_as_files() -> Result<()> {
+    for (name, _, pod) in pods(&read(&PLAIN)?) {
+        let container = &pod["spec"]["containers"][0];
+        ensure!(container["envFrom"].is_null(), "{name}: envFrom makes every key of a Secret a variable");
+        let mounts: Vec<_> = container["volumeMounts"].as_array().into_iter().flatten().collect();
+        for variable in container["env"].as_array().into_iter().flatten() {
+            let key = variable["name"].as_str().with_context(|| format!("{name}: a variable without a name"))?;
+            let from_secret = !variable["valueFrom"]["secretKeyRef"].is_null();
+            ensure!(!from_secret || NO_CREDENTIALS.contains(&key), "{name}: {key} is a credential; use {key}_FILE");
+            if key.ends_with("_FILE") {
+                let path = variable["value"].as_str().unwrap_or_default();
+                let mounted = mounts.iter().any(|mount| {
+                    mount["mountPath"].as_str().is_some_and(|at| path.starts_with(&format!("{at}/")))
+                        && mount["readOnly"] == true
+                        && mount["subPath"].is_null()
+                });
+                ensure!(mounted, "{name}: {key} names {path:?}, which is in no directory that is mounted read-only");
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Ways to install the chart that differ in their Pods: name and values.

@@ -187,6 +187,18 @@ fn robots_variables_count_only_if_it_is_enabled() {
     assert!(read(&[("ROBOT_USER", "robot"), ("HCLOUD_NETWORK", "net")]).unwrap().robot.is_none());
 }
 
+/// The manifests name both files, and a Secret without dedicated servers has neither key.
+#[test]
+fn robots_files_need_exist_only_if_it_is_enabled() {
+    let files = [("ROBOT_USER_FILE", "/nowhere/robot-user"), ("ROBOT_PASSWORD_FILE", "/nowhere/robot-password")];
+    assert!(read(&files).unwrap().robot.is_none());
+    assert!(read(&[files[0], files[1], ("ROBOT_ENABLED", "false")]).unwrap().robot.is_none());
+    let err = read(&[files[0], files[1], ("ROBOT_ENABLED", "true")]).unwrap_err();
+    for (variable, path) in files {
+        assert!(err.contains(&format!("{variable}: cannot read {path}: ")), "{err}");
+    }
+}
+
 #[test]
 fn a_network_has_routes_and_is_checked_unless_told_otherwise() {
     let network = |check_attached, routes| Some(Network { name_or_id: "net".into(), check_attached, routes });
