@@ -1,6 +1,7 @@
 //! The API client: where the server is, who asks, how often, and what is measured.
 
 mod agent;
+mod answer_size;
 mod config;
 mod discreet;
 mod kubeconfig;
@@ -13,6 +14,7 @@ mod retry;
 mod tests;
 
 pub use agent::UserAgent;
+pub use answer_size::{AnswerTooLarge, is_too_large};
 pub use config::{ClientError, ClientOptions, connect, connect_as};
 pub use discreet::discreet;
 pub use kubeconfig::{KubeconfigProblem, read_kubeconfig};

@@ -6,10 +6,11 @@ use kube::client::Body;
 use kube::{Api, Client};
 use runtime::api_error::api_error;
 use runtime::cache::Cached;
+use runtime::client::is_too_large;
 use tower::{BoxError, service_fn};
 
-/// Objects per page.
-const PAGE: u32 = 500;
+/// Objects per page; the client limits the size of a page in bytes, too.
+const PAGE: u32 = 100;
 
 /// A client that refuses, before it is sent, whatever is not a read; events too.
 pub(super) fn read_only(client: Client) -> Client {
@@ -38,10 +39,16 @@ pub(crate) async fn list<T: Cached>(client: &Client) -> Result<Vec<T>, String> {
     let mut objects = Vec::new();
     let mut params = ListParams::default().limit(PAGE);
     loop {
-        let page = api.list(&params).await.map_err(|error| {
-            let kind = <T::Wire as kube::Resource>::plural(&());
-            format!("cannot list {kind}: {}; the identity needs the verb \"list\" on them", api_error(&error))
-        })?;
+        let page = match api.list(&params).await {
+            Err(error) if is_too_large(&error) && params.limit > Some(1) => {
+                params.limit = params.limit.map(|limit| limit / 2);
+                continue;
+            }
+            page => page.map_err(|error| {
+                let kind = <T::Wire as kube::Resource>::plural(&());
+                format!("cannot list {kind}: {}; the identity needs the verb \"list\" on them", api_error(&error))
+            })?,
+        };
         objects.extend(page.items.into_iter().map(T::from_wire));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::*;
+use crate::client::{Limits, NoRequestMetrics, wrap};
 use crate::node::NodeObject;
 use server::Server;
 
@@ -64,10 +65,15 @@ fn world(nodes: u8, streaming: bool) -> World {
 }
 
 fn watched(server: Server, streaming: bool) -> World {
+    watched_in_pages_of(2, server, streaming)
+}
+
+fn watched_in_pages_of(page_size: u32, server: Server, streaming: bool) -> World {
     let (cache, shutdown) = (Cache::new(), CancellationToken::new());
     let heard = listen(&cache, Resync::never());
-    let api: Api<NodeObject> = Api::all(server.client());
-    let config = WatchConfig { page_size: 2, streaming, ..WatchConfig::default() };
+    let limited = wrap(&server.client(), "h:443", "ccm/v1", &Limits::default(), Arc::new(NoRequestMetrics));
+    let api: Api<NodeObject> = Api::all(limited);
+    let config = WatchConfig { page_size, streaming, ..WatchConfig::default() };
     tokio::spawn(watch(api, config, cache.clone(), shutdown.clone()));
     World { server, cache, heard, _running: shutdown.drop_guard() }
 }
@@ -161,6 +167,64 @@ async fn after_a_lost_watch_what_is_known_is_an_update_and_what_is_missing_a_del
         assert!(Arc::ptr_eq(&before, &w.cache.get("a").unwrap()), "what did not change is not replaced");
         assert_eq!(names(&w.cache), "abde");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_refused_with_http_410_is_followed_by_a_list() {
+    let w = world(3, false);
+    w.cache.wait_synced().await;
+    sleep(s(1)).await;
+    w.server.refuse_by_status();
+    w.server.cut_off();
+    w.server.delete("b");
+    w.server.put("d");
+    w.server.compact();
+    w.server.reconnect();
+    w.server.take_requests();
+    let start = Instant::now();
+    while names(&w.cache) != "acd" {
+        assert!(start.elapsed() < s(60), "{} after {:?}", names(&w.cache), w.server.take_requests());
+        sleep(s(1)).await;
+    }
+    sleep(s(60)).await;
+    let requests = w.server.take_requests();
+    assert_eq!(requests[requests.len() - 3..], ["list", "list", "watch 5"], "{requests:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_refuses_every_watch_with_410_is_listed_ever_more_rarely() {
+    let server = Server::default();
+    server.put("a");
+    server.refuse_by_status();
+    server.forget_the_future();
+    let w = watched(server, false);
+    sleep(s(600)).await;
+    let lists = w.server.take_requests().iter().filter(|request| *request == "list").count();
+    assert!((10..60).contains(&lists), "{lists} lists in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_too_large_is_read_again_later_with_half_as_many_objects() {
+    let server = Server::default();
+    ["a", "b", "c"].iter().for_each(|name| server.put(name));
+    server.never_end_pages_above(30);
+    let begin = Instant::now();
+    let w = watched_in_pages_of(100, server, false);
+    w.cache.wait_synced().await;
+    assert_eq!(names(&w.cache), "abc");
+    assert_eq!(w.server.take_requests()[..3], ["list 100", "list 50", "list 25"]);
+    assert!(begin.elapsed() > s(2), "no pause between attempts: {:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_never_ends_is_asked_for_ever_more_rarely() {
+    let server = Server::default();
+    server.put("a");
+    server.never_end_pages_above(0);
+    let w = watched_in_pages_of(1, server, false);
+    sleep(s(300)).await;
+    let lists = w.server.take_requests().len();
+    assert!(!w.cache.is_synced() && (8..40).contains(&lists), "{lists} lists in five minutes");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,12 +7,13 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use kube::Api;
 use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Config, Event, watcher};
-use tokio::time::Instant;
+use kube::runtime::watcher::{self, Config, DefaultBackoff, Event, watcher};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{Cache, Cached};
-use crate::api_error::api_error;
+use crate::api_error::{api_error, is_gone};
+use crate::client::is_too_large;
 
 /// While the API server cannot be read, that is said this often.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
@@ -55,26 +56,47 @@ impl WatchConfig {
 /// the back-off of client-go (0.8 to 30 s).
 pub async fn watch<T: Cached>(api: Api<T::Wire>, config: WatchConfig, cache: Cache<T>, shutdown: CancellationToken) {
     let kind = <T::Wire as kube::Resource>::kind(&()).into_owned();
-    let mut follower = Follower { kind, cache, trouble: None };
-    let mut streaming = config.streaming;
+    let mut follower = Follower { kind, cache, trouble: None, is_listing: true };
+    let (mut config, mut pauses) = (config, DefaultBackoff::default());
     loop {
-        let events = watcher(api.clone(), config.watcher(streaming)).default_backoff();
-        match follower.follow(events, streaming, &shutdown).await {
+        let events = watcher(api.clone(), config.watcher(config.streaming)).default_backoff();
+        match follower.follow(events, config.streaming, &shutdown).await {
             End::Shutdown => return,
-            End::StreamingRefused => streaming = false,
+            End::StreamingRefused => {
+                config.streaming = false;
+                continue;
+            }
+            End::Expired => {}
+            End::TooLarge => {
+                if !config.streaming {
+                    config.page_size = (config.page_size / 2).max(1);
+                }
+            }
+        }
+        // A watcher that is made again has forgotten how often it failed.
+        let pause = pauses.next().unwrap_or_default();
+        if shutdown.run_until_cancelled(sleep(pause)).await.is_none() {
+            return;
         }
     }
 }
 
+/// Why a watcher is of no further use.
 enum End {
     Shutdown,
     StreamingRefused,
+    /// The server does not know the version any more at which the watch is to begin: only a list helps.
+    Expired,
+    /// A page, or an object of the first state, is larger than the client accepts.
+    TooLarge,
 }
 
 struct Follower<T> {
     kind: String,
     cache: Cache<T>,
     trouble: Option<Trouble>,
+    /// Set until a list is complete.
+    is_listing: bool,
 }
 
 /// When reading began to fail and when that was last said.
@@ -116,7 +138,14 @@ impl<T: Cached> Follower<T> {
                         );
                         return End::StreamingRefused;
                     }
-                    Some(Err(error)) => self.complain(&error),
+                    Some(Err(error)) => {
+                        self.complain(&error);
+                        match cause_of(&error) {
+                            Some(cause) if is_gone(cause) => return End::Expired,
+                            Some(cause) if self.is_listing && is_too_large(cause) => return End::TooLarge,
+                            _ => {}
+                        }
+                    }
                     // A watcher's stream has no end.
                     None => return End::Shutdown,
                 }
@@ -131,11 +160,13 @@ impl<T: Cached> Follower<T> {
                 if self.cache.is_synced() {
                     tracing::info!(kind = self.kind, objects = self.cache.len(), "watch lost, listing again");
                 }
+                self.is_listing = true;
                 self.cache.begin_list();
             }
             Event::InitApply(wire) => self.cache.insert(T::from_wire(wire)),
             Event::InitDone => {
                 self.recover();
+                self.is_listing = false;
                 self.cache.end_list();
                 tracing::debug!(kind = self.kind, objects = self.cache.len(), "listed");
                 return true;
@@ -194,12 +225,20 @@ fn refuses_streaming(error: &watcher::Error) -> bool {
     }
 }
 
-fn error_text(error: &watcher::Error) -> String {
+/// The client's error, where a request failed.
+fn cause_of(error: &watcher::Error) -> Option<&kube::Error> {
     match error {
-        watcher::Error::WatchError(status) => status.message.clone(),
         watcher::Error::InitialListFailed(cause)
         | watcher::Error::WatchStartFailed(cause)
-        | watcher::Error::WatchFailed(cause) => api_error(cause).to_string(),
-        watcher::Error::NoResourceVersion => error.to_string(),
+        | watcher::Error::WatchFailed(cause) => Some(cause),
+        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
+    }
+}
+
+fn error_text(error: &watcher::Error) -> String {
+    match (error, cause_of(error)) {
+        (_, Some(cause)) => api_error(cause).to_string(),
+        (watcher::Error::WatchError(status), _) => status.message.clone(),
+        _ => error.to_string(),
     }
 }

@@ -10,12 +10,14 @@ use cloud_provider::Fence;
 use http::header::USER_AGENT;
 use http::{HeaderValue, Request, Response};
 use http_body::Body as _;
-use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full};
 use kube::Client;
 use kube::client::Body;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{BoxError, service_fn};
 
+use super::answer_size::{AskedFor, Data, limit_lines, read};
 use super::discreet::discreet;
 use super::request::{RequestInfo, RequestMetrics};
 use super::retry;
@@ -59,6 +61,9 @@ pub fn wrap(below: &Client, host: &str, user_agent: &str, limits: &Limits, metri
     Client::new(service, below.default_namespace())
 }
 
+/// An answer whose size is limited.
+type Answer = Response<UnsyncBoxBody<Data, BoxError>>;
+
 struct Sender {
     below: Client,
     host: Arc<str>,
@@ -71,7 +76,7 @@ struct Sender {
 }
 
 impl Sender {
-    async fn send(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    async fn send(self: Arc<Self>, mut request: Request<Body>) -> Result<Answer, BoxError> {
         let info = RequestInfo::new(request.method(), request.uri(), Arc::clone(&self.host));
         if let Some(user_agent) = &self.user_agent {
             request.headers_mut().insert(USER_AGENT, user_agent.clone());
@@ -103,8 +108,10 @@ impl Sender {
         }
     }
 
-    /// One attempt. The body of the answer is read here, so that the time-out covers it; a watch's is passed on.
-    async fn send_once(&self, info: &RequestInfo, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+    /// One attempt. The body of the answer is read here, so that the time-out covers it; a watch's is passed on. Both are limited
+    /// in size.
+    async fn send_once(&self, info: &RequestInfo, request: Request<Body>) -> Result<Answer, BoxError> {
+        let asked = AskedFor::of(&request, &self.host);
         let (start, sent) = (Instant::now(), body_size(request.body()));
         let changes = !request.method().is_safe();
         if changes {
@@ -113,12 +120,13 @@ impl Sender {
         let exchange = async {
             let answer = self.below.send(request).await.map_err(discreet)?;
             if info.is_watch() && answer.status().is_success() {
-                return Ok(answer);
+                return Ok(answer.map(|body| limit_lines(body, asked).boxed_unsync()));
             }
             let (head, body) = answer.into_parts();
-            let body = body.collect().await?.to_bytes();
+            let body = read(body, head.status, info, &asked).await?;
             self.metrics.transferred(info, sent, body.len());
-            Ok::<_, kube::Error>(Response::from_parts(head, Body::from(body)))
+            let body = Full::new(Data::from(body)).map_err(|never| match never {}).boxed_unsync();
+            Ok::<_, kube::Error>(Response::from_parts(head, body))
         };
         let exchange = async {
             if changes { while_open(&self.fence, exchange).await } else { exchange.await.map_err(Into::into) }

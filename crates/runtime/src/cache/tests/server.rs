@@ -37,6 +37,10 @@ struct State {
     down: bool,
     /// Page and how often it still fails.
     failing: (usize, usize),
+    /// Lists of more objects never end.
+    most_per_page: Option<usize>,
+    /// Watches from a forgotten version are refused with an HTTP status instead of an event.
+    refuses_by_status: bool,
 }
 
 impl Server {
@@ -82,6 +86,11 @@ impl Server {
         state.oldest = state.version;
     }
 
+    /// Every version, also one that it just told, is too old for a watch.
+    pub(super) fn forget_the_future(&self) {
+        self.0.lock().unwrap().oldest = u64::MAX;
+    }
+
     pub(super) fn refuse_streams(&self) {
         self.0.lock().unwrap().streams_refused = true;
     }
@@ -89,6 +98,16 @@ impl Server {
     /// The n-th page (from 1) of a list fails so many times.
     pub(super) fn fail_page(&self, page: usize, times: usize) {
         self.0.lock().unwrap().failing = (page, times);
+    }
+
+    /// A page for which more objects are asked has no end.
+    pub(super) fn never_end_pages_above(&self, objects: usize) {
+        self.0.lock().unwrap().most_per_page = Some(objects);
+    }
+
+    /// Answers a watch from a forgotten version with HTTP 410.
+    pub(super) fn refuse_by_status(&self) {
+        self.0.lock().unwrap().refuses_by_status = true;
     }
 
     pub(super) fn take_requests(&self) -> Vec<String> {
@@ -101,11 +120,13 @@ impl Server {
         let query: BTreeMap<&str, &str> =
             request.uri().query().unwrap_or_default().split('&').filter_map(|p| p.split_once('=')).collect();
         let get = |key: &str| query.get(key).copied().unwrap_or_default();
-        state.requests.push(match (get("watch"), get("sendInitialEvents")) {
+        let request = match (get("watch"), get("sendInitialEvents")) {
             ("true", "true") => "stream".into(),
             ("true", _) => format!("watch {}", get("resourceVersion")),
+            _ if state.most_per_page.is_some() => format!("list {}", get("limit")),
             _ => "list".into(),
-        });
+        };
+        state.requests.push(request);
         if state.down {
             return Err(std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "nobody listens"));
         }
@@ -126,6 +147,10 @@ impl State {
     }
 
     fn list(&mut self, limit: usize, after: &str) -> Response<Bytes> {
+        if self.most_per_page.is_some_and(|most| limit > most) {
+            let endless = stream::repeat_with(|| Ok(Frame::data(vec![b' '; 1 << 20].into())));
+            return Response::new(Bytes::new(StreamBody::new(endless)));
+        }
         let page: Vec<_> = self.objects.iter().filter(|(name, _)| name.as_str() > after).collect();
         let number = (self.objects.len() - page.len()) / limit + 1;
         if self.failing.0 == number && self.failing.1 > 0 {
@@ -155,6 +180,9 @@ impl State {
     }
 
     fn watch(&mut self, from: u64) -> Response<Bytes> {
+        if from < self.oldest && self.refuses_by_status {
+            return failure(410, "Expired", "too old resource version");
+        }
         if from < self.oldest {
             let status =
                 json!({"status": "Failure", "code": 410, "reason": "Expired", "message": "too old resource version"});

@@ -1,0 +1,191 @@
+//! Limits on the size of the API server's answers.
+//!
+//! The client reads an answer into memory before anybody looks at it. Without a limit, whoever answers in the API server's
+//! place (a proxy, a wrong address, a server that was taken over) decides how much memory the process needs.
+
+use std::error::Error;
+use std::fmt;
+use std::future::ready;
+use std::io;
+
+use futures::{Stream, StreamExt as _};
+use http::{Method, Request, StatusCode};
+use http_body::{Body as _, Frame};
+use http_body_util::{BodyExt as _, BodyStream, StreamBody};
+use kube::client::Body;
+use serde_json::json;
+use tower::BoxError;
+
+use super::request::{RequestInfo, Verb};
+
+/// Bytes of one page of a list. Pages have 100 objects; 100 Nodes with 50 images each have about 3 MiB, so Nodes ten times as
+/// large still fit. Where a page does not, it is read again with half as many objects.
+const LIST_PAGE: usize = 32 << 20;
+/// Bytes of one object, and of any other answer. kube-apiserver accepts objects of at most 3 MiB in a request and stores
+/// 1.5 MiB of etcd's compact form, which is several times as long as JSON at worst.
+const OBJECT: usize = 8 << 20;
+/// Bytes of one line of a watch, which is one event with one object.
+const WATCH_EVENT: usize = OBJECT + (64 << 10);
+/// Bytes of a refusal. It has one message for people.
+const REFUSAL: usize = 64 << 10;
+/// Longest path that an error repeats, in bytes: a token for the next page has hundreds of them.
+const LONGEST_PATH: usize = 256;
+
+/// Data of a body.
+pub(super) type Data = <Body as http_body::Body>::Data;
+
+/// An answer that is larger than the client accepts. The rest of it was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerTooLarge {
+    request: AskedFor,
+    /// What is limited, for people.
+    what: &'static str,
+    /// Bytes that are accepted.
+    pub limit: usize,
+}
+
+impl fmt::Display for AnswerTooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { request, what, limit } = self;
+        write!(
+            f,
+            "{request}: the API server's answer is too large: {what} may have {limit} bytes; the rest was not read"
+        )
+    }
+}
+
+impl Error for AnswerTooLarge {}
+
+/// Returns `true` if the API server's answer was larger than the client accepts.
+#[must_use]
+pub fn is_too_large(error: &kube::Error) -> bool {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if error.is::<AnswerTooLarge>() {
+            return true;
+        }
+        // The source of an I/O error is the source of what it holds.
+        let held = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        next = held.map(|held| held as &(dyn Error + 'static)).or_else(|| error.source());
+    }
+    false
+}
+
+/// Method and URL of a request, as errors repeat them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AskedFor {
+    method: Method,
+    url: String,
+}
+
+impl AskedFor {
+    pub(super) fn of(request: &Request<Body>, host: &str) -> Self {
+        let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+        let cut = path.floor_char_boundary(LONGEST_PATH);
+        let dots = if cut < path.len() { "…" } else { "" };
+        Self { method: request.method().clone(), url: format!("{host}{}{dots}", &path[..cut]) }
+    }
+
+    fn too_large(&self, (what, limit): Limit) -> AnswerTooLarge {
+        AnswerTooLarge { request: self.clone(), what, limit }
+    }
+}
+
+impl fmt::Display for AskedFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.url)
+    }
+}
+
+/// What is limited, and to how many bytes.
+type Limit = (&'static str, usize);
+
+fn limit_of(info: &RequestInfo, status: StatusCode) -> Limit {
+    match info.verb {
+        _ if !status.is_success() => ("a refusal", REFUSAL),
+        Verb::List | Verb::DeleteCollection => ("a page of a list", LIST_PAGE),
+        _ => ("an object", OBJECT),
+    }
+}
+
+/// Reads an answer to its end.
+///
+/// A refusal that is too large becomes a short one with the same status, so that callers still act on the status.
+///
+/// # Errors
+/// [`AnswerTooLarge`] as a service error, or the connection's error.
+pub(super) async fn read(
+    body: Body,
+    status: StatusCode,
+    info: &RequestInfo,
+    asked: &AskedFor,
+) -> Result<Vec<u8>, kube::Error> {
+    let limit = limit_of(info, status);
+    match read_up_to(body, limit.1).await? {
+        Some(bytes) => Ok(bytes),
+        None if status.is_success() => Err(kube::Error::Service(Box::new(asked.too_large(limit)))),
+        None => {
+            let message = format!("HTTP {status}: {}", asked.too_large(limit));
+            let refusal = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status.as_u16(), "reason": "", "message": message});
+            Ok(refusal.to_string().into_bytes())
+        }
+    }
+}
+
+/// The whole body; `None` if it has more than `limit` bytes.
+async fn read_up_to(mut body: Body, limit: usize) -> Result<Option<Vec<u8>>, kube::Error> {
+    let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if told > limit {
+        return Ok(None);
+    }
+    let mut bytes = Vec::with_capacity(told);
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        if data.len() > limit - bytes.len() {
+            return Ok(None);
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(Some(bytes))
+}
+
+/// The body of a watch, which ends with [`AnswerTooLarge`] at a line that is too long.
+pub(super) fn limit_lines(
+    body: Body,
+    asked: AskedFor,
+) -> StreamBody<impl Stream<Item = Result<Frame<Data>, BoxError>>> {
+    let mut line = LineLength::default();
+    let frames = BodyStream::new(body).map(move |frame| {
+        let frame = frame?;
+        match frame.data_ref() {
+            Some(data) if !line.fits(data) => Err(asked.too_large(("an event of a watch", WATCH_EVENT)).into()),
+            _ => Ok(frame),
+        }
+    });
+    // Nothing comes after an error: the connection is given up.
+    let until_error = frames.scan(false, |has_failed, frame: Result<_, BoxError>| {
+        let is_over = std::mem::replace(has_failed, frame.is_err());
+        ready((!is_over).then_some(frame))
+    });
+    StreamBody::new(until_error)
+}
+
+/// Length of the line that is being read.
+#[derive(Default)]
+struct LineLength(usize);
+
+impl LineLength {
+    /// Returns `true` if no line is too long, with what comes next.
+    fn fits(&mut self, data: &[u8]) -> bool {
+        for (number, part) in data.split(|byte| *byte == b'\n').enumerate() {
+            self.0 = if number == 0 { self.0 + part.len() } else { part.len() };
+            if self.0 > WATCH_EVENT {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;
