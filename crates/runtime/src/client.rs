@@ -1,18 +1,23 @@
 //! The API client: where the server is, who asks, how often, and what is measured.
 
+mod address;
 mod agent;
 mod answer_size;
 mod config;
+mod credential;
 mod discreet;
 mod kubeconfig;
 mod kubeconfigs;
 mod layer;
+mod plugin;
 mod renewal;
 mod request;
 mod retry;
 #[cfg(test)]
 mod tests;
+mod token_file;
 
+pub use address::shown_url;
 pub use agent::UserAgent;
 pub use answer_size::{AnswerTooLarge, is_too_large};
 pub use config::{ClientError, ClientOptions, connect, connect_as};

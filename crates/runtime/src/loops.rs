@@ -11,6 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::workers::panic_text;
 
+/// Pauses before a loop that panicked is run again. One that ran for longer than the longest begins with the first.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 /// Runs `f` now and then each `period` after the *end* of the last run (RT-15), until `shutdown`.
 ///
 /// A run that has begun is finished; none begins after the cancellation. `f` watches the token itself if it can stop
@@ -49,6 +53,49 @@ where
     // The call is inside, so that a panic before the first await is caught too.
     if let Err(panic) = AssertUnwindSafe(async { f().await }).catch_unwind().await {
         tracing::error!(panic = panic_text(&*panic), "a periodic pass panicked, the next one comes in its time");
+    }
+}
+
+/// Runs a future of `component` and turns a panic into an error, which is logged.
+///
+/// # Errors
+/// The text of the panic.
+pub async fn caught<T>(component: &str, run: impl Future<Output = T>) -> Result<T, Panicked> {
+    AssertUnwindSafe(run).catch_unwind().await.map_err(|panic| {
+        let panic = panic_text(&*panic);
+        tracing::error!(component, panic, "a panic was caught");
+        Panicked { component: component.to_owned() }
+    })
+}
+
+/// A part of the process that panicked. What it said is in the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a defect: {component} panicked, and the log says where; report it")]
+pub struct Panicked {
+    component: String,
+}
+
+/// Runs `f`, a loop that ends by itself only when it has nothing more to do, and runs it again each time that it panics: after
+/// one second, and twice as long after each further panic, up to a minute.
+pub async fn restarting<F, Fut>(component: &str, shutdown: &CancellationToken, mut f: F)
+where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = ()>,
+{
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let begin = Instant::now();
+        if caught(component, async { f().await }).await.is_ok() {
+            return;
+        }
+        if begin.elapsed() > LONGEST_PAUSE {
+            pause = FIRST_PAUSE;
+        }
+        tracing::warn!(component, ?pause, "starting it again");
+        if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+            return;
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
@@ -220,5 +267,32 @@ mod tests {
         })
         .await;
         assert_eq!(runs.get(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_panics_is_run_again_ever_more_rarely_and_not_after_a_good_end() {
+        let (begin, starts, shutdown) = (Instant::now(), RefCell::new(Vec::new()), CancellationToken::new());
+        restarting("test", &shutdown, || {
+            starts.borrow_mut().push(begin.elapsed().as_secs());
+            let run = starts.borrow().len();
+            // A panic before the first await counts, too.
+            assert!(run != 1, "a defect");
+            async move {
+                tokio::time::sleep(s(if run == 9 { 61 } else { 0 })).await;
+                assert!(run == 11, "a defect");
+            }
+        })
+        .await;
+        assert_eq!(starts.into_inner(), [0, 1, 3, 7, 15, 31, 63, 123, 183, 245, 247]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_panics_ends_with_the_shutdown() {
+        let shutdown = CancellationToken::new();
+        let run = restarting("test", &shutdown, || async { panic!("a defect") });
+        tokio::join!(run, async {
+            tokio::time::sleep(s(100)).await;
+            shutdown.cancel();
+        });
     }
 }

@@ -18,9 +18,10 @@ use tower::BoxError;
 
 use super::request::{RequestInfo, Verb};
 
-/// Bytes of one page of a list. Pages have 100 objects; 100 Nodes with 50 images each have about 3 MiB, so Nodes ten times as
-/// large still fit. Where a page does not, it is read again with half as many objects.
-const LIST_PAGE: usize = 32 << 20;
+/// Bytes of one page of a list. Pages have 100 objects; 100 Nodes with 50 images each have about 3 MiB, so Nodes five times as
+/// large still fit. Where a page does not, it is read again with half as many objects. While it is decoded a page is in memory
+/// twice, and three kinds may be listed at once: that must fit the 256 MiB of the Pod.
+const LIST_PAGE: usize = 16 << 20;
 /// Bytes of one object, and of any other answer. kube-apiserver accepts objects of at most 3 MiB in a request and stores
 /// 1.5 MiB of etcd's compact form, which is several times as long as JSON at worst.
 const OBJECT: usize = 8 << 20;

@@ -1,6 +1,7 @@
 //! Where the API server is.
 
 use std::env;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +12,15 @@ use kube::client::ClientBuilder;
 use kube::config::AuthInfo;
 use kube::{Client, Config};
 
+use super::address::{self, shown_url};
 use super::agent::UserAgent;
+use super::credential;
 use super::discreet::discreet;
 use super::kubeconfigs::Kubeconfigs;
 use super::layer::{Limits, wrap};
 use super::renewal::Source;
 use super::request::RequestMetrics;
+use super::token_file;
 
 /// The environment variable that replaces `--master` if there is neither that nor a kubeconfig.
 const MASTER_VARIABLE: &str = "KUBERNETES_MASTER";
@@ -93,7 +97,7 @@ pub enum ClientError {
     /// `--master` is no URL.
     #[error("the API server's address {url:?} is no URL: {source}; write it as https://HOST:PORT")]
     Master {
-        /// What was given.
+        /// What was given, without user and password.
         url: String,
         /// What is wrong with it.
         #[source]
@@ -174,22 +178,60 @@ async fn open(
     if !with_credential {
         config.auth_info = AuthInfo::default();
     }
-    let host = host_of(&config.cluster_url);
-    Ok((build(config, origin)?, host))
+    let (host, server) = (host_of(&config.cluster_url), shown_url(&config.cluster_url.to_string()));
+    let token = config.auth_info.token_file.take();
+    let client = build(config, origin.clone())?;
+    let client = match token {
+        Some(path) => {
+            token_file::over(&client, path.into()).map_err(|text| ClientError::Unusable { server, origin, text })?
+        }
+        None => client,
+    };
+    Ok((client, host))
 }
 
-/// A client without our layers. An exec plugin is run.
+/// A client without our layers.
 pub(super) fn build(mut config: Config, origin: String) -> Result<Client, ClientError> {
     // Retries are made by our layer, which counts them and knows when to stop.
     config.default_retry = false;
     config.disable_compression = true;
-    let server = config.cluster_url.to_string();
-    let builder = ClientBuilder::try_from(config).map_err(|error| ClientError::Unusable {
-        server,
-        origin,
-        text: crate::api_error::api_error(&discreet(error)).to_string(),
-    })?;
+    let server = shown_url(&config.cluster_url.to_string());
+    let unusable = |text: String| ClientError::Unusable { server: server.clone(), origin: origin.clone(), text };
+    check_addresses(&mut config).map_err(unusable)?;
+    if address::is_open(&config.cluster_url) && credential::is_sent(&config.auth_info) {
+        tracing::warn!(
+            server,
+            origin,
+            "the credential for the API server is sent unencrypted, because the URL begins with http://: everybody on the way can \
+             read and use it; write https://"
+        );
+    }
+    // Some of what it finds wrong in a credential makes it panic, and a reload must go on.
+    let built = catch_unwind(AssertUnwindSafe(|| ClientBuilder::try_from(config)));
+    let built = built.map_err(|_| unusable("a defect: making a client panicked, and the log says where".to_owned()))?;
+    let builder = built.map_err(|error| unusable(crate::api_error::api_error(&discreet(error)).to_string()))?;
     Ok(builder.build())
+}
+
+/// Checks the URLs of server and proxy. The server's keeps neither user nor password.
+fn check_addresses(config: &mut Config) -> Result<(), String> {
+    let has_tls = config.root_cert.is_some()
+        || config.accept_invalid_certs
+        || config.auth_info.client_certificate.is_some()
+        || config.auth_info.client_certificate_data.is_some();
+    if config.cluster_url.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        tracing::warn!(
+            "user and password in the API server's URL are not used; give them as `username` and `password` in a kubeconfig"
+        );
+    }
+    config.cluster_url = address::checked(&config.cluster_url, has_tls)
+        .map_err(|problem| format!("the server's URL is not accepted: {problem}; write it as https://HOST:PORT"))?;
+    if let Some(proxy) = &config.proxy_url {
+        let checked = address::checked(proxy, false);
+        checked
+            .map_err(|problem| format!("the proxy's URL is not accepted: {problem}; write it as http://HOST:PORT"))?;
+    }
+    Ok(())
 }
 
 fn load(master: Option<Uri>) -> Result<(Config, String), ClientError> {
@@ -207,7 +249,7 @@ fn load(master: Option<Uri>) -> Result<(Config, String), ClientError> {
 fn parse_master(url: &str) -> Result<Uri, ClientError> {
     // A bare host is allowed, as everywhere in Kubernetes.
     let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-    full.parse().map_err(|source| ClientError::Master { url: url.to_owned(), source })
+    full.parse().map_err(|source| ClientError::Master { url: shown_url(url), source })
 }
 
 /// Host and port, for the label `host`.

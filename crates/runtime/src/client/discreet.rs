@@ -15,6 +15,12 @@ const LONGEST: usize = 300;
 pub fn discreet(error: kube::Error) -> kube::Error {
     match error {
         kube::Error::Auth(error) => kube::Error::Auth(of_credential(error)),
+        // Their text has the URL with user and password.
+        kube::Error::ProxyProtocolUnsupported { .. } | kube::Error::ProxyProtocolDisabled { .. } => {
+            kube::Error::Service(
+                "the URL of the proxy has a scheme that is not supported: write http:// or https://".into(),
+            )
+        }
         // As layers below wrap it.
         kube::Error::Service(error) => match error.downcast::<AuthError>() {
             Ok(error) => kube::Error::Auth(of_credential(*error)),

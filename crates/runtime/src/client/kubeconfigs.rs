@@ -9,10 +9,12 @@ use kube::Client;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::config::ClientError;
 use super::renewal::{Cause, News, Renewing, Source, hash_of};
 use super::request::RequestMetrics;
+use crate::loops::restarting;
 
 /// How often the files are read (D-171).
 pub(super) const PERIOD: Duration = Duration::from_secs(10);
@@ -85,7 +87,11 @@ impl Shared {
         followed.all.push(Arc::downgrade(&made));
         // It ends with the runtime in which it was begun.
         if followed.follower.as_ref().is_none_or(JoinHandle::is_finished) {
-            followed.follower = Some(tokio::spawn(follow(Arc::clone(self), Arc::clone(metrics))));
+            let (shared, metrics) = (Arc::clone(self), Arc::clone(metrics));
+            followed.follower = Some(tokio::spawn(async move {
+                let forever = CancellationToken::new();
+                restarting("kubeconfigs", &forever, || follow(Arc::clone(&shared), Arc::clone(&metrics))).await;
+            }));
         }
         made
     }

@@ -25,13 +25,16 @@ use tokio_util::sync::CancellationToken;
 use tower::{BoxError, service_fn};
 
 use super::config::{ClientError, build, host_of};
+use super::credential::prepare;
 use super::discreet::discreet;
 use super::kubeconfig::{named_files, read_kubeconfig};
 use super::kubeconfigs::Hashes;
+use super::plugin::PATIENCE as PROGRAM_PATIENCE;
 use super::request::is_watch;
 use crate::api_error::api_error;
+use crate::loops::caught;
 
-/// A certificate that a plugin made is replaced so long before its end.
+/// A credential that a plugin gave is replaced so long before its end.
 const BEFORE_END: SignedDuration = SignedDuration::from_secs(60);
 /// A server that takes longer has not accepted what is tried on it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -100,6 +103,8 @@ struct Generation {
     files: Vec<(PathBuf, u64)>,
     /// Whether a plugin gives the credential, and may give another one.
     has_plugin: bool,
+    /// When the plugin's credential ends.
+    valid_until: Option<Timestamp>,
     /// There is a later one: watches end.
     over: CancellationToken,
 }
@@ -163,7 +168,9 @@ impl Renewing {
     pub(super) async fn look(&self, cause: Option<Cause>) -> Option<News> {
         let Ok(_trying) = self.trying.try_lock() else { return None };
         let renewed = match cause {
-            Some(cause) => self.renew(cause).await,
+            Some(cause) => {
+                caught("kubeconfig", self.renew(cause)).await.unwrap_or_else(|panicked| Err(panicked.to_string()))
+            }
             None => Ok(false),
         };
         let before = std::mem::replace(&mut *lock(&self.trouble), renewed.as_ref().err().cloned());
@@ -179,7 +186,7 @@ impl Renewing {
         let current = self.current();
         let next = self.source.open().await.map_err(|error| error.to_string())?;
         // A plugin may give the same until its very end.
-        if matches!(cause, Cause::Ends) && next.client.valid_until() == current.client.valid_until() {
+        if matches!(cause, Cause::Ends) && next.valid_until == current.valid_until {
             return Ok(false);
         }
         self.source.try_out(&next.client).await?;
@@ -195,7 +202,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Generation {
     fn ends_soon(&self) -> bool {
-        self.client.valid_until().is_some_and(|end| end <= Timestamp::now() + BEFORE_END)
+        self.valid_until.is_some_and(|end| end <= Timestamp::now() + BEFORE_END)
     }
 }
 
@@ -220,14 +227,12 @@ impl Source {
         }
         let (host, has_plugin) = (host_of(&config.cluster_url), config.auth_info.exec.is_some());
         let origin = format!("the kubeconfig {}", self.kubeconfig.display());
-        // A plugin is a program, which takes its time.
-        let client = match has_plugin {
-            true => {
-                tokio::task::spawn_blocking(move || build(config, origin)).await.map_err(|e| unusable(e.to_string()))?
-            }
+        let valid_until = prepare(&mut config.auth_info).await.map_err(unusable)?;
+        let client = match config.auth_info.auth_provider.is_some() {
+            true => build_with_provider(config, origin).await.map_err(unusable)?,
             false => build(config, origin),
         }?;
-        Ok(Generation { client, host, files, has_plugin, over: CancellationToken::new() })
+        Ok(Generation { client, host, files, has_plugin, valid_until, over: CancellationToken::new() })
     }
 
     /// Whether the server answers to this client, and knows who it is.
@@ -247,6 +252,13 @@ impl Source {
             _ => Ok(()),
         }
     }
+}
+
+/// As [`build`], where a legacy `auth-provider` may run a program for its token.
+async fn build_with_provider(config: Config, origin: String) -> Result<Result<Client, ClientError>, String> {
+    let building = timeout(PROGRAM_PATIENCE, tokio::task::spawn_blocking(move || build(config, origin))).await;
+    let late = |_| format!("the program of its auth-provider gave no answer within {} s", PROGRAM_PATIENCE.as_secs());
+    building.map_err(late)?.map_err(|error| error.to_string())
 }
 
 /// Puts what is in the token file in the place of the token, as kubectl does; white space around it does not count.

@@ -170,6 +170,10 @@ async fn errors_say_what_was_tried_and_what_to_do() {
     assert!(missing.starts_with("cannot use the kubeconfig /no/such/file: ") && missing.contains("check the path"));
     let master = refusal(ClientOptions { master: Some("https://a b".into()), ..options() }).await;
     assert!(master.contains("\"https://a b\"") && master.contains("https://HOST:PORT"), "{master}");
+    for url in ["https://admin:s3cr3t@a b", "https://admin:s3cr3t@10.0.0.1:99999", "admin:s3cr3t@10.0.0.1:99999"] {
+        let master = refusal(ClientOptions { master: Some(url.into()), ..options() }).await;
+        assert!(master.contains("https://HOST:PORT") && !master.contains("s3cr3t"), "{master}");
+    }
 }
 
 /// A fence, and what opens and closes it.

@@ -288,3 +288,97 @@ async fn a_plugin_is_asked_again_when_what_it_gave_is_refused() {
     assert_eq!(renew(&renewing).await, Ok(true));
     list(&client).await.unwrap();
 }
+
+/// The header that a client sends whose kubeconfig has this user.
+async fn authorization(user: &str, file: &str) -> String {
+    let stage = Stage::new(user).await;
+    stage.write_file("token", file);
+    stage.write_file("answer", file);
+    let renewing = stage.renewing().await;
+    list(&renewing.client().0).await.unwrap();
+    String::from_utf8(stage.server.asked()[0].by.clone()).unwrap()
+}
+
+#[tokio::test]
+async fn a_newline_behind_a_credential_is_no_part_of_it() {
+    let plugin = answer(&json!({"token": "s3cr3t\n"}));
+    let table = [
+        (r#"{token: "s3cr3t\n"}"#, "", "Bearer s3cr3t"),
+        (r#"{token: "\r\n s3cr3t \r\n"}"#, "", "Bearer s3cr3t"),
+        ("{tokenFile: token}", "s3cr3t\r\n", "Bearer s3cr3t"),
+        (PLUGIN, plugin.as_str(), "Bearer s3cr3t"),
+        (r#"{auth-provider: {name: oidc, config: {id-token: "s3cr3t\n"}}}"#, "", "Bearer s3cr3t"),
+        (r#"{username: "admin\n", password: "s3cr3t\n"}"#, "", "Basic YWRtaW46czNjcjN0"),
+    ];
+    for (user, file, expected) in table {
+        assert_eq!(authorization(user, file).await, expected, "{user}");
+    }
+}
+
+#[tokio::test]
+async fn a_credential_that_no_header_can_hold_is_an_error_at_the_start_and_at_a_reload() {
+    let bad = "s3\ncr3t";
+    let plugin = answer(&json!({"token": bad}));
+    let table = [
+        (r#"{token: "s3\ncr3t"}"#, "", "more than one line"),
+        ("{tokenFile: token}", bad, "more than one line"),
+        (PLUGIN, plugin.as_str(), "the plugin's answer cannot be used: the token has more than one line"),
+        (
+            r#"{auth-provider: {name: oidc, config: {id-token: "s3\ncr3t"}}}"#,
+            "",
+            "id-token: the token has more than one line",
+        ),
+        (r#"{auth-provider: {name: gcp, config: {cmd-path: echo, cmd-args: s3cr3t}}}"#, "", "making a client panicked"),
+        (r#"{username: "a", password: "s3\ncr3t"}"#, "", "the password has a control character"),
+    ];
+    for (user, file, expected) in table {
+        let stage = Stage::new(user).await;
+        let bad_kubeconfig = std::fs::read_to_string(stage.file("kubeconfig")).unwrap();
+        stage.write_file("token", file);
+        stage.write_file("answer", file);
+        let refused = Renewing::new(stage.source(), Arc::default()).await.map(drop).unwrap_err().to_string();
+        assert!(refused.contains(expected) && !refused.contains("cr3t"), "{user}: {refused}");
+
+        let good = Stage::new("{token: good}").await;
+        let renewing = good.renewing().await;
+        good.write_file("kubeconfig", &bad_kubeconfig);
+        for news in ["Unusable(", "StillUnusable"] {
+            good.write_file("token", file);
+            let told = renewing.look(renewing.cause(&mut Hashes::default())).await;
+            let told = format!("{told:?}");
+            assert!(told.contains(news) && !told.contains("cr3t"), "{user}: {told}");
+        }
+        list(&renewing.client().0).await.unwrap();
+        assert_eq!(good.server.asked().last().unwrap().by, b"Bearer good", "{user}");
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_does_not_exist_is_refused_and_the_error_shows_no_password() {
+    let stage = Stage::new("{token: one}").await;
+    let kubeconfig = std::fs::read_to_string(stage.file("kubeconfig")).unwrap();
+    let server = kubeconfig.split('\'').nth(1).unwrap().to_owned();
+    let refusal = async |url: &str, more: &str| {
+        let changed = kubeconfig.replace(&format!("'{server}'"), &format!("'{url}'{more}"));
+        stage.write_file("kubeconfig", &changed);
+        Renewing::new(stage.source(), Arc::default()).await.map(drop).unwrap_err().to_string()
+    };
+    let error = refusal("https://admin:s3cr3t@10.0.0.1:99999", "").await;
+    assert!(error.contains("https://10.0.0.1:99999") && error.contains("from 1 to 65535"), "{error}");
+    assert!(!error.contains("s3cr3t") && !error.contains("admin"), "{error}");
+    for proxy in ["http://admin:s3cr3t@proxy:99999", "socks5://admin:s3cr3t@proxy:1080", "ftp://admin:s3cr3t@proxy"] {
+        let error = refusal(&server, &format!(", proxy-url: '{proxy}'")).await;
+        assert!(error.contains("proxy") && !error.contains("s3cr3t") && !error.contains("admin"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_s_address_without_a_scheme_has_that_of_its_certificates() {
+    let stage = Stage::new("{token: one}").await;
+    let kubeconfig = std::fs::read_to_string(stage.file("kubeconfig")).unwrap();
+    stage.write_file("kubeconfig", &kubeconfig.replace("https://", ""));
+    list(&stage.renewing().await.client().0).await.unwrap();
+    stage.write_file("kubeconfig", &kubeconfig.replace("https://", "https://admin:s3cr3t@"));
+    list(&stage.renewing().await.client().0).await.unwrap();
+    assert!(stage.server.asked().iter().all(|asked| asked.by == b"Bearer one"));
+}
