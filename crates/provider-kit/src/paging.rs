@@ -10,8 +10,12 @@ use cloud_provider::{CompleteListing, Error, Listing, Result};
 
 pub use linked::linked_page;
 
-/// How far a list may grow before it is taken for one without an end.
-const MOST_PAGES: usize = 100_000;
+/// Pages after which a list is taken for one without an end, whatever total it announces.
+const MOST_PAGES: usize = 2_000;
+/// Pages that may come beyond those that the announced total needs: the list may grow while it is read.
+const SPARE_PAGES: usize = 2;
+/// Items after which a list is taken for one without an end.
+const MOST_ITEMS: usize = 200_000;
 
 /// One page, as a cloud answers it.
 #[derive(Clone, Debug)]
@@ -158,13 +162,16 @@ struct Unfinished<T> {
     seen: HashSet<u64>,
     hasher: RandomState,
     total: Option<usize>,
+    /// Items of the largest page so far.
+    size: usize,
     flaw: Option<String>,
 }
 
 impl<T> Unfinished<T> {
     fn new(rules: Rules) -> Self {
         let (listing, hasher) = (Listing::new(), RandomState::new());
-        Self { rules, listing, items: Vec::new(), pages: 0, seen: HashSet::new(), hasher, total: None, flaw: None }
+        let (items, seen) = (Vec::new(), HashSet::new());
+        Self { rules, listing, items, pages: 0, seen, hasher, total: None, size: 0, flaw: None }
     }
 
     fn flaw(&mut self, text: impl FnOnce() -> String) {
@@ -188,6 +195,7 @@ impl<T> Unfinished<T> {
             }
         }
         let added = self.items.len() - before;
+        self.size = self.size.max(offered);
         if added < offered {
             let twice = offered - added;
             self.flaw(|| format!("{twice} of page {number} had been listed before; it moved while it was read"));
@@ -196,12 +204,23 @@ impl<T> Unfinished<T> {
         if !next.follows(here) {
             self.flaw(|| format!("after page {here:?} it names {next:?} as the next"));
         }
-        // Pages that bring nothing new may go in circles.
-        if (added == 0 && offered > 0) || number == MOST_PAGES {
-            self.flaw(|| format!("it does not end after page {number}"));
+        // Pages that bring nothing new may go on for ever. Where the end was to be, what is missing may exist all the same.
+        if offered == 0 {
+            self.flaw(|| format!("page {number} is empty, and names {next:?} as the next"));
+            return None;
+        }
+        if added == 0 || number >= self.most_pages() || self.items.len() >= MOST_ITEMS {
+            let items = self.items.len();
+            self.flaw(|| format!("it does not end after page {number}, with {items} items"));
             return None;
         }
         Some(next)
+    }
+
+    /// The pages that the announced total needs, and a few more.
+    fn most_pages(&self) -> usize {
+        let needed = self.total.map(|total| total.div_ceil(self.size.max(1)).saturating_add(SPARE_PAGES));
+        needed.map_or(MOST_PAGES, |needed| needed.min(MOST_PAGES))
     }
 
     fn check_total(&mut self, number: usize, total: Option<usize>) {
@@ -289,6 +308,34 @@ mod tests {
         let stuck = async |_: String| Ok(Page { items: vec![1], next: Some("same".to_owned()), total: None });
         let reading = read_pages(rules, String::new(), |id: &u32| *id, stuck).await.unwrap();
         assert!(flaw(reading).contains("listed before"));
+    }
+
+    /// Reads a list without an end; how many requests that took, and what was wrong.
+    async fn read_endless(items: fn(u32) -> Vec<u32>, total: Option<usize>) -> (usize, String) {
+        let rules = Rules { what: "machines", totals: total.is_some() };
+        let page = async |page: u32| Ok(Page { items: items(page), next: Some(page + 1), total });
+        let reading = read_pages(rules, 1, |id: &u32| *id, page).await.unwrap();
+        (reading.pages(), flaw(reading))
+    }
+
+    #[tokio::test]
+    async fn an_empty_page_that_names_a_next_one_ends_the_list_and_proves_no_absence() {
+        let (pages, text) = read_endless(|_| Vec::new(), None).await;
+        assert_eq!((pages, text.contains("page 1 is empty, and names 2 as the next")), (1, true), "{text}");
+        let (pages, _) = read_endless(|page| if page < 3 { vec![page] } else { Vec::new() }, Some(9)).await;
+        assert_eq!(pages, 3);
+    }
+
+    #[tokio::test]
+    async fn a_list_without_an_end_is_read_two_pages_beyond_its_total_or_2000() {
+        let two_each = |page: u32| vec![page * 2, page * 2 + 1];
+        for (total, pages) in [(Some(9), 7), (Some(0), 2), (Some(usize::MAX), 2_000), (None, 2_000)] {
+            let (read, text) = read_endless(two_each, total).await;
+            assert_eq!(read, pages, "{total:?}: {text}");
+            assert!(text.contains("does not end after page") || total == Some(0), "{text}");
+        }
+        let (pages, text) = read_endless(|page| (page * 50_000..(page + 1) * 50_000).collect(), None).await;
+        assert_eq!((pages, text.contains("with 200000 items")), (4, true), "{text}");
     }
 
     #[tokio::test]

@@ -3,8 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{SeqAccess, Visitor};
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+
+/// Items of the longest list in one answer that is read. Small items become many times as large as they were as JSON.
+pub const MOST_ITEMS: usize = 100_000;
 
 /// Collects a list as it is read, for a `Deserialize` of what is made of it: its items never exist all at once.
 ///
@@ -17,7 +20,7 @@ use serde::{Deserialize, Deserializer};
 /// ```
 ///
 /// # Errors
-/// Whatever is no such list.
+/// Whatever is no such list, or has more than [`MOST_ITEMS`].
 pub fn collect<'de, D, T, C>(from: D) -> Result<C, D::Error>
 where
     D: Deserializer<'de>,
@@ -34,9 +37,36 @@ where
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<C, A::Error> {
-            std::iter::from_fn(|| list.next_element().transpose()).collect()
+            let mut count = 0;
+            let items = std::iter::from_fn(|| {
+                let item = list.next_element().transpose();
+                count += usize::from(item.is_some());
+                if count > MOST_ITEMS { Some(Err(too_many())) } else { item }
+            });
+            items.collect()
         }
     }
 
     from.deserialize_seq(AsTheyCome(PhantomData))
+}
+
+/// There are more than [`MOST_ITEMS`].
+pub(crate) fn too_many<E: Error>() -> E {
+    E::custom(format_args!("a list of more than {MOST_ITEMS} items, the limit of one answer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_collected_up_to_its_limit() {
+        for (count, is_read) in [(MOST_ITEMS, true), (MOST_ITEMS + 1, false)] {
+            let text = format!("[{}0]", "0,".repeat(count - 1));
+            let mut json = serde_json::Deserializer::from_str(&text);
+            let read = collect::<_, u8, Vec<u8>>(&mut json);
+            assert_eq!(read.as_ref().map(Vec::len).ok(), is_read.then_some(count));
+            assert!(is_read || read.unwrap_err().to_string().contains("more than 100000 items"));
+        }
+    }
 }

@@ -8,13 +8,14 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Page;
+use crate::streamed::{MOST_ITEMS, too_many};
 use crate::transport::Answer;
 
 /// Reads one page of `collection`. What is read becomes what is kept, one item after the other. The next page's position is
 /// its marker: links may lead to an address that only the cloud itself can reach.
 ///
 /// # Errors
-/// *Other*, naming the route, if the answer is no such page.
+/// *Other*, naming the route, if the answer is no such page, or has more items than [`MOST_ITEMS`].
 pub fn linked_page<W: DeserializeOwned, T>(
     answer: &Answer,
     collection: &str,
@@ -121,6 +122,9 @@ impl<'de, W: Deserialize<'de>, T, F: FnMut(W) -> T> Visitor<'de> for Items<'_, W
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
         let mut kept = Vec::new();
         while let Some(item) = items.next_element::<W>()? {
+            if kept.len() == MOST_ITEMS {
+                return Err(too_many());
+            }
             kept.push((self.keep)(item));
         }
         Ok(kept)
@@ -166,5 +170,13 @@ mod tests {
         ] {
             assert!(page(body).unwrap_err().to_string().contains("unexpected body"), "{body}");
         }
+    }
+
+    #[test]
+    fn a_page_of_more_items_than_anybody_has_is_an_error() {
+        let items = |count: usize| format!("{}{}", r#"{"id":1},"#.repeat(count - 1), r#"{"id":1}"#);
+        let body = |count| format!(r#"{{"machines":[{}]}}"#, items(count));
+        assert_eq!(page(&body(MOST_ITEMS)).unwrap().items.len(), MOST_ITEMS);
+        assert!(page(&body(MOST_ITEMS + 1)).unwrap_err().to_string().contains("more than 100000 items"));
     }
 }
