@@ -44,6 +44,9 @@ const QUEUE: &str = "Nodes";
 /// Event: why a Node waits (D-3, NODE-28).
 const INITIALIZATION_FAILED: &str = "InitializationFailed";
 
+/// Event: the cloud gives the Node labels that the API does not accept.
+const LABELS_LEFT_OUT: &str = "LabelsLeftOut";
+
 /// cloud-node-controller.
 pub struct NodeController {
     pub(super) context: ControllerContext,
@@ -275,6 +278,10 @@ impl NodeController {
         };
         if node.is_uninitialized() {
             self.metrics.taint_removed(self.age(&written));
+        }
+        if let Some(text) = plan.left_out_labels(&written) {
+            tracing::warn!(node = &*written.name, "{text}");
+            self.events.event(&reference(&written), EventType::Warning, LABELS_LEFT_OUT, text);
         }
         self.update_addresses(&written, &plan.metadata().node_addresses).await;
         self.events.event(&reference(&written), EventType::Normal, "Synced", "Node synced successfully");

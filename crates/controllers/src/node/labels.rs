@@ -31,13 +31,16 @@ pub fn from_metadata(metadata: &InstanceMetadata, current: &StringMap) -> BTreeM
         (&metadata.region, [LABEL_REGION_BETA, LABEL_REGION]),
     ];
     for (value, keys) in facts {
-        if !value.is_empty() {
+        if !value.is_empty() && is_value(value) {
             labels.extend(keys.map(|key| (key.to_owned(), value.clone())));
         }
     }
     for (key, value) in &metadata.additional_labels {
         if is_reserved(key) {
             tracing::warn!(key, "discarding an additional label of the cloud: its key belongs to Kubernetes");
+            continue;
+        }
+        if !is_key(key) || !is_value(value) {
             continue;
         }
         match current.get(key) {
@@ -59,6 +62,62 @@ pub fn from_metadata(metadata: &InstanceMetadata, current: &StringMap) -> BTreeM
     labels
 }
 
+/// So many labels are named, and so many bytes of each key and value.
+const MOST_NAMED: usize = 3;
+const MOST_SHOWN: usize = 80;
+
+/// The labels of the metadata that the API would refuse, and with them the whole change of the Node: which ones, their
+/// values, and what is accepted. `None` if all are accepted.
+pub fn left_out(node: &str, metadata: &InstanceMetadata) -> Option<String> {
+    let facts = [
+        (LABEL_INSTANCE_TYPE, &metadata.instance_type),
+        (LABEL_ZONE, &metadata.zone),
+        (LABEL_REGION, &metadata.region),
+    ];
+    let additional = metadata.additional_labels.iter().map(|(key, value)| (&**key, value));
+    let all = facts.into_iter().chain(additional.filter(|(key, _)| !is_reserved(key)));
+    let refused: Vec<_> = all.filter(|(key, value)| !is_key(key) || !is_value(value)).collect();
+    let shown = |text: &str| text[..text.floor_char_boundary(MOST_SHOWN)].to_owned();
+    let named = refused.iter().take(MOST_NAMED).map(|(key, value)| format!("{}={:?}", shown(key), shown(value)));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = refused.len().saturating_sub(MOST_NAMED);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    (!refused.is_empty()).then(|| {
+        format!(
+            "labels of Node {node} are left out because the API does not accept what the cloud says: {named}{more}; a value is \
+             empty or up to {LONGEST} letters, digits, '-', '_' and '.' with a letter or digit at both ends, and so is a key, \
+             after an optional DNS name and '/'"
+        )
+    })
+}
+
+/// The most bytes of a label's value, and of its key after the slash.
+const LONGEST: usize = 63;
+/// The most bytes of a key before the slash.
+const LONGEST_PREFIX: usize = 253;
+
+fn is_name(text: &str) -> bool {
+    let is_edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    text.len() <= LONGEST
+        && is_edge(text.bytes().next())
+        && is_edge(text.bytes().next_back())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+}
+
+fn is_value(text: &str) -> bool {
+    text.is_empty() || is_name(text)
+}
+
+fn is_key(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_word =
+        |word: &str| !word.is_empty() && !word.starts_with('-') && !word.ends_with('-') && word.bytes().all(is_inner);
+    match text.split_once('/') {
+        None => is_name(text),
+        Some((prefix, name)) => prefix.len() <= LONGEST_PREFIX && prefix.split('.').all(is_word) && is_name(name),
+    }
+}
+
 /// NODE-22, 1.: the key contains `kubernetes.io/` or `k8s.io/`, at its start or after a dot.
 fn is_reserved(key: &str) -> bool {
     ["kubernetes.io/", "k8s.io/"]
@@ -78,6 +137,32 @@ mod tests {
         for key in ["k8snio/x", "app.k8snio/x", "topology.k8s.cp/zone-id", "mykubernetes.io/x", "x"] {
             assert!(!is_reserved(key), "{key}");
         }
+    }
+
+    #[test]
+    fn a_label_that_the_api_would_refuse_is_left_out_and_named() {
+        let (long, zone) = ("x".repeat(64), "z".repeat(1_000_000));
+        let additional_labels = [
+            ("pool", "blue"),
+            ("rack", "row 7"),
+            ("Team/x", "a"),
+            ("a.b/c", "-"),
+            ("d", &long),
+            ("empty", ""),
+            ("foo.k8s.io/x", "-"),
+        ];
+        let additional_labels = additional_labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let region = "eu west".to_owned();
+        let metadata = InstanceMetadata { zone, region, additional_labels, ..InstanceMetadata::default() };
+        let labels = from_metadata(&metadata, &StringMap::default());
+        assert_eq!(labels.keys().collect::<Vec<_>>(), ["empty", "pool"]);
+        let text = left_out("worker-1", &metadata).unwrap();
+        assert!(text.starts_with("labels of Node worker-1 are left out") && text.len() < 1024, "{text}");
+        for expected in [r#"topology.kubernetes.io/region="eu west""#, " and 3 more;", "up to 63 letters"] {
+            assert!(text.contains(expected), "{text} does not say {expected:?}");
+        }
+        let fine = InstanceMetadata { zone: "eu-west_1.a".into(), ..InstanceMetadata::default() };
+        assert_eq!((left_out("worker-1", &fine), from_metadata(&fine, &StringMap::default()).len()), (None, 2));
     }
 
     #[test]

@@ -30,6 +30,11 @@ impl Initialization {
         Ok(Self { metadata, provider_id, uid: node.uid.clone() })
     }
 
+    /// Labels that the cloud gives the Node and that the API would refuse, for people.
+    pub fn left_out_labels(&self, node: &Node) -> Option<String> {
+        labels::left_out(&node.name, &self.metadata)
+    }
+
     /// What the cloud said.
     pub fn metadata(&self) -> &InstanceMetadata {
         &self.metadata
@@ -138,6 +143,16 @@ mod tests {
             "topology.kubernetes.io/zone": "z", "failure-domain.beta.kubernetes.io/zone": "z"}},
             "spec": {"providerID": "p://1"}}));
         assert_eq!(Initialization::plan(&fresh(), metadata()).unwrap().patch(&done).unwrap(), None);
+    }
+
+    #[test]
+    fn an_invalid_label_does_not_keep_the_start_up_taint() {
+        let metadata = InstanceMetadata { zone: "zone 1".into(), ..metadata() };
+        let plan = Initialization::plan(&fresh(), metadata).unwrap();
+        let patch = plan.patch(&fresh()).unwrap().unwrap();
+        assert_eq!(patch["metadata"].get("labels"), None);
+        assert_eq!(patch["spec"]["taints"], json!([{"key": "a", "effect": "NoSchedule"}]));
+        assert!(plan.left_out_labels(&fresh()).unwrap().contains(r#"zone="zone 1""#));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::correlator::{Correlator, Outcome};
-use super::record::{EventType, ObjectRef, RecordedEvent};
+use super::record::{EventType, ObjectRef, RecordedEvent, cut};
 use super::sink::{ApiSink, EventSink, SinkError};
 use crate::clock::Clock;
 
@@ -58,7 +58,7 @@ impl EventRecorder {
             regarding: regarding.clone(),
             type_,
             reason: reason.to_owned(),
-            message: message.into(),
+            message: cut(message.into()),
             time: self.clock.now(),
         };
         tracing::debug!(object = %event.regarding, %type_, reason, message = event.message, "event");
