@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cloud_provider::{Cluster, LoadBalancerRequest, Node, Result, Service, async_trait};
+use cloud_provider::{Cluster, Error, LoadBalancerRequest, Node, Result, Service, async_trait};
 use provider_kit::annotations::{Annotation, Annotations};
 use provider_kit::declared::Kind;
 use provider_kit::health_check::HealthCheck;
-use provider_kit::inventory::{MachineSource, Urgency};
+use provider_kit::inventory::{Machine, MachineSource, Urgency};
 use provider_kit::load_balancers::{
     Actual, Applied, Attributes, Backend, Change, Identity, Marks, State, TargetSets, Targets, Tree, machine_ids,
     service_ports,
@@ -162,15 +162,36 @@ impl Backend for Api {
         let Some(outcome) = change.outcome_of_all() else {
             return self.http.remove(Call::delete(ONE, &[id])).await.map(|()| Applied::Gone);
         };
-        let call = if id.is_empty() { Call::post(ALL, &[]) } else { Call::put(ONE, &[id]) };
-        let shown: Wire = self.http.read(call.json(&Wire::from(outcome))).await?;
-        Ok(Applied::all(change, shown.into()))
+        let shown = match self.write(id, outcome.clone()).await {
+            Err(err) if err.is_invalid() => self.write_without_unknown_targets(id, outcome, err).await?,
+            shown => shown?,
+        };
+        Ok(Applied::all(change, shown))
     }
 }
 
 impl Api {
+    async fn write(&self, id: &str, wanted: Actual) -> Result<Actual> {
+        let call = if id.is_empty() { Call::post(ALL, &[]) } else { Call::put(ONE, &[id]) };
+        Ok(self.http.read::<Wire>(call.json(&Wire::from(wanted))).await?.into())
+    }
+
+    /// A machine that is gone is no target; its Node will go, too. It must not keep the others from being served.
+    async fn write_without_unknown_targets(&self, id: &str, mut wanted: Actual, refused: Error) -> Result<Actual> {
+        let machines = MachineSource::list(self, &Urgency::of(Priority::Ordinary)).await?.complete()?;
+        let known: Targets = machines.items().iter().map(|machine| machine.id().to_owned()).collect();
+        let tree = wanted.tree.get_or_insert_default();
+        let unknown = tree.targets_of(POOL).without(&known);
+        if unknown.is_empty() {
+            return Err(refused);
+        }
+        tracing::warn!(load_balancer = wanted.name, %unknown, "machines that do not exist are left out of the targets");
+        tree.targets.insert(POOL.to_owned(), tree.targets_of(POOL).without(&unknown));
+        self.write(id, wanted).await
+    }
+
     async fn some(&self, call: Call) -> Result<Vec<Actual>> {
-        let page: ListPage<Wire> = self.http.read(call).await?;
+        let page: ListPage<Wire> = self.http.read(call.list()).await?;
         Ok(page.items.into_iter().map(Actual::from).collect())
     }
 }

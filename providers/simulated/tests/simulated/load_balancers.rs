@@ -527,3 +527,15 @@ async fn a_load_balancer_that_somebody_deleted_is_gone_if_a_machine_testifies() 
     assert!(fresh.ensure(scene.request(3)).await.unwrap().is_some());
     assert_eq!(scene.cloud.load_balancers().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_gone_is_left_out_and_keeps_no_other_from_being_a_target() {
+    let scene = Scene::new();
+    assert!(scene.cloud.terminate("m-000002"));
+    scene.ensure(2).await.unwrap();
+    assert_eq!(scene.only().targets.len(), 1, "it was made");
+    scene.ensure(3).await.unwrap();
+    assert_eq!(scene.only().targets.len(), 2, "it was changed");
+    scene.update_targets(2).await.unwrap();
+    assert_eq!(scene.only().targets.len(), 1, "its targets were changed");
+}
