@@ -8,6 +8,7 @@ pub use provider_kit::addresses::AddressFamily;
 use provider_kit::transport::Credential;
 use provider_kit::variables::{Secret, Variables};
 
+pub use crate::balancers::AdoptionLabel;
 use crate::variables::*;
 
 /// So long is a token of the API.
@@ -97,6 +98,8 @@ pub struct Balancers {
     pub disable_ipv6: bool,
     /// `…_USES_PROXYPROTOCOL`; `None`: left as it is.
     pub uses_proxyprotocol: Option<bool>,
+    /// `…_ADOPTION_LABEL`; `None`: whatever has the name is taken over.
+    pub adoption_label: Option<AdoptionLabel>,
     /// `…_HEALTH_CHECK_INTERVAL`.
     pub health_check_interval: Option<Duration>,
     /// `…_HEALTH_CHECK_TIMEOUT`.
@@ -236,6 +239,7 @@ impl Balancers {
             disable_public_network: asked.get(&LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK),
             disable_ipv6: asked.get(&LOAD_BALANCERS_DISABLE_IPV6).unwrap_or_default(),
             uses_proxyprotocol: asked.get(&LOAD_BALANCERS_USES_PROXYPROTOCOL),
+            adoption_label: adoption_label(asked),
             // Zero is the same as none, as it was before us.
             health_check_interval: asked.get(&LOAD_BALANCERS_HEALTH_CHECK_INTERVAL).filter(|it| !it.is_zero()),
             health_check_timeout: asked.get(&LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT).filter(|it| !it.is_zero()),
@@ -248,6 +252,11 @@ impl Balancers {
         }
         (asked.get(&LOAD_BALANCERS_ENABLED) != Some(false)).then_some(balancers)
     }
+}
+
+fn adoption_label(asked: &mut Variables<'_>) -> Option<AdoptionLabel> {
+    let label = asked.get(&LOAD_BALANCERS_ADOPTION_LABEL)?.parse();
+    label.map_err(|text: String| asked.mistake(format!("HCLOUD_LOAD_BALANCERS_ADOPTION_LABEL: {text}"))).ok()
 }
 
 impl Robot {

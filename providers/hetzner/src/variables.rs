@@ -81,6 +81,9 @@ provider_kit::declare! {
     pub LOAD_BALANCERS_DISABLE_IPV6: bool = "LOAD_BALANCERS_DISABLE_IPV6", default("false");
     /// Default of `uses-proxyprotocol`.
     pub LOAD_BALANCERS_USES_PROXYPROTOCOL: bool = "LOAD_BALANCERS_USES_PROXYPROTOCOL", otherwise("left as it is");
+    /// A label (`KEY` or `KEY=VALUE`) that a load balancer needs before it is taken over by its name. (Not known to the Go
+    /// program.)
+    pub LOAD_BALANCERS_ADOPTION_LABEL: String = "LOAD_BALANCERS_ADOPTION_LABEL", otherwise("none is needed");
     /// Default of `health-check-interval`.
     pub LOAD_BALANCERS_HEALTH_CHECK_INTERVAL: Duration = "LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
         kind(Kind::seconds()), otherwise("the API's");

@@ -52,9 +52,14 @@ pub trait Backend: Send + Sync + 'static {
     /// Whether this one, which has our name but neither our marks nor the reference's sign for this Service, is taken over
     /// all the same: clouds whose users make load balancers by other means, and name them in an annotation. One that is
     /// marked or signed for a Service that lives is refused before this is asked; one that is taken over is not deleted
-    /// before it was marked.
+    /// before it was marked. Set [`Actual::adopted`] of one that was not made for a Service of a cluster.
     fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> bool {
         false
+    }
+
+    /// What else may be done so that such a load balancer is taken over, if the provider refused it: `or label it …`.
+    fn adoption_hint(&self) -> Option<String> {
+        None
     }
 
     /// Whether this is the one that the Service names, for clouds whose users may choose; `None`: it names none. That one counts

@@ -72,6 +72,7 @@ impl Balancers {
             caches: self.caches.get().map(|caches| &**caches),
             sign: &|service| backend.sign(identity.cluster, service),
             adopts: &|actual| backend.adopts(actual, identity),
+            adoption_hint: backend.adoption_hint(),
             is_asked_for: &|actual| backend.is_asked_for(actual, identity.service),
             is_shown: &|actual| backend.is_shown(actual, identity.service),
         };

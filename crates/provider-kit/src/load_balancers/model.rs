@@ -328,6 +328,9 @@ pub struct Actual {
     /// The marks of those who have parts of it, if all of them are known by such. Needed of one that has
     /// [failed](State::Failed) for good, which nobody can leave: it goes when the last of them goes.
     pub sharers: Option<Vec<Marks>>,
+    /// If set, it was not made for the Service that has it, but taken over, and is [let go](super::Operation::Unmark) instead
+    /// of deleted. The provider keeps this on the load balancer itself, written together with the marks.
+    pub adopted: bool,
 }
 
 impl Actual {

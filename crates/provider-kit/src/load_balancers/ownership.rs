@@ -228,6 +228,8 @@ pub(super) struct Others<'a> {
     pub(super) sign: &'a (dyn Fn(&Service) -> Option<String> + Sync),
     /// Whether the provider takes over what nobody else has.
     pub(super) adopts: &'a (dyn Fn(&Actual) -> bool + Sync),
+    /// What else may be done so that it does.
+    pub(super) adoption_hint: Option<String>,
     /// Whether it is the one that the Service names, if it names one.
     pub(super) is_asked_for: &'a (dyn Fn(&Actual) -> Option<bool> + Sync),
     /// Whether the Service shows that it is reached by it.
@@ -256,9 +258,11 @@ fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim
             Owner::Gone | Owner::Unknown => {
                 let marks =
                     format!("{}={}, {}={}", Marks::CLUSTER, Marks::cluster(cluster), Marks::SERVICE, identity.uid());
+                let hint = others.adoption_hint.as_deref().filter(|_| actual.name == identity.name);
+                let hint = hint.map_or_else(String::new, |hint| format!(", {hint}"));
                 refused(
                     "carries no mark of this cluster",
-                    &format!("Rename or delete it, or mark it to have it taken over: {marks}"),
+                    &format!("Rename or delete it, or mark it to have it taken over: {marks}{hint}"),
                 )
             }
         },
@@ -413,6 +417,7 @@ mod tests {
                 caches: Some(&known),
                 sign: &sign,
                 adopts: &|_| case.adopts,
+                adoption_hint: None,
                 is_asked_for: &|_| None,
                 is_shown: &|_| false,
             },
@@ -476,6 +481,7 @@ mod tests {
             caches: Some(&known),
             sign: &|_| None,
             adopts: &|_| true,
+            adoption_hint: None,
             is_asked_for: &|_| None,
             is_shown: &|_| false,
         };

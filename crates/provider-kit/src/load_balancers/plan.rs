@@ -10,7 +10,7 @@ use super::{Attributes, Part, Targets, Tree};
 pub enum Operation {
     /// Writes our marks on what exists already.
     Mark,
-    /// Takes our marks off: somebody else uses it too.
+    /// Takes our marks off: somebody else uses it too, or it was [not made](super::Actual::adopted) for its Service.
     Unmark,
     /// Makes a part. The load balancer itself is made with our marks.
     Create {

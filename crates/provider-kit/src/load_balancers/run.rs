@@ -336,6 +336,7 @@ impl<'a> Run<'a> {
             && matches!(actual.state, State::Failed(_))
             && self.is_own(actual)
             && actual.foreign.is_empty()
+            && !actual.adopted
             && self.this.backend().replaces(actual, self.request.service)
     }
 
@@ -488,6 +489,9 @@ pub(super) fn operations(
     if aim == Aim::Marked {
         let is_marked = actual.marks.service.as_deref() == Some(identity.uid());
         return Ok(if is_marked { Vec::new() } else { vec![Operation::Mark] });
+    }
+    if wanted.is_none() && actual.adopted {
+        return Ok(vec![Operation::Unmark]);
     }
     let Some(wanted) = wanted else { return Ok(plan_removal(&tree, !actual.foreign.is_empty())) };
     let targets_only;

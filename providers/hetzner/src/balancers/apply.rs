@@ -9,6 +9,7 @@ use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::adoption::{ADOPTED, is_adoption};
 use super::asked::{Asked, Certificates};
 use super::requests::{Request, Requests};
 use super::wanted::TO_BE_MADE;
@@ -33,6 +34,9 @@ impl Backing {
             return self.remove(change, actual).await;
         }
         let Some(actual) = change.actual else { return self.create(change, now).await };
+        if change.operations.contains(&Operation::Unmark) {
+            return self.let_go(change, actual).await;
+        }
         let operations = &self.resolved(change).await?;
         let listeners = operations.iter().filter_map(|it| match it {
             Operation::Create { part: Part::Listener(port), attributes } => Some((port, attributes)),
@@ -182,7 +186,7 @@ impl Backing {
         let is_as_planned =
             has_room && unknown.is_empty() && !operations.iter().flat_map(Operation::changes).any(shows_more);
         let shown = match change.outcome(count).filter(|_| is_as_planned && network.is_none()) {
-            Some(outcome) => settled(outcome),
+            Some(outcome) => settled(Actual { adopted: is_adoption(actual, identity), ..outcome }),
             None => self.read_again(&actual.id).await?,
         };
         if !unknown.is_empty() {
@@ -310,6 +314,9 @@ fn settled(mut outcome: Actual) -> Actual {
 fn labels(identity: &Identity<'_>, actual: &Actual) -> Value {
     let mut labels = identity.marks().among(actual.labels.clone());
     labels.insert(SIGN.to_owned(), identity.uid().to_owned());
+    if !actual.id.is_empty() && is_adoption(actual, identity) {
+        labels.insert(ADOPTED.to_owned(), "true".to_owned());
+    }
     // The name of a cluster may be more than a label can hold; the Service's mark is enough.
     labels.retain(|key, value| !key.starts_with("ccm-rs/") || is_label(value));
     json!(labels)

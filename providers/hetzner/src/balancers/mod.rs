@@ -1,5 +1,6 @@
 //! Load balancers (§3): what a Service wants here, how the cloud writes it, and its requests. The rest is the kit's.
 
+mod adoption;
 mod apply;
 mod asked;
 mod catalogue;
@@ -26,6 +27,7 @@ use provider_kit::source_ranges::{allows_all, source_ranges};
 use provider_kit::transport::{Call, Priority};
 use serde_json::Value;
 
+pub use self::adoption::AdoptionLabel;
 use self::asked::{Asked, Certificates};
 use self::catalogue::{BalancerType, Catalogue};
 use self::targets::Dedicated;
@@ -82,7 +84,7 @@ impl Backing {
     }
 
     async fn some(&self, key: &str, value: &str, priority: Priority) -> Result<Vec<Actual>> {
-        let call = Call::get(ALL, &[]).query(key, value).inside("load_balancers").priority(priority);
+        let call = Call::get(ALL, &[]).list().query(key, value).inside("load_balancers").priority(priority);
         let found: Vec<LoadBalancer> = self.api.http.read(call).await?;
         Ok(found.into_iter().map(|shown| self.actual(shown)).collect())
     }
@@ -206,9 +208,14 @@ impl Backend for Backing {
 
     /// By its name: that is how one made by other means is imported. One that is signed for a Service that this cluster does
     /// not know may be another cluster's, and in use; its targets tell.
-    fn adopts(&self, actual: &Actual, _identity: &Identity<'_>) -> bool {
+    fn adopts(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
         let targets = actual.tree.as_ref().map(|tree| tree.targets_of(POOL)).unwrap_or_default();
-        actual.sign.is_none() || targets::are_of(&targets, &self.nodes())
+        let is_free = actual.sign.is_none() || targets::are_of(&targets, &self.nodes());
+        is_free && self.may_be_adopted(actual, identity)
+    }
+
+    fn adoption_hint(&self) -> Option<String> {
+        Backing::adoption_hint(self)
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {

@@ -10,6 +10,8 @@ use provider_kit::load_balancers::{Actual, Attributes, Marks, Part, Port, Target
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::adoption::ADOPTED;
+
 /// Whose it is, as the reference writes it.
 pub(super) const SIGN: &str = "hcloud-ccm/service-uid";
 /// Targets are those of the whole load balancer.
@@ -190,6 +192,7 @@ impl LoadBalancer {
             name: self.name,
             marks,
             sign: self.labels.get(SIGN).cloned(),
+            adopted: self.labels.contains_key(ADOPTED),
             labels: self.labels,
             ..Actual::default()
         }

@@ -1,5 +1,6 @@
 //! Load balancers: §3 and rows 18 to 59 of §8.
 
+mod adoption;
 mod annotations;
 mod certificates;
 mod changes;

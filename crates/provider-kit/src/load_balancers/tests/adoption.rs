@@ -167,3 +167,19 @@ async fn of_two_that_the_reference_may_have_made_none_is_touched() {
     let writes = town.cloud.requests().into_iter().filter(|it| !["list", "find", "read"].contains(&&**it)).count();
     assert_eq!((writes, town.cloud.state().balancers.len()), (0, 2));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_made_for_its_service_only_loses_its_marks_with_it() {
+    let town = adopting();
+    let service = wants_web(&town, "s1");
+    let id = town.cloud.add("web", town.marks("s1"), Some("sign-s1"), with_targets(&["a"]));
+    town.cloud.state().balancers.get_mut(&id).unwrap().adopted = true;
+    let plan = town.balancers.plan(town.request(&service), Goal::Deleted).await.unwrap();
+    assert_eq!(
+        plan.steps.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["update load balancer \"web\": our marks are removed"]
+    );
+    town.balancers.delete(town.request(&service)).await.unwrap();
+    let left = town.cloud.one(&id);
+    assert_eq!((left.marks, left.tree), (Marks::default(), Some(with_targets(&["a"]))));
+}

@@ -1,0 +1,113 @@
+//! Load balancers that were made by other means and are taken over by their name: which ones may be, and how they are let
+//! go. The name comes from an annotation, and so does not prove that a load balancer was made for its Service.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use cloud_provider::{About, Result, default_load_balancer_name};
+use provider_kit::load_balancers::{Actual, Applied, Change, Identity, Marks};
+use provider_kit::transport::Call;
+use serde_json::{Value, json};
+
+use super::wire::SIGN;
+use super::{Backing, ONE};
+
+/// The label of a load balancer that was taken over by its name. It is written together with the owner labels, and removed
+/// together with them, so that a process that is killed in between cannot mistake such a load balancer for one that was made
+/// for its Service.
+pub(super) const ADOPTED: &str = "ccm-rs/adopted";
+
+/// A label that a load balancer needs before it is taken over by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdoptionLabel {
+    key: String,
+    /// `None`: any value.
+    value: Option<String>,
+}
+
+impl AdoptionLabel {
+    fn is_on(&self, labels: &BTreeMap<String, String>) -> bool {
+        labels.get(&self.key).is_some_and(|its| self.value.as_ref().is_none_or(|value| its == value))
+    }
+}
+
+impl FromStr for AdoptionLabel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, value) = text.split_once('=').map_or((text, None), |(key, value)| (key, Some(value)));
+        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
+        if key.is_empty() || !is_plain(key) || !value.is_none_or(is_plain) {
+            return Err(format!("{text:?} is no label; use KEY or KEY=VALUE, such as adoptable=true"));
+        }
+        Ok(Self { key: key.to_owned(), value: value.map(str::to_owned) })
+    }
+}
+
+impl fmt::Display for AdoptionLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Some(value) => write!(f, "{}={value}", self.key),
+            None => f.write_str(&self.key),
+        }
+    }
+}
+
+/// Returns `true` if a load balancer that carries no owner labels of this Service was not made for it either. A name with the
+/// Service's UID in it can only have been given by a cloud controller manager.
+pub(super) fn is_adoption(actual: &Actual, identity: &Identity<'_>) -> bool {
+    let is_unmarked = actual.marks == Marks::default() && (actual.sign.is_none() || actual.sign != identity.sign);
+    actual.adopted || is_unmarked && actual.name != default_load_balancer_name(identity.service)
+}
+
+impl Backing {
+    /// Returns `true` if the load balancer carries the label that `HCLOUD_LOAD_BALANCERS_ADOPTION_LABEL` requires.
+    pub(super) fn may_be_adopted(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
+        let label = self.config.adoption_label.as_ref();
+        label.is_none_or(|label| label.is_on(&actual.labels) || !is_adoption(actual, identity))
+    }
+
+    /// What a user may do so that a load balancer is taken over.
+    pub(super) fn adoption_hint(&self) -> Option<String> {
+        let label = self.config.adoption_label.as_ref()?;
+        Some(format!("or give it the label {label}, which HCLOUD_LOAD_BALANCERS_ADOPTION_LABEL requires"))
+    }
+
+    /// Takes the owner labels off a load balancer that was not made for its Service, and leaves everything else as it is.
+    pub(super) async fn let_go(&self, change: Change<'_>, actual: &Actual) -> Result<Applied> {
+        let mut labels = actual.labels.clone();
+        labels.retain(|key, _| key != SIGN && key != ADOPTED);
+        let call = Call::put(ONE, &[&actual.id]).json(&json!({ "labels": labels }));
+        match self.api.http.read::<Value>(call).await {
+            Err(err) if err.is_not_found() => return Ok(Applied::Gone),
+            outcome => drop(outcome?),
+        }
+        let text = format!(
+            "load balancer {:?} ({}) was not made for this Service but taken over by its name: it is not deleted, and only loses \
+             its owner labels; delete it by hand if nobody needs it",
+            actual.name, actual.id
+        );
+        self.notices.warn(true, About::Service(change.identity.service), "LoadBalancerNotDeleted", &text);
+        Ok(Applied::Kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_required_label_is_a_key_or_a_key_and_its_value() {
+        let labels: BTreeMap<String, String> = [("team".to_owned(), "blue".to_owned())].into();
+        for (text, expected) in
+            [("team", true), ("team=blue", true), ("team=red", false), ("team=", false), ("other", false)]
+        {
+            let label: AdoptionLabel = text.parse().unwrap();
+            assert_eq!((label.is_on(&labels), label.to_string().as_str()), (expected, text));
+        }
+        for text in ["", "=blue", "a b", "team=blue,red"] {
+            assert!(text.parse::<AdoptionLabel>().unwrap_err().contains("KEY=VALUE"), "{text}");
+        }
+    }
+}
