@@ -41,6 +41,12 @@ pub enum FaultKind {
     EarlyEnd(usize),
     /// Each page of a list says that it is followed by itself.
     EndlessList,
+    /// Each page of a list is empty, and says that another one follows.
+    EmptyPages,
+    /// Applied, and answered with so many bytes of spaces before the answer, which is valid.
+    LongAnswer(usize),
+    /// Applied, and answered with spaces without an end.
+    EndlessAnswer,
 }
 
 /// Why a request is not carried out, before the API puts it into its own form.
@@ -124,6 +130,8 @@ impl Fault {
             Self::new(list, FaultKind::MissingPage(2)),
             Self::new(list, FaultKind::EarlyEnd(1)),
             Self::new(list, FaultKind::EndlessList),
+            Self::new(list, FaultKind::EmptyPages),
+            Self::new(list, FaultKind::EndlessAnswer),
             Self::new("", FaultKind::LostAnswer),
             Self::new("", FaultKind::CutAnswer),
             Self::new("", FaultKind::Hang),
@@ -199,6 +207,15 @@ impl Effects {
 
     pub(crate) fn early_end(&self) -> Option<usize> {
         self.find(|it| if let FaultKind::EarlyEnd(at) = it { Some(*at) } else { None })
+    }
+
+    /// So many bytes come before the answer.
+    pub(crate) fn padding(&self) -> Option<usize> {
+        self.find(|it| match it {
+            FaultKind::LongAnswer(bytes) => Some(*bytes),
+            FaultKind::EndlessAnswer => Some(usize::MAX),
+            _ => None,
+        })
     }
 
     /// The status that somebody between client and API answers with.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::body::{Body, to_bytes};
 use axum::response::Response;
 use bytes::Bytes;
+use futures::{StreamExt, stream};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -45,6 +46,7 @@ pub struct Gate(Arc<Mutex<State>>);
 struct State {
     requests: Vec<Recorded>,
     faults: Vec<Fault>,
+    longest_padding: usize,
 }
 
 /// Faults.
@@ -97,9 +99,18 @@ impl Gate {
         self.requests().into_iter().filter(Recorded::is_mutation).map(|it| (it.route, it.body)).collect()
     }
 
+    /// The most bytes that a client took of one answer of [`LongAnswer`](FaultKind::LongAnswer) or
+    /// [`EndlessAnswer`](FaultKind::EndlessAnswer), since the requests were forgotten.
+    #[must_use]
+    pub fn longest_padding(&self) -> usize {
+        self.state().longest_padding
+    }
+
     /// Forgets the requests so far.
     pub fn forget_requests(&self) {
-        self.state().requests.clear();
+        let mut state = self.state();
+        state.requests.clear();
+        state.longest_padding = 0;
     }
 }
 
@@ -136,14 +147,37 @@ impl Passing {
         if let Some(record) = self.gate.state().requests.get_mut(self.index).filter(|it| it.at == self.at) {
             record.status = answer.status().as_u16();
         }
-        if !self.effects.has(&FaultKind::CutAnswer) {
+        let is_cut = self.effects.has(&FaultKind::CutAnswer);
+        let padding = self.effects.padding();
+        if !is_cut && padding.is_none() {
             return answer;
         }
         let (mut head, body) = answer.into_parts();
         head.headers.remove(http::header::CONTENT_LENGTH);
+        if let Some(bytes) = padding {
+            return Response::from_parts(head, self.padded(bytes, body));
+        }
         let mut body = to_bytes(body, usize::MAX).await.unwrap_or_default();
         body.truncate(body.len() / 2);
         Response::from_parts(head, cut(body))
+    }
+}
+
+/// Bytes of padding that are sent at once.
+const PART: usize = 64 << 10;
+
+impl Passing {
+    /// A body with so many spaces before it.
+    fn padded(self, bytes: usize, body: Body) -> Body {
+        let (gate, spaces) = (self.gate, Bytes::from(vec![b' '; PART]));
+        let padding = stream::unfold(0, move |taken| {
+            let part = spaces.slice(..PART.min(bytes - taken));
+            let taken = taken + part.len();
+            let mut state = gate.state();
+            state.longest_padding = state.longest_padding.max(taken);
+            std::future::ready((!part.is_empty()).then_some((Ok(part), taken)))
+        });
+        Body::from_stream(padding.chain(body.into_data_stream()))
     }
 }
 
@@ -151,5 +185,5 @@ impl Passing {
 fn cut(bytes: Bytes) -> Body {
     let begun = (!bytes.is_empty()).then_some(Ok(bytes));
     let end = [Err(std::io::Error::other("the connection was cut"))];
-    Body::from_stream(futures::stream::iter(begun.into_iter().chain(end)))
+    Body::from_stream(stream::iter(begun.into_iter().chain(end)))
 }

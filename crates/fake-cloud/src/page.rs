@@ -44,7 +44,7 @@ impl<T> Page<T> {
         let skipped = if effects.missing_page() == Some(number) { size } else { 0 };
         let mut page = Self::cut(items, number, start + skipped, size, effects);
         let is_end = start + skipped + page.items.len() >= page.total;
-        if page.next != Next::Itself {
+        if page.next != Next::Itself && !effects.has(&FaultKind::EmptyPages) {
             page.next = if is_end || page.is_early_end(effects) { Next::Nothing } else { Next::Following };
         }
         page
@@ -65,7 +65,8 @@ impl<T> Page<T> {
 
     fn cut(items: impl IntoIterator<Item = T>, number: usize, start: usize, size: usize, effects: &Effects) -> Self {
         let mut items: Vec<T> = items.into_iter().collect();
-        if effects.has(&FaultKind::EmptyList) {
+        let is_without_end = effects.has(&FaultKind::EmptyPages);
+        if is_without_end || effects.has(&FaultKind::EmptyList) {
             items.clear();
         }
         let total = items.len();
@@ -74,6 +75,7 @@ impl<T> Page<T> {
         last = last.min(effects.early_end().unwrap_or(last));
         let next = match number < last {
             _ if effects.has(&FaultKind::EndlessList) => Next::Itself,
+            _ if is_without_end => Next::Following,
             true => Next::Following,
             false => Next::Nothing,
         };

@@ -237,3 +237,22 @@ async fn a_fake_on_a_port_is_there_until_it_is_dropped() {
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_long_answer_is_valid_and_what_is_taken_of_it_is_counted() {
+    let acme = Handle::new(Acme::default());
+    let gate = acme.gate();
+    gate.fail(Fault::new("GET /machines", FaultKind::LongAnswer(100_000)).times(1));
+    assert_eq!(ask(&acme, "/v1/machines").await.0, 200);
+    assert_eq!(gate.longest_padding(), 100_000);
+    gate.forget_requests();
+    assert_eq!(gate.longest_padding(), 0);
+    gate.fail(Fault::new("GET /machines", FaultKind::EndlessAnswer));
+    let request = Request::builder().uri("/v1/machines").header("authorization", "Bearer token");
+    let answer = acme.router().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let mut body = answer.into_body();
+    for _ in 0..10 {
+        assert!(body.frame().await.is_some());
+    }
+    assert_eq!(gate.longest_padding(), 10 * 64 * 1024);
+}

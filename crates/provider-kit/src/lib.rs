@@ -14,7 +14,7 @@
 //! | [`node_selector`], [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
 //! | [`cluster`] | what the controllers know of the cluster, for all parts of a provider |
-//! | [`events`] | events on Nodes and Services |
+//! | [`events`], [`excerpt`] | events on Nodes and Services; how much of a cloud's words people are told |
 //! | [`diagnosis`] | what every provider can tell `doctor` |
 //! | [`series`](mod@series), [`counted`] | series of a provider's own; its calls, for one of them |
 //! | [`shelf`] | short lists that hardly change |
@@ -47,6 +47,7 @@ pub mod counted;
 pub mod declared;
 pub mod diagnosis;
 pub mod events;
+pub mod excerpt;
 pub mod gcfg;
 pub mod health_check;
 mod hint;

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cloud_provider::{Error, Result, SyncObserver};
+use provider_kit::excerpt::excerpt;
 use provider_kit::inventory::Urgency;
 use provider_kit::operation::{OperationState, Operations};
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
+use provider_kit::streamed::collect;
 use provider_kit::transport::{Call, Priority, Refusal, Transport};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -65,9 +67,10 @@ struct Pagination {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
 struct ListPage<T> {
     #[serde(alias = "servers", alias = "load_balancers", alias = "load_balancer_types", alias = "certificates")]
-    #[serde(alias = "networks", alias = "locations")]
+    #[serde(alias = "networks", alias = "locations", deserialize_with = "collect::<_, T, _>")]
     items: Vec<T>,
     meta: Meta,
 }
@@ -103,7 +106,7 @@ impl Api {
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
         read_pages(Rules { what, totals: false }, 1, key, async |number: u32| {
-            let call = || call.clone().query("page", number).query("per_page", PAGE_SIZE);
+            let call = || call.clone().list().query("page", number).query("per_page", PAGE_SIZE);
             let page: ListPage<W> = urgency.carry(|priority| self.http.read(call().priority(priority))).await?;
             let Pagination { next_page, total_entries } = page.meta.pagination;
             let next = next_page.filter(|next| *next != 0);
@@ -177,7 +180,8 @@ impl Action {
             (ActionStatus::Error, None) => Some(Err(Error::other(format!("action {} failed", self.id)))),
             (ActionStatus::Error, Some(ActionError { code, message })) => {
                 let error = meaning_of(code).unwrap_or(Error::other);
-                Some(Err(error(format!("action {} failed: {message} ({code})", self.id))))
+                let said = excerpt(format!("{message} ({code})"));
+                Some(Err(error(format!("action {} failed: {said}", self.id))))
             }
         }
     }

@@ -70,7 +70,7 @@ impl PrivateNetwork {
         {
             return Ok(network);
         }
-        let call = Call::get("/networks", &[]).query("name", wanted).inside("networks");
+        let call = Call::get("/networks", &[]).list().query("name", wanted).inside("networks");
         let found: Vec<Network> = self.api.http.read(call).await?;
         found.into_iter().find(|network| network.name == *wanted).ok_or_else(|| self.missing())
     }

@@ -179,7 +179,7 @@ impl Account {
     }
 
     async fn all(&self, priority: Priority) -> Result<Vec<DedicatedServer>> {
-        match self.read::<Vec<One>>(Call::get("/server", &[]).priority(priority)).await {
+        match self.read::<Vec<One>>(Call::get("/server", &[]).list().priority(priority)).await {
             Ok(servers) => Ok(servers.into_iter().map(|it| it.server).collect()),
             // How Robot says that there is none.
             Err(err) if err.is_not_found() => Ok(Vec::new()),

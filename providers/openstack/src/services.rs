@@ -137,7 +137,8 @@ impl Services {
         let rules = Rules { what: collection, totals: false };
         read_pages(rules, String::new(), key, async |marker: String| -> Result<Page<T, String>> {
             let call = if marker.is_empty() { call.clone() } else { call.clone().query("marker", marker) };
-            let answer = urgency.carry(|priority| transport.send(call.clone().priority(priority))).await?;
+            let call = || call.clone().list();
+            let answer = urgency.carry(|priority| transport.send(call().priority(priority))).await?;
             linked_page(&answer, collection, &keep)
         })
         .await

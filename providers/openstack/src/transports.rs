@@ -10,7 +10,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use provider_kit::beside::Beside;
-use provider_kit::transport::{Builder, Leaf, NoAnswer, Patience, Refusal};
+use provider_kit::transport::{BodyLimit, Builder, Leaf, NoAnswer, Patience, Refusal};
 use serde_json::Value;
 
 use crate::config::Config;
@@ -49,20 +49,24 @@ impl Microversion {
 }
 
 impl Leaf for Microversion {
-    fn carry(&self, mut request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
+    fn carry(
+        &self,
+        mut request: Request<Bytes>,
+        limit: BodyLimit,
+    ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
         if self.is_refused.load(Ordering::Relaxed) {
-            return self.leaf.carry(request);
+            return self.leaf.carry(request, limit);
         }
         let plain = request.clone();
         request.headers_mut().insert("openstack-api-version", HeaderValue::from_static(MICROVERSION));
         let (leaf, is_refused) = (Arc::clone(&self.leaf), Arc::clone(&self.is_refused));
         async move {
-            let answer = leaf.carry(request).await?;
+            let answer = leaf.carry(request, limit).await?;
             if answer.status() != StatusCode::NOT_ACCEPTABLE {
                 return Ok(answer);
             }
             is_refused.store(true, Ordering::Relaxed);
-            leaf.carry(plain).await
+            leaf.carry(plain, limit).await
         }
         .boxed()
     }

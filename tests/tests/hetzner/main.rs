@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
 mod budget;
+mod endless;
 mod names;
 mod predecessor;
 mod proofs;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
 mod cost;
+mod endless;
 mod predecessor;
 mod proofs;
 mod stories;

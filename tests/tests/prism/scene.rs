@@ -15,7 +15,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use hetzner_fake::{Fake, Options, Port, Served, TOKEN};
 use http::header;
-use provider_kit::transport::{Call, Credential, Leaf, NoAnswer, Transport};
+use provider_kit::transport::{BodyLimit, Call, Credential, Leaf, NoAnswer, Transport};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -152,7 +152,11 @@ pub(crate) struct Proxied {
 const VIOLATIONS: &str = "sl-violations";
 
 impl Leaf for Proxied {
-    fn carry(&self, request: http::Request<Bytes>) -> BoxFuture<'static, Result<http::Response<Bytes>, NoAnswer>> {
+    fn carry(
+        &self,
+        request: http::Request<Bytes>,
+        _limit: BodyLimit,
+    ) -> BoxFuture<'static, Result<http::Response<Bytes>, NoAnswer>> {
         let (mut head, mut body) = request.into_parts();
         if let Ok(mut value) = serde_json::from_slice::<Value>(&body) {
             mend_request(&mut value, &self.used);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Priority;
-use super::failure::Report;
+use super::failure::{LONGEST_PAUSE, Report};
 
 /// How the requests that a cloud allows are shared out. Nothing is held back until the cloud has said how many are left
 /// (`RateLimit-Limit`, `-Remaining`, `-Reset`, also with `X-`).
@@ -202,7 +202,10 @@ impl Allowance {
     /// How long it takes until it is this one's turn, as far as can be said.
     pub(super) fn wait(&self, ticket: Ticket, now: Instant) -> Duration {
         let paused = self.paused_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        paused.max(self.level.map_or(Duration::ZERO, |level| self.shortage(&level, ticket, now)))
+        let believed = paused.max(self.level.map_or(Duration::ZERO, |level| self.shortage(&level, ticket, now)));
+        // What a cloud says of its limits may be wrong. After some silence one request finds out.
+        let silent = self.last_sent.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
+        believed.min(LONGEST_PAUSE.saturating_sub(silent))
     }
 
     /// Whether the cloud has asked for a pause.

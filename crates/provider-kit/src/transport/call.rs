@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::Priority;
 use super::inside::Inside;
+use crate::excerpt::excerpt;
 
 /// A request: method, path made from a template, query, JSON body.
 ///
@@ -37,6 +38,7 @@ pub struct Call {
     pub(super) changes: bool,
     pub(super) priority: Priority,
     pub(super) field: Option<&'static str>,
+    pub(super) is_list: bool,
 }
 
 impl Call {
@@ -45,8 +47,8 @@ impl Call {
         let priority = if method == Method::DELETE { Priority::Urgent } else { Priority::Ordinary };
         let path = fill(template, parameters);
         let (query, headers, hidden) = Default::default();
-        let (body, field) = (Ok(None), None);
-        Self { method, template, path, query, headers, hidden, body, idempotent, changes, priority, field }
+        let (body, field, is_list) = (Ok(None), None, false);
+        Self { method, template, path, query, headers, hidden, body, idempotent, changes, priority, field, is_list }
     }
 
     /// A GET. `parameters` fill the `{…}` of the template, in order.
@@ -126,6 +128,14 @@ impl Call {
     #[must_use]
     pub fn inside(mut self, field: &'static str) -> Self {
         self.field = Some(field);
+        self
+    }
+
+    /// Says that the answer is a list, or holds one: 16 MiB of it are read, and of any other answer 1 MiB. A longer one is an
+    /// error.
+    #[must_use]
+    pub fn list(mut self) -> Self {
+        self.is_list = true;
         self
     }
 
@@ -222,6 +232,7 @@ impl Answer {
     }
 
     pub(crate) fn unexpected(&self, err: &dyn Display) -> Error {
+        let err = excerpt(err.to_string());
         Error::other(format!("{} answered {} with an unexpected body: {err}", self.place, self.status.as_u16()))
     }
 

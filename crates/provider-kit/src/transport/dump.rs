@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 
 use super::attempt::Attempt;
+use super::limit::{MOST_OF_A_REFUSAL, MOST_OF_AN_OBJECT, is_refusal};
 use super::redact;
 
 /// Longer bodies are cut.
@@ -13,20 +14,23 @@ const LONGEST_BODY: usize = 16 * 1024;
 
 pub(super) fn request(request: &Request<Bytes>, attempt: &Attempt) {
     let first = format!("{} {}", request.method(), request.uri());
-    tracing::info!("{}", attempt.redact(text(first, request.headers(), request.body())));
+    tracing::info!("{}", attempt.redact(text(first, request.headers(), request.body(), MOST_OF_AN_OBJECT)));
 }
 
 pub(super) fn answer(answer: &Response<Bytes>, attempt: &Attempt) {
     let first = format!("{} answered {}", attempt.call.place(), answer.status().as_u16());
-    tracing::info!("{}", attempt.redact(text(first, answer.headers(), answer.body())));
+    let most = if is_refusal(answer.status()) { MOST_OF_A_REFUSAL } else { MOST_OF_AN_OBJECT };
+    tracing::info!("{}", attempt.redact(text(first, answer.headers(), answer.body(), most)));
 }
 
-fn text(mut text: String, headers: &HeaderMap, body: &Bytes) -> String {
+/// `most`: a longer body is not shown. What is cut can no longer be searched for fields that hold secrets, and what is large
+/// takes many times its length while it is.
+fn text(mut text: String, headers: &HeaderMap, body: &Bytes, most: usize) -> String {
     for (name, value) in redact::headers(headers) {
         // Writing to a String cannot fail.
         let _ = write!(text, "\n{name}: {value}");
     }
-    let mut body = redact::body(body);
+    let mut body = if body.len() > most { format!("[{} bytes]", body.len()) } else { redact::body(body) };
     if body.len() > LONGEST_BODY {
         body.truncate(body.floor_char_boundary(LONGEST_BODY));
         body.push('…');

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cloud_provider::{Error, Result};
-use http::{HeaderValue, Request, StatusCode, header};
+use http::{HeaderValue, Request, header};
 use tower::service_fn;
 
 use super::attempt::{Attempt, Sends};
 use super::failure::{self, Failure, Words};
-use super::{Answer, Leaf, dump};
+use super::limit::{density, is_refusal};
+use super::{Answer, BodyLimit, Leaf, dump};
 
 pub(super) struct Exchange {
     pub(super) base: String,
@@ -37,7 +38,8 @@ impl Exchange {
         if self.dump {
             dump::request(&request, attempt);
         }
-        let outcome = tokio::time::timeout(self.timeout, self.leaf.carry(request)).await;
+        let limit = BodyLimit::of_list(call.is_list);
+        let outcome = tokio::time::timeout(self.timeout, self.leaf.carry(request, limit)).await;
         let answer = match outcome {
             Err(_) => return Err(Failure::no_answer(call, &format!("no answer within {:?}", self.timeout))),
             Ok(Err(err)) => {
@@ -49,9 +51,15 @@ impl Exchange {
         if self.dump {
             dump::answer(&answer, attempt);
         }
-        // 300 offers several answers, such as versions of an API: it is no refusal.
-        if !answer.status().is_success() && answer.status() != StatusCode::MULTIPLE_CHOICES {
-            return Err(failure::refused(attempt, &answer, self.words));
+        let is_too_long = answer.body().len() > limit.bytes(answer.status());
+        if is_refusal(answer.status()) {
+            return Err(failure::refused(attempt, &answer, is_too_long.then_some(limit), self.words));
+        }
+        if is_too_long {
+            return Err(failure::too_large(call, &answer, &limit.describe(answer.status())));
+        }
+        if let Some(density) = density(answer.body()) {
+            return Err(failure::too_large(call, &answer, &density));
         }
         let (parts, body) = answer.into_parts();
         let (place, field) = (call.place(), call.field);

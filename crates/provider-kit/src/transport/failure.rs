@@ -9,12 +9,16 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::Value;
 
 use super::attempt::Attempt;
-use super::{Call, Refill};
+use super::{BodyLimit, Call, Refill};
+use crate::excerpt::excerpt;
 
 /// A pause after a 429 that names none.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(5);
-/// Longer pauses than this are not believed: a broken header must not silence the program for a day.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// Longer pauses than this are not believed: one broken header must not silence the program. Afterwards one request is sent
+/// ahead of all others, and finds out.
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// Windows of limits are not believed to be longer.
+const LONGEST_WINDOW: Duration = Duration::from_secs(3600);
 /// Above this, `RateLimit-Reset` is a time, in seconds since 1970, and not a number of seconds.
 const EPOCH_SECONDS: u64 = 1_000_000_000;
 /// So much of a body that is no JSON is looked at, in bytes, and told, in characters.
@@ -139,10 +143,36 @@ pub(super) struct Words {
     pub(super) refill: Refill,
 }
 
-pub(super) fn refused(attempt: &Attempt, answer: &Response<Bytes>, words: Words) -> Failure {
+/// An answer that is no refusal, and whose body has more than `most`. Nothing is concluded from its beginning. It is not
+/// sent again at once: that would be as long.
+pub(super) fn too_large(call: &Call, answer: &Response<Bytes>, most: &str) -> Failure {
+    let (status, report) = (answer.status(), Report::read(answer.headers()));
+    let error = Error::other(format!(
+        "{} answered {} with a body of more than {most}; nothing is read from it",
+        call.place(),
+        status.as_u16()
+    ));
+    Failure { status: Some(status), report, ..Failure::cut_off(error) }
+}
+
+/// `exceeded`: the limit, if the body is longer than that. Then its words are not known, and it is not sent again at once.
+pub(super) fn refused(
+    attempt: &Attempt,
+    answer: &Response<Bytes>,
+    exceeded: Option<BodyLimit>,
+    words: Words,
+) -> Failure {
     let (status, headers, call) = (answer.status(), answer.headers(), &attempt.call);
-    let refusal = (words.reader)(headers, answer.body());
-    let said = refusal.as_ref().map_or_else(|| beginning(attempt, answer.body()), Refusal::said);
+    let refusal = if exceeded.is_none() { (words.reader)(headers, answer.body()) } else { None };
+    // Redacted before it is cut: nobody knows a secret by its first half.
+    let said = match &refusal {
+        Some(refusal) => excerpt(attempt.redact(refusal.said())),
+        None => beginning(attempt, answer.body()),
+    };
+    let said = match exceeded {
+        Some(limit) => format!("a body of more than {}, which begins: {said}", limit.describe(status)),
+        None => said,
+    };
     let colon = if said.is_empty() { "" } else { ": " };
     let text = format!("{} answered {}{colon}{said}{}", call.place(), status.as_u16(), correlation(headers, words));
     let text = attempt.redact(text);
@@ -159,7 +189,9 @@ pub(super) fn refused(attempt: &Attempt, answer: &Response<Bytes>, words: Words)
         (None, Some(delay)) => Error::retry_in(text, delay),
         (None, None) => by_status(status, refusal.as_ref(), text),
     };
-    let repeat = if throttled || refusal.as_ref().is_some_and(words.not_applied) {
+    let repeat = if exceeded.is_some() {
+        Repeat::Never
+    } else if throttled || refusal.as_ref().is_some_and(words.not_applied) {
         Repeat::Always
     } else if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT {
         Repeat::IfIdempotent
@@ -189,7 +221,7 @@ fn correlation(headers: &HeaderMap, words: Words) -> String {
     id.filter(|(_, id)| id.len() <= 128).map_or_else(String::new, |(name, id)| format!(" ({name} {id})"))
 }
 
-/// The beginning of a body that is no JSON, on one line. It is redacted first: nobody knows a secret by its first half.
+/// The beginning of a body that is no JSON, on one line.
 fn beginning(attempt: &Attempt, body: &[u8]) -> String {
     let text = attempt.redact(String::from_utf8_lossy(&body[..body.len().min(MOST_READ)]).into_owned());
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -201,7 +233,7 @@ fn beginning(attempt: &Attempt, body: &[u8]) -> String {
 fn pause(headers: &HeaderMap, report: &Report, refill: Refill) -> Option<Duration> {
     let known = refill != Refill::AtReset && report.remaining.is_some();
     retry_after(headers).or_else(|| {
-        let reset = report.reset.map(|reset| reset.max(Duration::from_secs(1)));
+        let reset = report.reset.map(|reset| reset.clamp(Duration::from_secs(1), LONGEST_PAUSE));
         (!known).then(|| reset.filter(|_| refill == Refill::AtReset).unwrap_or(DEFAULT_PAUSE))
     })
 }
@@ -245,7 +277,7 @@ fn now() -> u64 {
 
 fn from_now(reset: u64) -> Duration {
     let seconds = if reset < EPOCH_SECONDS { reset } else { reset.saturating_sub(now()) };
-    Duration::from_secs(seconds).min(LONGEST_PAUSE)
+    Duration::from_secs(seconds).min(LONGEST_WINDOW)
 }
 
 /// The number at the beginning of the first of these headers that is there: `3600, 3600;w=3600` is 3600.

@@ -1,6 +1,7 @@
 //! What carries a request.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -9,6 +10,8 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tower::ServiceExt;
+
+use super::{BodyLimit, BodyReader};
 
 /// No answer arrived.
 #[derive(Debug)]
@@ -35,10 +38,12 @@ impl fmt::Display for NoAnswer {
     }
 }
 
-/// Carries one request and reads its whole answer. Does nothing else: no retries, no redirects.
+/// Carries one request and reads its answer as far as the limit allows. Does nothing else: no retries, no redirects.
 pub trait Leaf: Send + Sync + 'static {
-    /// Sends `request`, whose URI is absolute.
-    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>>;
+    /// Sends `request`, whose URI is absolute. Of a body that is longer than `limit` no more is read than shows that it is: see
+    /// [`BodyReader`].
+    fn carry(&self, request: Request<Bytes>, limit: BodyLimit)
+    -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>>;
 }
 
 /// A tower service, such as an axum router, in this process: no sockets, and time may be virtual.
@@ -52,13 +57,23 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: fmt::Display,
 {
-    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
+    fn carry(
+        &self,
+        request: Request<Bytes>,
+        limit: BodyLimit,
+    ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
         let service = self.0.clone();
         async move {
             let answer = service.oneshot(request.map(Full::new)).await.map_err(NoAnswer::new)?;
             let (parts, body) = answer.into_parts();
-            let body = body.collect().await.map_err(NoAnswer::new)?.to_bytes();
-            Ok(Response::from_parts(parts, body))
+            let (mut read, mut body) = (BodyReader::new(limit, parts.status), pin!(body));
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(NoAnswer::new)?;
+                if frame.data_ref().is_some_and(|part| !read.push(part)) {
+                    break;
+                }
+            }
+            Ok(Response::from_parts(parts, read.finish()))
         }
         .boxed()
     }
@@ -81,15 +96,23 @@ impl Line {
 }
 
 impl Leaf for Line {
-    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).carry(request)
+    fn carry(
+        &self,
+        request: Request<Bytes>,
+        limit: BodyLimit,
+    ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).carry(request, limit)
     }
 }
 
 /// One leaf for several clients.
 impl Leaf for Arc<dyn Leaf> {
-    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
-        (**self).carry(request)
+    fn carry(
+        &self,
+        request: Request<Bytes>,
+        limit: BodyLimit,
+    ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
+        (**self).carry(request, limit)
     }
 }
 

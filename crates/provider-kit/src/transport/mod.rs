@@ -23,8 +23,12 @@
 //! | 503 with `Retry-After` | one that says [when](cloud_provider::Error::retry_after), and that pause for the whole client | if the call is idempotent |
 //! | no connection | *other* | yes: it was not sent |
 //! | 5xx, 408, no answer, time-out | *other* | if the call is idempotent; not before `Retry-After` |
+//! | any with a body that is too long | by its status; *other* for a success | no |
 //! | any whose words say that it was [not applied](Builder::not_applied) | by its status | yes |
 //! | any whose words [mean](Transport::meaning) something else | that | by its status |
+//!
+//! Of a list at most 16 MiB are read ([`Call::list`]), of any other answer 1 MiB, of a refusal 64 KiB; of a refusal's words
+//! 1 KiB are told. A pause lasts five minutes at most, whatever the cloud asks for: then one request finds out.
 //!
 //! At the bottom a [`Leaf`] carries the request: the network, an axum router in the same process, or a
 //! [`recording`].
@@ -41,6 +45,7 @@ mod failure;
 mod guard;
 mod inside;
 mod leaf;
+mod limit;
 mod measure;
 mod network;
 mod patience;
@@ -73,6 +78,7 @@ pub use call::{Answer, Call};
 pub use credential::{Credential, ValueOrFile};
 pub use failure::{Meaning, Refusal, RefusalReader};
 pub use leaf::{Leaf, Line, NoAnswer, in_process};
+pub use limit::{BodyLimit, BodyReader, MOST_OF_A_LIST, MOST_OF_A_REFUSAL, MOST_OF_AN_OBJECT};
 pub use network::{Tls, network};
 pub use patience::{Jitter, Patience};
 pub use priority::Priority;

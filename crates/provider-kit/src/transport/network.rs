@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 
 use super::access::endpoint;
-use super::{Leaf, NoAnswer};
+use super::{BodyLimit, BodyReader, Leaf, NoAnswer};
 
 /// These are reached without a proxy: this machine itself, and the metadata service of its cloud.
 const WITHOUT_PROXY: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "169.254.169.254"];
@@ -135,7 +135,11 @@ fn unused_tls() -> Result<rustls::ClientConfig> {
 }
 
 impl Leaf for Network {
-    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
+    fn carry(
+        &self,
+        request: Request<Bytes>,
+        limit: BodyLimit,
+    ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
         let uri = request.uri();
         let client = self.client(uri.scheme_str() == Some("https"), uri.host().unwrap_or_default());
         async move {
@@ -143,12 +147,14 @@ impl Leaf for Network {
             let request = reqwest::Request::try_from(request).map_err(no_answer)?;
             let mut answer = client.execute(request).await.map_err(no_answer)?;
             let (status, headers) = (answer.status(), answer.headers().clone());
-            let length = answer.content_length().and_then(|it| usize::try_from(it).ok()).unwrap_or_default();
-            let mut body = Vec::with_capacity(length.min(16 << 20));
+            let mut body = BodyReader::new(limit, status);
+            body.expect(answer.content_length().unwrap_or_default());
             while let Some(part) = answer.chunk().await.map_err(no_answer)? {
-                body.extend_from_slice(&part);
+                if !body.push(&part) {
+                    break;
+                }
             }
-            let mut response = Response::new(Bytes::from(body));
+            let mut response = Response::new(body.finish());
             *response.status_mut() = status;
             *response.headers_mut() = headers;
             Ok(response)

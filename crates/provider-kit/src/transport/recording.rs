@@ -21,7 +21,7 @@ use http::{Request, Response};
 use serde::{Deserialize, Serialize};
 
 use super::redact;
-use super::{Leaf, NoAnswer};
+use super::{BodyLimit, Leaf, NoAnswer};
 
 /// One exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,10 +84,14 @@ impl Recorder {
 }
 
 impl Leaf for Recorder {
-    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
+    fn carry(
+        &self,
+        request: Request<Bytes>,
+        limit: BodyLimit,
+    ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
         let file = Arc::clone(&self.file);
         let (method, uri, body) = (request.method().to_string(), uri(&request), redact::body(request.body()));
-        let carried = self.leaf.carry(request);
+        let carried = self.leaf.carry(request, limit);
         async move {
             let answer = carried.await?;
             let headers = redact::headers(answer.headers()).map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -184,7 +188,11 @@ fn read(path: &Path) -> Result<Vec<Exchange>> {
 }
 
 impl Leaf for Replay {
-    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
+    fn carry(
+        &self,
+        request: Request<Bytes>,
+        _limit: BodyLimit,
+    ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
         std::future::ready(self.answer(&request)).boxed()
     }
 }

@@ -164,7 +164,7 @@ impl MachineSource for CloudServers {
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<CloudServer>> {
-        let call = Call::get("/servers", &[]).query("name", name).inside("servers");
+        let call = Call::get("/servers", &[]).list().query("name", name).inside("servers");
         self.api.http.read(call.priority(priority)).await
     }
 

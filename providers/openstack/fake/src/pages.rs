@@ -1,6 +1,6 @@
 //! Lists: filters, fields, pages.
 
-use fake_cloud::{Next, Page, Reply};
+use fake_cloud::{FaultKind, Next, Page, Reply};
 use serde_json::{Map, Value, json};
 
 use crate::model::{Kind, Model, Object, text};
@@ -109,7 +109,8 @@ pub(crate) fn page_of(
     items: Vec<Object>,
 ) -> Answer {
     let limit = limit(model, asked)?;
-    let start = match asked.query("marker") {
+    let is_without_end = asked.effects.has(&FaultKind::EmptyPages);
+    let start = match asked.query("marker").filter(|_| !is_without_end) {
         None => 0,
         Some(marker) => match items.iter().position(|it| text(it, "id") == marker) {
             Some(at) => at + 1,
@@ -122,10 +123,12 @@ pub(crate) fn page_of(
     }
     let marker = match page.next {
         Next::Nothing => None,
-        Next::Following => page.items.last().map(|it| text(it, "id")),
-        Next::Itself => asked.query("marker").or(Some("")),
+        // Each page names another one than the page before.
+        Next::Following if is_without_end => Some(format!("{}x", asked.query("marker").unwrap_or_default())),
+        Next::Following => page.items.last().map(|it| text(it, "id").to_owned()),
+        Next::Itself => Some(asked.query("marker").unwrap_or_default().to_owned()),
     };
-    let links: Vec<Value> = marker.map(|marker| link(model, asked, limit, marker)).into_iter().collect();
+    let links: Vec<Value> = marker.iter().map(|marker| link(model, asked, limit, marker)).collect();
     let fields: Vec<&str> = asked.all("fields").collect();
     let shown = |mut item: Object| {
         item.retain(|key, _| fields.is_empty() || fields.contains(&key.as_str()));

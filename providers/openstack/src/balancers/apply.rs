@@ -54,7 +54,8 @@ impl Backing {
         });
         let _room = self.room_for(members.sum()).await;
         let body = body(change.identity, change.operations, names, self.config.serial);
-        let call = Call::post(BALANCERS.all, &[]).json(&body).inside(BALANCERS.name);
+        // The answer repeats all members, twice: those of ten thousand are more than a MiB.
+        let call = Call::post(BALANCERS.all, &[]).list().json(&body).inside(BALANCERS.name);
         let whole = self.services.balancer.read::<Made>(call).await?.whole();
         let view = View::of(&whole.balancer, change.identity, false);
         let view = view.ok_or_else(|| Error::other("Octavia shows a new load balancer without name and tags"))?;

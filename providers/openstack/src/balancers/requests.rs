@@ -27,15 +27,17 @@ pub(super) enum Request {
 }
 
 impl Request {
+    /// A pool is shown with the ids of all its members, and so is what has pools.
     pub(super) fn call(&self) -> Call {
-        match self {
+        let call = match self {
             Self::Make(kind, object) => Call::post(kind.all, &[]).json(&kind.body(object)),
             Self::Change(kind, id, changes) => Call::put(kind.one, &[id]).json(&kind.body(changes)),
             Self::Remove(kind, id) => Call::delete(kind.one, &[id]),
             Self::Members(pool, members) => {
                 Call::put(MEMBERS.all, &[pool]).json(&BTreeMap::from([(MEMBERS.names, members)]))
             }
-        }
+        };
+        call.list()
     }
 }
 

@@ -53,7 +53,7 @@ impl MachineSource for Api {
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<KeptMachine>> {
-        let call = Call::get("/v1/machines", &[]).query("name", name).priority(priority);
+        let call = Call::get("/v1/machines", &[]).list().query("name", name).priority(priority);
         let page: ListPage<_> = self.http.read(call).await?;
         Ok(page.items)
     }

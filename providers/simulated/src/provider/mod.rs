@@ -26,6 +26,7 @@ use provider_kit::load_balancers::Balancers;
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
 use provider_kit::provider_id::ProviderIds;
 use provider_kit::settings::Settings;
+use provider_kit::streamed::collect;
 use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -69,8 +70,9 @@ struct Api {
 }
 
 #[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
 struct ListPage<T> {
-    #[serde(alias = "machines", alias = "load_balancers", alias = "routes")]
+    #[serde(alias = "machines", alias = "load_balancers", alias = "routes", deserialize_with = "collect::<_, T, _>")]
     items: Vec<T>,
     total: Option<usize>,
     next_page: Option<u32>,
@@ -86,7 +88,7 @@ impl Api {
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
         read_pages(Rules { what: path, totals: true }, 1, key, async |number: u32| {
-            let call = Call::get(path, &[]).query("page", number).query("per_page", PAGE_SIZE);
+            let call = Call::get(path, &[]).list().query("page", number).query("per_page", PAGE_SIZE);
             let page = urgency.carry(|priority| self.http.read::<ListPage<W>>(call.clone().priority(priority))).await?;
             Ok(Page { items: page.items.into_iter().map(&keep).collect(), next: page.next_page, total: page.total })
         })

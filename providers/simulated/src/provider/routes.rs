@@ -43,7 +43,7 @@ impl Simulated {
     /// What has the range already: what was to be made, or something in its way.
     async fn check_existing(&self, cluster: &Cluster, new: &NewRoute, conflict: Error) -> Result<()> {
         let nodes = self.nodes_by_machine();
-        let call = Call::get(ALL, &[]).query("name", &new.destination);
+        let call = Call::get(ALL, &[]).list().query("name", &new.destination);
         let page: ListPage<CloudRoute> = self.http.read(call).await?;
         match page.items.first() {
             Some(found) if is_as_good(&found.route, new) => Ok(()),

@@ -243,3 +243,28 @@ proptest! {
         prop_assert!(world.waiting.is_empty(), "{:?} after {:?}", world.waiting, world.now - world.began);
     }
 }
+
+#[test]
+fn after_five_minutes_of_silence_one_request_goes_ahead_whatever_is_believed() {
+    let now = Instant::now();
+    let lies = [
+        (HOUR, told(1, 0, None), None),
+        (Refill::AtReset, told(5000, 0, Some(3600)), None),
+        (HOUR, Report::default(), Some(Duration::from_secs(86_400))),
+    ];
+    for (refill, report, pause) in lies {
+        let budget = Budget { refill, ..Budget::default() };
+        let mut allowance = knowing(budget, report, now);
+        if pause.is_some() {
+            let number = turn(&mut allowance, Priority::Urgent, now).unwrap();
+            allowance.finish(number, Outcome::Refused(report, pause), now);
+        }
+        for minutes in [5, 10] {
+            let later = now + Duration::from_secs(60 * minutes);
+            assert!(turn(&mut allowance, Priority::Refresh, later - Duration::from_secs(1)).is_err(), "{report:?}");
+            let probe = turn(&mut allowance, Priority::Refresh, later).unwrap();
+            assert!(turn(&mut allowance, Priority::Urgent, later).is_err(), "{report:?}: one only");
+            allowance.finish(probe, Outcome::Refused(report, pause), later);
+        }
+    }
+}
