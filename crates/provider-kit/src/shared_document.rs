@@ -67,8 +67,10 @@ pub struct SharedDocuments<S: DocumentStore>(Arc<Inner<S>>);
 
 struct Inner<S: DocumentStore> {
     store: S,
-    turns: Mutex<HashMap<S::Key, Arc<Turn<S::Document>>>>,
+    turns: Turns<S::Key, S::Document>,
 }
+
+type Turns<K, D> = Mutex<HashMap<K, Arc<Turn<D>>>>;
 
 impl<S: DocumentStore> Clone for SharedDocuments<S> {
     fn clone(&self) -> Self {
