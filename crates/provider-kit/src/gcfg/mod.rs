@@ -66,6 +66,8 @@ pub struct Settings {
     path: String,
     sections: Vec<Section>,
     reading: Reading,
+    /// If set, something cannot be understood: what seems to be a key may be the rest of a secret.
+    is_broken: bool,
 }
 
 impl Settings {
@@ -73,7 +75,8 @@ impl Settings {
     #[must_use]
     pub fn of(file: &ConfigFile) -> Self {
         let (sections, mistakes) = parse(&file.text);
-        let mut settings = Self { path: file.path.clone(), sections, reading: Reading::default() };
+        let is_broken = !mistakes.is_empty();
+        let mut settings = Self { path: file.path.clone(), sections, reading: Reading::default(), is_broken };
         for Mistake { line, text } in mistakes {
             settings.reading.mistake(format!("{}:{line}: {text}", settings.path));
         }
@@ -173,6 +176,11 @@ impl Settings {
         for section in &self.sections {
             let of_it: Vec<&str> = known.iter().copied().filter_map(|key| key_in(section, key)).collect();
             let title = title(section);
+            if of_it.is_empty() && self.is_broken {
+                self.reading
+                    .warning(format!("{}:{}: a section is not known: nothing reads it", self.path, section.line));
+                continue;
+            }
             if of_it.is_empty() {
                 let named = sections
                     .iter()
@@ -188,14 +196,19 @@ impl Settings {
                 if of_it.iter().any(|known| known.eq_ignore_ascii_case(key)) {
                     continue;
                 }
+                if self.is_broken || may_be_rest_of_a_value(text) {
+                    let what = match text {
+                        Text::Bare => "a key is not known: it has no value, and nothing reads it",
+                        Text::Is(_) | Text::Broken => "a key is not known: nothing reads it",
+                    };
+                    self.reading.warning(format!("{}:{line}: [{title}] {what}", self.path));
+                    continue;
+                }
                 let elsewhere = known.iter().find(|known| known.split_once("] ").is_some_and(|(_, it)| it == key));
                 let hint = match elsewhere {
-                    _ if *text == Text::Bare => ": it has no value, and nothing reads it".to_owned(),
                     Some(meant) => format!(": did you mean {meant}?"),
                     None => hint(key, &of_it, str::to_owned),
                 };
-                // Without a value it may be the rest of a secret.
-                let key = if *text == Text::Bare { "a key" } else { key };
                 self.reading.warning(format!("{}:{line}: [{title}] {key} is not known{hint}", self.path));
             }
         }
@@ -245,6 +258,15 @@ fn key_in<'a>(section: &Section, declared: &'a str) -> Option<&'a str> {
     let plain = name.strip_suffix(" \"name\"");
     let is_it = section.name.eq_ignore_ascii_case(plain.unwrap_or(name)) && section.sub.is_some() == plain.is_some();
     is_it.then_some(key)
+}
+
+/// Returns `true` if a line may be the rest of a secret that was broken into lines: without a value, or in Base64, which ends
+/// with `=`.
+fn may_be_rest_of_a_value(text: &Text) -> bool {
+    match text {
+        Text::Is(value) => value.chars().all(|c| c == '='),
+        Text::Bare | Text::Broken => true,
+    }
 }
 
 fn title(section: &Section) -> String {

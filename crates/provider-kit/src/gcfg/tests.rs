@@ -215,6 +215,26 @@ fn nobody_reads_an_unknown_section_or_key_which_is_warned_of_with_the_one_that_w
     file.finish().unwrap();
 }
 
+#[test]
+fn a_line_that_may_be_the_rest_of_a_secret_is_named_by_its_number_alone() {
+    let table = [
+        "[Main]\ns3cret xyz\n",
+        "[Main]\ns3cret\n",
+        "[Main]\ntext = abc\nzs3cret==\n",
+        "[Main]\ntext = abc\nzs3cret=\n",
+        "[Main]\ntext = \"abc\nzs3cret = x\"\n",
+        "[Main]\ntext = \"abc\n[s3cret]\n",
+    ];
+    for text in table {
+        let mut file = settings(text);
+        _ = file.get(&TEXT);
+        file.unknown(&[ALL]);
+        let warnings = file.warnings().join("\n");
+        let told = format!("{warnings}\n{}", file.finish().map_or_else(|err| err.to_string(), |()| String::new()));
+        assert!(warnings.contains("not known") && !told.contains("s3cret"), "{text:?}: {told}");
+    }
+}
+
 /// A section as a test writes it.
 type Written = (String, Option<String>, Vec<(String, Option<String>)>);
 
@@ -316,11 +336,14 @@ proptest! {
     }
 
     #[test]
-    fn no_mistake_and_no_warning_quotes_what_is_broken(secret in "[a-z]{12}", before in "[\\[\\]\"\\\\=#; a]{0,4}") {
-        let mut file = settings(&format!("[Main]\ntext = \"x\n{before}{secret}\n"));
+    fn no_mistake_and_no_warning_quotes_what_is_broken(
+        secret in "[a-z]{12}",
+        before in "[\\[\\]\"\\\\=#; a]{0,4}",
+        after in "[\\[\\]\"\\\\=#; a]{0,4}",
+    ) {
+        let mut file = settings(&format!("[Main]\ntext = \"x\n{before}{secret}{after}\n"));
         file.unknown(&[ALL]);
         let told = file.warnings().join(" ");
-        // With a value it is a key like another.
         prop_assert!(!told.contains(&secret), "{told}");
         if let Err(err) = file.finish() {
             prop_assert!(!err.to_string().contains(&secret));

@@ -100,7 +100,31 @@ pub(super) fn endpoint(base: &str) -> Result<(bool, String)> {
         // A URL may hold user and password.
         return Err(Error::invalid("the endpoint is not a URL such as https://api.example.com"));
     };
+    if !uri.as_ref().is_some_and(has_valid_port) {
+        return Err(Error::invalid("the endpoint's port is not a number from 1 to 65535"));
+    }
     Ok((scheme == "https", host.to_owned()))
+}
+
+/// Returns `true` if the URL has no port, or one from 1 to 65535. The parser accepts any digits, and connects to the scheme's
+/// own port where they are no port.
+///
+/// ```
+/// use provider_kit::transport::has_valid_port;
+///
+/// let urls = ["https://a.example.com/v1", "https://a.example.com:65535", "http://[fd00::1]:8080"];
+/// assert!(urls.iter().all(|url| has_valid_port(&url.parse().unwrap())));
+/// let urls = ["https://a.example.com:99999/v1", "http://[fd00::1]:65536", "http://a.example.com:0"];
+/// assert!(!urls.iter().any(|url| has_valid_port(&url.parse().unwrap())));
+/// ```
+#[must_use]
+pub fn has_valid_port(url: &http::Uri) -> bool {
+    let Some(authority) = url.authority() else { return true };
+    let place = authority.as_str().rsplit_once('@').map_or(authority.as_str(), |(_, place)| place);
+    match place.strip_prefix(authority.host()).unwrap_or_default().strip_prefix(':') {
+        None | Some("") => true,
+        Some(port) => port.parse::<u16>().is_ok_and(|port| port != 0),
+    }
 }
 
 impl fmt::Debug for Access {

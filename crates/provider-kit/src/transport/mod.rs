@@ -72,7 +72,7 @@ use network::Network;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-pub use access::{Access, Session};
+pub use access::{Access, Session, has_valid_port};
 pub use budget::{Budget, Refill};
 pub use call::{Answer, Call};
 pub use credential::{Credential, ValueOrFile};

@@ -118,8 +118,9 @@ impl LeaderMigration {
     /// [`MigrationError`], with all that is wrong.
     pub fn parse(text: &str) -> Result<Self, MigrationError> {
         let value: serde_json::Value =
-            serde_saphyr::from_str(text).map_err(|error| MigrationError::Malformed(error.to_string()))?;
-        let file: File = serde_json::from_value(value).map_err(|error| MigrationError::Malformed(error.to_string()))?;
+            serde_saphyr::from_str(text).map_err(|error| MigrationError::Malformed(without_lines(&error)))?;
+        let file: File =
+            serde_json::from_value(value).map_err(|error| MigrationError::Malformed(without_values(&error)))?;
         let version = file.api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
         let known = VERSIONS.iter().find(|(name, _)| Some(*name) == version && file.kind == KIND);
         let Some((_, has_lock)) = known else {
@@ -235,5 +236,23 @@ impl Assignment {
     #[must_use]
     pub fn unknown(&self) -> &[String] {
         &self.unknown
+    }
+}
+
+/// The first line of what the YAML parser says: those that follow show the file, which is another one if the flag names the
+/// wrong path.
+fn without_lines(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// What is wrong with the form of a file, without the value at fault.
+fn without_values(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(", expected ") {
+        Some((wrong, expected)) if wrong.starts_with("invalid ") => {
+            format!("a value is not what belongs there, expected {expected}")
+        }
+        _ => text,
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use cloud_provider::Environment;
 use provider_kit::declared::Value;
 use provider_kit::gcfg::{Key, Settings};
+use provider_kit::transport::has_valid_port;
 use secrecy::SecretString;
 
 use super::{Auth, Domain, Interface, Method, Named, Scope, Tls, User};
@@ -96,7 +97,7 @@ impl<'a> Global<'a> {
         };
         let url = url.trim().trim_end_matches('/');
         let is_url = url.parse::<http::Uri>().is_ok_and(|url| {
-            matches!(url.scheme_str(), Some("http" | "https")) && url.query().is_none()
+            matches!(url.scheme_str(), Some("http" | "https")) && url.query().is_none() && has_valid_port(&url)
                 // Messages name it: nothing secret may be in it.
                 && url.authority().is_some_and(|authority| !authority.as_str().contains('@'))
         });

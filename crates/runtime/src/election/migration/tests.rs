@@ -62,6 +62,14 @@ fn what_is_wrong_with_a_file_is_said() {
     assert!(error.starts_with(expected), "{error}");
 }
 
+#[test]
+fn a_file_of_another_kind_is_not_quoted() {
+    for text in ["token: \"s3cret\nother: [", "s3cret: *x", "apiVersion: [s3cret", "s3cret\n\t- x"] {
+        let problem = LeaderMigration::parse(text).unwrap_err().to_string();
+        assert!(!problem.contains("s3cret") && !problem.contains('\n'), "{problem}");
+    }
+}
+
 fn assigned(entries: &[(&str, &str)]) -> Assignment {
     let entry = |(name, component): &(&str, &str)| ControllerLeader {
         name: (*name).to_owned(),
