@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cloud_provider::{Caches, Node, PersistentVolume, Service};
 use kube::{Api, Client};
-use runtime::cache::{Cache, WatchConfig, watch};
+use runtime::cache::{Cache, Cached, WatchConfig, watch};
+use runtime::loops::restarting;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,18 +41,24 @@ impl SharedCaches {
     ) {
         let before = watched.unwrap_or_default();
         if watched.is_none() {
-            let api = Api::all(client.clone());
-            tasks.spawn(watch::<Node>(api, config.clone(), self.nodes.clone(), shutdown.clone()));
+            tasks.spawn(follow(client.clone(), config.clone(), self.nodes.clone(), shutdown.clone()));
         }
         if needed.services && !before.services {
-            let api = Api::all(client.clone());
-            tasks.spawn(watch::<Service>(api, config.clone(), self.services.clone(), shutdown.clone()));
+            tasks.spawn(follow(client.clone(), config.clone(), self.services.clone(), shutdown.clone()));
         }
         if needed.volumes && !before.volumes {
-            let api = Api::all(client.clone());
-            tasks.spawn(watch::<PersistentVolume>(api, config.clone(), self.volumes.clone(), shutdown.clone()));
+            tasks.spawn(follow(client.clone(), config.clone(), self.volumes.clone(), shutdown.clone()));
         }
     }
+}
+
+/// Keeps a cache fresh until `shutdown`, whatever panics on the way: one that stays as it is would be believed.
+async fn follow<T: Cached>(client: Client, config: WatchConfig, cache: Cache<T>, shutdown: CancellationToken) {
+    let component = format!("cache of {}", <T::Wire as kube::Resource>::plural(&()));
+    restarting(&component, &shutdown, || {
+        watch(Api::all(client.clone()), config.clone(), cache.clone(), shutdown.clone())
+    })
+    .await;
 }
 
 /// How objects are read, with what the environment says: `KUBE_FEATURE_WatchListClient=false` means in pages (APP-152).

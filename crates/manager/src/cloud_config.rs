@@ -1,7 +1,7 @@
 //! The file of `--cloud-config`, followed as it changes (APP-89).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl CloudConfig {
     /// Follows the file. Returns only if the process is to end because of a change.
     pub(crate) async fn follow(mut self, provider: Arc<dyn CloudProvider>, metrics: Metrics) {
         let path = self.path.display().to_string();
-        self.known_beside = read_all(provider.config_files()).await;
+        self.known_beside = read_all(config_files(&*provider)).await;
         let (mut again, mut pause) = (None, AGAIN);
         loop {
             sleep(PERIOD).await;
@@ -56,7 +56,7 @@ impl CloudConfig {
             if is_again {
                 self.known = None;
             }
-            let Some(text) = self.changed(provider.config_files()).await else { continue };
+            let Some(text) = self.changed(config_files(&*provider)).await else { continue };
             if self.on_change == OnCloudConfigChange::Exit {
                 tracing::info!(path, "the cloud configuration has changed: ending, to be started again with it");
                 return;
@@ -126,6 +126,14 @@ fn hash(text: impl Hash) -> u64 {
 async fn read_all(files: Vec<PathBuf>) -> u64 {
     let read = move || hash(files.iter().map(|path| std::fs::read(path).ok()).collect::<Vec<_>>());
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
+}
+
+/// The files that the provider read beside its own; none if it panics.
+fn config_files(provider: &dyn CloudProvider) -> Vec<PathBuf> {
+    catch_unwind(AssertUnwindSafe(|| provider.config_files())).unwrap_or_else(|_| {
+        tracing::error!(provider = provider.name(), "the provider panicked when it was asked for its files");
+        Vec::new()
+    })
 }
 
 /// Whatever the provider does, the manager goes on.

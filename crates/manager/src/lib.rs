@@ -27,6 +27,7 @@ mod clients;
 mod cloud_config;
 pub mod configz;
 mod controllers_task;
+mod core_dumps;
 pub mod diagnosis;
 pub mod doctor;
 mod endpoints;

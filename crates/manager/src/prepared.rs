@@ -11,6 +11,7 @@ use runtime::clock::SystemClock;
 use runtime::election::migration::{Assignment, LeaderMigration};
 use runtime::election::{ElectionConfig, Elector, identity};
 use runtime::events::{EventRecorder, EventSender, recorder};
+use runtime::loops::restarting;
 use serving::access::Access;
 use serving::health::Health;
 use tokio_util::sync::CancellationToken;
@@ -151,12 +152,18 @@ impl Prepared {
         let (aside, over) = (TaskTracker::new(), CancellationToken::new());
         if let Some(access) = access {
             routes.secure = access.guard(routes.secure);
-            aside.spawn(access.follow(over.clone()));
+            let over = over.clone();
+            aside.spawn(async move {
+                restarting("access", &over, || access.clone().follow(over.clone())).await;
+            });
         }
         let servers = Servers::start(ports, routes);
         aside.spawn(sender.run(over.clone()));
         aside.spawn(over.clone().run_until_cancelled_owned(check_permissions(general.clone(), features)));
-        aside.spawn(means.settings.contact.clone().keep(general, over.clone()));
+        let (contact, stopped) = (means.settings.contact.clone(), over.clone());
+        aside.spawn(async move {
+            restarting("contact", &stopped, || contact.clone().keep(general.clone(), stopped.clone())).await;
+        });
         if let Some(cloud_config) = cloud_config {
             let (provider, halt) = (Arc::clone(&means.provider), stop.clone());
             let metrics = means.settings.metrics.clone();

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::Failure;
 use crate::flags::{Flags, Parsed, Program};
 use crate::manager::Manager;
-use crate::{doctor, logging, plan};
+use crate::{core_dumps, doctor, logging, plan};
 
 /// Worker threads at most: more only cost memory.
 const MAX_THREADS: usize = 4;
@@ -22,6 +22,7 @@ pub fn run(providers: &cloud_provider::Registry) -> ExitCode {
 }
 
 pub(crate) fn run_manager(manager: Manager<'_>) -> ExitCode {
+    core_dumps::forbid();
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let program = manager.called(arguments.first().map(OsString::as_os_str).unwrap_or_default());
     if let Some(code) = subcommand(&manager, &program, &arguments) {

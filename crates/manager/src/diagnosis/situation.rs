@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::Uri;
-use runtime::client::ClientOptions;
-use runtime::client::read_kubeconfig;
+use runtime::client::{ClientOptions, read_kubeconfig, shown_url};
 
 /// Where the resolver's servers are written.
 const RESOLVER_CONFIGURATION: &str = "/etc/resolv.conf";
@@ -36,7 +35,7 @@ impl fmt::Display for Origin {
 /// Where this process runs and whom it asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Situation {
-    /// URL of the API server; empty if unknown.
+    /// URL of the API server, without user and password; empty if unknown.
     pub server: String,
     /// Where that comes from.
     pub origin: Origin,
@@ -68,7 +67,7 @@ impl Situation {
         };
         let configuration = std::fs::read_to_string(RESOLVER_CONFIGURATION).unwrap_or_default();
         Self {
-            server: server.unwrap_or_default(),
+            server: server.map(|url| shown_url(&url)).unwrap_or_default(),
             origin,
             resolvers: resolvers(&configuration),
             tried_for: Duration::ZERO,
@@ -126,6 +125,14 @@ mod tests {
         };
         let situation = Situation::find(&options);
         assert_eq!((situation.origin.clone(), situation.host().as_str()), (Origin::Master, "fd00::1"));
+        let secret = ClientOptions { master: Some("https://admin:s3cr3t@10.0.0.1:6443".into()), ..options.clone() };
+        assert_eq!(Situation::find(&secret).server, "https://10.0.0.1:6443");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "clusters: [{name: c, cluster: {server: 'https://admin:s3cr3t@10.0.0.1:6443'}}]\n\
+                    contexts: [{name: x, context: {cluster: c}}]\ncurrent-context: x\n";
+        std::fs::write(file.path(), text).unwrap();
+        let secret = ClientOptions { master: None, kubeconfig: Some(file.path().into()), ..options.clone() };
+        assert_eq!(Situation::find(&secret).server, "https://10.0.0.1:6443");
         let unread = Situation::find(&ClientOptions { master: None, ..options });
         assert_eq!((unread.server.as_str(), unread.host().as_str()), ("", ""));
     }

@@ -1,9 +1,10 @@
 //! Whether the API server answers, which it is, and what time it has.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use cloud_provider::Finding;
-use http::{Request, header};
+use http::{Request, Uri, header};
 use k8s_openapi::jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use kube::Client;
 use kube::client::Body;
@@ -80,6 +81,15 @@ pub(super) fn judge(version: &Version, situation: &Situation) -> Vec<Finding> {
         "api",
         format!("{server} answers in {} ms, from {}", version.took.as_millis(), situation.origin),
     )];
+    if is_open(&situation.server) {
+        findings.push(Finding::warning(
+            "api transport",
+            format!(
+                "the connection to {server} is not encrypted: everybody on the way can read and use the credential"
+            ),
+            "write https:// in the server's URL",
+        ));
+    }
     let text = if version.text.is_empty() { "unknown" } else { &version.text };
     findings.push(match version.number {
         Some(number) if number >= OLDEST => Finding::ok("api version", text),
@@ -95,6 +105,14 @@ pub(super) fn judge(version: &Version, situation: &Situation) -> Vec<Finding> {
         ),
     });
     findings
+}
+
+/// Returns `true` if requests to this URL pass over a network, unencrypted.
+fn is_open(server: &str) -> bool {
+    let Ok(url) = server.parse::<Uri>() else { return false };
+    let host = url.host().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    url.scheme_str() == Some("http") && host != "localhost" && !address.is_ok_and(|address| address.is_loopback())
 }
 
 pub(super) fn unreachable(error: &kube::Error, situation: &Situation) -> Finding {
@@ -138,6 +156,20 @@ mod tests {
             ("", Severity::Warning),
         ] {
             assert_eq!(judge(&version(text), &situation)[1].severity, severity, "{text}");
+        }
+    }
+
+    #[test]
+    fn plain_http_to_another_machine_is_warned_of() {
+        for (server, is_warned) in [
+            ("http://10.0.0.1:8080", true),
+            ("https://10.0.0.1:6443", false),
+            ("http://127.0.0.1:8080", false),
+            ("", false),
+        ] {
+            let situation = Situation { server: server.to_owned(), ..Situation::default() };
+            let findings = judge(&version("v1.36.3"), &situation);
+            assert_eq!(findings.iter().any(|it| it.check == "api transport"), is_warned, "{server}");
         }
     }
 

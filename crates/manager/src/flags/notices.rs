@@ -1,6 +1,7 @@
 //! What is to be said of flags that can be used: deprecated ones, those without effect, risky ones; and the dump for the log.
 
 use clap::CommandFactory as _;
+use runtime::client::shown_url;
 
 use super::provider_flags::{ProviderFlag, USER_AGENT};
 use super::{Flags, historic, provider_flags};
@@ -135,7 +136,11 @@ impl Flags {
         // None of the standard flags is.
         let secret = |name: &str| self.vendor.iter().any(|flag| flag.secret && flag.name == name);
         let shown = |(name, value): (String, String)| {
-            let value = if secret(&name) && !value.is_empty() { REDACTED.to_owned() } else { value };
+            let value = match name.as_str() {
+                name if secret(name) && !value.is_empty() => REDACTED.to_owned(),
+                "master" => shown_url(&value),
+                _ => value,
+            };
             (name, value)
         };
         values.into_iter().map(shown).collect()

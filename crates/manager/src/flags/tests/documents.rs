@@ -100,6 +100,8 @@ fn a_vendors_program_presets_defaults_and_names_itself() {
 
 #[test]
 fn the_dump_has_every_flag_in_order_with_canonical_values() {
+    let dump = flags(&["--master=https://admin:s3cr3t@10.0.0.1:6443"]).dump();
+    assert!(dump.contains(&("master".to_owned(), "https://10.0.0.1:6443".to_owned())));
     let dump = flags(&["--min-resync-period=90m", "--controllers=*,-route", "--tls_cipher_suites="]).dump();
     assert!(dump.is_sorted());
     let value = |name: &str| dump.iter().find(|(flag, _)| flag == name).map(|(_, value)| value.as_str());
