@@ -10,6 +10,7 @@ use tower::{Service, ServiceExt};
 use super::access::{Access, redact};
 use super::failure::{Failure, Meaning};
 use super::{Answer, Call};
+use crate::signing::Signer;
 
 /// A call on its way down.
 #[derive(Clone)]
@@ -20,14 +21,20 @@ pub(super) struct Attempt {
     pub(super) give_up: Instant,
     /// Where it goes and what it is identified with, once that is decided.
     pub(super) access: Option<Arc<Access>>,
+    /// Signs the request once it is complete.
+    pub(super) signer: Option<Arc<dyn Signer>>,
 }
 
 impl Attempt {
     /// A cloud may repeat what it was sent.
     pub(super) fn redact(&self, text: String) -> String {
         let text = redact(text, &self.call.hidden);
-        match &self.access {
+        let text = match &self.access {
             Some(access) => access.redact(text),
+            None => text,
+        };
+        match &self.signer {
+            Some(signer) => signer.redact(text),
             None => text,
         }
     }

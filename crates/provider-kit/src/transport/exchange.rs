@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cloud_provider::{Error, Result};
 use http::{HeaderValue, Request, header};
+use jiff::Timestamp;
 use tower::service_fn;
 
 use super::attempt::{Attempt, Sends};
@@ -33,7 +34,11 @@ pub(super) fn exchange(exchange: Exchange) -> impl Sends {
 
 impl Exchange {
     async fn carry(&self, attempt: &Attempt) -> Result<Answer, Failure> {
-        let request = self.request(attempt).map_err(Failure::not_sent)?;
+        let mut request = self.request(attempt).map_err(Failure::not_sent)?;
+        // Last of all, and for each attempt: a signature covers the date and everything else.
+        if let Some(signer) = &attempt.signer {
+            signer.sign(&mut request, Timestamp::now()).await.map_err(Failure::not_sent)?;
+        }
         let call = &attempt.call;
         if self.dump {
             dump::request(&request, attempt);

@@ -9,7 +9,7 @@
 //! | authenticate | adds the [`Credential`], where a new one is [tried first](Builder::validate), or what a [`Session`] says |
 //! | guard | holds back what changes something unless the [`Fence`] is open (INV-4): asked as the very last thing, before each try |
 //! | measure | tells [`CloudMetrics`] of each try |
-//! | exchange | sends, with a time-out, and turns a refusal into a [`cloud_provider::Error`] that says what to do |
+//! | exchange | [signs](crate::signing) where the API asks for it, sends, with a time-out, and turns a refusal into a [`cloud_provider::Error`] that says what to do |
 //!
 //! | answer | error | sent again |
 //! |---|---|---|
@@ -72,6 +72,8 @@ use network::Network;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::signing::Signer;
+
 pub use access::{Access, Session, has_valid_port};
 pub use budget::{Budget, Refill};
 pub use call::{Answer, Call};
@@ -92,6 +94,7 @@ struct Inner {
     credential: Credential,
     metrics: Arc<dyn CloudMetrics>,
     patience: Patience,
+    signer: Option<Arc<dyn Signer>>,
     stack: Box<dyn Stack>,
 }
 
@@ -106,6 +109,7 @@ pub struct Builder {
     base: String,
     credential: Credential,
     session: Option<Arc<dyn Session>>,
+    signer: Option<Arc<dyn Signer>>,
     tls: Tls,
     user_agent: Vec<String>,
     leaf: Option<Box<dyn Leaf>>,
@@ -124,6 +128,13 @@ impl Builder {
     #[must_use]
     pub fn credential(mut self, credential: Credential) -> Self {
         self.credential = credential;
+        self
+    }
+
+    /// Signs each request before it is sent, instead of sending a credential along; and again before it is sent again.
+    #[must_use]
+    pub fn signer(mut self, signer: Arc<dyn Signer>) -> Self {
+        self.signer = Some(signer);
         self
     }
 
@@ -265,7 +276,7 @@ impl Builder {
             leaf = wrap(leaf)?;
         }
         let base = self.base.trim_end_matches('/').to_owned();
-        let (patience, metrics) = (self.patience, self.metrics);
+        let (patience, metrics, signer) = (self.patience, self.metrics, self.signer);
         let words = Words { refill: self.budget.refill, ..self.words };
         let agent = self.user_agent.into_iter().chain([AGENT.to_owned()]).collect::<Vec<_>>().join(" ");
         let user_agent = HeaderValue::try_from(&agent)
@@ -287,7 +298,7 @@ impl Builder {
         let layers = authenticate::authenticate(layers, identity, Arc::clone(&metrics));
         let layers = throttle::throttle(layers, self.budget, patience, Arc::clone(&metrics));
         let stack = Box::new(retry::retry(layers, patience));
-        Ok(Transport(Arc::new(Inner { base, credential: self.credential, metrics, patience, stack }), |_| None))
+        Ok(Transport(Arc::new(Inner { base, credential: self.credential, metrics, patience, signer, stack }), |_| None))
     }
 }
 
@@ -299,6 +310,7 @@ impl Transport {
             base: base.into(),
             credential: Credential::none(),
             session: None,
+            signer: None,
             tls: Tls::default(),
             user_agent: Vec::new(),
             leaf: None,
@@ -380,7 +392,8 @@ impl Transport {
     /// By the table in the [module's](self) documentation. The text names method, path and what was answered.
     pub async fn send(&self, call: Call) -> Result<Answer> {
         let give_up = Instant::now() + self.0.patience.total;
-        let attempt = Attempt { call: Arc::new(call), meaning: self.1, give_up, access: None };
+        let attempt =
+            Attempt { call: Arc::new(call), meaning: self.1, give_up, access: None, signer: self.0.signer.clone() };
         self.0.stack.send(attempt).await.map_err(|failure| failure.error)
     }
 

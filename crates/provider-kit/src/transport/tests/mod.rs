@@ -15,6 +15,7 @@ mod limits;
 mod recordings;
 mod refusals;
 mod sessions;
+mod signatures;
 mod sizes;
 
 /// A service that answers with what `script` says for each request, counted from 1.
