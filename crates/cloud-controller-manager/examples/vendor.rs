@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cloud_provider::{CloudProvider, Registry, async_trait};
 use manager::Manager;
 use manager::flags::{Program, VendorFlag};
-use manager::webhook::{Handler, Webhook};
+use manager::webhook::{AdmissionRequest, Handler, Webhook};
 use serde_json::{Value, json};
 
 /// The name that Acme's console has for the cluster.
@@ -39,7 +39,7 @@ struct Quota;
 
 #[async_trait]
 impl Handler for Quota {
-    async fn handle(&self, _request: Value) -> Result<Value, String> {
+    async fn handle(&self, _request: AdmissionRequest) -> Result<Value, String> {
         Ok(json!({"allowed": true}))
     }
 }

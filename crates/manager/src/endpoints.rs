@@ -15,7 +15,8 @@ use metrics::Metrics;
 use runtime::election::migration::LeaderMigration;
 use serving::debug::{self, SetVerbosity};
 use serving::health::Health;
-use serving::server::Listener;
+use serving::options::ServingOptions;
+use serving::server::{Budget, Listener};
 use serving::webhook::{self, Webhook, WebhookLimits};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,7 +35,9 @@ pub(crate) struct Ports {
 impl Ports {
     /// Binds what the flags ask for: the port of the webhooks first (APP-7).
     pub(crate) fn bind(flags: &Flags) -> Result<Self, Failure> {
-        let webhooks = flags.serves_webhooks().then(|| Listener::bind(&flags.webhook_serving())).transpose();
+        // Reviews have megabytes, and what an HTTP/2 connection may send is bounded.
+        let options = ServingOptions { disable_http2: true, ..flags.webhook_serving() };
+        let webhooks = flags.serves_webhooks().then(|| Listener::bind(&options)).transpose();
         let webhooks = webhooks.map_err(Failure::setup)?;
         let options = flags.serving();
         let secure = (options.port != 0).then(|| Listener::bind(&options)).transpose().map_err(Failure::setup)?;
@@ -85,11 +88,14 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// Serves until [`end`](Self::end).
-    pub(crate) fn start(ports: Ports, routes: Routes) -> Self {
+    pub(crate) fn start(ports: Ports, routes: Routes, metrics: &Metrics) -> Self {
         let servers = Self { tasks: TaskTracker::new(), end: CancellationToken::new() };
         let pairs = [(ports.webhooks, routes.webhooks), (ports.secure, routes.secure), (ports.metrics, routes.metrics)];
+        // One budget: an attack on one port must leave the memory that the others need.
+        let budget = Budget::default();
         for (listener, router) in pairs {
             if let Some(listener) = listener {
+                let listener = listener.with_budget(budget.clone()).with_metrics(metrics.servers());
                 servers.tasks.spawn(listener.serve(router, servers.end.clone()));
             }
         }

@@ -157,7 +157,7 @@ impl Prepared {
                 restarting("access", &over, || access.clone().follow(over.clone())).await;
             });
         }
-        let servers = Servers::start(ports, routes);
+        let servers = Servers::start(ports, routes, &means.settings.metrics);
         aside.spawn(sender.run(over.clone()));
         aside.spawn(over.clone().run_until_cancelled_owned(check_permissions(general.clone(), features)));
         let (contact, stopped) = (means.settings.contact.clone(), over.clone());

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cloud_provider::CloudProvider;
 use cloud_provider::names::VOLUME_LABEL_CONTROLLER;
+use cloud_provider::{CloudProvider, PersistentVolume};
 use controllers::volume::admission;
 use serde_json::{Value, json};
-use serving::webhook::{Handler, Webhook};
+use serving::webhook::{AdmissionRequest, Handler, Webhook};
 
 /// Where the API server sends reviews of volumes.
 const PATH: &str = "/pvlabel";
@@ -21,13 +21,68 @@ pub(crate) fn volume_labels(provider: Arc<dyn CloudProvider>) -> Webhook {
     }
 }
 
+/// Largest volume that is parsed, in bytes of JSON: etcd stores no larger object. Anybody who reaches the port may send one.
+const LARGEST: usize = 3 << 19;
+
 struct VolumeLabels(Arc<dyn CloudProvider>);
 
 #[async_trait]
 impl Handler for VolumeLabels {
-    async fn handle(&self, request: Value) -> Result<Value, String> {
-        let review = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
+    async fn handle(&self, request: AdmissionRequest) -> Result<Value, String> {
+        let mut review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": request.uid, "operation": request.operation, "subResource": request.sub_resource,
+                "kind": {"group": request.kind.group, "kind": request.kind.kind},
+            },
+        });
+        // By its kind first: most of what could be sent here need not be parsed.
+        if !admission::is_creation(&review["request"]) {
+            return Ok(json!({"allowed": true}));
+        }
+        let bytes = request.object.as_ref().map_or(0, |object| object.get().len());
+        if bytes > LARGEST {
+            let warning = format!("zone and region were not set: the volume has {bytes} bytes, more than {LARGEST}");
+            return Ok(json!({"allowed": true, "warnings": [warning]}));
+        }
+        // Only the fields of a volume are kept.
+        if let Ok(Some(volume)) = request.object::<PersistentVolume>() {
+            review["request"]["object"] = json!(volume);
+        }
+        drop(request);
         let mut answer = admission::handle(&*self.0, &review).await.map_err(|error| error.to_string())?;
         Ok(answer["response"].take())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Acme;
+
+    impl CloudProvider for Acme {
+        fn name(&self) -> &str {
+            "acme"
+        }
+    }
+
+    async fn answer(kind: &str, object: &str) -> Value {
+        let request = json!({"uid": "17", "operation": "CREATE", "kind": {"group": "", "version": "v1", "kind": kind}});
+        let mut request: AdmissionRequest = serde_json::from_value(request).unwrap();
+        request.object = serde_json::from_str(object).unwrap();
+        VolumeLabels(Arc::new(Acme)).handle(request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn other_kinds_and_huge_volumes_are_allowed_without_being_parsed() {
+        let small_objects = format!("[{}{{}}]", "{},".repeat(LARGEST / 3));
+        assert_eq!(answer("ConfigMap", &small_objects).await, json!({"allowed": true}));
+        let huge = answer("PersistentVolume", &small_objects).await;
+        let warning = huge["warnings"][0].as_str().unwrap();
+        assert!(huge["allowed"] == true && warning.contains("more than 1572864"), "{huge}");
+        let volume = answer("PersistentVolume", r#"{"metadata": {"name": "pv"}}"#).await;
+        assert_eq!(volume["allowed"], true);
+        assert_eq!(answer("PersistentVolume", "[]").await["allowed"], true, "what is no volume is not refused");
     }
 }

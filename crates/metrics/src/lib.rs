@@ -52,6 +52,7 @@ use runtime::election::ElectionMetrics;
 use runtime::queue::QueueMetrics;
 use serving::access::AccessMetrics;
 use serving::health::Health;
+use serving::server::ServerMetrics;
 use serving::webhook::WebhookMetrics;
 
 pub use identity::{Build, Gate, KUBERNETES};
@@ -164,6 +165,12 @@ impl Metrics {
     /// Callers.
     #[must_use]
     pub fn access(&self) -> Arc<dyn AccessMetrics> {
+        Arc::clone(&self.0.access) as _
+    }
+
+    /// Servers.
+    #[must_use]
+    pub fn servers(&self) -> Arc<dyn ServerMetrics> {
         Arc::clone(&self.0.access) as _
     }
 

@@ -27,6 +27,7 @@ mod user;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -40,11 +41,17 @@ pub use paths::check_always_allow_paths;
 pub use reviewers::{Reviewers, ReviewersError};
 pub use user::User;
 
+use crate::log_limit::LogLimit;
 use crate::options::{AuthenticationOptions, AuthorizationOptions};
 use authentication::Authentication;
 use authorization::Authorization;
 use follow::Follow;
 use lookup::LookupError;
+
+/// Returns the limit for log lines about callers: whoever reaches the port can cause them.
+fn log_limit() -> LogLimit {
+    LogLimit::new(10, Duration::from_secs(10))
+}
 
 /// Authentication and authorization of callers; clones share everything.
 ///

@@ -9,13 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{Extension, Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
 
 use crate::answer::text;
+use crate::quote::shortened;
+use crate::server::RequestTimeout;
 
 /// Sets the verbosity of the log (`-v`).
 ///
@@ -72,17 +74,21 @@ async fn unknown_profile(Path(name): Path<String>) -> Response {
     // Deliberately not there: a command line may hold what is nobody's business.
     let body = match name.as_str() {
         "cmdline" => "Unknown profile\n".to_owned(),
-        _ => format!("Unknown profile {name:?}: this program has /debug/pprof/profile only (CPU)\n"),
+        _ => format!("Unknown profile {:?}: this program has /debug/pprof/profile only (CPU)\n", shortened(&name)),
     };
     text(StatusCode::NOT_FOUND, body)
 }
 
-async fn cpu_profile(RawQuery(query): RawQuery) -> Response {
+async fn cpu_profile(timeout: Option<Extension<RequestTimeout>>, RawQuery(query): RawQuery) -> Response {
     let seconds = match seconds(query.as_deref().unwrap_or_default()) {
         Ok(seconds) => seconds,
         Err(problem) => return text(StatusCode::BAD_REQUEST, problem + "\n"),
     };
-    match profile::record(Duration::from_secs(seconds)).await {
+    let length = Duration::from_secs(seconds);
+    if let Some(Extension(timeout)) = timeout {
+        timeout.extend(length);
+    }
+    match profile::record(length).await {
         Ok(profile) => {
             let headers = [
                 (header::CONTENT_TYPE, "application/octet-stream"),
@@ -103,7 +109,7 @@ fn seconds(query: &str) -> Result<u64, String> {
         // As the reference has it.
         Ok(0) => Ok(DEFAULT_SECONDS),
         Ok(seconds) if seconds <= MOST_SECONDS => Ok(seconds),
-        _ => Err(format!("seconds={given} is no number from 1 to {MOST_SECONDS}")),
+        _ => Err(format!("seconds={} is no number from 1 to {MOST_SECONDS}", shortened(given))),
     }
 }
 
@@ -115,7 +121,7 @@ async fn verbosity(State(set): State<SetVerbosity>, method: Method, body: Bytes)
     let failed =
         |problem: String| text(StatusCode::BAD_REQUEST, format!("failed to set klog.logging.verbosity: {problem}\n"));
     let Ok(verbosity) = given.trim().parse::<i32>() else {
-        return failed(format!("{given:?} is no integer"));
+        return failed(format!("{:?} is no integer", shortened(&given)));
     };
     match set(verbosity) {
         Ok(()) => {

@@ -44,8 +44,10 @@ mod error;
 pub mod health;
 #[cfg(test)]
 mod issuing;
+mod log_limit;
 pub mod options;
 mod percent;
+mod quote;
 pub mod server;
 pub mod tls;
 pub mod webhook;

@@ -25,7 +25,7 @@ pub struct ServingOptions {
     pub cipher_suites: Vec<String>,
     /// TLS NamedGroup ids of the key exchanges; empty: the library's (FLAG-32).
     pub curve_preferences: Vec<u16>,
-    /// HTTP/2 streams of one connection; 0: 100 (APP-115).
+    /// HTTP/2 streams of one connection; 0: 10.
     pub http2_max_streams: u32,
     /// Offers HTTP/1.1 only.
     pub disable_http2: bool,

@@ -3,20 +3,25 @@
 mod accept;
 mod activity;
 mod admission;
+mod budget;
 mod connection;
 mod limits;
+mod share;
 mod socket;
 #[cfg(test)]
 mod tests;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use axum::Router;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use activity::RequestTimeout;
+pub use budget::Budget;
 pub use connection::Peer;
-pub use limits::Limits;
+pub use limits::{Limit, Limits, NoServerMetrics, ServerMetrics};
 
 use crate::access::Authorities;
 use crate::error::ServingError;
@@ -45,6 +50,8 @@ pub struct Listener {
     address: SocketAddr,
     tls: Option<Tls>,
     limits: Limits,
+    budget: Budget,
+    metrics: Arc<dyn ServerMetrics>,
 }
 
 impl Listener {
@@ -62,7 +69,7 @@ impl Listener {
         let tls = Tls::new(options, certificates)?;
         let (tcp, address) = socket::listen(options)?;
         let limits = Limits::standard(options.http2_max_streams);
-        Ok(Self { tcp, address, tls: Some(tls), limits })
+        Ok(Self::new(tcp, address, Some(tls), limits))
     }
 
     /// Opens a port for plain HTTP/1.1: the optional listener for metrics (P-38, APP-128).
@@ -72,13 +79,31 @@ impl Listener {
     pub fn bind_plain(address: IpAddr, port: u16, port_flag: &'static str) -> Result<Self, ServingError> {
         let options = ServingOptions { bind_address: address, port, port_flag, ..ServingOptions::default() };
         let (tcp, address) = socket::listen(&options)?;
-        Ok(Self { tcp, address, tls: None, limits: Limits::standard(0) })
+        Ok(Self::new(tcp, address, None, Limits::standard(0)))
+    }
+
+    fn new(tcp: TcpListener, address: SocketAddr, tls: Option<Tls>, limits: Limits) -> Self {
+        Self { tcp, address, tls, limits, budget: Budget::default(), metrics: Arc::new(NoServerMetrics) }
     }
 
     /// With other limits.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Shares requests and bytes in flight with other listeners.
+    #[must_use]
+    pub fn with_budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Counts what exceeds a limit.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Arc<dyn ServerMetrics>) -> Self {
+        self.metrics = metrics;
         self
     }
 
@@ -104,7 +129,7 @@ impl Listener {
     /// A handler that panics answers 500 and is logged. Certificates are read again every few seconds
     /// ([`Limits::reload`], APP-114).
     pub async fn serve(self, router: Router, shutdown: CancellationToken) {
-        let Self { tcp, address, tls, limits } = self;
+        let Self { tcp, address, tls, limits, budget, metrics } = self;
         tracing::info!(%address, tls = tls.is_some(), "serving");
         let reload = async {
             match &tls {
@@ -112,7 +137,8 @@ impl Listener {
                 None => std::future::pending().await,
             }
         };
-        let accept = accept::accept(&tcp, tls.as_ref(), router, &limits, &shutdown);
+        let service = connection::Service { router, limits, budget, metrics, shutdown };
+        let accept = accept::accept(&tcp, tls.as_ref(), &service);
         tokio::select! {
             () = accept => {}
             () = reload => {}

@@ -1,6 +1,7 @@
 //! Admission webhooks (APP-140 to APP-143).
 
 mod metrics;
+mod request;
 mod review;
 #[cfg(test)]
 mod tests;
@@ -9,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
+pub use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -20,17 +21,21 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 pub use metrics::{NoWebhookMetrics, WebhookMetrics};
+pub use request::{AdmissionRequest, GroupVersionKind};
 
 use metrics::Call;
+
+use crate::log_limit::LogLimit;
 
 /// What answers the requests of a webhook.
 #[async_trait]
 pub trait Handler: Send + Sync {
-    /// Answers an AdmissionRequest with an AdmissionResponse, both as JSON; the `uid` is added to the answer.
+    /// Answers an AdmissionRequest with an AdmissionResponse as JSON; the `uid` is added to the answer. Anybody may call: look
+    /// at the kind and the size before [`AdmissionRequest::object`].
     ///
     /// # Errors
     /// Why there is no answer: the API server gets 500 and does as the webhook's `failurePolicy` says.
-    async fn handle(&self, request: Value) -> Result<Value, String>;
+    async fn handle(&self, request: AdmissionRequest) -> Result<Value, String>;
 }
 
 /// A webhook: its name in flags and metrics, its path, and what answers.
@@ -51,15 +56,14 @@ pub struct WebhookLimits {
     pub body: usize,
     /// Until the body is there.
     pub body_read: Duration,
-    /// Bytes of all bodies that are being worked on. Anybody may call, and a body in memory is much larger than on the
-    /// wire.
+    /// Bytes of all bodies that are being worked on. Anybody may call.
     pub in_flight: usize,
 }
 
 impl Default for WebhookLimits {
-    /// 7 MiB, 30 s, 14 MiB.
+    /// 7 MiB, 20 s (a request has 30 s in all), 8 MiB.
     fn default() -> Self {
-        Self { body: 7 << 20, body_read: Duration::from_secs(30), in_flight: 14 << 20 }
+        Self { body: 7 << 20, body_read: Duration::from_secs(20), in_flight: 8 << 20 }
     }
 }
 
@@ -69,13 +73,13 @@ impl Default for WebhookLimits {
 /// ```
 /// use std::sync::Arc;
 /// use serde_json::{Value, json};
-/// use serving::webhook::{Handler, NoWebhookMetrics, Webhook, WebhookLimits, router};
+/// use serving::webhook::{AdmissionRequest, Handler, NoWebhookMetrics, Webhook, WebhookLimits, router};
 ///
 /// struct AllowAll;
 ///
 /// #[async_trait::async_trait]
 /// impl Handler for AllowAll {
-///     async fn handle(&self, _request: Value) -> Result<Value, String> {
+///     async fn handle(&self, _request: AdmissionRequest) -> Result<Value, String> {
 ///         Ok(json!({"allowed": true}))
 ///     }
 /// }
@@ -99,7 +103,8 @@ pub fn router(
         by_path.insert(path, webhook);
     }
     let memory = Arc::new(Semaphore::new(limits.in_flight));
-    let served = Served { by_path, limits, memory, metrics };
+    let log = LogLimit::new(10, Duration::from_secs(10));
+    let served = Served { by_path, limits, memory, log, metrics };
     // The paths are others' choice: a router of patterns would panic about some.
     Router::new().fallback(any(serve)).with_state(Arc::new(served))
 }
@@ -109,6 +114,7 @@ struct Served {
     limits: WebhookLimits,
     /// A permit for each byte of a body.
     memory: Arc<Semaphore>,
+    log: LogLimit,
     metrics: Arc<dyn WebhookMetrics>,
 }
 
@@ -121,7 +127,9 @@ async fn serve(State(served): State<Arc<Served>>, request: Request<Body>) -> Res
         Ok(response) => response,
         Err(refused) => {
             let (status, reason) = (refused.status.as_u16(), &refused.text);
-            tracing::warn!(webhook = webhook.name, status, reason, "a review was not answered");
+            if let Some(suppressed) = served.log.admit() {
+                tracing::warn!(webhook = webhook.name, status, reason, suppressed, "a review was not answered");
+            }
             crate::answer::text(refused.status, refused.text + "\n")
         }
     };

@@ -111,6 +111,7 @@ fn callers(metrics: &Metrics) {
     access.authorized(AuthorizationResult::NoOpinion, TIME);
     access.token_reviewed("201", TIME);
     access.access_reviewed("<error>", TIME);
+    metrics.servers().limited(serving::server::Limit::UriLength);
     access.client_certificate(TIME);
     metrics.webhooks().called("pvlabel", "200", TIME);
 }

@@ -21,7 +21,7 @@ use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, Options};
 use provider_simulated::provider::Simulated;
 use serde_json::{Value, json};
-use serving::webhook::{Handler, Webhook};
+use serving::webhook::{AdmissionRequest, Handler, Webhook};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -218,8 +218,8 @@ fn vendors_webhook(_: Arc<dyn CloudProvider>) -> Webhook {
     struct Allow;
     #[async_trait]
     impl Handler for Allow {
-        async fn handle(&self, request: Value) -> std::result::Result<Value, String> {
-            Ok(json!({"uid": request["uid"], "allowed": true}))
+        async fn handle(&self, request: AdmissionRequest) -> std::result::Result<Value, String> {
+            Ok(json!({"uid": request.uid, "allowed": true}))
         }
     }
     Webhook { name: "acme".to_owned(), path: "/acme".to_owned(), handler: Arc::new(Allow) }

@@ -35,12 +35,17 @@ pub async fn handle(provider: &dyn CloudProvider, review: &Value) -> Result<Valu
 #[must_use]
 pub fn subject(review: &Value) -> Option<PersistentVolume> {
     let request = &review["request"];
-    let is_ours = request["kind"]["group"].as_str().unwrap_or_default().is_empty()
+    let volume = is_creation(request).then(|| serde_json::from_value(request["object"].clone()).ok())??;
+    is_open(&volume).then_some(volume)
+}
+
+/// Returns `true` if an AdmissionRequest creates a volume; its object is not looked at.
+#[must_use]
+pub fn is_creation(request: &Value) -> bool {
+    request["kind"]["group"].as_str().unwrap_or_default().is_empty()
         && request["kind"]["kind"] == "PersistentVolume"
         && request["operation"] == "CREATE"
-        && request["subResource"].as_str().unwrap_or_default().is_empty();
-    let volume = is_ours.then(|| serde_json::from_value(request["object"].clone()).ok())??;
-    is_open(&volume).then_some(volume)
+        && request["subResource"].as_str().unwrap_or_default().is_empty()
 }
 
 /// Answers an AdmissionReview (`admission.k8s.io/v1`), given what the provider said of its [`subject`].

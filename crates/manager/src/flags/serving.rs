@@ -42,7 +42,7 @@ pub struct SecureServingFlags {
     /// Key exchanges by their TLS numbers: 23 P-256, 24 P-384, 29 X25519; the library's if empty.
     #[arg(long, default_value = "", value_parser = tls::numbers)]
     pub tls_curve_preferences: Vec<tls::Numbers>,
-    /// HTTP/2 streams of one connection; 0: 100.
+    /// HTTP/2 streams of one connection; 0: 10.
     #[arg(long, default_value = "0", value_parser = go_int64)]
     pub http2_max_streams_per_connection: i64,
     /// Offer HTTP/1.1 only.

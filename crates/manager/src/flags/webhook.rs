@@ -105,7 +105,7 @@ pub struct WebhookServingFlags {
     /// As --tls-curve-preferences, for the webhooks.
     #[arg(long, default_value = "", value_parser = tls::numbers)]
     pub webhook_tls_curve_preferences: Vec<tls::Numbers>,
-    /// Offer HTTP/1.1 only to callers of the webhooks.
+    /// Understood, without effect: callers of the webhooks are always offered HTTP/1.1 only.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub webhook_disable_http2_serving: bool,
 }

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounterVec};
 use serving::access::{AccessMetrics, AuthenticationResult, AuthorizationResult, Fetch, TokenCache};
+use serving::server::{Limit, ServerMetrics};
 use serving::webhook::WebhookMetrics;
 
 use crate::registry::Registry;
 use crate::series::{
     AUTHENTICATED_USERS, AUTHENTICATION_ATTEMPTS, AUTHENTICATION_DURATION, AUTHORIZATION_ATTEMPTS,
     AUTHORIZATION_DURATION, CLIENT_CERTIFICATES, DELEGATED_AUTHENTICATION, DELEGATED_AUTHENTICATION_DURATION,
-    DELEGATED_AUTHORIZATION, DELEGATED_AUTHORIZATION_DURATION, Series, TOKEN_CACHE_ACTIVE, TOKEN_CACHE_DURATION,
-    TOKEN_CACHE_FETCHES, TOKEN_CACHE_REQUESTS, WEBHOOK_DURATION, WEBHOOK_REQUESTS,
+    DELEGATED_AUTHORIZATION, DELEGATED_AUTHORIZATION_DURATION, SERVER_LIMITED, Series, TOKEN_CACHE_ACTIVE,
+    TOKEN_CACHE_DURATION, TOKEN_CACHE_FETCHES, TOKEN_CACHE_REQUESTS, WEBHOOK_DURATION, WEBHOOK_REQUESTS,
 };
 
 /// How often something happened, and how long it took.
@@ -41,6 +42,7 @@ pub(crate) struct Access {
     token_reviews: Timed,
     access_reviews: Timed,
     client_certificates: Histogram,
+    limited: IntCounterVec,
 }
 
 impl Access {
@@ -55,6 +57,7 @@ impl Access {
             token_reviews: Timed::new(registry, DELEGATED_AUTHENTICATION, DELEGATED_AUTHENTICATION_DURATION),
             access_reviews: Timed::new(registry, DELEGATED_AUTHORIZATION, DELEGATED_AUTHORIZATION_DURATION),
             client_certificates: registry.histogram(CLIENT_CERTIFICATES),
+            limited: registry.counters(SERVER_LIMITED),
         }
     }
 }
@@ -87,6 +90,15 @@ impl AccessMetrics for Access {
     }
     fn client_certificate(&self, remaining: Duration) {
         self.client_certificates.observe(remaining.as_secs_f64());
+    }
+    fn limited(&self, limit: Limit) {
+        self.limited.with_label_values(&[limit.as_str()]).inc();
+    }
+}
+
+impl ServerMetrics for Access {
+    fn limited(&self, limit: Limit) {
+        AccessMetrics::limited(self, limit);
     }
 }
 

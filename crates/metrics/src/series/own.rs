@@ -62,6 +62,8 @@ table!(OWN {
     CREDENTIAL_RELOADS = Series::counter("ccm_credential_reloads_total").by(&["credential", "result"]).from(Start)
         .help("Changes of a kubeconfig, of the cloud's configuration, or of a file with a credential, that came into use \
             (success), need a restart (restart), or could not be used (error; each try counts).");
+    SERVER_LIMITED = Series::counter("ccm_server_limited_total").by(&["limit"]).from(Use)
+        .help("Requests that were refused and connections that were closed because of a limit of the HTTP servers, by limit.");
     RUNTIME_WORKERS = Series::gauge("ccm_runtime_workers").from(Start)
         .help("Threads that run asynchronous work.");
     RUNTIME_TASKS = Series::gauge("ccm_runtime_alive_tasks").from(Start)

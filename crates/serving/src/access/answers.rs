@@ -40,7 +40,7 @@ pub(super) enum Asked<V> {
     Begun(Pending<V>),
     /// Somebody asked the same and waits.
     Joined(Pending<V>),
-    /// It was not asked: too many others wait.
+    /// It was not asked: too much else waits.
     Full,
 }
 
@@ -54,11 +54,12 @@ where
     }
 
     /// The kept answer, or that of `question`, which is asked in a task of its own: it is finished even if nobody waits
-    /// any more, and all who ask the same meanwhile get its answer. `ttl` says how long it is kept.
+    /// any more, and all who ask the same meanwhile get its answer. A question that is `None` must not be asked now. `ttl` says
+    /// how long the answer is kept.
     pub(super) fn ask<F>(
         &self,
         key: K,
-        question: impl FnOnce() -> F,
+        question: impl FnOnce() -> Option<F>,
         ttl: impl FnOnce(&V) -> Option<Duration> + Send + 'static,
     ) -> Asked<V>
     where
@@ -74,13 +75,14 @@ where
         if state.pending.len() >= MOST_PENDING {
             return Asked::Full;
         }
+        // Asked for under the lock, which the question does not need: it only begins in its task.
+        let Some(question) = question() else { return Asked::Full };
         let (answered, pending) = oneshot::channel();
         let pending = pending.shared();
         state.pending.insert(key.clone(), pending.clone());
         drop(state);
         // Before the task: a task that panics, or is dropped with its runtime, must not leave the question pending.
         let place = Place { answers: self.clone(), key };
-        let question = question();
         tokio::spawn(async move {
             let answer = question.await;
             place.fill(&answer, ttl(&answer));
@@ -133,9 +135,11 @@ mod tests {
 
     async fn get(answers: &Answers<&'static str, u32>, calls: &Arc<AtomicU32>, ttl: u64) -> (u32, &'static str) {
         let calls = Arc::clone(calls);
-        let question = || async move {
-            tokio::time::sleep(s(1)).await;
-            calls.fetch_add(1, Ordering::Relaxed) + 1
+        let question = || {
+            Some(async move {
+                tokio::time::sleep(s(1)).await;
+                calls.fetch_add(1, Ordering::Relaxed) + 1
+            })
         };
         match answers.ask("key", question, move |_| Some(s(ttl))) {
             Asked::Kept(answer) => (answer, "kept"),
@@ -174,7 +178,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn questions_whose_callers_have_gone_do_not_pile_up_without_end() {
         let answers: Answers<usize, u32> = Answers::new(8);
-        let ask = |key| answers.ask(key, || async { tokio::time::sleep(s(1)).await }.map(|()| 1), |_| None);
+        let ask = |key| answers.ask(key, || Some(async { tokio::time::sleep(s(1)).await }.map(|()| 1)), |_| None);
         for key in 0..MOST_PENDING {
             assert!(matches!(ask(key), Asked::Begun(_)));
         }
@@ -187,7 +191,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_question_that_panics_does_not_block_the_next() {
         let answers: Answers<&str, u32> = Answers::new(8);
-        let Asked::Begun(pending) = answers.ask("key", || async { panic!("a defect") }, |_| None) else { panic!() };
+        let Asked::Begun(pending) = answers.ask("key", || Some(async { panic!("a defect") }), |_| None) else {
+            panic!()
+        };
         assert!(pending.await.is_err());
         let calls = Arc::new(AtomicU32::new(0));
         assert_eq!(get(&answers, &calls, 10).await, (1, "begun"));

@@ -10,11 +10,13 @@ use super::authorities::Authorities;
 use super::metrics::{AccessMetrics, AuthenticationResult, compressed_username};
 use super::token::{Tokens, bearer};
 use super::user::User;
-use super::{certificate, front_proxy};
+use super::{certificate, front_proxy, log_limit};
+use crate::log_limit::LogLimit;
 
 pub(super) struct Authentication {
     authorities: Authorities,
     tokens: Option<Tokens>,
+    log: LogLimit,
     metrics: Arc<dyn AccessMetrics>,
 }
 
@@ -24,7 +26,7 @@ pub(super) struct Unauthorized;
 
 impl Authentication {
     pub(super) fn new(authorities: Authorities, tokens: Option<Tokens>, metrics: Arc<dyn AccessMetrics>) -> Self {
-        Self { authorities, tokens, metrics }
+        Self { authorities, tokens, log: log_limit(), metrics }
     }
 
     /// The user of a request: what a front proxy says, the certificate, the token; anonymous if there is none of these.
@@ -47,7 +49,9 @@ impl Authentication {
             Ok(Some(user)) => (AuthenticationResult::Success, Ok(user.authenticated())),
             Ok(None) => (AuthenticationResult::Success, Ok(User::anonymous())),
             Err(Refusal { problem, result }) => {
-                tracing::info!(problem, "a caller could not be authenticated");
+                if let Some(suppressed) = self.log.admit() {
+                    tracing::info!(problem, suppressed, "a caller could not be authenticated");
+                }
                 (result, Err(Unauthorized))
             }
         };

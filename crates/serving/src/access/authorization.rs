@@ -12,11 +12,15 @@ use tokio::time::Instant;
 
 use super::answers::{Answers, Asked};
 use super::hint::Hint;
+use super::log_limit;
 use super::metrics::{AccessMetrics, AuthorizationResult};
 use super::paths::Paths;
-use super::review::{Reviewed, review};
+use super::review::{Reviewed, UnderWay, review};
 use super::user::User;
+use crate::log_limit::LogLimit;
 use crate::options::AuthorizationOptions;
+use crate::quote::shortened;
+use crate::server::Limit;
 
 /// May do everything.
 const MASTERS: &str = "system:masters";
@@ -36,6 +40,8 @@ pub(super) struct Authorization {
     /// By the SHA-256 of the question as JSON: anonymous callers choose paths, and should not fill the memory with them.
     answers: Answers<[u8; 32], Answer>,
     hint: Arc<Hint>,
+    under_way: UnderWay,
+    log: LogLimit,
     metrics: Arc<dyn AccessMetrics>,
 }
 
@@ -47,8 +53,9 @@ impl Authorization {
     ) -> Result<Self, String> {
         let AuthorizationOptions { always_allow_paths, allowed_ttl, denied_ttl, .. } = options;
         let always_allow = Paths::new(&always_allow_paths)?;
-        let (answers, hint) = (Answers::new(CAPACITY), Arc::default());
-        Ok(Self { always_allow, client, allowed_ttl, denied_ttl, answers, hint, metrics })
+        let (answers, hint, under_way) = (Answers::new(CAPACITY), Arc::default(), UnderWay::default());
+        let log = log_limit();
+        Ok(Self { always_allow, client, allowed_ttl, denied_ttl, answers, hint, under_way, log, metrics })
     }
 
     /// Whether `user` may `verb` this path.
@@ -67,9 +74,10 @@ impl Authorization {
         match self.ask(client, spec(user, verb, path)).await {
             Ok(result) => result,
             Err(problem) => {
-                // The caller chose the path, and may have chosen a long one.
-                let path: String = path.chars().take(200).collect();
-                tracing::warn!(%problem, path, "whether a caller may do this could not be found out");
+                if let Some(suppressed) = self.log.admit() {
+                    let path = shortened(path);
+                    tracing::warn!(%problem, %path, suppressed, "whether a caller may do this could not be found out");
+                }
                 AuthorizationResult::Error
             }
         }
@@ -77,8 +85,13 @@ impl Authorization {
 
     async fn ask(&self, client: &Client, spec: SubjectAccessReviewSpec) -> Answer {
         let key = serde_json::to_string(&spec).map_err(|error| Arc::from(error.to_string()))?;
+        let full = || {
+            self.metrics.limited(Limit::Reviews);
+            Arc::from("too many SubjectAccessReviews wait for an answer")
+        };
         let question = question(client.clone(), spec, Arc::clone(&self.hint), Arc::clone(&self.metrics));
         if key.len() > LARGEST {
+            let _permit = self.under_way.permit(key.len()).ok_or_else(full)?;
             return question.await;
         }
         let (allowed, denied) = (self.allowed_ttl, self.denied_ttl);
@@ -89,9 +102,9 @@ impl Authorization {
         };
         let mut code = [0; 32];
         code.copy_from_slice(digest::digest(&digest::SHA256, key.as_bytes()).as_ref());
-        match self.answers.ask(code, || question, ttl) {
+        match self.answers.ask(code, || Some(self.under_way.permit(key.len())?.hold(question)), ttl) {
             Asked::Kept(answer) => answer,
-            Asked::Full => Err(Arc::from("too many SubjectAccessReviews wait for an answer")),
+            Asked::Full => Err(full()),
             Asked::Begun(pending) | Asked::Joined(pending) => {
                 pending.await.unwrap_or_else(|_| Err(Arc::from("the SubjectAccessReview was given up")))
             }

@@ -7,6 +7,7 @@ use http::StatusCode;
 
 use super::Access;
 use crate::answer::refusal;
+use crate::quote::shortened;
 use crate::server::Peer;
 
 pub(super) async fn guard(State(access): State<Access>, mut request: Request, next: Next) -> Response {
@@ -16,7 +17,9 @@ pub(super) async fn guard(State(access): State<Access>, mut request: Request, ne
     };
     let (verb, path) = (request.method().as_str().to_ascii_lowercase(), request.uri().path());
     if !access.0.authorization.allows(&user, &verb, path).await {
-        let message = format!("forbidden: User {:?} cannot {verb} path {path:?}", user.name);
+        // The caller chose both, and need not take the answer.
+        let (name, path) = (shortened(&user.name), shortened(path));
+        let message = format!("forbidden: User {name:?} cannot {verb} path {path:?}");
         return refusal(StatusCode::FORBIDDEN, "Forbidden", &message);
     }
     request.extensions_mut().insert(user);

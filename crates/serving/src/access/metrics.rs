@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::server::Limit;
+
 /// How the question "who is it?" ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AuthenticationResult {
@@ -112,6 +114,8 @@ pub trait AccessMetrics: Send + Sync {
     fn access_reviewed(&self, _code: &str, _time: Duration) {}
     /// `apiserver_client_certificate_expiration_seconds`: how long an accepted client certificate is still valid.
     fn client_certificate(&self, _remaining: Duration) {}
+    /// `ccm_server_limited_total`: a caller exceeded a limit.
+    fn limited(&self, _limit: Limit) {}
 }
 
 /// Nobody listens.

@@ -10,6 +10,7 @@ use kube::{Client, Resource};
 use runtime::api_error::api_error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
 /// How long one try may take; the client of [`Reviewers`](super::Reviewers) has it.
@@ -19,6 +20,40 @@ const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
 const JITTER: f64 = 0.2;
+
+/// Bytes of questions that wait for their answers at a time: tokens, or paths and users. A question is in memory about four
+/// times (object, JSON, request, retry), and goes on when its caller has gone.
+const BYTES_UNDER_WAY: u32 = 1 << 20;
+
+/// Questions that wait for their answers, by their bytes.
+pub(super) struct UnderWay(Arc<Semaphore>);
+
+impl Default for UnderWay {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(BYTES_UNDER_WAY as usize)))
+    }
+}
+
+impl UnderWay {
+    /// Returns the permission for a question of so many bytes, if it may be asked now.
+    pub(super) fn permit(&self, bytes: usize) -> Option<Permit> {
+        let bytes = u32::try_from(bytes).ok()?;
+        Arc::clone(&self.0).try_acquire_many_owned(bytes).ok().map(Permit)
+    }
+}
+
+/// The permission for a question, while it exists.
+pub(super) struct Permit(#[allow(dead_code, reason = "held")] OwnedSemaphorePermit);
+
+impl Permit {
+    /// Holds the permission until the question is answered.
+    pub(super) fn hold<F: Future>(self, question: F) -> impl Future<Output = F::Output> {
+        async move {
+            let _permit = self;
+            question.await
+        }
+    }
+}
 
 /// How a review ended: the answer or why there is none, and the code for metrics.
 pub(super) struct Reviewed<T> {

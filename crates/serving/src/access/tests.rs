@@ -62,6 +62,9 @@ impl AccessMetrics for Told {
     fn access_reviewed(&self, code: &str, _time: Duration) {
         self.add(format!("access review {code}"), 1);
     }
+    fn limited(&self, limit: crate::server::Limit) {
+        self.add(format!("limited {}", limit.as_str()), 1);
+    }
     fn client_certificate(&self, remaining: Duration) {
         assert!(remaining > Duration::from_secs(365 * 24 * 3600));
         self.add("client certificate".into(), 1);
@@ -181,6 +184,37 @@ async fn a_bad_token_is_401_also_on_paths_that_need_no_permission() {
     assert_eq!(world.told.of("authenticated failure"), 2);
 }
 
+#[tokio::test]
+async fn a_token_beyond_16_kib_is_401_without_a_review() {
+    let world = World::new(AuthenticationOptions::default());
+    let longest = "x".repeat(16 << 10);
+    assert_eq!(world.with_token("/metrics", &longest).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(world.reviews(), (1, 0), "16 KiB are asked about");
+    assert_eq!(world.with_token("/metrics", &format!("{longest}x")).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(world.reviews(), (1, 0));
+    assert_eq!((world.told.of("limited token_length"), world.told.of("authenticated failure")), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn token_reviews_under_way_are_bounded_by_bytes() {
+    let world = World::new(AuthenticationOptions::default());
+    world.api.faults().add(Matcher::any().resource("tokenreviews"), Action::Latency { millis: 1000 });
+    let token = |n: usize| format!("{n:0>width$}", width = 16 << 10);
+    let ask = async |n| world.with_token("/metrics", &token(n)).await.status;
+    let answers = futures::future::join_all((0..100).map(|n| ask(n))).await;
+    assert!(answers.iter().all(|status| *status == StatusCode::UNAUTHORIZED));
+    assert_eq!((world.reviews().0, world.told.of("limited reviews_in_flight")), (64, 36), "64 are 1 MiB");
+    assert_eq!((ask(99).await, world.reviews().0), (StatusCode::UNAUTHORIZED, 65), "there is room again");
+}
+
+#[tokio::test]
+async fn a_refusal_repeats_the_beginning_of_a_path_only() {
+    let world = World::new(AuthenticationOptions::default());
+    let answer = world.ask(&format!("/{}", "x".repeat(8000)), &[], None).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    assert!(answer.body.len() < 500 && answer.body.contains("xxx…"), "{}", answer.body);
+}
+
 #[tokio::test(start_paused = true)]
 async fn answers_are_kept_for_their_time_and_no_longer() {
     let world = World::new(AuthenticationOptions::default());
@@ -251,7 +285,9 @@ async fn strangers_who_ask_for_ever_new_paths_fill_neither_memory_nor_the_queue(
         world.ask(&path, &[], None).await.status
     }));
     assert!(answers.await.into_iter().all(|status| status == StatusCode::FORBIDDEN));
-    assert_eq!(world.reviews().1, 1024, "the rest was refused at once");
+    let asked = world.reviews().1;
+    assert!((150..=(1 << 20) / 5000).contains(&asked), "{asked}; 1 MiB of questions, the rest was refused at once");
+    assert_eq!(world.told.of("limited reviews_in_flight"), 1100 - i64::try_from(asked).unwrap());
 }
 
 #[tokio::test]

@@ -12,11 +12,15 @@ use tokio::time::Instant;
 use super::answers::{Answers, Asked};
 use super::hint::Hint;
 use super::metrics::{AccessMetrics, Fetch, TokenCache};
-use super::review::{Reviewed, review};
+use super::review::{Reviewed, UnderWay, review};
 use super::user::User;
+use crate::server::Limit;
 
 /// Answers that are kept.
 const CAPACITY: usize = 4096;
+/// Longest token that the API server is asked about, in bytes. A service account's token has about 1 KiB, one of an identity
+/// provider with many groups some more.
+const LONGEST: usize = 16 << 10;
 
 /// The token of a request, if it has one.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -37,6 +41,7 @@ pub(super) struct Tokens {
     /// Keyed by a code of the token under a key that only this process has: a token is not kept anywhere.
     answers: Answers<[u8; 32], Answer>,
     key: hmac::Key,
+    under_way: UnderWay,
     hint: Arc<Hint>,
     metrics: Arc<dyn AccessMetrics>,
 }
@@ -47,7 +52,8 @@ impl Tokens {
         // Without randomness no TLS works either; a fixed key is then no worse.
         let key = hmac::Key::generate(hmac::HMAC_SHA256, &rand::SystemRandom::new())
             .unwrap_or_else(|_| hmac::Key::new(hmac::HMAC_SHA256, &[]));
-        Self { client, ttl, answers: Answers::new(CAPACITY), key, hint: Arc::default(), metrics }
+        let (answers, under_way) = (Answers::new(CAPACITY), UnderWay::default());
+        Self { client, ttl, answers, key, under_way, hint: Arc::default(), metrics }
     }
 
     /// Whose token it is, or why it is not accepted.
@@ -56,14 +62,22 @@ impl Tokens {
     /// The API server could not be asked.
     pub(super) async fn user(&self, token: &str) -> Answer {
         let begun = Instant::now();
+        if token.len() > LONGEST {
+            self.metrics.limited(Limit::TokenLength);
+            return Ok(Err(Arc::from(format!("it has {} bytes, more than {LONGEST}", token.len()))));
+        }
         let mut code = [0; 32];
         code.copy_from_slice(hmac::sign(&self.key, token.as_bytes()).as_ref());
         let ttl = self.ttl;
-        let asked = self.answers.ask(code, || self.question(token), move |answer| answer.is_ok().then_some(ttl));
+        let question = || Some(self.under_way.permit(token.len())?.hold(self.question(token)));
+        let asked = self.answers.ask(code, question, move |answer| answer.is_ok().then_some(ttl));
         let gone = || Err(Arc::from("the TokenReview was given up"));
         let (status, answer) = match asked {
             Asked::Kept(answer) => (TokenCache::Hit, answer),
-            Asked::Full => (TokenCache::Miss, Err(Arc::from("too many TokenReviews wait for an answer"))),
+            Asked::Full => {
+                self.metrics.limited(Limit::Reviews);
+                (TokenCache::Miss, Err(Arc::from("too many TokenReviews wait for an answer")))
+            }
             Asked::Begun(pending) => (TokenCache::Miss, pending.await.unwrap_or_else(|_| gone())),
             Asked::Joined(pending) => {
                 let _blocked = Active::new(&self.metrics, Fetch::Blocked);

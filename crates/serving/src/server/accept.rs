@@ -1,101 +1,94 @@
 //! Accepting connections.
 
-use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::Router;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::{Place, Places};
-use super::connection::{Peer, Protocol, serve};
-use super::limits::Limits;
+use super::activity::Activity;
+use super::admission::Connections;
+use super::connection::{Peer, Protocol, Service, serve};
+use super::limits::{Limit, Limits};
+use super::share::Client;
+use crate::log_limit::LogLimit;
 use crate::tls::Tls;
 
 /// A rest when there are no descriptors left: the next attempt fails just as well.
 const REST: Duration = Duration::from_millis(100);
 /// For a caller without TLS to read that.
 const TOLD: Duration = Duration::from_secs(2);
+/// How often a flood is logged.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
-pub(super) async fn accept(
-    listener: &TcpListener,
-    tls: Option<&Tls>,
-    router: Router,
-    limits: &Limits,
-    shutdown: &CancellationToken,
-) {
-    let (connections, places) = (TaskTracker::new(), Places::new(limits));
-    let mut complaints = Complaints::default();
+pub(super) async fn accept(listener: &TcpListener, tls: Option<&Tls>, service: &Service) {
+    let (tracker, connections) = (TaskTracker::new(), Connections::new(&service.limits));
+    let complaints = LogLimit::new(1, COMPLAINT);
     loop {
-        if places.is_full() {
-            complaints.say("all connections are in use, and new ones wait; is somebody flooding the port?");
-        }
         let accepted = tokio::select! {
             biased;
-            () = shutdown.cancelled() => break,
-            accepted = next(listener, &places) => accepted,
+            () = service.shutdown.cancelled() => break,
+            accepted = listener.accept() => accepted,
         };
-        let (stream, address, place) = match accepted {
+        let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                complaints.say(&format!("connections cannot be accepted: {error}"));
+                if let Some(suppressed) = complaints.admit() {
+                    tracing::warn!(%error, suppressed, "connections cannot be accepted");
+                }
                 tokio::time::sleep(REST).await;
                 continue;
             }
         };
-        let Some(taken) = places.take(place, address.ip()) else {
-            complaints.say(&format!("{} has too many connections; more of it are closed", address.ip()));
-            continue;
-        };
-        prepare(&stream, limits);
-        // Each connection has the configuration of its time: certificates and authorities change.
-        let (acceptor, router) = (tls.map(|tls| TlsAcceptor::from(tls.config())), router.clone());
-        let (limits, shutdown) = (*limits, shutdown.clone());
-        connections.spawn(async move {
-            let _taken = taken;
-            match acceptor {
-                None => {
-                    let peer = Peer { address, certificates: Default::default() };
-                    serve(stream, Protocol::Http1, peer, router, limits, shutdown).await;
-                }
-                Some(acceptor) => match is_plain(&stream, &limits, &shutdown).await {
-                    Some(false) => encrypted(stream, address, &acceptor, router, limits, shutdown).await,
-                    Some(true) => refuse_plain(stream).await,
-                    None => tracing::debug!(peer = %address, "connection without a word"),
-                },
+        let local = stream.local_addr().map_or(address, |local| local);
+        let client = Client::new(address.ip(), local.ip());
+        let admitted = connections.admit(client);
+        let limit =
+            admitted.as_ref().map_or_else(|limit| Some(*limit), |a| a.replaced.then_some(Limit::IdlestConnection));
+        if let Some(limit) = limit {
+            service.metrics.limited(limit);
+            if let Some(suppressed) = complaints.admit() {
+                let limit = limit.as_str();
+                tracing::warn!(peer = %address, limit, suppressed, "too many connections: one was closed");
             }
+        }
+        let Ok(admitted) = admitted else { continue };
+        prepare(&stream, &service.limits);
+        // Each connection has the configuration of its time: certificates and authorities change.
+        let (acceptor, service) = (tls.map(|tls| TlsAcceptor::from(tls.config())), service.clone());
+        tracker.spawn(async move {
+            let (evicted, activity) = (admitted.evicted.clone(), admitted.activity.clone());
+            let served = serve_stream(stream, address, client, acceptor, activity, service);
+            _ = evicted.run_until_cancelled(served).await;
+            drop(admitted);
         });
     }
-    connections.close();
+    tracker.close();
     // Each connection ends by itself within the time for draining.
-    connections.wait().await;
+    tracker.wait().await;
 }
 
-/// A place first: a connection that is accepted has a descriptor.
-async fn next(listener: &TcpListener, places: &Places) -> io::Result<(TcpStream, SocketAddr, Place)> {
-    let place = places.free().await.ok_or(io::ErrorKind::Other)?;
-    let (stream, address) = listener.accept().await?;
-    Ok((stream, address, place))
-}
-
-/// What is wrong with accepting, told once in a while: it goes wrong as often as somebody calls.
-#[derive(Default)]
-struct Complaints(Option<Instant>);
-
-impl Complaints {
-    fn say(&mut self, problem: &str) {
-        let now = Instant::now();
-        if self.0.is_none_or(|last| now.duration_since(last) >= COMPLAINT) {
-            self.0 = Some(now);
-            tracing::warn!("{problem}");
-        }
+async fn serve_stream(
+    stream: TcpStream,
+    address: SocketAddr,
+    client: Client,
+    acceptor: Option<TlsAcceptor>,
+    activity: Activity,
+    service: Service,
+) {
+    let Some(acceptor) = acceptor else {
+        let peer = Peer { address, certificates: Default::default() };
+        return serve(stream, Protocol::Http1, peer, client, activity, service).await;
+    };
+    match is_plain(&stream, &service.limits, &service.shutdown).await {
+        Some(false) => encrypted(stream, address, client, &acceptor, activity, service).await,
+        Some(true) => refuse_plain(stream).await,
+        None => tracing::debug!(peer = %address, "connection without a word"),
     }
 }
 
@@ -133,15 +126,16 @@ async fn refuse_plain(mut stream: TcpStream) {
 pub(super) async fn encrypted<S>(
     stream: S,
     address: SocketAddr,
+    client: Client,
     acceptor: &TlsAcceptor,
-    router: Router,
-    limits: Limits,
-    shutdown: CancellationToken,
+    activity: Activity,
+    service: Service,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let limits = service.limits;
     let handshake = tokio::select! {
-        () = shutdown.cancelled() => return,
+        () = service.shutdown.cancelled() => return,
         handshake = timeout(limits.handshake, acceptor.accept(stream)) => handshake,
     };
     let stream = match handshake {
@@ -157,5 +151,5 @@ pub(super) async fn encrypted<S>(
     let certificates =
         session.peer_certificates().unwrap_or_default().iter().map(|certificate| certificate.clone().into_owned());
     let peer = Peer { address, certificates: certificates.collect() };
-    serve(stream, protocol, peer, router, limits, shutdown).await;
+    serve(stream, protocol, peer, client, activity, service).await;
 }

@@ -1,120 +1,242 @@
 //! What a connection is doing, and until when it may.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::limits::Limits;
+use super::limits::{HTTP2_CONNECTION_BYTES, Limits};
+
+/// What a connection does between requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing has been asked yet.
+    Fresh,
+    /// A request has begun to arrive (HTTP/1.1 only; HTTP/2 mixes them with other frames).
+    Header,
+    /// Everything asked is answered.
+    Idle,
+}
 
 /// What a connection is doing.
+#[derive(Clone, Debug)]
+struct State {
+    phase: Phase,
+    /// When the phase began.
+    since: Instant,
+    /// Requests that are being answered, and until when each of them may be.
+    requests: BTreeMap<u64, Instant>,
+    next: u64,
+    /// Since when the peer has not taken what was written, if it has not.
+    blocked: Option<Instant>,
+    lifetime: Lifetime,
+}
+
+/// How much of what it may send a connection has sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Nothing has been asked yet.
-    Fresh { since: Instant },
-    /// A request has begun to arrive (HTTP/1.1 only; HTTP/2 mixes them with other frames).
-    Header { since: Instant },
-    /// So many requests are being answered, since the last of them began or another ended.
-    Busy { requests: usize, since: Instant },
-    /// Everything asked is answered.
-    Idle { since: Instant },
+pub(super) enum Lifetime {
+    /// Less than half.
+    Open,
+    /// Half: it is drained.
+    Ending,
+    /// All: it is closed.
+    Over,
 }
 
-impl Phase {
+impl State {
+    fn new(now: Instant) -> Self {
+        Self {
+            phase: Phase::Fresh,
+            since: now,
+            requests: BTreeMap::new(),
+            next: 0,
+            blocked: None,
+            lifetime: Lifetime::Open,
+        }
+    }
+
     /// When the connection is closed if nothing changes.
-    pub(super) fn deadline(self, limits: &Limits) -> Option<Instant> {
-        match self {
-            Self::Fresh { since } | Self::Header { since } => since.checked_add(limits.header_read),
-            Self::Idle { since } => since.checked_add(limits.idle),
-            Self::Busy { since, .. } => since.checked_add(limits.busy),
+    fn deadline(&self, limits: &Limits) -> Option<Instant> {
+        let blocked = self.blocked.and_then(|since| since.checked_add(limits.busy));
+        // Each request has its own time: one that is stuck is not helped by others that come and go.
+        let own = match (self.requests.values().min(), self.phase) {
+            (Some(first), _) => Some(*first),
+            (None, Phase::Fresh | Phase::Header) => self.since.checked_add(limits.header_read),
+            (None, Phase::Idle) => self.since.checked_add(limits.idle),
+        };
+        [own, blocked].into_iter().flatten().min()
+    }
+
+    fn read(&mut self, now: Instant) {
+        // The first header's time runs from the beginning of the connection.
+        if self.phase == Phase::Idle && self.requests.is_empty() {
+            (self.phase, self.since) = (Phase::Header, now);
         }
     }
 
-    fn read(self, now: Instant) -> Self {
-        match self {
-            Self::Idle { .. } => Self::Header { since: now },
-            // The first header's time runs from the beginning of the connection.
-            same => same,
-        }
+    fn begin(&mut self, now: Instant, limit: Duration) -> u64 {
+        self.next += 1;
+        self.requests.insert(self.next, now.checked_add(limit).unwrap_or(now));
+        self.next
     }
 
-    fn begun(self, now: Instant) -> Self {
-        match self {
-            Self::Busy { requests, .. } => Self::Busy { requests: requests + 1, since: now },
-            _ => Self::Busy { requests: 1, since: now },
-        }
-    }
-
-    fn ended(self, now: Instant) -> Self {
-        match self {
-            Self::Busy { requests, .. } if requests > 1 => Self::Busy { requests: requests - 1, since: now },
-            _ => Self::Idle { since: now },
-        }
+    fn end(&mut self, request: u64, now: Instant) {
+        self.requests.remove(&request);
+        (self.phase, self.since) = (Phase::Idle, now);
     }
 }
 
-/// The phase of a connection, shared by those who change it and the one who watches it.
+/// The state of a connection, shared by those who change it and the one who watches it.
 #[derive(Clone)]
 pub(super) struct Activity(Arc<Shared>);
 
 struct Shared {
-    phase: Mutex<Phase>,
+    state: Mutex<State>,
     changed: Notify,
 }
 
 impl Activity {
     pub(super) fn new() -> Self {
-        let phase = Mutex::new(Phase::Fresh { since: Instant::now() });
-        Self(Arc::new(Shared { phase, changed: Notify::new() }))
-    }
-
-    pub(super) fn phase(&self) -> Phase {
-        *self.lock()
+        let state = Mutex::new(State::new(Instant::now()));
+        Self(Arc::new(Shared { state, changed: Notify::new() }))
     }
 
     pub(super) async fn changed(&self) {
         self.0.changed.notified().await;
     }
 
-    /// A request begins; it ends when the result is dropped, with the last byte of the answer.
-    pub(super) fn begin(&self) -> Answering {
-        self.change(|phase| phase.begun(Instant::now()));
-        Answering(self.clone())
+    /// Returns when the connection is closed if nothing changes.
+    pub(super) fn deadline(&self, limits: &Limits) -> Option<Instant> {
+        self.state().deadline(limits)
     }
 
-    fn change(&self, f: impl FnOnce(Phase) -> Phase) {
-        let mut phase = self.lock();
-        let next = f(*phase);
-        let same = *phase == next;
-        *phase = next;
-        drop(phase);
-        if !same {
-            self.0.changed.notify_one();
-        }
+    /// Returns `true` if a request is being answered, or an answer is not taken.
+    pub(super) fn is_busy(&self) -> bool {
+        let state = self.state();
+        !state.requests.is_empty() || state.blocked.is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Phase> {
-        self.0.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns how much the connection has sent.
+    pub(super) fn lifetime(&self) -> Lifetime {
+        self.state().lifetime
+    }
+
+    /// Returns since when no request is being answered, if none is.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let state = self.state();
+        state.requests.is_empty().then_some(state.since)
+    }
+
+    /// Begins a request, which may take `limit`; it ends when the result is dropped, with the last byte of the answer.
+    pub(super) fn begin(&self, limit: Duration) -> Answering {
+        let request = self.change(|state| state.begin(Instant::now(), limit));
+        Answering { activity: self.clone(), request }
+    }
+
+    /// Changes the state, and has the deadline computed again.
+    fn change<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        let changed = f(&mut self.state());
+        self.0.changed.notify_one();
+        changed
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A request that is being answered.
-pub(super) struct Answering(Activity);
+pub(super) struct Answering {
+    activity: Activity,
+    request: u64,
+}
 
-impl Drop for Answering {
-    fn drop(&mut self) {
-        self.0.change(|phase| phase.ended(Instant::now()));
+impl Answering {
+    /// Returns the handle by which a handler takes more time.
+    pub(super) fn timeout(&self) -> RequestTimeout {
+        RequestTimeout { activity: self.activity.clone(), request: self.request }
     }
 }
 
-/// A stream that says when something arrives.
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.activity.change(|state| state.end(self.request, Instant::now()));
+    }
+}
+
+/// Time limit of a request; an extension of each request, for handlers whose answers take long by their nature.
+#[derive(Clone)]
+pub struct RequestTimeout {
+    activity: Activity,
+    request: u64,
+}
+
+impl RequestTimeout {
+    /// Moves the end of the request's time.
+    pub fn extend(&self, by: Duration) {
+        self.activity.change(|state| {
+            if let Some(deadline) = state.requests.get_mut(&self.request) {
+                *deadline = deadline.checked_add(by).unwrap_or(*deadline);
+            }
+        });
+    }
+}
+
+/// A stream that reports when something arrives, and when the peer takes nothing.
 pub(super) struct Watched<S> {
-    pub(super) stream: S,
-    /// `None` where arriving bytes need not be a request.
-    pub(super) activity: Option<Activity>,
+    stream: S,
+    activity: Activity,
+    /// If set, arriving bytes belong to requests.
+    reads: bool,
+    /// Bytes that may arrive.
+    remaining: usize,
+    is_blocked: bool,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn http1(stream: S, activity: Activity) -> Self {
+        Self { stream, activity, reads: true, remaining: usize::MAX, is_blocked: false }
+    }
+
+    pub(super) fn http2(stream: S, activity: Activity) -> Self {
+        Self { stream, activity, reads: false, remaining: HTTP2_CONNECTION_BYTES, is_blocked: false }
+    }
+
+    fn arrived(&mut self, bytes: usize) -> std::io::Result<()> {
+        // A poll without bytes must change nothing: each change has the connection polled again.
+        if bytes == 0 {
+            return Ok(());
+        }
+        if self.reads {
+            self.activity.change(|state| state.read(Instant::now()));
+            return Ok(());
+        }
+        self.remaining = self.remaining.saturating_sub(bytes);
+        if self.remaining == 0 {
+            self.activity.change(|state| state.lifetime = Lifetime::Over);
+            return Err(std::io::Error::other("the connection has sent all that it may"));
+        }
+        if self.remaining <= HTTP2_CONNECTION_BYTES / 2 {
+            self.activity.change(|state| state.lifetime = Lifetime::Ending);
+        }
+        Ok(())
+    }
+
+    /// Notes the outcome of a write (which may go to a buffer only) or a flush (after which the peer's machine has it all).
+    fn note(&mut self, is_pending: bool, is_flushed: bool) {
+        if is_pending && !self.is_blocked {
+            self.is_blocked = true;
+            self.activity.change(|state| state.blocked = Some(Instant::now()));
+        } else if is_flushed && self.is_blocked {
+            self.is_blocked = false;
+            self.activity.change(|state| state.blocked = None);
+        }
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
@@ -125,10 +247,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     ) -> Poll<std::io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before
-            && let Some(activity) = &self.activity
-        {
-            activity.change(|phase| phase.read(Instant::now()));
+        if let Err(error) = self.arrived(buffer.filled().len() - before) {
+            return Poll::Ready(Err(error));
         }
         polled
     }
@@ -136,7 +256,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.note(polled.is_pending(), false);
+        polled
     }
 
     fn poll_write_vectored(
@@ -144,7 +266,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         cx: &mut Context<'_>,
         buffers: &[std::io::IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, buffers)
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
+        self.note(polled.is_pending(), false);
+        polled
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -152,7 +276,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let polled = Pin::new(&mut self.stream).poll_flush(cx);
+        self.note(polled.is_pending(), polled.is_ready());
+        polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
@@ -169,15 +295,32 @@ mod tests {
     async fn a_connection_has_time_for_headers_and_between_requests_but_not_for_both() {
         let (start, limits) = (Instant::now(), Limits::standard(0));
         let at = |n| start + Duration::from_secs(n);
-        let fresh = Phase::Fresh { since: start };
-        assert_eq!(fresh.deadline(&limits), Some(at(32)));
-        assert_eq!(fresh.read(at(31)).deadline(&limits), Some(at(32)), "a byte now and then gains nothing");
-        let busy = fresh.begun(at(2)).begun(at(10));
-        assert_eq!((busy.deadline(&limits), busy.read(at(40))), (Some(at(910)), busy), "an answer may take long");
-        assert_eq!(busy.ended(at(50)), Phase::Busy { requests: 1, since: at(50) });
-        let idle = busy.ended(at(50)).ended(at(60));
-        assert_eq!(idle.deadline(&limits), Some(at(150)));
-        let header = idle.read(at(100)).read(at(110));
-        assert_eq!(header.deadline(&limits), Some(at(132)));
+        let mut state = State::new(start);
+        assert_eq!(state.deadline(&limits), Some(at(32)));
+        state.read(at(31));
+        assert_eq!(state.deadline(&limits), Some(at(32)), "a byte now and then gains nothing");
+        let (first, second) = (state.begin(at(2), limits.busy), state.begin(at(10), limits.busy));
+        state.read(at(20));
+        assert_eq!(state.deadline(&limits), Some(at(32)), "30 s for the first");
+        state.end(first, at(20));
+        assert_eq!(state.deadline(&limits), Some(at(40)), "30 s for the second, which another's end does not extend");
+        state.end(second, at(30));
+        assert_eq!(state.deadline(&limits), Some(at(120)));
+        state.read(at(100));
+        state.read(at(110));
+        assert_eq!(state.deadline(&limits), Some(at(132)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_has_as_long_as_a_request() {
+        let (start, limits) = (Instant::now(), Limits::standard(0));
+        let at = |n| start + Duration::from_secs(n);
+        let mut state = State::new(start);
+        let request = state.begin(start, limits.busy);
+        state.end(request, at(1));
+        state.blocked = Some(at(1));
+        assert_eq!(state.deadline(&limits), Some(at(31)), "the request is over, its answer is not taken");
+        state.blocked = None;
+        assert_eq!(state.deadline(&limits), Some(at(91)));
     }
 }

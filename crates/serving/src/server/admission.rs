@@ -1,96 +1,188 @@
-//! How many connections there may be (P-38): a flood must not take what the process needs for its work.
+//! Which connections there may be (P-38): a flood must not take what the process needs for its work, nor close the port for
+//! the probes that would have it restarted.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::limits::Limits;
+use super::activity::Activity;
+use super::limits::{Limit, Limits};
+use super::share::{Client, Exhausted, Shares};
 
-/// The places for connections; clones share them.
+/// Connections of a port; clones share them.
 #[derive(Clone)]
-pub(super) struct Places {
-    free: Arc<Semaphore>,
-    taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    per_address: usize,
+pub(super) struct Connections(Arc<Mutex<Table>>);
+
+struct Table {
+    shares: Shares,
+    open: HashMap<u64, Open>,
+    next: u64,
 }
 
-/// A place of any caller, until it is known who it is.
-pub(super) struct Place(OwnedSemaphorePermit);
-
-/// The place of a connection, free again when this is dropped.
-pub(super) struct Taken {
-    places: Places,
-    address: IpAddr,
-    _place: OwnedSemaphorePermit,
+struct Open {
+    client: Client,
+    activity: Activity,
+    evicted: CancellationToken,
 }
 
-impl Places {
+/// A connection that was admitted; its place is free again when this is dropped.
+pub(super) struct Admitted {
+    connections: Connections,
+    id: u64,
+    /// What the connection is doing.
+    pub(super) activity: Activity,
+    /// Cancelled when the connection is to make room for another.
+    pub(super) evicted: CancellationToken,
+    /// The connection made room by the eviction of another.
+    pub(super) replaced: bool,
+}
+
+impl Connections {
     pub(super) fn new(limits: &Limits) -> Self {
-        let free = Arc::new(Semaphore::new(limits.connections));
-        Self { free, taken: Arc::default(), per_address: limits.connections_per_address }
+        let shares = Shares::new(limits.connections, limits.connections_kept, limits.connections_per_client);
+        Self(Arc::new(Mutex::new(Table { shares, open: HashMap::new(), next: 0 })))
     }
 
-    /// Whether the next connection has to wait.
-    pub(super) fn is_full(&self) -> bool {
-        self.free.available_permits() == 0
-    }
-
-    /// A free place, as soon as there is one.
-    pub(super) async fn free(&self) -> Option<Place> {
-        // `None` only if the semaphore were closed, which it never is.
-        Arc::clone(&self.free).acquire_owned().await.ok().map(Place)
-    }
-
-    /// Gives the place to a caller, if it has not too many.
-    pub(super) fn take(&self, place: Place, address: IpAddr) -> Option<Taken> {
-        // One address in two spellings is one.
-        let address = address.to_canonical();
-        let mut taken = self.taken();
-        let own = taken.entry(address).or_default();
-        if *own >= self.per_address {
-            return None;
+    /// Admits a connection, if need be in the place of the idlest.
+    ///
+    /// # Errors
+    /// The limit that was reached, and no connection that counts towards it is idle.
+    pub(super) fn admit(&self, client: Client) -> Result<Admitted, Limit> {
+        let mut table = self.table();
+        let mut replaced = false;
+        while let Err(exhausted) = table.shares.take(client, 1) {
+            let (victim, limit) = match exhausted {
+                Exhausted::Client => (table.idlest(|other| other == client), Limit::ClientConnections),
+                // Those of the machine itself make room for each other only.
+                Exhausted::All => (table.idlest(|other| client.is_own() || !other.is_own()), Limit::Connections),
+            };
+            table.close(victim.ok_or(limit)?);
+            replaced = true;
         }
-        *own += 1;
-        Some(Taken { places: self.clone(), address, _place: place.0 })
+        let id = table.next;
+        table.next += 1;
+        let (activity, evicted) = (Activity::new(), CancellationToken::new());
+        table.open.insert(id, Open { client, activity: activity.clone(), evicted: evicted.clone() });
+        Ok(Admitted { connections: self.clone(), id, activity, evicted, replaced })
     }
 
-    fn taken(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Taken {
-    fn drop(&mut self) {
-        let mut taken = self.places.taken();
-        if let Some(own) = taken.get_mut(&self.address) {
-            *own -= 1;
-            if *own == 0 {
-                taken.remove(&self.address);
-            }
+impl Table {
+    /// Returns the idlest connection of the client that has most of them, so that a flood closes its own connections before
+    /// those of others.
+    fn idlest(&self, counts: impl Fn(Client) -> bool) -> Option<u64> {
+        let candidates = self.open.iter().filter(|(_, open)| counts(open.client)).filter_map(|(id, open)| {
+            let since = open.activity.idle_since()?;
+            Some(Candidate { id: *id, of_client: self.shares.of(open.client), since })
+        });
+        idlest(candidates)
+    }
+
+    fn close(&mut self, id: u64) {
+        if let Some(open) = self.open.remove(&id) {
+            self.shares.give_back(open.client, 1);
+            open.evicted.cancel();
         }
     }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        // One that was evicted has given its place back already.
+        self.connections.table().close(self.id);
+    }
+}
+
+/// A connection that could be closed.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    id: u64,
+    /// Connections of its client.
+    of_client: usize,
+    /// When it began to be idle.
+    since: Instant,
+}
+
+fn idlest(candidates: impl Iterator<Item = Candidate>) -> Option<u64> {
+    let worst = candidates.max_by(|a, b| a.of_client.cmp(&b.of_client).then(b.since.cmp(&a.since)));
+    worst.map(|candidate| candidate.id)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
+    use std::time::Duration;
 
-    #[tokio::test]
-    async fn one_address_cannot_take_all_places_and_places_are_given_back() {
-        let limits = Limits { connections: 3, connections_per_address: 2, ..Limits::standard(0) };
-        let places = Places::new(&limits);
-        let take = async |address: [u8; 4]| places.take(places.free().await.unwrap(), address.into());
-        let (one, two) = (take([10, 0, 0, 1]).await.unwrap(), take([10, 0, 0, 1]).await.unwrap());
-        assert!(take([10, 0, 0, 1]).await.is_none() && !places.is_full());
-        let mapped = places.take(places.free().await.unwrap(), "::ffff:10.0.0.1".parse().unwrap());
-        assert!(mapped.is_none(), "the same address as IPv6");
-        let other = take([10, 0, 0, 2]).await.unwrap();
-        assert!(places.is_full());
-        drop((one, two));
-        assert!(take([10, 0, 0, 1]).await.is_some());
-        drop(other);
-        assert!(places.taken().is_empty());
+    use crate::server::limits::Limits;
+
+    fn connections(connections: usize, connections_kept: usize, connections_per_client: usize) -> Connections {
+        let limits = Limits { connections, connections_kept, connections_per_client, ..Limits::standard(0) };
+        Connections::new(&limits)
+    }
+
+    fn client(peer: &str) -> Client {
+        Client::new(peer.parse::<IpAddr>().unwrap(), [10, 9, 9, 9].into())
+    }
+
+    /// A connection that is answering a request.
+    fn busy(connections: &Connections, peer: &str) -> (Admitted, impl Sized) {
+        let admitted = connections.admit(client(peer)).ok().unwrap();
+        let answering = admitted.activity.begin(Duration::from_secs(30));
+        (admitted, answering)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_idlest_connection_of_the_largest_client_makes_room() {
+        let connections = connections(4, 0, 3);
+        let take = async |peer: &str| {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            connections.admit(client(peer)).ok().unwrap()
+        };
+        let scraper = take("10.0.0.1").await;
+        let flood = [take("10.0.0.2").await, take("10.0.0.2").await, take("10.0.0.2").await];
+        let fourth = take("10.0.0.2").await;
+        let closed = |admitted: &Admitted| admitted.evicted.is_cancelled();
+        assert_eq!(flood.each_ref().map(closed), [true, false, false], "its own, because of its own limit");
+        let other = take("10.0.0.3").await;
+        assert_eq!((flood.each_ref().map(closed), closed(&scraper)), ([true, true, false], false));
+        assert!(fourth.replaced && other.replaced && !scraper.replaced);
+        drop((scraper, flood, fourth, other));
+        assert_eq!(connections.table().shares.taken(), 0, "each place is given back once");
+        assert!(connections.table().open.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn busy_connections_are_kept_and_own_addresses_still_get_in() {
+        let connections = connections(4, 2, 2);
+        let held = [busy(&connections, "10.0.0.1"), busy(&connections, "10.0.0.2")];
+        let refused = |peer| connections.admit(client(peer)).err();
+        assert_eq!(refused("10.0.0.3"), Some(Limit::Connections));
+        let kubelet = connections.admit(client("127.0.0.1")).ok().unwrap();
+        assert_eq!(
+            refused("10.0.0.3"),
+            Some(Limit::Connections),
+            "an idle connection of the kubelet is not for others"
+        );
+        let other = busy(&connections, "10.9.9.9");
+        let again = connections.admit(client("127.0.0.1")).ok().unwrap();
+        assert!(kubelet.evicted.is_cancelled() && again.replaced);
+        drop((held, other, again));
+        assert!(connections.admit(client("10.0.0.3")).is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_whose_connections_are_all_busy_gets_no_more() {
+        let connections = connections(4, 0, 1);
+        let held = busy(&connections, "2001:db8::1");
+        assert_eq!(connections.admit(client("2001:db8::2")).err(), Some(Limit::ClientConnections), "the same /64");
+        assert!(connections.admit(client("2001:db8:0:1::2")).is_ok());
+        drop(held);
     }
 }

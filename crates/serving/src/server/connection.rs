@@ -3,29 +3,30 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
 use rustls::pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tower::Service as _;
 
-use super::activity::{Activity, Watched};
-use super::limits::Limits;
-
-/// Headers of an HTTP/1.1 request. HTTP/2 counts their bytes only.
-const MOST_HEADERS: usize = 1000;
+use super::activity::{Activity, Answering, Lifetime, Watched};
+use super::budget::{Budget, InFlight};
+use super::limits::{HEADERS, HTTP2_FRAME, HTTP2_WINDOW, Limit, Limits, ServerMetrics};
+use super::share::Client;
+use crate::quote::shortened;
 
 /// Who is at the other end; an extension of each request.
 #[derive(Clone, Debug)]
@@ -43,32 +44,109 @@ pub(super) enum Protocol {
     Http2,
 }
 
-/// Serves a connection until it ends, exceeds a limit, or is drained after `shutdown`.
+/// What all connections of a listener share.
+#[derive(Clone)]
+pub(super) struct Service {
+    pub(super) router: Router,
+    pub(super) limits: Limits,
+    pub(super) budget: Budget,
+    pub(super) metrics: Arc<dyn ServerMetrics>,
+    pub(super) shutdown: CancellationToken,
+}
+
+/// Serves a connection until it ends, exceeds a limit, or is drained after the shutdown.
 pub(super) async fn serve<S>(
     stream: S,
     protocol: Protocol,
     peer: Peer,
-    router: Router,
-    limits: Limits,
-    shutdown: CancellationToken,
+    client: Client,
+    activity: Activity,
+    service: Service,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let activity = Activity::new();
-    let address = peer.address;
-    let service = {
+    let (address, limits, shutdown) = (peer.address, service.limits, service.shutdown.clone());
+    let metrics = Arc::clone(&service.metrics);
+    let answers = {
         let activity = activity.clone();
-        hyper::service::service_fn(move |request| answer(request, peer.clone(), router.clone(), activity.begin()))
+        hyper::service::service_fn(move |request| {
+            // Not in the future, which waits for its turn: a request that is refused must not take memory until then.
+            let admitted = admit(&request, client, &service);
+            let admitted = admitted.map(|in_flight| (request, in_flight, activity.begin(service.limits.busy)));
+            let (peer, service) = (peer.clone(), service.clone());
+            async move {
+                Ok::<_, Infallible>(match admitted {
+                    Ok((request, in_flight, answering)) => answer(request, peer, service, in_flight, answering).await,
+                    Err(status) => refused(status),
+                })
+            }
+        })
     };
-    let reads = (protocol == Protocol::Http1).then(|| activity.clone());
-    let builder = builder(protocol, &limits);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(Watched { stream, activity: reads }), service));
-    let mut end: Option<Instant> = None;
+    match protocol {
+        Protocol::Http1 => {
+            let stream = TokioIo::new(Watched::http1(stream, activity.clone()));
+            let connection = http1(&limits).serve_connection(stream, answers);
+            drive(connection, address, &activity, &limits, &*metrics, &shutdown).await;
+        }
+        Protocol::Http2 => {
+            let stream = TokioIo::new(Watched::http2(stream, activity.clone()));
+            let connection = http2(&limits).serve_connection(stream, answers);
+            drive(connection, address, &activity, &limits, &*metrics, &shutdown).await;
+        }
+    }
+}
+
+/// A connection of either protocol.
+trait Connection: Future<Output = hyper::Result<()>> {
+    /// Ends the connection when the requests are answered that it has.
+    fn drain(self: Pin<&mut Self>);
+}
+
+impl<I, S> Connection for http1::Connection<I, S>
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    S: hyper::service::HttpService<Incoming, ResBody = Body>,
+    S::Error: Into<axum::BoxError>,
+{
+    fn drain(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+impl<I, S> Connection for http2::Connection<I, S, TokioExecutor>
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    S: hyper::service::HttpService<Incoming, ResBody = Body>,
+    S::Error: Into<axum::BoxError>,
+    TokioExecutor: hyper::rt::bounds::Http2ServerConnExec<S::Future, Body>,
+{
+    fn drain(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+async fn drive(
+    connection: impl Connection,
+    address: SocketAddr,
+    activity: &Activity,
+    limits: &Limits,
+    metrics: &dyn ServerMetrics,
+    shutdown: &CancellationToken,
+) {
+    let mut connection = pin!(connection);
+    let (mut end, mut ending) = (None::<Instant>, false);
     loop {
-        let deadline = end.or_else(|| activity.phase().deadline(&limits));
+        let deadline = end.or_else(|| activity.deadline(limits));
+        if !ending && activity.lifetime() == Lifetime::Ending {
+            ending = true;
+            connection.as_mut().drain();
+        }
         tokio::select! {
             biased;
             ended = connection.as_mut() => {
+                if activity.lifetime() == Lifetime::Over {
+                    metrics.limited(Limit::ConnectionBytes);
+                }
                 if let Err(error) = ended {
                     tracing::debug!(peer = %address, %error, "connection ended");
                 }
@@ -76,11 +154,15 @@ pub(super) async fn serve<S>(
             }
             () = shutdown.cancelled(), if end.is_none() => {
                 end = Instant::now().checked_add(limits.drain);
-                connection.as_mut().graceful_shutdown();
+                connection.as_mut().drain();
             }
             () = activity.changed() => {}
             () = until(deadline) => {
-                tracing::debug!(peer = %address, phase = ?activity.phase(), "connection took too long");
+                let busy = activity.is_busy();
+                if busy && end.is_none() {
+                    metrics.limited(Limit::RequestTime);
+                }
+                tracing::debug!(peer = %address, busy, "connection took too long");
                 return;
             }
         }
@@ -94,41 +176,62 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-fn builder(protocol: Protocol, limits: &Limits) -> Builder<TokioExecutor> {
-    let mut builder = match protocol {
-        Protocol::Http1 => Builder::new(TokioExecutor::new()).http1_only(),
-        Protocol::Http2 => Builder::new(TokioExecutor::new()).http2_only(),
-    };
+fn http1(limits: &Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
     // The time for headers is kept here (`activity`), where it is told from the time between requests.
-    // A front proxy sends a header for each group of its caller, and who has many has more than the library's 100.
-    builder.http1().header_read_timeout(None).max_buf_size(limits.header_bytes as usize).max_headers(MOST_HEADERS);
+    builder.header_read_timeout(None).max_buf_size(limits.header_bytes as usize).max_headers(HEADERS);
     builder
-        .http2()
+}
+
+fn http2(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.http2_streams)
         .max_header_list_size(limits.header_bytes)
-        .initial_stream_window_size(limits.http2_buffer)
-        .max_frame_size(limits.http2_buffer);
+        .initial_stream_window_size(HTTP2_WINDOW)
+        .initial_connection_window_size(HTTP2_WINDOW)
+        .max_frame_size(HTTP2_FRAME);
     builder
+}
+
+/// Counts a request, if there is room for it.
+///
+/// # Errors
+/// The status to refuse it with.
+fn admit(request: &Request<Incoming>, client: Client, service: &Service) -> Result<InFlight, StatusCode> {
+    let uri_bytes = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    if uri_bytes > service.limits.uri_bytes {
+        service.metrics.limited(Limit::UriLength);
+        return Err(StatusCode::URI_TOO_LONG);
+    }
+    // HTTP/2 counts 32 bytes for each header beside its text.
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 32);
+    service.budget.begin(client, headers.sum::<usize>() + uri_bytes).map_err(|limit| {
+        service.metrics.limited(limit);
+        StatusCode::SERVICE_UNAVAILABLE
+    })
 }
 
 async fn answer(
     request: Request<Incoming>,
     peer: Peer,
-    mut router: Router,
-    answering: super::activity::Answering,
-) -> Result<Response, Infallible> {
+    mut service: Service,
+    mut in_flight: InFlight,
+    answering: Answering,
+) -> Response {
     let (begun, address) = (Instant::now(), peer.address);
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(peer);
-    let answered = AssertUnwindSafe(async { router.call(request).await }).catch_unwind().await;
+    request.extensions_mut().insert(answering.timeout());
+    let answered = AssertUnwindSafe(async { service.router.call(request).await }).catch_unwind().await;
     let mut response = match answered {
         Ok(Ok(response)) => response,
         Ok(Err(never)) => match never {},
         Err(_) => {
             // The panic hook has said where.
-            tracing::error!(%method, path, "a request made its handler panic");
+            tracing::error!(%method, path = %shortened(&path), "a request made its handler panic");
             crate::answer::text(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "the handler of this request panicked; see the log\n",
@@ -137,12 +240,46 @@ async fn answer(
     };
     response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
     let status = response.status().as_u16();
-    tracing::debug!(peer = %address, %method, path, status, time = ?begun.elapsed(), "HTTP");
+    tracing::debug!(peer = %address, %method, path = %shortened(&path), status, time = ?begun.elapsed(), "HTTP");
+    let bytes = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
+    if let Err(limit) = in_flight.resize(bytes) {
+        service.metrics.limited(limit);
+        return refused(StatusCode::SERVICE_UNAVAILABLE);
+    }
     // The request is over when the last byte of its answer has been taken.
-    Ok(response.map(|body| {
+    let untaken = Arc::new(Untaken { _answering: answering, _in_flight: in_flight });
+    response.map(|body| {
         Body::new(body.map_frame(move |frame| {
-            let _answering = &answering;
-            frame
+            let untaken = Arc::clone(&untaken);
+            frame.map_data(|bytes| Bytes::from_owner(Chunk { bytes, _untaken: untaken }))
         }))
-    }))
+    })
+}
+
+/// Refuses a request for a limit. There is no body: a caller that takes no bodies would keep it in memory.
+fn refused(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
+}
+
+/// An answer that was not taken completely.
+struct Untaken {
+    _answering: Answering,
+    _in_flight: InFlight,
+}
+
+/// A part of an answer. The library drops a body when it has put its parts into a queue, which a slow caller need not empty.
+struct Chunk {
+    bytes: Bytes,
+    _untaken: Arc<Untaken>,
+}
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }

@@ -3,8 +3,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Router;
 use axum::routing::get;
+use axum::{Extension, Router};
 use reqwest::tls::TlsInfo;
 use rustls::ClientConfig;
 use rustls::client::ResolvesClientCert;
@@ -13,7 +13,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{Protocol, serve};
+use super::activity::Activity;
+use super::connection::{Protocol, Service, serve};
+use super::share::Client;
 use super::*;
 use crate::issuing::{Authority, Issued, SOON};
 use crate::options::{AuthenticationOptions, AuthorizationOptions, SniPair, TlsVersion};
@@ -26,25 +28,43 @@ fn routes() -> Router {
     Router::new()
         .route("/", get(async || "hello"))
         .route("/slow", get(async || sleep(s(3)).await))
-        .route("/slower", get(async || sleep(s(300)).await))
+        .route("/slower", get(slower))
+        .route("/stuck", get(async || sleep(s(300)).await))
+        .route("/large", get(async || "x".repeat(1 << 20)))
         .route("/panic", get(async || -> &'static str { panic!("a defect") }))
         .fallback(crate::not_found)
+}
+
+async fn slower(Extension(timeout): Extension<RequestTimeout>) {
+    timeout.extend(s(300));
+    sleep(s(300)).await;
+}
+
+fn service(limits: Limits, budget: &Budget, shutdown: &CancellationToken) -> Service {
+    let (budget, shutdown) = (budget.clone(), shutdown.clone());
+    Service { router: routes(), limits, budget, metrics: Arc::new(NoServerMetrics), shutdown }
+}
+
+fn here() -> Client {
+    Client::new(Ipv4Addr::LOCALHOST.into(), Ipv4Addr::LOCALHOST.into())
 }
 
 /// A connection in memory, under a clock that stands still.
 struct InMemory {
     stream: DuplexStream,
     server: tokio::task::JoinHandle<()>,
+    budget: Budget,
     shutdown: CancellationToken,
 }
 
 impl InMemory {
     fn open(protocol: Protocol, limits: Limits) -> Self {
         let (stream, theirs) = duplex(1 << 16);
-        let shutdown = CancellationToken::new();
+        let (budget, shutdown) = (Budget::default(), CancellationToken::new());
         let peer = Peer { address: ([127, 0, 0, 1], 1).into(), certificates: Default::default() };
-        let server = tokio::spawn(serve(theirs, protocol, peer, routes(), limits, shutdown.clone()));
-        Self { stream, server, shutdown }
+        let service = service(limits, &budget, &shutdown);
+        let server = tokio::spawn(serve(theirs, protocol, peer, here(), Activity::new(), service));
+        Self { stream, server, budget, shutdown }
     }
 
     fn http1() -> Self {
@@ -114,29 +134,121 @@ async fn an_idle_connection_is_kept_for_its_time_and_a_second_header_has_its_own
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_take_longer_than_any_of_these() {
+async fn a_handler_may_extend_the_time_of_its_request() {
     let mut connection = InMemory::http1();
     connection.send("GET /slower HTTP/1.1\r\nhost: x\r\n\r\n").await;
     let begun = Instant::now();
     assert!(connection.answer().await.starts_with("HTTP/1.1 200 OK"));
     assert_eq!(begun.elapsed(), s(300));
+
+    let mut connection = InMemory::http1();
+    connection.send("GET /stuck HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let begun = Instant::now();
+    assert_eq!((connection.rest().await.as_str(), begun.elapsed()), ("", s(30)), "without that it has 30 s");
+}
+
+impl InMemory {
+    /// The HTTP/2 preface with a window of nothing for answers.
+    async fn open_http2_without_window() -> Self {
+        let mut connection = Self::open(Protocol::Http2, Limits::standard(0));
+        connection.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+        connection.stream.write_all(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]).await.unwrap();
+        connection
+    }
+
+    /// HEADERS of a stream, complete: GET https / with authority x.
+    async fn get_root(&mut self, stream: u8) {
+        let headers = [0x82, 0x87, 0x84, 0x41, 1, b'x'];
+        let length = u8::try_from(headers.len()).unwrap();
+        self.stream.write_all(&[0, 0, length, 1, 5, 0, 0, 0, stream]).await.unwrap();
+        self.stream.write_all(&headers).await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_nobody_takes_does_not_keep_the_connection_for_ever() {
-    let mut connection = InMemory::open(Protocol::Http2, Limits::standard(0));
-    connection.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
-    // SETTINGS: a window of nothing for answers.
-    connection.stream.write_all(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]).await.unwrap();
-    // HEADERS of stream 1, complete: GET https / with authority x.
-    let headers = [0x82, 0x87, 0x84, 0x41, 1, b'x'];
-    let length = u8::try_from(headers.len()).unwrap();
-    connection.stream.write_all(&[0, 0, length, 1, 5, 0, 0, 0, 1]).await.unwrap();
-    connection.stream.write_all(&headers).await.unwrap();
+async fn an_http2_answer_that_is_not_taken_ends_the_connection_after_30_s() {
+    let mut connection = InMemory::open_http2_without_window().await;
+    connection.get_root(1).await;
     let begun = Instant::now();
+    sleep(s(20)).await;
+    connection.get_root(3).await;
+    sleep(s(1)).await;
+    assert_eq!(connection.budget.in_flight().0, 2);
     let said = connection.rest().await;
     assert!(!said.contains("hello"), "there was no window for it");
-    assert_eq!(begun.elapsed(), s(15 * 60));
+    assert_eq!(begun.elapsed(), s(30), "the second request gains nothing");
+    sleep(s(1)).await;
+    assert_eq!(connection.budget.in_flight(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http2_connection_is_drained_after_64_kib_and_closed_after_128() {
+    let mut connection = InMemory::open_http2_without_window().await;
+    // Frames of a kind that nobody knows.
+    let ignored = [vec![0, 0x3f, 0xf7, 0x77, 0, 0, 0, 0, 0], vec![0; 0x3ff7]].concat();
+    for _ in 0..5 {
+        connection.stream.write_all(&ignored).await.unwrap();
+    }
+    sleep(Duration::from_millis(1)).await;
+    let mut said = vec![0; 1 << 10];
+    let read = connection.stream.read(&mut said).await.unwrap();
+    let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0];
+    assert!(said[..read].windows(9).any(|bytes| bytes == goaway), "{:?}", &said[..read]);
+    let mut written = 0;
+    while written < 10 && connection.stream.write_all(&ignored).await.is_ok() {
+        written += 1;
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert!(written < 5, "{written}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http1_answer_that_is_not_taken_ends_the_connection_after_30_s() {
+    let mut connection = InMemory::http1();
+    connection.send("GET /large HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let begun = Instant::now();
+    sleep(s(1)).await;
+    assert_eq!(connection.budget.in_flight(), (1, 1 << 20), "it is in flight until it is taken");
+    let budget = connection.budget.clone();
+    (&mut connection.server).await.unwrap();
+    assert_eq!(begun.elapsed(), s(30));
+    assert_eq!(budget.in_flight(), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_http1_client_that_pipelines_and_reads_nothing_is_cut_off() {
+    let mut connection = InMemory::http1();
+    let begun = Instant::now();
+    let requests = "GET / HTTP/1.1\r\nhost: x\r\n\r\n".repeat(100);
+    while connection.stream.write_all(requests.as_bytes()).await.is_ok() {
+        let (requests, bytes) = connection.budget.in_flight();
+        assert!(requests <= 1000 && bytes <= 1 << 16, "{requests} {bytes}");
+    }
+    assert!(begun.elapsed() <= s(32), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_uri_beyond_8_kib_is_414_without_a_body() {
+    let mut connection = InMemory::http1();
+    let path = |bytes: usize| format!("/{}", "x".repeat(bytes - 1));
+    connection.send(&format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", path(8 << 10))).await;
+    assert!(connection.answer().await.starts_with("HTTP/1.1 404 "), "8 KiB are answered");
+    connection.send(&format!("GET {} HTTP/1.1\r\nhost: x\r\n\r\n", path((8 << 10) + 1))).await;
+    let answer = connection.answer().await;
+    assert!(answer.starts_with("HTTP/1.1 414 ") && answer.contains("content-length: 0\r\n"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_beyond_what_a_client_may_have_in_flight_are_503() {
+    let mut first = InMemory::http1();
+    let held: Vec<_> = std::iter::from_fn(|| first.budget.begin(here(), 10).ok()).collect();
+    assert_eq!(held.len(), 64);
+    first.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let answer = first.answer().await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
+    drop(held);
+    first.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert!(first.answer().await.ends_with("hello"));
 }
 
 #[tokio::test]
@@ -150,22 +262,16 @@ async fn who_speaks_without_tls_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_flood_of_connections_is_bounded_and_leaves_room_for_others() {
-    let few = Limits { connections: 3, connections_per_address: 2, ..Limits::standard(0) };
+async fn a_flood_of_idle_connections_makes_room_for_others() {
+    let few = Limits { connections: 3, connections_kept: 0, connections_per_client: 3, ..Limits::standard(0) };
     let running = Running::start(Listener::bind(&free()).unwrap().with_limits(few), routes());
     let connect = async || tokio::net::TcpStream::connect(running.here()).await.unwrap();
-    let flood = [connect().await, connect().await];
-    let mut third = connect().await;
+    let mut flood = [connect().await, connect().await, connect().await];
+    let response = running.client().build().unwrap().get(running.url("localhost", "/")).send().await.unwrap();
+    assert_eq!(response.status(), 200);
     let mut byte = [0];
-    let ended = timeout(SOON, third.read(&mut byte)).await.expect("it is closed");
+    let ended = timeout(SOON, flood[0].read(&mut byte)).await.expect("the idlest one is closed");
     assert!(matches!(ended, Ok(0) | Err(_)));
-    drop(flood);
-    let answered = async {
-        while running.client().build().unwrap().get(running.url("localhost", "/")).send().await.is_err() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(SOON, answered).await.expect("there is room when they are gone");
     running.stop().await;
 }
 
@@ -180,7 +286,13 @@ async fn headers_beyond_the_limit_are_431() {
     let mut connection = InMemory::http1();
     let header = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(20_000));
     connection.send(&header).await;
-    assert!(connection.answer().await.ends_with("hello"), "1 MiB is allowed");
+    assert!(connection.answer().await.ends_with("hello"), "64 KiB are allowed");
+
+    let mut connection = InMemory::http1();
+    let header = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(70_000));
+    // The answer may be there before all of this is sent.
+    _ = connection.stream.write_all(header.as_bytes()).await;
+    assert!(connection.rest().await.starts_with("HTTP/1.1 431 "), "and no more");
 
     let groups = |n| "x-remote-group: some\r\n".repeat(n);
     let mut connection = InMemory::http1();
@@ -243,7 +355,8 @@ async fn a_handshake_that_never_ends_is_cut_off() {
     let begun = Instant::now();
     let server = tokio::spawn(async move {
         let shutdown = CancellationToken::new();
-        accept::encrypted(theirs, ([127, 0, 0, 1], 1).into(), &acceptor, routes(), Limits::standard(0), shutdown).await;
+        let service = service(Limits::standard(0), &Budget::default(), &shutdown);
+        accept::encrypted(theirs, ([127, 0, 0, 1], 1).into(), here(), &acceptor, Activity::new(), service).await;
     });
     stream.write_all(&[0x16, 0x03, 0x01]).await.unwrap();
     server.await.unwrap();
@@ -604,8 +717,8 @@ async fn http2_settings_carry_the_limits() {
         let setting = settings.chunks(6).find(|setting| setting[1] == id)?;
         Some(u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]))
     };
-    assert_eq!((value(3), value(4), value(5), value(6)), (Some(7), Some(256 << 10), Some(256 << 10), Some(1 << 20)));
-    assert_eq!(Limits::standard(0).http2_streams, 100);
+    assert_eq!((value(3), value(4), value(5), value(6)), (Some(7), Some(65_535), Some(16 << 10), Some(64 << 10)));
+    assert_eq!(Limits::standard(0).http2_streams, 10);
 }
 
 #[tokio::test]

@@ -91,7 +91,7 @@ impl Loaded {
         Ok(Self { origin, files: files.clone(), pem, pair, refused: None })
     }
 
-    /// The pair in the directory, made if neither file is there, or if ours has expired (APP-112) or is half of one: then a
+    /// The pair in the directory, made if neither file is there, or if ours is not valid now (APP-112) or is half of one: then a
     /// process ended while it was written.
     fn in_directory(
         files: CertificateFiles,
@@ -153,9 +153,9 @@ impl Loaded {
         Ok(Self { origin: Origin::Memory, files, pem, pair, refused: None })
     }
 
-    /// Makes a new pair if this is one of ours that has expired.
+    /// Makes a new pair if this is one of ours that has expired or is not valid yet.
     fn renew(&mut self, bind_address: IpAddr, now: Timestamp, provider: &CryptoProvider) -> bool {
-        if self.origin == Origin::Given || !self.is_ours_and_expired(now) {
+        if self.origin == Origin::Given || !self.is_ours_and_invalid(now) {
             return false;
         }
         let held = match self.origin {
@@ -170,7 +170,7 @@ impl Loaded {
             }
         };
         // While this waited, another process may have made one.
-        if self.refresh(provider) && !self.is_ours_and_expired(now) {
+        if self.refresh(provider) && !self.is_ours_and_invalid(now) {
             return true;
         }
         let made = generate::generate(bind_address, now).and_then(|pem| {
@@ -181,7 +181,7 @@ impl Loaded {
         });
         match made {
             Ok((pair, pem)) => {
-                tracing::info!(certificate = %self.files.certificate.display(), "the self-signed cert had expired and was made anew");
+                tracing::info!(certificate = %self.files.certificate.display(), "the self-signed cert had expired or was not valid yet, and was made again");
                 (self.pair, self.pem) = (pair, pem);
                 true
             }
@@ -192,8 +192,10 @@ impl Loaded {
         }
     }
 
-    fn is_ours_and_expired(&self, now: Timestamp) -> bool {
-        Leaf::of(&self.pair).is_some_and(|leaf| generate::is_ours(&leaf) && leaf.not_after <= now)
+    fn is_ours_and_invalid(&self, now: Timestamp) -> bool {
+        // One that is not valid yet was made while the clock was ahead.
+        let is_invalid = |leaf: &Leaf| now < leaf.not_before || leaf.not_after <= now;
+        Leaf::of(&self.pair).is_some_and(|leaf| generate::is_ours(&leaf) && is_invalid(&leaf))
     }
 
     fn refresh(&mut self, provider: &CryptoProvider) -> bool {
@@ -287,6 +289,21 @@ mod tests {
         let before = shown(&Certificates::load(&stored, at(YEAR + 2)).unwrap());
         assert_eq!(shown(&Certificates::load(&stored, at(2 * YEAR - 1)).unwrap()), before);
         assert_ne!(shown(&Certificates::load(&stored, at(3 * YEAR)).unwrap()), before, "expired while nobody ran");
+    }
+
+    #[test]
+    fn ours_is_made_again_if_it_was_made_while_the_clock_was_ahead() {
+        let directory = tempfile::tempdir().unwrap();
+        let stored = ServingOptions { cert_dir: Some(directory.path().to_owned()), ..ServingOptions::default() };
+        for options in [ServingOptions::default(), stored.clone()] {
+            let mut certificates = Certificates::load(&options, at(YEAR / 2)).unwrap();
+            let first = shown(&certificates);
+            assert!(certificates.refresh(at(0)), "it is not valid yet");
+            assert_ne!(shown(&certificates), first);
+            assert!(!certificates.refresh(at(-3600)), "an hour of difference is allowed for");
+        }
+        let before = shown(&Certificates::load(&stored, at(0)).unwrap());
+        assert_ne!(shown(&Certificates::load(&stored, at(-3601)).unwrap()), before, "corrected while nobody ran");
     }
 
     #[test]

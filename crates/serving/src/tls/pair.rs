@@ -62,6 +62,7 @@ pub(super) struct Leaf {
     /// The common names of subject and issuer.
     pub(super) subject: String,
     pub(super) issuer: String,
+    pub(super) not_before: Timestamp,
     pub(super) not_after: Timestamp,
     /// DNS names, in lower case.
     pub(super) names: Vec<String>,
@@ -90,7 +91,9 @@ impl Leaf {
         if names.is_empty() && subject.contains('.') && !subject.contains(['@', ' ']) {
             names.push(subject.to_ascii_lowercase());
         }
-        let not_after = Timestamp::from_second(certificate.validity().not_after.timestamp()).unwrap_or(Timestamp::MAX);
-        Some(Self { issuer: common(certificate.issuer()), subject, not_after, names })
+        let validity = certificate.validity();
+        let not_before = Timestamp::from_second(validity.not_before.timestamp()).unwrap_or(Timestamp::MIN);
+        let not_after = Timestamp::from_second(validity.not_after.timestamp()).unwrap_or(Timestamp::MAX);
+        Some(Self { issuer: common(certificate.issuer()), subject, not_before, not_after, names })
     }
 }

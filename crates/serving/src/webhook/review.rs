@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+use super::request::{AdmissionRequest, Review};
 use super::{Webhook, WebhookLimits};
+use crate::quote::shortened;
 
 const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
@@ -40,7 +42,8 @@ pub(super) async fn answer(
     check_content_type(request.headers())?;
     // The permit is held until the answer is there: the handler has the object all this time.
     let (body, _held) = read(request.into_body(), limits, memory).await?;
-    let (uid, admission) = decode(&body)?;
+    let admission = decode(&body)?;
+    let uid = admission.uid.clone();
     drop(body);
     let panicked = |_| Err("the handler panicked; its log says more".to_owned());
     let handled = AssertUnwindSafe(async { webhook.handler.handle(admission).await }).catch_unwind().await;
@@ -62,7 +65,10 @@ fn check_content_type(headers: &HeaderMap) -> Result<(), Refused> {
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    Err(refused(StatusCode::BAD_REQUEST, format!("the Content-Type is {given:?}, expected application/json")))
+    Err(refused(
+        StatusCode::BAD_REQUEST,
+        format!("the Content-Type is {:?}, expected application/json", shortened(given)),
+    ))
 }
 
 /// The body, and permission to have it in memory.
@@ -108,15 +114,18 @@ async fn collect(
     Ok((bytes, held))
 }
 
-/// The request within the review, and its `uid`.
-fn decode(body: &[u8]) -> Result<(String, Value), Refused> {
+/// The request within the review.
+fn decode(body: &[u8]) -> Result<AdmissionRequest, Refused> {
     let bad = |text: String| refused(StatusCode::BAD_REQUEST, text);
-    let mut review: Value =
-        serde_json::from_slice(body).map_err(|error| bad(format!("the body is no JSON: {error}")))?;
-    if review["apiVersion"] != API_VERSION || review["kind"] != KIND {
+    let review: Review = serde_json::from_slice(body).map_err(|error| {
+        bad(match error.is_data() {
+            true => format!("the body is not an {KIND} of {API_VERSION}: {error}"),
+            false => format!("the body is no JSON: {error}"),
+        })
+    })?;
+    if review.api_version != API_VERSION || review.kind != KIND {
         return Err(bad(format!("the body is not an {KIND} of {API_VERSION}")));
     }
-    let uid = review["request"]["uid"].as_str().filter(|uid| !uid.is_empty()).map(str::to_owned);
-    let Some(uid) = uid else { return Err(bad(format!("the {KIND} has no request with a uid"))) };
-    Ok((uid, review["request"].take()))
+    let request = review.request.filter(|request| !request.uid.is_empty());
+    request.ok_or_else(|| bad(format!("the {KIND} has no request with a uid")))
 }

@@ -4,13 +4,13 @@ use http::header;
 use serde_json::json;
 use std::sync::{Mutex, PoisonError};
 
-/// Does what the request's `do` says.
+/// Does what the request's object says.
 struct Scripted;
 
 #[async_trait]
 impl Handler for Scripted {
-    async fn handle(&self, request: Value) -> Result<Value, String> {
-        match request["do"].as_str() {
+    async fn handle(&self, request: AdmissionRequest) -> Result<Value, String> {
+        match request.object::<String>()?.as_deref() {
             Some("fail") => Err("the cloud is away".to_owned()),
             Some("panic") => panic!("a defect"),
             Some("nothing") => Ok(json!({})),
@@ -48,7 +48,7 @@ fn post(content_type: &str, body: impl Into<Body>) -> Request<Body> {
 }
 
 fn review(what: &str) -> String {
-    let request = json!({"uid": "17", "do": what});
+    let request = json!({"uid": "17", "object": what});
     json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).to_string()
 }
 
@@ -83,12 +83,34 @@ async fn what_is_no_review_is_400_and_says_why() {
         ("application/json", other("/kind", json!("Pod")), "not an AdmissionReview"),
         ("application/json", other("/request", Value::Null), "no request with a uid"),
         ("application/json", other("/request/uid", json!("")), "no request with a uid"),
+        ("application/json", other("/request/uid", json!(17)), "not an AdmissionReview"),
+        ("application/json", other("/request/uid", json!("x".repeat(2000))), "a name has 2000 bytes, more than 1024"),
     ];
     for (content_type, body, said) in table {
         let answer = answer(post(content_type, body.clone())).await;
         assert_eq!(answer.status.as_u16(), 400, "{content_type} {body}");
         assert!(answer.body.contains(said), "{}", answer.body);
     }
+}
+
+#[test]
+fn a_request_has_its_fields_and_objects_as_they_were_sent() {
+    let request: AdmissionRequest = serde_json::from_value(json!({
+        "uid": "17", "kind": {"group": "apps", "version": "v1", "kind": "Deployment"}, "operation": "UPDATE",
+        "subResource": null, "name": "web", "namespace": "default", "dryRun": true,
+        "object": {"a": 1}, "oldObject": null, "userInfo": {"username": "jane"}, "unknown": {},
+    }))
+    .unwrap();
+    let kind = GroupVersionKind { group: "apps".into(), version: "v1".into(), kind: "Deployment".into() };
+    assert_eq!((request.uid.as_str(), &request.kind, request.operation.as_str()), ("17", &kind, "UPDATE"));
+    assert_eq!(
+        (request.name.as_str(), request.namespace.as_str(), request.sub_resource.as_str()),
+        ("web", "default", "")
+    );
+    assert_eq!(request.object.as_ref().map(|object| object.get()), Some(r#"{"a":1}"#));
+    assert!(request.old_object.is_none() && request.dry_run == Some(true));
+    assert_eq!(request.object::<Value>(), Ok(Some(json!({"a": 1}))));
+    assert!(request.object::<String>().unwrap_err().starts_with("cannot parse the object: "));
 }
 
 #[tokio::test]
@@ -148,7 +170,7 @@ async fn a_body_that_never_ends_is_408() {
     let (routes, _) = routes(WebhookLimits::default());
     let body = Body::from_stream(futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>());
     let answer = ask(&routes, post("application/json", body)).await;
-    assert_eq!((answer.status.as_u16(), answer.body.as_str()), (408, "the body was not there within 30 s\n"));
+    assert_eq!((answer.status.as_u16(), answer.body.as_str()), (408, "the body was not there within 20 s\n"));
 }
 
 #[tokio::test(start_paused = true)]

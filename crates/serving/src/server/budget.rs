@@ -1,0 +1,101 @@
+//! Requests and bytes in flight, over all ports of a process.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::limits::{BYTES, BYTES_KEPT, BYTES_PER_CLIENT, Limit, REQUESTS, REQUESTS_KEPT, REQUESTS_PER_CLIENT};
+use super::share::{Client, Shares};
+
+/// Requests that are being answered, and their bytes. Give clones of one to all [listeners](super::Listener) of a process.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<Mutex<Accounts>>);
+
+#[derive(Debug)]
+struct Accounts {
+    requests: Shares,
+    bytes: Shares,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Accounts {
+            requests: Shares::new(REQUESTS, REQUESTS_KEPT, REQUESTS_PER_CLIENT),
+            bytes: Shares::new(BYTES, BYTES_KEPT, BYTES_PER_CLIENT),
+        })))
+    }
+}
+
+impl Budget {
+    /// Returns the requests that are in flight, and their bytes.
+    #[must_use]
+    pub fn in_flight(&self) -> (usize, usize) {
+        let accounts = self.accounts();
+        (accounts.requests.taken(), accounts.bytes.taken())
+    }
+
+    /// Takes a request with so many bytes of headers.
+    pub(super) fn begin(&self, client: Client, bytes: usize) -> Result<InFlight, Limit> {
+        let mut accounts = self.accounts();
+        accounts.requests.take(client, 1).map_err(|_| Limit::Requests)?;
+        if accounts.bytes.take(client, bytes).is_err() {
+            accounts.requests.give_back(client, 1);
+            return Err(Limit::Bytes);
+        }
+        Ok(InFlight { budget: self.clone(), client, bytes })
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request in flight, given back when this is dropped.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    budget: Budget,
+    client: Client,
+    bytes: usize,
+}
+
+impl InFlight {
+    /// Counts `bytes` from now on: those of the answer in the place of those of the headers.
+    pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Limit> {
+        let mut accounts = self.budget.accounts();
+        accounts.bytes.give_back(self.client, std::mem::take(&mut self.bytes));
+        accounts.bytes.take(self.client, bytes).map_err(|_| Limit::Bytes)?;
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut accounts = self.budget.accounts();
+        accounts.requests.give_back(self.client, 1);
+        accounts.bytes.give_back(self.client, self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_bytes_are_bounded_and_given_back() {
+        let budget = Budget::default();
+        let client = |n: u8| Client::new([10, 0, 0, n].into(), [10, 1, 0, 0].into());
+        let own = Client::new([127, 0, 0, 1].into(), [127, 0, 0, 1].into());
+        let mut held: Vec<InFlight> = (0..REQUESTS - REQUESTS_KEPT)
+            .map(|n| budget.begin(client(u8::try_from(n / REQUESTS_PER_CLIENT).unwrap()), 10).unwrap())
+            .collect();
+        assert_eq!(budget.begin(client(99), 10).unwrap_err(), Limit::Requests);
+        drop(budget.begin(own, 10).expect("the kubelet's requests have room"));
+
+        assert_eq!(held[0].resize(BYTES_PER_CLIENT + 1), Err(Limit::Bytes));
+        assert_eq!(held[1].resize(1000), Ok(()));
+        held.truncate(2);
+        assert_eq!(budget.in_flight(), (2, 1000));
+        assert_eq!(budget.begin(client(0), BYTES_PER_CLIENT).unwrap_err(), Limit::Bytes);
+        held.clear();
+        assert_eq!(budget.in_flight(), (0, 0));
+    }
+}

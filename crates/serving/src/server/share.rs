@@ -1,0 +1,137 @@
+//! Shares of a limit: a client may use a part of it, and a part is kept for the machine itself.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Callers that are counted together: an IPv4 address, or an IPv6 /64, which is what one machine is given at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Client {
+    network: IpAddr,
+    is_own: bool,
+}
+
+impl Client {
+    /// Returns the client of a connection from `peer` to `local`. Loopback addresses, and the address that was connected to,
+    /// are the machine's own: nobody else can complete a TCP handshake from them. On the host's network the kubelet's probes
+    /// come from there.
+    pub(super) fn new(peer: IpAddr, local: IpAddr) -> Self {
+        // One address in two spellings is one.
+        let (peer, local) = (peer.to_canonical(), local.to_canonical());
+        let network = match peer {
+            IpAddr::V4(_) => peer,
+            IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        };
+        Self { network, is_own: peer.is_loopback() || peer == local }
+    }
+
+    /// Returns `true` if the client is on the same machine.
+    pub(super) fn is_own(self) -> bool {
+        self.is_own
+    }
+}
+
+/// A limit and what is used of it.
+#[derive(Debug)]
+pub(super) struct Shares {
+    limit: usize,
+    kept: usize,
+    kept_per_client: usize,
+    per_client: usize,
+    taken: usize,
+    by_client: HashMap<Client, usize>,
+}
+
+/// Which limit was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exhausted {
+    /// The one of all clients.
+    All,
+    /// The one of this client.
+    Client,
+}
+
+impl Shares {
+    /// Of `limit`, `kept` is kept for the machine itself, and no client has more than `per_client`. An address of the machine
+    /// uses an eighth of what is kept: the kubelet is not alone there.
+    pub(super) fn new(limit: usize, kept: usize, per_client: usize) -> Self {
+        let kept_per_client = (kept / 8).max(1);
+        Self { limit, kept, kept_per_client, per_client, taken: 0, by_client: HashMap::new() }
+    }
+
+    /// Takes `amount`, or nothing.
+    pub(super) fn take(&mut self, client: Client, amount: usize) -> Result<(), Exhausted> {
+        let own = self.of(client);
+        if own.saturating_add(amount) > self.per_client {
+            return Err(Exhausted::Client);
+        }
+        let may_use_kept = client.is_own && own.saturating_add(amount) <= self.kept_per_client;
+        let limit = if may_use_kept { self.limit } else { self.limit.saturating_sub(self.kept) };
+        if self.taken.saturating_add(amount) > limit {
+            return Err(Exhausted::All);
+        }
+        self.taken += amount;
+        self.by_client.insert(client, own + amount);
+        Ok(())
+    }
+
+    /// Gives back what was taken.
+    pub(super) fn give_back(&mut self, client: Client, amount: usize) {
+        self.taken = self.taken.saturating_sub(amount);
+        if let Some(own) = self.by_client.get_mut(&client) {
+            *own = own.saturating_sub(amount);
+            if *own == 0 {
+                self.by_client.remove(&client);
+            }
+        }
+    }
+
+    /// Returns what this client has.
+    pub(super) fn of(&self, client: Client) -> usize {
+        self.by_client.get(&client).copied().unwrap_or_default()
+    }
+
+    /// Returns what all clients have.
+    pub(super) fn taken(&self) -> usize {
+        self.taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(peer: &str) -> Client {
+        Client::new(peer.parse().unwrap(), "10.0.0.9".parse().unwrap())
+    }
+
+    #[test]
+    fn clients_are_ipv4_addresses_and_ipv6_networks_of_64_bits() {
+        assert_ne!(client("10.0.0.1"), client("10.0.0.2"));
+        assert_eq!(client("10.0.0.1"), client("::ffff:10.0.0.1"), "one address in two spellings");
+        assert_eq!(client("2001:db8::1"), client("2001:db8::ffff:0:0:2"));
+        assert_ne!(client("2001:db8::1"), client("2001:db8:0:1::1"));
+    }
+
+    #[test]
+    fn loopback_and_the_address_that_was_connected_to_are_own() {
+        for (peer, own) in [("127.0.0.7", true), ("::1", true), ("10.0.0.9", true), ("::ffff:10.0.0.9", true)] {
+            assert_eq!(client(peer).is_own(), own, "{peer}");
+        }
+        assert!(!client("10.0.0.1").is_own() && !client("2001:db8::1").is_own());
+    }
+
+    #[test]
+    fn nobody_takes_more_than_a_share_and_own_addresses_have_what_is_kept() {
+        let mut shares = Shares::new(20, 8, 8);
+        let (a, b, own) = (client("10.0.0.1"), client("10.0.0.2"), client("127.0.0.1"));
+        assert_eq!((shares.take(a, 8), shares.take(a, 1)), (Ok(()), Err(Exhausted::Client)));
+        assert_eq!((shares.take(b, 4), shares.take(b, 1)), (Ok(()), Err(Exhausted::All)), "eight are kept");
+        assert_eq!((shares.take(own, 1), shares.take(own, 1)), (Ok(()), Err(Exhausted::All)), "an eighth of them");
+        assert_eq!(shares.take(client("127.0.0.2"), 1), Ok(()), "for each own address");
+        shares.give_back(a, 8);
+        shares.give_back(own, 1);
+        assert_eq!((shares.taken(), shares.of(a), shares.of(b)), (5, 0, 4));
+        assert_eq!(shares.by_client.len(), 2, "clients that have nothing are forgotten");
+        assert_eq!(shares.take(a, usize::MAX), Err(Exhausted::Client), "no overflow");
+    }
+}
