@@ -6,8 +6,8 @@ use ccm_tests::in_process::{World, start_up_taint};
 use controllers::Options;
 use controllers::options::NodeOptions;
 use embedded_apiserver::{Action, Matcher};
-use provider_simulated::cloud::{DEFAULT_TOKEN, Fault, MachineChange};
-use serde_json::json;
+use provider_simulated::cloud::{DEFAULT_TOKEN, Fault, MachineChange, NewMachine};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 fn names(count: usize) -> Vec<String> {
@@ -260,4 +260,18 @@ async fn a_passing_fault_of_the_cloud_is_not_said() {
     world.cloud.inject(Fault::status(503).times(20));
     world.sync(&names(1)).await;
     assert_eq!(world.events_of("InitializationFailed"), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_initialised_without_a_label_that_the_api_would_refuse() {
+    let world = World::with_machines(1);
+    let labels = [("rack", "row 7"), ("pool", "blue")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let machine = NewMachine { name: "worker-2".to_owned(), labels: labels.into(), ..NewMachine::default() };
+    world.cloud.add_machine(machine);
+    world.put_node("worker-2", "", true, &[start_up_taint()]);
+    assert_eq!(world.sync(&["worker-2".to_owned()]).await, []);
+    let node = world.node("worker-2").expect("it was registered");
+    assert_eq!((&node["spec"]["taints"], &node["metadata"]["labels"]["pool"]), (&Value::Null, &json!("blue")), "{node}");
+    let told = world.events_of("LabelsLeftOut");
+    assert!(told.len() == 1 && told[0].contains("Node worker-2") && told[0].contains(r#"rack="row 7""#), "{told:?}");
 }
