@@ -180,7 +180,7 @@ async fn open(
     }
     let (host, server) = (host_of(&config.cluster_url), shown_url(&config.cluster_url.to_string()));
     let token = config.auth_info.token_file.take();
-    let client = build(config, origin.clone())?;
+    let client = build(config, &origin)?;
     let client = match token {
         Some(path) => {
             token_file::over(&client, path.into()).map_err(|text| ClientError::Unusable { server, origin, text })?
@@ -191,12 +191,12 @@ async fn open(
 }
 
 /// A client without our layers.
-pub(super) fn build(mut config: Config, origin: String) -> Result<Client, ClientError> {
+pub(super) fn build(mut config: Config, origin: &str) -> Result<Client, ClientError> {
     // Retries are made by our layer, which counts them and knows when to stop.
     config.default_retry = false;
     config.disable_compression = true;
     let server = shown_url(&config.cluster_url.to_string());
-    let unusable = |text: String| ClientError::Unusable { server: server.clone(), origin: origin.clone(), text };
+    let unusable = |text: String| ClientError::Unusable { server: server.clone(), origin: origin.to_owned(), text };
     check_addresses(&mut config).map_err(unusable)?;
     if address::is_open(&config.cluster_url) && credential::is_sent(&config.auth_info) {
         tracing::warn!(

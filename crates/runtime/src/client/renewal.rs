@@ -230,7 +230,7 @@ impl Source {
         let valid_until = prepare(&mut config.auth_info).await.map_err(unusable)?;
         let client = match config.auth_info.auth_provider.is_some() {
             true => build_with_provider(config, origin).await.map_err(unusable)?,
-            false => build(config, origin),
+            false => build(config, &origin),
         }?;
         Ok(Generation { client, host, files, has_plugin, valid_until, over: CancellationToken::new() })
     }
@@ -256,7 +256,7 @@ impl Source {
 
 /// As [`build`], where a legacy `auth-provider` may run a program for its token.
 async fn build_with_provider(config: Config, origin: String) -> Result<Result<Client, ClientError>, String> {
-    let building = timeout(PROGRAM_PATIENCE, tokio::task::spawn_blocking(move || build(config, origin))).await;
+    let building = timeout(PROGRAM_PATIENCE, tokio::task::spawn_blocking(move || build(config, &origin))).await;
     let late = |_| format!("the program of its auth-provider gave no answer within {} s", PROGRAM_PATIENCE.as_secs());
     building.map_err(late)?.map_err(|error| error.to_string())
 }
