@@ -271,7 +271,11 @@ async fn a_node_is_initialised_without_a_label_that_the_api_would_refuse() {
     world.put_node("worker-2", "", true, &[start_up_taint()]);
     assert_eq!(world.sync(&["worker-2".to_owned()]).await, []);
     let node = world.node("worker-2").expect("it was registered");
-    assert_eq!((&node["spec"]["taints"], &node["metadata"]["labels"]["pool"]), (&Value::Null, &json!("blue")), "{node}");
+    assert_eq!(
+        (&node["spec"]["taints"], &node["metadata"]["labels"]["pool"]),
+        (&Value::Null, &json!("blue")),
+        "{node}"
+    );
     let told = world.events_of("LabelsLeftOut");
     assert!(told.len() == 1 && told[0].contains("Node worker-2") && told[0].contains(r#"rack="row 7""#), "{told:?}");
 }
