@@ -1,5 +1,7 @@
 //! The server under attack: its process, a child of the test's, must keep answering and stay small.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by it, their helpers too")]
+
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};

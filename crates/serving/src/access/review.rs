@@ -47,11 +47,8 @@ pub(super) struct Permit(#[allow(dead_code, reason = "held")] OwnedSemaphorePerm
 
 impl Permit {
     /// Holds the permission until the question is answered.
-    pub(super) fn hold<F: Future>(self, question: F) -> impl Future<Output = F::Output> {
-        async move {
-            let _permit = self;
-            question.await
-        }
+    pub(super) async fn hold<F: Future>(self, question: F) -> F::Output {
+        question.await
     }
 }
 

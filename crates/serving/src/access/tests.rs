@@ -201,7 +201,7 @@ async fn token_reviews_under_way_are_bounded_by_bytes() {
     world.api.faults().add(Matcher::any().resource("tokenreviews"), Action::Latency { millis: 1000 });
     let token = |n: usize| format!("{n:0>width$}", width = 16 << 10);
     let ask = async |n| world.with_token("/metrics", &token(n)).await.status;
-    let answers = futures::future::join_all((0..100).map(|n| ask(n))).await;
+    let answers = futures::future::join_all((0..100).map(&ask)).await;
     assert!(answers.iter().all(|status| *status == StatusCode::UNAUTHORIZED));
     assert_eq!((world.reviews().0, world.told.of("limited reviews_in_flight")), (64, 36), "64 are 1 MiB");
     assert_eq!((ask(99).await, world.reviews().0), (StatusCode::UNAUTHORIZED, 65), "there is room again");
