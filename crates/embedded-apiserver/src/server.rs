@@ -289,6 +289,22 @@ impl ApiServer {
         self.inner.store.revision()
     }
 
+    /// Forgets all objects of a resource (`services`), as a server whose storage was lost: lists are empty, reads are
+    /// answered 404, and open watches end with 410 in the stream. Nobody is told of a deletion.
+    pub fn forget(&self, resource: &str) {
+        if let Some(resource) = resources::by_plural(resource) {
+            self.inner.store.hide(resource.plural);
+        }
+    }
+
+    /// Shows again what was [forgotten](Self::forget), with the same UIDs, as after a restore. Open watches end with 410.
+    /// Objects whose names were taken meanwhile stay forgotten.
+    pub fn remember(&self, resource: &str) {
+        if let Some(resource) = resources::by_plural(resource) {
+            self.inner.store.show(resource.plural);
+        }
+    }
+
     /// Forgets all history: watches and continued lists from before are answered 410.
     pub fn compact(&self) {
         self.inner.store.compact();

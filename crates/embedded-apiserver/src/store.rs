@@ -92,6 +92,8 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 struct Collection {
     objects: BTreeMap<Arc<str>, Arc<Stored>>,
+    /// Objects that are forgotten for a while.
+    hidden: BTreeMap<Arc<str>, Arc<Stored>>,
     history: VecDeque<Arc<Event>>,
     /// A watch that starts before this revision may have missed changes.
     oldest: u64,
@@ -102,7 +104,8 @@ struct Collection {
 
 impl Default for Collection {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), history: VecDeque::new(), oldest: 0, lost: 0, changed: watch::Sender::new(0) }
+        let (objects, hidden) = (BTreeMap::new(), BTreeMap::new());
+        Self { objects, hidden, history: VecDeque::new(), oldest: 0, lost: 0, changed: watch::Sender::new(0) }
     }
 }
 
@@ -244,6 +247,35 @@ impl Store {
     /// Is told the revision whenever the resource changes.
     pub(crate) fn subscribe(&self, resource: &'static str) -> watch::Receiver<u64> {
         self.lock().collections.entry(resource).or_default().changed.subscribe()
+    }
+
+    /// Forgets all objects of a resource and its history, as a storage that was lost: nobody is told of a deletion, and
+    /// watches end with 410.
+    pub(crate) fn hide(&self, resource: &'static str) {
+        self.replace(resource, |collection| {
+            let objects = std::mem::take(&mut collection.objects);
+            collection.hidden.extend(objects);
+        });
+    }
+
+    /// Brings back what was hidden, as it was, but for names that are taken by now. Watches end with 410.
+    pub(crate) fn show(&self, resource: &'static str) {
+        self.replace(resource, |collection| {
+            for (key, stored) in std::mem::take(&mut collection.hidden) {
+                collection.objects.entry(key).or_insert(stored);
+            }
+        });
+    }
+
+    fn replace(&self, resource: &'static str, change: impl FnOnce(&mut Collection)) {
+        let mut state = self.lock();
+        state.revision += 1;
+        let revision = state.revision;
+        let collection = state.collections.entry(resource).or_default();
+        change(collection);
+        collection.history.clear();
+        (collection.oldest, collection.lost) = (revision, revision);
+        collection.changed.send_replace(revision);
     }
 
     /// Forgets all history.

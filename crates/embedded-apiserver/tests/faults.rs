@@ -82,6 +82,21 @@ async fn open_watches_are_cut_by_a_rule_or_all_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn forgotten_objects_end_watches_with_410_and_come_back_with_their_uid() {
+    let (server, nodes) = cluster();
+    let uid = nodes.get("a").await.unwrap().metadata.uid;
+    let mut watch = Watch::open(&server, "/api/v1/nodes?watch=true", "application/json").await;
+    assert_eq!(watch.event().await["type"], "ADDED");
+    server.forget("nodes");
+    let expired = watch.event().await;
+    assert_eq!((&expired["type"], &expired["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    assert_eq!(nodes.list(&Default::default()).await.unwrap().items, []);
+    assert_eq!(send(&server, "GET", "/api/v1/nodes/a", "", None).await.status, 404);
+    server.remember("nodes");
+    assert_eq!(nodes.get("a").await.unwrap().metadata.uid, uid);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_person_sets_rules_over_http() {
     let (server, _) = cluster();
     let rule = json!({"match": {"verb": "list", "resource": "nodes"}, "action": {"status": {"code": 503, "reason": "ServiceUnavailable"}}});
