@@ -174,7 +174,10 @@ impl Stage {
     /// It cannot start: one of its first requests failed.
     pub async fn start(&self) -> anyhow::Result<Program> {
         let (cluster, shutdown) = (self.cluster(), CancellationToken::new());
-        let provider = self.cloud.fenced_provider(&self.gate, &self.fence);
+        let mut settings = self.settings();
+        let fence = settings.identity.fence(self.fence.clone());
+        settings.fence = Some(fence.clone());
+        let provider = self.cloud.fenced_provider(&self.gate, &fence);
         let provider: Arc<dyn CloudProvider> = Arc::new(ObservedProvider::new(provider, self.overlaps.clone()));
         let clients = Arc::new(NoClients);
         let context = Context {
@@ -185,7 +188,7 @@ impl Stage {
             shutdown: shutdown.clone(),
         };
         provider.initialize(&context).await.map_err(|error| anyhow!("{error}"))?;
-        let handles = manager::start_controllers(&self.settings(), provider, cluster, shutdown.clone()).await?;
+        let handles = manager::start_controllers(&settings, provider, cluster, shutdown.clone()).await?;
         Ok(Program { shutdown, handles })
     }
 }

@@ -114,6 +114,7 @@ const NO_OCCASION: &[&str] = &[
     "cloudprovider_simulated_api_throttled_requests_total",
     "ccm_cloud_api_rate_limit_remaining",
     "ccm_node_deletion_suppressed_total",
+    "ccm_loadbalancer_deletion_suppressed_total",
 ];
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,8 @@ mod cloud;
 mod drift;
 #[path = "services/explain.rs"]
 mod explain;
+#[path = "services/forgotten.rs"]
+mod forgotten;
 #[path = "services/leftovers.rs"]
 mod leftovers;
 #[path = "services/life.rs"]

@@ -92,7 +92,7 @@ pub struct GuardOptions {
 }
 
 impl GuardOptions {
-    /// Fewer Nodes than this cannot make a landslide.
+    /// Fewer Nodes, or Services, than this cannot make a landslide.
     pub const SMALLEST_LANDSLIDE: usize = 4;
 }
 
@@ -120,6 +120,9 @@ pub struct ServiceOptions {
     /// How long a load balancer of ours must have been left on a Service of another controller's class before it is
     /// removed (D-149); `None`: such Services are not looked at, as in the reference.
     pub leftovers_delay: Option<Duration>,
+    /// Guard over Services that vanish from the API without being deleted (INV-9, D-220); `None`: their load balancers are
+    /// deleted at once, as the reference does.
+    pub vanished: Option<GuardOptions>,
     /// `--exclude-nodes-without-network`: Nodes that join with the condition `NetworkUnavailable` are no targets yet (P-26).
     pub exclude_without_network: bool,
 }
@@ -180,6 +183,7 @@ impl Options {
                 concurrent_syncs: 1,
                 quiet: false,
                 leftovers_delay: None,
+                vanished: None,
                 ..ServiceOptions::default()
             },
             route: RouteOptions::in_mode(RouteMode::Periodic),
@@ -232,6 +236,7 @@ impl Default for ServiceOptions {
             drift_check_period: Duration::ZERO,
             drift: Drift::Report,
             leftovers_delay: Some(Duration::from_secs(300)),
+            vanished: Some(GuardOptions::default()),
             exclude_without_network: false,
         }
     }

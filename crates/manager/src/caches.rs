@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use cloud_provider::{Caches, Node, PersistentVolume, Service};
 use kube::{Api, Client};
-use runtime::cache::{Cache, Cached, WatchConfig, watch};
+use runtime::cache::{Cache, Cached, HoldObserver, HoldOptions, Watch, WatchConfig};
+use runtime::cluster::ClusterIdentity;
 use runtime::loops::restarting;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -15,6 +16,23 @@ pub(crate) struct SharedCaches {
     pub(crate) nodes: Cache<Node>,
     pub(crate) services: Cache<Service>,
     pub(crate) volumes: Cache<PersistentVolume>,
+}
+
+/// Where objects are read from, and what of it is not believed.
+pub(crate) struct Source {
+    pub(crate) client: Client,
+    pub(crate) config: WatchConfig,
+    /// The cluster whose objects they are.
+    pub(crate) identity: ClusterIdentity,
+    /// How Nodes that vanish all together are held, if they are.
+    pub(crate) hold: Option<(HoldOptions, Arc<dyn HoldObserver<Node>>)>,
+}
+
+impl Source {
+    fn watch<T: Cached>(&self, api: Api<T::Wire>, cache: &Cache<T>) -> Watch<T> {
+        let watch = Watch::new(api, self.config.clone(), cache.clone());
+        watch.of_cluster(self.identity.clone(), self.client.clone())
+    }
 }
 
 /// Kinds that are read only if a controller for them runs; Nodes always are.
@@ -32,8 +50,7 @@ impl SharedCaches {
     /// Fills what is needed and not `watched` yet, and keeps it fresh until `shutdown`. No kind waits for another (INV-6).
     pub(crate) fn watch(
         &self,
-        client: &Client,
-        config: &WatchConfig,
+        source: &Source,
         watched: Option<Needed>,
         needed: Needed,
         tasks: &TaskTracker,
@@ -41,24 +58,27 @@ impl SharedCaches {
     ) {
         let before = watched.unwrap_or_default();
         if watched.is_none() {
-            tasks.spawn(follow(client.clone(), config.clone(), self.nodes.clone(), shutdown.clone()));
+            let mut watch = source.watch(Api::all(source.client.clone()), &self.nodes);
+            if let Some((options, observer)) = &source.hold {
+                watch = watch.holding(*options, Arc::clone(observer));
+            }
+            tasks.spawn(follow(watch, shutdown.clone()));
         }
         if needed.services && !before.services {
-            tasks.spawn(follow(client.clone(), config.clone(), self.services.clone(), shutdown.clone()));
+            let watch = source.watch(Api::all(source.client.clone()), &self.services);
+            tasks.spawn(follow(watch, shutdown.clone()));
         }
         if needed.volumes && !before.volumes {
-            tasks.spawn(follow(client.clone(), config.clone(), self.volumes.clone(), shutdown.clone()));
+            let watch = source.watch(Api::all(source.client.clone()), &self.volumes);
+            tasks.spawn(follow(watch, shutdown.clone()));
         }
     }
 }
 
 /// Keeps a cache fresh until `shutdown`, whatever panics on the way: one that stays as it is would be believed.
-async fn follow<T: Cached>(client: Client, config: WatchConfig, cache: Cache<T>, shutdown: CancellationToken) {
+async fn follow<T: Cached>(watch: Watch<T>, shutdown: CancellationToken) {
     let component = format!("cache of {}", <T::Wire as kube::Resource>::plural(&()));
-    restarting(&component, &shutdown, || {
-        watch(Api::all(client.clone()), config.clone(), cache.clone(), shutdown.clone())
-    })
-    .await;
+    restarting(&component, &shutdown, || watch.clone().run(shutdown.clone())).await;
 }
 
 /// How objects are read, with what the environment says: `KUBE_FEATURE_WatchListClient=false` means in pages (APP-152).

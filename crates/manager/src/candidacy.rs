@@ -69,6 +69,7 @@ impl Candidacy {
         let (leads, second) = self.leaderships();
         let release = CancellationToken::new();
         let elections = Elections { main: tokio::spawn(self.main.run(release.clone())), release: release.clone() };
+        let identity = means.settings.identity.clone();
         // Whatever ends this, the work ends too.
         let halt = stop.child_token();
         let _halted = halt.clone().drop_guard();
@@ -81,6 +82,11 @@ impl Candidacy {
         let ended = tokio::select! {
             biased;
             _ = leads.lost() => return Err(Failure::LostLease(LostLease::Main)),
+            other = identity.refused() => {
+                // Renewed or released it would be a change; it expires.
+                elections.main.abort();
+                return Err(Failure::another_cluster(other));
+            }
             _ = lost_migration => return Err(Failure::LostLease(LostLease::Migration)),
             ended = lead(means, &leads, self.migration, &halt, &release) => ended,
         };

@@ -13,6 +13,7 @@ use controllers::Options;
 use kube::Client;
 use metrics::Metrics;
 use runtime::cache::Cache;
+use runtime::cluster::ClusterIdentity;
 use runtime::events::EventSender;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -44,6 +45,8 @@ pub struct Settings {
     pub metrics: Metrics,
     /// When the API server last answered.
     pub(crate) contact: Contact,
+    /// The cluster that is worked for, and whether another one was met (INV-9).
+    pub identity: ClusterIdentity,
     /// Whether anything may be changed (INV-4); `None`: whatever the clients' own options say.
     pub fence: Option<Fence>,
     /// Where `--use-service-account-credentials`, who makes the clients of controllers and provider.
@@ -63,6 +66,7 @@ impl Settings {
             start_interval: Duration::ZERO,
             metrics: Metrics::new(),
             contact: Contact::default(),
+            identity: ClusterIdentity::default(),
             fence: None,
             accounts: None,
         }
@@ -150,6 +154,10 @@ impl Fleet {
         cluster: Cluster,
         shutdown: CancellationToken,
     ) -> Self {
+        settings.identity.learn(cluster.id.clone());
+        if let Clients::Configured(options) = &settings.clients {
+            options.require_cluster(&settings.identity);
+        }
         let caches = SharedCaches::new();
         provider.set_caches(Arc::new(caches.clone()));
         let starter = Starter::new(settings, provider, cluster, caches.clone(), shutdown);
@@ -219,7 +227,7 @@ impl Fleet {
     /// There is no client for the API server.
     pub(crate) async fn watch(&mut self) -> Result<()> {
         let client = self.starter.client("shared-informers").await?;
-        self.starter.watch(&client, &self.caches, self.watched, self.needed);
+        self.starter.watch(client, &self.caches, self.watched, self.needed);
         self.watched = Some(self.needed);
         Ok(())
     }

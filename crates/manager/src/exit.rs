@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use runtime::cluster::OtherCluster;
+
 /// Why the process ended otherwise than it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -54,6 +56,11 @@ impl Failure {
     /// A failure before the provider was made.
     pub fn setup(error: impl Into<anyhow::Error>) -> Self {
         Self::Setup(error.into())
+    }
+
+    /// The API server is another cluster's (INV-9). The fence is closed; nothing is waited for.
+    pub(crate) fn another_cluster(other: OtherCluster) -> Self {
+        Self::Fatal(anyhow::Error::new(other))
     }
 
     /// A failure after that, in words.

@@ -33,6 +33,7 @@ pub mod doctor;
 mod endpoints;
 mod exit;
 pub mod flags;
+mod held_nodes;
 pub mod logging;
 mod manager;
 mod orphans;

@@ -79,7 +79,8 @@ impl Prepared {
             Some(election) => Some(candidacy(&settings, election, migration.as_ref(), &events).await?),
             None => None,
         };
-        settings.fence = candidacy.as_ref().map(Candidacy::fence);
+        let leads = candidacy.as_ref().map(Candidacy::fence).unwrap_or_default();
+        settings.fence = Some(settings.identity.fence(leads));
         settings.accounts = accounts(flags, &settings).await?;
 
         let file = flags.cloud.cloud_config.to_path_buf();
@@ -178,6 +179,7 @@ impl Prepared {
             Some(candidacy) => candidacy.run(means, &stop).await,
             None => alone(means, &stop).await,
         };
+        stop.cancel();
         over.cancel();
         let last_words = async { tokio::join!(aside.wait(), servers.end()) };
         _ = tokio::time::timeout(LAST_WORDS, last_words).await;
@@ -204,10 +206,14 @@ fn identify(metrics: &Metrics, flags: &Flags) {
 
 /// APP-69: nobody to ask.
 async fn alone(means: Means, stop: &CancellationToken) -> Result<(), Failure> {
-    if let Some(work) = Work::begin(means, |_| true, stop).await? {
-        stop.cancelled().await;
-        work.end().await;
+    let identity = means.settings.identity.clone();
+    let Some(work) = Work::begin(means, |_| true, stop).await? else { return Ok(()) };
+    tokio::select! {
+        biased;
+        other = identity.refused() => return Err(Failure::another_cluster(other)),
+        () = stop.cancelled() => {}
     }
+    work.end().await;
     Ok(())
 }
 

@@ -5,25 +5,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Result;
 use cloud_provider::names::{
-    ControllerNames, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
+    ControllerNames, MANAGER_NAME, NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, ROUTE_CONTROLLER, SERVICE_CONTROLLER,
     VOLUME_LABEL_CONTROLLER,
 };
-use cloud_provider::{CloudProvider, Cluster};
+use cloud_provider::{CloudProvider, Cluster, Node};
+use controllers::options::GuardOptions;
 use controllers::{
     ConstructionError, ControllerContext, NodeController, NodeLifecycleController, RouteController, ServiceController,
     VolumeLabelController,
 };
 use kube::Client;
-use runtime::cache::Resync;
+use runtime::cache::{HoldObserver, HoldOptions, Resync};
 use runtime::clock::SystemClock;
+use runtime::cluster::ClusterIdentity;
 use runtime::events::{EventRecorder, EventSender, recorder};
 use runtime::pulse::Pulse;
 use runtime::queue::QueueMetrics;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::caches::{Needed, SharedCaches, watch_config};
+use crate::caches::{Needed, SharedCaches, Source, watch_config};
 use crate::controllers_task::Settings;
+use crate::held_nodes::HeldNodes;
 use crate::orphans::Orphans;
 
 /// Sets controllers running, each with a client, an event recorder and a loop of its own (INV-6).
@@ -138,6 +141,12 @@ impl Starter {
         }
         let made =
             ServiceController::new(context, services, cluster, options, events, self.settings.metrics.services());
+        // The identity of the process, because an account of the controller's own need not be allowed to read the namespace.
+        let informers = self.client("shared-informers").await?;
+        let made = made.map(|controller| {
+            self.settings.metrics.count_held("service", controller.count_vanished());
+            controller.of_cluster(self.settings.identity.clone(), informers)
+        });
         Ok(self.run(SERVICE_CONTROLLER, pulse, made, sender, |controller| {
             controller.run(self.queues(), self.queues(), self.shutdown.clone())
         }))
@@ -204,9 +213,34 @@ impl Starter {
     }
 
     /// Fills the caches with what is needed and not `watched` yet.
-    pub(crate) fn watch(&self, client: &Client, caches: &SharedCaches, watched: Option<Needed>, needed: Needed) {
+    pub(crate) fn watch(&self, client: Client, caches: &SharedCaches, watched: Option<Needed>, needed: Needed) {
         let feature = std::env::var("KUBE_FEATURE_WatchListClient").ok();
-        caches.watch(client, &watch_config(feature.as_deref()), watched, needed, &self.tasks, &self.shutdown);
+        let source = Source {
+            identity: self.settings.identity.clone(),
+            config: watch_config(feature.as_deref()),
+            // Nodes are watched from the start.
+            hold: self
+                .settings
+                .options
+                .service
+                .vanished
+                .filter(|_| watched.is_none())
+                .map(|guard| self.hold(guard, &client)),
+            client,
+        };
+        caches.watch(&source, watched, needed, &self.tasks, &self.shutdown);
+        self.tasks.spawn(end_for_another_cluster(self.settings.identity.clone(), self.shutdown.clone()));
+    }
+
+    /// How Nodes that vanish all together are held (INV-9, D-221), and who says so.
+    fn hold(&self, guard: GuardOptions, client: &Client) -> (HoldOptions, Arc<dyn HoldObserver<Node>>) {
+        let (events, sender) = recorder(client.clone(), MANAGER_NAME, Arc::new(SystemClock));
+        self.send_events(sender);
+        let nodes = self.caches.nodes.clone();
+        self.settings.metrics.count_held("node", move || nodes.held());
+        let GuardOptions { share, delay } = guard;
+        let options = HoldOptions { share, smallest: GuardOptions::SMALLEST_LANDSLIDE, delay };
+        (options, Arc::new(HeldNodes::new(events, delay)))
     }
 
     /// All tasks; the events' end with the controllers'.
@@ -220,6 +254,14 @@ impl Starter {
         });
         tasks.close();
         tasks
+    }
+}
+
+/// Ends the controllers when the API server turns out to be another cluster's. The fence is closed by then.
+async fn end_for_another_cluster(identity: ClusterIdentity, shutdown: CancellationToken) {
+    tokio::select! {
+        _ = identity.refused() => shutdown.cancel(),
+        () = shutdown.cancelled() => {}
     }
 }
 

@@ -68,7 +68,7 @@ use crate::registry::Registry;
 use crate::samples::{Samples, Source};
 use crate::series::{
     LOAD_BALANCER_OLDEST_PENDING, LOAD_BALANCERS, NODES_UNINITIALIZED, NODES_UNINITIALIZED_OLDEST, ORPHANS,
-    PROCESS_START_TIME_OF_SLIS, RUNNING_CONTROLLERS,
+    PROCESS_START_TIME_OF_SLIS, RUNNING_CONTROLLERS, VANISHED,
 };
 
 /// The label `manager`.
@@ -282,6 +282,12 @@ impl Metrics {
                 out.put_by(ORPHANS, &[kind], hooks::number(orphans));
             }
         });
+    }
+
+    /// Objects of a kind that vanished from the Kubernetes API and are held: `count` is asked with each scrape. Call it once for
+    /// each kind.
+    pub fn count_held(&self, kind: &'static str, count: impl Fn() -> usize + Send + Sync + 'static) {
+        self.source(move |out| out.put_by(VANISHED, &[kind], hooks::number(count())));
     }
 
     /// Everything as it is now, as text ([`CONTENT_TYPE`]). Within a tokio runtime it tells of that, too.

@@ -4,8 +4,10 @@
 //! Subscribers are told of every change ([`CacheEvent`]), and of every object again at their own resync period
 //! (RT-20). After a lost watch the objects are listed again: what is known comes as an update, what is missing as a
 //! delete (RT-22). An object that did not change meanwhile keeps its `Arc`, and there never are two copies of the
-//! world.
+//! world. A [`Watch`] may hold objects that a new list lacks all together ([`HoldOptions`]), and refuse lists of another
+//! cluster ([`ClusterIdentity`](crate::cluster::ClusterIdentity)).
 
+mod hold;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -19,8 +21,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{PersistentVolume, Service};
 use serde::de::DeserializeOwned;
 
+pub use hold::{HoldObserver, HoldOptions};
 pub use store::Cache;
-pub use watch::{WatchConfig, watch};
+pub use watch::{Watch, WatchConfig, watch};
 
 /// What a [`Cache`] can hold: an object that knows its key and how it is read from the API.
 pub trait Cached: Send + Sync + Sized + 'static {

@@ -18,6 +18,7 @@
 //! | [`loops`] | periodic passes, and many items with few workers |
 //! | [`events`] | Kubernetes Events: merged, counted, limited, never blocking |
 //! | [`election`] | one of several replicas leads; the fence that holds back all others |
+//! | [`cluster`] | which cluster this process works for; every other one is refused |
 //! | [`client`] | the API client: identity, limits, retries, metrics |
 //! | [`api_error`] | what an API error says and what to do about it |
 //! | [`writes`] | patches and deletes as this project sends them |
@@ -61,6 +62,7 @@ pub mod cache;
 pub mod claim;
 pub mod client;
 pub mod clock;
+pub mod cluster;
 pub mod election;
 pub mod events;
 pub mod limiter;

@@ -151,7 +151,7 @@ async fn live(stage: &Stage, script: &mut Script, is_first: bool) -> Option<Vec<
                 _ = tokio::time::timeout(GRACE, program.stop()).await;
                 None
             }
-            Turn::Over => Some(end(stage).await),
+            Turn::Over => Some([std::mem::take(&mut script.lost), end(stage).await].concat()),
         }
     };
     tokio::select! {

@@ -104,6 +104,18 @@ pub(super) fn everything_at_once(stage: &Stage) -> Deed<'_> {
     .boxed()
 }
 
+/// The API server shows no object of this kind.
+pub(super) fn api_forgets<'a>(stage: &'a Stage, kind: &'a str) -> Deed<'a> {
+    stage.api.forget(kind);
+    std::future::ready(()).boxed()
+}
+
+/// The API server shows them again.
+pub(super) fn api_remembers<'a>(stage: &'a Stage, kind: &'a str) -> Deed<'a> {
+    stage.api.remember(kind);
+    std::future::ready(()).boxed()
+}
+
 fn change(stage: &Stage, patch: Value) -> Deed<'_> {
     async move { assert!(stage.user.patch_service("web", &patch).await) }.boxed()
 }

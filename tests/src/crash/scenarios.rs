@@ -5,16 +5,19 @@ use std::time::Duration;
 use super::Scenario;
 use super::Step::{Settled, Then};
 use super::deeds::{
-    a_service, annotations_change, everything_at_once, machine_ends, machine_starts, machine_stops, node_joins,
-    ports_change, service_comes, service_goes, set_other_class, set_ready, set_type, three_services_one_hopeless,
-    two_nodes,
+    a_service, annotations_change, api_forgets, api_remembers, everything_at_once, machine_ends, machine_starts,
+    machine_stops, node_joins, ports_change, service_comes, service_goes, set_other_class, set_ready, set_type,
+    three_services_one_hopeless, two_nodes,
 };
 
 /// Shorter than making a load balancer takes.
 const SOON: Duration = Duration::from_millis(700);
 
+/// Long enough for a new list, and shorter than what was forgotten is held.
+const A_WHILE: Duration = Duration::from_secs(20);
+
 /// All stories.
-pub const SCENARIOS: [Scenario; 16] = [
+pub const SCENARIOS: [Scenario; 17] = [
     Scenario {
         name: "a Node is initialised",
         routes: false,
@@ -101,6 +104,18 @@ pub const SCENARIOS: [Scenario; 16] = [
         routes: false,
         set_up: Some(two_nodes),
         steps: &[Settled(three_services_one_hopeless), Settled(|stage| service_goes(stage, "mail"))],
+    },
+    Scenario {
+        name: "the API server forgets and shows again",
+        routes: true,
+        set_up: Some(a_service),
+        steps: &[
+            Then(|stage| api_forgets(stage, "services"), A_WHILE),
+            Then(|stage| api_remembers(stage, "services"), A_WHILE),
+            Then(|stage| api_forgets(stage, "services"), A_WHILE),
+            Settled(|stage| api_remembers(stage, "services")),
+            Settled(ports_change),
+        ],
     },
     Scenario {
         name: "routes follow the Nodes",

@@ -49,6 +49,8 @@ pub(crate) struct State {
     pub(crate) failed_routes: usize,
     /// Load balancers of Services that are gone.
     pub(crate) orphans: usize,
+    /// Services that vanished and are held.
+    pub(crate) vanished: usize,
     /// Whether a change of the kubeconfig came into use, for each that there was.
     pub(crate) kubeconfig_changes: Vec<bool>,
 }
@@ -87,6 +89,7 @@ impl State {
             target_errors: 0,
             failed_routes: 0,
             orphans: 0,
+            vanished: 0,
             kubeconfig_changes: Vec::new(),
         }
     }
@@ -100,6 +103,7 @@ pub(crate) struct Replica {
     nodes: Cache<Node>,
     services: Cache<Service>,
     orphans: Arc<AtomicUsize>,
+    vanished: Arc<AtomicUsize>,
     running: Vec<(&'static str, ControllerRuns)>,
     is_made: bool,
     clock: ManualClock,
@@ -115,8 +119,8 @@ impl Replica {
         health.add("leaderElection", Arc::new(check));
         metrics.elections().leading(LEASE, false);
         let (nodes, services) = (Cache::with([]), Cache::with([]));
-        let (orphans, running, clock) = (Arc::default(), Vec::new(), clock.clone());
-        Self { metrics, health, is_well, nodes, services, orphans, running, is_made: false, clock }
+        let (orphans, vanished, running, clock) = (Arc::default(), Arc::default(), Vec::new(), clock.clone());
+        Self { metrics, health, is_well, nodes, services, orphans, vanished, running, is_made: false, clock }
     }
 
     /// A minute passes; then it is scraped, at both paths.
@@ -124,6 +128,7 @@ impl Replica {
         self.metrics.elections().leading(LEASE, state.leads);
         self.is_well.store(state.is_well, Ordering::Relaxed);
         self.orphans.store(state.orphans, Ordering::Relaxed);
+        self.vanished.store(state.vanished, Ordering::Relaxed);
         self.run(&state.controllers);
         self.ask(state);
         if self.is_made {
@@ -146,6 +151,8 @@ impl Replica {
             self.metrics.count_nodes(self.nodes.clone(), |_| true);
             self.metrics.count_services(self.services.clone(), ServiceOptions::default());
             let orphans = Arc::clone(&self.orphans);
+            let vanished = Arc::clone(&self.vanished);
+            self.metrics.count_held("service", move || vanished.load(Ordering::Relaxed));
             self.metrics.count_orphans("load_balancer", move || Some(orphans.load(Ordering::Relaxed)));
         }
     }

@@ -266,6 +266,11 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         firing: &[(30, &[]), (45, &["CloudControllerManagerLoadBalancerTargetsFail"]), (95, &[])],
     },
     Scenario {
+        name: "services_vanish",
+        happens: |minute| while_wrong(minute, |state, _| state.vanished = 7),
+        firing: &[(18, &[]), (25, &["CloudControllerManagerObjectsVanished"]), (75, &[])],
+    },
+    Scenario {
         name: "load_balancers_are_left_behind",
         happens: |minute| while_wrong(minute, |state, _| state.orphans = 2),
         firing: &[(45, &[]), (55, &["CloudControllerManagerOrphans"]), (75, &[])],

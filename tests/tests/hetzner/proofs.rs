@@ -1,7 +1,7 @@
 //! What every provider passes.
 
 use ccm_tests::hetzner_cloud::{HetznerCloud, hetzner_cloud};
-use ccm_tests::proofs::{Cost, Limit, inv_1, inv_3, inv_4, inv_7, inv_8};
+use ccm_tests::proofs::{Cost, Limit, inv_1, inv_3, inv_4, inv_7, inv_8, inv_9};
 use ccm_tests::{chaos, crash, scene};
 use hetzner_fake::Options;
 
@@ -33,6 +33,11 @@ async fn inv_4_who_does_not_lead_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn inv_7_what_is_not_ours_stays_as_it_is_through_a_whole_life() {
     inv_7(&HetznerCloud::default()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn inv_9_a_service_that_the_api_server_forgot_keeps_its_load_balancer() {
+    inv_9(&scene::on_with_routes(&HetznerCloud::default())).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! INV-1 … INV-8 (ARCHITECTURE.md §7), each by its name.
+//! INV-1 … INV-9 (ARCHITECTURE.md §7), each by its name.
 //!
 //! They are the shortest proof of each; the long ones are `deletion_guard.rs` (INV-1), `crash.rs` (INV-2) and `chaos.rs`.
 
@@ -12,4 +12,5 @@ mod inv_5_secrets;
 mod inv_6_isolation;
 mod inv_7_ownership;
 mod inv_8_cost;
+mod inv_9_forgotten_services;
 mod scene;

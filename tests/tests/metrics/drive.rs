@@ -30,6 +30,7 @@ pub(crate) fn controllers(metrics: &Metrics) {
     metrics.count_nodes(Cache::<Node>::with([]), |_| true);
     metrics.count_services(Cache::<Service>::with([]), ServiceOptions::default());
     metrics.count_orphans("load_balancer", || Some(0));
+    metrics.count_held("service", || 0);
 }
 
 /// It does everything once.
@@ -83,6 +84,7 @@ fn work(metrics: &Metrics) {
     lifecycle.unanswered(2);
     lifecycle.skipped(1);
     let services = metrics.services();
+    services.deletion_held("unconfirmed");
     services.targets_sync_started();
     services.targets_synced(TIME);
     services.node_sync_failed();

@@ -121,3 +121,28 @@ async fn the_second_lease_must_not_be_the_first() {
     assert_eq!(failure.code(), 1);
     assert!(failure.to_string().contains("leaderName"), "{failure}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_of_another_cluster_ends_the_process_with_both_uids() {
+    for flags in [&["--leader-elect=false"][..], &[]] {
+        let world = World::new();
+        let running = world.start(flags).await;
+        seconds(60).await;
+        assert!(world.is_initialised());
+        let mut namespace = world.api.get("namespaces", None, "kube-system").unwrap();
+        let uid = namespace["metadata"]["uid"].as_str().unwrap().to_owned();
+        namespace["metadata"]["uid"] = "another-cluster".into();
+        world.api.seed(namespace).unwrap();
+        let writes = || world.api.requests().writes().len();
+        let before = (writes(), world.cloud.load_balancers().len());
+        world.api.forget("services");
+        let failure = running.task.await.unwrap().unwrap_err();
+        let text = failure.to_string();
+        assert!(text.contains(&uid) && text.contains("another-cluster") && text.contains("start it again"), "{text}");
+        assert_eq!(failure.code(), 255);
+        seconds(60).await;
+        // What was renewed before the list was asked for is the lease.
+        assert!(writes() - before.0 <= 1, "{:?}", world.api.requests().writes());
+        assert_eq!(world.cloud.load_balancers().len(), before.1);
+    }
+}

@@ -158,7 +158,7 @@ async fn a_service_that_is_made_anew_gets_another_load_balancer_and_the_old_one_
 
 /// SVC-36.
 #[tokio::test(start_paused = true)]
-async fn the_load_balancer_of_a_service_that_was_replaced_unseen_goes_before_the_next_is_made() {
+async fn the_load_balancer_of_a_service_that_was_replaced_unseen_goes_once_that_is_confirmed() {
     let world = world().await;
     let first = world.create("web").await;
     world.settle().await;
@@ -170,11 +170,21 @@ async fn the_load_balancer_of_a_service_that_was_replaced_unseen_goes_before_the
     let second = world.create("web").await;
     world.api.compact();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    let calls: Vec<_> = world.cloud.calls().into_iter().map(|call| call.what).collect();
-    assert_eq!(calls, ["delete web", "ensure web"]);
+    assert_eq!((world.cloud.count("delete"), world.cloud.balancers().len()), (0, 2), "nobody deleted the first one");
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!((world.cloud.count("delete"), world.cloud.changes()), (1, 2), "{:?}", world.cloud.calls());
     let reasons: Vec<_> =
         world.take_events("web").iter().map(|told| told.split(' ').next().unwrap().to_owned()).collect();
-    assert_eq!(reasons, ["DeletingLoadBalancer", "DeletedLoadBalancer", "EnsuringLoadBalancer", "EnsuredLoadBalancer"]);
+    assert_eq!(
+        reasons,
+        [
+            "LoadBalancerDeletionHeld",
+            "EnsuringLoadBalancer",
+            "EnsuredLoadBalancer",
+            "DeletingLoadBalancer",
+            "DeletedLoadBalancer"
+        ]
+    );
     let uid = |service: &serde_json::Value| service["metadata"]["uid"].as_str().unwrap().to_owned();
     assert_ne!(uid(&first), uid(&second));
     assert_eq!(world.cloud.balancers().into_keys().collect::<Vec<_>>(), [uid(&second)]);

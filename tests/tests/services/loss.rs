@@ -99,6 +99,8 @@ async fn as_long_as_the_api_does_not_say_that_a_service_is_gone_its_load_balance
     assert_eq!(world.cloud.balancers().len(), 1);
     world.api.faults().remove(rule);
     tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(world.cloud.balancers().len(), 1, "it was read once by now");
+    tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(world.cloud.balancers().is_empty());
 }
 

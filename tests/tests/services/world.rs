@@ -103,7 +103,9 @@ impl World {
         let provider = Arc::new(self.cloud.clone()) as Arc<dyn CloudProvider>;
         let context =
             ControllerContext { client, nodes, provider, clock: Arc::new(SystemClock), pulse: Pulse::default() };
-        let cluster = Cluster { name: "kubernetes".to_owned(), id: Some("cluster-1".to_owned()) };
+        let namespace = self.api.get("namespaces", None, "kube-system").unwrap();
+        let cluster =
+            Cluster { name: "kubernetes".to_owned(), id: namespace["metadata"]["uid"].as_str().map(str::to_owned) };
         let metrics = Arc::clone(&self.drifts) as Arc<dyn ServiceMetrics>;
         let controller = ServiceController::new(context, services, cluster, &self.options, recorder, metrics).unwrap();
         let run = Arc::new(controller).run(Arc::new(NoMetrics), Arc::new(NoMetrics), shutdown.clone());

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use cloud_provider::{Cluster, Error, Service};
-use kube::Api;
 use kube::core::Status;
 use kube::core::response::reason;
+use kube::{Api, Client};
 use runtime::api_error::is_not_found;
 use runtime::cache::Cache;
 use runtime::claim::Claim;
+use runtime::cluster::ClusterIdentity;
 use runtime::events::EventRecorder;
 use runtime::queue::{Queue, QueueMetrics};
 use runtime::writes::strategic_patch;
@@ -29,6 +30,7 @@ use crate::service::patch::SUBRESOURCE;
 use crate::service::retry::Retry;
 use crate::service::running;
 use crate::service::targets::{Given, Members, Targets};
+use crate::service::vanished::Vanished;
 use crate::service::wants::Operation;
 
 /// service-lb-controller.
@@ -42,6 +44,9 @@ pub struct ServiceController {
     pub(super) cloud: Cloud,
     pub(super) ledger: Ledger,
     pub(super) leftovers: Leftovers,
+    pub(super) vanished: Vanished,
+    /// The cluster, and the client that shows whether the API server is still that of this cluster.
+    pub(super) identity: (ClusterIdentity, Client),
     pub(super) targets: Targets,
     pub(super) writes: OwnWrites,
 }
@@ -62,6 +67,8 @@ impl ServiceController {
         context.require_load_balancers()?;
         Ok(Self {
             services,
+            identity: (ClusterIdentity::of(cluster.id.clone()), context.client.clone()),
+            vanished: Vanished::new(options.service.vanished),
             options: options.service.clone(),
             explain: options.explain,
             events,
@@ -73,6 +80,21 @@ impl ServiceController {
             writes: OwnWrites::default(),
             context,
         })
+    }
+
+    /// Asks `client` which cluster the API server belongs to, before a load balancer is deleted whose Service is only
+    /// remembered; otherwise the controller's own client is asked.
+    #[must_use]
+    pub fn of_cluster(mut self, identity: ClusterIdentity, client: Client) -> Self {
+        self.identity = (identity, client);
+        self
+    }
+
+    /// Counts the Services that vanished without being deleted and whose load balancers are kept.
+    #[must_use]
+    pub fn count_vanished(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+        let vanished = self.vanished.clone();
+        move || vanished.len()
     }
 
     /// Runs until `shutdown`: waits for both caches, then works off the queues (SVC-5). When it returns no call to the

@@ -21,6 +21,8 @@ pub(super) enum News {
     DeleteFailed(String),
     /// The Service goes, the load balancer of this name stays (P-20).
     Abandoned(String),
+    /// The Service vanished without being deleted, and its load balancer is kept.
+    DeletionHeld(String),
     /// The load balancer differs from what the Service wants (P-23).
     Drift {
         steps: String,
@@ -41,6 +43,7 @@ impl News {
             Self::UpdateFailed { .. } => "UpdateLoadBalancerFailed",
             Self::DeleteFailed(_) => "DeleteLoadBalancerFailed",
             Self::Abandoned(_) => "LoadBalancerAbandoned",
+            Self::DeletionHeld(_) => "LoadBalancerDeletionHeld",
             Self::Drift { .. } => "LoadBalancerDrift",
         }
     }
@@ -53,6 +56,7 @@ impl News {
             | Self::UpdateFailed { .. }
             | Self::DeleteFailed(_)
             | Self::Abandoned(_)
+            | Self::DeletionHeld(_)
             | Self::Drift { .. } => EventType::Warning,
         }
     }
@@ -73,6 +77,11 @@ impl News {
             Self::Abandoned(name) => format!(
                 "Load balancer {name:?} was not deleted, as ccm-rs/abandon-load-balancer asks: it is left in the cloud, and nothing here will remove it"
             ),
+            Self::DeletionHeld(why) => {
+                format!(
+                    "Service vanished from the Kubernetes API without being deleted; its load balancer is kept: {why}"
+                )
+            }
             Self::Drift { steps, is_repaired: true } => {
                 format!("Load balancer differs from what this service asks for, and is put right: {steps}")
             }

@@ -107,6 +107,11 @@ impl Ledger {
         });
     }
 
+    /// Number of Services that are remembered.
+    pub(super) fn len(&self) -> usize {
+        self.entries().len()
+    }
+
     /// SVC-40, SVC-69.
     pub(super) fn forget(&self, key: &str) {
         self.entries().remove(key);

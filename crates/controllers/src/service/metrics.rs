@@ -18,6 +18,8 @@ pub trait ServiceMetrics: Send + Sync {
     fn deleted(&self, took: Duration, well: bool);
     /// A load balancer differs from what its Service wants, and that is news (P-23).
     fn drift_found(&self);
+    /// A load balancer is kept although its Service vanished from the API, for this cause; counted once per Service and cause.
+    fn deletion_held(&self, _cause: &'static str) {}
     /// A Service of the queue was worked on, well or not.
     fn reconciled(&self, _took: Duration, _well: bool) {}
 }

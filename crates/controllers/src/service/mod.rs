@@ -42,9 +42,11 @@ mod own_writes;
 pub mod patch;
 mod retry;
 mod running;
+mod settle;
 mod sync;
 pub mod targets;
 mod turns;
+mod vanished;
 pub mod wants;
 
 pub use controller::ServiceController;

@@ -43,6 +43,11 @@ impl OwnWrites {
         }
     }
 
+    /// Returns `true` if the cache does not show yet what we wrote.
+    pub(super) fn are_outstanding(&self, key: &str) -> bool {
+        self.lock().contains_key(key)
+    }
+
     /// The Service is gone.
     pub(super) fn forget(&self, key: &str) {
         self.lock().remove(key);

@@ -121,12 +121,17 @@ impl Running {
         let (key, options) = (event.object().key().into_owned(), &self.controller.options);
         match event {
             CacheEvent::Added(service) => {
+                self.controller.note_there(&key, service);
                 self.controller.writes.seen(&key, service);
                 if concerns_us(service, options) || may_hold_leftovers(service, options) {
                     self.services.add(key);
                 }
             }
             CacheEvent::Updated { old, new } => {
+                if old.metadata.uid != new.metadata.uid {
+                    self.service_vanished(&key, old, true);
+                    self.controller.note_there(&key, new);
+                }
                 self.controller.writes.seen(&key, new);
                 if is_news(old, new, options) && !self.controller.ledger.is_our_annotation(&key, old, new, options) {
                     self.services.add(key);
@@ -135,6 +140,7 @@ impl Running {
                 }
             }
             CacheEvent::Deleted(last) => {
+                self.service_vanished(&key, last, false);
                 self.controller.writes.forget(&key);
                 self.controller.ledger.is_gone(&key, last);
                 // SVC-17 relies on the finalizer alone. It may have been taken off, or never have come on: a list from an
@@ -143,6 +149,17 @@ impl Running {
                     self.services.add(key);
                 }
             }
+        }
+    }
+
+    /// A Service that is remembered, or worked on, is not there any more; whether that can be true is judged by its last
+    /// state.
+    fn service_vanished(&self, key: &str, last: &Arc<Service>, is_replaced: bool) {
+        let controller = &self.controller;
+        let known = controller.ledger.service(key);
+        let is_known = known.is_some_and(|known| known.metadata.uid == last.metadata.uid);
+        if is_known || self.turns.is_taken(key) {
+            controller.note_vanished(key, last, controller.writes.are_outstanding(key), is_replaced);
         }
     }
 
@@ -165,6 +182,9 @@ impl Running {
                 tracing::warn!(service = key, %error, "nothing is done about a service that may be gone or not");
                 claim.fail();
             }
+        }
+        if let Some(pause) = self.controller.vanished.pause(&key) {
+            self.services.add_after(key.clone(), pause);
         }
         if let Some(pause) = self.controller.leftovers.pause(&key) {
             self.services.add_after(key, pause);

@@ -33,9 +33,17 @@ impl ServiceController {
         match self.current(key, cached).await? {
             None => {
                 self.leftovers.forget(key);
-                self.delete_remembered(key, place).await
+                self.settle_vanished(key, place).await;
+                // One that vanished without being deleted goes by rules of its own.
+                match self.vanished.of(key).is_empty() {
+                    true => self.delete_remembered(key, place).await,
+                    false => Ok(()),
+                }
             }
-            Some(service) => self.process(key, &service, place).await,
+            Some(service) => {
+                self.settle_vanished(key, place).await;
+                self.process(key, &service, place).await
+            }
         }
     }
 
@@ -58,6 +66,10 @@ impl ServiceController {
     pub(super) async fn confirmed(&self, key: &str) -> Result<Option<Arc<Service>>> {
         let cached = self.services.get(key);
         let Some(known) = self.ledger.service(key) else { return Ok(cached) };
+        if cached.is_none() && self.vanished.has(key, &known) {
+            // It is read when it is due, and for that twice.
+            return Ok(None);
+        }
         let uid = &known.metadata.uid;
         if cached.as_ref().is_some_and(|cached| cached.metadata.uid == *uid) {
             return Ok(cached);
@@ -71,7 +83,7 @@ impl ServiceController {
     }
 
     /// Of this Service, what the API has now under its name. The reference's role may list Services, and get none.
-    async fn read(&self, key: &str, service: &Service) -> Result<Option<Service>> {
+    pub(super) async fn read(&self, key: &str, service: &Service) -> Result<Option<Service>> {
         let (api, name) = (self.api(service), service.metadata.name.as_deref().unwrap_or_default());
         let fresh = match api.get_opt(name).await {
             Err(error) if is_forbidden(&error) => {
@@ -84,9 +96,13 @@ impl ServiceController {
     }
 
     async fn process(&self, key: &str, service: &Arc<Service>, place: &Place) -> Result<()> {
-        // SVC-36: of a Service that was deleted and made anew the old load balancer goes first.
-        if self.ledger.service(key).is_some_and(|known| known.metadata.uid != service.metadata.uid) {
-            self.delete_remembered(key, place).await?;
+        // SVC-36: of a Service that was deleted and made anew the old load balancer goes first. If the old one cannot have
+        // been deleted, its load balancer stays until that is confirmed, and the new one gets its own.
+        if let Some(known) = self.ledger.service(key).filter(|known| known.metadata.uid != service.metadata.uid) {
+            match self.vanished.has(key, &known) {
+                true => self.vanished.is_replaced(key, &known),
+                false => self.delete_remembered(key, place).await?,
+            }
         }
         if self.is_for_leftovers(key, service) {
             self.remove_leftovers(key, service, place).await;
@@ -269,14 +285,8 @@ impl ServiceController {
             // It need not have been seen while it was being deleted: without finalizers that takes no time.
             self.say(&service, &News::Abandoned(self.cloud.name(&service)));
         } else {
-            self.say(&service, &News::Deleting);
-            if let Err(error) = self.cloud.delete(&service, &Waits(place)).await {
-                if !self.cloud.is_stopping() {
-                    self.say(&service, &News::DeleteFailed(error.to_string()));
-                }
-                return Err(error);
-            }
-            self.say(&service, &News::Deleted);
+            self.require_same_cluster().await?;
+            self.delete_for(&service, place).await?;
         }
         self.ledger.forget(key);
         Ok(())

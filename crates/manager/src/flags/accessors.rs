@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ::controllers::Options;
+use ::controllers::options::ServiceOptions;
 use ::serving::options::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
 use runtime::client::{ClientOptions, UserAgent};
 
@@ -19,7 +20,7 @@ impl Flags {
         Options {
             node: self.node.options(self.misc.node_status_update_frequency),
             lifecycle: self.lifecycle.options(),
-            service: self.service.options(),
+            service: ServiceOptions { vanished: Some(self.lifecycle.share_and_delay()), ..self.service.options() },
             route: self.route.options(self.gates().route_mode()),
             explain: self.controllers.explain,
         }

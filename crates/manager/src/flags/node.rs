@@ -62,10 +62,12 @@ impl LifecycleFlags {
         LifecycleOptions {
             monitor_period: self.node_monitor_period.to_std_or_zero(),
             deletion: self.node_deletion,
-            guard: self.node_deletion_guard.then(|| GuardOptions {
-                share: self.node_deletion_guard_share,
-                delay: self.node_deletion_guard_delay.to_std_or_zero(),
-            }),
+            guard: self.node_deletion_guard.then(|| self.share_and_delay()),
         }
+    }
+
+    /// Share and delay of the guards over Nodes and over Services that vanish.
+    pub(super) fn share_and_delay(&self) -> GuardOptions {
+        GuardOptions { share: self.node_deletion_guard_share, delay: self.node_deletion_guard_delay.to_std_or_zero() }
     }
 }

@@ -12,9 +12,10 @@ use prometheus::{Gauge, GaugeVec, Histogram, HistogramVec, IntCounter, IntCounte
 use crate::hooks::{Reconcile, Reconciles, number, result};
 use crate::registry::Registry;
 use crate::series::{
-    LOAD_BALANCER_CALLS, LOAD_BALANCER_DRIFTS, LOAD_BALANCER_SYNC, NODE_DELETIONS, NODE_DELETIONS_SUPPRESSED,
-    NODE_LOOKUP_ERRORS, NODE_SHUTDOWN_TAINTS, NODE_SYNC_DELAY, NODE_SYNC_ERRORS, NODE_SYNC_LATENCY, NODES_SKIPPED,
-    ROUTE_CHANGES, ROUTE_FLAPPING, ROUTE_OUTSIDE, ROUTE_SYNC, ROUTES, TAINT_REMOVAL_DELAY, TARGETS_LATENCY,
+    LOAD_BALANCER_CALLS, LOAD_BALANCER_DELETIONS_SUPPRESSED, LOAD_BALANCER_DRIFTS, LOAD_BALANCER_SYNC, NODE_DELETIONS,
+    NODE_DELETIONS_SUPPRESSED, NODE_LOOKUP_ERRORS, NODE_SHUTDOWN_TAINTS, NODE_SYNC_DELAY, NODE_SYNC_ERRORS,
+    NODE_SYNC_LATENCY, NODES_SKIPPED, ROUTE_CHANGES, ROUTE_FLAPPING, ROUTE_OUTSIDE, ROUTE_SYNC, ROUTES,
+    TAINT_REMOVAL_DELAY, TARGETS_LATENCY,
 };
 
 /// The node controller's histograms; they are there from the start, also on standbys.
@@ -107,6 +108,7 @@ pub(crate) struct Services {
     node_sync_latency: Histogram,
     calls: HistogramVec,
     drifts: IntCounter,
+    suppressed: IntCounterVec,
     reconcile: Reconcile,
 }
 
@@ -119,6 +121,7 @@ impl Services {
             node_sync_latency: registry.histogram(NODE_SYNC_LATENCY),
             calls: registry.histograms(LOAD_BALANCER_CALLS),
             drifts: registry.counter(LOAD_BALANCER_DRIFTS),
+            suppressed: registry.counters(LOAD_BALANCER_DELETIONS_SUPPRESSED),
             reconcile: reconciles.of(names::SERVICE_CONTROLLER.metric),
         }
     }
@@ -149,6 +152,9 @@ impl ServiceMetrics for Services {
     }
     fn drift_found(&self) {
         self.drifts.inc();
+    }
+    fn deletion_held(&self, cause: &'static str) {
+        self.suppressed.with_label_values(&[cause]).inc();
     }
     fn reconciled(&self, took: Duration, well: bool) {
         self.reconcile.ended(took, well);

@@ -38,6 +38,12 @@ table!(OWN {
         .help("Time that the provider took to ensure or delete a load balancer.");
     LOAD_BALANCER_DRIFTS = Series::counter("ccm_loadbalancer_drift_total").from(Leader)
         .help("Load balancers that somebody else changed.");
+    LOAD_BALANCER_DELETIONS_SUPPRESSED = Series::counter("ccm_loadbalancer_deletion_suppressed_total").by(&["reason"]).from(Use)
+        .help("Load balancers that were kept although their Service vanished from the Kubernetes API, by reason; once for each \
+            Service and reason.");
+    VANISHED = Series::gauge("ccm_vanished_objects_held").by(&["kind"]).from(Leader)
+        .help("Services and Nodes that vanished from the Kubernetes API without being deleted, and are treated as if they were \
+            there.");
     ORPHANS = Series::gauge("ccm_orphaned_resources").by(&["kind"]).from(Use)
         .help("Resources in the cloud that are marked for an object of this cluster that is gone, as of the last time that all \
             were read.");

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::hold::{Hold, HoldOptions};
 use super::{CacheEvent, Cached, Resync};
 
 type Objects<T> = BTreeMap<Box<str>, Slot<T>>;
@@ -48,6 +49,19 @@ struct Subscribers<T> {
     all: Vec<Subscriber<T>>,
     /// Number of the list that is being read, or was read last.
     list: u32,
+    /// Objects that are kept although the last list lacks them.
+    hold: Hold,
+}
+
+/// What a complete list changed beyond what subscribers are told.
+#[derive(Debug)]
+pub(super) struct Listed<T> {
+    /// Objects of the list.
+    pub(super) present: usize,
+    /// Objects that it lacks and that are held from now on.
+    pub(super) held: Vec<Arc<T>>,
+    /// Objects that were held until now and are removed, because this list confirmed that they are gone.
+    pub(super) confirmed: Vec<Arc<T>>,
 }
 
 struct Subscriber<T> {
@@ -80,7 +94,7 @@ impl<T: Cached> Cache<T> {
     pub fn new() -> Self {
         let shared = Shared {
             objects: RwLock::new(BTreeMap::new()),
-            subscribers: Mutex::new(Subscribers { all: Vec::new(), list: 0 }),
+            subscribers: Mutex::new(Subscribers { all: Vec::new(), list: 0, hold: Hold::default() }),
             subscribed: Notify::new(),
             synced: watch::Sender::new(false),
         };
@@ -150,8 +164,9 @@ impl<T: Cached> Cache<T> {
     /// Adds or replaces an object and tells the subscribers. An object of the same resource version (if it has one)
     /// keeps its `Arc`, and the update shows it as old and new.
     pub fn insert(&self, object: T) {
-        let subscribers = self.subscribers();
+        let mut subscribers = self.subscribers();
         let list = subscribers.list;
+        subscribers.hold.release(&object.key());
         let event = self.write(|objects| match objects.entry(object.key().into()) {
             Entry::Vacant(entry) => {
                 let object = Arc::new(object);
@@ -174,7 +189,8 @@ impl<T: Cached> Cache<T> {
 
     /// Removes an object and tells the subscribers; nothing happens if it is not there.
     pub fn remove(&self, key: &str) {
-        let subscribers = self.subscribers();
+        let mut subscribers = self.subscribers();
+        subscribers.hold.release(key);
         if let Some(slot) = self.write(|objects| objects.remove(key)) {
             subscribers.tell(&CacheEvent::Deleted(slot.object));
         }
@@ -190,7 +206,8 @@ impl<T: Cached> Cache<T> {
 
     /// Removes an object that was deleted in the given state, and tells the subscribers that state.
     pub(super) fn remove_as(&self, last: T) {
-        let subscribers = self.subscribers();
+        let mut subscribers = self.subscribers();
+        subscribers.hold.release(&last.key());
         if self.write(|objects| objects.remove(&*last.key())).is_some() {
             subscribers.tell(&CacheEvent::Deleted(Arc::new(last)));
         }
@@ -202,16 +219,45 @@ impl<T: Cached> Cache<T> {
         subscribers.list = subscribers.list.wrapping_add(1);
     }
 
-    /// The list is complete: removes what was not in it.
-    pub(super) fn end_list(&self) {
-        let subscribers = self.subscribers();
-        let list = subscribers.list;
-        let gone: Vec<_> = self.write(|objects| objects.extract_if(.., |_, slot| slot.list != list).collect());
-        for (_, slot) in gone {
-            subscribers.tell(&CacheEvent::Deleted(slot.object));
+    /// From now on objects that a list lacks all together are held (see [`HoldOptions`]).
+    pub(super) fn hold(&self, options: HoldOptions) {
+        self.subscribers().hold.begin(options);
+    }
+
+    /// Number of objects that are kept although the last list lacks them.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.subscribers().hold.len()
+    }
+
+    /// The time at which what is held must be read again, if anything is.
+    pub(super) fn hold_ends(&self) -> Option<Instant> {
+        self.subscribers().hold.ends()
+    }
+
+    /// Completes a list: removes what was not in it, but for what is held.
+    pub(super) fn end_list(&self, now: Instant) -> Listed<T> {
+        let mut subscribers = self.subscribers();
+        let (list, was_synced) = (subscribers.list, self.is_synced());
+        let (missing, present) = self.read(|objects| {
+            let missing = objects.iter().filter(|(_, slot)| slot.list != list).map(|(key, _)| key.clone());
+            let missing: Vec<Box<str>> = missing.collect();
+            let present = objects.len() - missing.len();
+            (missing, present)
+        });
+        // An object of a cache that was never complete is no loss that could be compared with anything.
+        let verdict = if was_synced { subscribers.hold.judge(now, missing, present) } else { missing.into() };
+        let take = |key: &Box<str>| self.write(|objects| objects.remove(key)).map(|slot| slot.object);
+        let look = |key: &Box<str>| self.get(key);
+        let confirmed: Vec<_> = verdict.confirmed.iter().filter_map(take).collect();
+        let gone: Vec<_> = verdict.gone.iter().filter_map(take).collect();
+        for object in confirmed.iter().chain(&gone) {
+            subscribers.tell(&CacheEvent::Deleted(Arc::clone(object)));
         }
+        let held = verdict.held.iter().filter_map(look).collect();
         drop(subscribers);
         self.shared.synced.send_replace(true);
+        Listed { present, held, confirmed }
     }
 
     /// Does the resyncs that are due and says when the next one is.

@@ -2,21 +2,28 @@
 
 use std::future::pending;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
-use kube::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Config, DefaultBackoff, Event, watcher};
+use kube::{Api, Client};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::hold::{HoldObserver, HoldOptions};
+use super::store::Listed;
 use super::{Cache, Cached};
 use crate::api_error::{api_error, is_gone};
 use crate::client::is_too_large;
+use crate::cluster::{ClusterIdentity, Finding};
 
 /// While the API server cannot be read, that is said this often.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+/// Pauses while the API server does not say which cluster it is of.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How objects are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,30 +60,85 @@ impl WatchConfig {
 /// Fills `cache` from `api` and keeps it fresh until `shutdown`. Also does the subscribers' resyncs.
 ///
 /// Lost connections are taken up again where they broke off, or with a new list where the server forgot (410), with
-/// the back-off of client-go (0.8 to 30 s).
+/// the back-off of client-go (0.8 to 30 s). [`Watch`] does the same with protection against lists that lie.
 pub async fn watch<T: Cached>(api: Api<T::Wire>, config: WatchConfig, cache: Cache<T>, shutdown: CancellationToken) {
-    let kind = <T::Wire as kube::Resource>::kind(&()).into_owned();
-    let mut follower = Follower { kind, cache, trouble: None, is_listing: true };
-    let (mut config, mut pauses) = (config, DefaultBackoff::default());
-    loop {
-        let events = watcher(api.clone(), config.watcher(config.streaming)).default_backoff();
-        match follower.follow(events, config.streaming, &shutdown).await {
-            End::Shutdown => return,
-            End::StreamingRefused => {
-                config.streaming = false;
-                continue;
-            }
-            End::Expired => {}
-            End::TooLarge => {
-                if !config.streaming {
-                    config.page_size = (config.page_size / 2).max(1);
+    Watch::new(api, config, cache).run(shutdown).await;
+}
+
+/// The task that keeps a [`Cache`] fresh, and what it does not believe.
+pub struct Watch<T: Cached> {
+    api: Api<T::Wire>,
+    config: WatchConfig,
+    cache: Cache<T>,
+    identity: Option<(ClusterIdentity, Client)>,
+    observer: Option<Arc<dyn HoldObserver<T>>>,
+}
+
+impl<T: Cached> Clone for Watch<T> {
+    fn clone(&self) -> Self {
+        let (api, config, cache) = (self.api.clone(), self.config.clone(), self.cache.clone());
+        Self { api, config, cache, identity: self.identity.clone(), observer: self.observer.clone() }
+    }
+}
+
+impl<T: Cached> Watch<T> {
+    /// A watch that believes everything.
+    #[must_use]
+    pub fn new(api: Api<T::Wire>, config: WatchConfig, cache: Cache<T>) -> Self {
+        Self { api, config, cache, identity: None, observer: None }
+    }
+
+    /// After a lost watch, lists again only once `client` shows that its server is still the one of this cluster. For
+    /// another cluster the watch ends, and the cache stays as it is.
+    #[must_use]
+    pub fn of_cluster(mut self, identity: ClusterIdentity, client: Client) -> Self {
+        self.identity = Some((identity, client));
+        self
+    }
+
+    /// Holds objects that a list lacks all together, and reports that to `observer`.
+    #[must_use]
+    pub fn holding(mut self, options: HoldOptions, observer: Arc<dyn HoldObserver<T>>) -> Self {
+        self.cache.hold(options);
+        self.observer = Some(observer);
+        self
+    }
+
+    /// Fills the cache and keeps it fresh until `shutdown`.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let Self { api, mut config, cache, identity, observer } = self;
+        let kind = <T::Wire as kube::Resource>::kind(&()).into_owned();
+        let (held, reread, trouble) = (cache.held(), None, None);
+        let mut follower = Follower { kind, cache, identity, observer, held, reread, trouble, is_listing: true };
+        let mut pauses = DefaultBackoff::default();
+        loop {
+            let events = watcher(api.clone(), config.watcher(config.streaming)).default_backoff();
+            match follower.follow(events, config.streaming, &shutdown).await {
+                End::Shutdown => return,
+                End::StreamingRefused => {
+                    config.streaming = false;
+                    continue;
+                }
+                End::Expired => {}
+                End::TooLarge => {
+                    if !config.streaming {
+                        config.page_size = (config.page_size / 2).max(1);
+                    }
+                }
+                End::HoldIsOver => {
+                    tracing::info!(kind = follower.kind, "listing again what is held");
+                    continue;
+                }
+                End::OtherCluster => {
+                    shutdown.cancelled().await;
+                    return;
                 }
             }
-        }
-        // A watcher that is made again has forgotten how often it failed.
-        let pause = pauses.next().unwrap_or_default();
-        if shutdown.run_until_cancelled(sleep(pause)).await.is_none() {
-            return;
+            // A watcher that is made again has forgotten how often it failed.
+            let pause = pauses.next().unwrap_or_default();
+            if shutdown.run_until_cancelled(sleep(pause)).await.is_none() {
+                return;
+            }
         }
     }
 }
@@ -89,11 +151,21 @@ enum End {
     Expired,
     /// A page, or an object of the first state, is larger than the client accepts.
     TooLarge,
+    /// What is held is to be listed again.
+    HoldIsOver,
+    /// The server is another cluster's.
+    OtherCluster,
 }
 
-struct Follower<T> {
+struct Follower<T: Cached> {
     kind: String,
     cache: Cache<T>,
+    identity: Option<(ClusterIdentity, Client)>,
+    observer: Option<Arc<dyn HoldObserver<T>>>,
+    /// Number of objects that were held after the last event.
+    held: usize,
+    /// When to list again for what is held; `None` while a list is under way.
+    reread: Option<Instant>,
     trouble: Option<Trouble>,
     /// Set until a list is complete.
     is_listing: bool,
@@ -116,17 +188,27 @@ impl<T: Cached> Follower<T> {
         loop {
             let next_resync = if self.cache.is_synced() { self.cache.resync_due(Instant::now()) } else { None };
             let mut resync = pin!(sleep_until(next_resync));
+            let mut reread = pin!(sleep_until(self.reread));
             loop {
                 let event = tokio::select! {
                     biased;
                     () = shutdown.cancelled() => return End::Shutdown,
                     () = &mut resync => break,
+                    () = &mut reread => {
+                        self.reread = None;
+                        return End::HoldIsOver;
+                    }
                     () = self.cache.subscribed() => break,
                     event = events.next() => event,
                 };
                 match event {
                     Some(Ok(event)) => {
-                        if self.apply(event) {
+                        if matches!(event, Event::Init) && !self.is_same_cluster(shutdown).await {
+                            return End::OtherCluster;
+                        }
+                        let is_listed = self.apply(event);
+                        self.note_returns();
+                        if is_listed {
                             break;
                         }
                     }
@@ -167,8 +249,9 @@ impl<T: Cached> Follower<T> {
             Event::InitDone => {
                 self.recover();
                 self.is_listing = false;
-                self.cache.end_list();
+                let listed = self.cache.end_list(Instant::now());
                 tracing::debug!(kind = self.kind, objects = self.cache.len(), "listed");
+                self.note_hold(&listed);
                 return true;
             }
             Event::Apply(wire) => {
@@ -181,6 +264,75 @@ impl<T: Cached> Follower<T> {
             }
         }
         false
+    }
+
+    /// Returns `false` if the server is another cluster's. Before a cache was filled there is nothing to protect.
+    /// Waits as long as the server does not say which cluster it is: what is in the cache stays meanwhile.
+    async fn is_same_cluster(&self, shutdown: &CancellationToken) -> bool {
+        let Some((identity, client)) = self.identity.as_ref().filter(|_| self.cache.is_synced()) else { return true };
+        let mut pause = FIRST_PAUSE;
+        loop {
+            match identity.check(client, "the API server").await {
+                Finding::Same | Finding::Unknown => return true,
+                Finding::Other(_) => return false,
+                Finding::Unanswered(problem) => {
+                    tracing::warn!(
+                        kind = self.kind,
+                        problem,
+                        "not listing again before it is known which cluster answers"
+                    );
+                }
+            }
+            if shutdown.run_until_cancelled(tokio::time::sleep(pause)).await.is_none() {
+                return true;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Reports what a list that is complete means for the hold.
+    fn note_hold(&mut self, listed: &Listed<T>) {
+        let (kind, before) = (&self.kind, self.held);
+        self.held = self.cache.held();
+        self.reread = self.cache.hold_ends();
+        if !listed.held.is_empty() {
+            tracing::warn!(
+                kind,
+                missing = listed.held.len(),
+                present = listed.present,
+                "a new list lacks many objects that nobody deleted; they are held until a second list confirms it"
+            );
+            self.observed(|observer| observer.held(&listed.held, listed.present));
+        }
+        if !listed.confirmed.is_empty() {
+            tracing::warn!(
+                kind,
+                gone = listed.confirmed.len(),
+                "a second list lacks the held objects, too: they are gone"
+            );
+            self.observed(|observer| observer.ended(&listed.confirmed));
+        } else if before > 0 && self.held == 0 {
+            self.note_end();
+        }
+    }
+
+    /// Objects that a list lacked may also come back, or be deleted, one by one.
+    fn note_returns(&mut self) {
+        if self.held > 0 && self.reread.is_some() && self.cache.held() == 0 {
+            (self.held, self.reread) = (0, None);
+            self.note_end();
+        }
+    }
+
+    fn note_end(&self) {
+        tracing::info!(kind = self.kind, "the held objects are listed again");
+        self.observed(|observer| observer.ended(&[]));
+    }
+
+    fn observed(&self, tell: impl Fn(&dyn HoldObserver<T>)) {
+        if let Some(observer) = &self.observer {
+            tell(&**observer);
+        }
     }
 
     fn recover(&mut self) {

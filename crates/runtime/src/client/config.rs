@@ -21,6 +21,7 @@ use super::layer::{Limits, wrap};
 use super::renewal::Source;
 use super::request::RequestMetrics;
 use super::token_file;
+use crate::cluster::ClusterIdentity;
 
 /// The environment variable that replaces `--master` if there is neither that nor a kubeconfig.
 const MASTER_VARIABLE: &str = "KUBERNETES_MASTER";
@@ -73,6 +74,14 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
+    /// Requires that what changes in the kubeconfig of these options leads to this cluster still. What leads to another one
+    /// is never used; `identity` hears of it.
+    pub fn require_cluster(&self, identity: &ClusterIdentity) {
+        if let Some(kubeconfig) = &self.kubeconfig {
+            self.kubeconfigs.require_cluster(kubeconfig, self.context.as_deref(), identity);
+        }
+    }
+
     fn limits(&self) -> Limits {
         Limits {
             rate: self.qps.map(|qps| (qps, self.burst.unwrap_or(30))),

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::ClientError;
 use super::renewal::{Cause, News, Renewing, Source, hash_of};
 use super::request::RequestMetrics;
+use crate::cluster::ClusterIdentity;
 use crate::loops::restarting;
 
 /// How often the files are read (D-171).
@@ -31,6 +32,26 @@ pub struct Kubeconfigs(Arc<Shared>);
 struct Shared {
     followed: Mutex<Followed>,
     refusal: Arc<Notify>,
+    required: Arc<Required>,
+}
+
+/// The clusters that kubeconfigs must lead to.
+#[derive(Default)]
+pub(super) struct Required(Mutex<Vec<(PathBuf, Option<String>, ClusterIdentity)>>);
+
+impl Required {
+    pub(super) fn require(&self, kubeconfig: &Path, context: Option<&str>, identity: &ClusterIdentity) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(path, name, _)| (path.as_path(), name.as_deref()) != (kubeconfig, context));
+        all.push((kubeconfig.to_owned(), context.map(str::to_owned), identity.clone()));
+    }
+
+    /// The cluster that this kubeconfig, with this context, must lead to.
+    pub(super) fn of(&self, kubeconfig: &Path, context: Option<&str>) -> Option<ClusterIdentity> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let required = all.iter().find(|(path, name, _)| path == kubeconfig && name.as_deref() == context);
+        required.map(|(.., identity)| identity.clone())
+    }
 }
 
 #[derive(Default)]
@@ -55,6 +76,10 @@ impl Hashes {
 }
 
 impl Kubeconfigs {
+    pub(super) fn require_cluster(&self, kubeconfig: &Path, context: Option<&str>, identity: &ClusterIdentity) {
+        self.0.required.require(kubeconfig, context, identity);
+    }
+
     /// A client for the server of `source`, and the server's name for metrics.
     pub(super) async fn connect(
         &self,
@@ -65,7 +90,7 @@ impl Kubeconfigs {
         let renewing = match known {
             Some(known) => known,
             None => {
-                let made = Renewing::new(source, Arc::clone(&self.0.refusal)).await?;
+                let made = Renewing::new(source, Arc::clone(&self.0.refusal), Arc::clone(&self.0.required)).await?;
                 self.0.add(made, metrics)
             }
         };

@@ -28,10 +28,11 @@ use super::config::{ClientError, build, host_of};
 use super::credential::prepare;
 use super::discreet::discreet;
 use super::kubeconfig::{named_files, read_kubeconfig};
-use super::kubeconfigs::Hashes;
+use super::kubeconfigs::{Hashes, Required};
 use super::plugin::PATIENCE as PROGRAM_PATIENCE;
 use super::request::is_watch;
 use crate::api_error::api_error;
+use crate::cluster::Finding;
 use crate::loops::caught;
 
 /// A credential that a plugin gave is replaced so long before its end.
@@ -40,7 +41,7 @@ const BEFORE_END: SignedDuration = SignedDuration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A kubeconfig, and what of it counts.
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(super) struct Source {
     pub(super) kubeconfig: PathBuf,
     /// Another context than its current one.
@@ -78,6 +79,8 @@ pub(super) struct Renewing {
     is_refused: AtomicBool,
     /// Hears at once that a credential from a file is refused.
     refusal: Arc<Notify>,
+    /// The cluster that it must lead to.
+    required: Arc<Required>,
     /// Why what the files say is not in use, as it was said last.
     trouble: Mutex<Option<String>>,
     /// Held while something new is tried.
@@ -110,13 +113,18 @@ struct Generation {
 }
 
 impl Renewing {
-    pub(super) async fn new(source: Source, refusal: Arc<Notify>) -> Result<Arc<Self>, ClientError> {
+    pub(super) async fn new(
+        source: Source,
+        refusal: Arc<Notify>,
+        required: Arc<Required>,
+    ) -> Result<Arc<Self>, ClientError> {
         let first = Arc::new(source.open().await?);
         Ok(Arc::new(Self {
             source,
             current: Mutex::new(first),
             is_refused: AtomicBool::new(false),
             refusal,
+            required,
             trouble: Mutex::default(),
             trying: TryLock::default(),
         }))
@@ -190,9 +198,32 @@ impl Renewing {
             return Ok(false);
         }
         self.source.try_out(&next.client).await?;
+        self.require_cluster(&next).await?;
         *lock(&self.current) = Arc::new(next);
         current.over.cancel();
         Ok(true)
+    }
+}
+
+impl Renewing {
+    /// Fails unless what is new leads to the cluster that it must lead to (INV-9).
+    async fn require_cluster(&self, next: &Generation) -> Result<(), String> {
+        let Source { kubeconfig, context, .. } = &self.source;
+        let Some(identity) = self.required.of(kubeconfig, context.as_deref()) else { return Ok(()) };
+        let origin = format!("the kubeconfig {}", kubeconfig.display());
+        let finding = if self.source.with_credential {
+            identity.check(&next.client, &origin).await
+        } else {
+            // Nobody may read the namespace without a credential.
+            let known = Source { with_credential: true, ..self.source.clone() };
+            let known = known.open().await.map_err(|error| error.to_string())?;
+            identity.check(&known.client, &origin).await
+        };
+        match finding {
+            Finding::Same | Finding::Unknown => Ok(()),
+            Finding::Other(other) => Err(other.to_string()),
+            Finding::Unanswered(problem) => Err(problem),
+        }
     }
 }
 

@@ -88,6 +88,7 @@ fn every_flag_reaches_its_option() {
                 drift_check_period: Duration::from_secs(600),
                 drift: Drift::Repair,
                 exclude_without_network: true,
+                vanished: Some(GuardOptions { share: 0.25, delay: Duration::from_secs(10) }),
                 ..ServiceOptions::default()
             },
             route: RouteOptions {

@@ -231,7 +231,9 @@ async fn a_token_file_and_a_server_s_new_authority_are_taken_over() {
 async fn another_server_or_user_in_the_kubeconfig_is_used_and_not_where_only_the_server_counts() {
     let (stage, other) = (Stage::new("{token: one}").await, Stage::new("{token: two}").await);
     let renewing = stage.renewing().await;
-    let bare = Renewing::new(Source { with_credential: false, ..stage.source() }, Arc::default()).await.unwrap();
+    let bare = Renewing::new(Source { with_credential: false, ..stage.source() }, Arc::default(), Arc::default())
+        .await
+        .unwrap();
     for file in ["ca.crt", "kubeconfig"] {
         std::fs::copy(other.file(file), stage.file(file)).unwrap();
     }
@@ -336,7 +338,8 @@ async fn a_credential_that_no_header_can_hold_is_an_error_at_the_start_and_at_a_
         let bad_kubeconfig = std::fs::read_to_string(stage.file("kubeconfig")).unwrap();
         stage.write_file("token", file);
         stage.write_file("answer", file);
-        let refused = Renewing::new(stage.source(), Arc::default()).await.map(drop).unwrap_err().to_string();
+        let refused =
+            Renewing::new(stage.source(), Arc::default(), Arc::default()).await.map(drop).unwrap_err().to_string();
         assert!(refused.contains(expected) && !refused.contains("cr3t"), "{user}: {refused}");
 
         let good = Stage::new("{token: good}").await;
@@ -361,7 +364,7 @@ async fn a_port_that_does_not_exist_is_refused_and_the_error_shows_no_password()
     let refusal = async |url: &str, more: &str| {
         let changed = kubeconfig.replace(&format!("'{server}'"), &format!("'{url}'{more}"));
         stage.write_file("kubeconfig", &changed);
-        Renewing::new(stage.source(), Arc::default()).await.map(drop).unwrap_err().to_string()
+        Renewing::new(stage.source(), Arc::default(), Arc::default()).await.map(drop).unwrap_err().to_string()
     };
     let error = refusal("https://admin:s3cr3t@10.0.0.1:99999", "").await;
     assert!(error.contains("https://10.0.0.1:99999") && error.contains("from 1 to 65535"), "{error}");
@@ -381,4 +384,59 @@ async fn a_server_s_address_without_a_scheme_has_that_of_its_certificates() {
     stage.write_file("kubeconfig", &kubeconfig.replace("https://", "https://admin:s3cr3t@"));
     list(&stage.renewing().await.client().0).await.unwrap();
     assert!(stage.server.asked().iter().all(|asked| asked.by == b"Bearer one"));
+}
+
+/// Two clusters, and a kubeconfig that comes to lead from the first to the second.
+#[tokio::test]
+async fn a_kubeconfig_that_leads_to_another_cluster_is_never_used() {
+    let stage = Stage::new(r#"{client-certificate: client.crt, client-key: client.key}"#).await;
+    stage.write("client", &stage.users.client("ccm"));
+    let other = Stage::new(r#"{client-certificate: client.crt, client-key: client.key}"#).await;
+    other.write("client", &other.users.client("ccm"));
+    let uid = |stage: &Stage| {
+        let namespace = stage.server.api.get("namespaces", None, "kube-system").unwrap();
+        namespace["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    let options = ClientOptions { kubeconfig: Some(stage.file("kubeconfig")), ..ClientOptions::default() };
+    let told = Arc::new(Told::default());
+    let client = crate::client::connect(&options, "test", told.clone()).await.unwrap();
+    list(&client).await.unwrap();
+    let identity = crate::cluster::ClusterIdentity::of(Some(uid(&stage)));
+    options.require_cluster(&identity);
+    let fence = identity.fence(cloud_provider::Fence::open());
+    assert!(fence.is_open());
+
+    for name in ["ca.crt", "client.crt", "client.key", "kubeconfig"] {
+        std::fs::copy(other.file(name), stage.file(name)).unwrap();
+    }
+    other.server.forget();
+    a_period_passes().await;
+    until("it is tried", || told.last().is_some()).await;
+    assert_eq!(told.last(), Some(false));
+    let refused = identity.refused().await;
+    assert_eq!((refused.expected, refused.found), (uid(&stage), uid(&other)));
+    assert!(refused.origin.ends_with("kubeconfig"), "{}", refused.origin);
+    assert!(!fence.is_open(), "nothing is changed any more");
+    list(&client).await.unwrap();
+    let paths: Vec<_> = other.server.asked().into_iter().map(|asked| asked.path).collect();
+    assert_eq!(paths, ["/version", "/api/v1/namespaces/kube-system"], "nothing else is read from the other cluster");
+}
+
+#[tokio::test]
+async fn a_kubeconfig_that_leads_to_the_same_cluster_is_used_though_the_namespace_may_not_be_read() {
+    let stage = Stage::new(r#"{client-certificate: client.crt, client-key: client.key}"#).await;
+    stage.write("client", &stage.users.client("ccm"));
+    let renewing = stage.renewing().await;
+    let identity = crate::cluster::ClusterIdentity::of(Some("unknown to the server".to_owned()));
+    let forbidden = embedded_apiserver::Action::Status {
+        code: 403,
+        reason: "Forbidden".into(),
+        message: "no".into(),
+        retry_after_seconds: None,
+    };
+    stage.server.api.faults().add(embedded_apiserver::Matcher::any().resource("namespaces"), forbidden);
+    renewing.required.require(&stage.file("kubeconfig"), None, &identity);
+    stage.write("client", &stage.users.client("ccm"));
+    assert_eq!(renew(&renewing).await, Ok(true));
+    assert_eq!(identity.other(), None);
 }

@@ -202,6 +202,6 @@ impl Stage {
 
     /// What nobody looks after but the test.
     pub(super) async fn renewing(&self) -> Arc<Renewing> {
-        Renewing::new(self.source(), Arc::default()).await.unwrap()
+        Renewing::new(self.source(), Arc::default(), Arc::default()).await.unwrap()
     }
 }

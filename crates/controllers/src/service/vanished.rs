@@ -1,0 +1,362 @@
+//! Services that vanish from the API without being deleted: when their load balancers may go (INV-9, D-220).
+//!
+//! A Service with our finalizer cannot be deleted without a deletion timestamp. One that is missing all the same was
+//! forgotten by its API server, as after a restore of etcd from an old backup, or lost its finalizer while nobody
+//! watched. Its load balancer is removed once two reads, `delay` apart, did not find the Service; never while so many
+//! Services are missing together that the API server is the likelier culprit.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::Service;
+use tokio::time::Instant;
+
+use crate::options::GuardOptions;
+
+/// Pause after a read that failed, or that found the Service.
+const AGAIN: Duration = Duration::from_secs(30);
+/// The shortest pause.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Why a load balancer is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    /// A second read has not confirmed yet that the Service is gone.
+    Unconfirmed {
+        /// Time between both reads.
+        delay: Duration,
+    },
+    /// Too many Services are missing together.
+    Landslide {
+        /// Services missing.
+        gone: usize,
+        /// Of so many with a load balancer.
+        of: usize,
+    },
+}
+
+impl Held {
+    /// The cause as a metric label.
+    pub(super) fn cause(self) -> &'static str {
+        match self {
+            Self::Unconfirmed { .. } => "unconfirmed",
+            Self::Landslide { .. } => "landslide",
+        }
+    }
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unconfirmed { delay } => {
+                write!(f, "it is deleted if a second read after {} s does not find the Service either", delay.as_secs())
+            }
+            Self::Landslide { gone, of } => write!(
+                f,
+                "{gone} of {of} Services with load balancers are missing together; check the API server and its storage. \
+                 Load balancers of Services that are really gone are to be deleted in the cloud"
+            ),
+        }
+    }
+}
+
+/// What to do about a Service that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing yet.
+    Keep,
+    /// Its load balancer is kept, and that is news.
+    Tell(Held),
+    /// It is read from the API.
+    Read,
+}
+
+/// A Service that is missing.
+struct Absence {
+    service: Arc<Service>,
+    /// Another Service of its name is there.
+    is_replaced: bool,
+    /// Time of the first read that did not find it, since then without a break.
+    first_read: Option<Instant>,
+    /// When to look at it again.
+    due: Instant,
+    told: Option<&'static str>,
+}
+
+/// The Services that are missing, by key and UID. A state machine that is told the time; it is lost with the process,
+/// which then remembers none of their load balancers.
+struct State {
+    options: GuardOptions,
+    absent: BTreeMap<(String, String), Absence>,
+    /// Times at which load balancers of missing Services were removed; they count for the delay.
+    removed: Vec<Instant>,
+    is_landslide: bool,
+}
+
+impl State {
+    fn new(options: GuardOptions) -> Self {
+        Self { options, absent: BTreeMap::new(), removed: Vec::new(), is_landslide: false }
+    }
+
+    /// Too many are missing, if so. `remembered`: Services whose load balancers are looked after; one that is missing
+    /// counts among them unless another of its name took its place.
+    fn landslide(&mut self, now: Instant, remembered: usize) -> Option<Held> {
+        let Self { options, absent, removed, .. } = self;
+        removed.retain(|at| now.duration_since(*at) < options.delay);
+        let replaced = absent.values().filter(|absence| absence.is_replaced).count();
+        let (gone, of) = (absent.len() + removed.len(), remembered + replaced + removed.len());
+        #[allow(clippy::cast_precision_loss)] // Services are counted in thousands.
+        let slides = of >= GuardOptions::SMALLEST_LANDSLIDE && gone as f64 > options.share * of as f64;
+        slides.then_some(Held::Landslide { gone, of })
+    }
+
+    fn step(&mut self, now: Instant, key: &(String, String), remembered: usize) -> Step {
+        let landslide = self.landslide(now, remembered);
+        if std::mem::replace(&mut self.is_landslide, landslide.is_some()) && landslide.is_none() {
+            // What was read during a landslide proves nothing.
+            self.absent.values_mut().for_each(|absence| absence.first_read = None);
+        }
+        let delay = self.options.delay;
+        let Some(absence) = self.absent.get_mut(key).filter(|absence| now >= absence.due) else { return Step::Keep };
+        let Some(held) = landslide else { return Step::Read };
+        (absence.first_read, absence.due) = (None, now + delay.max(AGAIN));
+        tell(absence, held)
+    }
+
+    /// A read did not find the Service. `true`: it is the second one, and the load balancer may go.
+    fn not_found(&mut self, now: Instant, key: &(String, String)) -> (bool, Step) {
+        let delay = self.options.delay;
+        let Some(absence) = self.absent.get_mut(key) else { return (false, Step::Keep) };
+        let confirmed = *absence.first_read.get_or_insert(now) + delay;
+        if now >= confirmed {
+            absence.due = now + AGAIN;
+            return (true, Step::Keep);
+        }
+        absence.due = confirmed;
+        (false, tell(absence, Held::Unconfirmed { delay }))
+    }
+}
+
+fn tell(absence: &mut Absence, held: Held) -> Step {
+    if absence.told.replace(held.cause()) == Some(held.cause()) { Step::Keep } else { Step::Tell(held) }
+}
+
+/// The Services that are missing; clones share them. Without options none ever is.
+#[derive(Clone)]
+pub(super) struct Vanished(Option<Arc<Mutex<State>>>);
+
+impl Vanished {
+    pub(super) fn new(options: Option<GuardOptions>) -> Self {
+        Self(options.map(|options| Arc::new(Mutex::new(State::new(options)))))
+    }
+
+    /// Returns `true` if Services that vanish are looked after.
+    pub(super) fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Notes a Service that vanished in this state.
+    pub(super) fn note(&self, key: &str, service: &Arc<Service>, is_replaced: bool) {
+        let Some(mut state) = self.state() else { return };
+        let (service, due) = (Arc::clone(service), Instant::now());
+        let absence = Absence { is_replaced, first_read: None, due, told: None, service };
+        state.absent.entry(id(key, &absence.service)).or_insert(absence);
+    }
+
+    /// Notes that another Service has the name of this one by now.
+    pub(super) fn is_replaced(&self, key: &str, service: &Service) {
+        if let Some(mut state) = self.state()
+            && let Some(absence) = state.absent.get_mut(&id(key, service))
+        {
+            absence.is_replaced = true;
+        }
+    }
+
+    /// The cache shows this Service. Returns `true` if it was missing.
+    pub(super) fn is_there(&self, key: &str, service: &Service) -> bool {
+        self.state()
+            .is_some_and(|mut state| !state.absent.is_empty() && state.absent.remove(&id(key, service)).is_some())
+    }
+
+    /// Returns `true` if this Service is missing.
+    pub(super) fn has(&self, key: &str, service: &Service) -> bool {
+        self.state().is_some_and(|state| !state.absent.is_empty() && state.absent.contains_key(&id(key, service)))
+    }
+
+    /// The missing Services of this key.
+    pub(super) fn of(&self, key: &str) -> Vec<Arc<Service>> {
+        let Some(state) = self.state() else { return Vec::new() };
+        of(&state, key).map(|absence| Arc::clone(&absence.service)).collect()
+    }
+
+    /// How long until one of the missing Services of this key is due; `None` if there is none.
+    pub(super) fn pause(&self, key: &str) -> Option<Duration> {
+        let state = self.state()?;
+        let due = of(&state, key).map(|absence| absence.due).min()?;
+        // One that is due and could not be looked at, because its sync failed before, is no hurry.
+        Some(due.saturating_duration_since(Instant::now()).max(SOON))
+    }
+
+    /// Number of missing Services.
+    pub(super) fn len(&self) -> usize {
+        self.state().map_or(0, |state| state.absent.len())
+    }
+
+    pub(super) fn step(&self, key: &str, service: &Service, remembered: usize) -> Step {
+        self.state().map_or(Step::Keep, |mut state| state.step(Instant::now(), &id(key, service), remembered))
+    }
+
+    pub(super) fn not_found(&self, key: &str, service: &Service) -> (bool, Step) {
+        self.state().map_or((false, Step::Keep), |mut state| state.not_found(Instant::now(), &id(key, service)))
+    }
+
+    /// A read found the Service, which the cache will show.
+    pub(super) fn found(&self, key: &str, service: &Service) {
+        self.wait(key, service, true);
+    }
+
+    /// It was not possible to go on; it is tried again in a moment.
+    pub(super) fn failed(&self, key: &str, service: &Service) {
+        self.wait(key, service, false);
+    }
+
+    fn wait(&self, key: &str, service: &Service, is_found: bool) {
+        if let Some(mut state) = self.state()
+            && let Some(absence) = state.absent.get_mut(&id(key, service))
+        {
+            absence.due = Instant::now() + AGAIN;
+            if is_found {
+                absence.first_read = None;
+            }
+        }
+    }
+
+    /// The load balancer of this Service was removed.
+    pub(super) fn removed(&self, key: &str, service: &Service) {
+        if let Some(mut state) = self.state()
+            && state.absent.remove(&id(key, service)).is_some()
+        {
+            state.removed.push(Instant::now());
+        }
+    }
+
+    fn state(&self) -> Option<MutexGuard<'_, State>> {
+        self.0.as_ref().map(|state| state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn id(key: &str, service: &Service) -> (String, String) {
+    (key.to_owned(), service.metadata.uid.clone().unwrap_or_default())
+}
+
+fn of<'a>(state: &'a State, key: &str) -> impl Iterator<Item = &'a Absence> {
+    let (key, first) = (key.to_owned(), (key.to_owned(), String::new()));
+    state.absent.range(first..).take_while(move |((of, _), _)| *of == key).map(|(_, absence)| absence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DELAY: Duration = Duration::from_secs(300);
+
+    /// So many missing Services, and the time at which they vanished.
+    fn missing(count: usize) -> (State, Vec<(String, String)>, Instant) {
+        let (mut state, now) = (State::new(GuardOptions::default()), Instant::now());
+        let ids: Vec<_> = (0..count).map(|n| (format!("default/s{n}"), format!("u{n}"))).collect();
+        for id in &ids {
+            let (service, first_read, told) = (Arc::default(), None, None);
+            state.absent.insert(id.clone(), Absence { service, is_replaced: false, first_read, due: now, told });
+        }
+        (state, ids, now)
+    }
+
+    fn cause(step: Step) -> &'static str {
+        match step {
+            Step::Keep => "keep",
+            Step::Tell(held) => held.cause(),
+            Step::Read => "read",
+        }
+    }
+
+    #[test]
+    fn one_missing_service_is_read_twice_five_minutes_apart() {
+        let (mut state, ids, now) = missing(1);
+        assert_eq!(state.step(now, &ids[0], 10), Step::Read);
+        let (may_go, step) = state.not_found(now, &ids[0]);
+        assert_eq!((may_go, cause(step)), (false, "unconfirmed"));
+        assert_eq!(state.step(now + DELAY / 2, &ids[0], 10), Step::Keep);
+        assert_eq!(state.not_found(now + DELAY / 2, &ids[0]), (false, Step::Keep), "told once");
+        assert_eq!(state.step(now + DELAY, &ids[0], 10), Step::Read);
+        assert_eq!(state.not_found(now + DELAY, &ids[0]), (true, Step::Keep));
+    }
+
+    #[test]
+    fn more_than_half_of_four_services_are_a_landslide() {
+        for (gone, of, expected) in
+            [(1, 1, "read"), (3, 3, "read"), (2, 4, "read"), (3, 4, "landslide"), (5, 10, "read"), (6, 10, "landslide")]
+        {
+            let (mut state, ids, now) = missing(gone);
+            assert_eq!(cause(state.step(now, &ids[0], of)), expected, "{gone} of {of}");
+        }
+    }
+
+    #[test]
+    fn a_landslide_is_never_believed_however_long_it_lasts() {
+        let (mut state, ids, now) = missing(6);
+        assert_eq!(cause(state.step(now, &ids[0], 10)), "landslide");
+        for days in 1..10 {
+            let now = now + Duration::from_secs(days * 86_400);
+            assert_eq!(state.step(now, &ids[0], 10), Step::Keep);
+        }
+    }
+
+    #[test]
+    fn after_a_landslide_the_missing_services_are_read_twice_again() {
+        let (mut state, ids, now) = missing(6);
+        state.not_found(now, &ids[0]);
+        state.absent.values_mut().for_each(|absence| absence.due = now);
+        assert_eq!(cause(state.step(now, &ids[1], 10)), "landslide");
+        for id in &ids[2..] {
+            state.absent.remove(id);
+        }
+        let later = now + 2 * DELAY;
+        assert_eq!(state.step(later, &ids[0], 10), Step::Read);
+        assert!(!state.not_found(later, &ids[0]).0, "the read before the landslide does not count");
+        assert!(state.not_found(later + DELAY, &ids[0]).0);
+    }
+
+    #[test]
+    fn services_that_go_in_small_portions_are_a_landslide_too() {
+        let (mut state, ids, now) = missing(1);
+        state.removed = vec![now; 5];
+        assert_eq!(cause(state.step(now, &ids[0], 5)), "landslide", "6 of 10");
+        assert_eq!(state.step(now + DELAY.max(AGAIN), &ids[0], 5), Step::Read, "the others went long ago");
+    }
+
+    #[test]
+    fn a_service_that_was_replaced_is_one_more() {
+        let (mut state, ids, now) = missing(4);
+        state.absent.values_mut().for_each(|absence| absence.is_replaced = true);
+        assert_eq!(state.step(now, &ids[0], 4), Step::Read, "4 of 8");
+    }
+
+    #[test]
+    fn services_of_one_key_are_told_from_those_of_another() {
+        let vanished = Vanished::new(Some(GuardOptions::default()));
+        let service = |uid: &str| {
+            let mut service = Service::default();
+            service.metadata.uid = Some(uid.to_owned());
+            Arc::new(service)
+        };
+        for (key, uid) in [("a/b", "1"), ("a/b", "2"), ("a/bc", "3"), ("a/a", "4")] {
+            vanished.note(key, &service(uid), false);
+        }
+        let uids: Vec<_> = vanished.of("a/b").iter().filter_map(|it| it.metadata.uid.clone()).collect();
+        assert_eq!((uids, vanished.len()), (vec!["1".to_owned(), "2".to_owned()], 4));
+        assert!(vanished.is_there("a/b", &service("1")) && !vanished.is_there("a/b", &service("1")));
+        assert!(Vanished::new(None).of("a/b").is_empty());
+    }
+}

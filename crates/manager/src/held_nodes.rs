@@ -1,0 +1,57 @@
+//! What is said of Nodes that vanish from the API all together (INV-9, D-221).
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::Node;
+use runtime::cache::HoldObserver;
+use runtime::events::{EventRecorder, EventType, ObjectRef};
+
+/// Nodes that get an event; the log line counts all of them.
+const EVENTS: usize = 20;
+
+/// Writes events on Nodes that are held. The log lines are the cache's.
+pub(crate) struct HeldNodes {
+    events: EventRecorder,
+    delay: Duration,
+    /// The Nodes that were told of.
+    told: Mutex<Vec<Arc<Node>>>,
+}
+
+impl HeldNodes {
+    pub(crate) fn new(events: EventRecorder, delay: Duration) -> Self {
+        Self { events, delay, told: Mutex::default() }
+    }
+
+    fn event(&self, node: &Node, kind: EventType, reason: &'static str, message: String) {
+        self.events.event(&ObjectRef::node(&node.name, &node.uid), kind, reason, message);
+    }
+}
+
+impl HoldObserver<Node> for HeldNodes {
+    fn held(&self, nodes: &[Arc<Node>], present: usize) {
+        let (missing, of, seconds) = (nodes.len(), nodes.len() + present, self.delay.as_secs());
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for node in nodes.iter().take(EVENTS) {
+            let message = format!(
+                "Node vanished from the Kubernetes API without being deleted, together with others ({missing} of {of}); it stays a \
+                 target of load balancers and routes until a second list after {seconds} s confirms that it is gone"
+            );
+            self.event(node, EventType::Warning, "NodeVanished", message);
+            told.push(Arc::clone(node));
+        }
+    }
+
+    fn ended(&self, gone: &[Arc<Node>]) {
+        let told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        for node in told {
+            if gone.iter().any(|gone| gone.uid == node.uid) {
+                let message = "A second list did not show the Node either; it is treated as deleted".to_owned();
+                self.event(&node, EventType::Warning, "VanishedNodeGone", message);
+            } else {
+                let message = "The Node is no longer held: the Kubernetes API shows it again, or reported its deletion";
+                self.event(&node, EventType::Normal, "VanishedNodeReturned", message.to_owned());
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Which cluster a process works for, and the refusal of every other one (INV-9, D-222).
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cloud_provider::Fence;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::api_error::{api_error, is_forbidden};
+
+/// The namespace whose UID identifies a cluster (D-11).
+pub const IDENTIFYING_NAMESPACE: &str = "kube-system";
+/// A server that takes longer has not answered.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The identity of the cluster that a process works for: the UID of namespace `kube-system`. Clones share it.
+///
+/// A server that shows another UID is another cluster's. That is final: the [`fence`](Self::fence) closes, so that no
+/// change is sent any more, and the process is to end.
+#[derive(Clone, Default)]
+pub struct ClusterIdentity(Arc<Shared>);
+
+struct Shared {
+    uid: Mutex<Option<String>>,
+    other: watch::Sender<Option<OtherCluster>>,
+    is_warned: AtomicBool,
+}
+
+/// Another cluster than the one that this process works for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{origin} leads to another cluster: namespace kube-system has the UID {found} there, and {expected} in the cluster \
+     that this process works for; nothing more is changed in either cluster or in the cloud. Correct the kubeconfig or \
+     the address of the API server; if this process is to work for the other cluster from now on, start it again"
+)]
+pub struct OtherCluster {
+    /// UID of the cluster that this process works for.
+    pub expected: String,
+    /// UID that the server showed.
+    pub found: String,
+    /// Where the server was found: a kubeconfig, or the API server as such.
+    pub origin: String,
+}
+
+/// The answer to the question which cluster a server belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// The cluster that this process works for.
+    Same,
+    /// Reading the namespace is forbidden, or the identity was never known: the question cannot be asked.
+    Unknown,
+    /// Another cluster.
+    Other(OtherCluster),
+    /// The server did not say, for this reason; ask again later.
+    Unanswered(String),
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { uid: Mutex::default(), other: watch::Sender::new(None), is_warned: AtomicBool::new(false) }
+    }
+}
+
+impl ClusterIdentity {
+    /// The identity of the cluster with this UID; `None` if it could not be read.
+    #[must_use]
+    pub fn of(uid: Option<String>) -> Self {
+        let identity = Self::default();
+        identity.learn(uid);
+        identity
+    }
+
+    /// Sets the UID, unless one is known already.
+    pub fn learn(&self, uid: Option<String>) {
+        let mut known = self.0.uid.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_none() {
+            *known = uid;
+        }
+    }
+
+    fn uid(&self) -> Option<String> {
+        self.0.uid.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks the server of `client` which cluster it belongs to. `origin` says in messages where the server was found.
+    pub async fn check(&self, client: &Client, origin: &str) -> Finding {
+        if let Some(other) = self.other() {
+            return Finding::Other(other);
+        }
+        let Some(expected) = self.uid() else { return Finding::Unknown };
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let unanswered = |problem: String| {
+            Finding::Unanswered(format!(
+                "the UID of namespace {IDENTIFYING_NAMESPACE} cannot be read from {origin}: {problem}"
+            ))
+        };
+        match timeout(PATIENCE, namespaces.get(IDENTIFYING_NAMESPACE)).await {
+            Ok(Ok(namespace)) => match namespace.metadata.uid {
+                Some(found) if found == expected => Finding::Same,
+                Some(found) => Finding::Other(self.refuse(OtherCluster { expected, found, origin: origin.to_owned() })),
+                None => unanswered("it has none".to_owned()),
+            },
+            Ok(Err(error)) if is_forbidden(&error) => {
+                if !self.0.is_warned.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(
+                        error = %api_error(&error),
+                        "namespace {IDENTIFYING_NAMESPACE} may not be read, so that another cluster cannot be told from this \
+                         one; allow this process to get that namespace"
+                    );
+                }
+                Finding::Unknown
+            }
+            Ok(Err(error)) => unanswered(api_error(&error).to_string()),
+            Err(_) => unanswered(format!("no answer within {} s", PATIENCE.as_secs())),
+        }
+    }
+
+    fn refuse(&self, other: OtherCluster) -> OtherCluster {
+        let is_first = self.0.other.send_if_modified(|refused| {
+            let is_first = refused.is_none();
+            refused.get_or_insert_with(|| other.clone());
+            is_first
+        });
+        if is_first {
+            tracing::error!("{other}");
+        }
+        self.other().unwrap_or(other)
+    }
+
+    /// The other cluster that was met, if one was.
+    #[must_use]
+    pub fn other(&self) -> Option<OtherCluster> {
+        self.0.other.borrow().clone()
+    }
+
+    /// Returns when another cluster is met.
+    pub async fn refused(&self) -> OtherCluster {
+        let mut other = self.0.other.subscribe();
+        match other.wait_for(Option::is_some).await.map(|other| other.clone()) {
+            Ok(Some(other)) => other,
+            // The sender lives as long as `self`.
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// A fence that lets through what `below` lets through, until another cluster is met.
+    #[must_use]
+    pub fn fence(&self, below: Fence) -> Fence {
+        let this = self.clone();
+        Fence::new(move || this.0.other.borrow().is_none() && below.is_open())
+    }
+}
+
+impl fmt::Debug for ClusterIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterIdentity").field("uid", &self.uid()).finish_non_exhaustive()
+    }
+}
