@@ -32,7 +32,10 @@ pub async fn record(length: Duration) -> Result<Vec<u8>, String> {
         let samples = samples(&guard)?;
         // Before the symbols are looked up, which would be sampled too.
         drop(guard);
-        Ok(encode(&samples, begun, length, &mappings()))
+        let profile = encode(&samples, begun, length, &mappings());
+        // The debug information that names were looked up in would stay in memory: up to 100 MiB.
+        backtrace::clear_symbol_cache();
+        Ok(profile)
     });
     encode.await.map_err(|error| error.to_string())?
 }
