@@ -91,7 +91,6 @@ impl ServiceController {
     }
 
     /// Counts the Services that vanished without being deleted and whose load balancers are kept.
-    #[must_use]
     pub fn count_vanished(&self) -> impl Fn() -> usize + Send + Sync + 'static {
         let vanished = self.vanished.clone();
         move || vanished.len()

@@ -41,7 +41,7 @@ impl ServiceController {
             match self.vanished.step(key, &service, self.ledger.len()) {
                 Step::Keep => {}
                 Step::Read => self.settle_one(key, &service, place).await,
-                told => self.tell(key, &service, told),
+                told @ Step::Tell(_) => self.tell(key, &service, told),
             }
         }
     }

@@ -247,14 +247,13 @@ impl<T: Cached> Cache<T> {
         });
         // An object of a cache that was never complete is no loss that could be compared with anything.
         let verdict = if was_synced { subscribers.hold.judge(now, missing, present) } else { missing.into() };
-        let take = |key: &Box<str>| self.write(|objects| objects.remove(key)).map(|slot| slot.object);
-        let look = |key: &Box<str>| self.get(key);
-        let confirmed: Vec<_> = verdict.confirmed.iter().filter_map(take).collect();
-        let gone: Vec<_> = verdict.gone.iter().filter_map(take).collect();
+        let take = |key: &str| self.write(|objects| objects.remove(key)).map(|slot| slot.object);
+        let confirmed: Vec<_> = verdict.confirmed.iter().filter_map(|key| take(key)).collect();
+        let gone: Vec<_> = verdict.gone.iter().filter_map(|key| take(key)).collect();
         for object in confirmed.iter().chain(&gone) {
             subscribers.tell(&CacheEvent::Deleted(Arc::clone(object)));
         }
-        let held = verdict.held.iter().filter_map(look).collect();
+        let held = verdict.held.iter().filter_map(|key| self.get(key)).collect();
         drop(subscribers);
         self.shared.synced.send_replace(true);
         Listed { present, held, confirmed }
