@@ -76,17 +76,14 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
     while !profile.windows(name.len()).any(|text| text == name) && began.elapsed() < Duration::from_secs(60) {
         profile = record(length).await.unwrap();
     }
-    let after_one = resident();
-    for _ in 0..4 {
-        record(Duration::from_millis(100)).await.unwrap();
+    for _ in 0..12 {
+        record(Duration::from_millis(50)).await.unwrap();
     }
     stop.store(true, Ordering::Relaxed);
     burner.join().unwrap();
-    // The profiler keeps its table of samples, 67 MiB, until the process ends; debug information is freed.
-    let after_five = resident();
-    println!("resident: {before} MiB, after one profile {after_one} MiB, after five {after_five} MiB");
-    assert!(after_one < before + 112, "one profile leaves {after_one} MiB");
-    assert!(after_five < before + 224, "five profiles leave {after_five} MiB");
+    // The profiler keeps its table of samples, 67 MiB, until the process ends, and some allocators a few of them.
+    let left = resident() - before;
+    assert!(left < 400, "twelve profiles leave {left} MiB: each of them some");
     let profile = fields(&profile);
     let strings: Vec<String> = profile
         .iter()
