@@ -182,11 +182,13 @@ impl Api {
         let known: Targets = machines.items().iter().map(|machine| machine.id().to_owned()).collect();
         let tree = wanted.tree.get_or_insert_default();
         let unknown = tree.targets_of(POOL).without(&known);
-        if unknown.is_empty() {
+        let rest = tree.targets_of(POOL).without(&unknown);
+        // If none is known, the credential may be another project's: a load balancer without targets would be made there.
+        if unknown.is_empty() || rest.is_empty() {
             return Err(refused);
         }
         tracing::warn!(load_balancer = wanted.name, %unknown, "machines that do not exist are left out of the targets");
-        tree.targets.insert(POOL.to_owned(), tree.targets_of(POOL).without(&unknown));
+        tree.targets.insert(POOL.to_owned(), rest);
         self.write(id, wanted).await
     }
 

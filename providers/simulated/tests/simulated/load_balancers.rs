@@ -539,3 +539,14 @@ async fn a_machine_that_is_gone_is_left_out_and_keeps_no_other_from_being_a_targ
     scene.update_targets(2).await.unwrap();
     assert_eq!(scene.only().targets.len(), 1, "its targets were changed");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_load_balancer_none_of_whose_machines_is_known_is_not_made_without_targets() {
+    let scene = Scene::new();
+    // As with a credential of another, empty project.
+    for number in 1..=2 {
+        assert!(scene.cloud.terminate(&format!("m-00000{number}")));
+    }
+    assert!(scene.ensure(2).await.is_err());
+    assert_eq!(scene.cloud.load_balancers(), []);
+}
