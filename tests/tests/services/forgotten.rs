@@ -76,6 +76,23 @@ async fn a_service_that_is_shown_again_is_not_touched() {
     assert_eq!(world.writes(), 0);
 }
 
+/// The cache never misses it, and no event tells that it was missing when its status was written.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_met_a_forgotten_service_is_written_when_it_is_there_again() {
+    let world = world().await;
+    let refused =
+        Action::Status { code: 404, reason: "NotFound".into(), message: "no".into(), retry_after_seconds: None };
+    world.cloud.behave("web", "ensure", crate::cloud::Behaviour::Takes(Duration::from_secs(10)));
+    world.create("web").await;
+    world.settle().await;
+    let rule = world.api.faults().add(Matcher::any().verb("patch").resource("services/status"), refused);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    world.api.faults().remove(rule);
+    assert!(world.service("web")["status"]["loadBalancer"]["ingress"].is_null());
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(world.service("web")["status"]["loadBalancer"]["ingress"][0]["ip"], "192.0.2.1");
+}
+
 #[tokio::test(start_paused = true)]
 async fn two_reads_count_only_if_nothing_came_between() {
     let world = with_services(1).await;

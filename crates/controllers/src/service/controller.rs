@@ -170,7 +170,12 @@ impl ServiceController {
     pub(super) async fn write(&self, key: &str, service: &Service, patch: &Value) -> Result<(), kube::Error> {
         let name = service.metadata.name.as_deref().unwrap_or_default();
         tracing::debug!(service = key, %patch, "writing");
-        if let Some(written) = strategic_patch(&self.api(service), name, Some(SUBRESOURCE), patch).await? {
+        let written = strategic_patch(&self.api(service), name, Some(SUBRESOURCE), patch).await;
+        if let Some(written) = written.inspect_err(|error| {
+            if is_not_found(error) {
+                self.vanished.note_unwritten(key);
+            }
+        })? {
             self.writes.note(key, &written, &self.services);
             if written.metadata.uid != service.metadata.uid {
                 return Err(made_anew(name));

@@ -183,6 +183,12 @@ impl Running {
                 claim.fail();
             }
         }
+        // The API server may have forgotten the Service for so short a time that no event tells of it.
+        if let Some(pause) = self.controller.vanished.take_unwritten(&key)
+            && self.controller.services.get(&key).is_some()
+        {
+            self.services.add_after(key.clone(), pause);
+        }
         if let Some(pause) = self.controller.vanished.pause(&key) {
             self.services.add_after(key.clone(), pause);
         }

@@ -5,7 +5,7 @@
 //! watched. Its load balancer is removed once two reads, `delay` apart, did not find the Service; never while so many
 //! Services are missing together that the API server is the likelier culprit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -93,11 +93,13 @@ struct State {
     /// Times at which load balancers of missing Services were removed; they count for the delay.
     removed: Vec<Instant>,
     is_landslide: bool,
+    /// Keys of Services that a write did not find.
+    unwritten: BTreeSet<String>,
 }
 
 impl State {
     fn new(options: GuardOptions) -> Self {
-        Self { options, absent: BTreeMap::new(), removed: Vec::new(), is_landslide: false }
+        Self { options, absent: BTreeMap::new(), removed: Vec::new(), is_landslide: false, unwritten: BTreeSet::new() }
     }
 
     /// Too many are missing, if so. `remembered`: Services whose load balancers are looked after; one that is missing
@@ -197,6 +199,18 @@ impl Vanished {
         let due = of(&state, key).map(|absence| absence.due).min()?;
         // One that is due and could not be looked at, because its sync failed before, is no hurry.
         Some(due.saturating_duration_since(Instant::now()).max(SOON))
+    }
+
+    /// A write did not find the Service of this key. It may be there again before the cache has missed it.
+    pub(super) fn note_unwritten(&self, key: &str) {
+        if let Some(mut state) = self.state() {
+            state.unwritten.insert(key.to_owned());
+        }
+    }
+
+    /// Takes how long until a Service that a write did not find is synced again.
+    pub(super) fn take_unwritten(&self, key: &str) -> Option<Duration> {
+        self.state()?.unwritten.remove(key).then_some(AGAIN)
     }
 
     /// Number of missing Services.
