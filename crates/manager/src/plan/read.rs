@@ -10,7 +10,7 @@ use runtime::client::is_too_large;
 use tower::{BoxError, service_fn};
 
 /// Objects per page; the client limits the size of a page in bytes, too.
-const PAGE: u32 = 100;
+const PAGE: u32 = 500;
 
 /// A client that refuses, before it is sent, whatever is not a read; events too.
 pub(super) fn read_only(client: Client) -> Client {
