@@ -124,7 +124,7 @@ async fn a_busy_function_is_in_the_profile_by_name_and_a_second_profile_is_refus
 
 /// Resident memory of this process in MiB.
 fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
+    let status = std::fs::read_to_string("/proc/self/status").expect("the status of this process");
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+    resident.and_then(|kib| kib.parse::<u64>().ok()).expect("resident memory in KiB") / 1024
 }
