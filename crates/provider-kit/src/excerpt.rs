@@ -8,7 +8,7 @@ pub const MOST: usize = 1024;
 ///
 /// ```
 /// let text = provider_kit::excerpt::excerpt("no".repeat(1_000_000));
-/// assert!(text.len() <= provider_kit::excerpt::MOST && text.ends_with("no…"));
+/// assert!(text.len() <= provider_kit::excerpt::MOST && text.ends_with('…'));
 /// assert_eq!(provider_kit::excerpt::excerpt("no".to_owned()), "no");
 /// ```
 #[must_use]
