@@ -209,7 +209,7 @@ impl Effects {
         self.find(|it| if let FaultKind::EarlyEnd(at) = it { Some(*at) } else { None })
     }
 
-    /// So many bytes come before the answer.
+    /// Sends this number of bytes before the answer.
     pub(crate) fn padding(&self) -> Option<usize> {
         self.find(|it| match it {
             FaultKind::LongAnswer(bytes) => Some(*bytes),

@@ -1,4 +1,4 @@
-//! What is said of Nodes that vanish from the API all together (INV-9, D-221).
+//! Reports of Nodes that vanish from the API all together (INV-9, D-221).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

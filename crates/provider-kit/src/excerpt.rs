@@ -1,4 +1,4 @@
-//! What a cloud says, as far as people are told of it.
+//! Excerpts of a cloud's texts, short enough for errors, logs and events.
 
 /// The most bytes of a cloud's text that go into an error, and from there into logs, events and conditions.
 pub const MOST: usize = 1024;

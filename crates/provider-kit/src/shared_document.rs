@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 5;
 /// A document and the version that the cloud gave it: an ETag, a fingerprint or a revision number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versioned<D> {
-    /// The document.
+    /// The document as it was read, or as it is to be written.
     pub document: D,
     /// The version to write against; `None` if the cloud has no versions.
     pub version: Option<String>,
@@ -56,7 +56,7 @@ struct Pending<D> {
     answer: oneshot::Sender<Result<()>>,
 }
 
-/// One document: the edits that wait, and the right to write.
+/// Pending edits of one document, and the right to write it.
 struct Turn<D> {
     pending: Mutex<Vec<Pending<D>>>,
     writer: tokio::sync::Mutex<()>,

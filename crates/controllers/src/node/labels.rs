@@ -62,7 +62,7 @@ pub fn from_metadata(metadata: &InstanceMetadata, current: &StringMap) -> BTreeM
     labels
 }
 
-/// So many labels are named, and so many bytes of each key and value.
+/// Limits of a message: labels named, and bytes of each key and value.
 const MOST_NAMED: usize = 3;
 const MOST_SHOWN: usize = 80;
 

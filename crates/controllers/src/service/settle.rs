@@ -1,4 +1,4 @@
-//! What is done about Services that vanished from the API without being deleted (INV-9, D-220).
+//! Treatment of Services that vanished from the API without being deleted (INV-9, D-220).
 
 use std::sync::Arc;
 

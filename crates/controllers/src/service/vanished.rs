@@ -17,10 +17,10 @@ use crate::options::GuardOptions;
 
 /// Pause after a read that failed, or that found the Service.
 const AGAIN: Duration = Duration::from_secs(30);
-/// The shortest pause.
+/// Shortest pause between two looks at a missing Service.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Why a load balancer is kept.
+/// The reason why a load balancer is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     /// A second read has not confirmed yet that the Service is gone.
@@ -30,7 +30,7 @@ pub(super) enum Held {
     },
     /// Too many Services are missing together.
     Landslide {
-        /// Services missing.
+        /// Number of Services that are missing.
         gone: usize,
         /// Of so many with a load balancer.
         of: usize,
@@ -62,25 +62,25 @@ impl fmt::Display for Held {
     }
 }
 
-/// What to do about a Service that is missing.
+/// The next step for a Service that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Nothing yet.
+    /// Keeps the load balancer without a message.
     Keep,
-    /// Its load balancer is kept, and that is news.
+    /// Keeps the load balancer, and reports the reason.
     Tell(Held),
-    /// It is read from the API.
+    /// Reads the Service from the API.
     Read,
 }
 
 /// A Service that is missing.
 struct Absence {
     service: Arc<Service>,
-    /// Another Service of its name is there.
+    /// If set, another Service of the same name exists.
     is_replaced: bool,
     /// Time of the first read that did not find it, since then without a break.
     first_read: Option<Instant>,
-    /// When to look at it again.
+    /// Time at which the Service is looked at again.
     due: Instant,
     told: Option<&'static str>,
 }

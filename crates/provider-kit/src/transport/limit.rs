@@ -1,4 +1,4 @@
-//! How much of an answer is read: a cloud that never stops talking must not exhaust this process's memory.
+//! Limits of what is read of an answer: a cloud that never stops talking must not exhaust this process's memory.
 
 use bytes::Bytes;
 use http::StatusCode;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// When objects that a list lacks are not believed to be gone.
+/// Conditions under which objects that a list lacks are not believed to be gone.
 ///
 /// An API server whose storage was lost or restored answers with lists that lack objects nobody deleted. Objects that a
 /// watch reports as deleted one by one are gone; objects that only a new list lacks are held if they are more than
@@ -39,14 +39,14 @@ pub(super) struct Hold {
     removed: Vec<Instant>,
 }
 
-/// What becomes of the keys that a list lacks.
+/// The decision about each key that a list lacks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// Held from now on.
     pub(super) held: Vec<Box<str>>,
     /// Held until now, and gone.
     pub(super) confirmed: Vec<Box<str>>,
-    /// Gone at once.
+    /// Removed at once, without being held.
     pub(super) gone: Vec<Box<str>>,
 }
 

@@ -53,7 +53,7 @@ struct Subscribers<T> {
     hold: Hold,
 }
 
-/// What a complete list changed beyond what subscribers are told.
+/// Changes by a complete list, beyond those that subscribers are told.
 #[derive(Debug)]
 pub(super) struct Listed<T> {
     /// Objects of the list.
