@@ -1,0 +1,66 @@
+//! What an account finds there: itself, regions, VPCs and certificates.
+
+use fake_cloud::Refused;
+use serde_json::{Value, json};
+
+use crate::model::{Answer, Asked, CREATED, Model, Owned, named, not_found, of, ok, page, uuid};
+use crate::{REGION, VPC};
+
+/// Regions that take new objects.
+const REGIONS: [&str; 3] = ["ams3", REGION, "nyc1"];
+
+pub(crate) fn region(slug: &str) -> Value {
+    json!({"slug": slug, "name": slug.to_uppercase(), "available": true, "sizes": ["s-2vcpu-4gb"], "features": ["ipv6"]})
+}
+
+pub(crate) fn is_region(slug: &str) -> bool {
+    REGIONS.contains(&slug)
+}
+
+pub(crate) fn account(_: &mut Model, asked: &Asked) -> Answer {
+    let account = json!({"uuid": uuid(1, 1), "email": "me@example.com", "email_verified": true, "status": "active",
+        "status_message": "", "droplet_limit": 25, "floating_ip_limit": 5, "name": asked.project});
+    ok(json!({"account": account}))
+}
+
+pub(crate) fn regions(_: &mut Model, asked: &Asked) -> Answer {
+    page(asked, "regions", REGIONS.into_iter(), region)
+}
+
+fn default_vpc() -> Value {
+    json!({"id": VPC, "urn": format!("do:vpc:{VPC}"), "name": "default-fra1", "description": "", "region": REGION,
+        "ip_range": "10.110.0.0/16", "default": true, "created_at": CREATED})
+}
+
+pub(crate) fn vpcs(_: &mut Model, asked: &Asked) -> Answer {
+    page(asked, "vpcs", [default_vpc()].into_iter(), |it| it)
+}
+
+pub(crate) fn vpc(_: &mut Model, asked: &Asked) -> Answer {
+    if asked.id() == VPC { ok(json!({"vpc": default_vpc()})) } else { Err(not_found()) }
+}
+
+pub(crate) fn certificates(model: &mut Model, asked: &Asked) -> Answer {
+    let named = |it: &&Value| asked.query("name").is_none_or(|name| it["name"] == name);
+    page(asked, "certificates", of(&model.certificates, asked).filter(named), Value::clone)
+}
+
+pub(crate) fn certificate(model: &mut Model, asked: &Asked) -> Answer {
+    ok(json!({"certificate": named(&model.certificates, asked)?}))
+}
+
+impl Model {
+    /// Adds a certificate; `kind`: `custom` or `lets_encrypt`.
+    pub(crate) fn add_certificate(&mut self, account: &str, name: &str, kind: &str) -> String {
+        let id = uuid(3, self.next_number());
+        let object = json!({"id": id, "name": name, "type": kind, "state": "verified", "not_after": "2026-12-05T00:00:00Z",
+            "sha1_fingerprint": "dfcc9f57d86bf58e321c2c6c31c7a971be244ac7", "created_at": CREATED, "dns_names": ["example.com"]});
+        self.certificates.insert(id.clone(), Owned { account: account.to_owned(), object });
+        id
+    }
+
+    pub(crate) fn check_certificate(&self, account: &str, id: &str) -> Result<(), Refused> {
+        let is_there = self.certificates.get(id).is_some_and(|it| it.account == account);
+        if is_there { Ok(()) } else { Err(crate::model::invalid("certificate does not exist")) }
+    }
+}

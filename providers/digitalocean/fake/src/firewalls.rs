@@ -1,0 +1,70 @@
+//! Cloud firewalls.
+
+use fake_cloud::{Refused, Reply};
+use serde_json::{Value, json};
+
+use crate::model::{Answer, Asked, CREATED, Model, Owned, invalid, named, of, ok, page, uuid};
+
+const KEYS: [&str; 5] = ["name", "tags", "droplet_ids", "inbound_rules", "outbound_rules"];
+
+/// Returns the firewall that a request describes.
+fn described(asked: &Asked, id: &str) -> Result<Value, Refused> {
+    let body = asked.body.as_object().ok_or_else(|| invalid("the body is no object"))?;
+    if let Some(key) = body.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        return Err(invalid(format!("{key} is unknown")));
+    }
+    let name = body.get("name").and_then(Value::as_str).unwrap_or_default();
+    let is_inner = |it: char| it.is_ascii_alphanumeric() || "-.".contains(it);
+    if name.len() < 2 || name.len() > 255 || !name.chars().all(is_inner) {
+        return Err(invalid("name is invalid"));
+    }
+    let mut firewall = json!({"id": id, "status": "succeeded", "created_at": CREATED, "pending_changes": []});
+    for key in KEYS {
+        firewall[key] = body.get(key).filter(|it| !it.is_null()).cloned().unwrap_or_else(|| json!([]));
+    }
+    let rules = |key: &str| firewall[key].as_array().cloned().unwrap_or_default();
+    let (inbound, outbound) = (rules("inbound_rules"), rules("outbound_rules"));
+    if inbound.is_empty() && outbound.is_empty() {
+        return Err(invalid("a firewall needs a rule"));
+    }
+    for (rule, peer) in inbound.iter().map(|it| (it, "sources")).chain(outbound.iter().map(|it| (it, "destinations"))) {
+        let is_known = ["tcp", "udp", "icmp"].iter().any(|it| rule["protocol"] == **it);
+        let is_any = |key: &str| rule[peer][key].as_array().is_some_and(|it| !it.is_empty());
+        if !is_known || !rule["ports"].is_string() || !(is_any("addresses") || is_any("load_balancer_uids")) {
+            return Err(invalid(format!("rule {rule} is invalid")));
+        }
+    }
+    // As the API does: icmp has port 0, and `all` is shown as 0.
+    for key in ["inbound_rules", "outbound_rules"] {
+        for rule in firewall[key].as_array_mut().into_iter().flatten().filter(|it| it["ports"] == "all") {
+            rule["ports"] = "0".into();
+        }
+    }
+    Ok(firewall)
+}
+
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    page(asked, "firewalls", of(&model.firewalls, asked), Value::clone)
+}
+
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    ok(json!({"firewall": named(&model.firewalls, asked)?}))
+}
+
+pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
+    let id = uuid(4, model.next_number());
+    let object = described(asked, &id)?;
+    if of(&model.firewalls, asked).any(|it| it["name"] == object["name"]) {
+        return Err(Refused::new(409, "conflict", "duplicate name"));
+    }
+    model.firewalls.insert(id, Owned { account: asked.project.clone(), object: object.clone() });
+    Ok(Reply::new(202, json!({"firewall": object})))
+}
+
+pub(crate) fn update(model: &mut Model, asked: &Asked) -> Answer {
+    named(&model.firewalls, asked)?;
+    let object = described(asked, asked.id())?;
+    let owned = Owned { account: asked.project.clone(), object: object.clone() };
+    model.firewalls.insert(asked.id().to_owned(), owned);
+    ok(json!({"firewall": object}))
+}

@@ -1,0 +1,99 @@
+//! A stateful fake of DigitalOcean's API, for tests: one axum router over one small model, with controls; faults and the
+//! account of requests are the [`Gate`]'s.
+//!
+//! ```
+//! use digitalocean_fake::{Fake, Fault};
+//!
+//! let fake = Fake::default();
+//! let droplet = fake.add_droplet("worker-1");
+//! fake.fail(Fault::code("POST /load_balancers", "unprocessable_entity").times(2));
+//! let router = fake.router();
+//! # drop(router);
+//! assert_eq!(fake.count("GET /droplets"), 0);
+//! assert_eq!(fake.droplet("worker-1").map(|it| it.id), Some(droplet.id));
+//! ```
+//!
+//! Routes are named by method and path template, without the `/v2` of the API: `GET /droplets/{id}`; that of the metadata
+//! service is `GET /metadata/v1/region`.
+
+mod catalog;
+mod controls;
+mod droplets;
+mod firewalls;
+mod load_balancers;
+mod model;
+mod settings;
+mod tags;
+
+use std::ops::Deref;
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+pub use droplets::Droplet;
+use fake_cloud::Handle;
+pub use fake_cloud::{Fault, FaultKind, Gate, Port, Recorded, Refused, Served};
+use model::Model;
+
+/// The token of the account in which everything is. A fake's token is no secret.
+pub const TOKEN: &str = "dop_v1_fake-token-which-nobody-else-would-ever-use";
+/// The account of [`TOKEN`].
+pub const ACCOUNT: &str = "default";
+/// The region of every object.
+pub const REGION: &str = "fra1";
+/// The default VPC of the region, in which droplets are made.
+pub const VPC: &str = "c33931f2-a26a-4e61-b85c-4e95a2ec431b";
+
+/// How the API behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long a new load balancer has the status `new`, without an address.
+    pub creation_time: Duration,
+    /// How long a changed load balancer refuses further changes.
+    pub change_time: Duration,
+    /// Requests an hour.
+    pub limit: u32,
+    /// Requests that are left at the start.
+    pub remaining: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (creation_time, change_time) = (Duration::from_secs(30), Duration::from_secs(1));
+        Self { creation_time, change_time, limit: 5000, remaining: 5000 }
+    }
+}
+
+/// The fake: all that its [`Gate`] is, with a cloud behind. Clones share everything.
+#[derive(Clone)]
+pub struct Fake(Handle<Model>);
+
+impl Default for Fake {
+    fn default() -> Self {
+        Self::new(Options::default())
+    }
+}
+
+impl Deref for Fake {
+    type Target = Gate;
+
+    fn deref(&self) -> &Gate {
+        self.0.gate()
+    }
+}
+
+impl Fake {
+    /// Creates a cloud with empty accounts.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self(Handle::new(Model::new(options)))
+    }
+
+    /// The API under `/v2` and the metadata service under its real path, for any host.
+    pub fn router(&self) -> axum::Router {
+        self.0.router()
+    }
+
+    fn model(&self) -> MutexGuard<'_, Model> {
+        self.0.lock()
+    }
+}

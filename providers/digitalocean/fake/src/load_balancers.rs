@@ -1,0 +1,144 @@
+//! Load balancers: created, read, changed, deleted.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use fake_cloud::{Refused, Reply};
+use serde_json::{Value, json};
+
+use crate::model::{Answer, Asked, CREATED, Model, Owned, invalid, named, of, ok, page, uuid};
+use crate::settings::tags_of;
+
+impl Model {
+    /// Adds a load balancer with this id, `settings` and tags, in the status `new`.
+    pub(crate) fn insert_load_balancer(&mut self, account: &str, mut settings: Value, tags: &[String]) -> String {
+        let id = uuid(2, self.next_number());
+        for (key, value) in [
+            ("id", json!(id)),
+            ("status", json!("new")),
+            ("ip", json!("")),
+            ("created_at", json!(CREATED)),
+            ("tags", json!(tags)),
+        ] {
+            settings[key] = value;
+        }
+        self.tags.extend(tags.iter().map(|tag| (account.to_owned(), tag.clone())));
+        self.load_balancers.insert(id.clone(), Owned { account: account.to_owned(), object: settings });
+        id
+    }
+
+    /// Gives a load balancer its addresses.
+    pub(crate) fn activate(&mut self, id: &str) {
+        let Some(owned) = self.load_balancers.get_mut(id) else { return };
+        let number = u16::from_str_radix(&id[id.len() - 4..], 16).unwrap_or_default();
+        let ([high, low], object) = (number.to_be_bytes(), &mut owned.object);
+        object["status"] = "active".into();
+        let ip = if object["network"] == "INTERNAL" { [10, 110, 200 + high, low] } else { [203, 0, high, low] };
+        if object["ip"] == "" {
+            object["ip"] = Ipv4Addr::from(ip).to_string().into();
+        }
+        if object["network_stack"] == "DUALSTACK" {
+            object["ipv6"] = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, number).to_string().into();
+        }
+    }
+
+    /// Ends what the cloud did in the background.
+    pub(crate) fn finish_operations(&mut self) {
+        for (id, operation) in self.running.finished() {
+            self.busy.remove(&id);
+            match (operation.error, self.load_balancers.get_mut(&id)) {
+                (Some(_), Some(owned)) => owned.object["status"] = "errored".into(),
+                (None, Some(owned)) if owned.object["status"] == "new" => self.activate(&id),
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the load balancer that a path names, to be changed: one that the cloud is at work on refuses.
+    fn changeable(&self, asked: &Asked) -> Result<&Value, Refused> {
+        let found = named(&self.load_balancers, asked)?;
+        if self.busy.contains(asked.id()) {
+            return Err(invalid("Load Balancer can't be updated while it processes previous actions"));
+        }
+        Ok(found)
+    }
+
+    /// Begins work in the background that refuses further changes.
+    fn begin(&mut self, id: &str, asked: &Asked, time: std::time::Duration) {
+        if !time.is_zero() || asked.effects.error().is_some() {
+            self.busy.insert(id.to_owned());
+        }
+        self.running.begin(id, time, &asked.effects);
+        self.finish_operations();
+    }
+}
+
+pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
+    let among = |parameter: &str, value: &Value| {
+        let mut wanted = asked.all(parameter).flat_map(|it| it.split(',')).peekable();
+        wanted.peek().is_none() || wanted.any(|it| value == it)
+    };
+    let is_selected = |it: &&Value| among("names", &it["name"]) && among("uuids", &it["id"]);
+    page(asked, "load_balancers", of(&model.load_balancers, asked).filter(is_selected), Value::clone)
+}
+
+pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
+    ok(json!({"load_balancer": named(&model.load_balancers, asked)?}))
+}
+
+pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
+    let mut settings = model.settings(&asked.project, &asked.body, None)?;
+    let tags = tags_of(&asked.body)?;
+    if asked.body["validate_only"] == true {
+        return Ok(Reply::new(202, json!({"load_balancer": settings})));
+    }
+    let ip = asked.body["ip"].clone();
+    settings["project_id"] = uuid(5, 1).into();
+    let id = model.insert_load_balancer(&asked.project, settings, &tags);
+    if let (Some(ip), Some(owned)) = (ip.as_str(), model.load_balancers.get_mut(&id)) {
+        owned.object["ip"] = ip.into();
+    }
+    model.begin(&id, asked, model.options.creation_time);
+    Ok(Reply::new(202, json!({"load_balancer": model.load_balancers[&id].object})))
+}
+
+/// Takes the whole state: what the body does not say is what a new load balancer has. Tags stay: only a creation and the
+/// tags' own requests change them.
+pub(crate) fn update(model: &mut Model, asked: &Asked) -> Answer {
+    let before = model.changeable(asked)?.clone();
+    let mut after = model.settings(&asked.project, &asked.body, Some(&before))?;
+    if asked.body["validate_only"] != true {
+        for key in ["id", "status", "ip", "ipv6", "created_at", "tags", "project_id"] {
+            before.get(key).into_iter().for_each(|value| after[key] = value.clone());
+        }
+        let owned = Owned { account: asked.project.clone(), object: after.clone() };
+        model.load_balancers.insert(asked.id().to_owned(), owned);
+        model.begin(asked.id(), asked, model.options.change_time);
+    }
+    ok(json!({"load_balancer": after}))
+}
+
+pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
+    named(&model.load_balancers, asked)?;
+    model.load_balancers.remove(asked.id());
+    model.running.forget(asked.id());
+    model.busy.remove(asked.id());
+    Ok(Reply::empty(204))
+}
+
+/// Adds or removes droplets.
+pub(crate) fn change_droplets(model: &mut Model, asked: &Asked) -> Answer {
+    model.changeable(asked)?;
+    let given = asked.body["droplet_ids"].as_array().ok_or_else(|| invalid("droplet_ids are missing"))?;
+    let adds = asked.route.starts_with("POST");
+    let unknown = given.iter().find(|id| !model.droplets.contains_key(&id.to_string()));
+    if let Some(id) = unknown.filter(|_| adds) {
+        return Err(invalid(format!("droplet {id} does not exist")));
+    }
+    let owned = model.load_balancers.get_mut(asked.id());
+    if let Some(targets) = owned.and_then(|it| it.object["droplet_ids"].as_array_mut()) {
+        targets.retain(|id| !given.contains(id));
+        targets.extend(given.iter().filter(|_| adds).cloned());
+    }
+    model.begin(asked.id(), asked, model.options.change_time);
+    Ok(Reply::empty(204))
+}
