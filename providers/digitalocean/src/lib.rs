@@ -1,0 +1,1 @@
+//! DigitalOcean: the provider `digitalocean`, which is being written.
