@@ -22,6 +22,7 @@
 //! | [`shared_document`] | cloud objects that many Services change: one writer, many edits in one write |
 //! | [`batch`] | many small changes of one object as few requests |
 //! | [`rule_set`] | which rules of a firewall to make and to remove |
+//! | [`routes`] | [`Routes`](cloud_provider::Routes) for any cloud that can list, add and remove routes |
 //! | [`provider_id`], [`addresses`], [`labels`] | `acme://<id>` and back; what a Node is reached by; values of labels |
 //! | [`status`] | where a Service is reached |
 //! | [`signing`] | signatures over requests |
@@ -58,6 +59,7 @@ pub mod node_selector;
 pub mod operation;
 pub mod paging;
 pub mod provider_id;
+pub mod routes;
 pub mod rule_set;
 pub mod series;
 pub mod settings;

@@ -9,6 +9,7 @@ use provider_kit::cluster::ClusterView;
 use provider_kit::counted::Counted;
 
 use provider_kit::load_balancers::Balancers;
+use provider_kit::routes::RouteTable;
 use provider_kit::transport::Transport;
 
 use crate::api::Api;
@@ -19,7 +20,7 @@ use crate::id::is_ours;
 use crate::metrics::counted;
 use crate::network::PrivateNetwork;
 use crate::robot::Robot;
-use crate::routes::NetworkRoutes;
+use crate::routes::{self, NetworkRoutes};
 use crate::servers::Servers;
 use crate::{EVENT_SOURCE, NAME, transports};
 
@@ -45,7 +46,7 @@ pub struct Hetzner {
     cluster: ClusterView,
     servers: Counted<Servers>,
     balancers: Option<Counted<Balancers>>,
-    routes: Option<Counted<NetworkRoutes>>,
+    routes: Option<Counted<RouteTable<NetworkRoutes>>>,
 }
 
 impl Hetzner {
@@ -61,10 +62,9 @@ impl Hetzner {
         let robot = robot.map(|(config, http)| Robot::new(http, config, family, cluster.events().clone()));
 
         let servers = Servers::new(api.clone(), robot.clone(), &config, network.clone(), cluster.clone());
-        let routes = config.network.as_ref().is_some_and(|network| network.routes);
-        let routes = network.clone().filter(|_| routes).map(|network| {
-            counted(NetworkRoutes::new(api.clone(), network, servers.cloud(), cluster.clone()), &metrics)
-        });
+        let routes = network.clone().filter(|_| config.network.as_ref().is_some_and(|network| network.routes));
+        let routes = routes.map(|network| routes::routes(api.clone(), network, servers.cloud(), cluster.clone()));
+        let routes = routes.map(|routes| counted(routes, &metrics));
         let balancers = config.balancers.clone().map(|balancers| {
             let dedicated = config.robot.as_ref().map(|_| robot.clone());
             let backing = Backing::new(api.clone(), balancers, network.clone(), dedicated, cluster.clone());

@@ -10,13 +10,14 @@ use cloud_provider::{
 use provider_kit::cluster::ClusterView;
 use provider_kit::counted::Counted;
 use provider_kit::load_balancers::Balancers;
+use provider_kit::routes::RouteTable;
 
 use crate::balancers::Backing;
 use crate::config::Config;
 use crate::diagnosis::Diagnosis;
 use crate::metrics::reconciled;
 use crate::ports::Ports;
-use crate::routes::RouterRoutes;
+use crate::routes::{self, RouterRoutes};
 use crate::servers::{Servers, servers};
 use crate::services::Services;
 use crate::{EVENT_SOURCE, NAME};
@@ -40,7 +41,7 @@ pub struct OpenStack {
     cluster: ClusterView,
     servers: Servers,
     balancers: Option<Counted<Balancers>>,
-    routes: Option<RouterRoutes>,
+    routes: Option<RouteTable<RouterRoutes>>,
     /// Whether Neutron has what routes need; asked at the start.
     has_routes: OnceLock<bool>,
 }
@@ -52,10 +53,8 @@ impl OpenStack {
         let cluster = ClusterView::new(EVENT_SOURCE);
         let ports = Ports::new(services.clone());
         let servers = servers(&services, &ports, &config);
-        let routes = config
-            .router
-            .clone()
-            .map(|router| RouterRoutes::new(services.clone(), ports.clone(), router, cluster.clone()));
+        let routes = config.router.clone();
+        let routes = routes.map(|id| routes::routes(services.clone(), ports.clone(), id, cluster.clone()));
         let balancers = config.balancers.clone().map(|balancers| {
             let backing = Backing::new(services.clone(), Arc::new(balancers), ports, cluster.events().clone());
             reconciled(Balancers::new(backing), &setup.metrics)
@@ -82,7 +81,7 @@ impl CloudProvider for OpenStack {
             error.context(format!("OpenStack at {place} cannot be used; check [Global] in the cloud configuration"))
         })?;
         if let Some(routes) = &self.routes {
-            let are_supported = routes.are_supported().await?;
+            let are_supported = routes.cloud().are_supported().await?;
             if !*self.has_routes.get_or_init(|| are_supported) {
                 tracing::warn!(
                     "Pods get no routes: Neutron has neither the extension extraroute nor extraroute-atomic"

@@ -1,15 +1,14 @@
 //! The extra routes of a Neutron router.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use cloud_provider::{Error, Result, async_trait};
-use ipnet::IpNet;
 use provider_kit::batch::Batch;
+use provider_kit::routes::{Change, CloudRoute};
 use provider_kit::shared_document::{DocumentStore, SharedDocuments, Versioned};
 use provider_kit::transport::Call;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::services::{Services, based_on};
 
@@ -24,41 +23,30 @@ struct Inner {
     documents: SharedDocuments<Routers>,
 }
 
-/// A route, as Neutron writes it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct Gateway {
-    pub(super) destination: String,
-    pub(super) nexthop: String,
-}
-
-/// What is done with routes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Change {
-    Add,
-    Remove,
-}
-
-impl Change {
-    pub(super) fn undone(self) -> Self {
-        if self == Self::Add { Self::Remove } else { Self::Add }
-    }
-}
-
 #[derive(Deserialize)]
 struct RouterResponse {
     #[serde(default)]
-    routes: Vec<Gateway>,
+    routes: Vec<RouteResponse>,
     #[serde(default)]
     revision_number: Option<u64>,
 }
 
-impl Gateway {
-    /// The same route, perhaps in another spelling.
-    pub(super) fn is(&self, other: &Gateway) -> bool {
-        let parsed =
-            |it: &Gateway| Some((it.destination.parse::<IpNet>().ok()?.trunc(), it.nexthop.parse::<IpAddr>().ok()?));
-        self == other || parsed(self).is_some_and(|it| parsed(other) == Some(it))
+#[derive(Deserialize)]
+struct RouteResponse {
+    destination: String,
+    nexthop: String,
+}
+
+impl From<RouteResponse> for CloudRoute {
+    fn from(RouteResponse { destination, nexthop }: RouteResponse) -> Self {
+        Self { name: destination.clone(), destination, next_hops: vec![nexthop], ..Self::default() }
     }
+}
+
+/// Returns the body of a PUT.
+fn body(routes: &[CloudRoute]) -> Value {
+    let route = |it: &CloudRoute| json!({ "destination": it.destination, "nexthop": it.next_hops.first() });
+    json!({ "router": { "routes": routes.iter().map(route).collect::<Vec<_>>() } })
 }
 
 impl Router {
@@ -71,8 +59,8 @@ impl Router {
         &self.0.id
     }
 
-    /// Its changes, which go together as far as they come together.
-    pub(super) fn changes(&self) -> Batch<Change, Gateway> {
+    /// Returns a batch of changes: concurrent changes share a request.
+    pub(super) fn changes(&self) -> Batch<Change, CloudRoute> {
         let router = self.clone();
         Batch::new(move |change, routes| {
             let router = router.clone();
@@ -80,15 +68,15 @@ impl Router {
         })
     }
 
-    /// All routes, whosesoever.
-    pub(super) async fn routes(&self) -> Result<Vec<Gateway>> {
+    /// Reads all routes, whoever made them.
+    pub(super) async fn routes(&self) -> Result<Vec<CloudRoute>> {
         Ok(self.0.documents.store().read(&self.0.id).await?.document)
     }
 
-    async fn change(&self, change: Change, routes: Vec<Gateway>) -> Result<()> {
+    async fn change(&self, change: Change, routes: Vec<CloudRoute>) -> Result<()> {
         let Inner { services, id, documents } = &*self.0;
         if !services.has_extension("extraroute-atomic").await? {
-            let edit = move |all: &mut Vec<Gateway>| {
+            let edit = move |all: &mut Vec<CloudRoute>| {
                 edit(all, change, &routes);
                 Ok(())
             };
@@ -98,45 +86,41 @@ impl Router {
             Change::Add => "/routers/{id}/add_extraroutes",
             Change::Remove => "/routers/{id}/remove_extraroutes",
         };
-        let call = Call::put(path, &[id]).json(&json!({ "router": { "routes": routes } }));
-        services.network.send(call).await.map(drop)
+        services.network.send(Call::put(path, &[id]).json(&body(&routes))).await.map(drop)
     }
 }
 
-/// Routers whose list of routes is written whole. Neutron refuses what is based on an older list.
+/// Routers whose list of routes is written as a whole. Neutron refuses a list that is based on an older one.
 struct Routers(Services);
 
 #[async_trait]
 impl DocumentStore for Routers {
     type Key = String;
-    type Document = Vec<Gateway>;
+    type Document = Vec<CloudRoute>;
 
-    async fn read(&self, id: &String) -> Result<Versioned<Vec<Gateway>>> {
+    async fn read(&self, id: &String) -> Result<Versioned<Vec<CloudRoute>>> {
         let call = Call::get("/routers/{id}", &[id]).inside("router");
         let found: Option<RouterResponse> = self.0.network.find(call).await?;
-        // No answer about any of its routes.
+        // A missing router says nothing about its routes.
         let missing =
             || Error::invalid(format!("there is no router {id:?} in the project; correct router-id in [Route]"));
         let RouterResponse { routes, revision_number } = found.ok_or_else(missing)?;
-        Ok(Versioned { document: routes, version: revision_number.map(|number| number.to_string()) })
+        let document = routes.into_iter().map(CloudRoute::from).collect();
+        Ok(Versioned { document, version: revision_number.map(|number| number.to_string()) })
     }
 
-    async fn write(&self, id: &String, routes: Vec<Gateway>, version: Option<&str>) -> Result<()> {
-        let call = Call::put("/routers/{id}", &[id]).json(&json!({ "router": { "routes": routes } }));
+    async fn write(&self, id: &String, routes: Vec<CloudRoute>, version: Option<&str>) -> Result<()> {
+        let call = Call::put("/routers/{id}", &[id]).json(&body(&routes));
         self.0.network.send(based_on(version, call)).await.map(drop)
     }
 }
 
-/// Applies a change to a list of routes; routes that are there already, or are not there, are left as they are.
-fn edit(all: &mut Vec<Gateway>, change: Change, routes: &[Gateway]) {
-    match change {
-        Change::Remove => all.retain(|route| !routes.iter().any(|other| route.is(other))),
-        Change::Add => {
-            for route in routes {
-                if !all.iter().any(|there| there.is(route)) {
-                    all.push(route.clone());
-                }
-            }
+/// Applies a change to a list of routes. Routes that are there already, or are not there, are left as they are.
+fn edit(all: &mut Vec<CloudRoute>, change: Change, routes: &[CloudRoute]) {
+    all.retain(|it| change == Change::Add || !routes.iter().any(|other| it.is_same(other)));
+    for route in routes.iter().filter(|_| change == Change::Add) {
+        if !all.iter().any(|it| it.is_same(route)) {
+            all.push(route.clone());
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use cloud_provider::{AddressType, Caches, Node, NodeAddress, Service};
+use cloud_provider::{AddressType, Caches, Cluster, Node, NodeAddress, Route, Routes, Service};
 use futures::future::join_all;
 use openstack_fake::{Fake, Fault, FaultKind, Network, Options};
 use provider_kit::transport::Priority;
@@ -29,7 +29,7 @@ struct World {
     router: String,
     network: Network,
     nodes: Vec<Arc<Node>>,
-    routes: RouterRoutes,
+    routes: RouteTable<RouterRoutes>,
 }
 
 fn world(options: Options, servers: usize) -> World {
@@ -44,7 +44,7 @@ fn world(options: Options, servers: usize) -> World {
     };
     let nodes: Vec<_> = (0..servers).map(node).collect();
     let (services, _) = services(&fake, "");
-    let routes = RouterRoutes::new(services.clone(), Ports::new(services), router.clone(), view(nodes.clone()));
+    let routes = super::routes(services.clone(), Ports::new(services), router.clone(), view(nodes.clone()));
     World { fake, router, network, nodes, routes }
 }
 
@@ -58,6 +58,10 @@ fn view(nodes: Vec<Arc<Node>>) -> ClusterView {
 
 fn cidr(n: usize) -> String {
     format!("10.244.{n}.0/24")
+}
+
+fn route(destination: &str, hop: &str) -> CloudRoute {
+    CloudRoute { destination: destination.into(), next_hops: vec![hop.into()], ..CloudRoute::default() }
 }
 
 fn cluster() -> Cluster {
@@ -90,11 +94,11 @@ impl World {
     }
 
     /// What routes there are without one of the Nodes, and its route.
-    async fn without_node(&self, n: usize) -> (RouterRoutes, Route) {
+    async fn without_node(&self, n: usize) -> (RouteTable<RouterRoutes>, Route) {
         let others = self.nodes.iter().filter(|node| node.name != self.nodes[n].name);
         let view = view(others.cloned().collect());
         let (services, _) = services(&self.fake, "");
-        let routes = RouterRoutes::new(services.clone(), Ports::new(services), self.router.clone(), view);
+        let routes = super::routes(services.clone(), Ports::new(services), self.router.clone(), view);
         let listed = routes.list(&cluster()).await.unwrap();
         (routes, listed.into_iter().find(|route| route.destination_cidr == cidr(n)).unwrap())
     }
@@ -131,7 +135,7 @@ fn not_atomic() -> Options {
 async fn a_route_is_made_listed_with_its_node_and_deleted_with_what_its_port_let_through() {
     for options in [Options::default(), not_atomic()] {
         let world = world(options, 2);
-        assert!(world.routes.are_supported().await.unwrap());
+        assert!(world.routes.cloud().are_supported().await.unwrap());
         world.create(0).await.unwrap();
         assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
         let listed = world.list().await;
@@ -167,8 +171,8 @@ async fn what_is_there_already_is_left_as_it_is() {
 async fn other_peoples_routes_and_pairs_stay() {
     for options in [Options::default(), not_atomic()] {
         let world = world(options, 2);
-        let foreign = Gateway { destination: "0.0.0.0/0".into(), nexthop: world.hop(1).into() };
-        world.routes.changes.join(Change::Add, foreign).await.unwrap();
+        let foreign = route("0.0.0.0/0", world.hop(1));
+        world.routes.cloud().change(Change::Add, &foreign).await.unwrap();
         let port = world.fake.server("worker-0").unwrap().port;
         let pair = serde_json::json!({"ip_address": "10.6.0.200", "mac_address": "fa:16:3e:00:00:01"});
         world.fake.change_port(&port, |port| drop(port.insert("allowed_address_pairs".into(), vec![pair].into())));
@@ -348,11 +352,14 @@ async fn what_somebody_else_changes_meanwhile_is_not_lost() {
     assert_eq!((world.in_router(), world.pairs(0)), (vec![world.via(0)], vec![cidr(0)]));
     assert_eq!((world.fake.count("GET /ports/{id}"), world.fake.count("GET /routers/{id}")), (1, 2));
     // The same with a port that was read a while ago.
-    let stale = world.routes.ports.of(&world.fake.server("worker-1").unwrap().id, Priority::Ordinary).await.unwrap();
+    let stale =
+        world.routes.cloud().ports.of(&world.fake.server("worker-1").unwrap().id, Priority::Ordinary).await.unwrap();
     let pair = serde_json::json!({"ip_address": "10.6.0.200"});
     world.fake.change_port(&stale[0].id, |port| drop(port.insert("allowed_address_pairs".into(), vec![pair].into())));
-    let route = Gateway { destination: cidr(1), nexthop: world.hop(1).into() };
-    assert!(world.routes.ports.change(stale[0].clone(), |port| pairs(port, Change::Add, &route)).await.unwrap());
+    let route = route(&cidr(1), world.hop(1));
+    assert!(
+        world.routes.cloud().ports.change(stale[0].clone(), |port| pairs(port, Change::Add, &route)).await.unwrap()
+    );
     assert_eq!(world.pairs(1), ["10.6.0.200".to_owned(), cidr(1)]);
 }
 
@@ -372,21 +379,21 @@ async fn routes_of_both_families_of_a_node_change_its_port_one_after_the_other()
 async fn a_router_that_is_not_there_says_nothing_about_routes() {
     let world = world(Options::default(), 1);
     let (services, _) = services(&world.fake, "");
-    let view = world.routes.cluster.clone();
-    let routes = RouterRoutes::new(services.clone(), Ports::new(services), "nowhere".into(), view);
+    let view = view(world.nodes.clone());
+    let routes = super::routes(services.clone(), Ports::new(services), "nowhere".into(), view);
     let error = routes.list(&cluster()).await.unwrap_err();
     assert!(error.is_invalid() && error.to_string().contains("router-id"), "{error}");
     // Nor are routes judged before the Nodes are known.
     let (services, _) = crate::stage::services(&world.fake, "");
     let view = ClusterView::new(crate::EVENT_SOURCE);
-    let routes = RouterRoutes::new(services.clone(), Ports::new(services), world.router.clone(), view);
+    let routes = super::routes(services.clone(), Ports::new(services), world.router.clone(), view);
     assert!(routes.list(&cluster()).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cloud_without_extra_routes_has_no_routes() {
     let world = world(Options { atomic_routes: false, routes: false, ..Options::default() }, 0);
-    assert!(!world.routes.are_supported().await.unwrap());
+    assert!(!world.routes.cloud().are_supported().await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

@@ -25,6 +25,7 @@ use provider_kit::inventory::{Inventory, Urgency};
 use provider_kit::load_balancers::Balancers;
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
 use provider_kit::provider_id::ProviderIds;
+use provider_kit::routes::RouteTable;
 use provider_kit::settings::Settings;
 use provider_kit::streamed::collect;
 use provider_kit::transport::{Call, Transport};
@@ -58,6 +59,7 @@ pub struct Simulated {
     http: Transport,
     instances: Inventory<Api>,
     balancers: Balancers,
+    routes: RouteTable<Api>,
     expected_project: Option<String>,
     cluster: ClusterView,
 }
@@ -106,8 +108,11 @@ impl Simulated {
             _ => None,
         });
         let api = Api { http: http.clone(), project: Arc::default() };
-        let (instances, balancers) = (Inventory::new(api.clone()).measured(http.metrics()), Balancers::new(api));
-        Self { http, instances, balancers, expected_project: project, cluster: ClusterView::new(NAME) }
+        let (instances, balancers) =
+            (Inventory::new(api.clone()).measured(http.metrics()), Balancers::new(api.clone()));
+        let cluster = ClusterView::new(NAME);
+        let routes = RouteTable::new(api, cluster.clone());
+        Self { http, instances, balancers, routes, expected_project: project, cluster }
     }
 }
 
@@ -145,7 +150,7 @@ impl CloudProvider for Simulated {
         Some(&self.balancers)
     }
     fn routes(&self) -> Option<&dyn Routes> {
-        Some(self)
+        Some(&self.routes)
     }
     fn volumes(&self) -> Option<&dyn Volumes> {
         Some(self)

@@ -1,6 +1,6 @@
 //! Routes and volumes of the provider.
 
-use cloud_provider::{AddressType, NodeAddress, PersistentVolume, Route, Routes, Volumes};
+use cloud_provider::{AddressType, NodeAddress, PersistentVolume, Route, Volumes};
 use provider_simulated::cloud::{Fault, FaultKind, NewRoute, Volume};
 
 use super::*;
@@ -22,10 +22,10 @@ async fn routes_are_made_marked_listed_and_removed() {
             destination_cidr: format!("10.244.{n}.0/24"),
             ..Route::default()
         };
-        provider.create(&cluster(), "uid", &wanted).await.unwrap();
+        provider.routes().unwrap().create(&cluster(), "uid", &wanted).await.unwrap();
     }
     cloud.terminate(&ids[1]);
-    let routes = provider.list(&cluster()).await.unwrap();
+    let routes = provider.routes().unwrap().list(&cluster()).await.unwrap();
     assert_eq!(routes.len(), 60);
     let expected = Route {
         name: routes[0].name.clone(),
@@ -38,14 +38,14 @@ async fn routes_are_made_marked_listed_and_removed() {
     };
     assert_eq!(routes[0], expected);
     assert!(routes[1].blackhole);
-    provider.delete(&cluster(), &routes[0]).await.unwrap();
-    provider.delete(&cluster(), &routes[0]).await.unwrap();
+    provider.routes().unwrap().delete(&cluster(), &routes[0]).await.unwrap();
+    provider.routes().unwrap().delete(&cluster(), &routes[0]).await.unwrap();
     assert_eq!(cloud.routes().len(), 59);
     let taken =
         Route { target_node: format!("node-{}", ids[0]), destination_cidr: "10.244.2.0/24".into(), ..Route::default() };
-    assert!(provider.create(&cluster(), "uid", &taken).await.unwrap_err().is_conflict());
+    assert!(provider.routes().unwrap().create(&cluster(), "uid", &taken).await.unwrap_err().is_conflict());
     let nobody = Route { target_node: "nobody".into(), ..Route::default() };
-    assert!(provider.create(&cluster(), "uid", &nobody).await.is_err());
+    assert!(provider.routes().unwrap().create(&cluster(), "uid", &nobody).await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,10 +54,11 @@ async fn a_foreign_route_is_shown_as_such_and_never_removed() {
     let machine = cloud.create_machines("w-", 1).remove(0);
     cloud.add_route(NewRoute { destination: "10.244.0.0/24".into(), machine, ..NewRoute::default() });
     let provider = provider(&cloud);
-    let routes = provider.list(&cluster()).await.unwrap();
+    provider.set_caches(Arc::new(TheseNodes(Vec::new())));
+    let routes = provider.routes().unwrap().list(&cluster()).await.unwrap();
     assert_eq!((routes[0].owned, &*routes[0].target_node), (Some(false), ""));
     assert_eq!(routes[0].target_node_addresses[0].kind, AddressType::InternalIP);
-    assert!(provider.delete(&cluster(), &routes[0]).await.unwrap_err().is_invalid());
+    assert!(provider.routes().unwrap().delete(&cluster(), &routes[0]).await.unwrap_err().is_invalid());
     assert_eq!(cloud.routes().len(), 1);
 }
 
@@ -75,23 +76,25 @@ async fn a_route_that_exists_already_is_made_once_and_a_foreign_one_in_its_way_i
     };
     cloud.inject(Fault::new(FaultKind::LostAnswer).on("POST /v1/routes").times(1));
     let wanted = route(&ids[0], "10.0.0.1");
-    assert!(provider.create(&cluster(), "uid", &wanted).await.is_err());
-    provider.create(&cluster(), "uid", &wanted).await.unwrap();
+    provider.routes().unwrap().create(&cluster(), "uid", &wanted).await.unwrap();
     assert_eq!(cloud.routes().len(), 1);
     for other in [route(&ids[1], "10.0.0.1"), route(&ids[0], "10.0.0.2")] {
-        assert!(provider.create(&cluster(), "uid", &other).await.unwrap_err().is_conflict(), "ours, but another");
+        assert!(
+            provider.routes().unwrap().create(&cluster(), "uid", &other).await.unwrap_err().is_conflict(),
+            "ours, but another"
+        );
     }
     let another = Cluster { name: "kubernetes".into(), id: Some("another".into()) };
-    provider.create(&another, "uid", &wanted).await.unwrap();
+    provider.routes().unwrap().create(&another, "uid", &wanted).await.unwrap();
     assert_eq!(cloud.routes().len(), 1, "somebody else's that does the same serves as well");
-    let err = provider.create(&another, "uid", &route(&ids[0], "10.0.0.2")).await.unwrap_err();
+    let err = provider.routes().unwrap().create(&another, "uid", &route(&ids[0], "10.0.0.2")).await.unwrap_err();
     assert!(err.is_invalid() && err.to_string().contains("mark it with ccm-rs/cluster=another"), "{err}");
-    let listed = provider.list(&cluster()).await.unwrap();
+    let listed = provider.routes().unwrap().list(&cluster()).await.unwrap();
     cloud.protect_route("10.244.0.0/24", true);
-    let err = provider.delete(&cluster(), &listed[0]).await.unwrap_err();
+    let err = provider.routes().unwrap().delete(&cluster(), &listed[0]).await.unwrap_err();
     assert!(err.is_protected() && err.to_string().contains("switch its protection off first"), "{err}");
     cloud.protect_route(&listed[0].name, false);
-    provider.delete(&cluster(), &listed[0]).await.unwrap();
+    provider.routes().unwrap().delete(&cluster(), &listed[0]).await.unwrap();
     assert!(cloud.routes().is_empty());
 }
 
