@@ -21,8 +21,8 @@
 //! | [`streamed`] | long lists in an answer, read item by item |
 //! | [`shared_document`] | cloud objects that many Services change: one writer, many edits in one write |
 //! | [`batch`] | many small changes of one object as few requests |
-//! | [`rule_set`] | which rules of a firewall to make and to remove |
 //! | [`routes`] | [`Routes`](cloud_provider::Routes) for any cloud that can list, add and remove routes |
+//! | [`firewall`] | firewall rules: normal form, comparison, rules to add and to remove |
 //! | [`provider_id`], [`addresses`], [`labels`] | `acme://<id>` and back; what a Node is reached by; values of labels |
 //! | [`status`] | where a Service is reached |
 //! | [`signing`] | signatures over requests |
@@ -49,6 +49,7 @@ pub mod declared;
 pub mod diagnosis;
 pub mod events;
 pub mod excerpt;
+pub mod firewall;
 pub mod gcfg;
 pub mod health_check;
 mod hint;
@@ -60,7 +61,6 @@ pub mod operation;
 pub mod paging;
 pub mod provider_id;
 pub mod routes;
-pub mod rule_set;
 pub mod series;
 pub mod settings;
 pub mod shared_document;

@@ -59,7 +59,7 @@ provider_kit::declare! {
     pub FLOATING_SUBNET_ID: String = "floating-subnet-id", otherwise("`floating-subnet-id`");
     /// The floating IP comes from a subnet with such a name: a glob, or `~` and a regular expression; a leading `!` means the others.
     pub FLOATING_SUBNET: String = "floating-subnet", otherwise("`floating-subnet`");
-    /// The floating IP comes from a subnet with one of these tags (a comma list); after `&` with all of them; a leading `!` means the others.
+    /// The floating IP comes from a subnet with one of these tags (a comma list); after `&` with all of them. A leading `!` negates that: `!a,b` takes a subnet with neither tag, `!&a,b` one that lacks at least one of them.
     pub FLOATING_SUBNET_TAGS: String = "floating-subnet-tags", otherwise("`floating-subnet-tags`");
     /// Id of the subnet of the VIP. Read when the load balancer is made; the class goes before it unless that is internal.
     pub SUBNET_ID: String = "subnet-id", otherwise("the class, `subnet-id`, else the subnet of the first Node");

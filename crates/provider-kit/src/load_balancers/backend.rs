@@ -197,6 +197,12 @@ pub trait Backend: Send + Sync + 'static {
         false
     }
 
+    /// Returns what a person may do about one that [failed](State::Failed) and is not [replaced](Self::replaces), as a sentence
+    /// without a full stop.
+    fn repair_hint(&self, _actual: &Actual) -> Option<String> {
+        None
+    }
+
     /// How patiently work in the background is awaited. All that wait are looked at together, so it may be often.
     fn polling(&self) -> Polling {
         Polling { longest: Duration::from_secs(1), ..Polling::default() }

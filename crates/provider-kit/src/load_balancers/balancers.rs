@@ -227,7 +227,7 @@ impl LoadBalancers for Balancers {
             false => self.believed(sorted, &identity).await?,
         };
         let actual = sorted.for_changes()?;
-        let name = actual.map_or(&identity.name, |actual| &actual.name);
+        let name = actual.map_or(&*identity.name, |actual| actual.shown_name());
         let wanted = match actual {
             Some(actual) => self.backend().fitted(wanted, actual, request.service)?,
             None => wanted,
@@ -243,7 +243,7 @@ impl LoadBalancers for Balancers {
 fn removal(ours: &[Shared], identity: &Identity<'_>) -> Result<Plan> {
     let mut plan = Plan::default();
     for actual in ours {
-        plan.steps.extend(steps(&operations(None, Some(actual), identity, Aim::Deleted)?, &actual.name).steps);
+        plan.steps.extend(steps(&operations(None, Some(actual), identity, Aim::Deleted)?, actual.shown_name()).steps);
     }
     Ok(plan)
 }

@@ -311,6 +311,8 @@ pub struct Actual {
     pub id: String,
     /// Its name.
     pub name: String,
+    /// Name and ID in the cloud, if `name` and `id` are those of one Service's share in it. Messages show these.
+    pub shown_as: Option<(String, String)>,
     /// Whose it is.
     pub marks: Marks,
     /// Other labels, for clouds that replace all labels at once: they stay.
@@ -365,9 +367,16 @@ impl Actual {
         self.tree.as_ref().map_or_else(|| Cow::Owned(Tree::default()), Cow::Borrowed)
     }
 
-    /// A text that names it for people.
-    pub(super) fn place(&self) -> String {
-        format!("load balancer {:?} ({})", self.name, self.id)
+    /// Returns the text that names it in messages: `load balancer "web" (4711)`, as the cloud shows it.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let id = self.shown_as.as_ref().map_or(&self.id, |(_, id)| id);
+        format!("load balancer {:?} ({id})", self.shown_name())
+    }
+
+    /// Returns the name that the cloud shows.
+    pub(super) fn shown_name(&self) -> &str {
+        self.shown_as.as_ref().map_or(&self.name, |(name, _)| name)
     }
 }
 

@@ -71,10 +71,10 @@ impl<'a> Run<'a> {
             let outcome = run.once(number > 1).await;
             if let Some(failed) = run.failed.take() {
                 tracing::warn!(id = failed.id, name = failed.name, "a load balancer that failed is removed");
-                run.change(Some(failed), Aim::Deleted).await?;
+                run.change(Some(Arc::clone(&failed)), Aim::Deleted).await?;
                 // The second one of a run is no accident: the next try starts clean.
                 if std::mem::replace(&mut was_replaced, true) {
-                    return outcome;
+                    return outcome.map_err(|_| failed_twice(&failed));
                 }
                 continue;
             }
@@ -260,7 +260,7 @@ impl<'a> Run<'a> {
     fn not_shown(&self, operations: &[Operation], actual: Option<&Shared>) -> Error {
         // The next try reads it again.
         self.this.known.doubt(self.identity.uid());
-        let name = actual.map_or(&self.identity.name, |actual| &actual.name);
+        let name = actual.map_or(&*self.identity.name, |actual| actual.shown_name());
         let told: Vec<_> = steps(operations, name).steps.iter().map(ToString::to_string).collect();
         Error::other(format!("the cloud does not show what it was told: {}", told.join("; ")))
     }
@@ -281,7 +281,7 @@ impl<'a> Run<'a> {
             }
             self.removes = operations.iter().any(Operation::removes);
             if !std::mem::replace(&mut self.is_told, true) {
-                let name = actual.as_deref().map_or(&self.identity.name, |actual| &actual.name);
+                let name = actual.as_deref().map_or(&*self.identity.name, Actual::shown_name);
                 self.request.observer.planned(&steps(&operations, name));
             }
             self.tell_left_out(actual.as_deref(), aim);
@@ -426,7 +426,8 @@ impl<'a> Run<'a> {
         }
         match &actual.state {
             State::Failed(text) if aim != Aim::Deleted => {
-                let error = Error::other(format!("{}: {text}", actual.place()));
+                let hint = self.this.backend().repair_hint(&actual).map(|hint| format!(". {hint}")).unwrap_or_default();
+                let error = Error::other(format!("{}: {text}{hint}", actual.place()));
                 self.failed = Some(actual).filter(|failed| self.is_to_be_replaced(failed, aim));
                 Err(error)
             }
@@ -466,6 +467,17 @@ enum Parts {
     Told,
     /// They were read, in the middle of some change.
     Read,
+}
+
+/// The error of a load balancer that failed when it was created, as the one before it; both are deleted, so there is nothing
+/// to repair.
+fn failed_twice(failed: &Actual) -> Error {
+    let State::Failed(text) = &failed.state else { return Error::other(failed.place()) };
+    Error::other(format!(
+        "{} failed when it was created: {text}. It is deleted, as the one that was created before it; the next try creates \
+         another one",
+        failed.place()
+    ))
 }
 
 fn went_away(actual: &Actual, aim: Aim) -> Result<Option<Shared>> {

@@ -57,8 +57,8 @@ where
     let mut wait = polling.first;
     loop {
         if Instant::now() + wait > give_up {
-            let text =
-                format!("{what} is not ready after {:?}; looking again in {:?}", polling.limit, polling.come_back);
+            let (limit, come_back) = (rounded(polling.limit), rounded(polling.come_back));
+            let text = format!("{what} is not ready after {limit:?}; looking again in {come_back:?}");
             return Err(Error::retry_in(text, polling.come_back));
         }
         tokio::time::sleep(wait).await;
@@ -67,6 +67,11 @@ where
         }
         wait = wait.mul_f64(polling.growth).min(polling.longest);
     }
+}
+
+/// Rounds a duration of a second or more to whole seconds, as messages show it.
+fn rounded(duration: Duration) -> Duration {
+    if duration < Duration::from_secs(1) { duration } else { Duration::from_secs_f64(duration.as_secs_f64().round()) }
 }
 
 #[cfg(test)]
@@ -85,5 +90,13 @@ mod tests {
         assert_eq!(asked, [250, 750, 1750, 3750, 7750, 12750, 17750, 22750, 27750]);
         assert_eq!(err.retry_after(), Some(Duration::from_secs(10)));
         assert_eq!(err.to_string(), "volume \"v\" is not ready after 30s; looking again in 10s");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn timeout_message_rounds_durations_to_seconds() {
+        let (limit, come_back) = (Duration::from_millis(271_026), Duration::from_millis(250));
+        let polling = Polling { limit, come_back, ..Polling::default() };
+        let err = until_done("volume \"v\"", polling, || std::future::ready(Ok(None::<()>))).await.unwrap_err();
+        assert_eq!(err.to_string(), "volume \"v\" is not ready after 271s; looking again in 250ms");
     }
 }

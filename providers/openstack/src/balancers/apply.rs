@@ -13,7 +13,7 @@ use super::octavia::{BALANCERS, ID, MEMBERS, Member, Members, POOLS};
 use super::requests::{Names, Request, Step, Subject};
 use super::status::lead_by;
 use super::tags::{View, balancer_id};
-use super::{Backing, floating_ip, security_group};
+use super::{Backing, floating_ip, repair, security_group};
 
 impl Backing {
     pub(super) async fn carry_out(&self, change: Change<'_>) -> Result<Applied> {
@@ -131,7 +131,7 @@ impl Backing {
         let subject = Subject { id: balancer_id(&actual.id), tree: &tree, names };
         let step = subject.next(change.operations);
         let Step { request, done, mut tree, makes } =
-            step.ok_or_else(|| Error::conflict(format!("load balancer {:?} has changed", actual.name)))?;
+            step.ok_or_else(|| Error::conflict(format!("{} has changed", actual.place())))?;
         let is_sent = request.is_some();
         if let Some(request) = request {
             let made = self.send(subject.id, &change, &request).await?;
@@ -216,17 +216,17 @@ struct Id {
     id: String,
 }
 
-/// Why one that failed is not changed, and what is to be done about it.
+/// Says why one that failed is not changed, and what is to be done about it.
 fn cannot_change(failed: &Actual, text: &str) -> Error {
+    let (place, repair) = (failed.place(), repair(failed));
     if failed.foreign.is_empty() {
-        return Error::invalid(text.to_owned());
+        return Error::invalid(format!("{place}: {text}. {repair}; or delete it, and another one is created"));
     }
-    let id = balancer_id(&failed.id);
     let others: BTreeSet<&str> = failed.foreign.values().map(String::as_str).collect();
     let others = others.into_iter().collect::<Vec<_>>().join(", ");
     Error::invalid(format!(
-        "load balancer {id} has the provisioning status ERROR, in which Octavia lets no part of it be changed or removed; others \
-         have parts in it, so that it stays ({others}). An administrator may repair it with `openstack loadbalancer failover {id}`"
+        "{place} has the provisioning status ERROR, in which Octavia lets no part of it be changed or removed; others have parts \
+         in it, so that it stays ({others}). {repair}"
     ))
 }
 

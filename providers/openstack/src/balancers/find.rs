@@ -253,7 +253,8 @@ impl Backing {
         if found.is_empty() { self.found_by("name", legacy_name(identity.uid())).await } else { Ok(found) }
     }
 
-    async fn found_by(&self, key: &str, value: String) -> Result<Vec<Value>> {
+    /// Reads the load balancers with this value in a field.
+    pub(super) async fn found_by(&self, key: &str, value: String) -> Result<Vec<Value>> {
         let call = self.services.in_project(BALANCERS.list("").query(key, value)).await?;
         let mut found = self.objects(&BALANCERS, call).await?;
         found.retain(|it| state(it).is_some());

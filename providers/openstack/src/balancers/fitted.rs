@@ -7,8 +7,7 @@ use serde_json::json;
 
 use super::asked::Asked;
 use super::octavia::{ALLOWED_CIDRS, MEMBER_PORT, MONITOR_PORT, MONITOR_SETTINGS, POOL_SETTINGS};
-use super::tags::balancer_id;
-use super::{floating_ip, second_vip};
+use super::{floating_ip, second_vip, security_group};
 use crate::annotations as key;
 use crate::config::Balancers;
 
@@ -20,9 +19,8 @@ pub(super) fn fitted(mut wanted: Tree, actual: &Actual, service: &Service, confi
     let asked = Asked::of(service, config)?;
     if actual.id.contains('/') && !actual.foreign.is_empty() && asked.internal {
         return Err(Error::invalid(format!(
-            "load balancer {} is another Service's, and may be reached from everywhere; a Service that shares it cannot be internal \
-             ({})",
-            balancer_id(&actual.id),
+            "{} is another Service's, and may be reached from everywhere; a Service that shares it cannot be internal ({})",
+            actual.place(),
             key::INTERNAL.key()
         )));
     }
@@ -42,6 +40,10 @@ pub(super) fn fitted(mut wanted: Tree, actual: &Actual, service: &Service, confi
                 let is_both = tree.balancer_attributes().is_some_and(|it| second_vip::is_there(it, &asked));
                 settings.clone().set(ALLOWED_CIDRS, in_order(json!(asked.allowed(is_both))))
             }
+            Part::Support(_) => match tree.parts.get(part) {
+                Some(present) => security_group::fitted(settings, present),
+                None => settings.clone(),
+            },
             _ => settings.clone(),
         };
         wanted.parts.insert(part.clone(), settings);

@@ -1,6 +1,6 @@
 //! The floating IP on a load balancer (§3.7): made, taken, kept and given back.
 
-use cloud_provider::{Cluster, Error, Result, Service};
+use cloud_provider::{Cluster, Error, LoadBalancerRequest, Result, Service};
 use provider_kit::load_balancers::{Actual, Attributes, Identity, Operation, Part};
 use provider_kit::status::shown;
 use provider_kit::transport::Call;
@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::Backing;
 use super::asked::{Asked, FloatingSubnet};
-use super::tags::{cut, full_name};
+use super::tags::{View, cut, full_name, sign};
+use super::wanted::is_made;
 use crate::annotations as key;
 use crate::services::{Services, based_on};
 
@@ -111,6 +112,31 @@ async fn list(services: &Services, call: Call) -> Result<Vec<FloatingIp>> {
     services.all(&services.network, call, "floatingips", |it: &FloatingIp| it.id.clone()).await
 }
 
+/// Reads the floating IP with this address.
+async fn at(services: &Services, address: &str) -> Result<Option<FloatingIp>> {
+    let call = Call::get("/floatingips", &[]).query("floating_ip_address", address);
+    Ok(list(services, call).await?.into_iter().next())
+}
+
+fn taken(address: &str, port: &str) -> Error {
+    Error::invalid(format!("floating IP {address} (spec.loadBalancerIP) is not available: it leads to port {port}"))
+}
+
+/// Checks, before a load balancer is created, that the floating IP that the Service names leads to no other one.
+///
+/// # Errors
+/// *Invalid* if it does; else the answer of Neutron or Octavia.
+pub(super) async fn check_named(backing: &Backing, request: &LoadBalancerRequest<'_>, asked: &Asked) -> Result<()> {
+    let LoadBalancerRequest { cluster, service, .. } = *request;
+    let Some(address) = asked.address.as_ref().filter(|_| !is_made(service)) else { return Ok(()) };
+    let Some(FloatingIp { port: Some(port), .. }) = at(&backing.services, address).await? else { return Ok(()) };
+    // A creation that was interrupted may have led it to the Service's own load balancer.
+    let own = sign(cluster, service);
+    let found = backing.found_by("vip_port_id", port.clone()).await?;
+    let is_own = found.iter().flat_map(View::all).any(|view| view.sign.as_ref() == Some(&own));
+    if is_own { Ok(()) } else { Err(taken(address, &port)) }
+}
+
 async fn make(services: &Services, fields: &Value) -> Result<FloatingIp> {
     let call = Call::post("/floatingips", &[]).json(&json!({ "floatingip": fields })).inside("floatingip");
     services.network.read(call).await
@@ -167,22 +193,17 @@ async fn give(backing: &Backing, identity: &Identity<'_>, actual: &Actual, port:
     // Its owner may not want it to be reached from everywhere; if there is nobody else any more, it is this one's.
     if actual.id.contains('/') && !actual.foreign.is_empty() {
         return Err(Error::invalid(format!(
-            "load balancer {:?} is another Service's and has no floating IP; only that one can give it one: set annotation {} \
-             to \"true\" here, or remove it there",
-            actual.name,
+            "{} is another Service's and has no floating IP; only that one can give it one: set annotation {} to \"true\" \
+             here, or remove it there",
+            actual.place(),
             key::INTERNAL.key()
         )));
     }
     let asked = Asked::of(service, &backing.config)?;
     if let Some(address) = &asked.address {
-        let named = list(services, Call::get("/floatingips", &[]).query("floating_ip_address", address)).await?;
-        match named.first() {
-            Some(FloatingIp { port: Some(other), .. }) => {
-                return Err(Error::invalid(format!(
-                    "floating IP {address} (spec.loadBalancerIP) is not available: it leads to port {other}"
-                )));
-            }
-            Some(free) => return lead(services, free, Some(port)).await,
+        match at(services, address).await? {
+            Some(FloatingIp { port: Some(other), .. }) => return Err(taken(address, &other)),
+            Some(free) => return lead(services, &free, Some(port)).await,
             None => {}
         }
     } else if let Some(free) = unused(services, identity.cluster, service).await?.first() {

@@ -86,10 +86,15 @@ impl Backing {
     }
 }
 
+/// Says how a load balancer in ERROR is repaired.
+fn repair(actual: &Actual) -> String {
+    format!("An administrator may repair it with `openstack loadbalancer failover {}`", balancer_id(&actual.id))
+}
+
 /// As patient as so many questions were, with pauses of one second and then each a fifth longer: a hundred took years.
 fn polling(steps: u32) -> Polling {
     let pauses = steps - u32::from(steps > 1);
-    let limit = (0..pauses).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MOST_PATIENT);
+    let limit = (0..pauses).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MOST_PATIENT).floor();
     let (first, longest) = (Duration::from_millis(500), Duration::from_secs(20));
     Polling { first, growth: 1.2, longest, limit: Duration::from_secs_f64(limit), ..Polling::default() }
 }
@@ -219,6 +224,10 @@ impl Backend for Backing {
     /// Only one that nobody was ever told of.
     fn replaces(&self, actual: &Actual, service: &Service) -> bool {
         !actual.id.contains('/') && !is_published(service)
+    }
+
+    fn repair_hint(&self, actual: &Actual) -> Option<String> {
+        Some(format!("{}; or delete it, and another one is created", repair(actual)))
     }
 
     fn polling(&self) -> Polling {

@@ -198,15 +198,16 @@ fn beside(seen: &[Subnet], vip: &Vip, family: AddressFamily) -> Option<String> {
     seen.iter().filter(is_beside).min_by_key(|it| (&it.name, &it.id)).map(|it| it.id.clone())
 }
 
-/// `tags`, `tags-any`, … with the tags: after `!` those without, after `&` all of them.
+/// Translates a tag expression to Neutron's parameter and the tags: `a,b` means any of them, `&` all of them, and `!` negates
+/// either. Neutron's `not-tags-any` is NOT(any), its `not-tags` is NOT(all).
 fn tag_query(expression: &str) -> (&'static str, &str) {
     let (is_not, rest) = expression.strip_prefix('!').map_or((false, expression), |rest| (true, rest));
     let (is_all, tags) = rest.strip_prefix('&').map_or((false, rest), |rest| (true, rest));
     let key = match (is_not, is_all) {
         (false, false) => "tags-any",
         (false, true) => "tags",
-        (true, false) => "not-tags",
-        (true, true) => "not-tags-any",
+        (true, false) => "not-tags-any",
+        (true, true) => "not-tags",
     };
     (key, tags)
 }
@@ -400,12 +401,12 @@ mod tests {
 
     // §8.54
     #[test]
-    fn tags_of_a_subnet_are_asked_for_as_the_expression_says() {
+    fn tag_expression_becomes_the_parameter_of_the_same_meaning() {
         let table = [
             ("alice,peter", ("tags-any", "alice,peter")),
             ("&alice,bob", ("tags", "alice,bob")),
-            ("!alice", ("not-tags", "alice")),
-            ("!&alice,bob", ("not-tags-any", "alice,bob")),
+            ("!alice,bob", ("not-tags-any", "alice,bob")),
+            ("!&alice,bob", ("not-tags", "alice,bob")),
         ];
         for (expression, expected) in table {
             assert_eq!(tag_query(expression), expected);

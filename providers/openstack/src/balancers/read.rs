@@ -40,16 +40,15 @@ impl From<Value> for Pool {
     }
 }
 
-/// What a load balancer is doing; `None`: it is gone.
+/// The reason that Octavia gives for a failure: none but this.
+const FAILED: &str = "its provisioning status is ERROR, in which Octavia refuses to change it";
+
+/// The state of a load balancer; `None` if it is deleted.
 pub(super) fn state(balancer: &Value) -> Option<State> {
     Some(match text(balancer, "provisioning_status") {
         "DELETED" => return None,
         "ACTIVE" => State::Ready,
-        "ERROR" => State::Failed(format!(
-            "its provisioning status is ERROR, and Octavia refuses to change it. An administrator may repair it with \
-             `openstack loadbalancer failover {}`; or delete it, and a new one is made",
-            text(balancer, ID)
-        )),
+        "ERROR" => State::Failed(FAILED.to_owned()),
         _ => State::Busy,
     })
 }
@@ -61,7 +60,9 @@ pub(super) fn cheap(view: View, balancer: &Value) -> Option<Actual> {
     let addresses = std::iter::once(text(balancer, "vip_address")).chain(more.map(|vip| text(vip, "ip_address")));
     let ingress = addresses.filter(|it| !it.is_empty()).map(Actual::ip).collect();
     let View { id, name, sign, marks, .. } = view;
-    Some(Actual { id, name, marks, sign, state, ingress, ..Actual::default() })
+    let cloud = (text(balancer, "name").to_owned(), text(balancer, ID).to_owned());
+    let shown_as = (cloud.0 != name || cloud.1 != id).then_some(cloud);
+    Some(Actual { id, name, shown_as, marks, sign, state, ingress, ..Actual::default() })
 }
 
 impl Whole {

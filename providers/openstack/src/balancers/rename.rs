@@ -69,7 +69,14 @@ impl Backing {
         if left.len() != tags.len() {
             changes.insert(TAGS.to_owned(), json!(left));
         }
-        self.put(id, changes, outcome).await
+        let applied = self.put(id, changes, outcome).await?;
+        if identity.is_leaving() && actual.id == id {
+            let address = actual.ingress.iter().find_map(|it| it.ip.as_deref());
+            let floating = address.filter(|address| !text_is(&balancer, "vip_address", address));
+            let text = kept(actual, floating);
+            self.notices.warn(true, About::Service(identity.service), "LoadBalancerKept", &text);
+        }
+        Ok(applied)
     }
 
     async fn put(&self, id: &str, changes: Map<String, Value>, outcome: Actual) -> Result<Applied> {
@@ -85,18 +92,18 @@ impl Backing {
     /// Whether one more Service may use it.
     fn check_share(&self, actual: &Actual, balancer: &Value, has_tags: bool) -> Result<()> {
         let View { is_owner, sign, others, .. } = View::with_id(balancer, &actual.id);
-        let (id, most) = (balancer_id(&actual.id), self.config.max_shared);
+        let (place, most) = (actual.place(), self.config.max_shared);
         if is_owner || sign.is_some() {
             return Ok(());
         }
         if !has_tags {
             return Err(Error::invalid(format!(
-                "load balancer {id} cannot be shared: this Octavia has no tags, so nothing would tell whose its listeners are"
+                "{place} cannot be shared: this Octavia has no tags, so nothing would tell whose its listeners are"
             )));
         }
         if others.len() >= most {
             return Err(Error::invalid(format!(
-                "load balancer {id} is used by {} already, and max-shared-lb is {most}; choose another one, or raise that",
+                "{place} is used by {} already, and max-shared-lb is {most}; choose another one, or raise that",
                 others.join(", ")
             )));
         }
@@ -163,6 +170,19 @@ impl Backing {
         observer.goes_on().await;
         settled
     }
+}
+
+/// Says why a load balancer outlives the Service that it was created for, and what stays with it.
+fn kept(actual: &Actual, floating: Option<&str>) -> String {
+    let whose = actual.foreign.iter().filter_map(|(part, whose)| match part {
+        Part::Front(_) => None,
+        Part::Support(_) => Some(whose.clone()),
+        part => Some(format!("{part} is {whose}")),
+    });
+    let whose: Vec<String> = whose.collect();
+    let floating = floating.map(|address| format!(", and so does floating IP {address}")).unwrap_or_default();
+    let place = actual.place();
+    format!("{place} stays{floating}: {}. Delete it when nobody uses it any more", whose.join(", "))
 }
 
 fn text_is(object: &Value, key: &str, value: &str) -> bool {

@@ -7,8 +7,8 @@ use cloud_provider::{Cluster, Error, Result, Service};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ipnet::IpNet;
 use provider_kit::batch::Batch;
+use provider_kit::firewall::{Direction, Family, Peer, Ports, Protocol, Rule, difference};
 use provider_kit::load_balancers::{Attributes, Identity, Operation, Part, Targets, in_order};
-use provider_kit::rule_set::rule_changes;
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::Backing;
 use super::asked::{Asked, health_check_node_port};
 use super::tags::{cut, full_name};
-use crate::ports::{Port, Ports};
+use crate::ports::{Port, Ports as NetworkPorts};
 use crate::services::Services;
 
 const PREFIX: &str = "lb-sg-";
@@ -57,23 +57,20 @@ pub(super) fn is_meant_by(operation: &Operation) -> bool {
     operation.part().is_some_and(has_part) || operation.targets_of().is_some_and(|pool| pool.starts_with(PORTS))
 }
 
-/// The rules of a Service, as texts: its node ports, from where members are, or with `ovn`, which keeps the senders'
-/// addresses, from whoever may reach the load balancer. `subnets`: those of the members.
-pub(super) fn rules(asked: &Asked, service: &Service, subnets: &[IpNet], keeps_senders: bool) -> Vec<String> {
+/// Returns the rules of a Service: its node ports, from the members' subnets, or with `ovn`, which keeps the senders' addresses,
+/// from those who may reach the load balancer.
+pub(super) fn rules(asked: &Asked, service: &Service, subnets: &[IpNet], keeps_senders: bool) -> Vec<Rule> {
+    let ingress = |protocol, port, from: &IpNet| Rule::network(Direction::Ingress, protocol, Ports::one(port), *from);
     let mut rules = BTreeSet::new();
     for subnet in subnets {
-        let ethertype = if subnet.addr().is_ipv4() { "IPv4" } else { "IPv6" };
         let same_family = |range: &&IpNet| range.addr().is_ipv4() == subnet.addr().is_ipv4();
         let senders: Vec<&IpNet> = match keeps_senders {
             true => asked.ranges.iter().filter(same_family).collect(),
             false => vec![subnet],
         };
-        let health_check =
-            health_check_node_port(service).map(|port| format!("ingress {ethertype} tcp {port} {subnet}"));
-        rules.extend(health_check);
+        rules.extend(health_check_node_port(service).map(|port| ingress(Protocol::Tcp, port, subnet)));
         for port in asked.ports.iter().filter(|port| port.node_port != 0) {
-            let (protocol, number) = (port.protocol.to_lowercase(), port.node_port);
-            rules.extend(senders.iter().map(|from| format!("ingress {ethertype} {protocol} {number} {from}")));
+            rules.extend(senders.iter().map(|from| ingress(Protocol::named(port.protocol), port.node_port, from)));
         }
     }
     rules.into_iter().collect()
@@ -87,11 +84,11 @@ struct Group {
     #[serde(default)]
     description: String,
     #[serde(default)]
-    security_group_rules: Vec<Rule>,
+    security_group_rules: Vec<GroupRule>,
 }
 
 #[derive(Deserialize)]
-struct Rule {
+struct GroupRule {
     id: String,
     direction: String,
     ethertype: String,
@@ -103,30 +100,42 @@ struct Rule {
     remote_address_group_id: Option<String>,
 }
 
-impl Rule {
-    /// As [`rules`] writes them; what those never have is there too, so that it differs.
-    fn text(&self) -> String {
-        let any = || "any".to_owned();
-        let ports = match (self.port_range_min, self.port_range_max) {
-            (Some(min), Some(max)) if min == max => min.to_string(),
-            (None, None) => any(),
-            (min, max) => format!("{min:?}-{max:?}"),
+impl GroupRule {
+    fn rule(&self) -> Rule {
+        let direction = if self.direction == "egress" { Direction::Egress } else { Direction::Ingress };
+        let family = if self.ethertype == "IPv6" { Family::Ipv6 } else { Family::Ipv4 };
+        let (min, max) = (self.port_range_min, self.port_range_max);
+        let small = |number: u16| u8::try_from(number).ok();
+        let (protocol, ports) = match (Protocol::named(self.protocol.as_deref().unwrap_or_default()), min) {
+            // Neutron puts type and code where ports are.
+            (Protocol::Icmp(_), kind) => {
+                (Protocol::Icmp(kind.and_then(small).map(|kind| (kind, max.and_then(small)))), Ports::ALL)
+            }
+            (protocol, None) => (protocol, Ports::ALL),
+            (protocol, Some(first)) => (protocol, Ports { first, last: max.unwrap_or(u16::MAX) }),
         };
-        let protocol = self.protocol.as_ref().map_or_else(any, |protocol| protocol.to_lowercase());
-        let from = [&self.remote_ip_prefix, &self.remote_group_id, &self.remote_address_group_id];
-        let from: Vec<&str> = from.into_iter().flatten().map(String::as_str).collect();
-        let from = if from.is_empty() { any() } else { from.join(" ") };
-        format!("{} {} {protocol} {ports} {from}", self.direction, self.ethertype)
+        let group = self.remote_group_id.as_ref().or(self.remote_address_group_id.as_ref());
+        match (self.remote_ip_prefix.as_deref().map(str::parse), group) {
+            (Some(Ok(network)), _) => Rule::network(direction, protocol, ports, network),
+            (None, None) => Rule::everybody(direction, protocol, ports, family),
+            (_, group) => Rule::group(direction, protocol, ports, family, group.map_or("", String::as_str)),
+        }
     }
 }
 
-/// The body of a request that makes a rule of the form that [`rules`] writes.
-fn body(group: &str, rule: &str) -> Option<Value> {
-    let [direction, ethertype, protocol, port, from] = rule.split(' ').collect::<Vec<_>>().try_into().ok()?;
-    let port: u16 = port.parse().ok()?;
+impl Group {
+    fn rules(&self) -> Vec<(&str, Rule)> {
+        self.security_group_rules.iter().map(|it| (&*it.id, it.rule())).collect()
+    }
+}
+
+/// Returns the object of a request that creates a rule; `None` for a peer that is no network, which [`rules`] never has.
+fn object(group: &str, rule: &Rule) -> Option<Value> {
+    let Peer::Network(from) = rule.peer else { return None };
     Some(json!({
-        "security_group_id": group, "direction": direction, "ethertype": ethertype, "protocol": protocol,
-        "port_range_min": port, "port_range_max": port, "remote_ip_prefix": from,
+        "security_group_id": group, "direction": "ingress", "ethertype": if from.addr().is_ipv4() { "IPv4" } else { "IPv6" },
+        "protocol": rule.protocol.to_string(), "port_range_min": rule.ports.first, "port_range_max": rule.ports.last,
+        "remote_ip_prefix": from,
     }))
 }
 
@@ -134,7 +143,7 @@ fn body(group: &str, rule: &str) -> Option<Value> {
 /// replaced as a whole.
 pub(super) struct Groups {
     services: Services,
-    ports: Ports,
+    ports: NetworkPorts,
     changes: Batch<String, Change>,
 }
 
@@ -146,7 +155,7 @@ struct Change {
 }
 
 impl Groups {
-    pub(super) fn new(services: Services, ports: Ports) -> Self {
+    pub(super) fn new(services: Services, ports: NetworkPorts) -> Self {
         let (network, of_ports) = (services.network.clone(), ports.clone());
         let changes = Batch::new(move |port: String, changes: Vec<Change>| {
             let (network, ports) = (network.clone(), of_ports.clone());
@@ -199,17 +208,17 @@ impl Groups {
         self.services.network.read(Call::post("/security-groups", &[]).json(&body).inside("security_group")).await
     }
 
-    /// New rules are made before old ones go: what shall pass is never kept out.
-    async fn set_rules(&self, group: &Group, wanted: &[String]) -> Result<()> {
-        let actual: Vec<_> = group.security_group_rules.iter().map(|rule| (&*rule.id, rule.text())).collect();
-        let changes = rule_changes(wanted, &actual);
-        let bodies: Vec<_> = changes.make.iter().filter_map(|rule| body(&group.id, rule)).collect();
-        if !bodies.is_empty() {
-            // All or none; a *conflict* if somebody else made one of them meanwhile: it is read again then.
-            let body = json!({ "security_group_rules": bodies });
+    /// New rules are created before old ones are deleted: wanted traffic is never kept out.
+    async fn set_rules(&self, group: &Group, wanted: &[Rule]) -> Result<()> {
+        let present = group.rules();
+        let difference = difference(None, wanted, &present);
+        let objects: Vec<_> = difference.add.iter().filter_map(|rule| object(&group.id, rule)).collect();
+        if !objects.is_empty() {
+            // All or none; a *conflict* if somebody else created one of them meanwhile: the group is read again then.
+            let body = json!({ "security_group_rules": objects });
             self.services.network.send(Call::post("/security-group-rules", &[]).json(&body)).await?;
         }
-        for rule in changes.remove {
+        for rule in difference.remove {
             self.services.network.remove(Call::delete("/security-group-rules/{id}", &[rule])).await?;
         }
         Ok(())
@@ -270,9 +279,9 @@ pub(super) async fn all(backing: &Backing) -> Result<BTreeMap<String, Parts>> {
 }
 
 fn shown(group: &Group, ports: Targets) -> Parts {
-    let rules: Vec<_> = group.security_group_rules.iter().map(Rule::text).collect();
-    let settings = Attributes::default().set("id", &group.id).set("description", &group.description);
-    let settings = settings.set(RULES, in_order(json!(rules)));
+    let rules = group.rules().into_iter().map(|(_, rule)| rule).collect::<Vec<_>>();
+    let settings =
+        with_rules(Attributes::default().set("id", &group.id).set("description", &group.description), &rules);
     let pool = Part::Pool(pool_name(&group.name));
     vec![(part(&group.name), settings, None), (pool, Attributes::default(), Some(ports))]
 }
@@ -295,8 +304,8 @@ pub(super) async fn apply(
                 Some(group) => group,
                 None => groups.make(&name, &description(identity.cluster, identity.service)).await?,
             };
-            if let Some(rules) = attributes.get(RULES).map(texts) {
-                groups.set_rules(&group, &rules).await?;
+            if attributes.get(RULES).is_some() {
+                groups.set_rules(&group, &rules_in(attributes)).await?;
             }
             return Ok(Some(attributes.clone().set("id", &group.id)));
         }
@@ -321,9 +330,21 @@ pub(super) async fn apply(
     Ok(None)
 }
 
-fn texts(rules: &Value) -> Vec<String> {
-    let rules = rules.as_array().map(Vec::as_slice).unwrap_or_default();
-    rules.iter().filter_map(|rule| rule.as_str().map(str::to_owned)).collect()
+/// Sets the rules of a group's part.
+pub(super) fn with_rules(settings: Attributes, rules: &[Rule]) -> Attributes {
+    settings.set(RULES, in_order(json!(rules)))
+}
+
+fn rules_in(settings: &Attributes) -> Vec<Rule> {
+    let rules = settings.get(RULES).and_then(Value::as_array).into_iter().flatten();
+    rules.filter_map(|rule| rule.as_str()?.parse().ok()).collect()
+}
+
+/// Returns the wanted settings of a group, with its present rules if they admit the same.
+pub(super) fn fitted(wanted: &Attributes, present: &Attributes) -> Attributes {
+    let rules: Vec<_> = rules_in(present).into_iter().map(|rule| ((), rule)).collect();
+    let is_same = wanted.get(RULES).is_some() && difference(None, &rules_in(wanted), &rules).is_empty();
+    if is_same { wanted.clone().set(RULES, present.get(RULES)) } else { wanted.clone() }
 }
 
 fn description(cluster: &Cluster, service: &Service) -> String {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cloud_provider::{About, Error, LoadBalancerRequest, Node, Result, Service};
 use provider_kit::events::Notes;
+use provider_kit::firewall::Rule;
 use provider_kit::load_balancers::{Attributes, ServicePort, Targets, Tree, in_order};
 use provider_kit::transport::Call;
 use serde::de::IgnoredAny;
@@ -45,7 +46,7 @@ pub(super) struct Facts {
 pub(super) struct Group {
     pub(super) name: String,
     /// `None`: it cannot be told from where they are reached, and those that are there stay.
-    pub(super) rules: Option<Vec<String>>,
+    pub(super) rules: Option<Vec<Rule>>,
     /// Ids of the members' ports.
     pub(super) ports: Targets,
 }
@@ -61,8 +62,8 @@ pub(super) fn wanted(asked: &Asked, config: &Balancers, facts: Facts) -> Tree {
         tree = tree.listener(port.number, port.protocol, &name, listener(asked, &facts, port));
     }
     if let Some(Group { name, rules, ports }) = facts.group {
-        let rules = rules.map(|rules| Attributes::default().set("rules", in_order(json!(rules))));
-        tree = tree.part(security_group::part(&name), rules.unwrap_or_default());
+        let settings = rules.map(|rules| security_group::with_rules(Attributes::default(), &rules));
+        tree = tree.part(security_group::part(&name), settings.unwrap_or_default());
         tree = tree.pool(&security_group::pool_name(&name), Attributes::default(), Some(ports));
     }
     if facts.has_floating_network && !asked.internal && !asked.is_ipv6() {
@@ -166,6 +167,9 @@ impl Backing {
         }
         let features = self.services.octavia().await?;
         let has_floating_network = is_whole && self.has_floating_network(&asked, &mut notes).await?;
+        if has_floating_network {
+            floating_ip::check_named(self, request, &asked).await?;
+        }
         let (mut vip, mut member_subnet) = (asked.vip.clone(), asked.member_subnet.clone());
         if vip.subnet.is_none() && vip.network.is_none() && (vip.port.is_none() || member_subnet.is_none()) {
             let found = self.places.of_nodes(&self.ports, &asked, nodes).await?;

@@ -5,7 +5,11 @@ use super::super::wanted::tests::{config, service};
 use super::*;
 use provider_kit::load_balancers::Tree;
 
-fn wanted(spec: Value, subnets: &[&str], keeps_senders: bool) -> Vec<String> {
+fn texts(rules: &[Rule]) -> Vec<String> {
+    rules.iter().map(ToString::to_string).collect()
+}
+
+fn wanted(spec: Value, subnets: &[&str], keeps_senders: bool) -> Vec<Rule> {
     let service = service(json!({}), spec);
     let subnets: Vec<IpNet> = subnets.iter().map(|it| it.parse().unwrap()).collect();
     rules(&Asked::of(&service, &config()).unwrap(), &service, &subnets, keeps_senders)
@@ -50,8 +54,8 @@ fn node_ports_are_opened_to_the_members_subnet() {
         "ingress IPv4 tcp 32000 10.6.0.0/16",
         "ingress IPv4 udp 30053 10.6.0.0/16",
     ];
-    assert_eq!(wanted(spec, &["10.6.0.0/16"], false), expected);
-    assert_eq!(wanted(json!({}), &["fd00::/64"], false), ["ingress IPv6 tcp 30080 fd00::/64"]);
+    assert_eq!(texts(&wanted(spec, &["10.6.0.0/16"], false)), expected);
+    assert_eq!(texts(&wanted(json!({}), &["fd00::/64"], false)), ["ingress IPv6 tcp 30080 fd00::/64"]);
 }
 
 // §3.8
@@ -63,14 +67,14 @@ fn with_ovn_node_ports_are_opened_to_who_may_reach_the_load_balancer() {
         "ingress IPv4 tcp 30080 203.0.113.0/24",
         "ingress IPv4 tcp 32000 10.6.0.0/16",
     ];
-    assert_eq!(wanted(spec, &["10.6.0.0/16"], true), expected);
-    assert_eq!(wanted(json!({}), &["10.6.0.0/16"], true), ["ingress IPv4 tcp 30080 0.0.0.0/0"]);
+    assert_eq!(texts(&wanted(spec, &["10.6.0.0/16"], true)), expected);
+    assert_eq!(texts(&wanted(json!({}), &["10.6.0.0/16"], true)), ["ingress IPv4 tcp 30080 0.0.0.0/0"]);
 }
 
-fn changes(wanted: &[String], group: &Group) -> (Vec<String>, usize) {
-    let actual: Vec<_> = group.security_group_rules.iter().map(|rule| (&*rule.id, rule.text())).collect();
-    let changes = rule_changes(wanted, &actual);
-    (changes.make.into_iter().cloned().collect(), changes.remove.len())
+fn changes(wanted: &[Rule], group: &Group) -> (Vec<Rule>, usize) {
+    let present = group.rules();
+    let difference = difference(None, wanted, &present);
+    (difference.add.into_iter().cloned().collect(), difference.remove.len())
 }
 
 // §8.48, §8.49, §8.50, §8.51
@@ -94,8 +98,27 @@ fn a_rule_is_written_as_neutron_takes_it() {
         "security_group_id": "g", "direction": "ingress", "ethertype": "IPv4", "protocol": "tcp", "port_range_min": 30080,
         "port_range_max": 30080, "remote_ip_prefix": "10.6.0.0/16",
     });
-    assert_eq!(body("g", "ingress IPv4 tcp 30080 10.6.0.0/16"), Some(expected));
-    assert_eq!(body("g", "egress IPv4 any any any"), None);
+    assert_eq!(object("g", &"ingress IPv4 tcp 30080 10.6.0.0/16".parse().unwrap()), Some(expected));
+    assert_eq!(object("g", &"egress IPv4 any any group g2".parse().unwrap()), None);
+}
+
+#[test]
+fn rules_in_another_division_are_no_change() {
+    let settings = |texts: &[&str]| {
+        let rules: Vec<Rule> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        with_rules(Attributes::default(), &rules)
+    };
+    let (one, two) = ("ingress IPv4 tcp 30080 10.6.0.0/16", "ingress IPv4 tcp 30081 10.6.0.0/16");
+    let (wanted, range) = (settings(&[one, two]), settings(&["ingress IPv4 tcp 30080-30081 10.6.0.0/16"]));
+    assert_eq!(fitted(&wanted, &range), range);
+    assert_eq!(fitted(&settings(&[one]), &range), settings(&[one]));
+    assert_eq!(fitted(&Attributes::default(), &range), Attributes::default(), "no statement about rules");
+}
+
+#[test]
+fn type_and_code_of_an_icmp_rule_are_no_ports() {
+    let group = group(&[json!({"protocol": "icmp", "port_range_min": 3, "port_range_max": 4})]);
+    assert_eq!(group.rules()[0].1.to_string(), "ingress IPv4 icmp/3/4 any 10.6.0.0/16");
 }
 
 #[test]
@@ -110,7 +133,7 @@ fn what_is_shown_as_it_is_wanted_needs_no_change() {
         })
     };
     let actual = tree(shown(&group(&[json!({})]), ["p1"].into_iter().collect()));
-    let settings = Attributes::default().set(RULES, in_order(json!(wanted)));
+    let settings = with_rules(Attributes::default(), &wanted);
     let pool = pool_name("lb-sg-x");
     let same = Tree::default().part(part("lb-sg-x"), settings).pool(
         &pool,

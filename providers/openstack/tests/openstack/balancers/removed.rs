@@ -104,6 +104,24 @@ async fn the_listener_of_somebody_else_keeps_the_load_balancer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn event_says_why_load_balancer_and_floating_ip_stay() {
+    let mut scene = Scene::new();
+    let address = scene.ensure("web").await.remove(0);
+    let id = scene.balancer()["id"].as_str().unwrap().to_owned();
+    let by_hand = json!({"name": "by hand", "protocol": "TCP", "protocol_port": 9000, "tags": ["mine"]});
+    scene.fake.add_listener(&id, &by_hand);
+    scene.start().await;
+    scene.events();
+    scene.delete("web").await;
+    let expected = format!(
+        "web LoadBalancerKept: load balancer {NAME:?} ({id}) stays, and so does floating IP {address}: listener 9000/TCP is not \
+         made for this Service. Delete it when nobody uses it any more"
+    );
+    assert_eq!(scene.events(), [expected]);
+    assert_eq!(scene.fake.floating_ips().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_goes_along_with_it_is_not_read_before() {
     let mut scene = Scene::new();
     scene.annotate("web", INTERNAL, "true");

@@ -26,6 +26,27 @@ async fn one_that_failed_when_it_was_made_is_made_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn error_of_two_failed_creations_advises_no_repair_of_what_is_deleted() {
+    let mut scene = internal();
+    scene.fake.fail(Fault::ends_in_error(CREATE, "").times(2));
+    let error = scene.refused("web").await.to_string();
+    assert!(error.contains("It is deleted, as the one that was created before it"), "{error}");
+    assert!(!error.contains("failover"), "{error}");
+    assert!(scene.fake.load_balancers().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn timeout_names_the_load_balancer_and_whole_seconds() {
+    let mut scene = internal();
+    scene.ensure("web").await;
+    scene.fake.set_provisioning_status(NAME, "PENDING_UPDATE");
+    scene.ports("web", json!([{"port": 81, "nodePort": 30080}]));
+    let (id, error) = (scene.balancer()["id"].as_str().unwrap().to_owned(), scene.refused("web").await.to_string());
+    let expected = format!("load balancer {NAME:?} ({id}) is not ready after 271s; looking again in 10s");
+    assert!(error.contains(&expected), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_that_worked_and_failed_is_left_to_people() {
     let mut scene = internal();
     scene.ensure("web").await;

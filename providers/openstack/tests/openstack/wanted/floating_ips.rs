@@ -105,6 +105,24 @@ async fn a_named_floating_ip_that_is_in_use_is_left_where_it_is() {
     let error = scene.refused("web").await;
     assert!(error.is_invalid() && error.to_string().contains("is not available"), "{error}");
     assert_eq!(only(&scene)["port_id"], json!(port));
+    assert!(scene.fake.load_balancers().is_empty(), "found before a load balancer is created");
+}
+
+// §3.7.4
+#[tokio::test(start_paused = true)]
+async fn named_floating_ip_on_the_services_own_load_balancer_is_not_taken() {
+    let mut scene = Scene::new();
+    let id = scene.fake.add_floating_ip(&scene.public, "mine", None);
+    let named = address(&scene, &id);
+    spec(&mut scene, "loadBalancerIP", json!(named));
+    scene.ensure("web").await;
+    // As after a crash right after the last request: nothing of it is on the Service.
+    for key in ["load-balancer-id", "load-balancer-address"] {
+        scene.forget("web", key);
+    }
+    scene.service("web").status = None;
+    scene.start().await;
+    assert_eq!(scene.ensure("web").await, [named]);
 }
 
 // §3.7.5
@@ -184,6 +202,38 @@ async fn subnets_that_fit_are_tried_in_turn() {
     scene.annotate("other", "floating-subnet", "~(");
     let error = scene.refused("other").await;
     assert!(error.is_invalid() && error.to_string().contains("is no regular expression"), "{error}");
+}
+
+// §3.3
+#[tokio::test(start_paused = true)]
+async fn negated_tags_exclude_subnets_with_any_or_with_all_of_them() {
+    let table = [
+        ("!gold,silver", &["plain"][..]),
+        ("!&gold,silver", &["gold", "plain"]),
+        ("!gold", &["plain"]),
+        ("gold,silver", &["both", "gold"]),
+        ("&gold,silver", &["both"]),
+    ];
+    for (expression, expected) in table {
+        let mut scene = Scene::new();
+        let public = scene.public.id.clone();
+        let subnets = [("both", "198.51.100.0/24", &["gold", "silver"][..]), ("gold", "203.0.113.0/24", &["gold"])];
+        let mut names = std::collections::BTreeMap::new();
+        for (name, range, tags) in subnets.into_iter().chain([("plain", "192.0.2.0/24", &[][..])]) {
+            let subnet = scene.fake.add_subnet(&public, name, range);
+            scene.fake.set_tags(&subnet, tags);
+            names.insert(subnet, name);
+        }
+        scene.annotate("web", "floating-subnet", "~both|gold|plain");
+        scene.annotate("web", "floating-subnet-tags", expression);
+        // Each refusal leads to the next subnet that fits.
+        scene.fake.fail(Fault::refused_as(POST, 409, "IpAddressGenerationFailure", "No more IP addresses available."));
+        scene.refused("web").await;
+        let tried = scene.fake.bodies(POST);
+        let tried: std::collections::BTreeSet<_> =
+            tried.iter().filter_map(|it| names.get(it["floatingip"]["subnet_id"].as_str()?).copied()).collect();
+        assert_eq!(tried.into_iter().collect::<Vec<_>>(), expected, "{expression}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
