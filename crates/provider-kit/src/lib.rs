@@ -17,10 +17,11 @@
 //! | [`events`], [`excerpt`] | events on Nodes and Services; how much of a cloud's words people are told |
 //! | [`diagnosis`] | what every provider can tell `doctor` |
 //! | [`series`](mod@series), [`counted`] | series of a provider's own; its calls, for one of them |
-//! | [`shelf`] | short lists that hardly change |
+//! | [`cached`] | values that are read once in a while and shared by all callers |
 //! | [`streamed`] | long lists in an answer, read item by item |
 //! | [`shared_document`] | cloud objects that many Services change: one writer, many edits in one write |
-//! | [`batch`] | many small changes of one object as few requests |
+//! | [`coalescer`] | requests that concurrent callers share, such as many small changes of one object |
+//! | [`keyed_lock`] | locks by key: callers that change the same object take turns |
 //! | [`routes`] | [`Routes`](cloud_provider::Routes) for any cloud that can list, add and remove routes |
 //! | [`firewall`] | firewall rules: normal form, comparison, rules to add and to remove |
 //! | [`provider_id`], [`addresses`], [`labels`] | `acme://<id>` and back; what a Node is reached by; values of labels |
@@ -40,10 +41,11 @@
 
 pub mod addresses;
 pub mod annotations;
-pub mod batch;
 pub mod beside;
 pub mod breaker;
+pub mod cached;
 pub mod cluster;
+pub mod coalescer;
 pub mod counted;
 pub mod declared;
 pub mod diagnosis;
@@ -54,6 +56,7 @@ pub mod gcfg;
 pub mod health_check;
 mod hint;
 pub mod inventory;
+pub mod keyed_lock;
 pub mod labels;
 pub mod load_balancers;
 pub mod node_selector;
@@ -64,9 +67,7 @@ pub mod routes;
 pub mod series;
 pub mod settings;
 pub mod shared_document;
-pub mod shelf;
 pub mod signing;
-mod single_flight;
 pub mod source_ranges;
 pub mod status;
 pub mod streamed;

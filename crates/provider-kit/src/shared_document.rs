@@ -6,12 +6,12 @@
 //!
 //! Keep fields that the program does not know (`#[serde(flatten)]`), or a write deletes what somebody configured by hand.
 
-use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use cloud_provider::{Error, Result, async_trait};
-use tokio::sync::oneshot;
+use cloud_provider::{Result, async_trait};
+
+use crate::coalescer::Coalescer;
 
 /// Number of times that a document is read again because somebody else changed it between our read and our write.
 const ATTEMPTS: usize = 5;
@@ -51,30 +51,15 @@ pub trait DocumentStore: Send + Sync + 'static {
 /// already. An error leaves the document as it was before this edit, and is answered to its caller alone.
 type Edit<D> = Arc<dyn Fn(&mut D) -> Result<()> + Send + Sync>;
 
-struct Pending<D> {
-    edit: Edit<D>,
-    answer: oneshot::Sender<Result<()>>,
-}
-
-/// Pending edits of one document, and the right to write it.
-struct Turn<D> {
-    pending: Mutex<Vec<Pending<D>>>,
-    writer: tokio::sync::Mutex<()>,
-}
-
 /// The documents of one [`DocumentStore`]. Clones share everything.
-pub struct SharedDocuments<S: DocumentStore>(Arc<Inner<S>>);
-
-struct Inner<S: DocumentStore> {
-    store: S,
-    turns: Turns<S::Key, S::Document>,
+pub struct SharedDocuments<S: DocumentStore> {
+    store: Arc<S>,
+    edits: Arc<Coalescer<S::Key, Edit<S::Document>>>,
 }
-
-type Turns<K, D> = Mutex<HashMap<K, Arc<Turn<D>>>>;
 
 impl<S: DocumentStore> Clone for SharedDocuments<S> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self { store: Arc::clone(&self.store), edits: Arc::clone(&self.edits) }
     }
 }
 
@@ -82,19 +67,24 @@ impl<S: DocumentStore> SharedDocuments<S> {
     /// The documents behind `store`.
     #[must_use]
     pub fn new(store: S) -> Self {
-        Self(Arc::new(Inner { store, turns: Mutex::default() }))
+        let store = Arc::new(store);
+        let writer = Arc::clone(&store);
+        let edits = Coalescer::answering_each(move |key: S::Key, edits: Vec<Edit<S::Document>>| {
+            let store = Arc::clone(&writer);
+            async move { write_all(&*store, &key, &edits).await }
+        });
+        Self { store, edits: Arc::new(edits) }
     }
 
     /// The store, for reads that change nothing.
     #[must_use]
     pub fn store(&self) -> &S {
-        &self.0.store
+        &self.store
     }
 
     /// Applies an edit, and returns once the document is written with it or needed no write.
     ///
-    /// The call may be dropped at any await: the edit is then written or not, and those that were written with it are
-    /// submitted again by their callers.
+    /// The call may be dropped at any await: the edit is then written or not, and the edits of other callers are written.
     ///
     /// # Errors
     /// The error of the edit; or what the cloud answered when the document was read or written.
@@ -102,98 +92,58 @@ impl<S: DocumentStore> SharedDocuments<S> {
     where
         F: Fn(&mut S::Document) -> Result<()> + Send + Sync + 'static,
     {
-        let (turn, edit): (_, Edit<S::Document>) = (self.turn(key), Arc::new(edit));
-        loop {
-            let (answer, mut answered) = oneshot::channel();
-            turn.push(Pending { edit: Arc::clone(&edit), answer });
-            let writer = turn.writer.lock().await;
-            match answered.try_recv() {
-                Ok(answer) => return answer,
-                // The writer before us took the edit along and was dropped.
-                Err(oneshot::error::TryRecvError::Closed) => continue,
-                Err(oneshot::error::TryRecvError::Empty) => {}
-            }
-            self.write_all(key, turn.take()).await;
-            drop(writer);
-            if let Ok(answer) = answered.try_recv() {
-                return answer;
-            }
-        }
-    }
-
-    fn turn(&self, key: &S::Key) -> Arc<Turn<S::Document>> {
-        let mut turns = self.0.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        Arc::clone(turns.entry(key.clone()).or_insert_with(|| Arc::new(Turn::default())))
-    }
-
-    /// Writes all edits, in as few writes as the cloud accepts, and answers each.
-    async fn write_all(&self, key: &S::Key, edits: Vec<Pending<S::Document>>) {
-        let mut groups = vec![edits];
-        while let Some(mut group) = groups.pop() {
-            // Whoever was dropped does not want it any more.
-            group.retain(|pending| !pending.answer.is_closed());
-            match self.write_group(key, &mut group).await {
-                Err(error) if group.len() > 1 && (error.is_invalid() || error.is_quota()) => {
-                    let second = group.split_off(group.len() / 2);
-                    groups.extend([second, group]);
-                }
-                outcome => group.into_iter().for_each(|pending| pending.answer(outcome.clone())),
-            }
-        }
-    }
-
-    /// Writes one group of edits together. Those that fail by themselves are answered, and leave the group.
-    async fn write_group(&self, key: &S::Key, group: &mut Vec<Pending<S::Document>>) -> Result<()> {
-        for attempt in 1.. {
-            if group.is_empty() {
-                break;
-            }
-            let before = self.0.store.read(key).await?;
-            let mut document = before.document.clone();
-            for pending in std::mem::take(group) {
-                let mut edited = document.clone();
-                match (pending.edit)(&mut edited) {
-                    Ok(()) => {
-                        document = edited;
-                        group.push(pending);
-                    }
-                    Err(error) => pending.answer(Err(error)),
-                }
-            }
-            if document == before.document {
-                break;
-            }
-            match self.0.store.write(key, document, before.version.as_deref()).await {
-                Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
-                answer => return answer,
-            }
-        }
-        Ok(())
+        self.edits.join(key.clone(), Arc::new(edit)).await
     }
 }
 
-impl<D> Default for Turn<D> {
-    fn default() -> Self {
-        Self { pending: Mutex::default(), writer: tokio::sync::Mutex::default() }
+/// Writes all edits, in as few writes as the cloud accepts. Returns the answer to each.
+async fn write_all<S: DocumentStore>(store: &S, key: &S::Key, edits: &[Edit<S::Document>]) -> Vec<Result<()>> {
+    let mut answers = vec![Ok(()); edits.len()];
+    let mut groups = vec![(0..edits.len()).collect::<Vec<_>>()];
+    while let Some(mut group) = groups.pop() {
+        match write_group(store, key, edits, &mut group, &mut answers).await {
+            Err(error) if group.len() > 1 && (error.is_invalid() || error.is_quota()) => {
+                let second = group.split_off(group.len() / 2);
+                groups.extend([second, group]);
+            }
+            outcome => group.into_iter().for_each(|number| answers[number] = outcome.clone()),
+        }
     }
+    answers
 }
 
-impl<D> Turn<D> {
-    fn push(&self, pending: Pending<D>) {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner).push(pending);
+/// Writes one group of edits together. Those that fail by themselves are answered, and leave the group.
+async fn write_group<S: DocumentStore>(
+    store: &S,
+    key: &S::Key,
+    edits: &[Edit<S::Document>],
+    group: &mut Vec<usize>,
+    answers: &mut [Result<()>],
+) -> Result<()> {
+    for attempt in 1.. {
+        if group.is_empty() {
+            break;
+        }
+        let before = store.read(key).await?;
+        let mut document = before.document.clone();
+        group.retain(|number| {
+            let mut edited = document.clone();
+            let outcome = edits[*number](&mut edited);
+            if outcome.is_ok() {
+                document = edited;
+            }
+            answers[*number] = outcome;
+            answers[*number].is_ok()
+        });
+        if document == before.document {
+            break;
+        }
+        match store.write(key, document, before.version.as_deref()).await {
+            Err(error) if error.is_conflict() && attempt < ATTEMPTS => {}
+            answer => return answer,
+        }
     }
-
-    fn take(&self) -> Vec<Pending<D>> {
-        std::mem::take(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl<D> Pending<D> {
-    fn answer(self, outcome: Result<(), Error>) {
-        // Whoever does not listen any more was dropped.
-        let _ = self.answer.send(outcome);
-    }
+    Ok(())
 }
 
 #[cfg(test)]

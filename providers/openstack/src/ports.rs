@@ -1,17 +1,16 @@
 //! Neutron's ports: the addresses of servers, their security groups, and what else may come from them.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, Result};
+use provider_kit::cached::Cached;
 use provider_kit::inventory::Urgency;
-use provider_kit::shelf::Shelf;
+use provider_kit::keyed_lock::KeyedLock;
 use provider_kit::transport::{Call, Priority};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
 
 use crate::services::{Services, based_on};
 
@@ -31,13 +30,10 @@ const MORE_FIELDS: &str = "allowed_address_pairs tags revision_number";
 #[derive(Clone)]
 pub(crate) struct Ports {
     services: Services,
-    shelf: Arc<Shelf<Port>>,
-    turns: Arc<Turns>,
+    cached: Arc<Cached<Vec<Port>>>,
+    /// Locks by port ID. Neutron takes two changes of the same moment for one, whatever revision they are based on.
+    locks: Arc<KeyedLock<Box<str>>>,
 }
-
-/// Whose turn it is to change a port, by its id. Neutron takes two changes of the same moment for one, whatever revision they
-/// are based on.
-type Turns = std::sync::Mutex<HashMap<Box<str>, Arc<Mutex<()>>>>;
 
 /// A port, as far as it is read.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -129,7 +125,7 @@ pub(crate) fn of_device<'a>(all: &'a [Port], device: &str) -> &'a [Port] {
 impl Ports {
     /// The ports behind Neutron's API.
     pub(crate) fn new(services: Services) -> Self {
-        Self { services, shelf: Arc::default(), turns: Arc::default() }
+        Self { services, cached: Arc::default(), locks: Arc::default() }
     }
 
     /// All ports that may be servers', as they were read at most `age` before this call; sorted by device, and then as they
@@ -139,7 +135,7 @@ impl Ports {
     /// What Neutron answered; if the list was not whole.
     pub(crate) async fn all(&self, age: Duration) -> Result<Arc<Vec<Port>>> {
         let urgency = Urgency::of(Priority::Ordinary);
-        Ok(self.shelf.list(age, async || self.read_all(&urgency).await).await?.0)
+        Ok(self.cached.get(age, async || self.read_all(&urgency).await).await?.0)
     }
 
     /// All ports that may be servers', read now; kept for nobody.
@@ -200,13 +196,12 @@ impl Ports {
     /// # Errors
     /// What Neutron answered; *not found* if the port is gone.
     pub(crate) async fn change(&self, mut port: Port, change: impl Fn(&Port) -> Option<Value>) -> Result<bool> {
-        let turn = self.turn(&port.id);
-        let _turn = match turn.try_lock() {
-            Ok(turn) => turn,
-            Err(_) => {
-                let turn = turn.lock().await;
+        let _held = match self.locks.try_lock(port.id.clone()) {
+            Some(held) => held,
+            None => {
+                let held = self.locks.lock(port.id.clone()).await;
                 port = self.again(&port.id).await?;
-                turn
+                held
             }
         };
         for attempt in 1.. {
@@ -218,12 +213,6 @@ impl Ports {
             }
         }
         Ok(false)
-    }
-
-    fn turn(&self, port: &str) -> Arc<Mutex<()>> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| Arc::strong_count(turn) > 1);
-        Arc::clone(turns.entry(port.into()).or_default())
     }
 
     async fn again(&self, id: &str) -> Result<Port> {

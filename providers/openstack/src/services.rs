@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, Result, Setup};
+use provider_kit::cached::Cached;
 use provider_kit::inventory::Urgency;
 use provider_kit::paging::{Page, Reading, Rules, linked_page, read_pages};
-use provider_kit::shelf::Shelf;
 use provider_kit::transport::{Call, Leaf, Line, Transport, network};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -40,8 +40,8 @@ struct Shared {
     keystone: Arc<Keystone>,
     /// Of Octavia's API.
     versions: Transport,
-    octavia: Shelf<String>,
-    extensions: Shelf<String>,
+    octavia: Cached<Vec<String>>,
+    extensions: Cached<Vec<String>>,
     /// As it was at the start.
     config: Config,
     setup: Setup,
@@ -82,7 +82,8 @@ impl Services {
         let (compute, network, balancer) =
             (service(Service::Compute)?, service(Service::Network)?, service(Service::Balancer)?);
         let (keys, versions) = (service(Service::Keys)?, service(Service::BalancerRoot)?);
-        let (octavia, extensions, config, setup) = (Shelf::default(), Shelf::default(), config.clone(), setup.clone());
+        let (octavia, extensions, config, setup) =
+            (Cached::default(), Cached::default(), config.clone(), setup.clone());
         let shared = Shared { keystone, versions, octavia, extensions, config, setup, line, is_network };
         Ok(Self { compute, network, balancer, keys, shared: Arc::new(shared) })
     }
@@ -181,7 +182,7 @@ impl Services {
     pub async fn octavia(&self) -> Result<Features> {
         let Shared { octavia, versions, config, .. } = &*self.shared;
         let ask = async || Ok(firsts(self.texts(versions, Call::get("/", &[]), "versions", ["id", "status"]).await?));
-        let (versions, _) = octavia.list(FEATURES_AGE, ask).await?;
+        let (versions, _) = octavia.get(FEATURES_AGE, ask).await?;
         let version = Features::version(versions.iter().map(String::as_str)).unwrap_or((2, 0));
         Ok(Features::of(version, config.balancers.as_ref().map_or("", |it| &it.provider)))
     }
@@ -193,7 +194,7 @@ impl Services {
     pub async fn has_extension(&self, alias: &str) -> Result<bool> {
         let (network, call) = (&self.network, || Call::get("/extensions", &[]));
         let ask = async || Ok(firsts(self.texts(network, call(), "extensions", ["alias", "name"]).await?));
-        let (extensions, _) = self.shared.extensions.list(FEATURES_AGE, ask).await?;
+        let (extensions, _) = self.shared.extensions.get(FEATURES_AGE, ask).await?;
         Ok(extensions.iter().any(|its| its == alias))
     }
 

@@ -308,7 +308,7 @@ impl<S: MachineSource> Inventory<S> {
             Mode::One | Mode::Off => return Way::OneByOne,
             Mode::Shared => {}
         }
-        if self.inner.lists.can_be_joined(fresh) {
+        if self.inner.lists.can_share(&(), fresh) {
             return Way::List;
         }
         let mut state = self.state();

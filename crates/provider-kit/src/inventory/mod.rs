@@ -34,12 +34,11 @@ use cloud_provider::{
     CloudMetrics, InstanceMetadata, InstanceState, Instances, NoCloudMetrics, Node, Result, Want, WantMetadata,
     async_trait,
 };
-use futures::FutureExt;
 use tokio::time::Instant;
 
 use self::entries::Entries;
+use crate::coalescer::Coalescer;
 use crate::paging::Reading;
-use crate::single_flight::SingleFlight;
 use crate::transport::Priority;
 pub use found::{Found, Kept};
 pub use guess::system_uuids;
@@ -173,7 +172,7 @@ struct Inner<S: MachineSource> {
     source: S,
     hasher: RandomState,
     state: Mutex<State<S::Machine>>,
-    lists: SingleFlight<Result<Arc<Snapshot<S::Machine>>>>,
+    lists: Coalescer<(), Inventory<S>, Arc<Snapshot<S::Machine>>>,
 }
 
 struct State<M> {
@@ -206,9 +205,12 @@ impl<S: MachineSource> Inventory<S> {
             confirmed: 0,
             under_way: 0,
         };
-        let (hasher, lists) = (RandomState::new(), SingleFlight::default());
+        let lists = Coalescer::with_urgency(|(), callers: Vec<Self>, urgency| async move {
+            // All callers share one inner inventory, and the first one's mode says whether the list is kept.
+            callers[0].read(&urgency).await
+        });
         Self {
-            inner: Arc::new(Inner { source, hasher, state: Mutex::new(state), lists }),
+            inner: Arc::new(Inner { source, hasher: RandomState::new(), state: Mutex::new(state), lists }),
             mode: Mode::default(),
             max_age: MAX_AGE,
             metrics: Arc::new(NoCloudMetrics),
@@ -303,8 +305,7 @@ impl<S: MachineSource> Inventory<S> {
 
     /// Reads all machines, together with everybody who wants the same.
     async fn list(&self, fresh: bool, priority: Priority) -> Result<Arc<Snapshot<S::Machine>>> {
-        let this = self.clone();
-        self.inner.lists.join_at(fresh, priority, |urgency| async move { this.read(&urgency).await }.boxed()).await
+        self.inner.lists.share((), self.clone(), fresh, priority).await
     }
 
     async fn read(&self, urgency: &Urgency) -> Result<Arc<Snapshot<S::Machine>>> {

@@ -8,16 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::{Cluster, Result};
-use futures::FutureExt;
 use tokio::time::Instant;
 
 use super::backend::Backend;
-use super::looks::Looks;
 use super::model::{Actual, Shared};
 use super::ownership::Identity;
 use super::targets::TargetSets;
+use crate::coalescer::Coalescer;
 use crate::paging::Reading;
-use crate::single_flight::SingleFlight;
+use crate::transport::Priority;
 
 /// How old what is known may be for a Service to be judged by it.
 pub const MAX_AGE: Duration = Duration::from_secs(60);
@@ -30,6 +29,9 @@ const RIGHT_BEFORE: Duration = Duration::from_secs(5);
 
 /// How long it counts that nothing was there when one was to be made and the cloud had no time.
 const HELD_BACK: Duration = Duration::from_secs(60 * 60);
+
+/// How long a read of one that is awaited waits for others to join.
+const WINDOW: Duration = Duration::from_millis(250);
 
 /// How many are on a page, if the last list was too short to tell.
 const LIKELY_PAGE: usize = 100;
@@ -45,8 +47,8 @@ struct Inner {
     backend: Box<dyn Backend>,
     sets: TargetSets,
     state: Mutex<State>,
-    lists: SingleFlight<Result<()>>,
-    looks: Looks,
+    lists: Coalescer<(), Known>,
+    reads: Coalescer<(), (Known, String), Arc<HashMap<String, Shared>>>,
 }
 
 #[derive(Default)]
@@ -89,8 +91,12 @@ pub(super) struct Found {
 
 impl Known {
     pub(super) fn new(backend: Box<dyn Backend>) -> Self {
-        let (sets, lists) = (TargetSets::default(), SingleFlight::default());
-        Self(Arc::new(Inner { backend, sets, state: Mutex::default(), lists, looks: Looks::default() }))
+        let lists = Coalescer::new(|(), callers: Vec<Self>| async move { callers[0].read_list().await });
+        let reads = Coalescer::new(|(), callers: Vec<(Self, String)>| async move {
+            let ids: BTreeSet<_> = callers.iter().map(|(_, id)| id.clone()).collect();
+            callers[0].0.read_many(&ids.into_iter().collect::<Vec<_>>()).await
+        });
+        Self(Arc::new(Inner { backend, sets: TargetSets::default(), state: Mutex::default(), lists, reads }))
     }
 
     pub(super) fn backend(&self) -> &dyn Backend {
@@ -199,7 +205,7 @@ impl Known {
     /// cost at most twice what one list costs.
     fn list_is_cheaper(&self) -> bool {
         let mut state = self.state();
-        if state.listed.is_none() || self.0.lists.can_be_joined(false) {
+        if state.listed.is_none() || self.0.lists.can_share(&(), false) {
             return true;
         }
         if state.spent_at.is_none_or(|at| at.elapsed() >= MAX_AGE) {
@@ -212,8 +218,7 @@ impl Known {
 
     /// Reads all, together with everybody who wants the same.
     async fn list(&self) -> Result<()> {
-        let this = self.clone();
-        self.0.lists.join(false, || async move { this.read_list().await }.boxed()).await
+        self.0.lists.share((), self.clone(), false, Priority::default()).await
     }
 
     async fn read_list(&self) -> Result<()> {
@@ -318,29 +323,27 @@ impl Known {
     /// Reads one on which the cloud is at work, together with all others that are awaited; without its parts if the cloud is
     /// asked for less.
     pub(super) async fn look(&self, id: &str) -> Result<Option<Shared>> {
-        let this = self.clone();
-        let seen = self.0.looks.at(id, move |ids| {
-            async move {
-                let began = Instant::now();
-                let read = this.backend().read_many(&ids).await?;
-                // What was told of a busy one in short is no news but for those who wait.
-                let keep = |actual: Actual| match actual.tree {
-                    Some(_) => this.put_at(actual, began),
-                    None => Arc::new(actual),
-                };
-                let read: HashMap<_, _> = read.into_iter().map(|actual| (actual.id.clone(), keep(actual))).collect();
-                for id in ids.iter().filter(|id| !read.contains_key(*id)) {
-                    this.forget(id);
-                }
-                Ok(Arc::new(read))
-            }
-            .boxed()
-        });
-        match seen.await {
+        let in_a_moment = |_| Instant::now() + WINDOW;
+        match self.0.reads.join_at((), (self.clone(), id.to_owned()), in_a_moment).await {
             Ok(seen) => Ok(seen.get(id).cloned()),
             // One that cannot be read is no news of the others (INV-6).
             Err(_) => self.read(id).await,
         }
+    }
+
+    async fn read_many(&self, ids: &[String]) -> Result<Arc<HashMap<String, Shared>>> {
+        let began = Instant::now();
+        let read = self.backend().read_many(ids).await?;
+        // A busy load balancer that was read in part is news only for the callers that wait for it.
+        let keep = |actual: Actual| match actual.tree {
+            Some(_) => self.put_at(actual, began),
+            None => Arc::new(actual),
+        };
+        let read: HashMap<_, _> = read.into_iter().map(|actual| (actual.id.clone(), keep(actual))).collect();
+        for id in ids.iter().filter(|id| !read.contains_key(*id)) {
+            self.forget(id);
+        }
+        Ok(Arc::new(read))
     }
 
     /// Reads one, whole.

@@ -1,22 +1,16 @@
 //! Runs that change the same thing go one after the other (P-27).
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-
 use cloud_provider::SyncObserver;
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
 use super::known::MAX_AGE;
-
-/// From so many on, those that nobody needs any more are sorted out.
-const MANY: usize = 256;
+use crate::keyed_lock::KeyedLock;
 
 /// For which Service it was last changed, and until when.
 type Last = Option<(String, Instant)>;
 
-#[derive(Default)]
-pub(super) struct Locks(Mutex<HashMap<String, Arc<Turn<Last>>>>);
+pub(super) struct Locks(KeyedLock<String, Last>);
 
 /// The right to change it for one Service, until this is dropped.
 pub(super) struct Held {
@@ -25,28 +19,25 @@ pub(super) struct Held {
     changes: bool,
 }
 
+impl Default for Locks {
+    fn default() -> Self {
+        Self(KeyedLock::keeping(is_news))
+    }
+}
+
 impl Locks {
     /// The right to change what has this key, as soon as nobody else has it.
     pub(super) async fn take(&self, key: String, uid: &str, observer: &dyn SyncObserver) -> Held {
-        let turn = self.turn(key);
-        let last = match Arc::clone(&turn).try_lock_owned() {
-            Ok(last) => last,
-            Err(_) => {
+        let last = match self.0.try_lock(key.clone()) {
+            Some(last) => last,
+            None => {
                 observer.waits();
-                let last = turn.lock_owned().await;
+                let last = self.0.lock(key).await;
                 observer.goes_on().await;
                 last
             }
         };
         Held { last, uid: uid.to_owned(), changes: false }
-    }
-
-    fn turn(&self, key: String) -> Arc<Turn<Last>> {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if turns.len() >= MANY {
-            turns.retain(|_, turn| Arc::strong_count(turn) > 1 || turn.try_lock().is_ok_and(|last| is_news(&last)));
-        }
-        Arc::clone(turns.entry(key).or_default())
     }
 }
 
@@ -96,25 +87,5 @@ mod tests {
             assert!(held.overtook(Some(before)) && held.overtook(None) && !held.overtook(Some(Instant::now())));
             assert!(held.overtook(Some(before)), "also the next time, if it was not changed meanwhile");
         }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_goes_after_the_other_and_nothing_is_kept_for_long() {
-        let locks = Locks::default();
-        let held = locks.take("lb".into(), "a", &()).await;
-        let other = locks.take("lb".into(), "b", &());
-        tokio::select! {
-            biased;
-            _ = other => panic!("a has it"),
-            () = tokio::time::sleep(Duration::from_secs(60)) => {}
-        }
-        drop(held);
-        drop(locks.take("lb".into(), "b", &()).await);
-        for n in 0..MANY {
-            locks.take(n.to_string(), "a", &()).await.note_change();
-        }
-        tokio::time::advance(MAX_AGE).await;
-        drop(locks.take("last".into(), "a", &()).await);
-        assert_eq!(locks.0.lock().unwrap().len(), 1);
     }
 }

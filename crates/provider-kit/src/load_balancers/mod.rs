@@ -83,7 +83,6 @@ mod balancers;
 mod known;
 mod left_out;
 mod locks;
-mod looks;
 mod model;
 mod ownership;
 mod plan;

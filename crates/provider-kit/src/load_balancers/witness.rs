@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use cloud_provider::{Caches, ConditionStatus, Error, Result, Service};
-use futures::FutureExt;
 
 use super::backend::Backend;
 use super::known::Known;
 use super::ownership::Identity;
-use crate::single_flight::SingleFlight;
+use crate::coalescer::Coalescer;
 use crate::status::shown;
 
 /// Machines that are asked for, one after the other, until one is there.
@@ -38,8 +37,16 @@ enum Testimony {
 }
 
 /// Those who wait for a witness together: one machine bears out all that was said before it was asked for.
-#[derive(Default)]
-pub(super) struct Witnesses(SingleFlight<Result<Testimony>>);
+pub(super) struct Witnesses(Coalescer<(), (Known, Option<Arc<dyn Caches>>), Testimony>);
+
+impl Default for Witnesses {
+    fn default() -> Self {
+        Self(Coalescer::new(|(), callers: Vec<(Known, Option<Arc<dyn Caches>>)>| async move {
+            let (known, caches) = &callers[0];
+            ask(known.backend(), caches.as_deref()).await
+        }))
+    }
+}
 
 impl Witnesses {
     /// Asks for a witness that nothing is there for this Service: whether there is one. It may be believed without one too, if
@@ -56,10 +63,8 @@ impl Witnesses {
         if !may_have_one(identity.service) {
             return Ok(false);
         }
-        let (known, caches) = (known.clone(), caches.cloned());
         // One that was asked for earlier proves nothing: the credential may have become another project's since.
-        let asked = self.0.join(true, || async move { ask(known.backend(), caches.as_deref()).await }.boxed());
-        match asked.await {
+        match self.0.join((), (known.clone(), caches.cloned())).await {
             Ok(Testimony::Seen) => Ok(true),
             Ok(Testimony::NobodyToAsk) => Ok(false),
             Ok(Testimony::NoneSeen(machines)) => Err(Error::unauthorized(format!(

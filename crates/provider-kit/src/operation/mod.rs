@@ -1,14 +1,16 @@
-//! Waiting for what a cloud does in the background: for one thing ([`until_done`]), or, where a cloud gives operations ids and
-//! tells of many in one answer, for all who wait at the same time ([`Operations`]).
+//! Waiting for what a cloud does in the background: for one object ([`until_done`]), or, where a cloud gives operations IDs and
+//! reports on many in one answer, for all callers that wait at the same time ([`Operations`]).
 
-mod shared;
-
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-pub use shared::{OperationState, Operations};
-
 use cloud_provider::{Error, Result};
+use futures::future::join_all;
 use tokio::time::Instant;
+
+use crate::coalescer::Coalescer;
 
 /// How often to ask, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -74,29 +76,106 @@ fn rounded(duration: Duration) -> Duration {
     if duration < Duration::from_secs(1) { duration } else { Duration::from_secs_f64(duration.as_secs_f64().round()) }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The state of an operation.
+#[derive(Clone, Debug)]
+pub struct OperationState<I = u64> {
+    /// The ID of the operation.
+    pub id: I,
+    /// The result of the operation; `None` while it is under way.
+    pub outcome: Option<Result<()>>,
+}
 
-    #[tokio::test(start_paused = true)]
-    async fn questions_become_rarer_and_end_with_a_date() {
-        let (began, mut asked) = (Instant::now(), Vec::new());
-        let err = until_done("volume \"v\"", Polling::default(), || {
-            asked.push(began.elapsed().as_millis());
-            std::future::ready(Ok(None::<()>))
-        })
-        .await
-        .unwrap_err();
-        assert_eq!(asked, [250, 750, 1750, 3750, 7750, 12750, 17750, 22750, 27750]);
-        assert_eq!(err.retry_after(), Some(Duration::from_secs(10)));
-        assert_eq!(err.to_string(), "volume \"v\" is not ready after 30s; looking again in 10s");
+/// Operations that a cloud carries out in the background, and the callers that wait for them. Cheap to clone.
+///
+/// While anybody waits, all unfinished operations are read at a constant interval, several IDs in one request. Thus the number
+/// of requests grows with the time that the cloud takes, and hardly with the number of callers.
+///
+/// ```
+/// use std::time::Duration;
+/// use provider_kit::operation::{Operations, OperationState};
+///
+/// # async fn example(ask_the_cloud: impl AsyncFn(&[u64])) -> cloud_provider::Result<()> {
+/// let operations = Operations::new(Duration::from_millis(500), 25, |ids: Vec<u64>| async move {
+///     // One request for all IDs; here each operation is done at once.
+///     Ok(ids.into_iter().map(|id| OperationState { id, outcome: Some(Ok(())) }).collect())
+/// });
+/// operations.wait(&[13, 14]).await
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Operations<I = u64> {
+    interval: Duration,
+    reads: Arc<Coalescer<(), I, Outcomes<I>>>,
+}
+
+type Outcomes<I> = Arc<BTreeMap<I, Option<Result<()>>>>;
+
+/// The longest time that a caller waits.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The time after which a caller that waited so long tries again.
+const COME_BACK: Duration = Duration::from_secs(10);
+
+impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
+    /// Reads up to `ids_per_request` operations with `read`, every `interval`. An operation that `read` does not return does
+    /// not exist. If `read` is refused for what one ID may be to blame for, each operation is read alone.
+    pub fn new<F>(
+        interval: Duration,
+        ids_per_request: usize,
+        read: impl Fn(Vec<I>) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<Vec<OperationState<I>>>> + Send + 'static,
+    {
+        let reads = Coalescer::retrying_alone(move |(), mut ids: Vec<I>| {
+            ids.sort();
+            ids.dedup();
+            let states = read(ids);
+            async move { Ok(Arc::new(states.await?.into_iter().map(|state| (state.id, state.outcome)).collect())) }
+        });
+        Self { interval: interval.max(Duration::from_millis(1)), reads: Arc::new(reads.at_most(ids_per_request)) }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn timeout_message_rounds_durations_to_seconds() {
-        let (limit, come_back) = (Duration::from_millis(271_026), Duration::from_millis(250));
-        let polling = Polling { limit, come_back, ..Polling::default() };
-        let err = until_done("volume \"v\"", polling, || std::future::ready(Ok(None::<()>))).await.unwrap_err();
-        assert_eq!(err.to_string(), "volume \"v\" is not ready after 271s; looking again in 250ms");
+    /// Waits for at most a minute until all operations have ended.
+    ///
+    /// # Errors
+    /// The error of the first operation that failed; *other* if the cloud does not know one; *retry after* when it takes too
+    /// long; the error of reading their states.
+    pub async fn wait(&self, ids: &[I]) -> Result<()> {
+        match tokio::time::timeout(LIMIT, join_all(ids.iter().map(|id| self.wait_for_one(id)))).await {
+            Ok(outcomes) => outcomes.into_iter().collect(),
+            Err(_) => {
+                let ids = ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let text = format!("operations not finished after {LIMIT:?}: {ids}; looking again in {COME_BACK:?}");
+                Err(Error::retry_in(text, COME_BACK))
+            }
+        }
+    }
+
+    async fn wait_for_one(&self, id: &I) -> Result<()> {
+        loop {
+            let states =
+                self.reads.join_at((), id.clone(), |last| next_tick(Instant::now(), last, self.interval)).await?;
+            match states.get(id) {
+                None => return Err(Error::other(format!("operations not found: {id}"))),
+                Some(None) => {}
+                Some(Some(outcome)) => return outcome.clone(),
+            }
+        }
     }
 }
+
+/// Returns the time of the next read. Reads keep their interval however long one takes; after a rest the first one waits for
+/// a whole interval.
+fn next_tick(now: Instant, last: Option<Instant>, interval: Duration) -> Instant {
+    let ticks = last.into_iter().flat_map(|last| [last, last + interval]);
+    ticks.into_iter().find(|tick| *tick > now).unwrap_or(now + interval)
+}
+
+impl<I> fmt::Debug for Operations<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Operations").field("interval", &self.interval).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@
 //! answer is no failure.
 //!
 //! A cloud whose routes are one document edits it through [`SharedDocuments`](crate::shared_document::SharedDocuments), and
-//! a cloud that takes many routes in one request sends them through [`Batch`](crate::batch::Batch).
+//! a cloud that takes many routes in one request sends them through [`Coalescer`](crate::coalescer::Coalescer).
 
 mod owners;
 

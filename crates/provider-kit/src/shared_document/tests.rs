@@ -1,7 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use cloud_provider::Error;
 use futures::future::join_all;
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -151,7 +153,7 @@ async fn an_edit_that_fails_by_itself_is_answered_alone() {
 async fn edits_survive_the_caller_that_was_writing_them() {
     let (documents, cloud) = documents();
     for dropped_after in [500, 1500] {
-        let writer = timeout(Duration::from_millis(dropped_after), documents.edit(&"fw", open(1)));
+        let writer = timeout(Duration::from_millis(dropped_after.into()), documents.edit(&"fw", open(dropped_after)));
         let (writer, others) = tokio::join!(writer, join_all((80..90).map(|port| documents.edit(&"fw", open(port)))));
         assert!(writer.is_err() && others.iter().all(Result::is_ok));
         assert!((80..90).all(|port| cloud.ports().contains(&port)));

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use cloud_provider::{Error, Result, SyncObserver};
 use jiff::Timestamp;
+use provider_kit::cached::Cached;
 use provider_kit::events::Notes;
-use provider_kit::shelf::Shelf;
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -64,13 +64,13 @@ struct Made {
 
 pub(super) struct Catalogue {
     api: Api,
-    types: Shelf<BalancerType>,
-    certificates: Shelf<Certificate>,
+    types: Cached<Vec<BalancerType>>,
+    certificates: Cached<Vec<Certificate>>,
 }
 
 impl Catalogue {
     pub(super) fn new(api: Api) -> Self {
-        Self { api, types: Shelf::default(), certificates: Shelf::default() }
+        Self { api, types: Cached::default(), certificates: Cached::default() }
     }
 
     /// What `read` finds in the type of this name, and whether that needed no request.
@@ -78,7 +78,7 @@ impl Catalogue {
         let mut names = String::new();
         for age in [TYPES_AGE, Duration::ZERO] {
             let read_all = || self.all("load balancer types", "/load_balancer_types", |it: &BalancerType| it.id);
-            let (list, hit) = self.types.list(age, read_all).await?;
+            let (list, hit) = self.types.get(age, read_all).await?;
             if let Some(found) = list.iter().find(|it| it.name == name) {
                 return Ok((read(found), hit));
             }
@@ -89,7 +89,7 @@ impl Catalogue {
 
     async fn certificates(&self, age: Duration) -> Result<Arc<Vec<Certificate>>> {
         let read_all = || self.all("certificates", "/certificates", |it: &Certificate| it.id);
-        Ok(self.certificates.list(age, read_all).await?.0)
+        Ok(self.certificates.get(age, read_all).await?.0)
     }
 
     async fn all<T: DeserializeOwned>(

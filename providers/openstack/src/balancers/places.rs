@@ -8,8 +8,8 @@ use std::time::Duration;
 use cloud_provider::{Error, Node, Result};
 use ipnet::IpNet;
 use provider_kit::addresses::AddressFamily;
+use provider_kit::cached::Cached;
 use provider_kit::load_balancers::Targets;
-use provider_kit::shelf::Shelf;
 use provider_kit::transport::{Call, Priority};
 use regex_lite::Regex;
 use serde::{Deserialize, Deserializer};
@@ -28,8 +28,8 @@ type Known = Mutex<HashMap<(String, String), String>>;
 /// The networks and subnets that the project sees; what was read is kept for a while.
 pub(super) struct Places {
     services: Services,
-    external: Shelf<Network>,
-    subnets: Shelf<Subnet>,
+    external: Cached<Vec<Network>>,
+    subnets: Cached<Vec<Subnet>>,
     known: Known,
 }
 
@@ -58,14 +58,14 @@ fn cidr<'de, D: Deserializer<'de>>(text: D) -> std::result::Result<IpNet, D::Err
 
 impl Places {
     pub(super) fn new(services: Services) -> Self {
-        Self { services, external: Shelf::default(), subnets: Shelf::default(), known: Known::default() }
+        Self { services, external: Cached::default(), subnets: Cached::default(), known: Known::default() }
     }
 
     /// Those that this tells of: what is not among them is read anew before it is believed not to be there.
     async fn subnets_with(&self, is_told: impl Fn(&Subnet) -> bool) -> Result<Vec<Subnet>> {
         for age in [AGE, Duration::ZERO] {
             let (subnets, is_kept) =
-                self.subnets.list(age, async || self.read_subnets(Call::get("/subnets", &[])).await).await?;
+                self.subnets.get(age, async || self.read_subnets(Call::get("/subnets", &[])).await).await?;
             let found: Vec<_> = subnets.iter().filter(|subnet| is_told(subnet)).cloned().collect();
             if !found.is_empty() || !is_kept {
                 return Ok(found);
@@ -125,7 +125,7 @@ impl Places {
             let call = call.query("fields", "id").query("fields", "subnets");
             self.services.all(&self.services.network, call, "networks", |it: &Network| it.id.clone()).await
         };
-        let (networks, _) = self.external.list(AGE, ask).await?;
+        let (networks, _) = self.external.get(AGE, ask).await?;
         let seen = self.subnets_with(|_| true).await?;
         let is_usable =
             |id: &String| seen.iter().find(|subnet| subnet.id == *id).is_none_or(|it| it.cidr.addr().is_ipv4());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cloud_provider::{Cluster, Error, Result, Service};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ipnet::IpNet;
-use provider_kit::batch::Batch;
+use provider_kit::coalescer::Coalescer;
 use provider_kit::firewall::{Direction, Family, Peer, Ports, Protocol, Rule, difference};
 use provider_kit::load_balancers::{Attributes, Identity, Operation, Part, Targets, in_order};
 use provider_kit::transport::Call;
@@ -144,7 +144,7 @@ fn object(group: &str, rule: &Rule) -> Option<Value> {
 pub(super) struct Groups {
     services: Services,
     ports: NetworkPorts,
-    changes: Batch<String, Change>,
+    changes: Coalescer<String, Change>,
 }
 
 #[derive(Clone, Debug)]
@@ -157,7 +157,7 @@ struct Change {
 impl Groups {
     pub(super) fn new(services: Services, ports: NetworkPorts) -> Self {
         let (network, of_ports) = (services.network.clone(), ports.clone());
-        let changes = Batch::new(move |port: String, changes: Vec<Change>| {
+        let changes = Coalescer::retrying_alone(move |port: String, changes: Vec<Change>| {
             let (network, ports) = (network.clone(), of_ports.clone());
             async move {
                 // One that is gone carries nothing any more, and a Node that is gone will not be a target much longer.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use cloud_provider::{Error, Result, async_trait};
 use ipnet::IpNet;
-use provider_kit::batch::Batch;
 use provider_kit::cluster::ClusterView;
+use provider_kit::coalescer::Coalescer;
 use provider_kit::routes::{Change, CloudRoute, RouteCloud, RouteTable};
 use serde_json::{Value, json};
 
@@ -21,15 +21,15 @@ pub(crate) struct RouterRoutes {
     router: Router,
     ports: Ports,
     /// Ports by address: concurrent callers share one request.
-    wanted_ports: Batch<(), String, Arc<Vec<Port>>>,
-    changes: Batch<Change, CloudRoute>,
+    wanted_ports: Coalescer<(), String, Arc<Vec<Port>>>,
+    changes: Coalescer<Change, CloudRoute>,
 }
 
 /// Returns the routes of `[Route] router-id`.
 pub(crate) fn routes(services: Services, ports: Ports, id: String, cluster: ClusterView) -> RouteTable<RouterRoutes> {
     let router = Router::new(services.clone(), id);
     let (all_ports, its) = (ports.clone(), router.clone());
-    let wanted_ports = Batch::new(move |(), ips: Vec<String>| {
+    let wanted_ports = Coalescer::retrying_alone(move |(), ips: Vec<String>| {
         let (ports, router) = (all_ports.clone(), its.clone());
         async move {
             let of_router = ports.with("device_id", &[router.id().to_owned()], &[]).await?;

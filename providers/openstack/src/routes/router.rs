@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cloud_provider::{Error, Result, async_trait};
-use provider_kit::batch::Batch;
+use provider_kit::coalescer::Coalescer;
 use provider_kit::routes::{Change, CloudRoute};
 use provider_kit::shared_document::{DocumentStore, SharedDocuments, Versioned};
 use provider_kit::transport::Call;
@@ -60,9 +60,9 @@ impl Router {
     }
 
     /// Returns a batch of changes: concurrent changes share a request.
-    pub(super) fn changes(&self) -> Batch<Change, CloudRoute> {
+    pub(super) fn changes(&self) -> Coalescer<Change, CloudRoute> {
         let router = self.clone();
-        Batch::new(move |change, routes| {
+        Coalescer::retrying_alone(move |change, routes| {
             let router = router.clone();
             async move { router.change(change, routes).await }
         })

@@ -1,3 +1,5 @@
+use std::sync::Mutex;
+
 use super::*;
 
 const TICK: Duration = Duration::from_millis(500);
@@ -29,8 +31,12 @@ fn done_after(seconds: u64) -> (Operations, Requests) {
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_who_wait_are_four_requests_a_tick_and_none_afterwards() {
-    let (operations, requests) = done_after(1);
-    join_all((0..100).map(|id| operations.wait_for_one(id))).await.into_iter().collect::<Result<()>>().unwrap();
+    let (operations, requests) = &done_after(1);
+    join_all((0..100).map(|id| async move { operations.wait(&[id]).await }))
+        .await
+        .into_iter()
+        .collect::<Result<()>>()
+        .unwrap();
     let times = requests.lock().unwrap().iter().map(|(at, ids)| (*at, ids.len())).collect::<Vec<_>>();
     assert_eq!(times, [[(500, 25); 4], [(1000, 25); 4]].concat());
     tokio::time::sleep(TICK * 20).await;
@@ -108,7 +114,6 @@ async fn whoever_leaves_is_not_asked_for_any_more() {
     let _ = tokio::time::timeout(TICK * 3, operations.wait(&[1])).await;
     tokio::time::sleep(TICK * 20).await;
     assert!(requests.lock().unwrap().len() <= 3, "{requests:?}");
-    assert_eq!(format!("{operations:?}"), "Operations { unfinished: 0, .. }");
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,8 +131,24 @@ async fn a_slow_request_holds_up_nobody_else() {
     assert!(slow.is_ok() && quick.unwrap() <= TICK * 6);
 }
 
-impl Operations {
-    async fn wait_for_one(&self, id: u64) -> Result<()> {
-        self.wait(&[id]).await
-    }
+#[tokio::test(start_paused = true)]
+async fn questions_become_rarer_and_end_with_a_date() {
+    let (began, mut asked) = (Instant::now(), Vec::new());
+    let err = until_done("volume \"v\"", Polling::default(), || {
+        asked.push(began.elapsed().as_millis());
+        std::future::ready(Ok(None::<()>))
+    })
+    .await
+    .unwrap_err();
+    assert_eq!(asked, [250, 750, 1750, 3750, 7750, 12750, 17750, 22750, 27750]);
+    assert_eq!(err.retry_after(), Some(Duration::from_secs(10)));
+    assert_eq!(err.to_string(), "volume \"v\" is not ready after 30s; looking again in 10s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn timeout_message_rounds_durations_to_seconds() {
+    let (limit, come_back) = (Duration::from_millis(271_026), Duration::from_millis(250));
+    let polling = Polling { limit, come_back, ..Polling::default() };
+    let err = until_done("volume \"v\"", polling, || std::future::ready(Ok(None::<()>))).await.unwrap_err();
+    assert_eq!(err.to_string(), "volume \"v\" is not ready after 271s; looking again in 250ms");
 }

@@ -1,0 +1,149 @@
+//! Values that are read once in a while and shared by all callers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{Error, Result};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// A value that is kept after it was read, such as the list of sizes that a cloud offers. Callers that come while it is read
+/// share that read and its outcome, failures included.
+///
+/// ```
+/// use std::time::Duration;
+/// use provider_kit::cached::Cached;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> cloud_provider::Result<()> {
+/// let sizes = Cached::default();
+/// let hour = Duration::from_secs(3600);
+/// let (list, is_cached) = sizes.get(hour, async || Ok(vec!["small", "large"])).await?;
+/// assert_eq!((list.len(), is_cached), (2, false));
+/// let (list, is_cached) = sizes.get(hour, async || Ok(vec![])).await?;
+/// assert_eq!((list.len(), is_cached), (2, true));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Cached<T>(Mutex<State<T>>);
+
+#[derive(Debug)]
+struct State<T> {
+    /// The last value, and when its read began.
+    value: Option<(Instant, Arc<T>)>,
+    /// The failure of the last read, and when that began.
+    failure: Option<(Instant, Error)>,
+}
+
+impl<T> Default for Cached<T> {
+    fn default() -> Self {
+        Self(Mutex::const_new(State { value: None, failure: None }))
+    }
+}
+
+impl<T> Cached<T> {
+    /// Returns the value whose read began at most `age` before this call, and `true` if this call did not have to read it.
+    ///
+    /// A dropped call does not fail the others: the next one reads instead.
+    ///
+    /// # Errors
+    /// The error of `read`, or of a read that began while this call waited. The last value stays.
+    pub async fn get(&self, age: Duration, read: impl AsyncFnOnce() -> Result<T>) -> Result<(Arc<T>, bool)> {
+        let called = Instant::now();
+        let mut state = self.0.lock().await;
+        match (&state.value, &state.failure) {
+            (Some((began, value)), _) if *began + age >= called => return Ok((Arc::clone(value), true)),
+            (_, Some((began, error))) if *began >= called => return Err(error.clone()),
+            _ => {}
+        }
+        let began = Instant::now();
+        match read().await {
+            Ok(value) => {
+                let value = Arc::new(value);
+                *state = State { value: Some((began, Arc::clone(&value))), failure: None };
+                Ok((value, false))
+            }
+            Err(error) => {
+                state.failure = Some((began, error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    /// Forgets the value, so that the next call reads it again.
+    pub async fn forget(&self) {
+        self.0.lock().await.value = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures::future::join_all;
+    use tokio::time::{advance, sleep, timeout};
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A value that takes a second to read, and whose every third read fails.
+    #[derive(Default)]
+    struct Numbers(Cached<usize>, AtomicUsize);
+
+    impl Numbers {
+        async fn get(&self, age: Duration) -> Result<usize> {
+            let read = async || {
+                let number = self.1.fetch_add(1, Ordering::Relaxed) + 1;
+                sleep(SECOND).await;
+                if number % 3 == 0 { Err(Error::other(format!("read {number} failed"))) } else { Ok(number) }
+            };
+            self.0.get(age, read).await.map(|(value, _)| *value)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_value_is_read_again_when_it_is_too_old_or_forgotten() {
+        let numbers = Numbers::default();
+        assert_eq!(numbers.get(SECOND * 9).await.unwrap(), 1);
+        advance(SECOND * 8).await;
+        assert_eq!(numbers.get(SECOND * 9).await.unwrap(), 1, "its age counts from when its read began");
+        advance(SECOND).await;
+        assert_eq!(numbers.get(SECOND * 9).await.unwrap(), 2);
+        assert!(numbers.get(Duration::ZERO).await.is_err());
+        assert_eq!(numbers.get(SECOND * 9).await.unwrap(), 2, "a failed read takes nothing away");
+        numbers.0.forget().await;
+        assert_eq!(numbers.get(SECOND * 9).await.unwrap(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn concurrent_callers_share_one_read_and_its_failure() {
+        let numbers = Numbers(Cached::default(), AtomicUsize::new(1));
+        let began = Instant::now();
+        let answers = join_all((0..50).map(|_| numbers.get(Duration::ZERO))).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Ok(2))), "{answers:?}");
+        let answers = join_all((0..50).map(|_| numbers.get(Duration::ZERO))).await;
+        assert!(answers.iter().all(Result::is_err), "{answers:?}");
+        assert_eq!((numbers.1.into_inner(), began.elapsed()), (3, SECOND * 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_that_needs_a_fresh_value_does_not_share_a_read_under_way() {
+        let numbers = Numbers::default();
+        let late = async {
+            sleep(SECOND / 2).await;
+            tokio::join!(numbers.get(Duration::ZERO), numbers.get(SECOND))
+        };
+        let (first, (fresh, any)) = tokio::join!(numbers.get(Duration::ZERO), late);
+        assert_eq!((first.unwrap(), fresh.unwrap(), any.unwrap()), (1, 2, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_reader_leaves_the_read_to_the_next_caller() {
+        let numbers = Numbers::default();
+        let (dropped, other) =
+            tokio::join!(timeout(SECOND / 2, numbers.get(Duration::ZERO)), numbers.get(Duration::ZERO));
+        assert!(dropped.is_err());
+        assert_eq!(other.unwrap(), 2);
+    }
+}

@@ -1,0 +1,227 @@
+//! Requests that concurrent callers share: one for all who want the same, or for many small changes of one object.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use cloud_provider::{Error, Result};
+use futures::FutureExt;
+use futures::future::{BoxFuture, Shared, WeakShared};
+use tokio::time::{Instant, sleep_until};
+
+use crate::inventory::Urgency;
+use crate::transport::Priority;
+
+/// Makes one request of the items that concurrent callers submit for a key. Nobody waits for company: the first item is sent
+/// at once, and all that are submitted while that request is under way make up the next one.
+///
+/// A request ends when the last of its callers is dropped. The item of a caller that is dropped earlier may still be sent.
+///
+/// ```
+/// use provider_kit::coalescer::Coalescer;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> cloud_provider::Result<()> {
+/// let routes = Coalescer::new(|router: String, routes: Vec<&'static str>| async move {
+///     // One request for all routes.
+///     assert_eq!((&*router, routes), ("r-1", vec!["10.244.1.0/24"]));
+///     Ok(())
+/// });
+/// routes.join("r-1".to_owned(), "10.244.1.0/24").await
+/// # }
+/// ```
+pub struct Coalescer<K, T, R = ()> {
+    send: Arc<Send<K, T, R>>,
+    most: usize,
+    requests: Mutex<HashMap<K, Request<T, R>>>,
+}
+
+type Send<K, T, R> = dyn Fn(K, Vec<T>, Urgency) -> BoxFuture<'static, Answers<R>> + std::marker::Send + Sync;
+
+/// The answer to each item in order, or a single answer to all.
+type Answers<R> = Vec<Result<R>>;
+
+/// A request that callers wait for, and the place of an item in it.
+type Joined<R> = (Shared<BoxFuture<'static, Arc<Answers<R>>>>, usize);
+
+/// The last request for a key. It lives as long as somebody waits for it.
+struct Request<T, R> {
+    /// The submitted items; `None` once they were sent.
+    items: Weak<Mutex<Option<Vec<T>>>>,
+    answers: WeakShared<BoxFuture<'static, Arc<Answers<R>>>>,
+    /// The time at which the items are sent, if the callers gave one.
+    due: Option<Instant>,
+    /// The urgency of this request and of those that it waits for.
+    urgency: Urgency,
+}
+
+/// The time at which a request starts, and whether a caller may join a request that has started.
+enum Start<'a> {
+    /// After the request before.
+    Next,
+    /// After the request before; a request under way answers too.
+    NextUnlessUnderWay,
+    /// At this time, given the one of the request before; whether that is still under way does not matter.
+    At(&'a dyn Fn(Option<Instant>) -> Instant),
+}
+
+impl<K, T, R> Coalescer<K, T, R>
+where
+    K: Clone + Eq + Hash + std::marker::Send + Sync + 'static,
+    T: std::marker::Send + 'static,
+    R: Clone + std::marker::Send + Sync + 'static,
+{
+    /// Sends all items of one request with `send`, in the order in which they were submitted. All callers get its answer.
+    pub fn new<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<R>> + std::marker::Send + 'static,
+    {
+        Self::with_urgency(move |key, items, _| send(key, items))
+    }
+
+    /// Sends items with `send`, and each item again alone if the request is refused for what one of its items may be to blame
+    /// for (*invalid*, *conflict*, *not found*, *quota*).
+    pub fn retrying_alone<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<R>> + std::marker::Send + 'static,
+        T: Clone,
+    {
+        let send = Arc::new(send);
+        Self::answering_each(move |key: K, items: Vec<T>| {
+            let send = Arc::clone(&send);
+            async move {
+                match send(key.clone(), items.clone()).await {
+                    Err(error) if items.len() > 1 && blames_an_item(&error) => {
+                        let mut answers = Vec::with_capacity(items.len());
+                        for item in items {
+                            answers.push(send(key.clone(), vec![item]).await);
+                        }
+                        answers
+                    }
+                    answer => vec![answer],
+                }
+            }
+        })
+    }
+
+    /// Sends items with `send`, which answers each in order, or all with a single answer.
+    pub(crate) fn answering_each<F>(send: impl Fn(K, Vec<T>) -> F + std::marker::Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Vec<Result<R>>> + std::marker::Send + 'static,
+    {
+        let send = Arc::new(move |key, items, _| send(key, items).boxed());
+        Self { send, most: usize::MAX, requests: Mutex::default() }
+    }
+
+    /// Sends items with `send`, which also gets the urgency of the most urgent caller; it rises while callers join.
+    pub(crate) fn with_urgency<F>(send: impl Fn(K, Vec<T>, Urgency) -> F + std::marker::Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<R>> + std::marker::Send + 'static,
+    {
+        let send = Arc::new(move |key, items, urgency| send(key, items, urgency).map(|answer| vec![answer]).boxed());
+        Self { send, most: usize::MAX, requests: Mutex::default() }
+    }
+
+    /// Sends at most so many items with one request.
+    #[must_use]
+    pub(crate) fn at_most(self, items: usize) -> Self {
+        Self { most: items.max(1), ..self }
+    }
+
+    /// Submits an item, and waits for the answer to a request that was sent after this call.
+    ///
+    /// # Errors
+    /// The answer to the request, or to the item.
+    pub async fn join(&self, key: K, item: T) -> Result<R> {
+        let joined = self.enter(key, item, Start::Next, Priority::default());
+        answer(joined).await
+    }
+
+    /// Submits an item to a request that is sent at `due`, unless an unsent request takes it. `due` receives the time of the
+    /// request before. The request does not wait for those under way.
+    pub(crate) async fn join_at(&self, key: K, item: T, due: impl Fn(Option<Instant>) -> Instant) -> Result<R> {
+        let joined = self.enter(key, item, Start::At(&due), Priority::default());
+        answer(joined).await
+    }
+
+    /// Waits for the answer to a request; one that is under way is enough unless it must be `fresh`. All callers of a request,
+    /// and of those that it waits for, are as urgent as the most urgent.
+    pub(crate) async fn share(&self, key: K, item: T, fresh: bool, priority: Priority) -> Result<R> {
+        let joined = self.enter(key, item, if fresh { Start::Next } else { Start::NextUnlessUnderWay }, priority);
+        answer(joined).await
+    }
+
+    /// Returns `true` if [`share`](Self::share) would not have to make another request.
+    pub(crate) fn can_share(&self, key: &K, fresh: bool) -> bool {
+        let requests = lock(&self.requests);
+        let last = requests.get(key).filter(|last| last.pending().is_some());
+        last.is_some_and(|last| !fresh || last.items.upgrade().is_some_and(|items| lock(&items).is_some()))
+    }
+
+    /// Adds the item to a request, or makes one.
+    fn enter(&self, key: K, item: T, start: Start<'_>, priority: Priority) -> Joined<R> {
+        let mut requests = lock(&self.requests);
+        let last = requests.get(&key);
+        let pending = last.and_then(|last| Some((last, last.pending()?)));
+        let urgency = pending.as_ref().map_or_else(|| Urgency::of(priority), |(last, _)| last.urgency.clone());
+        urgency.raise(priority);
+        if let Some((last, answers)) = &pending {
+            let items = last.items.upgrade();
+            match items.as_deref().map(lock).as_deref_mut() {
+                Some(Some(items)) if items.len() < self.most => {
+                    items.push(item);
+                    return (answers.clone(), items.len() - 1);
+                }
+                Some(None) if matches!(start, Start::NextUnlessUnderWay) => return (answers.clone(), 0),
+                _ => {}
+            }
+        }
+        let (before, due) = match start {
+            Start::At(due) => (None, Some(due(last.and_then(|last| last.due)))),
+            _ => (pending.and_then(|(_, answers)| answers.downgrade()), None),
+        };
+        let submitted = Arc::new(Mutex::new(Some(vec![item])));
+        let items = Arc::downgrade(&submitted);
+        let (send, object, carried) = (Arc::clone(&self.send), key.clone(), urgency.clone());
+        let answers = async move {
+            if let Some(due) = due {
+                sleep_until(due).await;
+            } else if let Some(before) = before.and_then(|before| before.upgrade()) {
+                // Its failure is the answer to its own callers.
+                before.await;
+            }
+            let items = lock(&submitted).take().unwrap_or_default();
+            Arc::new(send(object, items, carried).await)
+        };
+        let answers = answers.boxed().shared();
+        requests.retain(|_, request| request.pending().is_some());
+        if let Some(weak) = answers.downgrade() {
+            requests.insert(key, Request { items, answers: weak, due, urgency });
+        }
+        (answers, 0)
+    }
+}
+
+impl<T, R> Request<T, R> {
+    /// The answers, if they are not there yet and somebody waits for them.
+    fn pending(&self) -> Option<Shared<BoxFuture<'static, Arc<Answers<R>>>>> {
+        self.answers.upgrade().filter(|answers| answers.peek().is_none())
+    }
+}
+
+async fn answer<R: Clone>((answers, number): Joined<R>) -> Result<R> {
+    let answers = answers.await;
+    let own = answers.get(number).or(answers.last());
+    own.cloned().unwrap_or_else(|| Err(Error::other("a request was sent without an answer to each of its items")))
+}
+
+fn lock<V>(mutex: &Mutex<V>) -> MutexGuard<'_, V> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn blames_an_item(error: &Error) -> bool {
+    error.is_invalid() || error.is_conflict() || error.is_not_found() || error.is_quota()
+}
+
+#[cfg(test)]
+mod tests;
