@@ -50,7 +50,7 @@ impl ServiceController {
         };
         let finding = (!plan.is_empty()).then(|| steps(&plan));
         let is_repaired = self.options.drift == Drift::Repair;
-        if self.ledger.is_new_drift(key, finding.clone()) {
+        if self.ledger.remember_drift(key, finding.clone()) {
             self.metrics.drift_found();
             self.say(&service, &News::Drift { steps: finding.clone().unwrap_or_default(), is_repaired });
         }

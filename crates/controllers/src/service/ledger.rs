@@ -98,8 +98,8 @@ impl Ledger {
         entry.is_some_and(|entry| !entry.differs(old, new, |old, new| is_news(old, new, options)))
     }
 
-    /// Its Service is gone. If that asks to leave the load balancer behind, it counts, however late it came.
-    pub(super) fn is_gone(&self, key: &str, last: &Arc<Service>) {
+    /// Remembers the last version of a deleted Service if that asks to leave the load balancer behind, however late it came.
+    pub(super) fn remember_deleted(&self, key: &str, last: &Arc<Service>) {
         self.change(key, |entry| {
             if entry.service.metadata.uid == last.metadata.uid && is_abandoned(last) {
                 entry.service = Arc::clone(last);
@@ -147,8 +147,8 @@ impl Ledger {
         });
     }
 
-    /// Remembers what drifted; whether that is news.
-    pub(super) fn is_new_drift(&self, key: &str, drift: Option<String>) -> bool {
+    /// Remembers the drift, and returns `true` if it is another one than before.
+    pub(super) fn remember_drift(&self, key: &str, drift: Option<String>) -> bool {
         let mut entries = self.entries();
         let Some(entry) = entries.get_mut(key) else { return false };
         let is_new = drift.is_some() && entry.drift != drift;
@@ -156,8 +156,9 @@ impl Ledger {
         is_new
     }
 
-    /// Remembers whether an event has said that it failed; whether the last one did.
-    pub(super) fn is_said_to_fail(&self, key: &str, failed: bool) -> bool {
+    /// Remembers that the last event on the Service reported a failure, or a success. Returns `true` if the one before reported
+    /// a failure.
+    pub(super) fn remember_failed(&self, key: &str, failed: bool) -> bool {
         let mut before = false;
         self.change(key, |entry| before = std::mem::replace(&mut entry.failed, failed));
         before

@@ -142,7 +142,7 @@ impl Running {
             CacheEvent::Deleted(last) => {
                 self.service_vanished(&key, last, false);
                 self.controller.writes.forget(&key);
-                self.controller.ledger.is_gone(&key, last);
+                self.controller.ledger.remember_deleted(&key, last);
                 // SVC-17 relies on the finalizer alone. It may have been taken off, or never have come on: a list from an
                 // API server that lags behind shows Services that are gone. A teardown that went well left no memory.
                 if self.controller.ledger.service(&key).is_some() || self.turns.is_taken(&key) {

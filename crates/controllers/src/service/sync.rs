@@ -130,7 +130,7 @@ impl ServiceController {
             // What the end of the process cut short is no news of the Service.
             Err(_) if self.cloud.is_stopping() => {}
             Err(error) => {
-                self.ledger.is_said_to_fail(key, true);
+                self.ledger.remember_failed(key, true);
                 self.say(service, &News::SyncFailed(error.to_string()));
             }
         }
@@ -154,8 +154,8 @@ impl ServiceController {
         self.ledger.remember_annotations(key, &annotations);
         match outcome {
             Ok(Some(status)) => {
-                narrator.finish(self.ledger.is_said_to_fail(key, false));
-                self.ledger.is_new_drift(key, None);
+                narrator.finish(self.ledger.remember_failed(key, false));
+                self.ledger.remember_drift(key, None);
                 let wanted = Published { ingress: status.ingress.unwrap_or_default(), annotations };
                 if published.as_ref() == Some(&wanted) {
                     return Ok(());
