@@ -15,14 +15,18 @@ use crate::service::wants::has_finalizer;
 /// All writes go to this subresource: an operator's role may allow no other (SVC-99).
 pub const SUBRESOURCE: &str = "status";
 
-/// The patch that makes `old` into `new`, as far as finalizers and the load balancer's addresses go; empty if that is
-/// no change. The spec plays no role.
+/// Returns the patch that makes `old` into `new`, as far as finalizers, annotations and the load balancer's addresses go;
+/// empty if that is no change. The spec plays no role.
 #[must_use]
 pub fn difference(old: &Service, new: &Service) -> Value {
     let mut patch = Map::new();
     insert_finalizers(&mut patch, finalizers(old), finalizers(new));
     insert_ingress(&mut patch, ingress(old), ingress(new));
-    Value::Object(patch)
+    let mut patch = Value::Object(patch);
+    let of = |service: &Service| service.metadata.annotations.clone().unwrap_or_default();
+    let removed = of(old).into_keys().map(|key| (key, None));
+    annotate(&mut patch, old, &removed.chain(of(new).into_iter().map(|(key, value)| (key, Some(value)))).collect());
+    patch
 }
 
 /// The patch that appends our finalizer; `None` if it is there (SVC-50).
@@ -64,11 +68,12 @@ pub fn set_ingress(service: &Service, wanted: &[LoadBalancerIngress]) -> Option<
 pub type Annotations = BTreeMap<&'static str, Option<String>>;
 
 /// Adds the annotations to a patch that the Service does not have so.
-pub(super) fn annotate(patch: &mut Value, service: &Service, asked: &Annotations) {
+pub(super) fn annotate<K: AsRef<str>>(patch: &mut Value, service: &Service, asked: &BTreeMap<K, Option<String>>) {
     let present = service.metadata.annotations.as_ref();
     for (key, value) in asked {
-        if present.and_then(|present| present.get(*key)) != value.as_ref() {
-            patch["metadata"]["annotations"][*key] = json!(value);
+        let key = key.as_ref();
+        if present.and_then(|present| present.get(key)) != value.as_ref() {
+            patch["metadata"]["annotations"][key] = json!(value);
         }
     }
 }
@@ -195,6 +200,19 @@ mod tests {
         let mut patch = json!({});
         annotate(&mut patch, &service, &[("same", text("1"))].into());
         assert_eq!(patch, json!({}));
+    }
+
+    #[test]
+    fn a_difference_carries_annotations_though_the_spec_differs_too() {
+        let service = |annotations: &Value, class: &str| -> Service {
+            let spec = json!({"loadBalancerClass": class});
+            serde_json::from_value(json!({"metadata": {"annotations": annotations}, "spec": spec})).unwrap()
+        };
+        let old = service(&json!({"same": "1", "other": "1", "gone": "1"}), "a");
+        let new = service(&json!({"same": "1", "other": "2", "new": "1"}), "b");
+        let annotations = json!({"other": "2", "gone": null, "new": "1"});
+        assert_eq!(difference(&old, &new), json!({"metadata": {"annotations": annotations}}));
+        assert_eq!(difference(&new, &new), json!({}));
     }
 
     #[test]

@@ -41,15 +41,16 @@ pub fn needs_node_sync(old: &Node, new: &Node) -> bool {
     is_included(old) != is_included(new) || old.provider_id != new.provider_id
 }
 
-/// Names of Nodes in a message, sorted; of more than 20 the first 20 and how many more (SVC-74).
+/// Formats names of Nodes for a message: sorted, each once; of more than 20 the first 20 and how many more (SVC-74).
 ///
 /// ```
-/// assert_eq!(controllers::service::targets::host_names(&["b", "a"]), "[a b]");
+/// assert_eq!(controllers::service::targets::host_names(&["b", "a", "b"]), "[a b]");
 /// ```
 #[must_use]
 pub fn host_names<S: AsRef<str>>(names: &[S]) -> String {
     let mut shown: Vec<&str> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
     shown.sort_unstable();
+    shown.dedup();
     let mut text = shown.join(" ");
     if names.len() > SHOWN {
         text += &format!(" <{} more>", names.len() - SHOWN);
