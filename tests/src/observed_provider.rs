@@ -81,6 +81,9 @@ impl CloudProvider for ObservedProvider {
     fn has_cluster_id(&self) -> bool {
         self.inner.has_cluster_id()
     }
+    fn needs_cluster_id(&self) -> bool {
+        self.inner.needs_cluster_id()
+    }
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.inner.initialize(context).await
     }

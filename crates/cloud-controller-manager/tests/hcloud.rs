@@ -174,7 +174,7 @@ async fn a_load_balancer_is_made_and_what_the_provider_says_becomes_an_event() {
     let world = World::new().await;
     world.fake.add_server("worker-1");
     world.register("worker-1");
-    let flags = ["--cloud-provider=hcloud", "--allow-untagged-cloud", "--leader-elect=false"];
+    let flags = ["--cloud-provider=hcloud", "--leader-elect=false"];
     let mut process = world.start("cloud-controller-manager", &[("HCLOUD_TOKEN", TOKEN)], &flags);
     world.until_initialized("worker-1", &mut process).await;
     let mut node = world.node("worker-1");
@@ -258,7 +258,7 @@ async fn doctor_and_plan_read_the_variables_and_change_nothing() {
     let run = async |subcommand: &str| {
         // The first argument is the subcommand.
         let mut command = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
-        command.arg(subcommand).args(["--cloud-provider=hcloud", "--allow-untagged-cloud"]);
+        command.arg(subcommand).arg("--cloud-provider=hcloud");
         command.arg("--kubeconfig").arg(world.file("kubeconfig")).env_clear().env("HCLOUD_TOKEN", TOKEN);
         command.env("HCLOUD_ENDPOINT", &world.endpoint).env("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1");
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();

@@ -34,9 +34,15 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// A stable id; by convention also the scheme of its provider ids (PROV-17).
     fn name(&self) -> &str;
 
-    /// Whether the cluster's resources can be told from another cluster's. `false` is fatal unless
-    /// `--allow-untagged-cloud` (PROV-7, PROV-18).
+    /// Returns `true` if the cluster's resources can be told from another cluster's. `false` is fatal if the provider
+    /// [needs](Self::needs_cluster_id) it, unless `--allow-untagged-cloud` (PROV-7, PROV-18).
     fn has_cluster_id(&self) -> bool {
+        true
+    }
+
+    /// Returns `true` if the owner of a cloud resource is recognised by the ID of its cluster. Return `false` if owner tags
+    /// name the Service itself: the program then starts without a cluster ID and without `--allow-untagged-cloud`.
+    fn needs_cluster_id(&self) -> bool {
         true
     }
 

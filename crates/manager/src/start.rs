@@ -80,18 +80,25 @@ pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry)
             known.join(", ")
         );
     };
-    if !provider.has_cluster_id() {
-        if !flags.cloud.allow_untagged_cloud {
-            bail!(
-                "no ClusterID found: the cloud's resources cannot be told from another cluster's; mark them as the provider's documentation says, or pass --allow-untagged-cloud"
-            );
-        }
-        tracing::warn!("the cloud provider has no cluster id; going on because of --allow-untagged-cloud");
-    }
+    check_cluster_id(&*provider, flags.cloud.allow_untagged_cloud)?;
     if settings.wants(ROUTE_CONTROLLER) && provider.routes().is_some() {
         flags.route.cluster_cidrs().map_err(anyhow::Error::msg)?;
     }
     Ok(provider)
+}
+
+/// Refuses a provider that recognises its resources by a cluster ID and has none (PROV-7).
+fn check_cluster_id(provider: &dyn CloudProvider, is_allowed: bool) -> Result<()> {
+    if provider.has_cluster_id() || !provider.needs_cluster_id() {
+        return Ok(());
+    }
+    if !is_allowed {
+        bail!(
+            "no ClusterID found: the cloud's resources cannot be told from another cluster's; mark them as the provider's documentation says, or pass --allow-untagged-cloud"
+        );
+    }
+    tracing::warn!("the cloud provider has no cluster id; going on because of --allow-untagged-cloud");
+    Ok(())
 }
 
 /// The cluster: `--cluster-name`, and the UID of namespace `kube-system` (D-11). Waits for the API server (D-15), for so
@@ -146,5 +153,38 @@ pub(crate) async fn cluster_of(
             () = shutdown.cancelled() => bail!("stopped while waiting for the Kubernetes API server"),
             () = tokio::time::sleep(PAUSE) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud_provider::scripted::ScriptedProvider;
+
+    use super::*;
+
+    /// A provider whose resources carry the UID of their Service.
+    struct OwnedByService;
+
+    impl CloudProvider for OwnedByService {
+        fn name(&self) -> &str {
+            "owned-by-service"
+        }
+        fn has_cluster_id(&self) -> bool {
+            false
+        }
+        fn needs_cluster_id(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_missing_cluster_id_stops_only_a_provider_that_needs_it() {
+        let untagged = ScriptedProvider::new();
+        untagged.cluster_id(false);
+        let refused = check_cluster_id(&untagged, false).unwrap_err().to_string();
+        assert!(refused.starts_with("no ClusterID found"), "{refused}");
+        assert!(check_cluster_id(&untagged, true).is_ok(), "--allow-untagged-cloud");
+        assert!(check_cluster_id(&ScriptedProvider::new(), false).is_ok(), "it has one");
+        assert!(check_cluster_id(&OwnedByService, false).is_ok());
     }
 }

@@ -86,6 +86,11 @@ impl CloudProvider for Hetzner {
         false
     }
 
+    /// Load balancers carry the UID of their Service, routes lead to a Node of the cluster.
+    fn needs_cluster_id(&self) -> bool {
+        false
+    }
+
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
         self.api.check().await.map_err(|error| {

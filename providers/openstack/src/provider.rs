@@ -74,6 +74,11 @@ impl CloudProvider for OpenStack {
         NAME
     }
 
+    /// Load balancers carry the UID of their Service, everything else names of the cluster's own objects.
+    fn needs_cluster_id(&self) -> bool {
+        false
+    }
+
     async fn initialize(&self, context: &Context) -> Result<()> {
         self.cluster.connect(context);
         self.services.project_id().await.map_err(|error| {

@@ -27,7 +27,7 @@ pub(super) async fn check(subject: &Subject<'_>, cluster: Option<(&Client, &Clus
         }
     };
     let name = provider.name();
-    if !provider.has_cluster_id() {
+    if provider.needs_cluster_id() && !provider.has_cluster_id() {
         report.add(Finding::warning(
             "cloud configuration",
             format!("cloud provider {name:?} cannot tell this cluster's resources from another's"),

@@ -63,8 +63,6 @@ impl fmt::Debug for Program {
 }
 
 const SKIP_LOOKUP: &[(&str, &str)] = &[("authentication-skip-lookup", "true")];
-/// Its provider never has a cluster id, so that the flag says nothing there.
-const UNTAGGED: &[(&str, &str)] = &[("allow-untagged-cloud", "true")];
 
 /// Commands of the manifests in use, the provider of each, and further defaults that its `main` has. `None`: this program's own
 /// name, under which azure's and gcp's run too and name their provider.
@@ -80,7 +78,7 @@ pub(super) const PROGRAMS: [Row; 23] = [
     ("exoscale-cloud-controller-manager", "exoscale", &[]),
     ("gce-cloud-controller-manager", "gce", &[]),
     ("gcp-cloud-controller-manager", "gce", &[]),
-    ("hcloud-cloud-controller-manager", "hcloud", UNTAGGED),
+    ("hcloud-cloud-controller-manager", "hcloud", &[]),
     ("keepalived-cloud-controller-manager", "keepalived", &[]),
     ("linode-cloud-controller-manager", "linode", SKIP_LOOKUP),
     ("linode-cloud-controller-manager-linux-amd64", "linode", SKIP_LOOKUP),

@@ -34,7 +34,7 @@ async fn an_endpoint_that_does_not_answer_is_named() {
 fn the_provider_offers_what_its_variables_switch_on() {
     let provider = World::new().provider();
     assert_eq!(provider.name(), "hcloud");
-    assert!(!provider.has_cluster_id(), "deployments pass --allow-untagged-cloud");
+    assert!(!provider.has_cluster_id() && !provider.needs_cluster_id(), "it starts without --allow-untagged-cloud");
     assert!(provider.instances().is_some() && provider.load_balancers().is_some() && provider.routes().is_none());
     assert!(provider.clusters().is_none() && provider.volumes().is_none());
     assert_eq!(provider.metrics_address().as_deref(), Some(":8233"));

@@ -59,9 +59,8 @@ fn the_name_of_the_program_decides_about_defaults() {
         assert_eq!(flags.cloud.cloud_provider, provider, "{name}");
         let has = |flag: &str| defaults.contains(&(flag, "true"));
         assert_eq!(flags.authentication().skip_lookup, has("authentication-skip-lookup"), "{name}");
-        assert_eq!(flags.cloud.allow_untagged_cloud, has("allow-untagged-cloud"), "{name}");
-        let known = ["authentication-skip-lookup", "allow-untagged-cloud"];
-        assert!(defaults.iter().all(|(flag, _)| known.contains(flag)), "{name}: {defaults:?}");
+        assert!(!flags.cloud.allow_untagged_cloud, "{name}: its provider says whether it needs a cluster ID");
+        assert!(defaults.iter().all(|(flag, _)| *flag == "authentication-skip-lookup"), "{name}: {defaults:?}");
         let agent = flags.client_options().user_agent.with_suffix("");
         assert!(agent.starts_with(&format!("{name}/v1.")), "{agent}");
     }
