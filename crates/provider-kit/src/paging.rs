@@ -69,6 +69,33 @@ pub enum Reading<T> {
 }
 
 impl<T> Reading<T> {
+    /// All that was asked for, where a cloud answers without pages: single objects, or a list in one answer.
+    #[must_use]
+    pub fn of(items: Vec<T>) -> Self {
+        let mut listing = Listing::new();
+        listing.page(items, false);
+        match listing.finish() {
+            Ok(listing) => Self::Complete { listing, pages: 1 },
+            Err(flaw) => Self::Flawed { items: Vec::new(), pages: 1, flaw },
+        }
+    }
+
+    /// Those items of which `keep` says so; a list that is not whole stays one.
+    #[must_use]
+    pub fn filter(self, keep: impl Fn(&T) -> bool) -> Self {
+        match self {
+            Self::Complete { listing, pages } => {
+                match Self::of(listing.into_items().into_iter().filter(keep).collect()) {
+                    Self::Complete { listing, .. } => Self::Complete { listing, pages },
+                    flawed @ Self::Flawed { .. } => flawed,
+                }
+            }
+            Self::Flawed { items, pages, flaw } => {
+                Self::Flawed { items: items.into_iter().filter(keep).collect(), pages, flaw }
+            }
+        }
+    }
+
     /// Everything that was read.
     #[must_use]
     pub fn items(&self) -> &[T] {

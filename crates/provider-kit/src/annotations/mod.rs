@@ -2,7 +2,7 @@
 
 use cloud_provider::{Result, Service};
 
-use crate::declared::{Declaration, Declared, Reading};
+use crate::declared::{Declaration, Declared, Mistake, Reading, refused};
 use crate::hint::closest;
 
 #[cfg(test)]
@@ -86,12 +86,71 @@ impl<'a> Annotations<'a> {
         self.reading.warnings()
     }
 
+    /// Ends the reading, with what was made of it. The mistakes stay beside it: each caller decides which of them matter.
+    #[must_use]
+    pub fn parsed<S>(self, spec: S) -> Parsed<S> {
+        Parsed { spec, mistakes: self.reading.into_mistakes(), targets_follow_labels: false }
+    }
+
     /// Ends the reading.
     ///
     /// # Errors
     /// *Invalid*, with all mistakes: each names key and value, and what is accepted.
     pub fn finish(self) -> Result<()> {
         self.reading.finish()
+    }
+}
+
+/// A Service, parsed once into a provider's own type, and what is wrong with its annotations.
+///
+/// ```
+/// use cloud_provider::Service;
+/// use provider_kit::annotations::{Annotation, Annotations, Parsed};
+/// use provider_kit::declared::Value;
+///
+/// const PORT: Annotation<u16> = Annotation::new("acme/port", u16::KIND, "Where targets are checked.");
+///
+/// fn spec(service: &Service) -> Parsed<Option<u16>> {
+///     let mut annotations = Annotations::of(service);
+///     let port = annotations.get(&PORT);
+///     annotations.parsed(port)
+/// }
+///
+/// let mut service = Service::default();
+/// service.metadata.annotations = Some([("acme/port".to_owned(), "http".to_owned())].into());
+/// let parsed = spec(&service);
+/// assert!(parsed.check().unwrap_err().to_string().starts_with("annotation acme/port: \"http\" is not"));
+/// assert!(parsed.check_targets().is_ok(), "the mistake does not decide about targets");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Parsed<S> {
+    /// The provider's own form of the Service. A setting with a mistake is as if it were not set.
+    pub spec: S,
+    mistakes: Vec<Mistake>,
+    pub(crate) targets_follow_labels: bool,
+}
+
+impl<S> Parsed<S> {
+    /// Says that labels of Nodes decide about the targets, as with a selector: they are planned again when labels change.
+    #[must_use]
+    pub fn targets_follow_labels(self, follow: bool) -> Self {
+        Self { targets_follow_labels: follow, ..self }
+    }
+
+    /// Refuses a Service with any mistake.
+    ///
+    /// # Errors
+    /// *Invalid*, with all mistakes: each names key and value, and what is accepted.
+    pub fn check(&self) -> Result<()> {
+        refused(self.mistakes.iter())
+    }
+
+    /// Refuses a Service with a mistake in a setting that [decides about targets](Declaration::decides_targets).
+    ///
+    /// # Errors
+    /// *Invalid*, with these mistakes.
+    pub fn check_targets(&self) -> Result<()> {
+        refused(self.mistakes.iter().filter(|mistake| mistake.decides_targets))
     }
 }
 

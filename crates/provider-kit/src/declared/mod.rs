@@ -35,7 +35,7 @@ mod reading;
 pub mod reference;
 
 pub use kind::{Kind, Value};
-pub(crate) use reading::Reading;
+pub(crate) use reading::{Mistake, Reading, refused};
 
 /// All about one annotation ([`Annotation`](crate::annotations::Annotation)), variable
 /// ([`Variable`](crate::variables::Variable)) or key of a file ([`Key`](crate::gcfg::Key)) with values of type `T`.
@@ -47,6 +47,7 @@ pub struct Declaration<T: 'static> {
     pub(crate) aliases: &'static [&'static str],
     pub(crate) if_wrong: IfWrong,
     pub(crate) is_secret: bool,
+    pub(crate) decides_targets: bool,
     doc: &'static str,
 }
 
@@ -76,7 +77,8 @@ impl<T> Declaration<T> {
     #[must_use]
     pub const fn new(key: &'static str, kind: Kind<T>, doc: &'static str) -> Self {
         let default = Unset::Nothing;
-        Self { key, kind, default, aliases: &[], if_wrong: IfWrong::Refuse, is_secret: false, doc }
+        let (aliases, if_wrong) = (&[] as &[_], IfWrong::Refuse);
+        Self { key, kind, default, aliases, if_wrong, is_secret: false, decides_targets: false, doc }
     }
 
     /// Values are written in this way.
@@ -107,6 +109,13 @@ impl<T> Declaration<T> {
     #[must_use]
     pub const fn lenient(self) -> Self {
         Self { if_wrong: IfWrong::Warn, ..self }
+    }
+
+    /// It decides which Nodes are targets: a mistake in it stops changes of the targets, too. A mistake in any other setting
+    /// does not.
+    #[must_use]
+    pub const fn decides_targets(self) -> Self {
+        Self { decides_targets: true, ..self }
     }
 
     /// Its value never appears in a message (INV-5).
@@ -151,7 +160,7 @@ pub struct Row {
 
 impl<T: Sync> Declared for Declaration<T> {
     fn row(&self) -> Row {
-        let Self { key, kind, default, aliases, if_wrong, is_secret, doc } = *self;
+        let Self { key, kind, default, aliases, if_wrong, is_secret, doc, .. } = *self;
         let default_is_accepted = match default {
             Unset::Value(value) => kind.parse(value).is_some(),
             Unset::Nothing | Unset::Words(_) => true,

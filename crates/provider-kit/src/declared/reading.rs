@@ -10,8 +10,15 @@ const QUOTED: usize = 100;
 /// What was found out while values were read.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
-    mistakes: Vec<String>,
+    mistakes: Vec<Mistake>,
     warnings: Vec<String>,
+}
+
+/// A value that is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    pub(crate) text: String,
+    pub(crate) decides_targets: bool,
 }
 
 impl Reading {
@@ -22,7 +29,7 @@ impl Reading {
         named: &dyn Fn(&str) -> String,
         set: impl Fn(&str) -> Option<&'a str>,
     ) -> Option<T> {
-        let Declaration { key, kind, default, aliases, if_wrong, is_secret, .. } = *declaration;
+        let Declaration { key, kind, default, aliases, if_wrong, is_secret, decides_targets, .. } = *declaration;
         let alias = || aliases.iter().find_map(|alias| Some((*alias, set(alias)?)));
         if let Some((used, text)) = set(key).map(|text| (key, text)).or_else(alias) {
             if used != key {
@@ -37,7 +44,7 @@ impl Reading {
             let wrong = format!("{}: {why}", named(used));
             match if_wrong {
                 IfWrong::Refuse => {
-                    self.mistake(wrong);
+                    self.add(Mistake { text: wrong, decides_targets });
                     return None;
                 }
                 IfWrong::Warn => self.warning(wrong),
@@ -51,8 +58,12 @@ impl Reading {
 
     /// Told once, however often it is found.
     pub(crate) fn mistake(&mut self, text: String) {
-        if !self.mistakes.contains(&text) {
-            self.mistakes.push(text);
+        self.add(Mistake { text, decides_targets: false });
+    }
+
+    fn add(&mut self, mistake: Mistake) {
+        if !self.mistakes.contains(&mistake) {
+            self.mistakes.push(mistake);
         }
     }
 
@@ -66,9 +77,19 @@ impl Reading {
         &self.warnings
     }
 
-    pub(crate) fn finish(self) -> Result<()> {
-        if self.mistakes.is_empty() { Ok(()) } else { Err(Error::invalid(self.mistakes.join("; "))) }
+    pub(crate) fn into_mistakes(self) -> Vec<Mistake> {
+        self.mistakes
     }
+
+    pub(crate) fn finish(self) -> Result<()> {
+        refused(self.mistakes.iter())
+    }
+}
+
+/// *Invalid*, with all of these mistakes.
+pub(crate) fn refused<'a>(mistakes: impl Iterator<Item = &'a Mistake>) -> Result<()> {
+    let texts: Vec<_> = mistakes.map(|mistake| &*mistake.text).collect();
+    if texts.is_empty() { Ok(()) } else { Err(Error::invalid(texts.join("; "))) }
 }
 
 fn quoted(text: &str) -> String {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::SortedMap;
+use super::resource::{Field, Rule};
 
 type Key = Cow<'static, str>;
 
@@ -28,11 +29,22 @@ type Key = Cow<'static, str>;
 /// assert_eq!(differences[0].to_string(), "tier: basic → premium");
 /// assert_eq!(actual.overlaid_with(&wanted).text("colour"), Some("red"));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Attributes {
     values: SortedMap<Key, Value>,
     fixed: BTreeSet<&'static str>,
+    /// The rules of a typed resource's fields.
+    fields: &'static [Field],
 }
+
+/// Two are equal if they say the same, whatever type it comes from.
+impl PartialEq for Attributes {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values && self.fixed == other.fixed
+    }
+}
+
+impl Eq for Attributes {}
 
 /// One setting that is not as wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +55,8 @@ pub struct Difference {
     pub from: Value,
     /// What it shall be.
     pub to: Value,
+    /// The key of the setting by which the user chose it, if there is one.
+    pub setting: Option<&'static str>,
 }
 
 impl Attributes {
@@ -53,11 +67,23 @@ impl Attributes {
     pub fn of(fields: &impl Serialize) -> Result<Self> {
         match serde_json::to_value(fields) {
             Ok(Value::Object(fields)) => {
-                Ok(Self { values: fields.into_iter().map(|(k, v)| (k.into(), v)).collect(), fixed: BTreeSet::new() })
+                Ok(Self { values: fields.into_iter().map(|(k, v)| (k.into(), v)).collect(), ..Self::default() })
             }
             Ok(other) => Err(Error::other(format!("settings must be an object, not {other}"))),
             Err(err) => Err(Error::other(format!("settings that cannot be written as JSON: {err}"))),
         }
+    }
+
+    pub(super) fn of_fields(values: impl Iterator<Item = (&'static str, Value)>, fields: &'static [Field]) -> Self {
+        Self { values: values.map(|(place, value)| (place.into(), value)).collect(), fixed: BTreeSet::new(), fields }
+    }
+
+    fn field(&self, place: &str) -> Option<&'static Field> {
+        self.fields.iter().find(|field| field.place == place)
+    }
+
+    fn is_fixed(&self, place: &str) -> bool {
+        self.fixed.contains(place) || self.field(place).is_some_and(|field| field.rule == Rule::CreateOnly)
     }
 
     /// What stands at these places of a JSON object, named by them; `null` is not set. Lists are taken for sets: sorted, and
@@ -124,6 +150,11 @@ impl Attributes {
         self
     }
 
+    pub(super) fn without(mut self, key: &str) -> Self {
+        self.values.remove(key);
+        self
+    }
+
     /// A setting.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Value> {
@@ -145,19 +176,20 @@ impl Attributes {
     /// What would have to change on `actual`; fixed settings aside.
     #[must_use]
     pub fn differences(&self, actual: &Self) -> Vec<Difference> {
-        self.all_differences(actual).filter(|it| !self.fixed.contains(&*it.key)).collect()
+        self.all_differences(actual).filter(|it| !self.is_fixed(&it.key)).collect()
     }
 
     /// Whether a fixed setting is not as wanted.
     #[must_use]
     pub fn differs_in_fixed(&self, actual: &Self) -> bool {
-        self.all_differences(actual).any(|it| self.fixed.contains(&*it.key))
+        self.all_differences(actual).any(|it| self.is_fixed(&it.key))
     }
 
     fn all_differences(&self, actual: &Self) -> impl Iterator<Item = Difference> {
         self.values.iter().filter_map(|(key, to)| {
             let from = actual.values.get(key).cloned().unwrap_or(Value::Null);
-            (from != *to).then(|| Difference { key: key.to_string(), from, to: to.clone() })
+            let setting = || self.field(key).and_then(Field::setting_key);
+            (from != *to).then(|| Difference { key: key.to_string(), from, to: to.clone(), setting: setting() })
         })
     }
 
@@ -165,20 +197,22 @@ impl Attributes {
     #[must_use]
     pub fn overlaid_with(&self, wanted: &Self) -> Self {
         let mut values = self.values.clone();
-        for (key, value) in wanted.values.iter().filter(|(key, _)| !wanted.fixed.contains(&***key)) {
+        for (key, value) in wanted.values.iter().filter(|(key, _)| !wanted.is_fixed(key)) {
             match value {
                 Value::Null => values.remove(key),
                 value => values.insert(key.clone(), value.clone()),
             };
         }
-        Self { values, fixed: BTreeSet::new() }
+        let fields = if wanted.fields.is_empty() { self.fields } else { wanted.fields };
+        Self { values, fixed: BTreeSet::new(), fields }
     }
 
     /// Everything that is wanted to be there: what a new part is made with. Of what is still to be wanted: what makes a statement.
     #[must_use]
     pub fn to_make(&self) -> Self {
         let values = self.values.iter().filter(|(_, value)| !value.is_null());
-        Self { values: values.map(|(key, value)| (key.clone(), value.clone())).collect(), fixed: BTreeSet::new() }
+        let values = values.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Self { values, fixed: BTreeSet::new(), fields: self.fields }
     }
 }
 
@@ -213,7 +247,7 @@ impl Serialize for Attributes {
 impl<'de> Deserialize<'de> for Attributes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let values = BTreeMap::deserialize(deserializer)?.into_iter().collect();
-        Ok(Self { values, fixed: BTreeSet::new() })
+        Ok(Self { values, ..Self::default() })
     }
 }
 
@@ -238,7 +272,7 @@ impl fmt::Display for Plain<'_> {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} → {}", self.key, Plain(&self.from), Plain(&self.to))
+        write!(f, "{}: {} → {}", self.setting.unwrap_or(&self.key), Plain(&self.from), Plain(&self.to))
     }
 }
 
@@ -246,7 +280,8 @@ impl fmt::Display for Difference {
 impl fmt::Display for Attributes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (n, (key, value)) in self.values.iter().enumerate() {
-            write!(f, "{}{key} {}", if n == 0 { "" } else { ", " }, Plain(value))?;
+            let name = self.field(key).and_then(Field::setting_key).unwrap_or(key);
+            write!(f, "{}{name} {}", if n == 0 { "" } else { ", " }, Plain(value))?;
         }
         Ok(())
     }

@@ -9,7 +9,9 @@ use cloud_provider::{
 };
 use futures::future::try_join_all;
 
+use super::cloud::Adoption;
 use super::model::{Actual, Marks, Part, State, Tree};
+use super::naming::Naming;
 use super::ownership::{Identity, shows_address};
 use super::plan::Operation;
 use super::targets::{TargetSets, Targets};
@@ -22,6 +24,17 @@ use crate::paging::Reading;
 /// be found from something that does, from the moment on that it exists.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
+    /// Names and owner tags by which a Service's load balancer is known.
+    fn naming(&self, cluster: &Cluster, service: &Service) -> Naming {
+        Naming {
+            name: self.name(cluster, service),
+            former_names: self.other_names(cluster, service),
+            legacy_owner: self.sign(cluster, service),
+            writes_legacy_owner: self.signs(),
+            ..Naming::default()
+        }
+    }
+
     /// The name of a new load balancer.
     fn name(&self, _cluster: &Cluster, service: &Service) -> String {
         default_load_balancer_name(service)
@@ -53,26 +66,21 @@ pub trait Backend: Send + Sync + 'static {
     /// all the same: clouds whose users make load balancers by other means, and name them in an annotation. One that is
     /// marked or signed for a Service that lives is refused before this is asked; one that is taken over is not deleted
     /// before it was marked. Set [`Actual::adopted`] of one that was not made for a Service of a cluster.
-    fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> bool {
-        false
-    }
-
-    /// What else may be done so that such a load balancer is taken over, if the provider refused it: `or label it …`.
-    fn adoption_hint(&self) -> Option<String> {
-        None
+    fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> Adoption {
+        Adoption::Refused
     }
 
     /// Whether this is the one that the Service names, for clouds whose users may choose; `None`: it names none. That one counts
     /// before all others. A Service that has another one moves: what it has serves on until the one that it names is ready, the
     /// new addresses are [published](SyncObserver::publish), and then what it had is removed, as far as it is the Service's.
-    fn is_asked_for(&self, _actual: &Actual, _service: &Service) -> Option<bool> {
+    fn is_asked_for(&self, _actual: &Actual, _identity: &Identity<'_>) -> Option<bool> {
         None
     }
 
     /// Whether the Service shows that this is the one that it is reached by: by its addresses, or as the provider has them
     /// annotated.
-    fn is_shown(&self, actual: &Actual, service: &Service) -> bool {
-        shows_address(service, actual)
+    fn is_shown(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
+        shows_address(identity.service, actual)
     }
 
     /// Told when a Service has moved, and what it had is about to be removed.
@@ -103,15 +111,15 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// *Invalid*, naming the annotation or field, its value and what is accepted, for what the user must change.
-    async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree>;
+    async fn wanted(&self, request: &LoadBalancerRequest<'_>, identity: &Identity<'_>) -> Result<Tree>;
 
     /// What a Service wants while nothing but its targets is moved: pools with their targets are enough. What is wrong with the
     /// rest then keeps no Node from being a target, and nothing need be looked up for it.
     ///
     /// # Errors
     /// As [`wanted`](Self::wanted), of what decides about targets.
-    async fn wanted_targets(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
-        self.wanted(request).await
+    async fn wanted_targets(&self, request: &LoadBalancerRequest<'_>, identity: &Identity<'_>) -> Result<Tree> {
+        self.wanted(request, identity).await
     }
 
     /// What is wanted of this one, where that depends on what is there already: such as of one that several Services share,
@@ -119,7 +127,7 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// *Invalid*, for what the user must change.
-    fn fitted(&self, wanted: Tree, _actual: &Actual, _service: &Service) -> Result<Tree> {
+    fn fitted(&self, wanted: Tree, _actual: &Actual, _identity: &Identity<'_>) -> Result<Tree> {
         Ok(wanted)
     }
 
@@ -174,14 +182,14 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// # Errors
     /// *Invalid*, naming the annotation, its value and what is accepted.
-    fn status(&self, actual: &Actual, _service: &Service) -> Result<LoadBalancerStatus> {
+    fn status(&self, actual: &Actual, _identity: &Identity<'_>) -> Result<LoadBalancerStatus> {
         Ok(actual.status())
     }
 
     /// Annotations on the Service that tell of its load balancer, for clouds whose users look there: key, and value or
     /// nothing. They are written after every [`ensure`](cloud_provider::LoadBalancers::ensure) that found or made one, whether
     /// it succeeds or not; only where they differ.
-    fn annotations(&self, _actual: &Actual, _service: &Service) -> Vec<(&'static str, Option<String>)> {
+    fn annotations(&self, _actual: &Actual, _identity: &Identity<'_>) -> Vec<(&'static str, Option<String>)> {
         Vec::new()
     }
 

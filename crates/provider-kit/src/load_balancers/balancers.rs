@@ -8,9 +8,12 @@ use cloud_provider::{
 };
 
 use super::backend::Backend;
+use super::cloud::{LoadBalancerCloud, Options};
+use super::erased::Erased;
 use super::known::{Found, Known};
 use super::left_out::LeftOut;
 use super::locks::Locks;
+use super::machines::Machines;
 use super::model::{Actual, Marks, Shared, State};
 use super::ownership::{Identity, Others, Sorted, is_going, living};
 use super::plan::steps;
@@ -39,6 +42,12 @@ impl Balancers {
         }
     }
 
+    /// The load balancers of a cloud, before anything is read.
+    #[must_use]
+    pub fn of(cloud: impl LoadBalancerCloud, machines: Arc<dyn Machines>, options: Options) -> Self {
+        Self::new(Erased { cloud, machines, options })
+    }
+
     /// How the cloud is asked.
     #[must_use]
     pub fn backend(&self) -> &dyn Backend {
@@ -53,11 +62,7 @@ impl Balancers {
 
     pub(super) fn identity<'a>(&self, request: &LoadBalancerRequest<'a>) -> Result<Identity<'a>> {
         let LoadBalancerRequest { cluster, service, .. } = *request;
-        let backend = self.backend();
-        let name = backend.name(cluster, service);
-        let other_names = backend.other_names(cluster, service);
-        let (sign, signs) = (backend.sign(cluster, service), backend.signs());
-        let identity = Identity { cluster, service, name, other_names, sign, signs };
+        let identity = Identity::new(cluster, service, self.backend().naming(cluster, service));
         if identity.uid().is_empty() {
             return Err(Error::invalid(
                 "a Service without a UID cannot have a load balancer: nothing would tell whose it is",
@@ -70,11 +75,10 @@ impl Balancers {
         let backend = self.backend();
         let others = Others {
             caches: self.caches.get().map(|caches| &**caches),
-            sign: &|service| backend.sign(identity.cluster, service),
+            sign: &|service| backend.naming(identity.cluster, service).legacy_owner,
             adopts: &|actual| backend.adopts(actual, identity),
-            adoption_hint: backend.adoption_hint(),
-            is_asked_for: &|actual| backend.is_asked_for(actual, identity.service),
-            is_shown: &|actual| backend.is_shown(actual, identity.service),
+            is_asked_for: &|actual| backend.is_asked_for(actual, identity),
+            is_shown: &|actual| backend.is_shown(actual, identity),
         };
         Sorted::new(found.actuals, identity, &others)
     }
@@ -178,25 +182,27 @@ impl Balancers {
 #[async_trait]
 impl LoadBalancers for Balancers {
     fn name(&self, cluster: &Cluster, service: &Service) -> String {
-        self.backend().name(cluster, service)
+        self.backend().naming(cluster, service).name
     }
 
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-        let sorted = self.ours(&self.identity(&request)?).await?;
-        sorted.ours.first().map(|actual| self.backend().status(actual, request.service)).transpose()
+        let identity = self.identity(&request)?;
+        let sorted = self.ours(&identity).await?;
+        sorted.ours.first().map(|actual| self.backend().status(actual, &identity)).transpose()
     }
 
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
-        let actual = Run::to(Aim::Ensured, self, &request).await?;
-        actual.map(|actual| self.backend().status(&actual, request.service)).transpose()
+        let identity = self.identity(&request)?;
+        let actual = Run::to(Aim::Ensured, self, &request, &identity).await?;
+        actual.map(|actual| self.backend().status(&actual, &identity)).transpose()
     }
 
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        Run::to(Aim::Targets, self, &request).await.map(drop)
+        Run::to(Aim::Targets, self, &request, &self.identity(&request)?).await.map(drop)
     }
 
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        Run::to(Aim::Deleted, self, &request).await.map(drop)
+        Run::to(Aim::Deleted, self, &request, &self.identity(&request)?).await.map(drop)
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {
@@ -220,7 +226,7 @@ impl LoadBalancers for Balancers {
         if goal == Goal::Deleted {
             return removal(&self.ours(&identity).await?.ours, &identity);
         }
-        let wanted = self.backend().wanted(&request).await?;
+        let wanted = self.backend().wanted(&request, &identity).await?;
         let sorted = self.sorted(self.known.look_up(&identity).await?, &identity);
         let sorted = match sorted.is_vague() {
             true => self.read(&identity).await?,
@@ -229,7 +235,7 @@ impl LoadBalancers for Balancers {
         let actual = sorted.for_changes()?;
         let name = actual.map_or(&*identity.name, |actual| actual.shown_name());
         let wanted = match actual {
-            Some(actual) => self.backend().fitted(wanted, actual, request.service)?,
+            Some(actual) => self.backend().fitted(wanted, actual, &identity)?,
             None => wanted,
         };
         let mut plan =

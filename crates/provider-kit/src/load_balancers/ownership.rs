@@ -12,13 +12,17 @@
 //! What is taken over is marked before anything else is done to it, and not deleted before that. One that the Service
 //! [asks for](Backend::is_asked_for) counts before all that it has: it moves there.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{Caches, Cluster, Error, Result, Service};
 
 #[cfg(doc)]
 use super::backend::Backend;
+use super::cloud::Adoption;
 use super::model::{Actual, Marks, Shared};
+use super::naming::Naming;
+use crate::annotations::Parsed;
 use crate::status::shown;
 
 /// By what a Service's load balancer is known.
@@ -35,6 +39,27 @@ pub struct Identity<'a> {
     pub sign: Option<String>,
     /// Whether [we write it](Backend::signs), too.
     pub signs: bool,
+    /// The ID of the load balancer that the Service asks for.
+    pub requested_id: Option<String>,
+    /// Addresses at which the Service says that it is reached.
+    pub published_addresses: Vec<String>,
+    /// The Service in the provider's own form, parsed when it is first needed.
+    spec: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+impl<'a> Identity<'a> {
+    pub(super) fn new(cluster: &'a Cluster, service: &'a Service, naming: Naming) -> Self {
+        let Naming { name, former_names, legacy_owner, writes_legacy_owner, requested_id, published_addresses } =
+            naming;
+        let (other_names, sign, signs, spec) = (former_names, legacy_owner, writes_legacy_owner, OnceLock::new());
+        Self { cluster, service, name, other_names, sign, signs, requested_id, published_addresses, spec }
+    }
+
+    /// The Service as `parse` reads it, which is called once.
+    pub(super) fn parsed<S: Send + Sync + 'static>(&self, parse: impl Fn(&Service) -> Parsed<S>) -> Arc<Parsed<S>> {
+        let parsed = self.spec.get_or_init(|| Arc::new(parse(self.service)));
+        Arc::clone(parsed).downcast().unwrap_or_else(|_| Arc::new(parse(self.service)))
+    }
 }
 
 impl Identity<'_> {
@@ -227,9 +252,7 @@ pub(super) struct Others<'a> {
     /// The reference's sign for one of them.
     pub(super) sign: &'a (dyn Fn(&Service) -> Option<String> + Sync),
     /// Whether the provider takes over what nobody else has.
-    pub(super) adopts: &'a (dyn Fn(&Actual) -> bool + Sync),
-    /// What else may be done so that it does.
-    pub(super) adoption_hint: Option<String>,
+    pub(super) adopts: &'a (dyn Fn(&Actual) -> Adoption + Sync),
     /// Whether it is the one that the Service names, if it names one.
     pub(super) is_asked_for: &'a (dyn Fn(&Actual) -> Option<bool> + Sync),
     /// Whether the Service shows that it is reached by it.
@@ -254,12 +277,20 @@ fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim
         (None, None) if actual.sign.is_some() && actual.sign == identity.sign => Claim::Signed,
         (None, None) => match signed(&others.services()) {
             Owner::Alive(name) => belongs_to(&name),
-            Owner::Gone if actual.name == identity.name && (others.adopts)(actual) => Claim::Named,
-            Owner::Gone | Owner::Unknown => {
+            owner @ (Owner::Gone | Owner::Unknown) => {
+                let adoption = match actual.name == identity.name {
+                    true => (others.adopts)(actual),
+                    false => Adoption::Refused,
+                };
+                if adoption == Adoption::Adopted && matches!(owner, Owner::Gone) {
+                    return Claim::Named;
+                }
                 let marks =
                     format!("{}={}, {}={}", Marks::CLUSTER, Marks::cluster(cluster), Marks::SERVICE, identity.uid());
-                let hint = others.adoption_hint.as_deref().filter(|_| actual.name == identity.name);
-                let hint = hint.map_or_else(String::new, |hint| format!(", {hint}"));
+                let hint = match adoption {
+                    Adoption::RefusedUnless(hint) => format!(", {hint}"),
+                    Adoption::Adopted | Adoption::Refused => String::new(),
+                };
                 refused(
                     "carries no mark of this cluster",
                     &format!("Rename or delete it, or mark it to have it taken over: {marks}{hint}"),
@@ -397,14 +428,14 @@ mod tests {
         let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id });
         let sign = |service: &Service| service.metadata.uid.as_ref().map(|uid| format!("sign of {uid}"));
         let (name, sign_of_us) = ("ours".to_owned(), sign(&us));
-        let identity = Identity {
-            cluster: &cluster,
-            service: &us,
+        let naming = Naming {
             name,
-            other_names: vec!["other".into()],
-            sign: sign_of_us,
-            signs: true,
+            former_names: vec!["other".into()],
+            legacy_owner: sign_of_us,
+            writes_legacy_owner: true,
+            ..Naming::default()
         };
+        let identity = Identity::new(&cluster, &us, naming);
         let known = if case.knows_us { vec![service("live"), us.clone()] } else { Vec::new() };
         let known = Known(known.into_iter().map(Arc::new).collect());
         let marks = Marks { cluster: case.cluster.map(str::to_owned), service: case.service.map(str::to_owned) };
@@ -416,8 +447,7 @@ mod tests {
             &Others {
                 caches: Some(&known),
                 sign: &sign,
-                adopts: &|_| case.adopts,
-                adoption_hint: None,
+                adopts: &|_| if case.adopts { Adoption::Adopted } else { Adoption::Refused },
                 is_asked_for: &|_| None,
                 is_shown: &|_| false,
             },
@@ -468,20 +498,13 @@ mod tests {
     #[test]
     fn what_is_only_named_is_never_among_ours_or_too_many() {
         let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id: Some("c1".into()) });
-        let identity = Identity {
-            cluster: &cluster,
-            service: &us,
-            name: "ours".into(),
-            other_names: Vec::new(),
-            sign: None,
-            signs: false,
-        };
+        let naming = Naming { name: "ours".into(), ..Naming::default() };
+        let identity = Identity::new(&cluster, &us, naming);
         let known = Known(vec![Arc::new(us.clone())]);
         let others = Others {
             caches: Some(&known),
             sign: &|_| None,
-            adopts: &|_| true,
-            adoption_hint: None,
+            adopts: &|_| Adoption::Adopted,
             is_asked_for: &|_| None,
             is_shown: &|_| false,
         };

@@ -34,7 +34,7 @@ pub(super) enum Aim {
 pub(super) struct Run<'a> {
     this: &'a Balancers,
     request: &'a LoadBalancerRequest<'a>,
-    identity: Identity<'a>,
+    identity: &'a Identity<'a>,
     wanted: Option<Tree>,
     aim: Aim,
     is_told: bool,
@@ -63,8 +63,9 @@ impl<'a> Run<'a> {
         aim: Aim,
         this: &'a Balancers,
         request: &'a LoadBalancerRequest<'a>,
+        identity: &'a Identity<'a>,
     ) -> Result<Option<Shared>> {
-        let (mut run, mut was_replaced) = (Self::new(aim, this, request).await?, false);
+        let (mut run, mut was_replaced) = (Self::new(aim, this, request, identity).await?, false);
         let mut tries = 1..=TRIES;
         loop {
             let number = tries.next().unwrap_or(TRIES);
@@ -91,12 +92,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn new(aim: Aim, this: &'a Balancers, request: &'a LoadBalancerRequest<'a>) -> Result<Self> {
-        let identity = this.identity(request)?;
+    async fn new(
+        aim: Aim,
+        this: &'a Balancers,
+        request: &'a LoadBalancerRequest<'a>,
+        identity: &'a Identity<'a>,
+    ) -> Result<Self> {
         let wanted = match aim {
             Aim::Deleted => None,
-            Aim::Targets => Some(this.backend().wanted_targets(request).await?),
-            _ => Some(this.backend().wanted(request).await?),
+            Aim::Targets => Some(this.backend().wanted_targets(request, identity).await?),
+            _ => Some(this.backend().wanted(request, identity).await?),
         };
         Ok(Self {
             this,
@@ -118,7 +123,7 @@ impl<'a> Run<'a> {
 
     async fn once(&mut self, fresh: bool) -> Result<Option<Shared>> {
         self.keeps_another = false;
-        let sorted = self.this.found(&self.identity, self.aim, fresh).await?;
+        let sorted = self.this.found(self.identity, self.aim, fresh).await?;
         if self.aim == Aim::Deleted {
             sorted.check_doubles()?;
             self.remove(&sorted.ours).await?;
@@ -150,7 +155,7 @@ impl<'a> Run<'a> {
             return Ok(None);
         }
         if let Some(free) = sorted.to_take_over() {
-            self.this.claim(free, &self.identity)?;
+            self.this.claim(free, self.identity)?;
         }
         self.change(actual, self.aim).await
     }
@@ -178,7 +183,7 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         // "Not found" counts as removed, also where the credential has just become another project's.
-        let left = self.this.believed(Sorted::default(), &self.identity).await?;
+        let left = self.this.believed(Sorted::default(), self.identity).await?;
         match left.ours.first() {
             Some(left) if !self.is_kept => Err(Error::conflict(format!("{} is there again", left.place()))),
             _ => Ok(()),
@@ -196,7 +201,7 @@ impl<'a> Run<'a> {
         }
         self.is_moving = false;
         self.annotate(Some(stays), Aim::Ensured);
-        self.request.observer.publish(&backend.status(stays, service)?).await?;
+        self.request.observer.publish(&backend.status(stays, self.identity)?).await?;
         for double in doubles {
             // Much may have happened to it meanwhile.
             let Some(double) = self.this.known.read(&double.id).await?.filter(|it| self.is_own(it)) else { continue };
@@ -270,7 +275,7 @@ impl<'a> Run<'a> {
         loop {
             actual = actual.map(|actual| self.as_it_goes(actual, aim));
             let wanted = self.wanted_of(actual.as_deref(), aim)?;
-            let mut operations = operations(wanted.as_deref(), actual.as_deref(), &self.identity, aim)?;
+            let mut operations = operations(wanted.as_deref(), actual.as_deref(), self.identity, aim)?;
             self.annotate(actual.as_deref(), aim);
             if operations.is_empty() || actual.as_deref().is_some_and(|it| self.is_to_be_replaced(it, aim)) {
                 self.tell_left_out(actual.as_deref(), aim);
@@ -297,7 +302,7 @@ impl<'a> Run<'a> {
         if aim != Aim::Deleted {
             return actual;
         }
-        if !actual.foreign.is_empty() && self.this.is_left_by_all(&actual, &self.identity) {
+        if !actual.foreign.is_empty() && self.this.is_left_by_all(&actual, self.identity) {
             tracing::warn!(id = actual.id, "a load balancer that failed is removed: all who share it go");
             Arc::make_mut(&mut actual).foreign.clear();
         }
@@ -314,13 +319,13 @@ impl<'a> Run<'a> {
         let wants_parts = matches!(aim, Aim::Ensured | Aim::Targets);
         let Some(wanted) = self.wanted.as_ref().filter(|_| wants_parts) else { return Ok(None) };
         let Some(actual) = actual else { return Ok(Some(Cow::Borrowed(wanted))) };
-        let fitted = self.this.backend().fitted(wanted.clone(), actual, self.request.service)?;
+        let fitted = self.this.backend().fitted(wanted.clone(), actual, self.identity)?;
         Ok(Some(Cow::Owned(fitted)))
     }
 
     fn annotate(&self, actual: Option<&Actual>, aim: Aim) {
         let Some(actual) = actual.filter(|_| aim == Aim::Ensured && !self.is_moving) else { return };
-        for (key, value) in self.this.backend().annotations(actual, self.request.service) {
+        for (key, value) in self.this.backend().annotations(actual, self.identity) {
             self.request.observer.annotate(key, value);
         }
     }
@@ -386,12 +391,12 @@ impl<'a> Run<'a> {
         self.held.iter_mut().for_each(Held::note_change);
         let (known, uid) = (&self.this.known, self.identity.uid());
         let (actual_now, observer) = (actual.map(|actual| &**actual), self.request.observer);
-        let change = Change { identity: &self.identity, actual: actual_now, operations, observer };
+        let change = Change { identity: self.identity, actual: actual_now, operations, observer };
         // Also if this is dropped before the answer.
         known.doubt(uid);
         let applied = known.backend().apply(change).await.inspect_err(|err| {
             if actual.is_none() && err.is_rate_limited() && known.backend().names_are_unique() {
-                known.hold_back(&self.identity);
+                known.hold_back(self.identity);
             }
         })?;
         let step = applied.step(change).map(|outcome| known.put(outcome));

@@ -20,7 +20,8 @@ use jiff::Timestamp;
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::{Notes, Notices};
 use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Backend, Change, Identity, ServicePort, TargetSets, Targets, Tree, service_ports,
+    Actual, Adoption, Applied, Attributes, Backend, Change, Identity, ServicePort, TargetSets, Targets, Tree,
+    service_ports,
 };
 use provider_kit::paging::Reading;
 use provider_kit::source_ranges::{allows_all, source_ranges};
@@ -208,14 +209,14 @@ impl Backend for Backing {
 
     /// By its name: that is how one made by other means is imported. One that is signed for a Service that this cluster does
     /// not know may be another cluster's, and in use; its targets tell.
-    fn adopts(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
+    fn adopts(&self, actual: &Actual, identity: &Identity<'_>) -> Adoption {
         let targets = actual.tree.as_ref().map(|tree| tree.targets_of(POOL)).unwrap_or_default();
         let is_free = actual.sign.is_none() || targets::are_of(&targets, &self.nodes());
-        is_free && self.may_be_adopted(actual, identity)
-    }
-
-    fn adoption_hint(&self) -> Option<String> {
-        Backing::adoption_hint(self)
+        match self.adoption_hint() {
+            _ if is_free && self.may_be_adopted(actual, identity) => Adoption::Adopted,
+            Some(hint) => Adoption::RefusedUnless(hint),
+            None => Adoption::Refused,
+        }
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {
@@ -226,12 +227,12 @@ impl Backend for Backing {
         self.tell_left_out(request.service, request.nodes, targets);
     }
 
-    fn status(&self, actual: &Actual, service: &Service) -> Result<LoadBalancerStatus> {
+    fn status(&self, actual: &Actual, identity: &Identity<'_>) -> Result<LoadBalancerStatus> {
         // What is wrong with the annotations is told where they are obeyed; a removal must not fail by them.
-        Ok(Asked::of(service, &self.config).unwrap_or_default().status(actual))
+        Ok(Asked::of(identity.service, &self.config).unwrap_or_default().status(actual))
     }
 
-    async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+    async fn wanted(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
         let LoadBalancerRequest { service, nodes, .. } = *request;
         let (asked, mut notes) = (Asked::of(service, &self.config)?, Notes::default());
         let uid = service.metadata.uid.as_deref().unwrap_or_default();
@@ -253,7 +254,7 @@ impl Backend for Backing {
         wanted::wanted(&asked, facts)
     }
 
-    async fn wanted_targets(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+    async fn wanted_targets(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
         let LoadBalancerRequest { service, nodes, .. } = *request;
         let (asked, mut notes) = (Asked::for_targets(service, &self.config)?, Notes::default());
         asked.check_network(self.network()?)?;

@@ -26,7 +26,7 @@ use cloud_provider::{
 };
 use futures::future::try_join_all;
 use provider_kit::events::{EventWriter, Notices};
-use provider_kit::load_balancers::{Actual, Applied, Backend, Change, Identity, Part, TargetSets, Tree};
+use provider_kit::load_balancers::{Actual, Adoption, Applied, Backend, Change, Identity, Part, TargetSets, Tree};
 use provider_kit::operation::Polling;
 use provider_kit::paging::Reading;
 use provider_kit::transport::Call;
@@ -122,17 +122,18 @@ impl Backend for Backing {
     }
 
     /// The one that the Service names; and one that was made for it, when only others use it by now.
-    fn adopts(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
+    fn adopts(&self, actual: &Actual, identity: &Identity<'_>) -> Adoption {
         let is_asked_for = asked_for(identity.service) == Some(balancer_id(&actual.id));
-        !identity.is_leaving() && (is_asked_for || (!actual.id.contains('/') && actual.name.starts_with(SIGN)))
+        let is_free = is_asked_for || (!actual.id.contains('/') && actual.name.starts_with(SIGN));
+        if is_free && !identity.is_leaving() { Adoption::Adopted } else { Adoption::Refused }
     }
 
-    fn is_asked_for(&self, actual: &Actual, service: &Service) -> Option<bool> {
-        asked_for(service).map(|id| id == balancer_id(&actual.id))
+    fn is_asked_for(&self, actual: &Actual, identity: &Identity<'_>) -> Option<bool> {
+        asked_for(identity.service).map(|id| id == balancer_id(&actual.id))
     }
 
-    fn is_shown(&self, actual: &Actual, service: &Service) -> bool {
-        let shown = floating_ip::shown_by(service);
+    fn is_shown(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
+        let shown = floating_ip::shown_by(identity.service);
         actual.ingress.iter().any(|it| it.ip.as_deref().is_some_and(|address| shown.contains(&address)))
     }
 
@@ -157,16 +158,16 @@ impl Backend for Backing {
         true
     }
 
-    async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+    async fn wanted(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
         self.wanted_tree(request, Wanted::Whole).await
     }
 
-    async fn wanted_targets(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+    async fn wanted_targets(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
         self.wanted_tree(request, Wanted::Members).await
     }
 
-    fn fitted(&self, wanted: Tree, actual: &Actual, service: &Service) -> Result<Tree> {
-        fitted::fitted(wanted, actual, service, &self.config)
+    fn fitted(&self, wanted: Tree, actual: &Actual, identity: &Identity<'_>) -> Result<Tree> {
+        fitted::fitted(wanted, actual, identity.service, &self.config)
     }
 
     async fn list(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
@@ -209,11 +210,11 @@ impl Backend for Backing {
         self.carry_out(change).await
     }
 
-    fn status(&self, actual: &Actual, service: &Service) -> Result<LoadBalancerStatus> {
-        Ok(status::status(actual, service, &self.config))
+    fn status(&self, actual: &Actual, identity: &Identity<'_>) -> Result<LoadBalancerStatus> {
+        Ok(status::status(actual, identity.service, &self.config))
     }
 
-    fn annotations(&self, actual: &Actual, _service: &Service) -> Vec<(&'static str, Option<String>)> {
+    fn annotations(&self, actual: &Actual, _identity: &Identity<'_>) -> Vec<(&'static str, Option<String>)> {
         status::annotations(actual)
     }
 

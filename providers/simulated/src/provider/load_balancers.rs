@@ -1,199 +1,204 @@
-//! Load balancers: what a Service wants here, how the cloud writes it, and its requests. The rest is the kit's.
+//! Load balancers: what a Service desires here, and how the cloud writes it. The rest is the kit's.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use cloud_provider::{Cluster, Error, LoadBalancerRequest, Node, Result, Service, async_trait};
-use provider_kit::annotations::{Annotation, Annotations};
+use cloud_provider::{Cluster, Error, Result, Service, async_trait};
+use provider_kit::annotations::{Annotation, Annotations, Parsed};
 use provider_kit::declared::Kind;
 use provider_kit::health_check::HealthCheck;
-use provider_kit::inventory::{Machine, MachineSource, Urgency};
+use provider_kit::inventory::Urgency;
 use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Backend, Change, Identity, Marks, State, TargetSets, Targets, Tree, machine_ids,
-    service_ports,
+    Actual, Applied, Balancers, Change, Desire, Detail, Field, Identity, LoadBalancerCloud, Marks, Names, Naming,
+    Object, ObjectApi, Options, Paths, Query, Resource, State, Targets, Tree, WholeObjects, machine_ids, service_ports,
 };
 use provider_kit::paging::Reading;
 use provider_kit::source_ranges::{allows_all, source_ranges};
-use provider_kit::transport::{Call, Priority};
+use provider_kit::transport::{Call, Priority, Transport};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::{Api, IDS, ListPage};
-use crate::cloud::{Listener, LoadBalancerStatus as Status, PAGE_SIZE};
+use crate::cloud::{HealthCheck as CloudCheck, Listener, LoadBalancerStatus as Status, PAGE_SIZE};
 
-const ALL: &str = "/v1/load-balancers";
-const ONE: &str = "/v1/load-balancers/{id}";
 const TIER: Annotation<&str> = Annotation::new(
     "simulated.ccm-rs/tier",
     Kind::one_of(&[("basic", "basic"), ("premium", "premium")]),
     "How large the load balancer is.",
 )
 .default("basic");
-/// The sign of the CCM that ran this cloud before us.
-const SIGN: &str = "simulated/service-uid";
-/// Targets are those of the whole load balancer.
-const POOL: &str = "main";
-const TARGET_PORT: &str = "target_port";
-const SETTINGS: [&str; 5] = ["tier", "source_ranges", "address", "health_check", "sticky"];
+/// The owner tag of the cloud controller manager that ran this cloud before ccm-rs.
+const LEGACY_OWNER: &str = "simulated/service-uid";
 
 /// A load balancer, as the API reads and writes it.
-#[derive(Deserialize, Serialize)]
-struct Wire {
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct LoadBalancer {
     #[serde(skip_serializing)]
     id: String,
     #[serde(skip_serializing)]
-    status: Status,
+    status: Option<Status>,
     #[serde(skip_serializing)]
     ip: Option<String>,
     name: String,
     labels: BTreeMap<String, String>,
     listeners: Vec<Listener>,
     targets: Targets,
-    #[serde(flatten)]
-    settings: Attributes,
+    tier: Option<String>,
+    source_ranges: BTreeSet<String>,
+    address: String,
+    health_check: Option<CloudCheck>,
+    sticky: bool,
 }
 
-impl From<Wire> for Actual {
-    fn from(mut wire: Wire) -> Self {
-        let marks = Marks::take_from(&mut wire.labels);
-        let mut tree = Tree::default().balancer(wire.settings.only(&SETTINGS));
-        tree = tree.pool(POOL, Attributes::default(), Some(wire.targets));
-        for Listener { port, protocol, target_port } in wire.listeners {
-            tree = tree.listener(port, protocol, POOL, Attributes::default().set(TARGET_PORT, target_port));
-        }
+impl Resource for LoadBalancer {
+    const FIELDS: &'static [Field] = &[
+        Field::update("tier").setting(&TIER),
+        Field::update("source_ranges").set(),
+        Field::create_only("address"),
+        Field::update("health_check").clears(),
+        Field::update("sticky"),
+        Field::listeners("listeners", "port", "protocol"),
+    ];
+}
+
+impl Object for LoadBalancer {
+    const PATHS: Paths = Paths { collection: "/v1/load-balancers", item: "/v1/load-balancers/{id}", envelope: None };
+
+    fn head(&self) -> Actual {
+        let mut labels = self.labels.clone();
         Actual {
-            id: wire.id,
-            name: wire.name,
-            marks,
-            sign: wire.labels.get(SIGN).cloned(),
-            labels: wire.labels,
-            state: if wire.status == Status::Active { State::Ready } else { State::Busy },
-            ingress: wire.ip.iter().map(|ip| Actual::ip(ip)).collect(),
-            tree: Some(tree),
+            id: self.id.clone(),
+            name: self.name.clone(),
+            marks: Marks::take_from(&mut labels),
+            sign: labels.get(LEGACY_OWNER).cloned(),
+            labels,
+            state: if self.status == Some(Status::Active) { State::Ready } else { State::Busy },
+            ingress: self.ip.iter().map(|ip| Actual::ip(ip)).collect(),
             ..Actual::default()
         }
     }
-}
 
-impl From<Actual> for Wire {
-    fn from(actual: Actual) -> Self {
-        let tree = actual.tree.unwrap_or_default();
-        let listeners = tree.listeners().map(|(port, settings)| Listener {
-            port: port.number,
-            protocol: port.protocol.to_string(),
-            target_port: settings.number(TARGET_PORT).unwrap_or_default(),
-        });
-        Self {
-            listeners: listeners.collect(),
-            targets: tree.targets_of(POOL),
-            settings: tree.balancer_attributes().cloned().unwrap_or_default(),
-            id: actual.id,
-            status: Status::Active,
-            ip: None,
-            name: actual.name,
-            labels: actual.marks.among(actual.labels),
-        }
+    fn set_owner(&mut self, head: &Actual) {
+        self.name.clone_from(&head.name);
+        self.labels = head.marks.clone().among(head.labels.clone());
+    }
+
+    fn targets(&mut self) -> &mut Targets {
+        &mut self.targets
     }
 }
 
 #[async_trait]
-impl Backend for Api {
-    fn sign(&self, _cluster: &Cluster, service: &Service) -> Option<String> {
-        service.metadata.uid.clone()
+impl ObjectApi for Api {
+    type Object = LoadBalancer;
+
+    fn transport(&self) -> &Transport {
+        &self.http
     }
 
-    async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
-        let spec = request.service.spec.clone().unwrap_or_default();
-        let mut asked = Annotations::of(request.service);
-        let tier = asked.get(&TIER);
-        asked.finish()?;
-        let ranges = source_ranges(request.service)?;
-        let ranges: BTreeSet<_> = ranges.iter().filter(|_| !allows_all(&ranges)).map(ToString::to_string).collect();
-        let check = HealthCheck::of(request.service).map(|check| json!({"port": check.port, "path": check.path}));
-        let settings = Attributes::default()
-            .set("tier", tier)
-            .set("source_ranges", ranges)
-            .set("address", spec.load_balancer_ip.unwrap_or_default())
-            .set("health_check", check)
-            .set("sticky", spec.session_affinity.as_deref() == Some("ClientIP"))
-            .fixed(&["address"]);
-        let targets = machine_ids(request.nodes, &IDS);
-        let mut tree = Tree::default().balancer(settings).pool(POOL, Attributes::default(), targets);
-        for port in service_ports(request.service, &["TCP", "UDP"])? {
-            let settings = Attributes::default().set(TARGET_PORT, port.node_port);
-            tree = tree.listener(port.number, port.protocol, POOL, settings);
+    async fn list(&self, keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync)) -> Result<Reading<Actual>> {
+        let id = |actual: &Actual| actual.id.clone();
+        self.read_list(LoadBalancer::PATHS.collection, &Urgency::of(Priority::Ordinary), keep, id).await
+    }
+
+    async fn candidates(
+        &self,
+        identity: &Identity<'_>,
+        keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync),
+    ) -> Result<Reading<Actual>> {
+        Ok(Reading::of(self.some("name", &identity.name, keep).await?))
+    }
+
+    async fn by_ids(
+        &self,
+        ids: &[String],
+        detail: Detail,
+        keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync),
+    ) -> Result<Vec<Actual>> {
+        if let ([id], Detail::Whole) = (ids, detail) {
+            let found: Option<LoadBalancer> = self.http.find(Call::get(LoadBalancer::PATHS.item, &[id])).await?;
+            return Ok(found.into_iter().map(keep).collect());
         }
-        Ok(tree)
-    }
-
-    async fn list(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
-        self.read_list(
-            ALL,
-            &Urgency::of(Priority::Ordinary),
-            |wire: Wire| Actual::from(wire).sharing(sets),
-            |actual| actual.id.clone(),
-        )
-        .await
-    }
-
-    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
-        self.some(Call::get(ALL, &[]).query("name", &identity.name)).await
-    }
-
-    async fn read(&self, id: &str) -> Result<Option<Actual>> {
-        let found: Option<Wire> = self.http.find(Call::get(ONE, &[id])).await?;
-        Ok(found.map(Actual::from))
-    }
-
-    async fn read_many(&self, ids: &[String]) -> Result<Vec<Actual>> {
         let mut found = Vec::new();
         for ids in ids.chunks(PAGE_SIZE) {
-            found.extend(self.some(Call::get(ALL, &[]).query("ids", ids.join(","))).await?);
+            found.extend(self.some("ids", &ids.join(","), keep).await?);
         }
         Ok(found)
-    }
-
-    async fn has_machine(&self, node: &Node) -> Result<bool> {
-        Ok(self.by_id(IDS.read(&node.provider_id)?, Priority::Urgent).await?.is_some())
-    }
-
-    /// The cloud takes the whole state in one request.
-    async fn apply(&self, change: Change<'_>) -> Result<Applied> {
-        let id = change.actual.map_or("", |actual| &actual.id);
-        let Some(outcome) = change.outcome_of_all() else {
-            return self.http.remove(Call::delete(ONE, &[id])).await.map(|()| Applied::Gone);
-        };
-        let shown = match self.write(id, outcome.clone()).await {
-            Err(err) if err.is_invalid() => self.write_without_unknown_targets(id, outcome, err).await?,
-            shown => shown?,
-        };
-        Ok(Applied::all(change, shown))
     }
 }
 
 impl Api {
-    async fn write(&self, id: &str, wanted: Actual) -> Result<Actual> {
-        let call = if id.is_empty() { Call::post(ALL, &[]) } else { Call::put(ONE, &[id]) };
-        Ok(self.http.read::<Wire>(call.json(&Wire::from(wanted))).await?.into())
+    async fn some(
+        &self,
+        parameter: &str,
+        value: &str,
+        keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync),
+    ) -> Result<Vec<Actual>> {
+        let call = Call::get(LoadBalancer::PATHS.collection, &[]).query(parameter, value).list();
+        let page: ListPage<LoadBalancer> = self.http.read(call).await?;
+        Ok(page.items.into_iter().map(keep).collect())
+    }
+}
+
+fn health_check(service: &Service) -> Option<CloudCheck> {
+    let check = HealthCheck::of(service)?;
+    Some(CloudCheck { port: u16::try_from(check.port).ok()?, path: check.path.to_owned() })
+}
+
+struct Cloud(WholeObjects<Api>);
+
+/// The load balancers of the cloud.
+pub(super) fn load_balancers(api: &Api) -> Balancers {
+    let machines = Arc::new(api.clone());
+    let cloud = Cloud(WholeObjects::new(api.clone(), Arc::clone(&machines) as _));
+    Balancers::of(cloud, machines, Options::default())
+}
+
+#[async_trait]
+impl LoadBalancerCloud for Cloud {
+    type Spec = LoadBalancer;
+
+    fn names(&self) -> Names {
+        Names::Unique
     }
 
-    /// A machine that is gone is no target; its Node will go, too. It must not keep the others from being served.
-    async fn write_without_unknown_targets(&self, id: &str, mut wanted: Actual, refused: Error) -> Result<Actual> {
-        let machines = MachineSource::list(self, &Urgency::of(Priority::Ordinary)).await?.complete()?;
-        let known: Targets = machines.items().iter().map(|machine| machine.id().to_owned()).collect();
-        let tree = wanted.tree.get_or_insert_default();
-        let unknown = tree.targets_of(POOL).without(&known);
-        let rest = tree.targets_of(POOL).without(&unknown);
-        // If none is known, the credential may be another project's: a load balancer without targets would be made there.
-        if unknown.is_empty() || rest.is_empty() {
-            return Err(refused);
-        }
-        tracing::warn!(load_balancer = wanted.name, %unknown, "machines that do not exist are left out of the targets");
-        tree.targets.insert(POOL.to_owned(), rest);
-        self.write(id, wanted).await
+    fn spec(&self, service: &Service) -> Parsed<LoadBalancer> {
+        let mut annotations = Annotations::of(service);
+        let tier = annotations.get(&TIER).map(str::to_owned);
+        let mut noted = |error: Error| annotations.mistake(error.to_string());
+        let ranges = source_ranges(service).map_err(&mut noted).unwrap_or_default();
+        let ports = service_ports(service, &["TCP", "UDP"]).map_err(&mut noted).unwrap_or_default();
+        let listener = |port: &provider_kit::load_balancers::ServicePort| Listener {
+            port: port.number,
+            protocol: port.protocol.to_owned(),
+            target_port: port.node_port,
+        };
+        let spec = service.spec.as_ref();
+        let load_balancer = LoadBalancer {
+            tier,
+            source_ranges: ranges.iter().filter(|_| !allows_all(&ranges)).map(ToString::to_string).collect(),
+            address: spec.and_then(|spec| spec.load_balancer_ip.clone()).unwrap_or_default(),
+            health_check: health_check(service),
+            sticky: spec.and_then(|spec| spec.session_affinity.as_deref()) == Some("ClientIP"),
+            listeners: ports.iter().map(listener).collect(),
+            ..LoadBalancer::default()
+        };
+        annotations.parsed(load_balancer)
     }
 
-    async fn some(&self, call: Call) -> Result<Vec<Actual>> {
-        let page: ListPage<Wire> = self.http.read(call.list()).await?;
-        Ok(page.items.into_iter().map(Actual::from).collect())
+    async fn desired(&self, desire: &Desire<'_, LoadBalancer>) -> Result<Tree> {
+        self.0.desired(desire.spec, machine_ids(desire.request.nodes, &IDS))
+    }
+
+    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+        self.0.read(query).await
+    }
+
+    async fn apply(&self, change: Change<'_>, _spec: &LoadBalancer) -> Result<Applied> {
+        self.0.apply(change).await
+    }
+
+    fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
+        Naming { legacy_owner: service.metadata.uid.clone(), ..Naming::of(service) }
     }
 }

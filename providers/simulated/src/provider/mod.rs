@@ -86,7 +86,7 @@ impl Api {
         &self,
         path: &'static str,
         urgency: &Urgency,
-        keep: impl Fn(W) -> T,
+        keep: impl Fn(W) -> T + Send,
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
         read_pages(Rules { what: path, totals: true }, 1, key, async |number: u32| {
@@ -108,8 +108,8 @@ impl Simulated {
             _ => None,
         });
         let api = Api { http: http.clone(), project: Arc::default() };
-        let (instances, balancers) =
-            (Inventory::new(api.clone()).measured(http.metrics()), Balancers::new(api.clone()));
+        let balancers = load_balancers::load_balancers(&api);
+        let instances = Inventory::new(api.clone()).measured(http.metrics());
         let cluster = ClusterView::new(NAME);
         let routes = RouteTable::new(api, cluster.clone());
         Self { http, instances, balancers, routes, expected_project: project, cluster }

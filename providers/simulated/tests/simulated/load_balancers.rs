@@ -129,7 +129,10 @@ async fn a_service_gets_an_address_and_what_is_well_is_left_alone() {
     let ingress = status.ingress.as_deref().unwrap();
     assert_eq!(ingress[0].ip, scene.cloud.load_balancers()[0].ip);
     let told = scene.seen.take();
-    assert_eq!(told[0], "create load balancer \"a17c0\": address none, source_ranges none, sticky false, tier basic");
+    assert_eq!(
+        told[0],
+        "create load balancer \"a17c0\": address none, source_ranges none, sticky false, simulated.ccm-rs/tier basic"
+    );
     assert_eq!(told[2], "create 2 targets of pool \"main\" of load balancer \"a17c0\": m-000001, m-000002");
     assert_eq!(told[4], "create listener 80/TCP of load balancer \"a17c0\": pool main, target_port 30080");
     assert_eq!(scene.only().listeners.len(), 2);
@@ -199,7 +202,7 @@ async fn settings_of_a_service_become_settings_of_the_cloud() {
     assert_eq!((changed.listeners.len(), &*changed.address), (1, "203.0.113.9"), "an address stays");
     let told = scene.seen.take();
     let first = "update load balancer \"a17c0\": health_check: {\"path\":\"/healthz\",\"port\":32000} → none, \
-                 source_ranges: [192.0.2.0/24] → none, sticky: true → false, tier: basic → premium";
+                 source_ranges: [192.0.2.0/24] → none, sticky: true → false, simulated.ccm-rs/tier: basic → premium";
     assert_eq!(told[0], first);
     assert_eq!(told.last().unwrap(), "delete listener 53/TCP of load balancer \"a17c0\"");
 }
@@ -456,7 +459,7 @@ async fn what_was_changed_or_removed_by_hand_is_seen_within_a_minute_and_by_the_
     scene.cloud.edit_load_balancer(NAME, change);
     tokio::time::sleep(std::time::Duration::from_secs(61)).await;
     let drift = scene.plan(2, Goal::Ensured).await.unwrap();
-    assert_eq!(drift, ["update load balancer \"a17c0\": tier: premium → basic"]);
+    assert_eq!(drift, ["update load balancer \"a17c0\": simulated.ccm-rs/tier: premium → basic"]);
     scene.ensure(2).await.unwrap();
     scene.cloud.remove_load_balancer(NAME);
     scene.ensure(3).await.unwrap();

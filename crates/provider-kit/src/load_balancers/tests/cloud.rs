@@ -107,7 +107,7 @@ impl Backend for StepByStep {
         !self.model().names_are_not_unique
     }
 
-    async fn wanted(&self, _request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+    async fn wanted(&self, _request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
         Ok(self.model().wanted.clone())
     }
 
@@ -145,7 +145,7 @@ impl Backend for StepByStep {
         Ok(shown.map(|it| Actual { id: it.id, state: it.state, ..Actual::default() }).collect())
     }
 
-    fn fitted(&self, mut wanted: Tree, _actual: &Actual, _service: &Service) -> Result<Tree> {
+    fn fitted(&self, mut wanted: Tree, _actual: &Actual, _identity: &Identity<'_>) -> Result<Tree> {
         for port in &self.model().keeps {
             wanted.parts.remove(&Part::Pool(format!("pool-{port}")));
             wanted.parts.remove(&Part::Listener(Port { number: *port, protocol: "TCP".into() }));
@@ -153,7 +153,7 @@ impl Backend for StepByStep {
         Ok(wanted)
     }
 
-    fn annotations(&self, actual: &Actual, _service: &Service) -> Vec<(&'static str, Option<String>)> {
+    fn annotations(&self, actual: &Actual, _identity: &Identity<'_>) -> Vec<(&'static str, Option<String>)> {
         vec![("example.com/id", Some(actual.id.clone()))]
     }
 

@@ -1,6 +1,7 @@
 mod adoption;
 mod answers;
 mod cloud;
+mod cloud_trait;
 mod flow;
 mod leaving;
 mod limits;

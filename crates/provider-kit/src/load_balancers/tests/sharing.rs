@@ -10,8 +10,8 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::super::{
-    Actual, Applied, Aside, Attributes, Backend, Balancers, Change, Identity, Marks, Operation, Part, Port, State,
-    TargetSets, Targets, Tree,
+    Actual, Adoption, Applied, Aside, Attributes, Backend, Balancers, Change, Identity, Marks, Operation, Part, Port,
+    State, TargetSets, Targets, Tree,
 };
 use super::small::Cached;
 use crate::paging::Reading;
@@ -124,15 +124,15 @@ impl Backend for Shared {
         format!("shared by {}", service.metadata.uid.as_deref().unwrap())
     }
 
-    fn adopts(&self, _actual: &Actual, identity: &Identity<'_>) -> bool {
-        !identity.is_leaving()
+    fn adopts(&self, _actual: &Actual, identity: &Identity<'_>) -> Adoption {
+        if identity.is_leaving() { Adoption::Refused } else { Adoption::Adopted }
     }
 
     fn lock(&self, _actual: &Actual) -> Option<String> {
         Some("lb".into())
     }
 
-    async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+    async fn wanted(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
         let ports = self.model().wanted.get(request.service.metadata.uid.as_deref().unwrap()).cloned();
         let tree = Tree::default().balancer(Attributes::default()).pool("main", Attributes::default(), None);
         Ok(ports

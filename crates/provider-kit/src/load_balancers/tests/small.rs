@@ -9,8 +9,8 @@ use cloud_provider::{
 };
 
 use super::super::{
-    Actual, Applied, Attributes, Backend, Balancers, Change, Identity, Marks, Operation, Part, TargetSets, Targets,
-    Tree,
+    Actual, Adoption, Applied, Attributes, Backend, Balancers, Change, Identity, Marks, Operation, Part, TargetSets,
+    Targets, Tree,
 };
 use crate::paging::Reading;
 
@@ -158,12 +158,12 @@ impl Backend for Small {
         true
     }
 
-    fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> bool {
-        self.state().adopts
+    fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> Adoption {
+        if self.state().adopts { Adoption::Adopted } else { Adoption::Refused }
     }
 
-    fn is_asked_for(&self, actual: &Actual, service: &Service) -> Option<bool> {
-        asked_for(service).map(|id| id == actual.id)
+    fn is_asked_for(&self, actual: &Actual, identity: &Identity<'_>) -> Option<bool> {
+        asked_for(identity.service).map(|id| id == actual.id)
     }
 
     fn moved(&self, service: &Service, from: &Actual, to: &Actual) {
@@ -179,7 +179,7 @@ impl Backend for Small {
         self.state().left_out.push((pool.to_owned(), targets.clone()));
     }
 
-    async fn wanted(&self, request: &LoadBalancerRequest<'_>) -> Result<Tree> {
+    async fn wanted(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
         Ok(self.state().wanted[request.service.metadata.uid.as_deref().unwrap()].clone())
     }
 
@@ -243,8 +243,8 @@ impl Backend for Small {
         Ok(if found.is_some() { Applied::Removed } else { Applied::Gone })
     }
 
-    fn status(&self, actual: &Actual, service: &Service) -> Result<LoadBalancerStatus> {
-        let annotations = service.metadata.annotations.clone().unwrap_or_default();
+    fn status(&self, actual: &Actual, identity: &Identity<'_>) -> Result<LoadBalancerStatus> {
+        let annotations = identity.service.metadata.annotations.clone().unwrap_or_default();
         match annotations.get("hostname") {
             Some(name) => Ok(Actual { ingress: vec![Actual::host(name)], ..Actual::default() }.status()),
             None => Ok(actual.status()),

@@ -1,0 +1,33 @@
+//! Names and owner tags by which a Service's load balancer is known.
+
+use cloud_provider::{Service, default_load_balancer_name};
+
+use crate::status::shown;
+
+/// By what a Service's load balancer is known, beside the owner labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Naming {
+    /// The name of a new load balancer.
+    pub name: String,
+    /// Names that it may have from earlier times.
+    pub former_names: Vec<String>,
+    /// The value of the owner tag that the Go cloud controller manager writes; compared with
+    /// [`Actual::sign`](super::Actual::sign). A load balancer with this tag and without owner labels is the Service's own.
+    pub legacy_owner: Option<String>,
+    /// Set if ccm-rs writes the legacy owner tag, too, because it looks for it.
+    pub writes_legacy_owner: bool,
+    /// The ID of the load balancer that the Service asks for, if users can choose. A Service that has another one moves. Of an
+    /// [`Actual::id`](super::Actual::id) the part before the first `/` is compared.
+    pub requested_id: Option<String>,
+    /// Addresses at which the Service says that it is reached.
+    pub published_addresses: Vec<String>,
+}
+
+impl Naming {
+    /// The name `a<UID without dashes>`, no legacy owner tag, and the addresses of the Service's status.
+    #[must_use]
+    pub fn of(service: &Service) -> Self {
+        let published_addresses = shown(service).iter().filter_map(|ingress| ingress.ip.clone()).collect();
+        Self { name: default_load_balancer_name(service), published_addresses, ..Self::default() }
+    }
+}

@@ -1,0 +1,288 @@
+//! Clouds with one object for each load balancer, which is written as a whole: reading and changing follow from the object.
+
+use std::sync::Arc;
+
+use cloud_provider::{Error, Result, async_trait};
+use futures::future::try_join_all;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::backend::{Applied, Change};
+use super::cloud::{Detail, Query};
+use super::machines::Machines;
+use super::model::{Actual, State, Tree};
+use super::ownership::Identity;
+use super::resource::{Field, Resource, Rule, desired_of, object, observed_of};
+use super::{Attributes, POOL, Targets};
+use crate::paging::Reading;
+use crate::transport::{Call, Transport};
+
+/// The name of the one pool of such a load balancer.
+const TARGETS: &str = "main";
+/// From so many on, states are read with one list.
+const FEW: usize = 4;
+
+/// A load balancer that is read and written as one object.
+///
+/// Its [fields](Resource::FIELDS) are settings of the load balancer, but for its [listeners](Field::listeners) and for its
+/// targets, which the field list does not name: they are given by [`targets`](Self::targets).
+pub trait Object: Resource + DeserializeOwned + Send + Sync + 'static {
+    /// Where such objects are.
+    const PATHS: Paths;
+
+    /// Everything about it but its parts: ID, name, owner labels, state, addresses. [`Actual::tree`] stays `None`.
+    fn head(&self) -> Actual;
+
+    /// Writes name and owner labels where [`head`](Self::head) reads them.
+    fn set_owner(&mut self, head: &Actual);
+
+    /// Its targets, which are taken out to be shared, and put back to be written. See [`numeric`] for IDs that are numbers.
+    fn targets(&mut self) -> &mut Targets;
+}
+
+/// Where a kind of object is in an API.
+#[derive(Clone, Copy, Debug)]
+pub struct Paths {
+    /// All of them, and where a new one is posted: `/v2/load_balancers`.
+    pub collection: &'static str,
+    /// One of them: `/v2/load_balancers/{id}`.
+    pub item: &'static str,
+    /// The field of an answer in which one object stands, if there is one: `load_balancer`.
+    pub envelope: Option<&'static str>,
+}
+
+/// The API of such a cloud.
+#[async_trait]
+pub trait ObjectApi: Send + Sync + 'static {
+    /// Its load balancers.
+    type Object: Object;
+
+    /// The connection.
+    fn transport(&self) -> &Transport;
+
+    /// Reads all load balancers; `keep` is called with each as soon as its page is read.
+    ///
+    /// # Errors
+    /// What the cloud answered.
+    async fn list(&self, keep: &(dyn Fn(Self::Object) -> Actual + Send + Sync)) -> Result<Reading<Actual>>;
+
+    /// Reads those that may be a Service's: by default all of them, for APIs that cannot search by name.
+    ///
+    /// # Errors
+    /// What the cloud answered.
+    async fn candidates(
+        &self,
+        _identity: &Identity<'_>,
+        keep: &(dyn Fn(Self::Object) -> Actual + Send + Sync),
+    ) -> Result<Reading<Actual>> {
+        self.list(keep).await
+    }
+
+    /// Reads load balancers by their IDs; those that are not there are left out. By default many states are read with one list,
+    /// and what a list lacks, which may lag behind, one by one.
+    ///
+    /// # Errors
+    /// What the cloud answered.
+    async fn by_ids(
+        &self,
+        ids: &[String],
+        detail: Detail,
+        keep: &(dyn Fn(Self::Object) -> Actual + Send + Sync),
+    ) -> Result<Vec<Actual>> {
+        let mut found = Vec::new();
+        if detail == Detail::State && ids.len() >= FEW {
+            found = self.list(keep).await?.into_items();
+            found.retain(|actual| ids.contains(&actual.id));
+        }
+        let missing = ids.iter().filter(|id| !found.iter().any(|actual| actual.id == **id));
+        let reads = missing.map(|id| {
+            let call = answered::<Self::Object>(Call::get(Self::Object::PATHS.item, &[id]));
+            self.transport().find::<Self::Object>(call)
+        });
+        let read = try_join_all(reads).await?;
+        found.extend(read.into_iter().flatten().map(keep));
+        Ok(found)
+    }
+}
+
+/// Reads and changes load balancers that are one object each.
+pub struct WholeObjects<A> {
+    api: A,
+    machines: Arc<dyn Machines>,
+}
+
+impl<A: ObjectApi> WholeObjects<A> {
+    /// `machines`: the targets.
+    #[must_use]
+    pub fn new(api: A, machines: Arc<dyn Machines>) -> Self {
+        Self { api, machines }
+    }
+
+    /// The API.
+    #[must_use]
+    pub fn api(&self) -> &A {
+        &self.api
+    }
+
+    /// Builds the desired state. `targets`: `None` if nobody knows them, and they stay as they are. The object's own targets do
+    /// not count.
+    ///
+    /// # Errors
+    /// *Other*, if the object does not serialize to a JSON object.
+    pub fn desired(&self, desired: &A::Object, targets: Option<Targets>) -> Result<Tree> {
+        let value = object(desired)?;
+        Ok(tree(&value, desired_of(&value, A::Object::FIELDS), A::Object::FIELDS, targets))
+    }
+
+    /// Answers a [`Query`].
+    ///
+    /// # Errors
+    /// What the cloud answered.
+    pub async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+        match query {
+            Query::All(sets) => self.api.list(&|object| observed(object).sharing(sets)).await,
+            Query::Owner(identity) => {
+                let is_candidate = |actual: &Actual| {
+                    let is_named = identity.name == actual.name || identity.other_names.contains(&actual.name);
+                    let is_tagged = actual.sign.is_some() && actual.sign == identity.sign;
+                    is_named || is_tagged || actual.marks.service.as_deref() == Some(identity.uid())
+                };
+                Ok(self.api.candidates(identity, &observed).await?.filter(is_candidate))
+            }
+            Query::Ids(ids, detail) => Ok(Reading::of(self.api.by_ids(ids, detail, &observed).await?)),
+        }
+    }
+
+    /// Carries out all operations of a change with one request. A target that does not exist any more is left out: the Node of a
+    /// machine that is gone must not keep the other Nodes from being served.
+    ///
+    /// # Errors
+    /// What the cloud answered.
+    pub async fn apply(&self, change: Change<'_>) -> Result<Applied> {
+        let id = change.actual.map(|actual| &*actual.id);
+        let Some(mut outcome) = change.outcome_of_all() else {
+            let call = Call::delete(A::Object::PATHS.item, &[id.unwrap_or_default()]);
+            return self.api.transport().remove(call).await.map(|()| Applied::Gone);
+        };
+        let shown = match self.write(id, &outcome).await {
+            Err(refused) if refused.is_invalid() => {
+                let tree = outcome.tree.get_or_insert_default();
+                let (wanted, known) = (tree.targets_of(TARGETS), self.machines.ids().await?);
+                let unknown = wanted.without(&known);
+                // If none is known, the credential may be another project's.
+                if unknown.is_empty() || unknown.len() == wanted.len() {
+                    return Err(refused);
+                }
+                tracing::warn!(load_balancer = outcome.name, %unknown, "machines that do not exist are left out of the targets");
+                tree.targets.insert(TARGETS.to_owned(), wanted.without(&unknown));
+                self.write(id, &outcome).await?
+            }
+            shown => shown?,
+        };
+        Ok(Applied::all(change, shown))
+    }
+
+    async fn write(&self, id: Option<&str>, outcome: &Actual) -> Result<Actual> {
+        let call = match id {
+            Some(id) => Call::put(A::Object::PATHS.item, &[id]),
+            None => Call::post(A::Object::PATHS.collection, &[]),
+        };
+        let call = answered::<A::Object>(call.json(&whole_object::<A::Object>(outcome)?));
+        Ok(observed(self.api.transport().read::<A::Object>(call).await?))
+    }
+}
+
+fn answered<T: Object>(call: Call) -> Call {
+    match T::PATHS.envelope {
+        Some(field) => call.inside(field),
+        None => call,
+    }
+}
+
+/// The load balancer as the engine knows it.
+fn observed<T: Object>(mut shown: T) -> Actual {
+    let (head, targets) = (shown.head(), std::mem::take(shown.targets()));
+    match object(&shown) {
+        Ok(value) => {
+            Actual { tree: Some(tree(&value, observed_of(&value, T::FIELDS), T::FIELDS, Some(targets))), ..head }
+        }
+        // It was read from JSON; one that cannot be written is never compared.
+        Err(error) => Actual { state: State::Failed(error.to_string()), ..head },
+    }
+}
+
+fn tree(value: &Value, settings: Attributes, fields: &'static [Field], targets: Option<Targets>) -> Tree {
+    let mut tree = Tree::default().balancer(settings).pool(TARGETS, Attributes::default(), targets);
+    for field in fields {
+        let Rule::Listeners { port, protocol } = field.rule else { continue };
+        for listener in field.value_in(value).as_ref().and_then(Value::as_array).into_iter().flatten() {
+            let number = listener[port].as_u64().and_then(|port| u16::try_from(port).ok()).unwrap_or_default();
+            let transport = transport_of(listener[protocol].as_str().unwrap_or_default());
+            // What the part's own name says is not said again.
+            let is_said = |key: &str, value: &Value| key == port || key == protocol && value == transport;
+            let stated = listener.as_object().into_iter().flatten();
+            let stated = stated.filter(|(key, value)| !value.is_null() && !is_said(key, value));
+            let settings =
+                stated.fold(Attributes::default(), |settings, (key, value)| settings.set(key.clone(), value.clone()));
+            tree = tree.listener(number, transport, TARGETS, settings);
+        }
+    }
+    tree
+}
+
+/// The transport protocol under a listener's protocol: `http` and `tls` run over TCP.
+fn transport_of(protocol: &str) -> &'static str {
+    match protocol.to_ascii_lowercase().as_str() {
+        "udp" | "quic" | "http3" => "UDP",
+        "sctp" => "SCTP",
+        _ => "TCP",
+    }
+}
+
+/// The object that is written so that the load balancer becomes this.
+fn whole_object<T: Object>(outcome: &Actual) -> Result<T> {
+    let tree = outcome.tree.clone().unwrap_or_default();
+    let mut value = tree.balancer_attributes().map_or_else(|| Value::Object(Map::new()), Attributes::nested);
+    for field in T::FIELDS {
+        let Rule::Listeners { port, protocol } = field.rule else { continue };
+        let listeners = tree.listeners().map(|(part, settings)| {
+            let mut listener = settings.clone().without(POOL).nested();
+            listener[port] = part.number.into();
+            if listener.get(protocol).is_none() {
+                listener[protocol] = (*part.protocol).into();
+            }
+            listener
+        });
+        value[field.place] = listeners.collect();
+    }
+    let mut object: T = serde_json::from_value(value)
+        .map_err(|err| Error::other(format!("load balancer {:?} cannot be written as a whole: {err}", outcome.name)))?;
+    object.set_owner(outcome);
+    *object.targets() = tree.targets_of(TARGETS);
+    Ok(object)
+}
+
+/// Targets whose IDs are numbers in the API, for `#[serde(with = "provider_kit::load_balancers::numeric")]`.
+pub mod numeric {
+    use serde::{Deserializer, Serializer};
+
+    use super::Targets;
+    use crate::streamed::collect;
+
+    /// Writes the IDs as numbers; one that is no number is left out.
+    ///
+    /// # Errors
+    /// What the serializer says.
+    pub fn serialize<S: Serializer>(targets: &Targets, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(targets.iter().filter_map(|target| target.parse::<u64>().ok()))
+    }
+
+    /// Reads the IDs one by one.
+    ///
+    /// # Errors
+    /// Whatever is no list of numbers.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Targets, D::Error> {
+        let ids: Vec<u64> = collect::<_, u64, _>(deserializer)?;
+        Ok(ids.iter().map(ToString::to_string).collect())
+    }
+}

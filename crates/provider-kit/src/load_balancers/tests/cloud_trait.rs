@@ -1,0 +1,138 @@
+//! What the engine asks of a [`LoadBalancerCloud`]: the Service is parsed once, and a mistake stops only what it concerns.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use cloud_provider::{Cluster, Error, LoadBalancerRequest, LoadBalancers, Node, Result, Service, async_trait};
+use serde_json::json;
+
+use super::super::{
+    Actual, Applied, Attributes, Balancers, Change, Desire, LoadBalancerCloud, Machines, Names, Operation, Options,
+    Part, Query, Scope, Targets, Tree,
+};
+use crate::annotations::{Annotation, Annotations, Parsed};
+use crate::declared::Value;
+use crate::paging::Reading;
+
+const PORT: Annotation<u16> = Annotation::new("acme/check-port", u16::KIND, "Where targets are checked.");
+const ONLY: Annotation<u16> = Annotation::new("acme/only", u16::KIND, "The only target.").decides_targets();
+
+/// A cloud with one load balancer, which keeps what it is told.
+#[derive(Clone, Default)]
+struct Acme(Arc<Model>);
+
+#[derive(Default)]
+struct Model {
+    parsed: AtomicUsize,
+    load_balancer: Mutex<Option<Actual>>,
+    list_is_flawed: Mutex<bool>,
+}
+
+#[async_trait]
+impl LoadBalancerCloud for Acme {
+    type Spec = (Option<u16>, Option<u16>);
+
+    fn names(&self) -> Names {
+        Names::NotUnique
+    }
+
+    fn spec(&self, service: &Service) -> Parsed<Self::Spec> {
+        self.0.parsed.fetch_add(1, Ordering::Relaxed);
+        let mut annotations = Annotations::of(service);
+        let spec = (annotations.get(&PORT), annotations.get(&ONLY));
+        annotations.parsed(spec)
+    }
+
+    async fn desired(&self, desire: &Desire<'_, Self::Spec>) -> Result<Tree> {
+        let (port, only) = desire.spec;
+        let targets: Targets = [only.unwrap_or_default().to_string()].iter().collect();
+        let pool = Tree::default().pool("main", Attributes::default(), Some(targets));
+        Ok(match desire.scope {
+            Scope::Everything => pool.balancer(Attributes::default().set("check_port", port)),
+            Scope::Targets => pool,
+        })
+    }
+
+    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+        let found = Vec::from_iter(self.0.load_balancer.lock().unwrap().clone());
+        Ok(match query {
+            Query::Owner(_) if *self.0.list_is_flawed.lock().unwrap() => {
+                Reading::Flawed { items: found, pages: 1, flaw: Error::other("a page is missing") }
+            }
+            _ => Reading::of(found),
+        })
+    }
+
+    async fn apply(&self, change: Change<'_>, _spec: &Self::Spec) -> Result<Applied> {
+        let removed = change.operations.iter().any(|it| it.deletes(|part| *part == Part::Balancer));
+        let outcome = change.outcome_of_all().filter(|_| !removed && !change.operations.contains(&Operation::Unmark));
+        let outcome = outcome.map(|outcome| Actual { id: "lb-1".into(), ..outcome });
+        self.0.load_balancer.lock().unwrap().clone_from(&outcome);
+        Ok(outcome.map_or(Applied::Removed, |outcome| Applied::all(change, outcome)))
+    }
+}
+
+struct NoMachines;
+
+#[async_trait]
+impl Machines for NoMachines {
+    async fn has(&self, _node: &Node) -> Result<bool> {
+        Ok(true)
+    }
+
+    async fn ids(&self) -> Result<Targets> {
+        Ok(Targets::default())
+    }
+}
+
+fn service(annotations: &[(&str, &str)]) -> Service {
+    let annotations: serde_json::Map<_, _> =
+        annotations.iter().map(|(key, value)| ((*key).into(), json!(value))).collect();
+    serde_json::from_value(json!({"metadata": {"name": "web", "uid": "u1", "annotations": annotations}})).unwrap()
+}
+
+fn cluster() -> Cluster {
+    Cluster { name: "kubernetes".into(), id: Some("c1".into()) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_service_is_parsed_once_in_a_sync() {
+    let (cloud, cluster, service) = (Acme::default(), cluster(), service(&[(PORT.key(), "80")]));
+    let balancers = Balancers::of(cloud.clone(), Arc::new(NoMachines), Options::default());
+    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+    balancers.ensure(request).await.unwrap();
+    assert_eq!(cloud.0.parsed.swap(0, Ordering::Relaxed), 1);
+    balancers.update_targets(request).await.unwrap();
+    assert_eq!(cloud.0.parsed.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mistake_that_does_not_decide_about_targets_does_not_stop_them() {
+    let (cloud, cluster) = (Acme::default(), cluster());
+    let balancers = Balancers::of(cloud.clone(), Arc::new(NoMachines), Options::default());
+    let good = service(&[]);
+    balancers
+        .ensure(LoadBalancerRequest { cluster: &cluster, service: &good, nodes: &[], observer: &() })
+        .await
+        .unwrap();
+    let wrong = service(&[(PORT.key(), "http"), (ONLY.key(), "7")]);
+    let request = LoadBalancerRequest { cluster: &cluster, service: &wrong, nodes: &[], observer: &() };
+    let refused = balancers.ensure(request).await.unwrap_err();
+    assert!(refused.is_invalid() && refused.to_string().contains(PORT.key()), "{refused}");
+    balancers.update_targets(request).await.unwrap();
+    let tree = cloud.0.load_balancer.lock().unwrap().clone().unwrap().tree.unwrap();
+    assert_eq!(tree.targets_of("main").iter().collect::<Vec<_>>(), ["7"]);
+    let wrong = service(&[(ONLY.key(), "none")]);
+    let request = LoadBalancerRequest { service: &wrong, ..request };
+    assert!(balancers.update_targets(request).await.unwrap_err().to_string().contains(ONLY.key()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_incomplete_list_is_never_taken_for_all_that_a_service_has() {
+    let (cloud, cluster, service) = (Acme::default(), cluster(), service(&[]));
+    *cloud.0.list_is_flawed.lock().unwrap() = true;
+    let balancers = Balancers::of(cloud.clone(), Arc::new(NoMachines), Options::default());
+    let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
+    let refused = balancers.delete(request).await.unwrap_err();
+    assert_eq!(refused.to_string(), "a page is missing");
+}
