@@ -10,210 +10,210 @@ use serde_json::json;
 
 use super::create::{Made, body};
 use super::octavia::{BALANCERS, ID, MEMBERS, Member, Members, POOLS};
+use super::project::Project;
 use super::requests::{Names, Request, Step, Subject};
 use super::status::lead_by;
 use super::tags::{View, balancer_id};
-use super::{Backing, floating_ip, repair, security_group};
+use super::{floating_ip, rename, security_group};
 
-impl Backing {
-    pub(super) async fn carry_out(&self, change: Change<'_>) -> Result<Applied> {
-        let is_removed = change.operations.iter().any(removes);
-        let failed = change.actual.and_then(|it| match &it.state {
-            State::Failed(text) => Some((it, text)),
-            _ => None,
-        });
-        if let Some((actual, text)) = failed.filter(|_| !is_removed) {
-            return Err(cannot_change(actual, text));
-        }
-        // Octavia lets nothing of one that failed be removed but all of it.
-        let goes_at_once = is_removed && (self.config.cascade_delete || failed.is_some());
-        match &change.operations[0] {
-            operation if operation.part().is_some_and(|part| matches!(part, Part::Front(_))) => {
-                self.front(change, operation).await
-            }
-            Operation::Create { part: Part::Balancer, .. } => self.create(change).await,
-            Operation::Mark => self.mark(change).await,
-            Operation::Unmark => self.unmark(change).await,
-            operation if goes_at_once || removes(operation) => self.remove(change, goes_at_once).await,
-            operation if security_group::is_meant_by(operation) => self.secure(change, operation).await,
-            _ => self.change(change).await,
-        }
+pub(super) async fn carry_out(project: &Project, change: Change<'_>) -> Result<Applied> {
+    let is_removed = change.operations.iter().any(removes);
+    let failed = change.actual.and_then(|it| match &it.state {
+        State::Failed(text) => Some((it, text)),
+        _ => None,
+    });
+    if let Some((actual, text)) = failed.filter(|_| !is_removed) {
+        return Err(cannot_change(actual, text));
     }
-
-    pub(super) async fn names<'a>(&self, change: &Change<'a>) -> Result<Names<'a>> {
-        let sign = change.identity.sign.as_deref().unwrap_or_default();
-        Ok(Names { service: change.identity.service, sign, tags: self.services.octavia().await?.tags })
-    }
-
-    /// Everything in one request. What is left to do is planned from what the answer shows.
-    async fn create(&self, change: Change<'_>) -> Result<Applied> {
-        let names = self.names(&change).await?;
-        let members = change.operations.iter().map(|it| match it {
-            Operation::AddTargets { targets, .. } if !self.config.serial => targets.len(),
-            _ => 0,
-        });
-        let _room = self.room_for(members.sum()).await;
-        let body = body(change.identity, change.operations, names, self.config.serial);
-        // The answer repeats all members, twice: those of ten thousand are more than a MiB.
-        let call = Call::post(BALANCERS.all, &[]).list().json(&body).inside(BALANCERS.name);
-        let whole = self.services.balancer.read::<Made>(call).await?.whole();
-        let view = View::of(&whole.balancer, change.identity, false);
-        let view = view.ok_or_else(|| Error::other("Octavia shows a new load balancer without name and tags"))?;
-        let beside = change.actual.and_then(|it| it.tree.clone()).unwrap_or_default();
-        let shown = whole.seen(view, Vec::new());
-        let mut shown = shown.ok_or_else(|| Error::other("Octavia shows a new load balancer that is deleted"))?;
-        if let Some(tree) = &mut shown.tree {
-            let group = beside.parts.iter().filter(|(part, _)| !matches!(part, Part::Front(_)));
-            tree.parts.extend(group.map(|(part, settings)| (part.clone(), settings.clone())));
-            tree.targets.extend(beside.targets.iter().map(|(pool, targets)| (pool.clone(), targets.clone())));
+    // Octavia lets nothing of one that failed be removed but all of it.
+    let goes_at_once = is_removed && (project.config.cascade_delete || failed.is_some());
+    match &change.operations[0] {
+        operation if operation.part().is_some_and(|part| matches!(part, Part::Front(_))) => {
+            front(project, change, operation).await
         }
-        Ok(Applied::PlanAgain(Box::new(shown)))
+        Operation::Create { part: Part::Balancer, .. } => create(project, change).await,
+        Operation::Mark => rename::mark(project, change).await,
+        Operation::Unmark => rename::unmark(project, change).await,
+        operation if goes_at_once || removes(operation) => remove(project, change, goes_at_once).await,
+        operation if security_group::is_meant_by(operation) => secure(project, change, operation).await,
+        _ => change_parts(project, change).await,
     }
+}
 
-    /// All of it. What is found by it goes before it: then nothing is left that nobody knows of.
-    async fn remove(&self, change: Change<'_>, cascade: bool) -> Result<Applied> {
-        let Some(actual) = change.actual else { return Ok(Applied::Gone) };
-        if change.operations.iter().any(|it| it.deletes(|part| matches!(part, Part::Support(_)))) {
-            security_group::remove(self, change.identity).await?;
-        }
-        let call = Call::delete(BALANCERS.one, &[balancer_id(&actual.id)]);
-        let call = if cascade { call.query("cascade", true) } else { call };
-        match self.services.balancer.send(call).await {
-            Err(err) if err.is_not_found() => Ok(Applied::Gone),
-            Err(err) => Err(err),
-            Ok(_) => Ok(Applied::PlanAgain(Box::new(Actual { state: State::Busy, tree: None, ..actual.clone() }))),
-        }
+pub(super) async fn names<'a>(project: &Project, change: &Change<'a>) -> Result<Names<'a>> {
+    let sign = change.identity.sign.as_deref().unwrap_or_default();
+    Ok(Names { service: change.identity.service, sign, tags: project.services.octavia().await?.tags })
+}
+
+/// Everything in one request. What is left to do is planned from what the answer shows.
+async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
+    let names = names(project, &change).await?;
+    let members = change.operations.iter().map(|it| match it {
+        Operation::AddTargets { targets, .. } if !project.config.serial => targets.len(),
+        _ => 0,
+    });
+    let _room = project.room_for(members.sum()).await;
+    let body = body(change.identity, change.operations, names, project.config.serial);
+    // The answer repeats all members, twice: those of ten thousand are more than a MiB.
+    let call = Call::post(BALANCERS.all, &[]).list().json(&body).inside(BALANCERS.name);
+    let whole = project.services.balancer.read::<Made>(call).await?.whole();
+    let view = View::of(&whole.balancer, change.identity, false);
+    let view = view.ok_or_else(|| Error::other("Octavia shows a new load balancer without name and tags"))?;
+    let beside = change.actual.and_then(|it| it.tree.clone()).unwrap_or_default();
+    let shown = whole.seen(view, Vec::new());
+    let mut shown = shown.ok_or_else(|| Error::other("Octavia shows a new load balancer that is deleted"))?;
+    if let Some(tree) = &mut shown.tree {
+        let group = beside.parts.iter().filter(|(part, _)| !matches!(part, Part::Front(_)));
+        tree.parts.extend(group.map(|(part, settings)| (part.clone(), settings.clone())));
+        tree.targets.extend(beside.targets.iter().map(|(pool, targets)| (pool.clone(), targets.clone())));
     }
+    Ok(Applied::PlanAgain(Box::new(shown)))
+}
 
-    async fn front(&self, change: Change<'_>, operation: &Operation) -> Result<Applied> {
-        let actual = change.actual.ok_or_else(|| Error::other("a floating IP without a load balancer"))?;
-        let stays = change.operations.contains(&Operation::Unmark);
-        let settings = actual.tree.as_ref().and_then(Tree::balancer_attributes);
-        let setting = |key: &str| settings.and_then(|it| it.text(key)).unwrap_or_default().to_owned();
-        let mut outcome = change.outcome(1);
-        // Those who share it still need it.
-        if !stays {
-            let goes = change.operations.iter().any(removes);
-            let port = setting("vip_port_id");
-            let given = floating_ip::apply(self, operation, change.identity, actual, &port, goes).await?;
-            if let Some(outcome) = &mut outcome {
-                let address = given.as_ref().and_then(|it| it.text("address").map(str::to_owned));
-                lead_by(outcome, &address.unwrap_or_else(|| setting("vip_address")));
-                if let (Some(part), Some(tree)) = (operation.part(), &mut outcome.tree) {
-                    match given {
-                        Some(settings) => drop(tree.parts.insert(part.clone(), settings)),
-                        None => drop(tree.parts.remove(part)),
-                    }
+/// All of it. What is found by it goes before it: then nothing is left that nobody knows of.
+async fn remove(project: &Project, change: Change<'_>, cascade: bool) -> Result<Applied> {
+    let Some(actual) = change.actual else { return Ok(Applied::Gone) };
+    if change.operations.iter().any(|it| it.deletes(|part| matches!(part, Part::Support(_)))) {
+        security_group::remove(&project.groups, change.identity).await?;
+    }
+    let call = Call::delete(BALANCERS.one, &[balancer_id(&actual.id)]);
+    let call = if cascade { call.query("cascade", true) } else { call };
+    match project.services.balancer.send(call).await {
+        Err(err) if err.is_not_found() => Ok(Applied::Gone),
+        Err(err) => Err(err),
+        Ok(_) => Ok(Applied::PlanAgain(Box::new(Actual { state: State::Busy, tree: None, ..actual.clone() }))),
+    }
+}
+
+async fn front(project: &Project, change: Change<'_>, operation: &Operation) -> Result<Applied> {
+    let actual = change.actual.ok_or_else(|| Error::other("a floating IP without a load balancer"))?;
+    let stays = change.operations.contains(&Operation::Unmark);
+    let settings = actual.tree.as_ref().and_then(Tree::balancer_attributes);
+    let setting = |key: &str| settings.and_then(|it| it.text(key)).unwrap_or_default().to_owned();
+    let mut outcome = change.outcome(1);
+    // Those who share it still need it.
+    if !stays {
+        let goes = change.operations.iter().any(removes);
+        let port = setting("vip_port_id");
+        let given = floating_ip::apply(project, operation, change.identity, actual, &port, goes).await?;
+        if let Some(outcome) = &mut outcome {
+            let address = given.as_ref().and_then(|it| it.text("address").map(str::to_owned));
+            lead_by(outcome, &address.unwrap_or_else(|| setting("vip_address")));
+            if let (Some(part), Some(tree)) = (operation.part(), &mut outcome.tree) {
+                match given {
+                    Some(settings) => drop(tree.parts.insert(part.clone(), settings)),
+                    None => drop(tree.parts.remove(part)),
                 }
             }
         }
-        Ok(shown(1, outcome))
     }
+    Ok(shown(1, outcome))
+}
 
-    async fn secure(&self, change: Change<'_>, operation: &Operation) -> Result<Applied> {
-        let settings = security_group::apply(self, operation, change.identity).await?;
-        let mut outcome = change.outcome(1);
-        if let (Some(outcome), Some(settings), Some(part)) = (&mut outcome, settings, operation.part()) {
-            if outcome.id.is_empty() {
-                outcome.id = settings.text(ID).unwrap_or_default().to_owned();
-            }
-            if let Some(tree) = &mut outcome.tree {
-                tree.parts.insert(part.clone(), settings);
-            }
+async fn secure(project: &Project, change: Change<'_>, operation: &Operation) -> Result<Applied> {
+    let settings = security_group::apply(&project.groups, operation, change.identity).await?;
+    let mut outcome = change.outcome(1);
+    if let (Some(outcome), Some(settings), Some(part)) = (&mut outcome, settings, operation.part()) {
+        if outcome.id.is_empty() {
+            outcome.id = settings.text(ID).unwrap_or_default().to_owned();
         }
-        Ok(shown(1, outcome))
+        if let Some(tree) = &mut outcome.tree {
+            tree.parts.insert(part.clone(), settings);
+        }
     }
+    Ok(shown(1, outcome))
+}
 
-    /// Listeners and pools.
-    async fn change(&self, change: Change<'_>) -> Result<Applied> {
-        let actual = change.actual.ok_or_else(|| Error::other("a part without a load balancer"))?;
-        let (names, tree) = (self.names(&change).await?, actual.tree.clone().unwrap_or_default());
-        let subject = Subject { id: balancer_id(&actual.id), tree: &tree, names };
-        let step = subject.next(change.operations);
-        let Step { request, done, mut tree, makes } =
-            step.ok_or_else(|| Error::conflict(format!("{} has changed", actual.place())))?;
-        let is_sent = request.is_some();
-        if let Some(request) = request {
-            let made = self.send(subject.id, &change, &request).await?;
-            if let Some((part, key)) = makes {
-                let settings = tree.parts.get(&part).cloned().unwrap_or_default().set(key, made);
-                tree.parts.insert(part, settings);
-            }
+/// Listeners and pools.
+async fn change_parts(project: &Project, change: Change<'_>) -> Result<Applied> {
+    let actual = change.actual.ok_or_else(|| Error::other("a part without a load balancer"))?;
+    let (names, tree) = (names(project, &change).await?, actual.tree.clone().unwrap_or_default());
+    let subject = Subject { id: balancer_id(&actual.id), tree: &tree, names };
+    let step = subject.next(change.operations);
+    let Step { request, done, mut tree, makes } =
+        step.ok_or_else(|| Error::conflict(format!("{} has changed", actual.place())))?;
+    let is_sent = request.is_some();
+    if let Some(request) = request {
+        let made = send(project, subject.id, &change, &request).await?;
+        if let Some((part, key)) = makes {
+            let settings = tree.parts.get(&part).cloned().unwrap_or_default().set(key, made);
+            tree.parts.insert(part, settings);
         }
-        let outcome = change.outcome(done).unwrap_or_else(|| actual.clone());
-        let state = if is_sent { State::Busy } else { State::Ready };
-        let outcome = Box::new(Actual { tree: Some(tree), state, ..outcome });
-        Ok(if done == 0 { Applied::PlanAgain(outcome) } else { Applied::Shown(done, outcome) })
     }
+    let outcome = change.outcome(done).unwrap_or_else(|| actual.clone());
+    let state = if is_sent { State::Busy } else { State::Ready };
+    let outcome = Box::new(Actual { tree: Some(tree), state, ..outcome });
+    Ok(if done == 0 { Applied::PlanAgain(outcome) } else { Applied::Shown(done, outcome) })
+}
 
-    /// The id of what is made by it.
-    async fn send(&self, balancer: &str, change: &Change<'_>, request: &Request) -> Result<Option<String>> {
-        let http = &self.services.balancer;
-        if let (Request::Members(pool, members), true) = (request, self.config.serial) {
-            return self.members_one_by_one(balancer, pool, members, change.observer).await.map(|()| None);
+/// The id of what is made by it.
+async fn send(project: &Project, balancer: &str, change: &Change<'_>, request: &Request) -> Result<Option<String>> {
+    let http = &project.services.balancer;
+    if let (Request::Members(pool, members), true) = (request, project.config.serial) {
+        return members_one_by_one(project, balancer, pool, members, change.observer).await.map(|()| None);
+    }
+    let _room = match request {
+        Request::Members(_, members) => project.room_for(members.targets.len()).await,
+        _ => None,
+    };
+    match (request, http.send(request.call()).await) {
+        (Request::Make(..), Ok(answer)) => {
+            let made: BTreeMap<String, Id> = answer.json()?;
+            Ok(made.into_values().next().map(|made| made.id))
         }
-        let _room = match request {
-            Request::Members(_, members) => self.room_for(members.targets.len()).await,
-            _ => None,
+        (Request::Remove(..), Err(err)) if err.is_not_found() => Ok(None),
+        // A provider need not know every method; the pool serves by the one that it has.
+        (Request::Change(_, pool, changes), Err(err)) if err.is_invalid() && changes.get("lb_algorithm").is_some() => {
+            let text = format!("the method of load balancing cannot be changed: {err}");
+            project.notices.warn(true, About::Service(change.identity.service), "LoadBalancerLbMethodUnknown", &text);
+            if let Some(persistence) = changes.get("session_persistence") {
+                let rest = json!({ "session_persistence": persistence });
+                http.send(Request::Change(POOLS, pool.clone(), rest).call()).await?;
+            }
+            Ok(None)
+        }
+        (_, answer) => answer.map(|_| None),
+    }
+}
+
+/// For providers that take no more than one change at a time.
+async fn members_one_by_one(
+    project: &Project,
+    balancer: &str,
+    pool: &str,
+    wanted: &Members,
+    observer: &dyn SyncObserver,
+) -> Result<()> {
+    let http = &project.services.balancer;
+    let mut present = project.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member<'_>| it.id.clone()).await?;
+    for member in wanted.iter() {
+        let is_it = |it: &Member<'_>| (&it.address, it.protocol_port) == (&member.address, member.protocol_port);
+        let name = member.serial_name();
+        let call = match present.iter().position(is_it).map(|at| present.swap_remove(at)) {
+            Some(it) if it.monitor_port == member.monitor_port && it.target() == member.target() => continue,
+            Some(it) => Call::put(MEMBERS.one, &[pool, &it.id])
+                .json(&MEMBERS.body(json!({"name": name, "monitor_port": member.monitor_port}))),
+            None => Call::post(MEMBERS.all, &[pool]).json(&MEMBERS.body(Member { name: Some(name.into()), ..member })),
         };
-        match (request, http.send(request.call()).await) {
-            (Request::Make(..), Ok(answer)) => {
-                let made: BTreeMap<String, Id> = answer.json()?;
-                Ok(made.into_values().next().map(|made| made.id))
-            }
-            (Request::Remove(..), Err(err)) if err.is_not_found() => Ok(None),
-            // A provider need not know every method; the pool serves by the one that it has.
-            (Request::Change(_, pool, changes), Err(err))
-                if err.is_invalid() && changes.get("lb_algorithm").is_some() =>
-            {
-                let text = format!("the method of load balancing cannot be changed: {err}");
-                self.notices.warn(true, About::Service(change.identity.service), "LoadBalancerLbMethodUnknown", &text);
-                if let Some(persistence) = changes.get("session_persistence") {
-                    let rest = json!({ "session_persistence": persistence });
-                    http.send(Request::Change(POOLS, pool.clone(), rest).call()).await?;
-                }
-                Ok(None)
-            }
-            (_, answer) => answer.map(|_| None),
-        }
+        http.send(call).await?;
+        project.settled(balancer, observer).await?;
     }
-
-    /// For providers that take no more than one change at a time.
-    async fn members_one_by_one(
-        &self,
-        balancer: &str,
-        pool: &str,
-        wanted: &Members,
-        observer: &dyn SyncObserver,
-    ) -> Result<()> {
-        let http = &self.services.balancer;
-        let mut present = self.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member<'_>| it.id.clone()).await?;
-        for member in wanted.iter() {
-            let is_it = |it: &Member<'_>| (&it.address, it.protocol_port) == (&member.address, member.protocol_port);
-            let name = member.serial_name();
-            let call = match present.iter().position(is_it).map(|at| present.swap_remove(at)) {
-                Some(it) if it.monitor_port == member.monitor_port && it.target() == member.target() => continue,
-                Some(it) => Call::put(MEMBERS.one, &[pool, &it.id])
-                    .json(&MEMBERS.body(json!({"name": name, "monitor_port": member.monitor_port}))),
-                None => {
-                    Call::post(MEMBERS.all, &[pool]).json(&MEMBERS.body(Member { name: Some(name.into()), ..member }))
-                }
-            };
-            http.send(call).await?;
-            self.settled(balancer, observer).await?;
-        }
-        for obsolete in present {
-            http.remove(Call::delete(MEMBERS.one, &[pool, &obsolete.id])).await?;
-            self.settled(balancer, observer).await?;
-        }
-        Ok(())
+    for obsolete in present {
+        http.remove(Call::delete(MEMBERS.one, &[pool, &obsolete.id])).await?;
+        project.settled(balancer, observer).await?;
     }
+    Ok(())
 }
 
 /// What is read of something that was made.
 #[derive(Deserialize)]
 struct Id {
     id: String,
+}
+
+/// Says how a load balancer in ERROR is repaired.
+pub(super) fn repair(actual: &Actual) -> String {
+    format!("An administrator may repair it with `openstack loadbalancer failover {}`", balancer_id(&actual.id))
 }
 
 /// Says why one that failed is not changed, and what is to be done about it.

@@ -1,22 +1,20 @@
 //! Reading load balancers from Octavia, with what belongs to them in Neutron (§3.4).
 
 use std::collections::BTreeMap;
-use std::hash::Hash;
 
 use cloud_provider::{About, Error, Listing, Result, Service};
 use futures::future::try_join_all;
 use provider_kit::load_balancers::{Actual, Attributes, Identity, Part, TargetSets, Tree};
 use provider_kit::paging::Reading;
-use provider_kit::status::shown;
-use provider_kit::transport::Call;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::octavia::{BALANCERS, ID, Kind, LISTENERS, MEMBERS, MONITORS, Member, Members, POOLS, ids, text};
-use super::read::{Pool, Whole, state};
+use super::octavia::{BALANCERS, ID, Kind, LISTENERS, MEMBERS, MONITORS, Member, Members, POOLS, id, ids, state, text};
+use super::project::{MEMBERS_AT_ONCE, Project};
+use super::read::{Pool, Whole};
 use super::security_group::Parts;
+use super::shown::{asked_for, was_made};
 use super::tags::{View, cluster_of, legacy_name, mark, signed_for};
-use super::{Backing, MEMBERS_AT_ONCE, floating_ip, security_group};
+use super::{floating_ip, security_group};
 use crate::annotations as key;
 
 /// So many pools' members are read at the same time, or fewer if they are large.
@@ -24,27 +22,7 @@ const AT_ONCE: usize = 8;
 
 type Groups = BTreeMap<String, Parts>;
 
-impl Backing {
-    /// Reads all of a list.
-    pub(super) async fn all_of<T: DeserializeOwned, K: Hash>(
-        &self,
-        kind: &Kind,
-        call: Call,
-        key: fn(&T) -> K,
-    ) -> Result<Vec<T>> {
-        self.services.all(&self.services.balancer, call, kind.names, key).await
-    }
-
-    async fn objects(&self, kind: &Kind, call: Call) -> Result<Vec<Value>> {
-        self.all_of(kind, call, id).await
-    }
-
-    /// A load balancer without its parts.
-    pub(super) async fn balancer(&self, id: &str) -> Result<Option<Value>> {
-        let found: Option<Value> = self.services.balancer.find(BALANCERS.get(id)).await?;
-        Ok(found.filter(|it| state(it).is_some()))
-    }
-
+impl Project {
     /// Its listeners and pools, without health monitors and members.
     async fn parts(&self, balancer: Value) -> Result<Whole> {
         let of_it = |kind: &Kind| kind.list("").query("loadbalancer_id", text(&balancer, ID));
@@ -103,8 +81,8 @@ impl Backing {
             port => floating_ip::of_port(&self.services, port).await?,
         };
         let group = match service.map(security_group::name).or_else(|| group_name(&view)) {
-            Some(name) => security_group::of_service(self, &name).await?,
-            None if view.sign.is_some() => group_of(&view, &security_group::all(self).await?),
+            Some(name) => security_group::of_service(&self.groups, &name).await?,
+            None if view.sign.is_some() => group_of(&view, &security_group::all(&self.groups).await?),
             None => Vec::new(),
         };
         let mut whole = if leaves { self.parts(balancer).await? } else { self.monitored_parts(balancer).await? };
@@ -127,7 +105,7 @@ impl Backing {
         balancers.retain(|it| !View::all(it).is_empty() && state(it).is_some());
         let mut seen = Vec::new();
         if !balancers.is_empty() {
-            let groups = security_group::all(self).await?;
+            let groups = security_group::all(&self.groups).await?;
             for whole in self.parts_of(balancers, sets).await? {
                 for view in View::all(&whole.balancer) {
                     let group = group_of(&view, &groups);
@@ -253,19 +231,11 @@ impl Backing {
         if found.is_empty() { self.found_by("name", legacy_name(identity.uid())).await } else { Ok(found) }
     }
 
-    /// Reads the load balancers with this value in a field.
-    pub(super) async fn found_by(&self, key: &str, value: String) -> Result<Vec<Value>> {
-        let call = self.services.in_project(BALANCERS.list("").query(key, value)).await?;
-        let mut found = self.objects(&BALANCERS, call).await?;
-        found.retain(|it| state(it).is_some());
-        Ok(found)
-    }
-
     /// What outlived its load balancer.
     async fn left_over(&self, identity: &Identity<'_>) -> Result<Option<Actual>> {
         let (mut tree, mut id) = (Tree::default(), None);
         for (part, settings, targets) in
-            security_group::of_service(self, &security_group::name(identity.service)).await?
+            security_group::of_service(&self.groups, &security_group::name(identity.service)).await?
         {
             id = id.or_else(|| settings.text(ID).map(str::to_owned));
             if let (Part::Pool(name), Some(targets)) = (&part, targets) {
@@ -286,30 +256,11 @@ impl Backing {
     }
 }
 
-pub(super) fn id(object: &Value) -> String {
-    text(object, ID).to_owned()
-}
-
-/// The load balancer that a Service names.
-pub(super) fn asked_for(service: &Service) -> Option<&str> {
-    key::LOAD_BALANCER_ID.text_on(service).map(str::trim).filter(|id| !id.is_empty())
-}
-
-/// Whether it had one, whose annotations are still there: address and id are written together.
-pub(super) fn was_made(service: &Service) -> bool {
-    is_published(service) || key::LOAD_BALANCER_ADDRESS.text_on(service).is_some()
-}
-
 fn unknown(id: &str) -> Error {
     let key = key::LOAD_BALANCER_ID.key();
     Error::invalid(format!(
         "annotation {key}: there is no load balancer {id:?} in this project; correct it, or remove it to get a new one"
     ))
-}
-
-/// Whether its users were told of an address.
-pub(super) fn is_published(service: &Service) -> bool {
-    !shown(service).is_empty()
 }
 
 /// The name of the security group of a view's Service, if all of it is known.

@@ -2,15 +2,14 @@
 
 use cloud_provider::{Cluster, Error, LoadBalancerRequest, Result, Service};
 use provider_kit::load_balancers::{Actual, Attributes, Identity, Operation, Part};
-use provider_kit::status::shown;
 use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Backing;
 use super::asked::{Asked, FloatingSubnet};
+use super::project::Project;
+use super::shown::{addresses, is_made};
 use super::tags::{View, cut, full_name, sign};
-use super::wanted::is_made;
 use crate::annotations as key;
 use crate::services::{Services, based_on};
 
@@ -87,7 +86,7 @@ pub(super) async fn left_over(services: &Services, cluster: &Cluster, service: &
 /// Ours of this Service that lead nowhere, because their load balancer is gone. Another cluster may have the same name, and
 /// may keep one: only an address that the Service shows is its own.
 async fn unused(services: &Services, cluster: &Cluster, service: &Service) -> Result<Vec<FloatingIp>> {
-    let shown = shown_by(service);
+    let shown = addresses(service);
     if shown.is_empty() {
         return Ok(Vec::new());
     }
@@ -95,12 +94,6 @@ async fn unused(services: &Services, cluster: &Cluster, service: &Service) -> Re
     let mut found = list(services, call).await?;
     found.retain(|it| it.port.is_none() && it.is_ours() && shown.contains(&&*it.address));
     Ok(found)
-}
-
-/// The addresses that a Service shows.
-pub(super) fn shown_by(service: &Service) -> Vec<&str> {
-    let shown = shown(service).iter().filter_map(|it| it.ip.as_deref()).filter(|address| !address.is_empty());
-    shown.chain(key::LOAD_BALANCER_ADDRESS.text_on(service)).collect()
 }
 
 /// Whether it stays when its Service goes.
@@ -126,13 +119,13 @@ fn taken(address: &str, port: &str) -> Error {
 ///
 /// # Errors
 /// *Invalid* if it does; else the answer of Neutron or Octavia.
-pub(super) async fn check_named(backing: &Backing, request: &LoadBalancerRequest<'_>, asked: &Asked) -> Result<()> {
+pub(super) async fn check_named(project: &Project, request: &LoadBalancerRequest<'_>, asked: &Asked) -> Result<()> {
     let LoadBalancerRequest { cluster, service, .. } = *request;
     let Some(address) = asked.address.as_ref().filter(|_| !is_made(service)) else { return Ok(()) };
-    let Some(FloatingIp { port: Some(port), .. }) = at(&backing.services, address).await? else { return Ok(()) };
+    let Some(FloatingIp { port: Some(port), .. }) = at(&project.services, address).await? else { return Ok(()) };
     // A creation that was interrupted may have led it to the Service's own load balancer.
     let own = sign(cluster, service);
-    let found = backing.found_by("vip_port_id", port.clone()).await?;
+    let found = project.found_by("vip_port_id", port.clone()).await?;
     let is_own = found.iter().flat_map(View::all).any(|view| view.sign.as_ref() == Some(&own));
     if is_own { Ok(()) } else { Err(taken(address, &port)) }
 }
@@ -154,7 +147,7 @@ async fn lead(services: &Services, it: &FloatingIp, port: Option<&str>) -> Resul
 /// # Errors
 /// What Neutron answered; *invalid* if the address that the Service names is taken, or if it is not its load balancer.
 pub(super) async fn apply(
-    backing: &Backing,
+    project: &Project,
     operation: &Operation,
     identity: &Identity<'_>,
     actual: &Actual,
@@ -162,13 +155,13 @@ pub(super) async fn apply(
     goes: bool,
 ) -> Result<Option<Attributes>> {
     match operation {
-        Operation::Create { .. } => Ok(Some(give(backing, identity, actual, port).await?.attributes())),
+        Operation::Create { .. } => Ok(Some(give(project, identity, actual, port).await?.attributes())),
         Operation::Delete { .. } => {
-            let Some(found) = of_front(&backing.services, identity, port).await? else { return Ok(None) };
+            let Some(found) = of_front(&project.services, identity, port).await? else { return Ok(None) };
             if found.is_ours() && !is_kept(identity.service) {
-                backing.services.network.remove(Call::delete("/floatingips/{id}", &[&found.id])).await?;
+                project.services.network.remove(Call::delete("/floatingips/{id}", &[&found.id])).await?;
             } else if found.port.is_some() && !goes {
-                lead(&backing.services, &found, None).await?;
+                lead(&project.services, &found, None).await?;
             }
             Ok(None)
         }
@@ -185,8 +178,8 @@ async fn of_front(services: &Services, identity: &Identity<'_>, port: &str) -> R
 }
 
 /// The one that is there already; else the one that the Service names; else one of its own that leads nowhere; else a new one.
-async fn give(backing: &Backing, identity: &Identity<'_>, actual: &Actual, port: &str) -> Result<FloatingIp> {
-    let (services, service) = (&backing.services, identity.service);
+async fn give(project: &Project, identity: &Identity<'_>, actual: &Actual, port: &str) -> Result<FloatingIp> {
+    let (services, service) = (&project.services, identity.service);
     if let Some(found) = of_port(services, port).await? {
         return Ok(found);
     }
@@ -199,7 +192,7 @@ async fn give(backing: &Backing, identity: &Identity<'_>, actual: &Actual, port:
             key::INTERNAL.key()
         )));
     }
-    let asked = Asked::of(service, &backing.config)?;
+    let asked = Asked::of(service, &project.config)?;
     if let Some(address) = &asked.address {
         match at(services, address).await? {
             Some(FloatingIp { port: Some(other), .. }) => return Err(taken(address, &other)),
@@ -212,14 +205,14 @@ async fn give(backing: &Backing, identity: &Identity<'_>, actual: &Actual, port:
     let none = || Error::invalid("there is no external network to get a floating IP from; set floating-network-id");
     let network = match asked.floating.network {
         Some(network) => network,
-        None => backing.places.external_network().await?.ok_or_else(none)?,
+        None => project.places.external_network().await?.ok_or_else(none)?,
     };
     let mut fields = json!({
         "floating_network_id": network, "port_id": port, "description": description(identity.cluster, service),
     });
     match (asked.address, asked.floating.subnet) {
         (None, FloatingSubnet::Like { name, tags }) => {
-            return any_of(backing, &network, name.as_deref(), tags.as_deref(), fields).await;
+            return any_of(project, &network, name.as_deref(), tags.as_deref(), fields).await;
         }
         (address, subnet) => {
             if let Some(address) = address {
@@ -235,16 +228,16 @@ async fn give(backing: &Backing, identity: &Identity<'_>, actual: &Actual, port:
 
 /// A new one from the first subnet that has an address left.
 async fn any_of(
-    backing: &Backing,
+    project: &Project,
     network: &str,
     name: Option<&str>,
     tags: Option<&str>,
     mut fields: Value,
 ) -> Result<FloatingIp> {
     let mut last = Error::other("no subnet was tried");
-    for subnet in backing.places.floating_subnets(network, name, tags).await? {
+    for subnet in project.places.floating_subnets(network, name, tags).await? {
         fields["subnet_id"] = json!(subnet.id);
-        match make(&backing.services, &fields).await {
+        match make(&project.services, &fields).await {
             Err(err) if err.is_quota() || err.is_invalid() || err.is_conflict() || err.is_not_found() => {
                 tracing::info!(subnet = subnet.name, %err, "no floating IP from this subnet");
                 last = err;

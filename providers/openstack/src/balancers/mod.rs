@@ -8,35 +8,34 @@ mod fitted;
 mod floating_ip;
 mod octavia;
 mod places;
+mod project;
 mod read;
 mod rename;
 mod requests;
 mod second_vip;
 mod security_group;
 mod sharers;
+mod shown;
 mod status;
 mod tags;
 mod wanted;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cloud_provider::{
     About, Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, async_trait,
 };
 use futures::future::try_join_all;
-use provider_kit::events::{EventWriter, Notices};
+use provider_kit::events::EventWriter;
 use provider_kit::load_balancers::{Actual, Adoption, Applied, Backend, Change, Identity, Part, TargetSets, Tree};
 use provider_kit::operation::Polling;
 use provider_kit::paging::Reading;
 use provider_kit::transport::Call;
 use serde_json::Value;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
-use self::find::{asked_for, is_published};
-use self::octavia::{BALANCERS, ID, text};
-use self::places::Places;
-use self::security_group::Groups;
+use self::octavia::{BALANCERS, ID, id, text};
+use self::project::Project;
+use self::shown::{addresses, asked_for, is_published};
 use self::tags::{SIGN, View, balancer_id, legacy_name, sign};
 use self::wanted::Wanted;
 use crate::config;
@@ -46,61 +45,18 @@ use crate::services::Services;
 
 /// From so many on, a list is cheaper than one after the other.
 const FEW: usize = 4;
-/// So many members are at most in requests and answers that are under way, however many load balancers change: a thousand take
-/// more than half a mebibyte. One load balancer may have more.
-const MEMBERS_AT_ONCE: u32 = 10_000;
-
-/// In seconds: nobody waits longer for a load balancer.
-const MOST_PATIENT: f64 = 86_400.0;
 
 /// The load balancers of a project.
-pub(crate) struct Backing {
-    services: Services,
-    config: Arc<config::Balancers>,
-    places: Places,
-    ports: Ports,
-    groups: Groups,
-    notices: Notices,
-    polling: Polling,
-    members_under_way: Semaphore,
-}
+pub(crate) struct OctaviaLoadBalancers(Project);
 
-impl Backing {
+impl OctaviaLoadBalancers {
     pub(crate) fn new(services: Services, config: Arc<config::Balancers>, ports: Ports, events: EventWriter) -> Self {
-        Self {
-            places: Places::new(services.clone()),
-            groups: Groups::new(services.clone(), ports.clone()),
-            notices: Notices::new(events),
-            polling: polling(config.wait_steps),
-            members_under_way: Semaphore::new(MEMBERS_AT_ONCE as usize),
-            services,
-            config,
-            ports,
-        }
+        Self(Project::new(services, config, ports, events))
     }
-
-    /// Waits until there is room for a request with these members, and for its answer.
-    async fn room_for(&self, members: usize) -> Option<SemaphorePermit<'_>> {
-        let permits = u32::try_from(members).map_or(MEMBERS_AT_ONCE, |members| members.min(MEMBERS_AT_ONCE));
-        self.members_under_way.acquire_many(permits).await.ok()
-    }
-}
-
-/// Says how a load balancer in ERROR is repaired.
-fn repair(actual: &Actual) -> String {
-    format!("An administrator may repair it with `openstack loadbalancer failover {}`", balancer_id(&actual.id))
-}
-
-/// As patient as so many questions were, with pauses of one second and then each a fifth longer: a hundred took years.
-fn polling(steps: u32) -> Polling {
-    let pauses = steps - u32::from(steps > 1);
-    let limit = (0..pauses).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MOST_PATIENT).floor();
-    let (first, longest) = (Duration::from_millis(500), Duration::from_secs(20));
-    Polling { first, growth: 1.2, longest, limit: Duration::from_secs_f64(limit), ..Polling::default() }
 }
 
 #[async_trait]
-impl Backend for Backing {
+impl Backend for OctaviaLoadBalancers {
     fn name(&self, cluster: &Cluster, service: &Service) -> String {
         sign(cluster, service)
     }
@@ -133,7 +89,7 @@ impl Backend for Backing {
     }
 
     fn is_shown(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
-        let shown = floating_ip::shown_by(identity.service);
+        let shown = addresses(identity.service);
         actual.ingress.iter().any(|it| it.ip.as_deref().is_some_and(|address| shown.contains(&address)))
     }
 
@@ -143,7 +99,7 @@ impl Backend for Backing {
             format!("load balancer {} ({address})", balancer_id(&it.id))
         };
         let text = format!("is reached by {} now; {} is given back", place(to), place(from));
-        self.notices.warn(true, About::Service(service), "LoadBalancerMoved", &text);
+        self.0.notices.warn(true, About::Service(service), "LoadBalancerMoved", &text);
     }
 
     fn outlives(&self, part: &Part) -> bool {
@@ -151,7 +107,7 @@ impl Backend for Backing {
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {
-        self.follows_labels(service)
+        wanted::follows_labels(&self.0, service)
     }
 
     fn targets_follow_addresses(&self) -> bool {
@@ -159,37 +115,37 @@ impl Backend for Backing {
     }
 
     async fn wanted(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
-        self.wanted_tree(request, Wanted::Whole).await
+        wanted::wanted_tree(&self.0, request, Wanted::Whole).await
     }
 
     async fn wanted_targets(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
-        self.wanted_tree(request, Wanted::Members).await
+        wanted::wanted_tree(&self.0, request, Wanted::Members).await
     }
 
     fn fitted(&self, wanted: Tree, actual: &Actual, identity: &Identity<'_>) -> Result<Tree> {
-        fitted::fitted(wanted, actual, identity.service, &self.config)
+        fitted::fitted(wanted, actual, identity.service, &self.0.config)
     }
 
     async fn list(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
-        self.everything(sets).await
+        self.0.everything(sets).await
     }
 
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
-        self.of_service(identity).await
+        self.0.of_service(identity).await
     }
 
     async fn read(&self, id: &str) -> Result<Option<Actual>> {
-        let Some(balancer) = self.balancer(balancer_id(id)).await? else { return Ok(None) };
+        let Some(balancer) = self.0.balancer(balancer_id(id)).await? else { return Ok(None) };
         let view = View::with_id(&balancer, id);
-        self.whole(balancer, view, None, false).await
+        self.0.whole(balancer, view, None, false).await
     }
 
     async fn read_many(&self, views: &[String]) -> Result<Vec<Actual>> {
         let mut ids: Vec<&str> = views.iter().map(|id| balancer_id(id)).collect();
         ids.dedup();
         let found: Vec<Value> = match ids.len() {
-            0..FEW => try_join_all(ids.iter().map(|id| self.balancer(id))).await?.into_iter().flatten().collect(),
-            _ => self.all_of(&BALANCERS, self.services.in_project(BALANCERS.list("")).await?, find::id).await?,
+            0..FEW => try_join_all(ids.iter().map(|id| self.0.balancer(id))).await?.into_iter().flatten().collect(),
+            _ => self.0.all_of(&BALANCERS, self.0.services.in_project(BALANCERS.list("")).await?, id).await?,
         };
         let of = |id: &String| found.iter().find(|it| text(it, ID) == balancer_id(id));
         let seen = views.iter().filter_map(|id| of(id).and_then(|it| read::cheap(View::with_id(it, id), it)));
@@ -199,19 +155,19 @@ impl Backend for Backing {
 
     async fn has_machine(&self, node: &Node) -> Result<bool> {
         let id = ServerId::read(&node.provider_id)?;
-        if self.services.region().is_some_and(|ours| !id.region.is_empty() && id.region != ours) {
+        if self.0.services.region().is_some_and(|ours| !id.region.is_empty() && id.region != ours) {
             return Err(Error::invalid(format!("{} is in another region", node.provider_id)));
         }
-        let found: Option<Value> = self.services.compute.find(Call::get("/servers/{id}", &[id.server])).await?;
+        let found: Option<Value> = self.0.services.compute.find(Call::get("/servers/{id}", &[id.server])).await?;
         Ok(found.is_some())
     }
 
     async fn apply(&self, change: Change<'_>) -> Result<Applied> {
-        self.carry_out(change).await
+        apply::carry_out(&self.0, change).await
     }
 
     fn status(&self, actual: &Actual, identity: &Identity<'_>) -> Result<LoadBalancerStatus> {
-        Ok(status::status(actual, identity.service, &self.config))
+        Ok(status::status(actual, identity.service, &self.0.config))
     }
 
     fn annotations(&self, actual: &Actual, _identity: &Identity<'_>) -> Vec<(&'static str, Option<String>)> {
@@ -228,21 +184,10 @@ impl Backend for Backing {
     }
 
     fn repair_hint(&self, actual: &Actual) -> Option<String> {
-        Some(format!("{}; or delete it, and another one is created", repair(actual)))
+        Some(format!("{}; or delete it, and another one is created", apply::repair(actual)))
     }
 
     fn polling(&self) -> Polling {
-        self.polling
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_load_balancer_is_waited_for_as_long_as_so_many_looks_took_and_never_longer_than_a_day() {
-        let limits = [0, 1, 23, 50, 300, 10_000].map(|steps| polling(steps).limit.as_secs());
-        assert_eq!(limits, [0, 1, 271, 37_913, 86_400, 86_400]);
+        self.0.polling
     }
 }

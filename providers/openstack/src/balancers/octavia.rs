@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use provider_kit::load_balancers::{Attributes, Targets};
+use provider_kit::load_balancers::{Attributes, State, Targets};
 use provider_kit::streamed;
 use provider_kit::transport::Call;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -150,6 +150,24 @@ pub(super) fn texts<'a>(object: &'a Value, key: &str) -> impl Iterator<Item = &'
 /// The ids in a field such as `"listeners": [{"id": …}]`.
 pub(super) fn ids<'a>(object: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
     object.get(key).and_then(Value::as_array).into_iter().flatten().map(|it| text(it, ID))
+}
+
+/// Returns an object's ID.
+pub(super) fn id(object: &Value) -> String {
+    text(object, ID).to_owned()
+}
+
+/// The reason that Octavia gives for a failure: none but this.
+const FAILED: &str = "its provisioning status is ERROR, in which Octavia refuses to change it";
+
+/// The state of a load balancer; `None` if it is deleted.
+pub(super) fn state(balancer: &Value) -> Option<State> {
+    Some(match text(balancer, "provisioning_status") {
+        "DELETED" => return None,
+        "ACTIVE" => State::Ready,
+        "ERROR" => State::Failed(FAILED.to_owned()),
+        _ => State::Busy,
+    })
 }
 
 /// A member, as it is made and as it is read.

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use provider_kit::load_balancers::{Actual, Aside, Attributes, POOL, Part, Port, State, Tree};
+use provider_kit::load_balancers::{Actual, Aside, Attributes, POOL, Part, Port, Tree};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::floating_ip::FloatingIp;
 use super::octavia::{
     ADDITIONAL_VIPS, BALANCER_SETTINGS, ID, LISTENER_SETTINGS, MONITOR_ID, MONITOR_SETTINGS, Members, POOL_SETTINGS,
-    TAGGED, TAGS, ids, text, texts,
+    TAGGED, TAGS, ids, state, text, texts,
 };
 use super::security_group::Parts;
 use super::status::lead_by;
@@ -38,19 +38,6 @@ impl From<Value> for Pool {
     fn from(object: Value) -> Self {
         Self { members: Members::default(), object }
     }
-}
-
-/// The reason that Octavia gives for a failure: none but this.
-const FAILED: &str = "its provisioning status is ERROR, in which Octavia refuses to change it";
-
-/// The state of a load balancer; `None` if it is deleted.
-pub(super) fn state(balancer: &Value) -> Option<State> {
-    Some(match text(balancer, "provisioning_status") {
-        "DELETED" => return None,
-        "ACTIVE" => State::Ready,
-        "ERROR" => State::Failed(FAILED.to_owned()),
-        _ => State::Busy,
-    })
 }
 
 /// A view of it without its parts.

@@ -13,7 +13,6 @@ use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Backing;
 use super::asked::{Asked, health_check_node_port};
 use super::tags::{cut, full_name};
 use crate::ports::{Port, Ports as NetworkPorts};
@@ -254,9 +253,9 @@ fn changed(port: &Port, changes: &[Change]) -> Option<Value> {
 ///
 /// # Errors
 /// What Neutron answered.
-pub(super) async fn of_service(backing: &Backing, name: &str) -> Result<Parts> {
-    let Some(group) = backing.groups.named(name).await?.into_iter().next() else { return Ok(Vec::new()) };
-    let carrying = backing.groups.ports.carrying(&group.id).await?;
+pub(super) async fn of_service(groups: &Groups, name: &str) -> Result<Parts> {
+    let Some(group) = groups.named(name).await?.into_iter().next() else { return Ok(Vec::new()) };
+    let carrying = groups.ports.carrying(&group.id).await?;
     Ok(shown(&group, carrying.iter().map(|port| &*port.id).collect()))
 }
 
@@ -264,14 +263,14 @@ pub(super) async fn of_service(backing: &Backing, name: &str) -> Result<Parts> {
 ///
 /// # Errors
 /// What Neutron answered.
-pub(super) async fn all(backing: &Backing) -> Result<BTreeMap<String, Parts>> {
-    let mut groups = backing.groups.list(Call::get("/security-groups", &[])).await?;
-    groups.retain(|group| group.name.starts_with(PREFIX));
-    if groups.is_empty() {
+pub(super) async fn all(groups: &Groups) -> Result<BTreeMap<String, Parts>> {
+    let mut all = groups.list(Call::get("/security-groups", &[])).await?;
+    all.retain(|group| group.name.starts_with(PREFIX));
+    if all.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let ports = backing.groups.ports.all(PORTS_AGE).await?;
-    let shown = groups.iter().map(|group| {
+    let ports = groups.ports.all(PORTS_AGE).await?;
+    let shown = all.iter().map(|group| {
         let carrying = ports.iter().filter(|port| port.security_groups.iter().any(|it| **it == *group.id));
         (group.name.clone(), shown(group, carrying.map(|port| &*port.id).collect()))
     });
@@ -292,11 +291,11 @@ fn shown(group: &Group, ports: Targets) -> Parts {
 /// # Errors
 /// What Neutron answered; *conflict* if somebody else changed it meanwhile.
 pub(super) async fn apply(
-    backing: &Backing,
+    groups: &Groups,
     operation: &Operation,
     identity: &Identity<'_>,
 ) -> Result<Option<Attributes>> {
-    let (groups, name) = (&backing.groups, name(identity.service));
+    let name = name(identity.service);
     match operation {
         Operation::Create { part: Part::Support(_), attributes }
         | Operation::Update { part: Part::Support(_), attributes, .. } => {
@@ -361,9 +360,9 @@ pub(super) fn described(cluster: &str, namespace: &str, name: &str) -> String {
 ///
 /// # Errors
 /// What Neutron answered.
-pub(super) async fn remove(backing: &Backing, identity: &Identity<'_>) -> Result<()> {
+pub(super) async fn remove(groups: &Groups, identity: &Identity<'_>) -> Result<()> {
     let part = part(&name(identity.service));
-    apply(backing, &Operation::Delete { part }, identity).await.map(drop)
+    apply(groups, &Operation::Delete { part }, identity).await.map(drop)
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use provider_kit::load_balancers::{Marks, State};
 use serde_json::Value;
 
-use super::octavia::{TAGS, text, texts};
-use super::read::{Whole, is_pool_of, state};
+use super::octavia::{TAGS, state, text, texts};
+use super::read::{Whole, is_pool_of};
 use super::tags::{SIGN, View};
 
 impl Whole {

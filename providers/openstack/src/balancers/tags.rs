@@ -9,8 +9,8 @@ use cloud_provider::{Cluster, Service, default_load_balancer_name};
 use provider_kit::load_balancers::{Identity, Marks};
 use serde_json::Value;
 
-use super::find::was_made;
 use super::octavia::{text, texts};
+use super::shown::was_made;
 
 /// What the names and tags of the Go program begin with.
 pub(super) const SIGN: &str = "kube_service_";

@@ -12,11 +12,12 @@ use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::asked::{Asked, Selector, Vip};
-use super::find::is_published;
 use super::octavia::{ADDITIONAL_VIPS, ALLOWED_CIDRS, BALANCER_SETTINGS};
 use super::places::member_ports;
+use super::project::Project;
+use super::shown::is_made;
 use super::tags::full_name;
-use super::{Backing, floating_ip, security_group};
+use super::{floating_ip, second_vip, security_group};
 use crate::annotations::{self as key, asked_by, text};
 use crate::config::Balancers;
 use crate::features::Features;
@@ -148,172 +149,168 @@ pub(super) enum Wanted {
     Members,
 }
 
-impl Backing {
-    /// What a Service wants, with all that must be found out for it.
-    ///
-    /// # Errors
-    /// *Invalid*, naming the annotation or key, for what the user must change; else what the cloud answered.
-    pub(super) async fn wanted_tree(&self, request: &LoadBalancerRequest<'_>, what: Wanted) -> Result<Tree> {
-        let LoadBalancerRequest { service, nodes, .. } = *request;
-        let (asked, mut notes) = (Asked::of(service, &self.config)?, Notes::default());
-        if nodes.is_empty() && !is_made(service) {
-            return Err(Error::other(
-                "there are no Nodes to send traffic to; the load balancer is made when there are",
-            ));
-        }
-        let is_whole = what == Wanted::Whole;
-        if is_whole {
-            self.check_tls(&asked).await?;
-        }
-        let features = self.services.octavia().await?;
-        let has_floating_network = is_whole && self.has_floating_network(&asked, &mut notes).await?;
-        if has_floating_network {
-            floating_ip::check_named(self, request, &asked).await?;
-        }
-        let (mut vip, mut member_subnet) = (asked.vip.clone(), asked.member_subnet.clone());
-        if vip.subnet.is_none() && vip.network.is_none() && (vip.port.is_none() || member_subnet.is_none()) {
-            let found = self.places.of_nodes(&self.ports, &asked, nodes).await?;
-            member_subnet = member_subnet.or_else(|| found.clone());
-            vip.subnet = found.filter(|_| vip.port.is_none());
-        }
-        let second_subnet = match what {
-            Wanted::Whole => self.second_subnet(&asked, &features, &vip, service, &mut notes).await?,
-            Wanted::Members => None,
-        };
-        let mut members = nodes.to_vec();
-        members.retain(|node| asked.selector.matches(&node.labels));
-        let group = self.group(&asked, service, &members, &vip, member_subnet.as_deref()).await?;
-        let targets = self.targets(&asked, service, &members);
-        if is_whole {
-            self.note(&asked, &features, &mut notes);
-            self.notices.tell(service, "", &notes);
-        }
-        let facts = Facts { features, vip, second_subnet, member_subnet, targets, group, has_floating_network };
-        Ok(wanted(&asked, &self.config, facts))
+/// What a Service wants, with all that must be found out for it.
+///
+/// # Errors
+/// *Invalid*, naming the annotation or key, for what the user must change; else what the cloud answered.
+pub(super) async fn wanted_tree(project: &Project, request: &LoadBalancerRequest<'_>, what: Wanted) -> Result<Tree> {
+    let LoadBalancerRequest { service, nodes, .. } = *request;
+    let (asked, mut notes) = (Asked::of(service, &project.config)?, Notes::default());
+    if nodes.is_empty() && !is_made(service) {
+        return Err(Error::other("there are no Nodes to send traffic to; the load balancer is made when there are"));
     }
-
-    /// Whether the members of a Service depend on labels of Nodes.
-    pub(super) fn follows_labels(&self, service: &Service) -> bool {
-        let selector = text(&mut asked_by(service), &key::NODE_SELECTOR, Some(&self.config.node_selector));
-        selector.is_some_and(|selector| !Selector::read(&selector).selects_all())
+    let is_whole = what == Wanted::Whole;
+    if is_whole {
+        check_tls(project, &asked).await?;
     }
-
-    /// Who is a member, and where. Those who have no address for it are told of, once as long as they are the same.
-    fn targets(&self, asked: &Asked, service: &Service, members: &[Arc<Node>]) -> Targets {
-        let (placed, without): (Vec<_>, Vec<_>) =
-            members.iter().map(|node| (&*node.name, asked.member_address(node))).partition(|(_, at)| at.is_some());
-        // A pool has an address once: of two Nodes of one address, as where a server took the place of one that is gone, the
-        // first by name is the member.
-        let mut by_address = BTreeMap::new();
-        for (node, at) in placed.iter().filter_map(|(node, at)| Some((*node, (*at)?))) {
-            by_address.entry(at).and_modify(|it: &mut &str| *it = node.min(it)).or_insert(node);
-        }
-        let targets = by_address.iter().map(|(at, node)| format!("{node} {at}")).collect();
-        let mut without: Vec<&str> = without.into_iter().map(|(node, _)| node).collect();
-        without.sort_unstable();
-        let (about, who) = (About::Service(service), without.join(", "));
-        if !without.is_empty() && self.notices.is_first(about, "no address as a member", &who) {
-            let (namespace, service) = full_name(service);
-            tracing::warn!(namespace, service, "{}", left_out(&without));
-        }
-        targets
+    let features = project.services.octavia().await?;
+    let has_floating_network = is_whole && has_floating_network(project, &asked, &mut notes).await?;
+    if has_floating_network {
+        floating_ip::check_named(project, request, &asked).await?;
     }
-
-    /// Whether there is a network to take a floating IP from, if one is wanted.
-    async fn has_floating_network(&self, asked: &Asked, notes: &mut Notes) -> Result<bool> {
-        if asked.internal {
-            return Ok(false);
-        }
-        if asked.is_ipv6() {
-            let text = "the load balancer is reached by IPv6: it gets no floating IP, and is published by its VIP";
-            notes.warn("LoadBalancerFloatingIPSkipped", text);
-            return Ok(false);
-        }
-        let network = match &asked.floating.network {
-            Some(network) => Some(network.clone()),
-            None => self.places.external_network().await?,
-        };
-        match network {
-            Some(network) => self.places.check_floating(&network, &asked.floating.subnet).await.map(|()| true),
-            None => {
-                let text = "no external network with IPv4 was found; set floating-network-id";
-                notes.warn("LoadBalancerExternalNetworkSearchFailed", text);
-                let text =
-                    "there is no network for a floating IP: a new load balancer is internal, and published by its VIP";
-                notes.warn("LoadBalancerForcedInternal", text);
-                Ok(false)
-            }
-        }
+    let (mut vip, mut member_subnet) = (asked.vip.clone(), asked.member_subnet.clone());
+    if vip.subnet.is_none() && vip.network.is_none() && (vip.port.is_none() || member_subnet.is_none()) {
+        let found = project.places.of_nodes(&project.ports, &asked, nodes).await?;
+        member_subnet = member_subnet.or_else(|| found.clone());
+        vip.subnet = found.filter(|_| vip.port.is_none());
     }
-
-    /// The security group, if such are managed.
-    async fn group(
-        &self,
-        asked: &Asked,
-        service: &Service,
-        members: &[Arc<Node>],
-        vip: &Vip,
-        member_subnet: Option<&str>,
-    ) -> Result<Option<Group>> {
-        if !self.config.manage_security_groups {
-            return Ok(None);
-        }
-        let mut subnets = match (member_subnet, &vip.network) {
-            (Some(id), _) => vec![self.places.subnet(id, "member-subnet-id or subnet-id").await?],
-            (None, Some(network)) => self.places.subnets_of(network).await?,
-            // Nothing is known without Nodes.
-            (None, None) => Vec::new(),
-        };
-        if member_subnet.is_none() {
-            subnets.retain(|subnet| asked.family.has(subnet.cidr.addr()));
-        }
-        let subnets: Vec<_> = subnets.iter().map(|subnet| subnet.cidr).collect();
-        let keeps_senders = self.config.provider == OVN;
-        let rules = (!subnets.is_empty()).then(|| security_group::rules(asked, service, &subnets, keeps_senders));
-        let ports = member_ports(&self.ports, asked, members, member_subnet).await?;
-        Ok(Some(Group { name: security_group::name(service), rules, ports }))
+    let second_subnet = match what {
+        Wanted::Whole => second_vip::second_subnet(project, &asked, &features, &vip, service, &mut notes).await?,
+        Wanted::Members => None,
+    };
+    let mut members = nodes.to_vec();
+    members.retain(|node| asked.selector.matches(&node.labels));
+    let group = group(project, &asked, service, &members, &vip, member_subnet.as_deref()).await?;
+    let targets = targets(project, &asked, service, &members);
+    if is_whole {
+        note(project, &asked, &features, &mut notes);
+        project.notices.tell(service, "", &notes);
     }
+    let facts = Facts { features, vip, second_subnet, member_subnet, targets, group, has_floating_network };
+    Ok(wanted(&asked, &project.config, facts))
+}
 
-    /// Whether the container or secret that the Service refers to exists.
-    async fn check_tls(&self, asked: &Asked) -> Result<()> {
-        let Some(reference) = asked.tls_container.as_ref().filter(|_| self.config.barbican) else { return Ok(()) };
-        let key = key::DEFAULT_TLS_CONTAINER_REF.key();
-        let mut parts = reference.rsplit('/');
-        let call = match (parts.next(), parts.next()) {
-            (Some(id), Some("containers")) if !id.is_empty() => Call::get("/containers/{id}", &[id]),
-            (Some(id), Some("secrets")) if !id.is_empty() => Call::get("/secrets/{id}", &[id]),
-            _ => {
-                return Err(Error::invalid(format!(
-                    "{key}: {reference:?} does not end in /containers/<id> or /secrets/<id>"
-                )));
-            }
-        };
-        let found: Option<IgnoredAny> = self.services.keys.find(call).await.map_err(|err| match err.is_invalid() {
-            true => Error::invalid(format!("{key}: {reference:?}: {err}; container-store = external asks no Barbican")),
-            false => err,
-        })?;
-        found.map(|_| ()).ok_or_else(|| Error::invalid(format!("{key}: Barbican has no {reference:?}")))
+/// Whether the members of a Service depend on labels of Nodes.
+pub(super) fn follows_labels(project: &Project, service: &Service) -> bool {
+    let selector = text(&mut asked_by(service), &key::NODE_SELECTOR, Some(&project.config.node_selector));
+    selector.is_some_and(|selector| !Selector::read(&selector).selects_all())
+}
+
+/// Who is a member, and where. Those who have no address for it are told of, once as long as they are the same.
+fn targets(project: &Project, asked: &Asked, service: &Service, members: &[Arc<Node>]) -> Targets {
+    let (placed, without): (Vec<_>, Vec<_>) =
+        members.iter().map(|node| (&*node.name, asked.member_address(node))).partition(|(_, at)| at.is_some());
+    // A pool has an address once: of two Nodes of one address, as where a server took the place of one that is gone, the
+    // first by name is the member.
+    let mut by_address = BTreeMap::new();
+    for (node, at) in placed.iter().filter_map(|(node, at)| Some((*node, (*at)?))) {
+        by_address.entry(at).and_modify(|it: &mut &str| *it = node.min(it)).or_insert(node);
     }
+    let targets = by_address.iter().map(|(at, node)| format!("{node} {at}")).collect();
+    let mut without: Vec<&str> = without.into_iter().map(|(node, _)| node).collect();
+    without.sort_unstable();
+    let (about, who) = (About::Service(service), without.join(", "));
+    if !without.is_empty() && project.notices.is_first(about, "no address as a member", &who) {
+        let (namespace, service) = full_name(service);
+        tracing::warn!(namespace, service, "{}", left_out(&without));
+    }
+    targets
+}
 
-    /// What is asked for, and does not happen.
-    fn note(&self, asked: &Asked, features: &Features, notes: &mut Notes) {
-        let by_group = self.config.manage_security_groups && self.config.provider == OVN;
-        if asked.is_restricted && !features.allowed_cidrs && !by_group {
-            let text = "source ranges have no effect: Octavia, or its provider, has none, and everybody can reach the load balancer";
-            notes.warn("LoadBalancerSourceRangesIgnored", text);
-        }
-        if asked.availability_zone.is_some() && !features.availability_zones {
+/// Whether there is a network to take a floating IP from, if one is wanted.
+async fn has_floating_network(project: &Project, asked: &Asked, notes: &mut Notes) -> Result<bool> {
+    if asked.internal {
+        return Ok(false);
+    }
+    if asked.is_ipv6() {
+        let text = "the load balancer is reached by IPv6: it gets no floating IP, and is published by its VIP";
+        notes.warn("LoadBalancerFloatingIPSkipped", text);
+        return Ok(false);
+    }
+    let network = match &asked.floating.network {
+        Some(network) => Some(network.clone()),
+        None => project.places.external_network().await?,
+    };
+    match network {
+        Some(network) => project.places.check_floating(&network, &asked.floating.subnet).await.map(|()| true),
+        None => {
+            let text = "no external network with IPv4 was found; set floating-network-id";
+            notes.warn("LoadBalancerExternalNetworkSearchFailed", text);
             let text =
-                "the availability zone has no effect: Octavia has them from version 2.14 on, and not with provider ovn";
-            notes.warn("LoadBalancerAvailabilityZonesIgnored", text);
+                "there is no network for a floating IP: a new load balancer is internal, and published by its VIP";
+            notes.warn("LoadBalancerForcedInternal", text);
+            Ok(false)
         }
-        if let Some(method) = &asked.unknown_method {
-            let (key, used) = (key::LB_METHOD.key(), &asked.lb_method);
-            let text = format!("annotation {key}: {method:?} is no algorithm of Octavia's; {used} is used");
-            notes.warn("LoadBalancerLbMethodUnknown", text);
-        }
-        asked.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
     }
+}
+
+/// The security group, if such are managed.
+async fn group(
+    project: &Project,
+    asked: &Asked,
+    service: &Service,
+    members: &[Arc<Node>],
+    vip: &Vip,
+    member_subnet: Option<&str>,
+) -> Result<Option<Group>> {
+    if !project.config.manage_security_groups {
+        return Ok(None);
+    }
+    let mut subnets = match (member_subnet, &vip.network) {
+        (Some(id), _) => vec![project.places.subnet(id, "member-subnet-id or subnet-id").await?],
+        (None, Some(network)) => project.places.subnets_of(network).await?,
+        // Nothing is known without Nodes.
+        (None, None) => Vec::new(),
+    };
+    if member_subnet.is_none() {
+        subnets.retain(|subnet| asked.family.has(subnet.cidr.addr()));
+    }
+    let subnets: Vec<_> = subnets.iter().map(|subnet| subnet.cidr).collect();
+    let keeps_senders = project.config.provider == OVN;
+    let rules = (!subnets.is_empty()).then(|| security_group::rules(asked, service, &subnets, keeps_senders));
+    let ports = member_ports(&project.ports, asked, members, member_subnet).await?;
+    Ok(Some(Group { name: security_group::name(service), rules, ports }))
+}
+
+/// Whether the container or secret that the Service refers to exists.
+async fn check_tls(project: &Project, asked: &Asked) -> Result<()> {
+    let Some(reference) = asked.tls_container.as_ref().filter(|_| project.config.barbican) else { return Ok(()) };
+    let key = key::DEFAULT_TLS_CONTAINER_REF.key();
+    let mut parts = reference.rsplit('/');
+    let call = match (parts.next(), parts.next()) {
+        (Some(id), Some("containers")) if !id.is_empty() => Call::get("/containers/{id}", &[id]),
+        (Some(id), Some("secrets")) if !id.is_empty() => Call::get("/secrets/{id}", &[id]),
+        _ => {
+            return Err(Error::invalid(format!(
+                "{key}: {reference:?} does not end in /containers/<id> or /secrets/<id>"
+            )));
+        }
+    };
+    let found: Option<IgnoredAny> = project.services.keys.find(call).await.map_err(|err| match err.is_invalid() {
+        true => Error::invalid(format!("{key}: {reference:?}: {err}; container-store = external asks no Barbican")),
+        false => err,
+    })?;
+    found.map(|_| ()).ok_or_else(|| Error::invalid(format!("{key}: Barbican has no {reference:?}")))
+}
+
+/// What is asked for, and does not happen.
+fn note(project: &Project, asked: &Asked, features: &Features, notes: &mut Notes) {
+    let by_group = project.config.manage_security_groups && project.config.provider == OVN;
+    if asked.is_restricted && !features.allowed_cidrs && !by_group {
+        let text = "source ranges have no effect: Octavia, or its provider, has none, and everybody can reach the load balancer";
+        notes.warn("LoadBalancerSourceRangesIgnored", text);
+    }
+    if asked.availability_zone.is_some() && !features.availability_zones {
+        let text =
+            "the availability zone has no effect: Octavia has them from version 2.14 on, and not with provider ovn";
+        notes.warn("LoadBalancerAvailabilityZonesIgnored", text);
+    }
+    if let Some(method) = &asked.unknown_method {
+        let (key, used) = (key::LB_METHOD.key(), &asked.lb_method);
+        let text = format!("annotation {key}: {method:?} is no algorithm of Octavia's; {used} is used");
+        notes.warn("LoadBalancerLbMethodUnknown", text);
+    }
+    asked.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
 }
 
 /// Who is no member, in a line that does not grow with them.
@@ -321,11 +318,6 @@ fn left_out(nodes: &[&str]) -> String {
     let few = nodes[..nodes.len().min(FEW)].join(", ");
     let more = if nodes.len() > FEW { ", …" } else { "" };
     format!("{} Nodes are no members of its load balancer, having no address of its family: {few}{more}", nodes.len())
-}
-
-/// Whether a Service has had a load balancer.
-pub(super) fn is_made(service: &Service) -> bool {
-    is_published(service) || key::LOAD_BALANCER_ID.text_on(service).is_some()
 }
 
 #[cfg(test)]

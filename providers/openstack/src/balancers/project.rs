@@ -1,0 +1,123 @@
+//! The project whose load balancers are managed: its services, and what all changes share.
+
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{Error, Result, SyncObserver};
+use provider_kit::events::{EventWriter, Notices};
+use provider_kit::load_balancers::State;
+use provider_kit::operation::{Polling, until_done};
+use provider_kit::transport::Call;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::octavia::{BALANCERS, Kind, id, state};
+use super::places::Places;
+use super::security_group::Groups;
+use crate::config::Balancers;
+use crate::ports::Ports;
+use crate::services::Services;
+
+/// The most members in requests and answers that are under way, however many load balancers change: a thousand take more than
+/// half a mebibyte. One load balancer may have more.
+pub(super) const MEMBERS_AT_ONCE: u32 = 10_000;
+
+/// The longest wait for a load balancer, in seconds.
+const MOST_PATIENT: f64 = 86_400.0;
+
+pub(super) struct Project {
+    pub(super) services: Services,
+    pub(super) config: Arc<Balancers>,
+    pub(super) places: Places,
+    pub(super) ports: Ports,
+    pub(super) groups: Groups,
+    pub(super) notices: Notices,
+    pub(super) polling: Polling,
+    members_under_way: Semaphore,
+}
+
+impl Project {
+    pub(super) fn new(services: Services, config: Arc<Balancers>, ports: Ports, events: EventWriter) -> Self {
+        Self {
+            places: Places::new(services.clone()),
+            groups: Groups::new(services.clone(), ports.clone()),
+            notices: Notices::new(events),
+            polling: polling(config.wait_steps),
+            members_under_way: Semaphore::new(MEMBERS_AT_ONCE as usize),
+            services,
+            config,
+            ports,
+        }
+    }
+
+    /// Waits until there is room for a request with these members, and for its answer.
+    pub(super) async fn room_for(&self, members: usize) -> Option<SemaphorePermit<'_>> {
+        let permits = u32::try_from(members).map_or(MEMBERS_AT_ONCE, |members| members.min(MEMBERS_AT_ONCE));
+        self.members_under_way.acquire_many(permits).await.ok()
+    }
+
+    /// Waits within a change until Octavia takes another request for it.
+    pub(super) async fn settled(&self, id: &str, observer: &dyn SyncObserver) -> Result<()> {
+        observer.waits();
+        let place = format!("load balancer {id}");
+        let settled = until_done(&place, self.polling, || async {
+            match self.balancer(id).await?.as_ref().and_then(state) {
+                None => Err(Error::conflict(format!("load balancer {id} went away while it was changed"))),
+                Some(State::Failed(text)) => Err(Error::other(format!("load balancer {id}: {text}"))),
+                Some(state) => Ok((state == State::Ready).then_some(())),
+            }
+        });
+        let settled = settled.await;
+        observer.goes_on().await;
+        settled
+    }
+
+    /// Reads all of a list.
+    pub(super) async fn all_of<T: DeserializeOwned, K: Hash>(
+        &self,
+        kind: &Kind,
+        call: Call,
+        key: fn(&T) -> K,
+    ) -> Result<Vec<T>> {
+        self.services.all(&self.services.balancer, call, kind.names, key).await
+    }
+
+    pub(super) async fn objects(&self, kind: &Kind, call: Call) -> Result<Vec<Value>> {
+        self.all_of(kind, call, id).await
+    }
+
+    /// A load balancer without its parts.
+    pub(super) async fn balancer(&self, id: &str) -> Result<Option<Value>> {
+        let found: Option<Value> = self.services.balancer.find(BALANCERS.get(id)).await?;
+        Ok(found.filter(|it| state(it).is_some()))
+    }
+
+    /// Reads the load balancers with this value in a field.
+    pub(super) async fn found_by(&self, key: &str, value: String) -> Result<Vec<Value>> {
+        let call = self.services.in_project(BALANCERS.list("").query(key, value)).await?;
+        let mut found = self.objects(&BALANCERS, call).await?;
+        found.retain(|it| state(it).is_some());
+        Ok(found)
+    }
+}
+
+/// As patient as so many questions were, with pauses of one second and then each a fifth longer: a hundred took years.
+fn polling(steps: u32) -> Polling {
+    let pauses = steps - u32::from(steps > 1);
+    let limit = (0..pauses).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MOST_PATIENT).floor();
+    let (first, longest) = (Duration::from_millis(500), Duration::from_secs(20));
+    Polling { first, growth: 1.2, longest, limit: Duration::from_secs_f64(limit), ..Polling::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_balancer_is_waited_for_as_long_as_so_many_looks_took_and_never_longer_than_a_day() {
+        let limits = [0, 1, 23, 50, 300, 10_000].map(|steps| polling(steps).limit.as_secs());
+        assert_eq!(limits, [0, 1, 271, 37_913, 86_400, 86_400]);
+    }
+}
