@@ -14,7 +14,7 @@
 //! | [`node_selector`], [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
 //! | [`cluster`] | what the controllers know of the cluster, for all parts of a provider |
-//! | [`events`], [`excerpt`] | events on Nodes and Services; how much of a cloud's words people are told |
+//! | [`events`] | events on Nodes and Services |
 //! | [`diagnosis`] | what every provider can tell `doctor` |
 //! | [`series`](mod@series), [`counted`] | series of a provider's own; its calls, for one of them |
 //! | [`cached`] | values that are read once in a while and shared by all callers |
@@ -50,7 +50,6 @@ pub mod counted;
 pub mod declared;
 pub mod diagnosis;
 pub mod events;
-pub mod excerpt;
 pub mod firewall;
 pub mod gcfg;
 pub mod health_check;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cloud_provider::{Error, Result, SyncObserver};
-use provider_kit::excerpt::excerpt;
+use cloud_provider::{Error, Result, SyncObserver, excerpt};
 use provider_kit::inventory::Urgency;
 use provider_kit::operation::{OperationState, Operations};
 use provider_kit::paging::{Page, Reading, Rules, read_pages};

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Write};
 
 use bytes::Bytes;
-use cloud_provider::{Error, Result};
+use cloud_provider::{Error, Result, excerpt};
 use http::{HeaderMap, Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -12,7 +12,6 @@ use serde_json::Value;
 
 use super::Priority;
 use super::inside::Inside;
-use crate::excerpt::excerpt;
 
 /// A request: method, path made from a template, query, JSON body.
 ///

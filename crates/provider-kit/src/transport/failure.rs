@@ -3,14 +3,13 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use cloud_provider::Error;
+use cloud_provider::{Error, excerpt};
 use http::{HeaderMap, Response, StatusCode, header};
 use jiff::fmt::rfc2822::DateTimeParser;
 use serde_json::Value;
 
 use super::attempt::Attempt;
 use super::{BodyLimit, Call, Refill};
-use crate::excerpt::excerpt;
 
 /// A pause after a 429 that names none.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(5);

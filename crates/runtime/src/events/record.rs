@@ -107,31 +107,3 @@ pub struct RecordedEvent {
     /// When.
     pub time: Timestamp,
 }
-
-/// The most bytes of an event's message, as `events.k8s.io` has it. What others say may be in it, at any length.
-const LONGEST_MESSAGE: usize = 1024;
-
-/// Cuts a message at a character boundary, so that the API takes it.
-pub(super) fn cut(mut message: String) -> String {
-    const MORE: char = '…';
-    if message.len() > LONGEST_MESSAGE {
-        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE - MORE.len_utf8()));
-        message.push(MORE);
-        message.shrink_to_fit();
-    }
-    message
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_message_is_cut_between_characters() {
-        assert_eq!(cut("x".repeat(LONGEST_MESSAGE)).len(), LONGEST_MESSAGE);
-        for text in ["x", "é", "🦀"] {
-            let message = cut(text.repeat(2 << 20));
-            assert!(message.len() <= LONGEST_MESSAGE && message.ends_with('…'), "{} bytes", message.len());
-        }
-    }
-}

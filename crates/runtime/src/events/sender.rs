@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use cloud_provider::excerpt;
 use futures::future::{join, join_all};
 use kube::Client;
 use tokio::sync::mpsc;
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::correlator::{Correlator, Outcome};
-use super::record::{EventType, ObjectRef, RecordedEvent, cut};
+use super::record::{EventType, ObjectRef, RecordedEvent};
 use super::sink::{ApiSink, EventSink, SinkError};
 use crate::clock::Clock;
 
@@ -58,7 +59,7 @@ impl EventRecorder {
             regarding: regarding.clone(),
             type_,
             reason: reason.to_owned(),
-            message: cut(message.into()),
+            message: excerpt(message.into()),
             time: self.clock.now(),
         };
         tracing::debug!(object = %event.regarding, %type_, reason, message = event.message, "event");
