@@ -7,7 +7,6 @@
 //! | [`paging`] | lists read page by page, with proof that they are whole |
 //! | [`inventory`] | all machines, read once and shared: [`Instances`](cloud_provider::Instances) for any cloud that can list |
 //! | [`load_balancers`] | from what a Service wants to ordered operations: [`LoadBalancers`](cloud_provider::LoadBalancers) for any cloud |
-//! | [`beside`] | series of a provider's own beside those that all have |
 //! | [`breaker`] | sparing an API that punishes who goes on after a refusal |
 //! | [`operation`] | waiting for what a cloud does in the background |
 //! | [`declared`], [`annotations`], [`variables`] | annotations and environment variables: one declaration is getter, checks and reference page |
@@ -41,7 +40,6 @@
 
 pub mod addresses;
 pub mod annotations;
-pub mod beside;
 pub mod breaker;
 pub mod cached;
 pub mod cluster;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Result, Setup};
-use provider_kit::beside::Beside;
 use provider_kit::transport::{Budget, Builder, Call, Credential, Jitter, Patience, Refill, Refusal, Transport};
 
 use crate::config::{Config, Robot};
@@ -32,7 +31,7 @@ pub fn cloud(config: &Config, setup: &Setup) -> Builder {
         .setup(setup)
         .credential(config.token.clone())
         .validate(Call::get("/locations", &[]).query("per_page", 1))
-        .metrics(Arc::new(Beside { own: Requests(Arc::clone(&setup.metrics)), all: Arc::clone(&setup.metrics) }))
+        .own_series(Requests(Arc::clone(&setup.metrics)))
         .patience(PATIENCE)
         .budget(Budget {
             share_left_to_others: f64::from(config.rate_limit_left_to_others) / 100.0,

@@ -9,7 +9,6 @@ use cloud_provider::{Error, Setup};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use provider_kit::beside::Beside;
 use provider_kit::transport::{BodyLimit, Builder, Leaf, NoAnswer, Patience, Refusal};
 use serde_json::Value;
 
@@ -24,7 +23,7 @@ pub(crate) fn furnished(builder: Builder, config: &Config, setup: &Setup, leaf: 
     builder
         .setup(setup)
         .leaf(leaf)
-        .metrics(Arc::new(Beside { own: Requests(Arc::clone(&setup.metrics)), all: Arc::clone(&setup.metrics) }))
+        .own_series(Requests(Arc::clone(&setup.metrics)))
         .patience(patience(config.request_timeout))
         .correlation("x-openstack-request-id")
         .refusals(refusal)

@@ -53,6 +53,7 @@ mod priority;
 pub mod recording;
 mod redact;
 mod retry;
+mod tee;
 mod throttle;
 
 use std::fmt;
@@ -164,6 +165,14 @@ impl Builder {
     pub fn metrics(mut self, metrics: Arc<dyn CloudMetrics>) -> Self {
         self.metrics = metrics;
         self
+    }
+
+    /// Reports each request to `own` as well, which records it under the names that the cloud's users know. Call it after
+    /// [`setup`](Self::setup).
+    #[must_use]
+    pub fn own_series(self, own: impl CloudMetrics + 'static) -> Self {
+        let all = Arc::clone(&self.metrics);
+        self.metrics(Arc::new(tee::Tee { own, all }))
     }
 
     /// Sends what changes something only while `fence` is open: hand it the one of the provider's set-up. What is sent

@@ -1,20 +1,17 @@
-//! Series of a provider's own beside those that every provider has.
+//! Fan-out of what is reported of requests: to series of a provider's own, and to those that every provider has.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{CloudMetrics, ProviderSeries};
 
-/// Hands what is told of requests first to `own`, which records it under the names that the cloud's users know, then to those
-/// who hear it of every provider.
-pub struct Beside<T> {
-    /// The provider's own.
-    pub own: T,
-    /// Everybody's.
-    pub all: Arc<dyn CloudMetrics>,
+/// Reports requests first to `own`, then to `all`.
+pub(super) struct Tee<T> {
+    pub(super) own: T,
+    pub(super) all: Arc<dyn CloudMetrics>,
 }
 
-impl<T: CloudMetrics> CloudMetrics for Beside<T> {
+impl<T: CloudMetrics> CloudMetrics for Tee<T> {
     fn started(&self, operation: &str) {
         self.own.started(operation);
         self.all.started(operation);
@@ -43,7 +40,7 @@ impl<T: CloudMetrics> CloudMetrics for Beside<T> {
         self.own.credential_changed(is_in_use);
         self.all.credential_changed(is_in_use);
     }
-    /// A series is recorded once.
+    /// `own` records its series itself.
     fn record(&self, series: &'static ProviderSeries, labels: &[&str], value: f64) {
         self.all.record(series, labels, value);
     }
