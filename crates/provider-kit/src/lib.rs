@@ -14,7 +14,8 @@
 //! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
 //! | [`cluster`] | what the controllers know of the cluster, for all parts of a provider |
 //! | [`events`] | events on Nodes and Services |
-//! | [`diagnosis`] | what every provider can tell `doctor` |
+//! | [`checks`] | checks of `doctor` that every provider has |
+//! | [`catalog`] | cached lists with look-ups by ID, name or tag, and the error that lists what exists |
 //! | [`series`](mod@series), [`counted`] | series of a provider's own; its calls, for one of them |
 //! | [`cached`] | values that are read once in a while and shared by all callers |
 //! | [`streamed`] | long lists in an answer, read item by item |
@@ -42,11 +43,12 @@ pub mod addresses;
 pub mod annotations;
 pub mod breaker;
 pub mod cached;
+pub mod catalog;
+pub mod checks;
 pub mod cluster;
 pub mod coalescer;
 pub mod counted;
 pub mod declared;
-pub mod diagnosis;
 pub mod events;
 pub mod firewall;
 pub mod gcfg;

@@ -1,7 +1,7 @@
 //! What `doctor` is told: endpoint, token, rate limit, network, load balancers, dedicated servers.
 
 use cloud_provider::{Error, Finding};
-use provider_kit::diagnosis::{endpoint_remedy, reached};
+use provider_kit::checks::{endpoint_remedy, rate_limit, reached, unavailable};
 use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
 
@@ -47,7 +47,7 @@ impl Diagnosis<'_> {
         findings.extend(self.network().await);
         if let Some(balancers) = &self.config.balancers {
             findings.push(place(balancers, &locations));
-            findings.push(self.balancer_type(balancers).await);
+            findings.extend(self.balancer_type(balancers).await);
         }
         findings.extend(self.robot().await);
         findings
@@ -60,16 +60,8 @@ impl Diagnosis<'_> {
             "put a valid API token of the project into HCLOUD_TOKEN, or into the file of HCLOUD_TOKEN_FILE";
         let answer = self.api.http.send(Call::get("/locations", &[]).inside("locations")).await;
         let answer = reached(&self.api.http.base(), SETTING, CREDENTIAL, answer, findings)?;
-        let number = |name: &str| answer.headers.get(name)?.to_str().ok()?.parse::<u64>().ok();
-        if let (Some(limit), Some(left)) = (number("ratelimit-limit"), number("ratelimit-remaining")) {
-            let text = format!("{left} of {limit} requests are left");
-            findings.push(if left * 10 >= limit {
-                Finding::ok("rate limit", text)
-            } else {
-                let remedy = "see what else uses tokens of this project; the limit is refilled each second";
-                Finding::warning("rate limit", text, remedy)
-            });
-        }
+        let remedy = "see what else uses tokens of this project; the limit is refilled each second";
+        findings.extend(rate_limit(&answer.headers, remedy));
         let unread = |error: Error| Finding::failure("endpoint", error.to_string(), endpoint_remedy(SETTING, &error));
         answer.json().map_err(|error| findings.push(unread(error))).ok()
     }
@@ -126,27 +118,26 @@ impl Diagnosis<'_> {
         vec![there, attached]
     }
 
-    async fn balancer_type(&self, balancers: &Balancers) -> Finding {
+    async fn balancer_type(&self, balancers: &Balancers) -> Option<Finding> {
         const CHECK: &str = "load balancer type";
         let name = balancers.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
         let call = Call::get("/load_balancer_types", &[]).query("per_page", PAGE_SIZE).inside("load_balancer_types");
         let types: Vec<Type> = match self.api.http.read(call).await {
             Ok(types) => types,
-            Err(error) => return Finding::failure(CHECK, error.to_string(), "try again"),
+            Err(error) => return Some(Finding::failure(CHECK, error.to_string(), "try again")),
         };
         let Some(found) = types.iter().find(|it| it.name == name) else {
-            let known: Vec<_> = types.iter().map(|it| &*it.name).collect();
-            let remedy = format!("set HCLOUD_LOAD_BALANCERS_TYPE to one of {}", known.join(", "));
-            return Finding::failure(CHECK, format!("{name:?} does not exist"), remedy);
+            let available = types.iter().map(|it| &*it.name);
+            return unavailable(CHECK, "HCLOUD_LOAD_BALANCERS_TYPE", name, available);
         };
-        match (&found.deprecation, &found.deprecated) {
+        Some(match (&found.deprecation, &found.deprecated) {
             (Some(Deprecation { unavailable_after }), _) | (None, Some(unavailable_after)) => Finding::warning(
                 CHECK,
                 format!("{name} is deprecated, and not available after {unavailable_after}"),
                 "choose another in HCLOUD_LOAD_BALANCERS_TYPE and in annotations",
             ),
             (None, None) => Finding::ok(CHECK, name),
-        }
+        })
     }
 
     async fn robot(&self) -> Option<Finding> {
@@ -168,29 +159,19 @@ impl Diagnosis<'_> {
     }
 }
 
-/// Where load balancers go, unless their Services say.
+/// Checks where load balancers go whose Services do not say.
 fn place(balancers: &Balancers, locations: &[Location]) -> Finding {
     const CHECK: &str = "load balancer location";
-    let judge = |variable: &str, wanted: &str, name: fn(&Location) -> &str| {
-        let mut known: Vec<_> = locations.iter().map(name).collect();
-        known.sort_unstable();
-        known.dedup();
-        match known.contains(&wanted) {
-            true => Finding::ok(CHECK, wanted),
-            false => Finding::failure(
+    let (setting, wanted, name): (_, _, fn(&Location) -> &str) = match (&balancers.location, &balancers.network_zone) {
+        (Some(wanted), _) => ("HCLOUD_LOAD_BALANCERS_LOCATION", wanted, |it| &it.name),
+        (None, Some(wanted)) => ("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", wanted, |it| &it.network_zone),
+        (None, None) => {
+            return Finding::warning(
                 CHECK,
-                format!("{wanted:?} does not exist"),
-                format!("set {variable} to one of {}", known.join(", ")),
-            ),
+                "none is configured, so each Service must name one",
+                "set HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
+            );
         }
     };
-    match (&balancers.location, &balancers.network_zone) {
-        (Some(wanted), _) => judge("HCLOUD_LOAD_BALANCERS_LOCATION", wanted, |it| &it.name),
-        (None, Some(wanted)) => judge("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", wanted, |it| &it.network_zone),
-        (None, None) => Finding::warning(
-            CHECK,
-            "none is configured, so each Service must name one",
-            "set HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
-        ),
-    }
+    unavailable(CHECK, setting, wanted, locations.iter().map(name)).unwrap_or_else(|| Finding::ok(CHECK, wanted))
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use cloud_provider::{Error, Finding, Result};
-use provider_kit::diagnosis::endpoint_remedy;
+use provider_kit::catalog::quoted;
+use provider_kit::checks::{self, endpoint_remedy, undecided};
 use provider_kit::transport::Call;
 use serde_json::Value;
 
@@ -81,10 +82,8 @@ impl Diagnosis<'_> {
     /// Which one comes first in the catalogue is chance, and of another one's servers nothing is known.
     async fn region(&self) -> Option<Finding> {
         let regions = Vec::from_iter(self.services.regions().await.ok()?);
-        let (first, others) = regions.split_first().filter(|_| self.config.region.is_none())?;
-        let text = format!("none is configured, and there are several: {first}, {}", others.join(", "));
         let remedy = "set `region` in [Global]; until then the catalogue's first endpoint of each service is used";
-        (!others.is_empty()).then(|| Finding::warning("region", text, remedy))
+        undecided("region", &regions, remedy).filter(|_| self.config.region.is_none())
     }
 
     /// Nodes that have no provider id yet are found by the names of servers.
@@ -99,14 +98,16 @@ impl Diagnosis<'_> {
         }
         let mut count = BTreeMap::<&str, usize>::new();
         servers.iter().for_each(|[_, name]| *count.entry(name).or_default() += 1);
-        let twice = examples(count.iter().filter(|(_, times)| **times > 1).map(|(name, _)| *name));
-        let odd = examples(count.keys().copied().filter(|name| !may_be_a_node(name)));
-        let twice = twice.map(|twice| {
+        let mut twice = count.iter().filter(|(_, times)| **times > 1).map(|(name, _)| *name).peekable();
+        let mut odd = count.keys().copied().filter(|name| !may_be_a_node(name)).peekable();
+        let twice = twice.peek().is_some().then(|| {
+            let twice = quoted(twice, EXAMPLES);
             let text = format!("several have the name {twice}: such a Node cannot be found by name");
             let remedy = "rename them, or start the kubelet there with --provider-id=openstack:///<server id>";
             Finding::warning(CHECK, text, remedy)
         });
-        let odd = odd.map(|odd| {
+        let odd = odd.peek().is_some().then(|| {
+            let odd = quoted(odd, EXAMPLES);
             let remedy = "if Nodes run there, let their kubelets say --provider-id=openstack:///<server id>";
             Finding::warning(CHECK, format!("no Node can have the name {odd}"), remedy)
         });
@@ -179,19 +180,15 @@ impl Diagnosis<'_> {
         let call = Call::get("/networks", &[]).query("router:external", true);
         let networks = self.services.texts(&self.services.network, call, "networks", ["id", "name"]).await;
         let names: Vec<_> = networks.map_err(refused(CHECK))?.into_iter().map(|[_, name]| name).collect();
-        Ok(match &names[..] {
-            [] => Finding::warning(
+        let several = undecided(CHECK, &names, "set `floating-network-id` in [LoadBalancer]");
+        Ok(several.unwrap_or_else(|| match names.first() {
+            None => Finding::warning(
                 CHECK,
                 "the project sees no external network, so no Service gets a floating IP",
                 "set `floating-network-id`, or `internal-lb=true` if none shall have one, in [LoadBalancer]",
             ),
-            [only] => Finding::ok(CHECK, format!("{only:?}, the only external one")),
-            _ => Finding::warning(
-                CHECK,
-                format!("none is configured, and there are several: {}", names.join(", ")),
-                "set `floating-network-id` in [LoadBalancer]",
-            ),
-        })
+            Some(only) => Finding::ok(CHECK, format!("{only:?}, the only external one")),
+        }))
     }
 
     async fn router(&self, id: &str) -> Found {
@@ -232,15 +229,10 @@ fn named(networks: &Networks) -> impl Iterator<Item = (&'static str, &String)> {
     all.into_iter().filter_map(|(key, id)| Some((key, id.as_ref()?))).filter(|(_, id)| !id.is_empty())
 }
 
-/// A service's refusal.
+/// Returns the finding about a service's refusal.
 fn refused(check: &'static str) -> impl Fn(Error) -> Finding {
-    move |error| {
-        let remedy = match error.is_unauthorized() {
-            true => "give the user a role that may read this, such as `load-balancer_member` for load balancers".into(),
-            false => endpoint_remedy("the catalogue's endpoint", &error),
-        };
-        Finding::failure(check, error.to_string(), remedy)
-    }
+    const ROLE: &str = "give the user a role that may read this, such as `load-balancer_member` for load balancers";
+    move |error| checks::refused(check, "the catalogue's endpoint", ROLE, &error)
 }
 
 /// Whether a Node may have this name.
@@ -250,12 +242,4 @@ fn may_be_a_node(name: &str) -> bool {
         !part.is_empty() && part.chars().all(fits) && !part.starts_with('-') && !part.ends_with('-')
     };
     name.len() <= 253 && name.split('.').all(is_part)
-}
-
-/// A few of them, quoted.
-fn examples<'a>(names: impl Iterator<Item = &'a str>) -> Option<String> {
-    let names: Vec<_> = names.map(|name| format!("{name:?}")).collect();
-    let more = if names.len() > EXAMPLES { format!(", and {} more", names.len() - EXAMPLES) } else { String::new() };
-    let shown = names.get(..EXAMPLES).unwrap_or(&names).join(", ");
-    (!names.is_empty()).then(|| shown + &more)
 }

@@ -1,12 +1,11 @@
 //! What the project has beside load balancers: their types, and certificates. Each is one list, shared by all Services.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{Error, Result, SyncObserver};
 use jiff::Timestamp;
-use provider_kit::cached::Cached;
+use provider_kit::catalog::Catalog;
 use provider_kit::events::Notes;
 use provider_kit::transport::Call;
 use serde::Deserialize;
@@ -64,69 +63,53 @@ struct Made {
 
 pub(super) struct Catalogue {
     api: Api,
-    types: Cached<Vec<BalancerType>>,
-    certificates: Cached<Vec<Certificate>>,
+    pub(super) types: Catalog<BalancerType>,
+    certificates: Catalog<Certificate>,
+}
+
+/// Returns a catalog of the list at `path`.
+fn catalog<T: DeserializeOwned + Send + Sync + 'static>(
+    api: &Api,
+    kind: &'static str,
+    max_age: Duration,
+    path: &'static str,
+    id: fn(&T) -> u64,
+) -> Catalog<T> {
+    let api = api.clone();
+    Catalog::new(kind, max_age, move || {
+        let api = api.clone();
+        async move {
+            Ok(api
+                .list(path.trim_start_matches('/'), Call::get(path, &[]), |item| item, id)
+                .await?
+                .complete()?
+                .into_items())
+        }
+    })
 }
 
 impl Catalogue {
     pub(super) fn new(api: Api) -> Self {
-        Self { api, types: Cached::default(), certificates: Cached::default() }
+        let types = catalog(&api, "load balancer type", TYPES_AGE, "/load_balancer_types", |it: &BalancerType| it.id);
+        let certificates = catalog(&api, "certificate", CERTIFICATES_AGE, "/certificates", |it: &Certificate| it.id);
+        Self { api, types, certificates }
     }
 
-    /// What `read` finds in the type of this name, and whether that needed no request.
-    pub(super) async fn balancer_type<T>(&self, name: &str, read: impl Fn(&BalancerType) -> T) -> Result<(T, bool)> {
-        let mut names = String::new();
-        for age in [TYPES_AGE, Duration::ZERO] {
-            let read_all = || self.all("load balancer types", "/load_balancer_types", |it: &BalancerType| it.id);
-            let (list, hit) = self.types.get(age, read_all).await?;
-            if let Some(found) = list.iter().find(|it| it.name == name) {
-                return Ok((read(found), hit));
-            }
-            names = list.iter().map(|it| &*it.name).collect::<Vec<_>>().join(", ");
-        }
-        Err(Error::invalid(format!("there is no load balancer type {name:?}; use one of {names}")))
-    }
-
-    async fn certificates(&self, age: Duration) -> Result<Arc<Vec<Certificate>>> {
-        let read_all = || self.all("certificates", "/certificates", |it: &Certificate| it.id);
-        Ok(self.certificates.get(age, read_all).await?.0)
-    }
-
-    async fn all<T: DeserializeOwned>(
-        &self,
-        what: &'static str,
-        path: &'static str,
-        id: fn(&T) -> u64,
-    ) -> Result<Vec<T>> {
-        Ok(self.api.list(what, Call::get(path, &[]), |item| item, id).await?.complete()?.into_items())
-    }
-
-    /// The ids of certificates.
+    /// Returns the IDs of certificates.
     pub(super) async fn uploaded(&self, certificates: &[CertificateRef]) -> Result<Vec<u64>> {
         let mut ids = Vec::new();
         for certificate in certificates {
             ids.push(match certificate {
                 CertificateRef::Id(id) => *id,
-                CertificateRef::Name(name) => self.certificate_id(name).await?,
+                CertificateRef::Name(name) => self.certificates.named(name, |it| &it.name, |it| it.id).await?.0,
             });
         }
         Ok(ids)
     }
 
-    async fn certificate_id(&self, name: &str) -> Result<u64> {
-        for age in [CERTIFICATES_AGE, Duration::ZERO] {
-            if let Some(found) = self.certificates(age).await?.iter().find(|it| it.name == name) {
-                return Ok(found.id);
-            }
-        }
-        Err(Error::invalid(format!(
-            "there is no certificate {name:?} in the token's project; upload it, or name another"
-        )))
-    }
-
     /// The certificate that was made for a Service.
     pub(super) async fn managed(&self, uid: &str) -> Result<Option<Certificate>> {
-        let list = self.certificates(CERTIFICATES_AGE).await?;
+        let list = self.certificates.list().await?;
         let mut ours = list.iter().filter(|it| it.is_of(uid));
         match (ours.next(), ours.next()) {
             (Some(one), Some(other)) => Err(Error::invalid(format!(
@@ -169,7 +152,7 @@ impl Catalogue {
     /// Deletes those among `ids` that were made for this Service; `None`: whichever they are. What anything but `balancer`
     /// uses as well stays, and is told.
     pub(super) async fn delete_managed(&self, uid: &str, ids: Option<&[u64]>, balancer: &str) -> Result<Notes> {
-        let (list, mut kept) = (self.certificates(Duration::ZERO).await?, Notes::default());
+        let (list, mut kept) = (self.certificates.refresh().await?, Notes::default());
         for certificate in list.iter().filter(|it| it.is_of(uid) && ids.is_none_or(|ids| ids.contains(&it.id))) {
             let Certificate { id, name, used_by, .. } = certificate;
             if let Some(user) = used_by.iter().find(|user| user.id.to_string() != balancer) {

@@ -109,7 +109,7 @@ impl Backing {
     }
 
     async fn balancer_type<T>(&self, name: &str, read: impl Fn(&BalancerType) -> T) -> Result<T> {
-        let (found, hit) = self.catalogue.balancer_type(name, read).await?;
+        let (found, hit) = self.catalogue.types.named(name, |it| &it.name, read).await?;
         balancer_types(&*self.metrics, hit);
         Ok(found)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cloud_provider::{Error, Node, Result};
 use ipnet::IpNet;
 use provider_kit::addresses::AddressFamily;
-use provider_kit::cached::Cached;
+use provider_kit::catalog::Catalog;
 use provider_kit::load_balancers::Targets;
 use provider_kit::transport::{Call, Priority};
 use regex_lite::Regex;
@@ -28,8 +28,8 @@ type Known = Mutex<HashMap<(String, String), String>>;
 /// The networks and subnets that the project sees; what was read is kept for a while.
 pub(super) struct Places {
     services: Services,
-    external: Cached<Vec<Network>>,
-    subnets: Cached<Vec<Subnet>>,
+    external: Catalog<Network>,
+    subnets: Catalog<Subnet>,
     known: Known,
 }
 
@@ -58,34 +58,31 @@ fn cidr<'de, D: Deserializer<'de>>(text: D) -> std::result::Result<IpNet, D::Err
 
 impl Places {
     pub(super) fn new(services: Services) -> Self {
-        Self { services, external: Cached::default(), subnets: Cached::default(), known: Known::default() }
-    }
-
-    /// Those that this tells of: what is not among them is read anew before it is believed not to be there.
-    async fn subnets_with(&self, is_told: impl Fn(&Subnet) -> bool) -> Result<Vec<Subnet>> {
-        for age in [AGE, Duration::ZERO] {
-            let (subnets, is_kept) =
-                self.subnets.get(age, async || self.read_subnets(Call::get("/subnets", &[])).await).await?;
-            let found: Vec<_> = subnets.iter().filter(|subnet| is_told(subnet)).cloned().collect();
-            if !found.is_empty() || !is_kept {
-                return Ok(found);
+        let (of_networks, of_subnets) = (services.clone(), services.clone());
+        let external = Catalog::new("external network", AGE, move || {
+            let services = of_networks.clone();
+            async move {
+                let call = Call::get("/networks", &[]).query("router:external", true);
+                let call = call.query("fields", "id").query("fields", "subnets");
+                services.all(&services.network, call, "networks", |it: &Network| it.id.clone()).await
             }
-        }
-        Ok(Vec::new())
+        });
+        let subnets = Catalog::new("subnet", AGE, move || {
+            let services = of_subnets.clone();
+            async move { read_subnets(&services, Call::get("/subnets", &[])).await }
+        });
+        Self { services, external, subnets, known: Known::default() }
     }
 
-    async fn read_subnets(&self, call: Call) -> Result<Vec<Subnet>> {
-        let call = ["id", "name", "network_id", "cidr"].iter().fold(call, |call, field| call.query("fields", field));
-        self.services.all(&self.services.network, call, "subnets", |it: &Subnet| it.id.clone()).await
-    }
-
-    /// A subnet that somebody names. `whose`: the key that names it.
+    /// Returns a subnet that `setting` names.
     ///
     /// # Errors
-    /// *Invalid* if there is none.
-    pub(super) async fn subnet(&self, id: &str, whose: &str) -> Result<Subnet> {
-        let found = self.subnets_with(|subnet| subnet.id == id).await?.pop();
-        found.ok_or_else(|| Error::invalid(format!("{whose}: there is no subnet {id:?} that this project sees")))
+    /// *Invalid* if the project sees no such subnet.
+    pub(super) async fn subnet(&self, id: &str, setting: &'static str) -> Result<Subnet> {
+        self.subnets.with_id(id, |it| &it.id, Subnet::clone).await.map_err(|error| match error.is_invalid() {
+            true => Error::invalid(format!("{setting}: {error}")),
+            false => error,
+        })
     }
 
     /// The subnets of a network.
@@ -93,7 +90,7 @@ impl Places {
     /// # Errors
     /// *Invalid* if there is none.
     pub(super) async fn subnets_of(&self, network: &str) -> Result<Vec<Subnet>> {
-        let found = self.subnets_with(|subnet| subnet.network == network).await?;
+        let found = self.subnets.select(|subnet| subnet.network == network).await?;
         match found.is_empty() {
             true => Err(Error::invalid(format!("network {network:?} has no subnet that this project sees"))),
             false => Ok(found),
@@ -106,7 +103,7 @@ impl Places {
     /// What Neutron answered.
     pub(super) async fn beside(&self, vip: &Vip, family: AddressFamily, is_made: bool) -> Result<Option<String>> {
         for is_last in [is_made, true] {
-            let found = beside(&self.subnets_with(|_| true).await?, vip, family);
+            let found = beside(&self.subnets.list().await?, vip, family);
             if found.is_some() || is_last {
                 return Ok(found);
             }
@@ -120,13 +117,8 @@ impl Places {
     /// # Errors
     /// What Neutron answered.
     pub(super) async fn external_network(&self) -> Result<Option<String>> {
-        let ask = async || {
-            let call = Call::get("/networks", &[]).query("router:external", true);
-            let call = call.query("fields", "id").query("fields", "subnets");
-            self.services.all(&self.services.network, call, "networks", |it: &Network| it.id.clone()).await
-        };
-        let (networks, _) = self.external.get(AGE, ask).await?;
-        let seen = self.subnets_with(|_| true).await?;
+        let networks = self.external.list().await?;
+        let seen = self.subnets.list().await?;
         let is_usable =
             |id: &String| seen.iter().find(|subnet| subnet.id == *id).is_none_or(|it| it.cidr.addr().is_ipv4());
         let found = networks.iter().find(|network| network.subnets.iter().any(is_usable)).map(|it| it.id.clone());
@@ -152,7 +144,7 @@ impl Places {
         if let Some((key, tags)) = tags.map(tag_query) {
             call = call.query(key, tags);
         }
-        let mut found = self.read_subnets(call).await?;
+        let mut found = read_subnets(&self.services, call).await?;
         found.retain(|subnet| pattern.as_ref().is_none_or(|pattern| pattern.matches(&subnet.name)));
         if found.is_empty() {
             let (name, tags) = (name.unwrap_or_default(), tags.unwrap_or_default());
@@ -181,6 +173,11 @@ impl Places {
             FloatingSubnet::Like { .. } | FloatingSubnet::Any => Ok(()),
         }
     }
+}
+
+async fn read_subnets(services: &Services, call: Call) -> Result<Vec<Subnet>> {
+    let call = ["id", "name", "network_id", "cidr"].iter().fold(call, |call, field| call.query("fields", field));
+    services.all(&services.network, call, "subnets", |it: &Subnet| it.id.clone()).await
 }
 
 /// The first by name of those in the VIP's network that are of this family and not of the VIP's, which Octavia takes to be IPv4

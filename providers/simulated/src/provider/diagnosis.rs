@@ -1,7 +1,7 @@
 //! What `doctor` is told: endpoint, token, project, permissions.
 
 use cloud_provider::Finding;
-use provider_kit::diagnosis::reached;
+use provider_kit::checks::{permissions, reached};
 use provider_kit::transport::Call;
 use serde_json::Value;
 
@@ -31,27 +31,8 @@ impl Simulated {
             Some(_) => findings.push(Finding::ok("project", "as the configuration says")),
             None => {}
         }
-        findings.extend(self.permissions().await);
+        let first = |(what, path)| (what, Call::get(path, &[]).query("page", 1).query("per_page", 1));
+        findings.extend(permissions(&self.http, READS.map(first)).await);
         findings
-    }
-
-    async fn permissions(&self) -> Vec<Finding> {
-        let mut refused = Vec::new();
-        for (what, path) in READS {
-            let call = Call::get(path, &[]).query("page", 1).query("per_page", 1);
-            if let Err(error) = self.http.read::<Value>(call).await {
-                let remedy = if error.is_unauthorized() {
-                    "give the token's role this permission"
-                } else {
-                    "try again; if it stays so, ask the cloud's operators"
-                };
-                refused.push(Finding::failure("permissions", format!("cannot list {what}: {error}"), remedy));
-            }
-        }
-        if refused.is_empty() {
-            let all = READS.map(|(what, _)| what).join(", ");
-            return vec![Finding::ok("permissions", format!("may list {all}"))];
-        }
-        refused
     }
 }

@@ -46,7 +46,7 @@ async fn a_certificate_that_does_not_exist_is_an_error_that_names_it() {
     scene.annotate("protocol", "https");
     scene.annotate("http-certificates", "missing");
     let err = scene.refused().await;
-    assert!(err.is_invalid() && err.to_string().contains("no certificate \"missing\""), "{err}");
+    assert!(err.is_invalid() && err.to_string().contains("no certificate named \"missing\"; available: "), "{err}");
     tokio::time::advance(Duration::from_millis(1)).await;
     scene.fake.fail(Fault::code("GET /certificates", "service_error"));
     let err = scene.refused().await;

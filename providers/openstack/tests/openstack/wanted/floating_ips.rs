@@ -254,7 +254,7 @@ async fn a_named_subnet_must_be_in_the_network() {
     assert_eq!(scene.fake.bodies(POST)[0]["floatingip"]["subnet_id"], json!(subnet));
     scene.add_service("other");
     let inside = scene.network.subnet.clone();
-    for (id, text) in [(&*inside, "is in network"), ("none", "there is no subnet \"none\"")] {
+    for (id, text) in [(&*inside, "is in network"), ("none", "no subnet with ID \"none\"; available: ")] {
         scene.annotate("other", "floating-subnet-id", id);
         let error = scene.refused("other").await;
         assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
