@@ -2,7 +2,8 @@
 //! requests that one program sends to an API server, Nodes as kubelets register them, and Services as users write them.
 //!
 //! Nothing here decides anything about clusters: most tests that use it see the program from outside, as an operator does;
-//! [`in_process`] is the whole world in one process, under virtual time.
+//! [`in_process`] is the whole world in one process, under virtual time. [`zones`] and [`volume_size`] hold decisions of
+//! volume plugins that only the case files use.
 
 pub mod api_requests;
 pub mod binary;
@@ -33,7 +34,9 @@ pub mod stage;
 pub mod usage;
 pub mod user;
 pub mod virtual_time;
+pub mod volume_size;
 pub mod wait;
+pub mod zones;
 
 /// Installs the TLS crypto provider of the process; later calls do nothing.
 pub fn install_crypto() {

@@ -11,7 +11,6 @@
 //! | [`operation`] | waiting for what a cloud does in the background |
 //! | [`declared`], [`annotations`], [`variables`] | annotations and environment variables: one declaration is getter, checks and reference page |
 //! | [`node_selector`], [`source_ranges`], [`health_check`] | what else a Service asks of its load balancer |
-//! | [`zones`], [`volume_size`] | where a new volume goes, and how large it is in the cloud's units |
 //! | [`cluster`] | what the controllers know of the cluster, for all parts of a provider |
 //! | [`events`] | events on Nodes and Services |
 //! | [`checks`] | checks of `doctor` that every provider has |
@@ -73,5 +72,3 @@ pub mod streamed;
 pub mod tokens;
 pub mod transport;
 pub mod variables;
-pub mod volume_size;
-pub mod zones;

@@ -1,7 +1,7 @@
 //! Sizes of volumes in the units that a cloud sells.
 
 use anyhow::{Result, bail};
-use provider_kit::volume_size::{Unit, round_up, round_up_32};
+use ccm_tests::volume_size::{Unit, round_up, round_up_32};
 use serde::Deserialize;
 use serde_json::Value;
 

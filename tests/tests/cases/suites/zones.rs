@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use cloud_provider::StringMap;
-use k8s_openapi::api::core::v1::TopologySelectorTerm;
-use provider_kit::zones::{
+use ccm_tests::zones::{
     Selection, Zones, choose_zones, choose_zones_including, hash_and_index, label_zone_list, label_zones, listed_zones,
     select_zone, select_zones, topology_zones,
 };
+use cloud_provider::StringMap;
+use k8s_openapi::api::core::v1::TopologySelectorTerm;
 use serde::Deserialize;
 use serde_json::Value;
 

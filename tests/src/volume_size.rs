@@ -42,7 +42,7 @@ impl fmt::Display for Unit {
 /// The size in whole units, rounded up. `quantity` is written as in `spec.capacity`.
 ///
 /// ```
-/// use provider_kit::volume_size::{Unit, round_up};
+/// use ccm_tests::volume_size::{Unit, round_up};
 ///
 /// assert_eq!(round_up("1.2Gi", Unit::GiB)?, 2);
 /// assert_eq!(round_up("1000Mi", Unit::MB)?, 1049);

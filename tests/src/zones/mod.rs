@@ -1,7 +1,7 @@
 //! Zones of volumes: as text, and which of them a new volume is put into (HELP-80 … HELP-90).
 //!
 //! ```
-//! use provider_kit::zones::{Selection, label_zones, select_zones};
+//! use ccm_tests::zones::{Selection, label_zones, select_zones};
 //!
 //! let zones = label_zones("eu-1a__eu-1b")?;
 //! let selection = Selection { zones_with_nodes: &zones, claim: "data-web-1", ..Selection::default() };
