@@ -52,6 +52,8 @@ pub struct Error(Arc<Inner>);
 struct Inner {
     kind: Kind,
     message: Cow<'static, str>,
+    /// The cloud's own word for the refusal; empty without one.
+    code: Box<str>,
     cause: Option<Error>,
 }
 
@@ -75,7 +77,7 @@ enum Kind {
 
 impl Error {
     fn of(kind: Kind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), cause: None }))
+        Self(Arc::new(Inner { kind, message: message.into(), code: Box::default(), cause: None }))
     }
 
     /// The sentinel "instance not found" with the reference's text (PROV-67).
@@ -165,7 +167,29 @@ impl Error {
     /// Wraps this error: the text becomes `<message>: <this>`, the kind *other*, and this error its cause.
     #[must_use]
     pub fn context(self, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Inner { kind: Kind::Other, message: message.into(), cause: Some(self) }))
+        Self(Arc::new(Inner { kind: Kind::Other, message: message.into(), code: Box::default(), cause: Some(self) }))
+    }
+
+    /// Adds the cloud's own machine-readable word for the refusal, such as `locked`.
+    ///
+    /// ```
+    /// use cloud_provider::Error;
+    ///
+    /// let error = Error::conflict("server 17 is locked").with_code("locked");
+    /// assert_eq!(error.code(), "locked");
+    /// assert_eq!(error.context("attach the network").code(), "");
+    /// ```
+    #[must_use]
+    pub fn with_code(self, code: impl Into<Box<str>>) -> Self {
+        let Inner { kind, message, cause, .. } = &*self.0;
+        Self(Arc::new(Inner { kind: *kind, message: message.clone(), code: code.into(), cause: cause.clone() }))
+    }
+
+    /// Returns the cloud's own word for the refusal, for a provider that must tell refusals of one kind apart; empty if the
+    /// cloud said none.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        &self.0.code
     }
 
     /// The object is locked or protected; a person must lift that.

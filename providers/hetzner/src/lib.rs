@@ -8,7 +8,7 @@
 //! | [`config`], [`variables`] | the environment variables |
 //! | [`annotations`] | what a Service may ask for |
 //! | [`id`] | `hcloud://<id>`, `hrobot://<number>` |
-//! | [`transports`], `api`, `robot` | the HTTP APIs |
+//! | [`transports`], `api`, `actions`, `robot` | the HTTP APIs |
 //! | `servers` | machines behind Nodes |
 //! | `balancers` | load balancers |
 //! | `network`, `routes` | the private network and its routes |
@@ -25,6 +25,7 @@
 //! # Ok::<(), cloud_provider::Error>(())
 //! ```
 
+mod actions;
 pub mod annotations;
 mod api;
 mod balancers;

@@ -82,7 +82,7 @@ impl NetworkRoutes {
 
     async fn send(&self, action: &'static str, route: &CloudRoute) -> Result<()> {
         let gateway = Gateway { destination: route.destination.clone(), gateway: route.next_hop()?.to_owned() };
-        self.api.act(Call::post(action, &[&self.network.id()?.to_string()]).json(&gateway)).await
+        self.api.actions.run(Call::post(action, &[&self.network.id()?.to_string()]).json(&gateway), &()).await
     }
 }
 

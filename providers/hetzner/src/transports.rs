@@ -38,7 +38,7 @@ pub fn cloud(config: &Config, setup: &Setup) -> Builder {
             refill: Refill::Evenly(Duration::from_secs(3600)),
         })
         .correlation("x-correlation-id")
-        .not_applied(|refusal: &Refusal| matches!(&*refusal.code, "conflict" | "rate_limit_exceeded"))
+        .not_applied(|refusal: &Refusal| refusal.code == "rate_limit_exceeded")
         .dump(config.debug)
 }
 

@@ -188,6 +188,10 @@ pub(super) fn refused(
         (None, Some(delay)) => Error::retry_in(text, delay),
         (None, None) => by_status(status, refusal.as_ref(), text),
     };
+    let error = match &refusal {
+        Some(refusal) if !refusal.code.is_empty() => error.with_code(&*refusal.code),
+        _ => error,
+    };
     let repeat = if exceeded.is_some() {
         Repeat::Never
     } else if throttled || refusal.as_ref().is_some_and(words.not_applied) {

@@ -1,11 +1,12 @@
 //! From operations to requests.
 
-use cloud_provider::{About, Error, Result};
+use cloud_provider::{About, Error, Result, SyncObserver};
 use jiff::Timestamp;
+use provider_kit::inventory::Found;
 use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Change, Difference, Identity, Operation, Part, Port, Tree, plan,
+    Actual, Applied, Attributes, Backend, Change, Difference, Identity, Operation, Part, Port, Targets, Tree, plan,
 };
-use provider_kit::transport::Call;
+use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -14,17 +15,46 @@ use super::asked::{Asked, Certificates};
 use super::requests::{Request, Requests};
 use super::wanted::TO_BE_MADE;
 use super::wire::{
-    CERTIFICATE, CERTIFICATES, LoadBalancer, NETWORK, POOL, SIGN, has_addresses, machine, network_part, to_add,
-    to_service,
+    CERTIFICATE, CERTIFICATES, LoadBalancer, NETWORK, POOL, SIGN, has_addresses, ip_target, machine, network_part,
+    server_target, to_add, to_service,
 };
+use super::targets::{self, Dedicated};
 use super::{ALL, Backing, ONE};
+use crate::actions::Action;
 use crate::annotations as key;
-use crate::api::Action;
+use crate::id::MachineId;
 
 #[derive(Deserialize)]
 struct Created {
     load_balancer: LoadBalancer,
     action: Option<Action>,
+}
+
+/// Targets that could not be added, by the reason.
+#[derive(Default)]
+struct Refused {
+    /// The user must change something about the first of these.
+    invalid: Option<Error>,
+    /// The server no longer exists; or the load balancer, which is read again then.
+    unknown: Vec<String>,
+    /// A limit is reached.
+    over_limit: Vec<(String, Error)>,
+}
+
+impl Refused {
+    fn of(refused: Vec<(String, Error)>) -> Self {
+        let mut all = Self::default();
+        for (target, err) in refused {
+            if err.is_quota() {
+                all.over_limit.push((target, err));
+            } else if err.is_not_found() {
+                all.unknown.push(target);
+            } else {
+                all.invalid.get_or_insert(err);
+            }
+        }
+        all
+    }
 }
 
 impl Backing {
@@ -94,7 +124,8 @@ impl Backing {
         let network = tree.parts.get(&network_part(""));
         let network = network.filter(|_| asked.private_ipv4.is_none() && asked.private_subnet.is_none());
         let targets = tree.targets_of(POOL);
-        let targets = targets.iter().filter(|target| network.is_some() || machine(target) == *target).map(to_add);
+        let targets: Targets =
+            targets.iter().filter(|target| network.is_some() || machine(target) == *target).collect();
         let body = [
             ("name", json!(identity.name)),
             ("load_balancer_type", setting("type")),
@@ -104,20 +135,14 @@ impl Backing {
             ("public_interface", setting("public")),
             ("network", json!(network.and_then(|it| it.get("network")))),
             ("labels", labels(identity, &Actual::default())),
-            ("targets", targets.collect()),
             ("services", tree.listeners().map(|(port, settings)| to_service(port, settings)).collect()),
         ];
         let stated = body.into_iter().filter(|(_, value)| !value.is_null());
-        let mut body: Map<_, _> = stated.map(|(key, value)| (key.to_owned(), value)).collect();
-        let mut made: Result<Created> = self.post(&body).await;
-        // One target that cannot be had must not keep the others from being served: added one by one, it is told alone.
-        let is_refused = |err: &Error| err.is_invalid() || err.is_not_found();
-        if made.as_ref().is_err_and(is_refused) && body.remove("targets").is_some_and(|it| it != json!([])) {
-            made = self.post(&body).await;
-        }
+        let body: Map<_, _> = stated.map(|(key, value)| (key.to_owned(), value)).collect();
+        let made = self.post(body, targets, change.observer).await;
         // What is not found is something that the Service names.
         let made = made.map_err(|err| if err.is_not_found() { Error::invalid(err.to_string()) } else { err })?;
-        self.api.finish(made.action.as_slice(), change.observer).await?;
+        self.api.actions.finish(made.action, change.observer).await?;
         let shown = self.actual(made.load_balancer);
         // While the action ran, the answer could not show everything.
         let rest = shown.tree.as_ref().map(|shown| plan(&tree, shown)).unwrap_or_default();
@@ -127,9 +152,41 @@ impl Backing {
         Ok(Applied::PlanAgain(Box::new(shown)))
     }
 
-    async fn post(&self, body: &Map<String, Value>) -> Result<Created> {
-        // The name is taken as soon as it was applied: sent again, it is refused.
-        self.api.http.read(Call::post(ALL, &[]).json(body).repeatable()).await
+    /// Sends the request that creates the load balancer, and sends it again only if a target is the reason for the refusal.
+    async fn post(
+        &self,
+        mut body: Map<String, Value>,
+        targets: Targets,
+        observer: &dyn SyncObserver,
+    ) -> Result<Created> {
+        let mut call = |targets: &Targets| {
+            body.insert("targets".to_owned(), targets.iter().map(to_add).collect());
+            // The name is taken as soon as it was applied: sent again, it is refused.
+            Call::post(ALL, &[]).json(&body).repeatable()
+        };
+        let refused = match self.api.actions.send(call(&targets), observer).await {
+            Err(err) if err.is_not_found() || targets::is_refused_for(&err) => err,
+            made => return made?.json(),
+        };
+        let rest = targets::without_refused(&refused, &targets, &self.known_targets(&targets).await?);
+        let Some(rest) = rest else { return Err(refused) };
+        self.api.actions.send(call(&rest), observer).await?.json()
+    }
+
+    /// Returns those of `targets` that the cloud or Robot shows now.
+    async fn known_targets(&self, targets: &Targets) -> Result<Targets> {
+        let nodes: Vec<_> = self.nodes().into_iter().filter(|node| targets::is_among(node, targets)).collect();
+        let found = self.servers.find_all(&nodes, true, Priority::Ordinary).await;
+        let mut known = Vec::new();
+        for (node, found) in nodes.iter().zip(found) {
+            if let (Ok(MachineId::Cloud(id)), Ok(Found::There(_))) = (MachineId::read(&node.provider_id), found) {
+                known.push(server_target(id, false));
+            }
+        }
+        if let Dedicated::Known(addresses) = self.dedicated(&nodes).await? {
+            known.extend(addresses.values().map(|ip| ip_target(ip)));
+        }
+        Ok(known.iter().collect())
     }
 
     /// Operations in order, up to the first that changes more than itself: whoever leaves a network leaves private targets
@@ -143,62 +200,89 @@ impl Backing {
         if let Some(kind) = operations.iter().flat_map(Operation::changes).find(|it| it.key == "type") {
             self.can_become(kind.to.as_str(), now).await?;
         }
-        self.put(identity, actual, operations).await?;
+        self.put(identity, actual, operations, observer).await?;
         let subnet = match network {
             Some(_) => Asked::of(identity.service, &self.config)?.private_subnet,
             None => None,
         };
-        let mut requests = Requests::of(&actual.id, &before, operations, subnet);
         let removes_targets = operations.iter().any(|it| matches!(it, Operation::RemoveTargets { .. }));
-        let (mut running, mut has_room, mut flaw, mut unknown) = (Vec::new(), true, None, Vec::new());
-        while let Some(Request { call, adds, is_alone }) = requests.pop_front() {
+        let mut batch = self.api.actions.batch(observer);
+        for Request { call, adds, is_alone } in Requests::of(&actual.id, &before, operations, subnet) {
             if is_alone {
-                self.api.finish(&std::mem::take(&mut running), observer).await?;
+                batch.finish().await?;
             }
-            match (self.api.start(call, &mut running, observer).await, adds) {
-                // More targets are there than we know of. If some are to go, the kit lets them go first.
-                (Err(err), Some(target)) if err.is_quota() && !removes_targets => {
-                    let others = requests.iter().filter_map(|it| it.adds.clone());
-                    self.tell_left_out(identity.service, &self.nodes(), &[target].into_iter().chain(others).collect());
-                    requests.retain(|it| it.adds.is_none());
-                    has_room = false;
-                }
-                (Err(err), Some(_)) if err.is_invalid() => flaw = flaw.or(Some(err)),
-                // The server is gone; or the load balancer, which is read again then.
-                (Err(err), Some(target)) if err.is_not_found() => unknown.push(target),
-                (Err(err), _) => {
-                    // The next plan is made from what is there when all is quiet.
-                    let _ = self.api.finish(&running, observer).await;
-                    return Err(err);
-                }
-                (Ok(()), _) => {}
+            if let Err(err) = batch.start(call, adds).await {
+                // The next plan is made from what is there when all is quiet.
+                let _ = batch.finish().await;
+                return Err(err);
             }
             if is_alone {
-                self.api.finish(&std::mem::take(&mut running), observer).await?;
+                batch.finish().await?;
             }
         }
-        self.api.finish(&running, observer).await?;
-        if let Some(flaw) = flaw {
-            return Err(flaw);
+        batch.finish().await?;
+        let refused = Refused::of(std::mem::take(&mut batch.refused));
+        if let Some(err) = refused.invalid {
+            return Err(err);
         }
         // Another protocol has no use for some settings, and the API drops them; a public interface may have got addresses.
         let shows_more = |it: &Difference| it.key.ends_with("protocol") || it.key == "public";
-        let is_as_planned =
-            has_room && unknown.is_empty() && !operations.iter().flat_map(Operation::changes).any(shows_more);
+        let is_as_planned = refused.unknown.is_empty()
+            && refused.over_limit.is_empty()
+            && !operations.iter().flat_map(Operation::changes).any(shows_more);
         let shown = match change.outcome(count).filter(|_| is_as_planned && network.is_none()) {
             Some(outcome) => settled(Actual { adopted: is_adoption(actual, identity), ..outcome }),
             None => self.read_again(&actual.id).await?,
         };
-        if !unknown.is_empty() {
-            self.tell_unknown(&unknown.iter().collect());
+        if !refused.unknown.is_empty() {
+            self.tell_unknown(&refused.unknown.iter().collect());
         }
         self.drop_certificates(identity, &before, &shown).await?;
+        if let Some((_, err)) = refused.over_limit.first() {
+            // The kit removes targets first, and then adds these again.
+            if removes_targets {
+                return Err(err.clone());
+            }
+            self.over_limit(change, &shown, &refused.over_limit).await?;
+        }
         let shown = Box::new(shown);
         Ok(if network.is_some() { Applied::PlanAgain(shown) } else { Applied::Shown(count, shown) })
     }
 
+    /// Reports targets that the API has no room for. That is all if the load balancer has as many as its type takes; if not,
+    /// the limit is another one, and may pass.
+    async fn over_limit(&self, change: Change<'_>, shown: &Actual, refused: &[(String, Error)]) -> Result<()> {
+        let (service, tree) = (change.identity.service, shown.tree.as_ref());
+        let count = tree.map(|tree| tree.targets_of(POOL).len()).unwrap_or_default();
+        if tree.and_then(|tree| tree.limits.get(POOL)).is_some_and(|most| count >= *most) {
+            self.tell_left_out(service, &self.nodes(), &refused.iter().map(|(target, _)| target).collect());
+            return Ok(());
+        }
+        let mut outcome = Ok(());
+        for (target, err) in refused {
+            let text = format!(
+                "load balancer {:?} of Service {} with {count} targets takes no more: {err}; it is tried again",
+                shown.name,
+                service.metadata.name.as_deref().unwrap_or_default()
+            );
+            for node in self.nodes().iter().filter(|node| targets::is_among(node, &[target].into_iter().collect())) {
+                self.notices.warn(true, About::Node(node), "MaxTargetsReached", &text);
+            }
+            outcome = outcome.and(Err(Error::quota(text)));
+        }
+        // Those that it has are served meanwhile.
+        change.observer.publish(&self.status(shown, service)?).await?;
+        outcome
+    }
+
     /// Name and labels go together, and without an action.
-    async fn put(&self, identity: &Identity<'_>, actual: &Actual, operations: &[Operation]) -> Result<()> {
+    async fn put(
+        &self,
+        identity: &Identity<'_>,
+        actual: &Actual,
+        operations: &[Operation],
+        observer: &dyn SyncObserver,
+    ) -> Result<()> {
         let mut body = Map::new();
         if operations.contains(&Operation::Mark) {
             body.insert("labels".to_owned(), labels(identity, actual));
@@ -206,7 +290,7 @@ impl Backing {
         let name = operations.iter().flat_map(Operation::changes).find(|it| it.key == "name");
         body.extend(name.map(|it| ("name".to_owned(), it.to.clone())));
         if !body.is_empty() {
-            let _: Value = self.api.http.read(Call::put(ONE, &[&actual.id]).json(&body)).await?;
+            self.api.actions.send(Call::put(ONE, &[&actual.id]).json(&body), observer).await?;
         }
         Ok(())
     }
@@ -235,15 +319,15 @@ impl Backing {
             let is_secured = |settings: &Attributes| settings.get(CERTIFICATES).is_some();
             let secured = tree.listeners().filter(|(_, settings)| is_secured(settings));
             let deletions = secured.map(|(port, _)| Operation::Delete { part: Part::Listener(port.clone()) });
-            let mut running = Vec::new();
+            let mut batch = self.api.actions.batch(observer);
             for Request { call, .. } in Requests::of(&actual.id, &tree, &deletions.collect::<Vec<_>>(), None) {
-                self.api.start(call, &mut running, observer).await?;
+                batch.start(call, None).await?;
             }
-            self.api.finish(&running, observer).await?;
+            batch.finish().await?;
             let kept = self.catalogue.delete_managed(identity.uid(), None, &actual.id).await?;
             self.notices.tell_now(true, identity.service, &kept);
         }
-        match self.api.http.send(Call::delete(ONE, &[&actual.id])).await {
+        match self.api.actions.send(Call::delete(ONE, &[&actual.id]), observer).await {
             Ok(_) => Ok(Applied::Removed),
             Err(err) if err.is_not_found() => Ok(Applied::Gone),
             Err(err) if err.is_protected() => Ok(self.kept(identity, actual)),

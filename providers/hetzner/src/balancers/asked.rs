@@ -217,7 +217,8 @@ impl Asked {
         let network_zone = placed(read.get(&key::NETWORK_ZONE), &config.network_zone);
         let algorithm = read.get(&key::ALGORITHM_TYPE).or(config.algorithm);
         let is_private = read.get(&key::DISABLE_PUBLIC_NETWORK).or(config.disable_public_network);
-        let balancer_type = placed(read.get(&key::TYPE), &config.balancer_type);
+        // An empty type cannot be had, and so states nothing.
+        let balancer_type = read.text(&key::TYPE).or_else(|| config.balancer_type.clone());
         let balancer = Attributes::default()
             .set("type", balancer_type.as_deref().unwrap_or(DEFAULT_TYPE))
             .set("name", read.text(&key::NAME))

@@ -14,8 +14,9 @@ use serde_json::json;
 
 use super::asked::ManagedCertificate;
 use super::wire::SIGN;
+use crate::actions::Action;
 use crate::annotations::CertificateRef;
-use crate::api::{Action, Api};
+use crate::api::Api;
 
 /// Types hardly ever change.
 const TYPES_AGE: Duration = Duration::from_secs(3600);
@@ -133,9 +134,9 @@ impl Catalogue {
             labels.insert("HC-Use-Staging-CA", "true");
         }
         let body = json!({"name": wanted.name, "type": "managed", "domain_names": wanted.domains, "labels": labels});
-        let made: Result<Made> = self.api.http.read(Call::post("/certificates", &[]).json(&body).repeatable()).await;
-        match made {
-            Ok(Made { action }) => self.api.finish(action.as_slice(), observer).await.map_err(|err| {
+        let call = Call::post("/certificates", &[]).json(&body).repeatable();
+        match self.api.actions.send(call, observer).await {
+            Ok(made) => self.api.actions.finish(made.json::<Made>()?.action, observer).await.map_err(|err| {
                 err.context(format!("managed certificate {:?} for {}", wanted.name, wanted.domains.join(", ")))
             }),
             Err(err) if err.is_conflict() => match self.managed(uid).await? {

@@ -19,6 +19,7 @@ use cloud_provider::{
 use jiff::Timestamp;
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::{Notes, Notices};
+use provider_kit::inventory::Inventory;
 use provider_kit::load_balancers::{
     Actual, Adoption, Applied, Attributes, Backend, Change, Identity, ServicePort, TargetSets, Targets, Tree,
     service_ports,
@@ -34,7 +35,7 @@ use self::catalogue::{BalancerType, Catalogue};
 use self::targets::Dedicated;
 pub(crate) use self::wanted::DEFAULT_TYPE;
 use self::wanted::Facts;
-use self::wire::{LoadBalancer, POOL, SIGN};
+use self::wire::{LOCATION, LoadBalancer, NETWORK_ZONE, POOL, SIGN};
 use crate::annotations as key;
 use crate::api::Api;
 use crate::config;
@@ -42,6 +43,7 @@ use crate::id::MachineId;
 use crate::metrics::balancer_types;
 use crate::network::PrivateNetwork;
 use crate::robot::Robot;
+use crate::servers::CloudServers;
 
 const ALL: &str = "/load_balancers";
 const ONE: &str = "/load_balancers/{id}";
@@ -54,6 +56,7 @@ pub(crate) struct Backing {
     dedicated: Option<Option<Robot>>,
     catalogue: Catalogue,
     notices: Notices,
+    servers: Inventory<CloudServers>,
     cluster: ClusterView,
     metrics: Arc<dyn CloudMetrics>,
 }
@@ -65,11 +68,12 @@ impl Backing {
         config: config::Balancers,
         network: Option<PrivateNetwork>,
         dedicated: Option<Option<Robot>>,
+        servers: Inventory<CloudServers>,
         cluster: ClusterView,
     ) -> Self {
         let (catalogue, metrics) = (Catalogue::new(api.clone()), api.http.metrics());
         let notices = Notices::new(cluster.events().clone());
-        Self { catalogue, notices, metrics, api, config, network, dedicated, cluster }
+        Self { catalogue, notices, metrics, api, config, network, dedicated, servers, cluster }
     }
 
     fn nodes(&self) -> Vec<Arc<Node>> {
@@ -162,6 +166,26 @@ impl Backing {
         }
     }
 
+    /// Reports an annotation that says where the load balancer is created, and says so too late.
+    fn report_place(&self, service: &Service, actual: &Actual) {
+        let is_at = actual.tree.as_ref().and_then(Tree::balancer_attributes);
+        let places = [(&key::LOCATION, LOCATION), (&key::NETWORK_ZONE, NETWORK_ZONE)];
+        let stated = places.iter().find_map(|(annotation, setting)| {
+            let wanted = annotation.text_on(service).map(str::trim).filter(|text| !text.is_empty())?;
+            Some((annotation.key(), wanted, is_at?.text(setting).filter(|place| !place.is_empty())?))
+        });
+        let mut notes = Notes::default();
+        if let Some((key, wanted, place)) = stated.filter(|(_, wanted, place)| wanted != place) {
+            let text = format!(
+                "annotation {key}: {wanted:?} has no effect any more: load balancer {:?} ({}) stands in {place}, and cannot be \
+                 moved; set {place:?}, or create the Service again",
+                actual.name, actual.id
+            );
+            notes.warn("QuestionableAnnotation", text);
+        }
+        self.notices.tell(service, "place", &notes);
+    }
+
     fn tell_left_out(&self, service: &Service, nodes: &[Arc<Node>], targets: &Targets) {
         let text = format!(
             "this Node is no target of Service {}: its load balancer has as many targets as its type takes; choose a larger one \
@@ -252,6 +276,11 @@ impl Backend for Backing {
         }
         self.notices.tell(service, "", &notes);
         wanted::wanted(&asked, facts)
+    }
+
+    fn fitted(&self, wanted: Tree, actual: &Actual, service: &Service) -> Result<Tree> {
+        self.report_place(service, actual);
+        Ok(wanted)
     }
 
     async fn wanted_targets(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {

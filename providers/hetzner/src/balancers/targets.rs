@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{AddressType, Node};
+use cloud_provider::{AddressType, Error, Node};
 use provider_kit::events::Notes;
 use provider_kit::load_balancers::Targets;
 
@@ -99,5 +99,60 @@ pub(super) fn is_among(node: &Node, targets: &Targets) -> bool {
         Ok(MachineId::Cloud(id)) => [false, true].iter().any(|private| targets.contains(&server_target(id, *private))),
         Ok(MachineId::Robot(_)) => node.addresses.iter().any(|it| targets.contains(&ip_target(&it.address))),
         Err(_) => false,
+    }
+}
+
+/// Returns `true` if a request was refused for one of the targets in it.
+pub(super) fn is_refused_for(err: &Error) -> bool {
+    const CODES: [&str; 5] = [
+        "server_not_attached_to_network",
+        "ip_not_owned",
+        "cloud_resource_ip_not_allowed",
+        "missing_ipv4",
+        "targets_without_use_private_ip",
+    ];
+    CODES.contains(&err.code())
+}
+
+/// Returns the targets with which to create a load balancer that was refused with some of `targets`: those that exist, or none,
+/// which are then added one by one. `known`: those that the credential shows.
+///
+/// `None` if the targets are not the reason, or if none of them is known: then the credential is probably another project's, and
+/// would leave an empty load balancer there.
+pub(super) fn without_refused(refused: &Error, targets: &Targets, known: &Targets) -> Option<Targets> {
+    let is_known = |target: &&str| known.contains(machine(target));
+    if !targets.iter().any(|target| is_known(&target)) {
+        return None;
+    }
+    let exists = |target: &&str| !target.starts_with("server:") || is_known(target);
+    if is_refused_for(refused) {
+        return Some(Targets::default());
+    }
+    (refused.is_not_found() && !targets.iter().all(|target| exists(&target)))
+        .then(|| targets.iter().filter(exists).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_balancer_is_created_again_only_without_targets_that_were_refused() {
+        let targets = |text: &str| -> Targets { text.split_whitespace().map(str::to_owned).collect() };
+        let missing = || Error::not_found("server not found").with_code("not_found");
+        let private = || Error::invalid("not attached").with_code("server_not_attached_to_network");
+        let all = "server:1 server:2:private ip:192.0.2.1";
+        for (case, refused, known, expected) in [
+            ("a server is gone", missing(), "server:2", Some("server:2:private ip:192.0.2.1")),
+            ("something else is missing", missing(), "server:1 server:2", None),
+            ("another project", missing(), "", None),
+            ("one of them is refused", private(), "server:1 server:2", Some("")),
+            ("one of them is refused in another project", private(), "", None),
+            ("only a dedicated server is known", private(), "ip:192.0.2.1", Some("")),
+            ("something else is refused", Error::invalid("location").with_code("invalid_input"), "server:1", None),
+        ] {
+            let rest = without_refused(&refused, &targets(all), &targets(known));
+            assert_eq!(rest, expected.map(targets), "{case}");
+        }
     }
 }

@@ -19,6 +19,9 @@ pub(super) const POOL: &str = "main";
 pub(super) const NETWORK: &str = "network";
 pub(super) const CERTIFICATE: &str = "certificate";
 pub(super) const CERTIFICATES: &str = "http.certificates";
+/// Where a load balancer stands. Not named as the settings that decide about it once, or a plan would overwrite them.
+pub(super) const LOCATION: &str = "current_location";
+pub(super) const NETWORK_ZONE: &str = "current_network_zone";
 
 /// Settings of a service, by their place in it.
 const SERVICE: [&str; 18] = [
@@ -53,6 +56,8 @@ pub(super) struct LoadBalancer {
     #[serde(default)]
     private_net: Vec<PrivateNet>,
     load_balancer_type: Kind,
+    #[serde(default)]
+    location: Location,
     algorithm: Algorithm,
     #[serde(default)]
     protection: Protection,
@@ -85,6 +90,13 @@ struct PrivateNet {
 struct Kind {
     name: String,
     max_targets: usize,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Location {
+    name: String,
+    network_zone: String,
 }
 
 #[derive(Deserialize)]
@@ -205,6 +217,8 @@ impl LoadBalancer {
         let balancer = Attributes::default()
             .set("name", &self.name)
             .set("type", &self.load_balancer_type.name)
+            .set(LOCATION, &self.location.name)
+            .set(NETWORK_ZONE, &self.location.network_zone)
             .set("algorithm", &self.algorithm.r#type)
             .set("public", enabled)
             .set("ipv4", ipv4.ip)

@@ -267,3 +267,36 @@ async fn what_needs_another_type_or_interface_waits_for_it() {
         (at(&action("change_type")), at(&action("add_target")), at(&action("disable_public_interface")));
     assert!(kind < add && waits(kind, add) && add < public && waits(add, public), "{requests:#?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn place_that_comes_too_late_is_reported_once_and_changes_nothing() {
+    for (key, place, now) in [("location", "hel1", "fsn1"), ("network-zone", "us-east", "eu-central")] {
+        let mut scene = Scene::new();
+        scene.annotate(key, now);
+        scene.ensure().await;
+        scene.publish();
+        assert_eq!(scene.events(), [""; 0], "{key}");
+        scene.changes();
+        scene.annotate(key, place);
+        scene.ensure().await;
+        scene.ensure().await;
+        scene.try_update().await.unwrap();
+        let [event] = &scene.events()[..] else { panic!("{key}") };
+        let text = format!("web QuestionableAnnotation: annotation {PREFIX}{key}: \"{place}\" has no effect");
+        assert!(event.starts_with(&text) && event.contains(&format!("stands in {now}")), "{event}");
+        assert_eq!(scene.changes(), [""; 0], "{key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn empty_type_is_none() {
+    for (env, expected) in [(Some("lb21"), "lb21"), (None, "lb11")] {
+        let mut scene = Scene::new();
+        scene.env().balancer_type = env.map(str::to_owned);
+        scene.annotate("type", "");
+        scene.ensure().await;
+        assert_eq!(scene.sent(CREATE)[0]["load_balancer_type"], json!(expected));
+        let is_told = scene.events().iter().any(|event| event.starts_with("web LoadBalancerTypeUnconfigured: "));
+        assert_eq!(is_told, env.is_none());
+    }
+}

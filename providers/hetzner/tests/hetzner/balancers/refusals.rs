@@ -1,6 +1,9 @@
 //! What the API's refusals mean (§5.1).
 
+use cloud_provider::{Plan, SyncObserver, async_trait};
 use hetzner_fake::Fault;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use super::*;
 
@@ -148,4 +151,106 @@ async fn one_target_that_cannot_be_had_does_not_keep_the_others_out() {
     scene.fake.attach("outside", network);
     scene.ensure().await;
     assert_eq!(scene.targets().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_that_is_refused_for_anything_but_a_target_is_sent_once() {
+    for code in ["invalid_input", "not_found", "resource_limit_exceeded", "forbidden"] {
+        let mut scene = Scene::new();
+        scene.fake.fail(Fault::code(CREATE, code));
+        scene.refused().await;
+        assert_eq!((scene.fake.count(CREATE), scene.fake.load_balancers().len()), (1, 0), "{code}");
+    }
+    // A server is missing, too, but that is not why.
+    let mut scene = Scene::new();
+    scene.fake.terminate("worker-1");
+    scene.fake.fail(Fault::code(CREATE, "invalid_input"));
+    scene.refused().await;
+    assert_eq!(scene.fake.count(CREATE), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_with_the_token_of_another_project_leaves_nothing_there() {
+    let mut scene = Scene::new();
+    scene.start().await;
+    scene.fake.set_token(TOKEN, "another");
+    let err = scene.refused().await;
+    assert!(err.is_invalid() && err.to_string().contains("server not found"), "{err}");
+    assert_eq!((scene.fake.count(CREATE), scene.fake.load_balancers().len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn create_with_a_server_that_no_longer_exists_is_sent_again_with_the_others() {
+    let mut scene = Scene::new();
+    scene.fake.terminate("worker-1");
+    scene.ensure().await;
+    let [first, second] = &scene.sent(CREATE)[..] else { panic!() };
+    assert_eq!([first, second].map(|sent| sent["targets"].as_array().map(Vec::len)), [Some(2), Some(1)]);
+}
+
+/// A worker of a controller that has one.
+struct Worker {
+    permits: Arc<Semaphore>,
+    held: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl Worker {
+    async fn of(permits: &Arc<Semaphore>) -> Self {
+        let worker = Self { permits: Arc::clone(permits), held: Mutex::default() };
+        worker.goes_on().await;
+        worker
+    }
+}
+
+#[async_trait]
+impl SyncObserver for Worker {
+    fn planned(&self, _plan: &Plan) {}
+
+    fn waits(&self) {
+        self.held.lock().unwrap().take();
+    }
+
+    async fn goes_on(&self) {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.unwrap();
+        *self.held.lock().unwrap() = Some(permit);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn locked_load_balancer_is_tried_six_times_and_holds_up_no_other_service() {
+    for code in ["locked", "conflict"] {
+        let mut scene = Scene::new();
+        scene.network();
+        let other = scene.service.clone();
+        scene.annotate("private-ipv4", "10.0.0.77");
+        let attach = action("attach_to_network");
+        scene.fake.fail(Fault::code(&attach, code));
+        let mut locked = scene.service.clone();
+        locked.metadata.uid = Some("another-uid".to_owned());
+        let (nodes, cluster, permits) = (scene.nodes.clone(), cluster(), Arc::new(Semaphore::new(1)));
+        let balancers = scene.balancers().await;
+        let begun = Instant::now();
+        let ensure = async |service: &Service| {
+            let observer = Worker::of(&permits).await;
+            let request = LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, observer: &observer };
+            (balancers.ensure(request).await, begun.elapsed())
+        };
+        let ((refused, long), (ensured, short)) = tokio::join!(ensure(&locked), ensure(&other));
+        ensured.unwrap();
+        let err = refused.unwrap_err();
+        assert!(err.retry_after().is_some() && !err.is_conflict(), "{err}");
+        assert_eq!(scene.fake.count(&attach), 6, "{code}");
+        assert!(short < Duration::from_secs(5) && long < Duration::from_secs(40), "{code}: {short:?} {long:?}");
+        scene.fake.clear_faults();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_that_is_locked_is_deleted_once_it_is_free() {
+    let mut scene = Scene::new();
+    scene.ensure().await;
+    let delete = "DELETE /load_balancers/{id}";
+    scene.fake.fail(Fault::code(delete, "conflict").times(2));
+    scene.try_delete().await.unwrap();
+    assert_eq!((scene.fake.count(delete), scene.fake.load_balancers().len()), (3, 0));
 }

@@ -134,18 +134,42 @@ async fn no_more_targets_than_the_type_takes_and_each_other_node_is_told() {
     assert_eq!((scene.changes(), scene.events()), (vec![], vec![]));
 }
 
-/// §3.3: more targets are there than can be known of.
+/// The type's limit has just become smaller: it is known once the load balancer was read again.
 #[tokio::test(start_paused = true)]
-async fn a_limit_that_the_api_sees_first_is_told_on_the_node_and_is_no_error() {
+async fn limit_that_the_api_sees_first_is_reported_on_the_node_and_is_no_error() {
     let mut scene = Scene::new();
     scene.ensure().await;
     scene.changes();
     scene.add_node("worker-3");
-    scene.fake.fail(Fault::code(&action("add_target"), "resource_limit_exceeded"));
+    scene.fake.change_type("lb11", |it| it.max_targets = 2);
     scene.try_update().await.unwrap();
     assert_eq!(scene.targets().len(), 2);
     let events = scene.events();
     assert!(events.len() == 1 && events[0].starts_with("worker-3 MaxTargetsReached: "), "{events:?}");
+    assert!(events[0].contains("as many targets as its type takes"), "{events:?}");
+}
+
+/// At once, or as the outcome of its action.
+#[tokio::test(start_paused = true)]
+async fn target_refused_for_an_unknown_limit_keeps_no_other_out_and_is_tried_again() {
+    let (add, code) = (action("add_target"), "resource_limit_exceeded");
+    for fault in [Fault::code(&add, code), Fault::ends_in_error(&add, code)] {
+        let mut scene = Scene::new();
+        scene.ensure().await;
+        scene.changes();
+        for number in 3..6 {
+            scene.add_node(&format!("worker-{number}"));
+        }
+        scene.fake.fail(fault.times(1));
+        let err = scene.try_update().await.unwrap_err();
+        assert!(err.is_quota() && err.to_string().contains("with 4 targets takes no more"), "{err}");
+        assert_eq!((scene.targets().len(), scene.changes()), (4, vec![add.clone(); 3]));
+        let events = scene.events();
+        assert!(events.len() == 1 && events[0].starts_with("worker-3 MaxTargetsReached: "), "{events:?}");
+        assert!(events[0].contains(code) || events[0].contains("403"), "{events:?}");
+        scene.try_update().await.unwrap();
+        assert_eq!((scene.targets(), scene.changes()), (sorted(scene.servers()), vec![add.clone()]));
+    }
 }
 
 /// §8.49.

@@ -1,0 +1,222 @@
+//! Actions: what the cloud does in the background, and what it refuses while it does something else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use cloud_provider::{Error, Result, SyncObserver, excerpt};
+use futures::future::join_all;
+use provider_kit::operation::{OperationState, Operations};
+use provider_kit::transport::{Answer, Call, Transport};
+use serde::Deserialize;
+
+use crate::api::meaning_of;
+
+/// Interval between two polls of running actions, and the number of actions in one poll.
+const POLL: Duration = Duration::from_millis(500);
+const IDS_PER_POLL: usize = 25;
+/// Attempts at a request that the API refuses because the object is locked, the first one included.
+const ATTEMPTS: u32 = 6;
+/// Pause before the second attempt; doubled for each further one.
+const LOCKED: Duration = Duration::from_secs(1);
+/// Time until the next sync, after the last attempt.
+const COME_BACK: Duration = Duration::from_secs(30);
+
+/// A background operation of the cloud.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Action {
+    id: u64,
+    status: ActionStatus,
+    error: Option<ActionError>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ActionStatus {
+    Running,
+    Success,
+    Error,
+}
+
+#[derive(Debug, Deserialize)]
+struct ActionError {
+    code: String,
+    message: String,
+}
+
+impl Action {
+    async fn wait(&self, operations: &Operations) -> Result<()> {
+        match self.outcome() {
+            Some(outcome) => outcome,
+            None => operations.wait(&[self.id]).await,
+        }
+    }
+
+    fn outcome(&self) -> Option<Result<()>> {
+        match (&self.status, &self.error) {
+            (ActionStatus::Running, _) => None,
+            (ActionStatus::Success, _) => Some(Ok(())),
+            (ActionStatus::Error, None) => Some(Err(Error::other(format!("action {} failed", self.id)))),
+            (ActionStatus::Error, Some(ActionError { code, message })) => {
+                let error = meaning_of(code).unwrap_or(Error::other);
+                let text = excerpt(format!("{message} ({code})"));
+                Some(Err(error(format!("action {} failed: {text}", self.id)).with_code(&**code)))
+            }
+        }
+    }
+}
+
+/// Sends requests that start actions, and waits for these. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Actions {
+    http: Transport,
+    operations: Operations,
+    /// Set once an action was refused because another one of the same sync was running.
+    is_locking: Arc<AtomicBool>,
+}
+
+impl Actions {
+    pub(crate) fn new(http: Transport) -> Self {
+        let polled = http.clone();
+        let operations = Operations::new(POLL, IDS_PER_POLL, move |ids| poll(polled.clone(), ids));
+        Self { http, operations, is_locking: Arc::default() }
+    }
+
+    /// Sends a request, and again after a pause while the API answers that something else changes the object. The worker
+    /// permit is released during a pause (INV-6).
+    ///
+    /// # Errors
+    /// Every other refusal; *retry after* if the object stays locked.
+    pub(crate) async fn send(&self, call: Call, observer: &dyn SyncObserver) -> Result<Answer> {
+        let mut attempts = Attempts::default();
+        loop {
+            match self.http.send(call.clone()).await {
+                Err(err) if is_locked(&err) => attempts.pause(&err, observer).await?,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Sends a request that starts an action, and waits until the action has ended.
+    pub(crate) async fn run(&self, call: Call, observer: &dyn SyncObserver) -> Result<()> {
+        let mut batch = self.batch(observer);
+        batch.start(call, None).await?;
+        batch.finish().await
+    }
+
+    /// Waits until an action that was started elsewhere has ended.
+    pub(crate) async fn finish(&self, action: Option<Action>, observer: &dyn SyncObserver) -> Result<()> {
+        let running = action.into_iter().map(|action| (action, None)).collect();
+        Batch { running, ..self.batch(observer) }.finish().await
+    }
+
+    /// Starts actions of one object side by side.
+    pub(crate) fn batch<'a>(&'a self, observer: &'a dyn SyncObserver) -> Batch<'a> {
+        Batch { actions: self, observer, running: Vec::new(), refused: Vec::new() }
+    }
+}
+
+/// Actions of one object that run side by side, each with the target that it adds.
+pub(crate) struct Batch<'a> {
+    actions: &'a Actions,
+    observer: &'a dyn SyncObserver,
+    running: Vec<(Action, Option<String>)>,
+    /// Targets that the API refused, at once or as the outcome of an action. They keep nothing else from being done.
+    pub(crate) refused: Vec<(String, Error)>,
+}
+
+impl Batch<'_> {
+    /// Starts an action next to those that run already, unless the API has shown that it allows one at a time.
+    pub(crate) async fn start(&mut self, call: Call, adds: Option<String>) -> Result<()> {
+        if self.actions.is_locking.load(Ordering::Relaxed) {
+            self.finish().await?;
+        }
+        let (call, mut attempts, mut was_own) = (call.inside("action"), Attempts::default(), false);
+        loop {
+            match self.actions.http.read::<Action>(call.clone()).await {
+                Err(err) if is_locked(&err) && !self.running.is_empty() => {
+                    attempts.count(&err)?;
+                    self.finish().await?;
+                    was_own = true;
+                }
+                Err(err) if is_locked(&err) => attempts.pause(&err, self.observer).await?,
+                Err(err) => return self.note(adds, Err(err)),
+                Ok(action) => {
+                    // A lock that did not end by waiting for the others is not theirs.
+                    if was_own && attempts.0 == 1 {
+                        self.actions.is_locking.store(true, Ordering::Relaxed);
+                    }
+                    self.running.push((action, adds));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Waits until all have ended, and releases the worker permit meanwhile (INV-6).
+    ///
+    /// # Errors
+    /// The first one that is not about a single target.
+    pub(crate) async fn finish(&mut self) -> Result<()> {
+        let running = std::mem::take(&mut self.running);
+        let is_waiting = running.iter().any(|(action, _)| action.outcome().is_none());
+        if is_waiting {
+            self.observer.waits();
+        }
+        let operations = &self.actions.operations;
+        let outcomes = join_all(running.iter().map(|(action, _)| action.wait(operations))).await;
+        if is_waiting {
+            self.observer.goes_on().await;
+        }
+        let noted = running.into_iter().zip(outcomes).map(|((_, adds), outcome)| self.note(adds, outcome));
+        noted.collect::<Vec<_>>().into_iter().collect()
+    }
+
+    fn note(&mut self, adds: Option<String>, outcome: Result<()>) -> Result<()> {
+        match (outcome, adds) {
+            (Err(err), Some(target)) if err.is_quota() || err.is_invalid() || err.is_not_found() => {
+                self.refused.push((target, err));
+                Ok(())
+            }
+            (outcome, _) => outcome,
+        }
+    }
+}
+
+/// The number of attempts that were refused because the object is locked.
+#[derive(Default)]
+struct Attempts(u32);
+
+impl Attempts {
+    fn count(&mut self, err: &Error) -> Result<()> {
+        self.0 += 1;
+        if self.0 < ATTEMPTS {
+            return Ok(());
+        }
+        let text = format!("{err}; refused {ATTEMPTS} times, next attempt in {}s", COME_BACK.as_secs());
+        Err(Error::retry_in(text, COME_BACK))
+    }
+
+    async fn pause(&mut self, err: &Error, observer: &dyn SyncObserver) -> Result<()> {
+        self.count(err)?;
+        let pause = LOCKED * 2_u32.pow(self.0 - 1);
+        observer.waits();
+        // Those that were refused together do not come back together.
+        tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+        observer.goes_on().await;
+        Ok(())
+    }
+}
+
+/// Returns `true` if the request was refused because something else is being done to the object.
+fn is_locked(err: &Error) -> bool {
+    err.is_conflict() && matches!(err.code(), "conflict" | "locked")
+}
+
+/// Reads the state of many actions with one request.
+async fn poll(http: Transport, ids: Vec<u64>) -> Result<Vec<OperationState>> {
+    let call = ids.iter().fold(Call::get("/actions", &[]), |call, id| call.query("id", id)).inside("actions");
+    let actions: Vec<Action> = http.read(call.query("sort", "status").query("sort", "id")).await?;
+    let state = |action: &Action| OperationState { id: action.id, outcome: action.outcome() };
+    Ok(actions.iter().map(state).collect())
+}
