@@ -98,9 +98,13 @@ impl Actions {
     }
 
     /// Sends a request that starts an action, and waits until the action has ended.
+    ///
+    /// # Errors
+    /// *Conflict* if the object stays locked: the caller decides when it tries again.
     pub(crate) async fn run(&self, call: Call, observer: &dyn SyncObserver) -> Result<()> {
         let mut batch = self.batch(observer);
-        batch.start(call, None).await?;
+        let started = batch.start(call, None).await;
+        started.map_err(|err| if is_lock(&err) { Error::conflict(err.to_string()) } else { err })?;
         batch.finish().await
     }
 
@@ -194,7 +198,7 @@ impl Attempts {
             return Ok(());
         }
         let text = format!("{err}; refused {ATTEMPTS} times, next attempt in {}s", COME_BACK.as_secs());
-        Err(Error::retry_in(text, COME_BACK))
+        Err(Error::retry_in(text, COME_BACK).with_code(err.code()))
     }
 
     async fn pause(&mut self, err: &Error, observer: &dyn SyncObserver) -> Result<()> {
@@ -210,7 +214,11 @@ impl Attempts {
 
 /// Returns `true` if the request was refused because something else is being done to the object.
 fn is_locked(err: &Error) -> bool {
-    err.is_conflict() && matches!(err.code(), "conflict" | "locked")
+    err.is_conflict() && is_lock(err)
+}
+
+fn is_lock(err: &Error) -> bool {
+    matches!(err.code(), "conflict" | "locked")
 }
 
 /// Reads the state of many actions with one request.

@@ -7,7 +7,33 @@ use ipnet::IpNet;
 use provider_kit::declared::{Kind, Value, forms};
 use provider_kit::node_selector::NodeSelector;
 
-use crate::config::Algorithm;
+/// The type of a load balancer for which neither annotation nor variable says another one.
+pub(crate) const DEFAULT_TYPE: &str = "lb11";
+
+/// How a load balancer chooses a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// `round_robin`.
+    RoundRobin,
+    /// `least_connections`.
+    LeastConnections,
+}
+
+impl Algorithm {
+    /// Its name in the API.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RoundRobin => "round_robin",
+            Self::LeastConnections => "least_connections",
+        }
+    }
+}
+
+impl Value for Algorithm {
+    const KIND: Kind<Self> =
+        Kind::one_of(&[("round_robin", Self::RoundRobin), ("least_connections", Self::LeastConnections)]).any_case();
+}
 
 /// What a load balancer speaks to clients, or to a target while it checks it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,8 @@ pub use provider_kit::addresses::AddressFamily;
 use provider_kit::transport::Credential;
 use provider_kit::variables::{Secret, Variables};
 
-pub use crate::balancers::AdoptionLabel;
+pub use crate::annotations::Algorithm;
+pub use crate::balancers::adoption::AdoptionLabel;
 use crate::variables::*;
 
 /// So long is a token of the API.
@@ -108,15 +109,6 @@ pub struct Balancers {
     pub health_check_retries: Option<u32>,
 }
 
-/// How a load balancer chooses a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Algorithm {
-    /// `round_robin`.
-    RoundRobin,
-    /// `least_connections`.
-    LeastConnections,
-}
-
 /// `ROBOT_…`.
 #[derive(Clone, Debug)]
 pub struct Robot {
@@ -130,17 +122,6 @@ pub struct Robot {
     pub rate_limit_wait: Duration,
     /// `ROBOT_FORWARD_INTERNAL_IPS`.
     pub forward_internal_ips: bool,
-}
-
-impl Algorithm {
-    /// Its name in the API.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RoundRobin => "round_robin",
-            Self::LeastConnections => "least_connections",
-        }
-    }
 }
 
 impl Config {

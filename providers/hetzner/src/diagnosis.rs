@@ -5,8 +5,8 @@ use provider_kit::checks::{endpoint_remedy, rate_limit, reached, unavailable};
 use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
 
+use crate::annotations::DEFAULT_TYPE;
 use crate::api::{Api, PAGE_SIZE};
-use crate::balancers::DEFAULT_TYPE;
 use crate::config::{Balancers, Config};
 use crate::network::PrivateNetwork;
 use crate::robot::Robot;

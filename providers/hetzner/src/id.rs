@@ -1,11 +1,15 @@
 //! `spec.providerID`: which machine of which of Hetzner's two products a Node is.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 
 use cloud_provider::Node;
 use provider_kit::provider_id::{Forms, number};
 
 pub use provider_kit::provider_id::IdError;
+
+/// The label of a Node that tells which product its machine is from.
+pub(crate) const PROVIDED_BY: &str = "instance.hetzner.cloud/provided-by";
 
 /// The first form is how Syself's fork wrote a dedicated server: read, never written. It begins like a cloud server's.
 const IDS: Forms<MachineId> = Forms {
@@ -48,6 +52,11 @@ impl MachineId {
 /// The number in a provider id that [can be read](MachineId::read).
 pub(crate) fn digits(provider_id: &str) -> &str {
     &provider_id[provider_id.trim_end_matches(|c: char| c.is_ascii_digit()).len()..]
+}
+
+/// Of a server's IPv6 network, the first address is the server's.
+pub(crate) fn first_address(net: Ipv6Addr) -> Ipv6Addr {
+    Ipv6Addr::from_bits(net.to_bits() | 1)
 }
 
 /// Whether a Node is, or may turn out to be, a machine of Hetzner's (P-15).

@@ -67,14 +67,8 @@ impl Hetzner {
         let routes = routes.map(|routes| counted(routes, &metrics));
         let balancers = config.balancers.clone().map(|balancers| {
             let dedicated = config.robot.as_ref().map(|_| robot.clone());
-            let backing = Backing::new(
-                api.clone(),
-                balancers,
-                network.clone(),
-                dedicated,
-                servers.cloud(),
-                cluster.clone(),
-            );
+            let backing =
+                Backing::new(api.clone(), balancers, network.clone(), dedicated, servers.cloud(), cluster.clone());
             counted(Balancers::new(backing), &metrics)
         });
         let servers = counted(servers, &metrics);

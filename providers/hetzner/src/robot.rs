@@ -1,14 +1,13 @@
 //! Robot, the web service for dedicated servers (§5.2): about 200 requests an hour, and none at all for a while after it
 //! refused one.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::{Error, InstanceMetadata, Node, Result, async_trait};
 use provider_kit::breaker::{Breaker, Pauses};
 use provider_kit::events::EventWriter;
-use provider_kit::inventory::{Inventory, Machine, MachineSource, Mode, Snapshot, Urgency};
+use provider_kit::inventory::{Inventory, MachineSource, Mode, Snapshot, Urgency};
 use provider_kit::paging::{Page, Reading, Rules, read_pages};
 use provider_kit::transport::{Call, Credential, Priority, Refusal, Transport};
 use serde::Deserialize;
@@ -17,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::config::{self, AddressFamily};
 use crate::id::{MachineId, digits};
-use crate::servers::{Telling, first_address};
+use crate::servers::dedicated::{DedicatedServer, Telling};
 
 /// Several refusals in a row block the address of the caller; after so long one is no longer in a row.
 const AFTER_UNAUTHORIZED: Duration = Duration::from_secs(15 * 60);
@@ -32,34 +31,6 @@ pub(crate) struct Robot {
     servers: Inventory<Account>,
 }
 
-/// A dedicated server, as far as a Node or a load balancer needs it.
-#[derive(Debug, Deserialize)]
-#[serde(from = "Wire")]
-pub(crate) struct DedicatedServer {
-    id: Box<str>,
-    /// Its number.
-    pub(crate) number: u64,
-    /// Its name.
-    pub(crate) name: Box<str>,
-    /// Its IPv4 address.
-    pub(crate) ipv4: Option<Ipv4Addr>,
-    /// The first address of its IPv6 network.
-    pub(crate) ipv6: Option<Ipv6Addr>,
-    pub(crate) product: Box<str>,
-    pub(crate) dc: Box<str>,
-}
-
-#[derive(Deserialize)]
-struct Wire {
-    server_number: u64,
-    // Any may be null: one odd server must not hide all.
-    server_name: Option<Box<str>>,
-    server_ip: Option<Box<str>>,
-    server_ipv6_net: Option<Box<str>>,
-    product: Option<Box<str>>,
-    dc: Option<Box<str>>,
-}
-
 #[derive(Deserialize)]
 struct One {
     server: DedicatedServer,
@@ -68,33 +39,6 @@ struct One {
 #[derive(Deserialize)]
 struct Reset {
     operating_status: String,
-}
-
-impl From<Wire> for DedicatedServer {
-    fn from(wire: Wire) -> Self {
-        Self {
-            id: wire.server_number.to_string().into(),
-            number: wire.server_number,
-            name: wire.server_name.unwrap_or_default(),
-            ipv4: wire.server_ip.and_then(|ip| ip.parse().ok()),
-            ipv6: wire.server_ipv6_net.and_then(|net| net.parse().ok()).map(first_address),
-            product: wire.product.unwrap_or_default(),
-            dc: wire.dc.unwrap_or_default(),
-        }
-    }
-}
-
-impl Machine for DedicatedServer {
-    fn id(&self) -> &str {
-        &self.id
-    }
-    fn name(&self) -> &str {
-        &self.name
-    }
-    /// Not in the list: see [`Robot::is_shut_down`].
-    fn is_shut_down(&self) -> bool {
-        false
-    }
 }
 
 impl Robot {

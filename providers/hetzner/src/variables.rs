@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use ipnet::IpNet;
+use provider_kit::addresses::AddressFamily;
 use provider_kit::declared::{Kind, Value};
 
-use crate::config::{AddressFamily, Algorithm};
+use crate::annotations::Algorithm;
 
 /// How the servers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,11 +21,6 @@ pub enum CacheMode {
 
 impl Value for CacheMode {
     const KIND: Kind<Self> = Kind::one_of(&[("all", Self::All), ("one", Self::One), ("off", Self::Off)]);
-}
-
-impl Value for Algorithm {
-    const KIND: Kind<Self> =
-        Kind::one_of(&[("round_robin", Self::RoundRobin), ("least_connections", Self::LeastConnections)]).any_case();
 }
 
 provider_kit::declare! {

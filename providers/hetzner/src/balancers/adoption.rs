@@ -1,17 +1,11 @@
-//! Load balancers that were made by other means and are taken over by their name: which ones may be, and how they are let
-//! go. The name comes from an annotation, and so does not prove that a load balancer was made for its Service.
+//! Load balancers that were made by other means and are taken over by their name. The name comes from an annotation, and so does not prove that a load balancer was made for its Service.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use cloud_provider::{About, Result, default_load_balancer_name};
-use provider_kit::load_balancers::{Actual, Applied, Change, Identity, Marks};
-use provider_kit::transport::Call;
-use serde_json::{Value, json};
-
-use super::wire::SIGN;
-use super::{Backing, ONE};
+use cloud_provider::default_load_balancer_name;
+use provider_kit::load_balancers::{Actual, Identity, Marks};
 
 /// The label of a load balancer that was taken over by its name. It is written together with the owner labels, and removed
 /// together with them, so that a process that is killed in between cannot mistake such a load balancer for one that was made
@@ -27,6 +21,16 @@ pub struct AdoptionLabel {
 }
 
 impl AdoptionLabel {
+    /// Returns `true` if a load balancer carries the label, or was made for its Service and needs none.
+    pub(super) fn allows(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
+        self.is_on(&actual.labels) || !is_adoption(actual, identity)
+    }
+
+    /// Says what a user may do so that a load balancer is taken over.
+    pub(super) fn hint(&self) -> String {
+        format!("or give it the label {self}, which HCLOUD_LOAD_BALANCERS_ADOPTION_LABEL requires")
+    }
+
     fn is_on(&self, labels: &BTreeMap<String, String>) -> bool {
         labels.get(&self.key).is_some_and(|its| self.value.as_ref().is_none_or(|value| its == value))
     }
@@ -59,38 +63,6 @@ impl fmt::Display for AdoptionLabel {
 pub(super) fn is_adoption(actual: &Actual, identity: &Identity<'_>) -> bool {
     let is_unmarked = actual.marks == Marks::default() && (actual.sign.is_none() || actual.sign != identity.sign);
     actual.adopted || is_unmarked && actual.name != default_load_balancer_name(identity.service)
-}
-
-impl Backing {
-    /// Returns `true` if the load balancer carries the label that `HCLOUD_LOAD_BALANCERS_ADOPTION_LABEL` requires.
-    pub(super) fn may_be_adopted(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
-        let label = self.config.adoption_label.as_ref();
-        label.is_none_or(|label| label.is_on(&actual.labels) || !is_adoption(actual, identity))
-    }
-
-    /// What a user may do so that a load balancer is taken over.
-    pub(super) fn adoption_hint(&self) -> Option<String> {
-        let label = self.config.adoption_label.as_ref()?;
-        Some(format!("or give it the label {label}, which HCLOUD_LOAD_BALANCERS_ADOPTION_LABEL requires"))
-    }
-
-    /// Takes the owner labels off a load balancer that was not made for its Service, and leaves everything else as it is.
-    pub(super) async fn let_go(&self, change: Change<'_>, actual: &Actual) -> Result<Applied> {
-        let mut labels = actual.labels.clone();
-        labels.retain(|key, _| key != SIGN && key != ADOPTED);
-        let call = Call::put(ONE, &[&actual.id]).json(&json!({ "labels": labels }));
-        match self.api.http.read::<Value>(call).await {
-            Err(err) if err.is_not_found() => return Ok(Applied::Gone),
-            outcome => drop(outcome?),
-        }
-        let text = format!(
-            "load balancer {:?} ({}) was not made for this Service but taken over by its name: it is not deleted, and only loses \
-             its owner labels; delete it by hand if nobody needs it",
-            actual.name, actual.id
-        );
-        self.notices.warn(true, About::Service(change.identity.service), "LoadBalancerNotDeleted", &text);
-        Ok(Applied::Kept)
-    }
 }
 
 #[cfg(test)]

@@ -2,33 +2,20 @@
 
 use cloud_provider::{About, Error, Result, SyncObserver};
 use jiff::Timestamp;
-use provider_kit::inventory::Found;
 use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Backend, Change, Difference, Identity, Operation, Part, Port, Targets, Tree, plan,
+    Actual, Applied, Attributes, Backend, Change, Difference, Identity, Operation, Part, Port, Tree,
 };
-use provider_kit::transport::{Call, Priority};
-use serde::Deserialize;
+use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
 use super::adoption::{ADOPTED, is_adoption};
 use super::asked::{Asked, Certificates};
-use super::requests::{Request, Requests};
+use super::create::create;
+use super::requests::{Request, requests};
 use super::wanted::TO_BE_MADE;
-use super::wire::{
-    CERTIFICATE, CERTIFICATES, LoadBalancer, NETWORK, POOL, SIGN, has_addresses, ip_target, machine, network_part,
-    server_target, to_add, to_service,
-};
-use super::targets::{self, Dedicated};
-use super::{ALL, Backing, ONE};
-use crate::actions::Action;
+use super::wire::{CERTIFICATE, CERTIFICATES, NETWORK, POOL, SIGN};
+use super::{Backing, ONE, targets};
 use crate::annotations as key;
-use crate::id::MachineId;
-
-#[derive(Deserialize)]
-struct Created {
-    load_balancer: LoadBalancer,
-    action: Option<Action>,
-}
 
 /// Targets that could not be added, by the reason.
 #[derive(Default)]
@@ -63,7 +50,7 @@ impl Backing {
         if let Some(actual) = change.actual.filter(|_| change.operations.iter().any(removes)) {
             return self.remove(change, actual).await;
         }
-        let Some(actual) = change.actual else { return self.create(change, now).await };
+        let Some(actual) = change.actual else { return create(self, change, now).await };
         if change.operations.contains(&Operation::Unmark) {
             return self.let_go(change, actual).await;
         }
@@ -99,96 +86,6 @@ impl Backing {
         Ok(operations)
     }
 
-    /// Everything that the API takes in one request; the rest is planned from what it shows then.
-    async fn create(&self, change: Change<'_>, now: Timestamp) -> Result<Applied> {
-        let identity = change.identity;
-        let mut tree = change.outcome_of_all().and_then(|outcome| outcome.tree).unwrap_or_default();
-        // Whoever finds the load balancer finds the certificate, too; so it is made later, and its ports come after it.
-        tree.parts
-            .retain(|part, settings| !part.is_of_kind(CERTIFICATE) && settings.text(CERTIFICATES) != Some(TO_BE_MADE));
-        let settings = tree.balancer_attributes().cloned().unwrap_or_default();
-        let setting = |key| json!(settings.get(key));
-        if settings.text("location").or(settings.text("network_zone")).is_none() {
-            return Err(Error::invalid(format!(
-                "nothing says where to make load balancer {:?}: set annotation {} or {}, or HCLOUD_LOAD_BALANCERS_LOCATION or \
-                 HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
-                identity.name,
-                key::LOCATION.key(),
-                key::NETWORK_ZONE.key()
-            )));
-        }
-        check_certificates(tree.listeners())?;
-        self.can_become(settings.text("type"), now).await?;
-        let asked = Asked::of(identity.service, &self.config)?;
-        // An address or a subnet can only be asked for when it is attached; private targets come after that.
-        let network = tree.parts.get(&network_part(""));
-        let network = network.filter(|_| asked.private_ipv4.is_none() && asked.private_subnet.is_none());
-        let targets = tree.targets_of(POOL);
-        let targets: Targets =
-            targets.iter().filter(|target| network.is_some() || machine(target) == *target).collect();
-        let body = [
-            ("name", json!(identity.name)),
-            ("load_balancer_type", setting("type")),
-            ("location", setting("location")),
-            ("network_zone", setting("network_zone")),
-            ("algorithm", settings.text("algorithm").map_or(Value::Null, |it| json!({"type": it}))),
-            ("public_interface", setting("public")),
-            ("network", json!(network.and_then(|it| it.get("network")))),
-            ("labels", labels(identity, &Actual::default())),
-            ("services", tree.listeners().map(|(port, settings)| to_service(port, settings)).collect()),
-        ];
-        let stated = body.into_iter().filter(|(_, value)| !value.is_null());
-        let body: Map<_, _> = stated.map(|(key, value)| (key.to_owned(), value)).collect();
-        let made = self.post(body, targets, change.observer).await;
-        // What is not found is something that the Service names.
-        let made = made.map_err(|err| if err.is_not_found() { Error::invalid(err.to_string()) } else { err })?;
-        self.api.actions.finish(made.action, change.observer).await?;
-        let shown = self.actual(made.load_balancer);
-        // While the action ran, the answer could not show everything.
-        let rest = shown.tree.as_ref().map(|shown| plan(&tree, shown)).unwrap_or_default();
-        let is_shown = rest.iter().all(|it| matches!(it, Operation::Update { part: Part::Balancer, .. }))
-            && shown.tree.as_ref().is_some_and(has_addresses);
-        let shown = if is_shown { shown } else { self.read_again(&shown.id).await? };
-        Ok(Applied::PlanAgain(Box::new(shown)))
-    }
-
-    /// Sends the request that creates the load balancer, and sends it again only if a target is the reason for the refusal.
-    async fn post(
-        &self,
-        mut body: Map<String, Value>,
-        targets: Targets,
-        observer: &dyn SyncObserver,
-    ) -> Result<Created> {
-        let mut call = |targets: &Targets| {
-            body.insert("targets".to_owned(), targets.iter().map(to_add).collect());
-            // The name is taken as soon as it was applied: sent again, it is refused.
-            Call::post(ALL, &[]).json(&body).repeatable()
-        };
-        let refused = match self.api.actions.send(call(&targets), observer).await {
-            Err(err) if err.is_not_found() || targets::is_refused_for(&err) => err,
-            made => return made?.json(),
-        };
-        let rest = targets::without_refused(&refused, &targets, &self.known_targets(&targets).await?);
-        let Some(rest) = rest else { return Err(refused) };
-        self.api.actions.send(call(&rest), observer).await?.json()
-    }
-
-    /// Returns those of `targets` that the cloud or Robot shows now.
-    async fn known_targets(&self, targets: &Targets) -> Result<Targets> {
-        let nodes: Vec<_> = self.nodes().into_iter().filter(|node| targets::is_among(node, targets)).collect();
-        let found = self.servers.find_all(&nodes, true, Priority::Ordinary).await;
-        let mut known = Vec::new();
-        for (node, found) in nodes.iter().zip(found) {
-            if let (Ok(MachineId::Cloud(id)), Ok(Found::There(_))) = (MachineId::read(&node.provider_id), found) {
-                known.push(server_target(id, false));
-            }
-        }
-        if let Dedicated::Known(addresses) = self.dedicated(&nodes).await? {
-            known.extend(addresses.values().map(|ip| ip_target(ip)));
-        }
-        Ok(known.iter().collect())
-    }
-
     /// Operations in order, up to the first that changes more than itself: whoever leaves a network leaves private targets
     /// behind, and whoever joins one gets an address.
     async fn change(&self, change: Change<'_>, actual: &Actual, now: Timestamp) -> Result<Applied> {
@@ -207,7 +104,7 @@ impl Backing {
         };
         let removes_targets = operations.iter().any(|it| matches!(it, Operation::RemoveTargets { .. }));
         let mut batch = self.api.actions.batch(observer);
-        for Request { call, adds, is_alone } in Requests::of(&actual.id, &before, operations, subnet) {
+        for Request { call, adds, is_alone } in requests(&actual.id, &before, operations, subnet) {
             if is_alone {
                 batch.finish().await?;
             }
@@ -266,12 +163,16 @@ impl Backing {
                 service.metadata.name.as_deref().unwrap_or_default()
             );
             for node in self.nodes().iter().filter(|node| targets::is_among(node, &[target].into_iter().collect())) {
-                self.notices.warn(true, About::Node(node), "MaxTargetsReached", &text);
+                let (about, reason) = (About::Node(node), "MaxTargetsReached");
+                // Without the text, which names another request each time.
+                if self.notices.is_first(about, reason, change.identity.uid()) {
+                    self.notices.warn(true, about, reason, &text);
+                }
             }
             outcome = outcome.and(Err(Error::quota(text)));
         }
         // Those that it has are served meanwhile.
-        change.observer.publish(&self.status(shown, service)?).await?;
+        change.observer.publish(&self.status(shown, change.identity)?).await?;
         outcome
     }
 
@@ -320,7 +221,7 @@ impl Backing {
             let secured = tree.listeners().filter(|(_, settings)| is_secured(settings));
             let deletions = secured.map(|(port, _)| Operation::Delete { part: Part::Listener(port.clone()) });
             let mut batch = self.api.actions.batch(observer);
-            for Request { call, .. } in Requests::of(&actual.id, &tree, &deletions.collect::<Vec<_>>(), None) {
+            for Request { call, .. } in requests(&actual.id, &tree, &deletions.collect::<Vec<_>>(), None) {
                 batch.start(call, None).await?;
             }
             batch.finish().await?;
@@ -344,12 +245,30 @@ impl Backing {
         Applied::Kept
     }
 
-    async fn read_again(&self, id: &str) -> Result<Actual> {
+    /// Takes the owner labels off a load balancer that was not made for its Service, and leaves everything else as it is.
+    pub(super) async fn let_go(&self, change: Change<'_>, actual: &Actual) -> Result<Applied> {
+        let mut labels = actual.labels.clone();
+        labels.retain(|key, _| key != SIGN && key != ADOPTED);
+        let call = Call::put(ONE, &[&actual.id]).json(&json!({ "labels": labels }));
+        match self.api.actions.send(call, change.observer).await {
+            Err(err) if err.is_not_found() => return Ok(Applied::Gone),
+            outcome => drop(outcome?),
+        }
+        let text = format!(
+            "load balancer {:?} ({}) was not made for this Service but taken over by its name: it is not deleted, and only loses \
+             its owner labels; delete it by hand if nobody needs it",
+            actual.name, actual.id
+        );
+        self.notices.warn(true, About::Service(change.identity.service), "LoadBalancerNotDeleted", &text);
+        Ok(Applied::Kept)
+    }
+
+    pub(super) async fn read_again(&self, id: &str) -> Result<Actual> {
         Ok(self.actual(self.api.http.read(Call::get(ONE, &[id]).inside("load_balancer")).await?))
     }
 
     /// Whether the API still makes load balancers of this type.
-    async fn can_become(&self, kind: Option<&str>, now: Timestamp) -> Result<()> {
+    pub(super) async fn can_become(&self, kind: Option<&str>, now: Timestamp) -> Result<()> {
         match kind {
             Some(kind) => self.balancer_type(kind, |it| it.available(now)).await?,
             None => Ok(()),
@@ -368,7 +287,7 @@ fn is_managed(identity: &Identity<'_>) -> bool {
 }
 
 /// The API refuses `https` without a certificate, and does not know what annotations there are.
-fn check_certificates<'a>(mut listeners: impl Iterator<Item = (&'a Port, &'a Attributes)>) -> Result<()> {
+pub(super) fn check_certificates<'a>(mut listeners: impl Iterator<Item = (&'a Port, &'a Attributes)>) -> Result<()> {
     let is_bare = |settings: &Attributes| {
         let certificates = settings.get(CERTIFICATES);
         let has_none = certificates.is_none_or(|it| it.as_array().is_some_and(Vec::is_empty));
@@ -395,7 +314,7 @@ fn settled(mut outcome: Actual) -> Actual {
 }
 
 /// All labels of a load balancer: the reference's, ours, and those that others put there.
-fn labels(identity: &Identity<'_>, actual: &Actual) -> Value {
+pub(super) fn labels(identity: &Identity<'_>, actual: &Actual) -> Value {
     let mut labels = identity.marks().among(actual.labels.clone());
     labels.insert(SIGN.to_owned(), identity.uid().to_owned());
     if !actual.id.is_empty() && is_adoption(actual, identity) {

@@ -11,9 +11,8 @@ use provider_kit::status::Status;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::DEFAULT_TYPE;
 use super::wire::{NETWORK, domain};
-use crate::annotations::{self as key, CertificateRef, CertificateType, Protocol};
+use crate::annotations::{self as key, CertificateRef, CertificateType, DEFAULT_TYPE, Protocol};
 use crate::config;
 
 /// Everything that a Service asks for, beside its ports.
@@ -63,6 +62,14 @@ struct Reader<'a> {
     listener: Attributes,
 }
 
+/// The protocols with which settings of HTTP have an effect, and the annotation that says them.
+#[derive(Clone, Copy)]
+struct Http {
+    key: &'static str,
+    protocols: &'static str,
+    is_spoken: bool,
+}
+
 impl Reader<'_> {
     fn get<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
         self.annotations.get(annotation)
@@ -82,19 +89,13 @@ impl Reader<'_> {
         is_stated
     }
 
-    /// A setting of HTTP; `of`: the protocols that it is for, and whether one of them is spoken.
-    fn state_http<T>(
-        &mut self,
-        (of, is_spoken): (&str, bool),
-        setting: &'static str,
-        annotation: &Annotation<T>,
-        write: fn(T) -> Value,
-    ) {
-        let value = self.get(annotation).map(write).filter(|value| value.as_str() != Some(""));
-        if is_spoken {
+    /// States a setting of HTTP, or warns that it has no effect.
+    fn state_http<T>(&mut self, http: Http, setting: &'static str, annotation: &Annotation<T>, write: fn(T) -> Value) {
+        let value = self.get(annotation).map(write).filter(|value| *value != json!("") && *value != json!([]));
+        if http.is_spoken {
             self.state(setting, value);
         } else if value.is_some() {
-            self.only_with(annotation.key(), key::PROTOCOL.key(), of);
+            self.only_with(annotation.key(), http.key, http.protocols);
         }
     }
 
@@ -107,7 +108,9 @@ impl Reader<'_> {
         let proxy = self.get(&key::USES_PROXYPROTOCOL).or(config.uses_proxyprotocol);
         self.state("protocol", Some(protocol.as_str()));
         self.state("proxyprotocol", proxy);
-        let (http, https) = (("http or https", protocol != Protocol::Tcp), ("https", protocol == Protocol::Https));
+        let (key, is_http, is_https) = (key::PROTOCOL.key(), protocol != Protocol::Tcp, protocol == Protocol::Https);
+        let http = Http { key, protocols: "http or https", is_spoken: is_http };
+        let https = Http { key, protocols: "https", is_spoken: is_https };
         self.state_http(http, "http.cookie_name", &key::HTTP_COOKIE_NAME, |it| json!(it));
         self.state_http(http, "http.cookie_lifetime", &key::HTTP_COOKIE_LIFETIME, |it| json!(it.as_secs()));
         self.state_http(http, "http.timeout_idle", &key::HTTP_TIMEOUT_IDLE, |it| json!(it.as_secs()));
@@ -133,26 +136,13 @@ impl Reader<'_> {
         ];
         let protocol = if stated.contains(&true) { protocol.unwrap_or(spoken) } else { Protocol::Tcp };
         self.state("health_check.protocol", Some(protocol.as_str()));
-        let domain = self.text(&key::HEALTH_CHECK_HTTP_DOMAIN);
-        let path = self.text(&key::HEALTH_CHECK_HTTP_PATH);
-        let tls = self.get(&key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE);
-        let codes = self.get(&key::HTTP_STATUS_CODES).filter(|codes| !codes.is_empty());
-        if protocol == Protocol::Tcp {
-            let http_only = [
-                (domain.is_some(), key::HEALTH_CHECK_HTTP_DOMAIN.key()),
-                (path.is_some(), key::HEALTH_CHECK_HTTP_PATH.key()),
-                (tls.is_some(), key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE.key()),
-                (codes.is_some(), key::HTTP_STATUS_CODES.key()),
-            ];
-            for (_, key) in http_only.into_iter().filter(|(is_set, _)| *is_set) {
-                self.only_with(key, key::HEALTH_CHECK_PROTOCOL.key(), "http or https");
-            }
-            return;
-        }
-        self.state("health_check.http.domain", domain);
-        self.state("health_check.http.path", path);
-        self.state("health_check.http.tls", tls);
-        self.state("health_check.http.status_codes", codes.map(|codes| in_order(json!(codes))));
+        let (key, is_spoken) = (key::HEALTH_CHECK_PROTOCOL.key(), protocol != Protocol::Tcp);
+        let http = Http { key, protocols: "http or https", is_spoken };
+        self.state_http(http, "health_check.http.domain", &key::HEALTH_CHECK_HTTP_DOMAIN, |it| json!(it));
+        self.state_http(http, "health_check.http.path", &key::HEALTH_CHECK_HTTP_PATH, |it| json!(it));
+        self.state_http(http, "health_check.http.tls", &key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE, |it| json!(it));
+        let codes = |codes| in_order(json!(codes));
+        self.state_http(http, "health_check.http.status_codes", &key::HTTP_STATUS_CODES, codes);
     }
 
     fn warnings(&mut self) -> Vec<String> {

@@ -1,9 +1,10 @@
 //! Load balancers (§3): what a Service wants here, how the cloud writes it, and its requests. The rest is the kit's.
 
-mod adoption;
+pub(crate) mod adoption;
 mod apply;
 mod asked;
 mod catalogue;
+mod create;
 mod requests;
 mod targets;
 mod wanted;
@@ -13,13 +14,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cloud_provider::{
-    About, CloudMetrics, Cluster, Error, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, async_trait,
+    About, CloudMetrics, Cluster, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, async_trait,
     default_load_balancer_name,
 };
 use jiff::Timestamp;
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::{Notes, Notices};
-use provider_kit::inventory::Inventory;
+use provider_kit::inventory::{Inventory, MachineSource};
 use provider_kit::load_balancers::{
     Actual, Adoption, Applied, Attributes, Backend, Change, Identity, ServicePort, TargetSets, Targets, Tree,
     service_ports,
@@ -27,16 +28,14 @@ use provider_kit::load_balancers::{
 use provider_kit::paging::Reading;
 use provider_kit::source_ranges::{allows_all, source_ranges};
 use provider_kit::transport::{Call, Priority};
-use serde_json::Value;
 
-pub use self::adoption::AdoptionLabel;
+use self::adoption::AdoptionLabel;
 use self::asked::{Asked, Certificates};
 use self::catalogue::{BalancerType, Catalogue};
 use self::targets::Dedicated;
-pub(crate) use self::wanted::DEFAULT_TYPE;
 use self::wanted::Facts;
 use self::wire::{LOCATION, LoadBalancer, NETWORK_ZONE, POOL, SIGN};
-use crate::annotations as key;
+use crate::annotations::{self as key, DEFAULT_TYPE};
 use crate::api::Api;
 use crate::config;
 use crate::id::MachineId;
@@ -236,9 +235,9 @@ impl Backend for Backing {
     fn adopts(&self, actual: &Actual, identity: &Identity<'_>) -> Adoption {
         let targets = actual.tree.as_ref().map(|tree| tree.targets_of(POOL)).unwrap_or_default();
         let is_free = actual.sign.is_none() || targets::are_of(&targets, &self.nodes());
-        match self.adoption_hint() {
-            _ if is_free && self.may_be_adopted(actual, identity) => Adoption::Adopted,
-            Some(hint) => Adoption::RefusedUnless(hint),
+        match &self.config.adoption_label {
+            label if is_free && label.as_ref().is_none_or(|label| label.allows(actual, identity)) => Adoption::Adopted,
+            Some(label) => Adoption::RefusedUnless(label.hint()),
             None => Adoption::Refused,
         }
     }
@@ -278,8 +277,8 @@ impl Backend for Backing {
         wanted::wanted(&asked, facts)
     }
 
-    fn fitted(&self, wanted: Tree, actual: &Actual, service: &Service) -> Result<Tree> {
-        self.report_place(service, actual);
+    fn fitted(&self, wanted: Tree, actual: &Actual, identity: &Identity<'_>) -> Result<Tree> {
+        self.report_place(identity.service, actual);
         Ok(wanted)
     }
 
@@ -314,14 +313,9 @@ impl Backend for Backing {
     }
 
     async fn has_machine(&self, node: &Node) -> Result<bool> {
-        match MachineId::read(&node.provider_id)? {
-            MachineId::Cloud(id) => {
-                let found: Option<Value> = self.api.http.find(Call::get("/servers/{id}", &[&id.to_string()])).await?;
-                Ok(found.is_some())
-            }
-            // Another credential reads those.
-            MachineId::Robot(_) => Err(Error::invalid(format!("node {} is no cloud server", node.name))),
-        }
+        // Another credential reads dedicated servers.
+        let (source, id) = (self.servers.source(), &node.provider_id);
+        Ok(source.by_id(source.machine_id(id)?, Priority::Ordinary).await?.is_some())
     }
 
     async fn apply(&self, change: Change<'_>) -> Result<Applied> {

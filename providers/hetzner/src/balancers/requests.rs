@@ -1,6 +1,6 @@
 //! The action for each operation.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 
 use ipnet::IpNet;
 use provider_kit::load_balancers::{Attributes, Operation, Part, Targets, Tree};
@@ -14,150 +14,119 @@ macro_rules! action {
     ($id:expr, $name:literal) => {
         Call::post(concat!("/load_balancers/{id}/actions/", $name), &[$id]).repeatable()
     };
+    ($id:expr, $name:literal, $body:expr) => {
+        action!($id, $name).json(&$body)
+    };
 }
 
 /// A request, and the target that it adds.
 pub(super) struct Request {
     pub(super) call: Call,
     pub(super) adds: Option<String>,
-    /// What came before it must have ended, and what comes after it waits: one needs the other.
+    /// Set if requests before this one must have ended, and those after it wait: one needs the other.
     pub(super) is_alone: bool,
 }
 
-/// Makes the requests that change one load balancer.
-pub(super) struct Requests<'a> {
-    id: &'a str,
-    actual: &'a Tree,
-    /// In which subnet of the network it gets its address.
-    subnet: Option<IpNet>,
-    list: VecDeque<Request>,
-    /// Whether it gets more before it has less: then a larger type is needed first, and else a smaller one is possible last.
-    grows: bool,
-    late: Vec<Call>,
+impl From<Call> for Request {
+    fn from(call: Call) -> Self {
+        Self { call, adds: None, is_alone: false }
+    }
 }
 
-impl<'a> Requests<'a> {
-    /// Those for `operations`, in order.
-    pub(super) fn of(
-        id: &'a str,
-        actual: &'a Tree,
-        operations: &[Operation],
-        subnet: Option<IpNet>,
-    ) -> VecDeque<Request> {
-        let grows = |it: &Operation| matches!(it, Operation::AddTargets { .. } | Operation::Create { .. });
-        let grows = operations.iter().any(grows);
-        let mut requests = Self { id, actual, subnet, list: VecDeque::new(), grows, late: Vec::new() };
-        let removed = operations.iter().filter_map(|it| match it {
-            Operation::RemoveTargets { targets, .. } => Some(targets),
-            _ => None,
-        });
-        let removed: HashSet<&str> = removed.flat_map(Targets::iter).collect();
-        let added = operations.iter().filter_map(|it| match it {
-            Operation::AddTargets { targets, .. } => Some(targets),
-            _ => None,
-        });
-        let added: HashSet<&str> = added.flat_map(Targets::iter).map(machine).collect();
-        let mut gone = HashSet::new();
-        for operation in operations {
-            match operation {
-                Operation::Create { part, attributes } => requests.create(part, attributes),
-                Operation::Update { part: Part::Balancer, changes, .. } => {
-                    changes.iter().for_each(|it| requests.set(&it.key, &it.to));
-                }
-                Operation::Update { part, attributes, .. } => requests.update(part, attributes),
-                Operation::Delete { part } => requests.delete(part),
-                Operation::AddTargets { targets, .. } => {
-                    for target in targets.iter() {
-                        // The same machine, reached in another way: it cannot be there twice.
-                        let other = removed.iter().find(|it| machine(it) == machine(target) && !gone.contains(**it));
-                        if let Some(other) = other {
-                            requests.push(action!(id, "remove_target").json(&to_remove(other)));
-                            gone.insert(*other);
-                        }
-                        let call = action!(id, "add_target").json(&to_add(target));
-                        requests.list.push_back(Request { call, adds: Some(target.to_owned()), is_alone: false });
-                    }
-                }
-                Operation::RemoveTargets { targets, .. } => {
-                    // One that is reached in another way goes when it comes again.
-                    for target in targets.iter().filter(|target| !added.contains(machine(target))) {
-                        requests.push(action!(id, "remove_target").json(&to_remove(target)));
-                    }
-                }
-                // Names and labels are no actions.
-                Operation::Mark | Operation::Unmark => {}
+/// Returns the requests that carry out `operations` on one load balancer, in order. `subnet`: where it gets its address in a
+/// network that it is attached to.
+pub(super) fn requests(id: &str, actual: &Tree, operations: &[Operation], subnet: Option<IpNet>) -> Vec<Request> {
+    let machines = |targets: fn(&Operation) -> Option<&Targets>| {
+        operations.iter().filter_map(targets).flat_map(Targets::iter).map(|target| (machine(target), target))
+    };
+    let added: HashSet<&str> = machines(added_by).map(|(machine, _)| machine).collect();
+    let mut removed: HashMap<&str, &str> = machines(removed_by).collect();
+    let grows = operations.iter().any(|it| matches!(it, Operation::AddTargets { .. } | Operation::Create { .. }));
+    let (mut requests, mut late): (Vec<Request>, _) = (Vec::new(), Vec::new());
+    for operation in operations {
+        match operation {
+            Operation::Create { part: Part::Listener(port), attributes } => {
+                requests.push(action!(id, "add_service", to_service(port, attributes)).into());
             }
-        }
-        for call in std::mem::take(&mut requests.late) {
-            requests.push_alone(call);
-        }
-        requests.list
-    }
-
-    fn push(&mut self, call: Call) {
-        self.list.push_back(Request { call, adds: None, is_alone: false });
-    }
-
-    fn push_alone(&mut self, call: Call) {
-        self.list.push_back(Request { call, adds: None, is_alone: true });
-    }
-
-    fn set(&mut self, key: &str, to: &Value) {
-        let id = self.id;
-        let address = |key| self.actual.balancer_attributes().and_then(|it| it.get(key));
-        let call = match key {
-            "algorithm" => action!(id, "change_algorithm").json(&json!({"type": to})),
-            "type" => action!(id, "change_type").json(&json!({"load_balancer_type": to})),
-            "ipv4_rdns" => action!(id, "change_dns_ptr").json(&json!({"ip": address("ipv4"), "dns_ptr": to})),
-            "ipv6_rdns" => action!(id, "change_dns_ptr").json(&json!({"ip": address("ipv6"), "dns_ptr": to})),
-            "public" if *to == json!(true) => action!(id, "enable_public_interface"),
-            "public" => action!(id, "disable_public_interface"),
-            _ => return,
-        };
-        // Targets with public addresses keep the public interface, many targets the large type.
-        match key {
-            "public" if *to == json!(false) => self.late.push(call),
-            "type" if !self.grows => self.late.push(call),
-            "public" | "type" => self.push_alone(call),
-            _ => self.push(call),
-        }
-    }
-
-    fn create(&mut self, part: &Part, settings: &Attributes) {
-        match part {
-            Part::Listener(port) => self.push(action!(self.id, "add_service").json(&to_service(port, settings))),
-            part if part.is_of_kind(NETWORK) => {
-                let mut body = json!({"network": settings.get("network")});
-                let subnet = self.subnet.map(|subnet| json!(subnet.to_string()));
-                for (key, value) in [("ip", settings.get("ip")), ("ip_range", subnet.as_ref())] {
-                    if let Some(value) = value {
-                        body[key] = value.clone();
-                    }
-                }
-                self.push(action!(self.id, "attach_to_network").json(&body));
+            Operation::Create { part, attributes } if part.is_of_kind(NETWORK) => {
+                requests.push(attach(id, attributes, subnet).into());
             }
+            Operation::Update { part: Part::Balancer, changes, .. } => {
+                for change in changes {
+                    let Some(call) = set(id, actual, &change.key, &change.to) else { continue };
+                    // Targets with public addresses keep the public interface, many targets the large type. More targets need
+                    // the larger type first, and fewer make the smaller one possible last.
+                    let is_alone = matches!(&*change.key, "public" | "type");
+                    let is_late = change.key == "public" && change.to == json!(false) || change.key == "type" && !grows;
+                    let requests = if is_late { &mut late } else { &mut requests };
+                    requests.push(Request { is_alone, ..call.into() });
+                }
+            }
+            // A certificate that was to be made may have turned out to be the one that is there.
+            Operation::Update { part: part @ Part::Listener(port), attributes, .. }
+                if actual.parts.get(part) != Some(attributes) =>
+            {
+                requests.push(action!(id, "update_service", to_service(port, attributes)).into());
+            }
+            Operation::Delete { part: Part::Listener(port) } => {
+                requests.push(action!(id, "delete_service", json!({"listen_port": port.number})).into());
+            }
+            Operation::Delete { part } if part.is_of_kind(NETWORK) => {
+                let network = actual.parts.get(part).and_then(|it| it.get("network"));
+                requests.push(action!(id, "detach_from_network", json!({"network": network})).into());
+            }
+            Operation::AddTargets { targets, .. } => {
+                for target in targets.iter() {
+                    // The same machine, reached in another way: it cannot be there twice.
+                    if let Some(other) = removed.remove(machine(target)) {
+                        requests.push(action!(id, "remove_target", to_remove(other)).into());
+                    }
+                    let call = action!(id, "add_target", to_add(target));
+                    requests.push(Request { adds: Some(target.to_owned()), ..call.into() });
+                }
+            }
+            Operation::RemoveTargets { targets, .. } => {
+                // One that is reached in another way goes when it comes again.
+                for target in targets.iter().filter(|target| !added.contains(machine(target))) {
+                    requests.push(action!(id, "remove_target", to_remove(target)).into());
+                }
+            }
+            // Names and labels are no actions.
             _ => {}
         }
     }
+    requests.append(&mut late);
+    requests
+}
 
-    fn update(&mut self, part: &Part, settings: &Attributes) {
-        // A certificate that was to be made turned out to be the one that is there.
-        let is_same = self.actual.parts.get(part) == Some(settings);
-        if let (Part::Listener(port), false) = (part, is_same) {
-            self.push(action!(self.id, "update_service").json(&to_service(port, settings)));
+fn added_by(operation: &Operation) -> Option<&Targets> {
+    if let Operation::AddTargets { targets, .. } = operation { Some(targets) } else { None }
+}
+
+fn removed_by(operation: &Operation) -> Option<&Targets> {
+    if let Operation::RemoveTargets { targets, .. } = operation { Some(targets) } else { None }
+}
+
+fn attach(id: &str, settings: &Attributes, subnet: Option<IpNet>) -> Call {
+    let mut body = json!({"network": settings.get("network")});
+    let subnet = subnet.map(|subnet| json!(subnet.to_string()));
+    for (key, value) in [("ip", settings.get("ip")), ("ip_range", subnet.as_ref())] {
+        if let Some(value) = value {
+            body[key] = value.clone();
         }
     }
+    action!(id, "attach_to_network", body)
+}
 
-    fn delete(&mut self, part: &Part) {
-        match part {
-            Part::Listener(port) => {
-                self.push(action!(self.id, "delete_service").json(&json!({"listen_port": port.number})));
-            }
-            part if part.is_of_kind(NETWORK) => {
-                let network = self.actual.parts.get(part).and_then(|it| it.get("network"));
-                self.push(action!(self.id, "detach_from_network").json(&json!({"network": network})));
-            }
-            _ => {}
-        }
-    }
+fn set(id: &str, actual: &Tree, key: &str, to: &Value) -> Option<Call> {
+    let address = |key| actual.balancer_attributes().and_then(|it| it.get(key));
+    Some(match key {
+        "algorithm" => action!(id, "change_algorithm", json!({"type": to})),
+        "type" => action!(id, "change_type", json!({"load_balancer_type": to})),
+        "ipv4_rdns" => action!(id, "change_dns_ptr", json!({"ip": address("ipv4"), "dns_ptr": to})),
+        "ipv6_rdns" => action!(id, "change_dns_ptr", json!({"ip": address("ipv6"), "dns_ptr": to})),
+        "public" if *to == json!(true) => action!(id, "enable_public_interface"),
+        "public" => action!(id, "disable_public_interface"),
+        _ => return None,
+    })
 }

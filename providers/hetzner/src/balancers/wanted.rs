@@ -8,8 +8,6 @@ use super::asked::{Asked, Certificates};
 use super::wire::{CERTIFICATES, POOL, certificate_part, network_part};
 use crate::annotations as key;
 
-/// What neither annotation nor variable says otherwise.
-pub(crate) const DEFAULT_TYPE: &str = "lb11";
 /// Stands for the ids of a certificate that is still to be made.
 pub(super) const TO_BE_MADE: &str = "to be made";
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use cloud_provider::{InstanceMetadata, Node, NodeAddress, Result, async_trait};
+use cloud_provider::{Error, InstanceMetadata, Node, NodeAddress, Result, async_trait};
 use ipnet::Ipv6Net;
 use provider_kit::addresses::Addresses;
 use provider_kit::inventory::{Machine, MachineSource, Urgency};
@@ -10,10 +10,9 @@ use provider_kit::paging::Reading;
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 
-use super::PROVIDED_BY;
 use crate::api::Api;
 use crate::config;
-use crate::id::{MachineId, digits};
+use crate::id::{MachineId, PROVIDED_BY, digits, first_address};
 use crate::network::PrivateNetwork;
 
 /// The cloud servers of the token's project, and what a Node is told of them.
@@ -92,7 +91,7 @@ impl From<Wire> for CloudServer {
             location: wire.location.name,
             ipv4: ipv4.filter(|ip| !ip.is_unspecified()),
             // Of the server's own network, the first address is the server's.
-            ipv6: ipv6.map(|net| net.addr()).filter(|ip| !ip.is_unspecified()).map(super::first_address),
+            ipv6: ipv6.map(|net| net.addr()).filter(|ip| !ip.is_unspecified()).map(first_address),
             private: wire.private_net.into_iter().filter_map(attachment).collect(),
         }
     }
@@ -171,7 +170,7 @@ impl MachineSource for CloudServers {
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
         match MachineId::read(provider_id)? {
             MachineId::Cloud(_) => Ok(digits(provider_id)),
-            MachineId::Robot(_) => Err(super::not_cloud(provider_id)),
+            MachineId::Robot(_) => Err(Error::invalid(format!("{provider_id:?} is no cloud server"))),
         }
     }
 

@@ -1,15 +1,70 @@
-//! Dedicated servers: what becomes of them on a Node (§2.2, §2.3).
+//! Dedicated servers: what is kept of them, and what becomes of them on a Node (§2.2, §2.3).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cloud_provider::AddressType::InternalIP;
 use cloud_provider::{About, InstanceMetadata, Node, NodeAddress};
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::events::EventWriter;
+use provider_kit::inventory::Machine;
+use serde::Deserialize;
 
-use super::PROVIDED_BY;
-use crate::id::MachineId;
-use crate::robot::DedicatedServer;
+use crate::id::{MachineId, PROVIDED_BY, first_address};
+
+/// A dedicated server, as far as a Node or a load balancer needs it.
+#[derive(Debug, Deserialize)]
+#[serde(from = "Wire")]
+pub(crate) struct DedicatedServer {
+    id: Box<str>,
+    /// Its number.
+    pub(crate) number: u64,
+    /// Its name.
+    pub(crate) name: Box<str>,
+    /// Its IPv4 address.
+    pub(crate) ipv4: Option<Ipv4Addr>,
+    /// The first address of its IPv6 network.
+    pub(crate) ipv6: Option<Ipv6Addr>,
+    pub(crate) product: Box<str>,
+    pub(crate) dc: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    server_number: u64,
+    // Any may be null: one odd server must not hide all.
+    server_name: Option<Box<str>>,
+    server_ip: Option<Box<str>>,
+    server_ipv6_net: Option<Box<str>>,
+    product: Option<Box<str>>,
+    dc: Option<Box<str>>,
+}
+
+impl From<Wire> for DedicatedServer {
+    fn from(wire: Wire) -> Self {
+        Self {
+            id: wire.server_number.to_string().into(),
+            number: wire.server_number,
+            name: wire.server_name.unwrap_or_default(),
+            ipv4: wire.server_ip.and_then(|ip| ip.parse().ok()),
+            ipv6: wire.server_ipv6_net.and_then(|net| net.parse().ok()).map(first_address),
+            product: wire.product.unwrap_or_default(),
+            dc: wire.dc.unwrap_or_default(),
+        }
+    }
+}
+
+impl Machine for DedicatedServer {
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn name(&self) -> &str {
+        &self.name
+    }
+    /// Not in the list: see `Robot::is_shut_down`.
+    fn is_shut_down(&self) -> bool {
+        false
+    }
+}
 
 /// What a Node is told of dedicated servers.
 #[derive(Clone, Debug)]

@@ -1,10 +1,9 @@
 //! Machines behind Nodes, from two products with a credential each (§2).
 
 mod cloud;
-mod dedicated;
+pub(crate) mod dedicated;
 mod witness;
 
-use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use cloud_provider::{About, Error, Gone, InstanceState, Instances, Node, Result, Want, async_trait};
@@ -16,12 +15,9 @@ use crate::config::{self, Config};
 use crate::id::MachineId;
 use crate::metrics::ServerCache;
 use crate::network::PrivateNetwork;
-use crate::robot::{DedicatedServer, Robot};
+use crate::robot::Robot;
 pub(crate) use cloud::{CloudServer, CloudServers};
-pub(crate) use dedicated::Telling;
-
-/// Which product a Node's machine is from.
-const PROVIDED_BY: &str = "instance.hetzner.cloud/provided-by";
+use dedicated::DedicatedServer;
 
 /// The machines of a cluster.
 pub(crate) struct Servers {
@@ -228,13 +224,4 @@ fn scattered<T>(places: usize, asked: Vec<usize>, answers: Vec<T>) -> Vec<Option
         scattered[at] = Some(answer);
     }
     scattered
-}
-
-/// Of a server's IPv6 network, the first address is the server's.
-pub(crate) fn first_address(net: Ipv6Addr) -> Ipv6Addr {
-    Ipv6Addr::from_bits(net.to_bits() | 1)
-}
-
-fn not_cloud(provider_id: &str) -> Error {
-    Error::invalid(format!("{provider_id:?} is no cloud server"))
 }
