@@ -29,7 +29,6 @@ use provider_kit::paging::Reading;
 use provider_kit::source_ranges::{allows_all, source_ranges};
 use provider_kit::transport::{Call, Priority};
 
-use self::adoption::AdoptionLabel;
 use self::asked::{Asked, Certificates};
 use self::catalogue::{BalancerType, Catalogue};
 use self::targets::Dedicated;
