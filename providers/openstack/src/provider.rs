@@ -12,7 +12,7 @@ use provider_kit::counted::Counted;
 use provider_kit::load_balancers::Balancers;
 use provider_kit::routes::RouteTable;
 
-use crate::balancers::OctaviaLoadBalancers;
+use crate::balancers;
 use crate::config::Config;
 use crate::diagnosis::Diagnosis;
 use crate::metrics::reconciled;
@@ -56,9 +56,8 @@ impl OpenStack {
         let routes = config.router.clone();
         let routes = routes.map(|id| routes::routes(services.clone(), ports.clone(), id, cluster.clone()));
         let balancers = config.balancers.clone().map(|balancers| {
-            let cloud =
-                OctaviaLoadBalancers::new(services.clone(), Arc::new(balancers), ports, cluster.events().clone());
-            reconciled(Balancers::new(cloud), &setup.metrics)
+            let config = Arc::new(balancers);
+            reconciled(balancers::balancers(&services, config, ports, cluster.events().clone()), &setup.metrics)
         });
         let (setup, config, has_routes) = (setup.clone(), RwLock::new(Arc::new(config)), OnceLock::new());
         Self { services, setup, config, cluster, servers, balancers, routes, has_routes }

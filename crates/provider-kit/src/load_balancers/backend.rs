@@ -207,7 +207,7 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Returns what a person may do about one that [failed](State::Failed) and is not [replaced](Self::replaces), as a sentence
     /// without a full stop.
-    fn repair_hint(&self, _actual: &Actual) -> Option<String> {
+    fn repair_hint(&self, _actual: &Actual, _service: &Service) -> Option<String> {
         None
     }
 

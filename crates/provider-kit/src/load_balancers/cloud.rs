@@ -156,10 +156,12 @@ pub enum Adoption {
 }
 
 /// What becomes of a load balancer that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// It stays, with an error.
     Never,
+    /// It stays, with an error that ends with what a person may do: a sentence without a full stop.
+    ByHand(String),
     /// It is deleted and created again. Only right if it never worked, because it takes its address along.
     Replace,
 }

@@ -134,6 +134,13 @@ impl<C: LoadBalancerCloud> Backend for Erased<C> {
         self.cloud.recovery(actual, service) == Recovery::Replace
     }
 
+    fn repair_hint(&self, actual: &Actual, service: &Service) -> Option<String> {
+        match self.cloud.recovery(actual, service) {
+            Recovery::ByHand(hint) => Some(hint),
+            Recovery::Never | Recovery::Replace => None,
+        }
+    }
+
     fn polling(&self) -> Polling {
         self.options.polling
     }

@@ -431,7 +431,12 @@ impl<'a> Run<'a> {
         }
         match &actual.state {
             State::Failed(text) if aim != Aim::Deleted => {
-                let hint = self.this.backend().repair_hint(&actual).map(|hint| format!(". {hint}")).unwrap_or_default();
+                let hint = self
+                    .this
+                    .backend()
+                    .repair_hint(&actual, self.request.service)
+                    .map(|hint| format!(". {hint}"))
+                    .unwrap_or_default();
                 let error = Error::other(format!("{}: {text}{hint}", actual.place()));
                 self.failed = Some(actual).filter(|failed| self.is_to_be_replaced(failed, aim));
                 Err(error)

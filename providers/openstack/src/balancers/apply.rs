@@ -8,6 +8,7 @@ use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::asked::Asked;
 use super::create::{Made, body};
 use super::octavia::{BALANCERS, ID, MEMBERS, Member, Members, POOLS};
 use super::project::Project;
@@ -16,7 +17,7 @@ use super::status::lead_by;
 use super::tags::{View, balancer_id};
 use super::{floating_ip, rename, security_group};
 
-pub(super) async fn carry_out(project: &Project, change: Change<'_>) -> Result<Applied> {
+pub(super) async fn carry_out(project: &Project, change: Change<'_>, spec: &Result<Asked>) -> Result<Applied> {
     let is_removed = change.operations.iter().any(removes);
     let failed = change.actual.and_then(|it| match &it.state {
         State::Failed(text) => Some((it, text)),
@@ -29,7 +30,7 @@ pub(super) async fn carry_out(project: &Project, change: Change<'_>) -> Result<A
     let goes_at_once = is_removed && (project.config.cascade_delete || failed.is_some());
     match &change.operations[0] {
         operation if operation.part().is_some_and(|part| matches!(part, Part::Front(_))) => {
-            front(project, change, operation).await
+            front(project, change, operation, spec).await
         }
         Operation::Create { part: Part::Balancer, .. } => create(project, change).await,
         Operation::Mark => rename::mark(project, change).await,
@@ -85,7 +86,7 @@ async fn remove(project: &Project, change: Change<'_>, cascade: bool) -> Result<
     }
 }
 
-async fn front(project: &Project, change: Change<'_>, operation: &Operation) -> Result<Applied> {
+async fn front(project: &Project, change: Change<'_>, operation: &Operation, spec: &Result<Asked>) -> Result<Applied> {
     let actual = change.actual.ok_or_else(|| Error::other("a floating IP without a load balancer"))?;
     let stays = change.operations.contains(&Operation::Unmark);
     let settings = actual.tree.as_ref().and_then(Tree::balancer_attributes);
@@ -95,7 +96,7 @@ async fn front(project: &Project, change: Change<'_>, operation: &Operation) -> 
     if !stays {
         let goes = change.operations.iter().any(removes);
         let port = setting("vip_port_id");
-        let given = floating_ip::apply(project, operation, change.identity, actual, &port, goes).await?;
+        let given = floating_ip::apply(project, operation, change.identity, actual, &port, goes, spec).await?;
         if let Some(outcome) = &mut outcome {
             let address = given.as_ref().and_then(|it| it.text("address").map(str::to_owned));
             lead_by(outcome, &address.unwrap_or_else(|| setting("vip_address")));

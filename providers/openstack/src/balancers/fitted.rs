@@ -1,7 +1,7 @@
 //! What is wanted of a load balancer that is there (§3.6, §3.7): others may have a part in it, and some things are left as they
 //! are.
 
-use cloud_provider::{Error, Result, Service};
+use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{Actual, Attributes, Part, Tree, in_order};
 use serde_json::json;
 
@@ -9,14 +9,12 @@ use super::asked::Asked;
 use super::octavia::{ALLOWED_CIDRS, MEMBER_PORT, MONITOR_PORT, MONITOR_SETTINGS, POOL_SETTINGS};
 use super::{floating_ip, second_vip, security_group};
 use crate::annotations as key;
-use crate::config::Balancers;
 
 /// What is wanted of this one.
 ///
 /// # Errors
 /// *Invalid* if it is another Service's, and this one wants it to be internal.
-pub(super) fn fitted(mut wanted: Tree, actual: &Actual, service: &Service, config: &Balancers) -> Result<Tree> {
-    let asked = Asked::of(service, config)?;
+pub(super) fn fitted(mut wanted: Tree, actual: &Actual, asked: &Asked) -> Result<Tree> {
     if actual.id.contains('/') && !actual.foreign.is_empty() && asked.internal {
         return Err(Error::invalid(format!(
             "{} is another Service's, and may be reached from everywhere; a Service that shares it cannot be internal ({})",
@@ -37,7 +35,7 @@ pub(super) fn fitted(mut wanted: Tree, actual: &Actual, service: &Service, confi
         let settings = match part {
             Part::Pool(pool) if tree.parts.contains_key(part) => of_members(settings, &wanted, tree, pool),
             Part::Listener(_) if asked.second.is_some() && settings.get(ALLOWED_CIDRS).is_some() => {
-                let is_both = tree.balancer_attributes().is_some_and(|it| second_vip::is_there(it, &asked));
+                let is_both = tree.balancer_attributes().is_some_and(|it| second_vip::is_there(it, asked));
                 settings.clone().set(ALLOWED_CIDRS, in_order(json!(asked.allowed(is_both))))
             }
             Part::Support(_) => match tree.parts.get(part) {

@@ -153,9 +153,13 @@ pub(super) async fn apply(
     actual: &Actual,
     port: &str,
     goes: bool,
+    spec: &Result<Asked>,
 ) -> Result<Option<Attributes>> {
     match operation {
-        Operation::Create { .. } => Ok(Some(give(project, identity, actual, port).await?.attributes())),
+        Operation::Create { .. } => {
+            let asked = spec.as_ref().map_err(Clone::clone)?;
+            Ok(Some(give(project, identity, actual, port, asked).await?.attributes()))
+        }
         Operation::Delete { .. } => {
             let Some(found) = of_front(&project.services, identity, port).await? else { return Ok(None) };
             if found.is_ours() && !is_kept(identity.service) {
@@ -178,7 +182,13 @@ async fn of_front(services: &Services, identity: &Identity<'_>, port: &str) -> R
 }
 
 /// The one that is there already; else the one that the Service names; else one of its own that leads nowhere; else a new one.
-async fn give(project: &Project, identity: &Identity<'_>, actual: &Actual, port: &str) -> Result<FloatingIp> {
+async fn give(
+    project: &Project,
+    identity: &Identity<'_>,
+    actual: &Actual,
+    port: &str,
+    asked: &Asked,
+) -> Result<FloatingIp> {
     let (services, service) = (&project.services, identity.service);
     if let Some(found) = of_port(services, port).await? {
         return Ok(found);
@@ -192,7 +202,6 @@ async fn give(project: &Project, identity: &Identity<'_>, actual: &Actual, port:
             key::INTERNAL.key()
         )));
     }
-    let asked = Asked::of(service, &project.config)?;
     if let Some(address) = &asked.address {
         match at(services, address).await? {
             Some(FloatingIp { port: Some(other), .. }) => return Err(taken(address, &other)),
@@ -203,14 +212,14 @@ async fn give(project: &Project, identity: &Identity<'_>, actual: &Actual, port:
         return lead(services, free, Some(port)).await;
     }
     let none = || Error::invalid("there is no external network to get a floating IP from; set floating-network-id");
-    let network = match asked.floating.network {
+    let network = match asked.floating.network.clone() {
         Some(network) => network,
         None => project.places.external_network().await?.ok_or_else(none)?,
     };
     let mut fields = json!({
         "floating_network_id": network, "port_id": port, "description": description(identity.cluster, service),
     });
-    match (asked.address, asked.floating.subnet) {
+    match (&asked.address, &asked.floating.subnet) {
         (None, FloatingSubnet::Like { name, tags }) => {
             return any_of(project, &network, name.as_deref(), tags.as_deref(), fields).await;
         }

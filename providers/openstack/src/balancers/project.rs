@@ -104,7 +104,7 @@ impl Project {
 }
 
 /// As patient as so many questions were, with pauses of one second and then each a fifth longer: a hundred took years.
-fn polling(steps: u32) -> Polling {
+pub(super) fn polling(steps: u32) -> Polling {
     let pauses = steps - u32::from(steps > 1);
     let limit = (0..pauses).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MOST_PATIENT).floor();
     let (first, longest) = (Duration::from_millis(500), Duration::from_secs(20));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cloud_provider::{About, Error, LoadBalancerRequest, Node, Result, Service};
 use provider_kit::events::Notes;
 use provider_kit::firewall::Rule;
-use provider_kit::load_balancers::{Attributes, ServicePort, Targets, Tree, in_order};
+use provider_kit::load_balancers::{Attributes, Scope, ServicePort, Targets, Tree, in_order};
 use provider_kit::transport::Call;
 use serde::de::IgnoredAny;
 use serde_json::json;
@@ -140,54 +140,50 @@ fn pool(asked: &Asked, facts: &Facts, port: &ServicePort) -> Attributes {
     }
 }
 
-/// What of it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// All.
-    Whole,
-    /// Who is a member. A Service whose certificate is gone from Barbican, say, still follows the Nodes.
-    Members,
-}
-
 /// What a Service wants, with all that must be found out for it.
 ///
 /// # Errors
 /// *Invalid*, naming the annotation or key, for what the user must change; else what the cloud answered.
-pub(super) async fn wanted_tree(project: &Project, request: &LoadBalancerRequest<'_>, what: Wanted) -> Result<Tree> {
+pub(super) async fn wanted_tree(
+    project: &Project,
+    request: &LoadBalancerRequest<'_>,
+    asked: &Asked,
+    scope: Scope,
+) -> Result<Tree> {
     let LoadBalancerRequest { service, nodes, .. } = *request;
-    let (asked, mut notes) = (Asked::of(service, &project.config)?, Notes::default());
+    let mut notes = Notes::default();
     if nodes.is_empty() && !is_made(service) {
         return Err(Error::other("there are no Nodes to send traffic to; the load balancer is made when there are"));
     }
-    let is_whole = what == Wanted::Whole;
+    let is_whole = scope == Scope::Everything;
     if is_whole {
-        check_tls(project, &asked).await?;
+        check_tls(project, asked).await?;
     }
     let features = project.services.octavia().await?;
-    let has_floating_network = is_whole && has_floating_network(project, &asked, &mut notes).await?;
+    let has_floating_network = is_whole && has_floating_network(project, asked, &mut notes).await?;
     if has_floating_network {
-        floating_ip::check_named(project, request, &asked).await?;
+        floating_ip::check_named(project, request, asked).await?;
     }
     let (mut vip, mut member_subnet) = (asked.vip.clone(), asked.member_subnet.clone());
     if vip.subnet.is_none() && vip.network.is_none() && (vip.port.is_none() || member_subnet.is_none()) {
-        let found = project.places.of_nodes(&project.ports, &asked, nodes).await?;
+        let found = project.places.of_nodes(&project.ports, asked, nodes).await?;
         member_subnet = member_subnet.or_else(|| found.clone());
         vip.subnet = found.filter(|_| vip.port.is_none());
     }
-    let second_subnet = match what {
-        Wanted::Whole => second_vip::second_subnet(project, &asked, &features, &vip, service, &mut notes).await?,
-        Wanted::Members => None,
+    let second_subnet = match scope {
+        Scope::Everything => second_vip::second_subnet(project, asked, &features, &vip, service, &mut notes).await?,
+        Scope::Targets => None,
     };
     let mut members = nodes.to_vec();
     members.retain(|node| asked.selector.matches(&node.labels));
-    let group = group(project, &asked, service, &members, &vip, member_subnet.as_deref()).await?;
-    let targets = targets(project, &asked, service, &members);
+    let group = group(project, asked, service, &members, &vip, member_subnet.as_deref()).await?;
+    let targets = targets(project, asked, service, &members);
     if is_whole {
-        note(project, &asked, &features, &mut notes);
+        note(project, asked, &features, &mut notes);
         project.notices.tell(service, "", &notes);
     }
     let facts = Facts { features, vip, second_subnet, member_subnet, targets, group, has_floating_network };
-    Ok(wanted(&asked, &project.config, facts))
+    Ok(wanted(asked, &project.config, facts))
 }
 
 /// Whether the members of a Service depend on labels of Nodes.
