@@ -18,6 +18,8 @@ fn main() -> ExitCode {
 fn providers() -> Registry {
     let mut providers = Registry::new();
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
+    #[cfg(feature = "digitalocean")]
+    providers.register(provider_digitalocean::NAME, provider_digitalocean::factory);
     #[cfg(feature = "hcloud")]
     providers.register(provider_hetzner::NAME, provider_hetzner::factory);
     #[cfg(feature = "openstack")]

@@ -54,8 +54,8 @@ impl Model {
             }
         }
         for (key, value) in body.iter().filter(|(key, value)| !OTHER.contains(&key.as_str()) && !value.is_null()) {
-            let is_known =
-                defaults().get(key).is_some() || ["size", "size_unit", "subnet_uuid"].contains(&key.as_str());
+            let is_known = defaults().get(key).is_some()
+                || ["size", "size_unit", "subnet_uuid", "tls_cipher_policy"].contains(&key.as_str());
             if !is_known {
                 return Err(invalid(format!("{key} is unknown")));
             }

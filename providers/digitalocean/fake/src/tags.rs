@@ -18,8 +18,8 @@ pub(crate) fn create(model: &mut Model, asked: &Asked) -> Answer {
 }
 
 pub(crate) fn add_resources(model: &mut Model, asked: &Asked) -> Answer {
-    let tag = asked.id();
-    if !model.tags.contains(&(asked.project.clone(), tag.to_owned())) {
+    let tag = asked.id().replace("%3A", ":");
+    if !model.tags.contains(&(asked.project.clone(), tag.clone())) {
         return Err(not_found());
     }
     for resource in asked.body["resources"].as_array().ok_or_else(|| invalid("resources are missing"))? {
@@ -29,7 +29,9 @@ pub(crate) fn add_resources(model: &mut Model, asked: &Asked) -> Answer {
         }
         let owned = model.load_balancers.get_mut(id).filter(|it| it.account == asked.project).ok_or_else(not_found)?;
         let tags = owned.object["tags"].as_array_mut();
-        tags.into_iter().filter(|tags| !tags.iter().any(|it| it == tag)).for_each(|tags| tags.push(tag.into()));
+        tags.into_iter()
+            .filter(|tags| !tags.iter().any(|it| *it == tag))
+            .for_each(|tags| tags.push(tag.clone().into()));
     }
     Ok(Reply::empty(204))
 }

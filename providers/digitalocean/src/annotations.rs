@@ -1,0 +1,202 @@
+//! The annotations of a Service. docs/providers/digitalocean.md is generated from these declarations.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
+use provider_kit::declared::{Kind, Value};
+use serde::{Deserialize, Serialize};
+
+use crate::config::LoadBalancerType;
+
+/// What a load balancer speaks on a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "the names of protocols")]
+pub enum Protocol {
+    #[default]
+    Tcp,
+    Udp,
+    Http,
+    Https,
+    Http2,
+    Http3,
+}
+
+impl Value for Protocol {
+    const KIND: Kind<Self> = Kind::one_of(&[
+        ("tcp", Self::Tcp),
+        ("http", Self::Http),
+        ("https", Self::Https),
+        ("http2", Self::Http2),
+        ("http3", Self::Http3),
+    ]);
+}
+
+/// Who can reach a load balancer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Network {
+    /// Everybody.
+    #[default]
+    External,
+    /// The VPC.
+    Internal,
+}
+
+impl Value for Network {
+    const KIND: Kind<Self> = Kind::one_of(&[("EXTERNAL", Self::External), ("INTERNAL", Self::Internal)]);
+}
+
+/// Address families of a load balancer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum NetworkStack {
+    /// IPv4 only.
+    #[default]
+    Ipv4,
+    /// IPv4 and IPv6.
+    Dualstack,
+}
+
+impl Value for NetworkStack {
+    const KIND: Kind<Self> = Kind::one_of(&[("IPV4", Self::Ipv4), ("DUALSTACK", Self::Dualstack)]);
+}
+
+const SIZES: Kind<String> = Kind::of("one of lb-small, lb-medium, lb-large", |text| {
+    ["lb-small", "lb-medium", "lb-large"].contains(&text).then(|| text.to_owned())
+});
+const CHECKS: Kind<Protocol> =
+    Kind::one_of(&[("tcp", Protocol::Tcp), ("http", Protocol::Http), ("https", Protocol::Https)]);
+const STICKY: Kind<bool> = Kind::one_of(&[("cookies", true), ("none", false)]);
+const ALGORITHMS: Kind<String> = Kind::of("one of round_robin, least_connections", |text| {
+    ["round_robin", "least_connections"].contains(&text).then(|| text.to_owned())
+});
+
+/// A name that the API takes.
+const NAMES: Kind<String> =
+    Kind::of("1 to 255 letters, digits, dots and dashes, with a letter or digit at both ends", |text| {
+        let is_end = |it: u8| it.is_ascii_alphanumeric();
+        let is_name = text.len() <= 255
+            && text.bytes().all(|it| is_end(it) || b".-".contains(&it))
+            && text.bytes().next().is_some_and(is_end)
+            && text.bytes().last().is_some_and(is_end);
+        (is_name || text.is_empty()).then(|| text.to_owned())
+    });
+
+/// Kubernetes takes nothing else into a status. An empty one is none.
+const HOST: Kind<String> = Kind::of("a DNS name such as lb.example.com", |text| {
+    let name = text.trim_end_matches('.').to_ascii_lowercase();
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_label = |it: &str| it.bytes().all(is_inner) && !it.is_empty() && !it.starts_with('-') && !it.ends_with('-');
+    let is_name = name.len() <= 253 && name.parse::<IpAddr>().is_err() && name.split('.').all(is_label);
+    (is_name || text.is_empty()).then_some(name)
+});
+
+/// A source of a firewall rule, as the API writes it.
+const SOURCES: Kind<Vec<String>> = Kind::of("a comma list of ip:ADDRESS and cidr:RANGE", |text| {
+    let is_source = |item: &&str| match item.split_once(':') {
+        Some(("ip", ip)) => ip.parse::<IpAddr>().is_ok(),
+        Some(("cidr", range)) => range.parse::<IpNet>().is_ok(),
+        _ => false,
+    };
+    let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
+    items.iter().all(is_source).then(|| items.into_iter().map(str::to_owned).collect())
+});
+
+const PORTS: Kind<Vec<u16>> = Kind::of("a comma list of port numbers", |text| {
+    text.split(',').map(|item| item.trim().parse().ok().filter(|port| *port != 0)).collect()
+});
+
+/// The prefix of most keys.
+pub const PREFIX: &str = "service.beta.kubernetes.io/do-loadbalancer-";
+
+provider_kit::declare! {
+    /// Those of other prefixes.
+    pub OTHERS: "";
+
+    /// UUID of the load balancer. It is written when a load balancer is created; set it to hand over one that exists.
+    pub ID: String = "kubernetes.digitalocean.com/load-balancer-id";
+    /// Leaves the load balancer alone: nothing is created, changed or deleted any more.
+    pub DISOWN: bool = "service.kubernetes.io/do-loadbalancer-disown", default("false");
+    /// Admits traffic to the Service in the worker firewall.
+    pub FIREWALL_MANAGED: bool = "kubernetes.digitalocean.com/firewall-managed", default("true"), lenient();
+}
+
+provider_kit::declare! {
+    /// Those of the prefix, in the order of the reference page.
+    pub ALL: "service.beta.kubernetes.io/do-loadbalancer-";
+
+    /// Name of the load balancer. A later change renames it.
+    pub NAME: String = "name", kind(NAMES), otherwise("`a` and the Service's UID");
+    /// Kind of load balancer. A later change replaces the load balancer: it gets another address.
+    pub TYPE: LoadBalancerType = "type", otherwise("`DEFAULT_LB_TYPE`");
+    /// Who can reach the load balancer. A later change replaces the load balancer: it gets another address.
+    pub NETWORK: Network = "network", default("EXTERNAL");
+    /// Address families of a new load balancer. A later change has no effect.
+    pub NETWORK_STACK: NetworkStack = "network-stack",
+        otherwise("`IPV4` for internal ones, `DUALSTACK` for `REGIONAL`, else what all Nodes have");
+    /// Subnet of a new load balancer. A later change has no effect.
+    pub SUBNET: String = "subnet-uuid";
+    /// Your own address for a new load balancer. A later change has no effect.
+    pub IP: Ipv4Addr = "ip", otherwise("`spec.loadBalancerIP`");
+    /// Size by name. Not together with `size-unit`.
+    pub SIZE_SLUG: String = "size-slug", kind(SIZES);
+    /// Size in nodes of the load balancer; 0 is as unset.
+    pub SIZE_UNIT: u32 = "size-unit", kind(Kind::number(0, 200)), otherwise("the API's: `1`");
+    /// What is spoken on all TCP ports of the Service.
+    pub PROTOCOL: Protocol = "protocol", default("tcp");
+    /// Ports on which HTTP is spoken.
+    pub HTTP_PORTS: Vec<u16> = "http-ports", kind(PORTS);
+    /// Ports on which HTTPS is spoken.
+    pub TLS_PORTS: Vec<u16> = "tls-ports", kind(PORTS), otherwise("443, with a certificate or passthrough");
+    /// Ports on which HTTP/2 is spoken.
+    pub HTTP2_PORTS: Vec<u16> = "http2-ports", kind(PORTS);
+    /// A port on which HTTP/3 is spoken, too.
+    pub HTTP3_PORT: u16 = "http3-port", kind(Kind::number(1, 65535));
+    /// Passes TLS through to the targets.
+    pub TLS_PASSTHROUGH: bool = "tls-passthrough", default("false"), lenient();
+    /// ID of the certificate.
+    pub CERTIFICATE_ID: String = "certificate-id";
+    /// Name of the certificate, if no ID is given.
+    pub CERTIFICATE_NAME: String = "certificate-name";
+    /// Creates no DNS records for Let's Encrypt certificates.
+    pub DISABLE_DNS_RECORDS: bool = "disable-lets-encrypt-dns-records", default("false");
+    /// Redirects HTTP to HTTPS.
+    pub REDIRECT: bool = "redirect-http-to-https", default("false");
+    /// Tells targets the address of the client by the PROXY protocol; they must expect it.
+    pub PROXY_PROTOCOL: bool = "enable-proxy-protocol", default("false");
+    /// Keeps connections to targets open.
+    pub KEEPALIVE: bool = "enable-backend-keepalive", default("false");
+    /// Closes idle HTTP connections after so many seconds.
+    pub IDLE_TIMEOUT: u32 = "http-idle-timeout-seconds", kind(Kind::number(30, 600)), otherwise("the API's: `60`");
+    /// Keeps a client at its target.
+    pub STICKY_TYPE: bool = "sticky-sessions-type", kind(STICKY), default("none"), lenient();
+    /// Name of the cookie; required with `cookies`.
+    pub STICKY_NAME: String = "sticky-sessions-cookie-name";
+    /// Lifetime of the cookie in seconds; required with `cookies`.
+    pub STICKY_TTL: u32 = "sticky-sessions-cookie-ttl";
+    /// How a target of a new load balancer is chosen; the API ignores it.
+    pub ALGORITHM: String = "algorithm", kind(ALGORITHMS), default("round_robin"), lenient();
+    /// Checks the Service itself instead of kube-proxy, as the next three say. Any value counts.
+    pub CHECK_OVERRIDE: String = "override-health-check";
+    /// Port of the Service that is checked.
+    pub CHECK_PORT: u16 = "healthcheck-port", kind(Kind::number(1, 65535)), otherwise("the first TCP port");
+    /// Path that is checked.
+    pub CHECK_PATH: String = "healthcheck-path";
+    /// How targets are checked.
+    pub CHECK_PROTOCOL: Protocol = "healthcheck-protocol", kind(CHECKS), otherwise("`http` with a path, else `tcp`");
+    /// Seconds between checks.
+    pub CHECK_INTERVAL: u32 = "healthcheck-check-interval-seconds", kind(Kind::number(3, 300)), default("3");
+    /// Seconds that a check may take.
+    pub CHECK_TIMEOUT: u32 = "healthcheck-response-timeout-seconds", kind(Kind::number(3, 300)), default("5");
+    /// Failed checks until a target is left out.
+    pub CHECK_UNHEALTHY: u32 = "healthcheck-unhealthy-threshold", kind(Kind::number(2, 10)), default("3");
+    /// Good checks until a target is used again.
+    pub CHECK_HEALTHY: u32 = "healthcheck-healthy-threshold", kind(Kind::number(2, 10)), default("5");
+    /// Clients that are refused.
+    pub DENY_RULES: Vec<String> = "deny-rules", kind(SOURCES);
+    /// Clients that are admitted, all others are not. `spec.loadBalancerSourceRanges` goes before it.
+    pub ALLOW_RULES: Vec<String> = "allow-rules", kind(SOURCES);
+    /// The Service's status is this name alone, without addresses.
+    pub HOSTNAME: String = "hostname", kind(HOST);
+}

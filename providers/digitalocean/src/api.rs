@@ -1,0 +1,195 @@
+//! The HTTP API: how it is reached, how lists are paged, and what refusals mean.
+
+use std::hash::Hash;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use cloud_provider::{Error, Result, Setup};
+use provider_kit::inventory::Urgency;
+use provider_kit::paging::{Page, Reading, Rules, read_pages};
+use provider_kit::streamed::collect;
+use provider_kit::transport::{
+    Budget, Builder, Call, Credential, Jitter, Patience, Priority, Refill, Refusal, Tls, Transport, network,
+};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::config::Config;
+use crate::rate::Limited;
+
+/// The longest page that the API answers.
+const PAGE_SIZE: usize = 200;
+/// Where a droplet finds out about itself.
+const METADATA: &str = "http://169.254.169.254";
+
+const PATIENCE: Patience = Patience {
+    timeout: Duration::from_secs(30),
+    tries: 4,
+    total: Duration::from_secs(120),
+    backoff: Duration::from_secs(1),
+    longest_backoff: Duration::from_secs(30),
+    longest_pause: Duration::from_secs(30),
+    jitter: Jitter::Full,
+};
+
+/// Prepares the connection to the API. An account has 5,000 requests an hour; a tenth is left to its other users.
+///
+/// # Errors
+/// *Invalid*, if the connection that limits the rate cannot be set up.
+pub fn cloud(config: &Config, setup: &Setup) -> Result<Builder> {
+    let builder = Transport::builder(config.endpoint.clone())
+        .setup(setup)
+        .credential(config.token.clone())
+        .validate(Call::get("/v2/account", &[]))
+        .patience(PATIENCE)
+        .budget(Budget { share_left_to_others: 0.1, refill: Refill::Evenly(Duration::from_secs(3600)) })
+        .correlation("x-request-id");
+    Ok(match config.rate {
+        Some(rate) => builder.leaf(Limited::new(network(&Tls::default(), &config.endpoint)?, rate)),
+        None => builder,
+    })
+}
+
+/// Prepares the connection to the metadata service.
+///
+/// # Errors
+/// *Other*, if the connection cannot be set up.
+pub(crate) fn metadata() -> Result<Transport> {
+    let patience = Patience { timeout: Duration::from_secs(5), tries: 2, ..PATIENCE };
+    Transport::builder(METADATA).credential(Credential::none()).patience(patience).build()
+}
+
+/// The API with one token, in one region.
+#[derive(Clone, Debug)]
+pub(crate) struct Api {
+    pub(crate) http: Transport,
+    region: std::sync::Arc<OnceLock<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
+struct ListPage<T> {
+    #[serde(alias = "droplets", alias = "load_balancers", alias = "certificates", alias = "firewalls")]
+    #[serde(alias = "regions", alias = "vpcs", deserialize_with = "collect::<_, T, _>")]
+    items: Vec<T>,
+    #[serde(default)]
+    links: Links,
+    meta: Meta,
+}
+
+#[derive(Default, Deserialize)]
+struct Links {
+    #[serde(default)]
+    pages: Pages,
+}
+
+#[derive(Default, Deserialize)]
+struct Pages {
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Meta {
+    total: usize,
+}
+
+#[derive(Deserialize)]
+struct Region {
+    slug: String,
+}
+
+impl Api {
+    pub(crate) fn new(http: Transport) -> Self {
+        Self { http: http.meaning(meaning), region: std::sync::Arc::default() }
+    }
+
+    /// Reads a list to its end; `call`: without page and page size.
+    pub(crate) async fn list<W: DeserializeOwned, T, K: Hash>(
+        &self,
+        what: &'static str,
+        call: Call,
+        urgency: &Urgency,
+        keep: impl Fn(W) -> T,
+        key: fn(&T) -> K,
+    ) -> Result<Reading<T>> {
+        read_pages(Rules { what, totals: true }, 1, key, async |number: u32| {
+            let call = || call.clone().list().query("page", number).query("per_page", PAGE_SIZE);
+            let page: ListPage<W> = urgency.carry(|priority| self.http.read(call().priority(priority))).await?;
+            let next = page.links.pages.next.map(|link| page_number(&link).unwrap_or(number));
+            Ok(Page { items: page.items.into_iter().map(&keep).collect(), next, total: Some(page.meta.total) })
+        })
+        .await
+    }
+
+    /// Reads a list to its end, at the usual urgency.
+    ///
+    /// # Errors
+    /// What the cloud answered; *other* for a list that is not complete.
+    pub(crate) async fn all<T: DeserializeOwned, K: Hash>(
+        &self,
+        what: &'static str,
+        call: Call,
+        key: fn(&T) -> K,
+    ) -> Result<Vec<T>> {
+        let urgency = Urgency::of(Priority::Ordinary);
+        Ok(self.list(what, call, &urgency, |item| item, key).await?.complete()?.into_items())
+    }
+
+    /// Slugs of all regions.
+    pub(crate) async fn regions(&self) -> Result<Vec<String>> {
+        let regions = self.all("regions", Call::get("/v2/regions", &[]), |region: &Region| region.slug.clone()).await?;
+        Ok(regions.into_iter().map(|region| region.slug).collect())
+    }
+
+    /// Finds out the region of the cluster: as it is configured, or else as the metadata service says.
+    ///
+    /// # Errors
+    /// *Invalid* for a region that does not exist, with those that do; else what the API or the metadata service answered.
+    pub(crate) async fn find_region(&self, configured: Option<&str>, metadata: &Transport) -> Result<()> {
+        let region = match configured {
+            Some(region) => {
+                let known = self.regions().await?;
+                if !known.iter().any(|it| it == region) {
+                    return Err(Error::invalid(format!(
+                        "REGION: {region:?} does not exist; regions are {}",
+                        known.join(", ")
+                    )));
+                }
+                region.to_owned()
+            }
+            None => {
+                let answer = metadata.send(Call::get("/metadata/v1/region", &[])).await;
+                let answer = answer.map_err(|error| error.context("cannot find out the region; set REGION"))?;
+                String::from_utf8_lossy(&answer.body).trim().to_owned()
+            }
+        };
+        self.region.get_or_init(|| region);
+        Ok(())
+    }
+
+    /// The region of the cluster.
+    ///
+    /// # Errors
+    /// *Other*, before it is known.
+    pub(crate) fn region(&self) -> Result<&str> {
+        self.region.get().map(String::as_str).ok_or_else(|| Error::other("the region is not known yet"))
+    }
+}
+
+/// The number of the page that a link leads to.
+fn page_number(link: &str) -> Option<u32> {
+    let query = link.split_once('?')?.1;
+    query.split('&').find_map(|pair| pair.strip_prefix("page="))?.parse().ok()
+}
+
+/// A load balancer that is at work refuses changes as if they were invalid.
+fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
+    let message = refusal.message.to_ascii_lowercase();
+    if message.contains("previous actions") || message.contains("pending") {
+        return Some(Error::conflict);
+    }
+    if message.contains("limit") && message.contains("exceed") && refusal.code != "too_many_requests" {
+        return Some(Error::quota);
+    }
+    None
+}

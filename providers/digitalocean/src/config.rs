@@ -1,0 +1,100 @@
+//! The configuration, as the environment variables state it.
+
+use cloud_provider::{Result, Setup};
+use provider_kit::transport::Credential;
+use provider_kit::variables::Variables;
+use serde::{Deserialize, Serialize};
+
+use crate::variables::{
+    ACCESS_TOKEN, ALL, API_RATE_LIMIT_QPS, CLUSTER_ID, CLUSTER_VPC_ID, DEBUG_ADDR, DEFAULT_LB_TYPE, FIREWALL_NAME,
+    FIREWALL_TAGS, METRICS_ADDR, OVERRIDE_URL, REGION, Rate,
+};
+
+/// The configuration, validated.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `DO_ACCESS_TOKEN`, or the file that `DO_ACCESS_TOKEN_FILE` names.
+    pub token: Credential,
+    /// `DO_OVERRIDE_URL`, without a slash at its end.
+    pub endpoint: String,
+    /// `REGION`; `None`: the metadata service is asked.
+    pub region: Option<String>,
+    /// `DO_CLUSTER_ID`.
+    pub cluster_id: Option<String>,
+    /// `DO_CLUSTER_VPC_ID`.
+    pub vpc: Option<String>,
+    /// `DEFAULT_LB_TYPE`.
+    pub load_balancer_type: LoadBalancerType,
+    /// `DO_API_RATE_LIMIT_QPS`.
+    pub rate: Option<Rate>,
+    /// The worker firewall, if there is one.
+    pub firewall: Option<FirewallConfig>,
+    /// `DEBUG_ADDR`.
+    pub debug_address: Option<String>,
+    /// `METRICS_ADDR`.
+    pub metrics_address: Option<String>,
+}
+
+/// `PUBLIC_ACCESS_FIREWALL_NAME` and `PUBLIC_ACCESS_FIREWALL_TAGS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirewallConfig {
+    /// The name.
+    pub name: String,
+    /// The tags, of which there is one at least.
+    pub tags: Vec<String>,
+}
+
+/// The product that a load balancer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum LoadBalancerType {
+    /// `REGIONAL`: a proxy in front of node ports.
+    #[default]
+    Regional,
+    /// `REGIONAL_NETWORK`: passes packets through to the ports of the Service.
+    RegionalNetwork,
+}
+
+impl Config {
+    /// Reads the environment.
+    ///
+    /// # Errors
+    /// *Invalid*, with all mistakes of all variables.
+    pub fn read(setup: &Setup) -> Result<Self> {
+        let mut asked = Variables::of(&setup.environment);
+        let token = asked.secret(&ACCESS_TOKEN);
+        if token.is_none() && !asked.is_set(&ACCESS_TOKEN) {
+            asked.mistake("DO_ACCESS_TOKEN is required: an API token that may read and write");
+        }
+        let firewall = match (asked.get(&FIREWALL_NAME), asked.get(&FIREWALL_TAGS)) {
+            (Some(name), Some(tags)) => Some(FirewallConfig { name, tags }),
+            (None, None) => None,
+            _ => {
+                asked.mistake(
+                    "PUBLIC_ACCESS_FIREWALL_NAME and PUBLIC_ACCESS_FIREWALL_TAGS: only one is set; set both or neither",
+                );
+                None
+            }
+        };
+        let config = Self {
+            token: asked.token(token),
+            endpoint: asked.get(&OVERRIDE_URL).unwrap_or_default().trim_end_matches('/').to_owned(),
+            region: asked.get(&REGION),
+            cluster_id: asked.get(&CLUSTER_ID),
+            vpc: asked.get(&CLUSTER_VPC_ID),
+            load_balancer_type: asked.get(&DEFAULT_LB_TYPE).unwrap_or_default(),
+            rate: asked.get(&API_RATE_LIMIT_QPS),
+            firewall,
+            debug_address: asked.get(&DEBUG_ADDR),
+            metrics_address: asked.get(&METRICS_ADDR),
+        };
+        asked.misspelt("DO_", ALL);
+        asked.finish().map(|()| config)
+    }
+
+    /// The tag of everything that belongs to the cluster, if it has an ID.
+    #[must_use]
+    pub fn cluster_tag(&self) -> Option<String> {
+        self.cluster_id.as_ref().map(|id| format!("k8s:{id}"))
+    }
+}

@@ -1,0 +1,214 @@
+//! Droplets behind Nodes.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use cloud_provider::{
+    Error, InstanceMetadata, InstanceState, Instances, Node, NodeAddress, Result, Want, WantMetadata, async_trait,
+};
+use provider_kit::addresses::{AddressFamily, Addresses};
+use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, Urgency, priority};
+use provider_kit::paging::Reading;
+use provider_kit::provider_id::{ProviderIds, number};
+use provider_kit::transport::{Call, Priority};
+use serde::Deserialize;
+
+use crate::NAME;
+use crate::api::Api;
+
+/// Provider IDs of Nodes: `digitalocean://3164444`.
+pub(crate) const IDS: ProviderIds =
+    ProviderIds { scheme: NAME, form: "<droplet id>", valid: |id| number(id).is_some_and(|id| id > 0) };
+
+/// A droplet, as far as a Node needs it: thousands are kept.
+#[derive(Debug, Deserialize)]
+#[serde(from = "DropletAnswer")]
+pub(crate) struct Droplet {
+    id: Box<str>,
+    name: Box<str>,
+    is_off: bool,
+    size: Box<str>,
+    region: Box<str>,
+    private: Option<Ipv4Addr>,
+    public: Option<Ipv4Addr>,
+    public_v6: Option<Ipv6Addr>,
+}
+
+#[derive(Deserialize)]
+struct DropletAnswer {
+    id: u64,
+    name: Box<str>,
+    status: Box<str>,
+    size_slug: Box<str>,
+    region: RegionAnswer,
+    networks: Option<Networks>,
+}
+
+#[derive(Deserialize)]
+struct RegionAnswer {
+    slug: Box<str>,
+}
+
+#[derive(Default, Deserialize)]
+struct Networks {
+    #[serde(default)]
+    v4: Vec<NetworkAddress>,
+    #[serde(default)]
+    v6: Vec<NetworkAddress>,
+}
+
+/// The address is a text: one odd address must not hide all droplets.
+#[derive(Deserialize)]
+struct NetworkAddress {
+    ip_address: Box<str>,
+    #[serde(rename = "type")]
+    kind: Box<str>,
+}
+
+impl From<DropletAnswer> for Droplet {
+    fn from(answer: DropletAnswer) -> Self {
+        let networks = answer.networks.unwrap_or_default();
+        let first = |kind: &str| {
+            let of_kind = networks.v4.iter().filter(|it| &*it.kind == kind);
+            // Old droplets list the anchor of a reserved address among their private ones, too.
+            let mut ips = of_kind.filter_map(|it| it.ip_address.parse().ok()).collect::<Vec<Ipv4Addr>>();
+            ips.sort_by_key(is_anchor);
+            ips.into_iter().next()
+        };
+        let public_v6 = networks.v6.iter().filter(|it| &*it.kind == "public");
+        Self {
+            id: answer.id.to_string().into(),
+            is_off: &*answer.status == "off",
+            private: first("private"),
+            public: first("public"),
+            public_v6: public_v6.filter_map(|it| it.ip_address.parse().ok()).next(),
+            name: answer.name,
+            size: answer.size_slug,
+            region: answer.region.slug,
+        }
+    }
+}
+
+/// Returns `true` for addresses from which anchors of reserved addresses are.
+fn is_anchor(ip: &Ipv4Addr) -> bool {
+    matches!(ip.octets(), [10, 10..=19, ..])
+}
+
+impl Droplet {
+    fn addresses(&self) -> Vec<NodeAddress> {
+        let public = [self.public.map(IpAddr::V4), self.public_v6.map(IpAddr::V6)].into_iter().flatten();
+        Addresses::of(&self.name)
+            .internal(self.private.map(IpAddr::V4))
+            .external(public, AddressFamily::Dualstack)
+            .build()
+    }
+
+    fn has_address(&self, ip: IpAddr) -> bool {
+        let all = [self.private.map(IpAddr::V4), self.public.map(IpAddr::V4), self.public_v6.map(IpAddr::V6)];
+        all.contains(&Some(ip))
+    }
+}
+
+impl Machine for Droplet {
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn is_shut_down(&self) -> bool {
+        self.is_off
+    }
+    /// One without a private address is still being created.
+    fn is_settled(&self) -> bool {
+        self.private.is_some()
+    }
+}
+
+#[async_trait]
+impl MachineSource for Api {
+    type Machine = Droplet;
+
+    async fn list(&self, urgency: &Urgency) -> Result<Reading<Droplet>> {
+        let id = |droplet: &Droplet| droplet.id.clone();
+        Api::list(self, "droplets", Call::get("/v2/droplets", &[]), urgency, |droplet| droplet, id).await
+    }
+
+    /// Each page announces the total.
+    fn lists_prove_absence(&self) -> bool {
+        true
+    }
+
+    async fn by_id(&self, id: &str, priority: Priority) -> Result<Option<Droplet>> {
+        self.http.find(Call::get("/v2/droplets/{id}", &[id]).inside("droplet").priority(priority)).await
+    }
+
+    async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Droplet>> {
+        let call = Call::get("/v2/droplets", &[]).query("name", name);
+        let id = |droplet: &Droplet| droplet.id.clone();
+        let found = Api::list(self, "droplets", call, &Urgency::of(priority), |droplet| droplet, id).await?;
+        Ok(found.complete()?.into_items())
+    }
+
+    fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
+        IDS.read(provider_id)
+    }
+
+    fn metadata(&self, droplet: &Droplet, _node: &Node) -> InstanceMetadata {
+        InstanceMetadata {
+            provider_id: IDS.write(&droplet.id),
+            instance_type: droplet.size.to_string(),
+            region: droplet.region.to_string(),
+            node_addresses: droplet.addresses(),
+            ..InstanceMetadata::default()
+        }
+    }
+
+    fn place(&self) -> String {
+        "the account of DO_ACCESS_TOKEN".to_owned()
+    }
+}
+
+/// Answers for Nodes.
+pub(crate) struct Droplets(pub(crate) Inventory<Api>);
+
+impl Droplets {
+    /// A Node may also be called by an address of its droplet: then it is looked up by the ID of that.
+    async fn known_by_address(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Arc<Node>> {
+        let address = |node: &Node| node.provider_id().is_none().then(|| node.name.parse::<IpAddr>().ok()).flatten();
+        let mut nodes = nodes.to_vec();
+        if nodes.iter().any(|node| address(node).is_some())
+            && let Ok(list) = self.0.snapshot(priority(want)).await
+        {
+            for node in &mut nodes {
+                let found = address(node).and_then(|ip| list.machines().iter().find(|it| it.has_address(ip)));
+                if let Some(droplet) = found {
+                    *node = Arc::new(Node { provider_id: IDS.write(&droplet.id).into(), ..(**node).clone() });
+                }
+            }
+        }
+        nodes
+    }
+
+    fn state(&self, found: Found<Droplet>, node: &Node, want: Want) -> Result<InstanceState> {
+        if let Found::There(droplet) = &found
+            && droplet.private.is_none()
+            && want.metadata != WantMetadata::No
+        {
+            return Err(Error::other(format!(
+                "droplet {} ({}) has no private IPv4 address; it may still be starting",
+                droplet.name, droplet.id
+            )));
+        }
+        Ok(self.0.state_of(found, node, want))
+    }
+}
+
+#[async_trait]
+impl Instances for Droplets {
+    async fn lookup(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Result<InstanceState>> {
+        let known = self.known_by_address(nodes, want).await;
+        let found = self.0.find_all(&known, want.fresh, priority(want)).await;
+        nodes.iter().zip(found).map(|(node, found)| self.state(found?, node, want)).collect()
+    }
+}

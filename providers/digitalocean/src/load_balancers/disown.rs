@@ -1,0 +1,68 @@
+//! Services whose load balancer is left alone.
+
+use cloud_provider::{
+    Cluster, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, Result, Service, async_trait,
+};
+use provider_kit::annotations::Annotations;
+
+use crate::annotations::DISOWN;
+
+/// Load balancers, but for those of Services that say so.
+pub(crate) struct Disownable<T>(pub(crate) T);
+
+/// Returns `true` if the Service wants its load balancer left alone.
+///
+/// # Errors
+/// *Invalid*, for a value that says neither: nothing is done then, least of all a deletion.
+fn is_disowned(service: &Service) -> Result<bool> {
+    let mut asked = Annotations::of(service);
+    let is_disowned = asked.get(&DISOWN).unwrap_or_default();
+    asked.finish().map(|()| is_disowned)
+}
+
+#[async_trait]
+impl<T: LoadBalancers> LoadBalancers for Disownable<T> {
+    fn name(&self, cluster: &Cluster, service: &Service) -> String {
+        self.0.name(cluster, service)
+    }
+
+    async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+        self.0.get(request).await
+    }
+
+    async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+        if is_disowned(request.service)? {
+            let status = request.service.status.as_ref().and_then(|status| status.load_balancer.clone());
+            return Ok(Some(status.unwrap_or_default()));
+        }
+        self.0.ensure(request).await
+    }
+
+    async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
+        if is_disowned(request.service)? { Ok(()) } else { self.0.update_targets(request).await }
+    }
+
+    async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
+        if is_disowned(request.service)? { Ok(()) } else { self.0.delete(request).await }
+    }
+
+    fn targets_follow_labels(&self, service: &Service) -> bool {
+        self.0.targets_follow_labels(service)
+    }
+
+    fn targets_follow_addresses(&self) -> bool {
+        self.0.targets_follow_addresses()
+    }
+
+    fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+        self.0.orphans(cluster, lives)
+    }
+
+    fn has_plans(&self) -> bool {
+        self.0.has_plans()
+    }
+
+    async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
+        if is_disowned(request.service)? { Ok(Plan::default()) } else { self.0.plan(request, goal).await }
+    }
+}

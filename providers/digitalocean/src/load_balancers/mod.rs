@@ -1,0 +1,242 @@
+//! Load balancers: what a Service wants here, and what is particular about this cloud. The rest is the kit's.
+
+mod certificates;
+pub(crate) mod disown;
+pub(crate) mod object;
+pub(crate) mod spec;
+mod targets;
+
+use std::sync::Arc;
+
+use cloud_provider::{
+    About, Cluster, Error, LoadBalancerStatus, Result, Service, async_trait, default_load_balancer_name,
+};
+use provider_kit::annotations::Parsed;
+use provider_kit::cluster::ClusterView;
+use provider_kit::events::Notices;
+use provider_kit::inventory::Urgency;
+use provider_kit::load_balancers::{
+    Actual, Adoption, Applied, Change, Desire, Identity, LoadBalancerCloud, Names, Naming, Object, ObjectApi,
+    Operation, Published, Query, Recovery, Scope, State, Tree, WholeObjects,
+};
+use provider_kit::paging::Reading;
+use provider_kit::transport::{Call, Priority, Transport};
+
+use self::certificates::Certificates;
+use self::object::{LoadBalancer, owner_tags};
+use self::spec::{Certificate, Spec};
+use crate::annotations as key;
+use crate::api::Api;
+use crate::config::{Config, LoadBalancerType};
+
+const ALL: &str = "/v2/load_balancers";
+
+/// The name of a Service's load balancer.
+pub(crate) fn name_of(service: &Service) -> String {
+    key::NAME.text_on(service).map_or_else(|| default_load_balancer_name(service), |name| name.trim().to_owned())
+}
+
+#[async_trait]
+impl ObjectApi for Api {
+    type Object = LoadBalancer;
+
+    fn transport(&self) -> &Transport {
+        &self.http
+    }
+
+    async fn list(&self, keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync)) -> Result<Reading<Actual>> {
+        let urgency = Urgency::of(Priority::Ordinary);
+        Api::list(self, "load balancers", Call::get(ALL, &[]), &urgency, keep, |actual| actual.id.clone()).await
+    }
+
+    /// By name, and by the ID in the Service's annotation.
+    async fn candidates(
+        &self,
+        identity: &Identity<'_>,
+        keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync),
+    ) -> Result<Reading<Actual>> {
+        let urgency = Urgency::of(if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary });
+        let call = Call::get(ALL, &[]).query("names", &identity.name);
+        let named =
+            Api::list(self, "load balancers", call, &urgency, keep, |actual: &Actual| actual.id.clone()).await?;
+        let Some(id) = identity.sign.as_ref().filter(|id| !named.items().iter().any(|it| it.id == **id)) else {
+            return Ok(named);
+        };
+        let mut found = named.complete()?.into_items();
+        found.extend(self.by_ids(std::slice::from_ref(id), provider_kit::load_balancers::Detail::Whole, keep).await?);
+        Ok(Reading::of(found))
+    }
+}
+
+/// The load balancers of an account.
+pub(crate) struct DigitalOceanLoadBalancers {
+    objects: WholeObjects<Api>,
+    config: Config,
+    certificates: Certificates,
+    notices: Notices,
+}
+
+impl DigitalOceanLoadBalancers {
+    pub(crate) fn new(api: Api, config: Config, cluster: &ClusterView) -> Self {
+        let (certificates, notices) = (Certificates::new(api.clone()), Notices::new(cluster.events().clone()));
+        Self { objects: WholeObjects::new(api.clone(), Arc::new(api)), config, certificates, notices }
+    }
+
+    fn api(&self) -> &Api {
+        self.objects.api()
+    }
+
+    fn refuse(&self, service: &Service, error: Error) -> Error {
+        self.notices.warn(true, About::Service(service), "LoadBalancerConfigError", &error.to_string());
+        error
+    }
+
+    /// Adds the owner tags that a load balancer lacks.
+    async fn tag(&self, id: &str, owner: &provider_kit::load_balancers::Marks) -> Result<()> {
+        for tag in owner_tags(owner) {
+            crate::tags::add(self.api(), &tag, &[id.to_owned()]).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns `true` if the change is one for which the API wants another load balancer.
+fn is_replacement(before: &Actual, after: &Actual) -> bool {
+    let setting = |actual: &Actual, key: &str| {
+        actual.tree.as_ref().and_then(Tree::balancer_attributes)?.text(key).map(str::to_owned)
+    };
+    ["type", "network"].iter().any(|key| setting(before, key) != setting(after, key))
+}
+
+#[async_trait]
+impl LoadBalancerCloud for DigitalOceanLoadBalancers {
+    type Spec = Spec;
+
+    fn names(&self) -> Names {
+        Names::NotUnique
+    }
+
+    fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
+        let id = key::ID.text_on(service).map(str::to_owned);
+        Naming { name: name_of(service), legacy_owner: id.clone(), requested_id: id, ..Naming::of(service) }
+    }
+
+    fn spec(&self, service: &Service) -> Parsed<Spec> {
+        Spec::of(service, &self.config)
+    }
+
+    async fn desired(&self, desire: &Desire<'_, Spec>) -> Result<Tree> {
+        let (spec, request) = (desire.spec, desire.request);
+        let mut wanted = spec.load_balancer.clone();
+        let chosen = targets::choose(request.nodes, &wanted);
+        let chosen = chosen.map_err(|error| self.refuse(request.service, error))?;
+        wanted.network_stack = Some(chosen.stack);
+        if desire.scope == Scope::Everything {
+            wanted.region = self.api().region()?.to_owned();
+            wanted.tags.extend(self.config.cluster_tag());
+            if let Some(certificate) = spec.certificate.as_ref().filter(|_| spec.needs_certificate()) {
+                let id = self.certificates.id(certificate).await?;
+                let rules = wanted.forwarding_rules.iter_mut().filter(|rule| rule.ends_tls());
+                rules.for_each(|rule| rule.certificate_id = Some(id.clone()));
+            }
+            for warning in &spec.warnings {
+                self.notices.warn(true, About::Service(request.service), "QuestionableAnnotation", warning);
+            }
+        }
+        self.objects.desired(&wanted, chosen.targets)
+    }
+
+    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+        self.objects.read(query).await
+    }
+
+    /// What the user did not state is as it is: another default must not replace a load balancer. And a certificate that the
+    /// cloud renewed stays.
+    fn fit(&self, mut desired: Tree, observed: &Actual, _: &Identity<'_>, spec: &Spec) -> Result<Tree> {
+        for (name, key, is_stated) in
+            [("type", key::TYPE.key(), spec.states_type), ("network", key::NETWORK.key(), spec.states_network)]
+        {
+            let of = |tree: &Tree| tree.balancer_attributes()?.text(name).map(str::to_owned);
+            let (wanted, has) = (of(&desired), observed.tree.as_ref().and_then(of));
+            if let (Some(wanted), Some(has), false) = (wanted, has, is_stated)
+                && wanted != has
+            {
+                return Err(Error::invalid(format!(
+                    "load balancer {} ({}) is {has}, and the default is {wanted}: set annotation {key}: {has} to keep it, or \
+                     {key}: {wanted} to have it replaced, with another address",
+                    observed.name, observed.id
+                )));
+            }
+        }
+        self.certificates.keep_renewed(&mut desired, observed);
+        Ok(desired)
+    }
+
+    fn adopts(&self, observed: &Actual, _: &Identity<'_>) -> Adoption {
+        let tags = observed.tree.as_ref().and_then(Tree::balancer_attributes).and_then(|it| it.get("tags").cloned());
+        let tags: Vec<String> = tags.and_then(|tags| serde_json::from_value(tags).ok()).unwrap_or_default();
+        let is_others = |tag: &String| tag.starts_with("k8s:") && Some(tag) != self.config.cluster_tag().as_ref();
+        match tags.iter().find(|tag| is_others(tag)) {
+            Some(_) => Adoption::RefusedUnless(format!(
+                "or set annotation {}: {} if it is this cluster's",
+                key::ID.key(),
+                observed.id
+            )),
+            None => Adoption::Adopted,
+        }
+    }
+
+    fn published(&self, observed: &Actual, _: &Service, spec: &Spec) -> Published {
+        let settings = observed.tree.as_ref().and_then(Tree::balancer_attributes);
+        let kind = settings.and_then(|it| it.text("type")).map(str::to_owned);
+        let mut annotations = vec![(key::ID.key(), Some(observed.id.clone()))];
+        annotations.extend(kind.map(|kind| (key::TYPE.key(), Some(kind))));
+        if let Some(Certificate::Id(stated)) = &spec.certificate {
+            let renewed = self.certificates.renewed(stated, observed);
+            annotations.extend(renewed.map(|id| (key::CERTIFICATE_ID.key(), Some(id))));
+        }
+        let ingress = match &spec.hostname {
+            Some(name) if observed.state == State::Ready => vec![Actual::host(name)],
+            Some(_) => Vec::new(),
+            None => observed.ingress.clone(),
+        };
+        // Pods reach a proxy by its address, or its PROXY header and its TLS would be left out.
+        let is_proxy = spec.load_balancer.kind == LoadBalancerType::Regional
+            && (spec.load_balancer.enable_proxy_protocol || spec.needs_certificate());
+        let mode = |mut it: cloud_provider::LoadBalancerIngress| {
+            it.ip_mode = (is_proxy && it.ip.is_some()).then(|| "Proxy".to_owned());
+            it
+        };
+        let ingress: Vec<_> = ingress.into_iter().map(mode).collect();
+        Published { status: LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) }, annotations }
+    }
+
+    async fn apply(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+        let (before, after) = (change.actual, change.outcome_of_all());
+        let (Some(before), Some(after)) = (before, after) else { return self.objects.apply(change).await };
+        if let Some(Certificate::Id(stated)) = &spec.certificate
+            && self.certificates.decide(stated, before).await?
+        {
+            return Ok(Applied::PlanAgain(Box::new(before.clone())));
+        }
+        if change.operations.iter().any(|it| matches!(it, Operation::Mark)) {
+            self.tag(&before.id, &change.identity.marks()).await?;
+            if change.operations.len() == 1 {
+                return Ok(Applied::all(change, after));
+            }
+        }
+        if !is_replacement(before, &after) {
+            return self.objects.apply(change).await;
+        }
+        tracing::warn!(id = before.id, name = before.name, "a load balancer is replaced: its type or network changed");
+        self.api().http.remove(Call::delete(LoadBalancer::PATHS.item, &[&before.id])).await?;
+        // Read and planned again, it is created.
+        Err(Error::conflict(format!("load balancer {} was deleted to be created again", before.name)))
+    }
+
+    /// One that never worked has no address to lose.
+    fn recovery(&self, observed: &Actual, service: &Service) -> Recovery {
+        let shows_none = provider_kit::status::shown(service).is_empty();
+        if shows_none && observed.ingress.is_empty() { Recovery::Replace } else { Recovery::Never }
+    }
+}

@@ -1,0 +1,297 @@
+//! A Service, parsed once: what its load balancer shall be, but for what must be looked up.
+
+use cloud_provider::Service;
+use provider_kit::annotations::{Annotations, Parsed};
+use provider_kit::load_balancers::{ServicePort, service_ports};
+use provider_kit::source_ranges::{allows_all, stated_source_ranges};
+
+use super::object::{ForwardingRule, HealthCheck, KUBE_PROXY_PATH, LoadBalancer, Normal, Sources, StickySessions};
+use crate::annotations as key;
+use crate::annotations::{Network, NetworkStack, Protocol};
+use crate::config::{Config, LoadBalancerType};
+
+/// The port at which kube-proxy answers health checks of all Services.
+const KUBE_PROXY_PORT: u16 = 10256;
+/// Ports that network load balancers keep for themselves.
+const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 50053..=50055;
+
+/// What a Service wants.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spec {
+    /// The load balancer without its certificate, targets, region and owner.
+    pub(crate) load_balancer: LoadBalancer,
+    /// The certificate of the rules that end TLS.
+    pub(crate) certificate: Option<Certificate>,
+    /// If set, the user stated the type; and so for the network.
+    pub(crate) states_type: bool,
+    pub(crate) states_network: bool,
+    /// The name that the Service shows instead of addresses.
+    pub(crate) hostname: Option<String>,
+    /// What a user should know of, though it works.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A certificate, as a user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Certificate {
+    Id(String),
+    Name(String),
+}
+
+/// Which protocol is spoken on which port.
+struct Protocols {
+    default: Protocol,
+    http: Vec<u16>,
+    tls: Vec<u16>,
+    http2: Vec<u16>,
+    http3: Option<u16>,
+    passthrough: bool,
+    has_certificate: bool,
+}
+
+impl Spec {
+    /// Parses a Service.
+    pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
+        let mut asked = Annotations::of(service);
+        let text = |text: Option<String>| text.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
+        let (states_type, states_network) = (asked.is_set(&key::TYPE), asked.is_set(&key::NETWORK));
+        let kind = asked.get(&key::TYPE).unwrap_or(config.load_balancer_type);
+        let network = asked.get(&key::NETWORK).unwrap_or_default();
+        let network_stack = asked.get(&key::NETWORK_STACK);
+        if network == Network::Internal && network_stack == Some(NetworkStack::Dualstack) {
+            let (stack, network) = (key::NETWORK_STACK.key(), key::NETWORK.key());
+            asked.mistake(format!("annotation {stack}: DUALSTACK is not possible with annotation {network}: INTERNAL"));
+        }
+        let (id, name) = (text(asked.get(&key::CERTIFICATE_ID)), text(asked.get(&key::CERTIFICATE_NAME)));
+        let certificate = id.map(Certificate::Id).or(name.map(Certificate::Name));
+        let ports = ports(service, &mut asked);
+        let forwarding_rules = match kind {
+            LoadBalancerType::Regional => {
+                let protocols = Protocols::of(&mut asked, certificate.is_some(), &ports);
+                let rules = ports.iter().map(|port| protocols.rule(*port, &mut asked));
+                let mut rules: Vec<_> = rules.collect();
+                rules.extend(protocols.http3_rule(&ports, &mut asked));
+                rules
+            }
+            LoadBalancerType::RegionalNetwork => ports.iter().map(|port| network_rule(*port, &mut asked)).collect(),
+        };
+        let (size, size_unit) = (asked.get(&key::SIZE_SLUG), asked.get(&key::SIZE_UNIT).filter(|unit| *unit != 0));
+        if size.is_some() && size_unit.is_some() {
+            let (size, unit) = (key::SIZE_SLUG.key(), key::SIZE_UNIT.key());
+            asked.mistake(format!("annotations {size} and {unit} are both set: only one can be"));
+        }
+        let wanted_ip = service.spec.as_ref().and_then(|spec| spec.load_balancer_ip.clone());
+        let load_balancer = LoadBalancer {
+            name: super::name_of(service),
+            kind,
+            network,
+            network_stack,
+            forwarding_rules,
+            size,
+            size_unit,
+            ip: asked.get(&key::IP).map(|ip| ip.to_string()).or(text(wanted_ip)).unwrap_or_default(),
+            subnet_uuid: text(asked.get(&key::SUBNET)),
+            vpc_uuid: config.vpc.clone(),
+            algorithm: asked.get(&key::ALGORITHM),
+            health_check: health_check(service, &ports, &mut asked).normal(),
+            sticky_sessions: sticky_sessions(&mut asked).normal(),
+            redirect_http_to_https: asked.get(&key::REDIRECT).unwrap_or_default(),
+            enable_proxy_protocol: asked.get(&key::PROXY_PROTOCOL).unwrap_or_default(),
+            enable_backend_keepalive: asked.get(&key::KEEPALIVE).unwrap_or_default(),
+            disable_lets_encrypt_dns_records: asked.get(&key::DISABLE_DNS_RECORDS).unwrap_or_default(),
+            http_idle_timeout_seconds: asked.get(&key::IDLE_TIMEOUT),
+            firewall: sources(service, &mut asked).normal(),
+            ..LoadBalancer::default()
+        };
+        // What nothing here needs may be wrong all the same.
+        asked.get(&key::NAME);
+        asked.get(&key::DISOWN);
+        asked.get(&key::FIREWALL_MANAGED);
+        let hostname = asked.get(&key::HOSTNAME).filter(|name| !name.is_empty());
+        asked.unknown(key::PREFIX, key::ALL);
+        let warnings = asked.warnings().to_vec();
+        asked.parsed(Self { load_balancer, certificate, states_type, states_network, hostname, warnings })
+    }
+
+    /// Returns `true` if a rule ends TLS.
+    pub(crate) fn needs_certificate(&self) -> bool {
+        self.load_balancer.forwarding_rules.iter().any(ForwardingRule::ends_tls)
+    }
+}
+
+impl ForwardingRule {
+    /// Returns `true` if the load balancer decrypts the traffic, for which it needs a certificate.
+    pub(crate) fn ends_tls(&self) -> bool {
+        let is_encrypted = matches!(self.entry_protocol, Protocol::Https | Protocol::Http2 | Protocol::Http3);
+        is_encrypted && !self.tls_passthrough
+    }
+}
+
+/// The ports of the Service; what is wrong with them is a mistake.
+fn ports(service: &Service, asked: &mut Annotations<'_>) -> Vec<ServicePort> {
+    service_ports(service, &["TCP", "UDP"]).unwrap_or_else(|error| {
+        asked.mistake(error.to_string());
+        Vec::new()
+    })
+}
+
+impl Protocols {
+    fn of(asked: &mut Annotations<'_>, has_certificate: bool, ports: &[ServicePort]) -> Self {
+        let passthrough = asked.get(&key::TLS_PASSTHROUGH).unwrap_or_default();
+        let (http, http2) = (asked.get(&key::HTTP_PORTS), asked.get(&key::HTTP2_PORTS));
+        let (http, http2) = (http.unwrap_or_default(), http2.unwrap_or_default());
+        let mut tls = asked.get(&key::TLS_PORTS).unwrap_or_default();
+        let is_secured = has_certificate || passthrough;
+        if is_secured && !asked.is_set(&key::TLS_PORTS) && !http2.contains(&443) {
+            tls.push(443);
+        }
+        let mut all: Vec<u16> = http.iter().chain(&tls).chain(&http2).copied().collect();
+        all.sort_unstable();
+        let twice: Vec<_> = all.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].to_string()).collect();
+        if !twice.is_empty() {
+            let [http, tls, http2] = [key::HTTP_PORTS, key::TLS_PORTS, key::HTTP2_PORTS].map(|it| it.key());
+            asked.mistake(format!(
+                "annotations {http}, {tls} and {http2}: ports {} are in two of them",
+                twice.join(", ")
+            ));
+        }
+        if has_certificate && passthrough && ports.iter().any(|port| tls.contains(&port.number)) {
+            let (id, tls) = (key::CERTIFICATE_ID.key(), key::TLS_PASSTHROUGH.key());
+            asked.mistake(format!("annotations {id} and {tls} are both set: only one can be"));
+        }
+        let (default, http3) = (asked.get(&key::PROTOCOL).unwrap_or_default(), asked.get(&key::HTTP3_PORT));
+        Self { default, http, tls, http2, http3, passthrough, has_certificate }
+    }
+
+    fn rule(&self, port: ServicePort, asked: &mut Annotations<'_>) -> ForwardingRule {
+        let is_in = |ports: &[u16]| ports.contains(&port.number);
+        let entry_protocol = match port.protocol {
+            "UDP" => Protocol::Udp,
+            _ if is_in(&self.http2) => Protocol::Http2,
+            _ if is_in(&self.tls) => Protocol::Https,
+            _ if is_in(&self.http) => Protocol::Http,
+            _ => self.default,
+        };
+        let rule = ForwardingRule {
+            entry_protocol,
+            entry_port: port.number,
+            target_protocol: entry_protocol,
+            target_port: port.node_port,
+            ..ForwardingRule::default()
+        };
+        match entry_protocol {
+            Protocol::Https | Protocol::Http2 | Protocol::Http3 if self.passthrough => {
+                ForwardingRule { tls_passthrough: true, ..rule }
+            }
+            Protocol::Https | Protocol::Http2 | Protocol::Http3 => {
+                if !self.has_certificate {
+                    let [id, name, tls] =
+                        [key::CERTIFICATE_ID.key(), key::CERTIFICATE_NAME.key(), key::TLS_PASSTHROUGH.key()];
+                    asked.mistake(format!("port {} speaks TLS: set annotation {id}, {name} or {tls}", port.number));
+                }
+                ForwardingRule { target_protocol: Protocol::Http, ..rule }
+            }
+            _ => rule,
+        }
+    }
+
+    /// The rule for HTTP/3, beside the one for TCP on its port.
+    fn http3_rule(&self, ports: &[ServicePort], asked: &mut Annotations<'_>) -> Option<ForwardingRule> {
+        let number = self.http3?;
+        if self.passthrough || !self.has_certificate {
+            asked.mistake(format!("annotation {}: HTTP/3 needs a certificate, not passthrough", key::HTTP3_PORT.key()));
+        }
+        let port = ports.iter().find(|port| port.number == number && port.protocol == "TCP")?;
+        Some(ForwardingRule {
+            entry_protocol: Protocol::Http3,
+            entry_port: number,
+            target_protocol: Protocol::Http,
+            target_port: port.node_port,
+            ..ForwardingRule::default()
+        })
+    }
+}
+
+/// A network load balancer leaves the port as it is: targets see its own address as the destination.
+fn network_rule(port: ServicePort, asked: &mut Annotations<'_>) -> ForwardingRule {
+    if RESERVED_PORTS.contains(&port.number) {
+        asked.mistake(format!("port {} is reserved: network load balancers do not take 50053 to 50055", port.number));
+    }
+    let protocol = if port.protocol == "UDP" { Protocol::Udp } else { Protocol::Tcp };
+    ForwardingRule {
+        entry_protocol: protocol,
+        entry_port: port.number,
+        target_protocol: protocol,
+        target_port: port.number,
+        ..ForwardingRule::default()
+    }
+}
+
+fn sticky_sessions(asked: &mut Annotations<'_>) -> StickySessions {
+    if asked.get(&key::STICKY_TYPE) != Some(true) {
+        return StickySessions::default();
+    }
+    let (has_name, has_lifetime) = (asked.is_set(&key::STICKY_NAME), asked.is_set(&key::STICKY_TTL));
+    let mut require = |key: &str, is_set: bool| {
+        if !is_set {
+            asked.mistake(format!("annotation {key} is required with annotation {}: cookies", key::STICKY_TYPE.key()));
+        }
+    };
+    require(key::STICKY_NAME.key(), has_name);
+    require(key::STICKY_TTL.key(), has_lifetime);
+    StickySessions {
+        kind: "cookies".to_owned(),
+        cookie_name: asked.get(&key::STICKY_NAME),
+        cookie_ttl_seconds: asked.get(&key::STICKY_TTL),
+    }
+}
+
+/// The port of the Nodes at which the health of a Service is checked, unless it says otherwise.
+pub(crate) fn check_port(service: &Service) -> u16 {
+    let own = provider_kit::health_check::HealthCheck::of(service);
+    own.and_then(|check| u16::try_from(check.port).ok()).unwrap_or(KUBE_PROXY_PORT)
+}
+
+fn health_check(service: &Service, ports: &[ServicePort], asked: &mut Annotations<'_>) -> HealthCheck {
+    let check = HealthCheck {
+        protocol: Protocol::Http,
+        port: check_port(service),
+        path: Some(KUBE_PROXY_PATH.to_owned()),
+        check_interval_seconds: asked.get(&key::CHECK_INTERVAL).unwrap_or_default(),
+        response_timeout_seconds: asked.get(&key::CHECK_TIMEOUT).unwrap_or_default(),
+        unhealthy_threshold: asked.get(&key::CHECK_UNHEALTHY).unwrap_or_default(),
+        healthy_threshold: asked.get(&key::CHECK_HEALTHY).unwrap_or_default(),
+        proxy_protocol: None,
+    };
+    let (wanted, path) = (asked.get(&key::CHECK_PORT), asked.get(&key::CHECK_PATH).filter(|path| !path.is_empty()));
+    let protocol = asked.get(&key::CHECK_PROTOCOL);
+    if !asked.is_set(&key::CHECK_OVERRIDE) {
+        return check;
+    }
+    let mut tcp = ports.iter().filter(|port| port.protocol == "TCP");
+    let port = match wanted {
+        Some(wanted) => tcp.find(|port| port.number == wanted),
+        None => tcp.next(),
+    };
+    if port.is_none() && !ports.is_empty() {
+        let key = key::CHECK_PORT.key();
+        asked.mistake(match wanted {
+            Some(wanted) => format!("annotation {key}: the Service has no TCP port {wanted}"),
+            None => format!("annotation {}: the Service has no TCP port to check", key::CHECK_OVERRIDE.key()),
+        });
+    }
+    let default = if path.is_some() { Protocol::Http } else { Protocol::Tcp };
+    let port = port.map_or(0, |port| port.node_port);
+    HealthCheck { protocol: protocol.unwrap_or(default), port, path, ..check }
+}
+
+fn sources(service: &Service, asked: &mut Annotations<'_>) -> Sources {
+    let (mut allow, deny) = (asked.get(&key::ALLOW_RULES).unwrap_or_default(), asked.get(&key::DENY_RULES));
+    match stated_source_ranges(service) {
+        Ok(ranges) if ranges.is_empty() => {}
+        Ok(ranges) if allows_all(&ranges) => allow = Vec::new(),
+        Ok(ranges) => allow = ranges.iter().map(|range| format!("cidr:{range}")).collect(),
+        Err(error) => asked.mistake(error.to_string()),
+    }
+    Sources { allow, deny: deny.unwrap_or_default() }
+}

@@ -1,0 +1,125 @@
+//! The provider: its parts, and its start.
+
+use std::sync::{Arc, OnceLock};
+
+use cloud_provider::{Caches, CloudProvider, Context, Finding, Instances, LoadBalancers, Result, Setup, async_trait};
+use provider_kit::cluster::ClusterView;
+use provider_kit::events::Notices;
+use provider_kit::inventory::Inventory;
+use provider_kit::load_balancers::{Balancers, Options};
+use provider_kit::transport::Transport;
+
+use crate::api::{self, Api};
+use crate::config::Config;
+use crate::droplets::Droplets;
+use crate::firewall::WorkerFirewall;
+use crate::load_balancers::DigitalOceanLoadBalancers;
+use crate::load_balancers::disown::Disownable;
+use crate::metrics::FirewallMetrics;
+use crate::tags::ClusterTag;
+use crate::{EVENT_SOURCE, NAME, debug, diagnosis};
+
+/// Creates the provider from the environment variables.
+///
+/// # Errors
+/// *Invalid*, with everything that is wrong with them.
+pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
+    let config = Config::read(setup)?;
+    let cloud = api::cloud(&config, setup)?.build()?;
+    Ok(Arc::new(DigitalOcean::new(config, cloud, api::metadata()?)))
+}
+
+/// The provider.
+pub struct DigitalOcean {
+    api: Api,
+    config: Config,
+    metadata: Transport,
+    cluster: ClusterView,
+    droplets: Droplets,
+    load_balancers: Disownable<Balancers>,
+    context: OnceLock<Context>,
+}
+
+impl DigitalOcean {
+    /// Creates a provider over these connections: to the API, and to the metadata service of its machine.
+    #[must_use]
+    pub fn new(config: Config, cloud: Transport, metadata: Transport) -> Self {
+        let (api, cluster) = (Api::new(cloud), ClusterView::new(EVENT_SOURCE));
+        let droplets = Droplets(Inventory::new(api.clone()));
+        let cloud = DigitalOceanLoadBalancers::new(api.clone(), config.clone(), &cluster);
+        let options = Options { targets_follow_addresses: true, ..Options::default() };
+        let load_balancers = Disownable(Balancers::of(cloud, Arc::new(api.clone()), options));
+        Self { api, config, metadata, cluster, droplets, load_balancers, context: OnceLock::new() }
+    }
+
+    /// Starts what goes on in the background, until the process ends.
+    fn start(&self, context: &Context, caches: &Arc<dyn Caches>) {
+        let until = |task: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| {
+            let stop = context.shutdown.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(task).await });
+        };
+        if let Some(tag) = self.config.cluster_tag() {
+            let tag = ClusterTag { api: self.api.clone(), tag };
+            until(Box::pin(tag.run(Arc::clone(caches))));
+        }
+        if let Some(config) = self.config.firewall.clone() {
+            let metrics = FirewallMetrics(self.api.http.metrics());
+            let (api, notices) = (self.api.clone(), Notices::new(self.cluster.events().clone()));
+            let firewall = WorkerFirewall { api, config, default: self.config.load_balancer_type, metrics, notices };
+            until(Box::pin(firewall.run(Arc::clone(caches))));
+        }
+        if let Some(address) = self.config.debug_address.clone() {
+            until(Box::pin(debug::serve(address, self.api.clone())));
+        }
+    }
+}
+
+#[async_trait]
+impl CloudProvider for DigitalOcean {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    /// Load balancers carry the cluster's own ID in a tag.
+    fn has_cluster_id(&self) -> bool {
+        false
+    }
+
+    fn needs_cluster_id(&self) -> bool {
+        false
+    }
+
+    async fn initialize(&self, context: &Context) -> Result<()> {
+        self.cluster.connect(context);
+        self.context.get_or_init(|| context.clone());
+        self.api.find_region(self.config.region.as_deref(), &self.metadata).await.map_err(|error| {
+            let check =
+                if error.is_unauthorized() { "DO_ACCESS_TOKEN" } else { "DO_OVERRIDE_URL, REGION and the network" };
+            error.context(format!("DigitalOcean at {} cannot be used; check {check}", self.api.http.base()))
+        })
+    }
+
+    async fn diagnose(&self) -> Vec<Finding> {
+        diagnosis::findings(&self.api, &self.config).await
+    }
+
+    fn set_caches(&self, caches: Arc<dyn Caches>) {
+        self.load_balancers.0.set_caches(Arc::clone(&caches));
+        self.cluster.set_caches(Arc::clone(&caches));
+        if let Some(context) = self.context.get() {
+            self.start(context, &caches);
+        }
+    }
+
+    fn instances(&self) -> Option<&dyn Instances> {
+        Some(&self.droplets)
+    }
+
+    fn load_balancers(&self) -> Option<&dyn LoadBalancers> {
+        Some(&self.load_balancers)
+    }
+
+    fn metrics_address(&self) -> Option<String> {
+        self.config.metrics_address.clone()
+    }
+}

@@ -1,0 +1,65 @@
+//! `DO_API_RATE_LIMIT_QPS`: requests leave one after the other, at this rate.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use provider_kit::transport::{BodyLimit, Leaf, NoAnswer};
+use tokio::time::{Instant, sleep_until};
+
+use crate::variables::Rate;
+
+/// A connection on which requests leave at a limited rate.
+pub(crate) struct Limited {
+    inner: Arc<dyn Leaf>,
+    interval: Duration,
+    next: Mutex<Option<Instant>>,
+}
+
+impl Limited {
+    pub(crate) fn new(inner: Arc<dyn Leaf>, Rate(rate): Rate) -> Self {
+        let interval = Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::from_secs(3600));
+        Self { inner, interval, next: Mutex::default() }
+    }
+
+    /// The time at which the next request leaves.
+    fn slot(&self) -> Instant {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = next.map_or_else(Instant::now, |next| next.max(Instant::now()));
+        *next = Some(at + self.interval);
+        at
+    }
+}
+
+impl Leaf for Limited {
+    fn carry(
+        &self,
+        request: Request<Bytes>,
+        limit: BodyLimit,
+    ) -> BoxFuture<'static, Result<Response<Bytes>, NoAnswer>> {
+        let (at, inner) = (self.slot(), Arc::clone(&self.inner));
+        async move {
+            sleep_until(at).await;
+            inner.carry(request, limit).await
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use provider_kit::transport::in_process;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_leave_at_the_configured_rate() {
+        let limited = Limited::new(in_process(axum::Router::new()), Rate(4.0));
+        let start = Instant::now();
+        let slots: Vec<_> = (0..3).map(|_| limited.slot() - start).collect();
+        assert_eq!(slots, [0, 250, 500].map(Duration::from_millis), "the first leaves at once");
+    }
+}

@@ -1,0 +1,77 @@
+//! `DO_CLUSTER_ID`: all load balancers of the cluster have its tag, also those that were created without.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{Caches, Result, Service};
+use provider_kit::transport::Call;
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use crate::annotations::ID;
+use crate::api::Api;
+use crate::load_balancers::name_of;
+use crate::load_balancers::object::LoadBalancer;
+
+/// How often load balancers are compared; up to as much as [`JITTER`] later.
+const PERIOD: Duration = Duration::from_secs(15 * 60);
+const JITTER: Duration = Duration::from_secs(10 * 60);
+/// How long one comparison may take.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Adds a tag to load balancers; the tag is created if it does not exist.
+///
+/// # Errors
+/// What the cloud answered.
+pub(crate) async fn add(api: &Api, tag: &str, load_balancers: &[String]) -> Result<()> {
+    let resource = |id| json!({"resource_id": id, "resource_type": "load_balancer"});
+    let resources: Vec<_> = load_balancers.iter().map(resource).collect();
+    let call = || Call::post("/v2/tags/{tag}/resources", &[tag]).json(&json!({"resources": resources})).repeatable();
+    match api.http.send(call()).await {
+        Err(error) if error.is_not_found() => {
+            api.http.send(Call::post("/v2/tags", &[]).json(&json!({"name": tag})).repeatable()).await?;
+            api.http.send(call()).await.map(drop)
+        }
+        answer => answer.map(drop),
+    }
+}
+
+/// Adds the cluster's tag to load balancers that lack it.
+pub(crate) struct ClusterTag {
+    pub(crate) api: Api,
+    pub(crate) tag: String,
+}
+
+impl ClusterTag {
+    /// Compares again and again; never ends.
+    pub(crate) async fn run(self, caches: Arc<dyn Caches>) {
+        loop {
+            match timeout(LONGEST, self.synchronize(&caches.services())).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, tag = self.tag, "load balancers are not tagged"),
+                Err(_) => tracing::warn!(tag = self.tag, "load balancers are not tagged: it took too long"),
+            }
+            let part = u32::try_from(RandomState::new().hash_one(0) % 1000).unwrap_or_default();
+            sleep(PERIOD + JITTER * part / 1000).await;
+        }
+    }
+
+    pub(crate) async fn synchronize(&self, services: &[Arc<Service>]) -> Result<()> {
+        let wants =
+            |it: &&Arc<Service>| it.spec.as_ref().and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer");
+        let services: Vec<_> = services.iter().filter(wants).collect();
+        if services.is_empty() {
+            return Ok(());
+        }
+        let ids: HashSet<&str> = services.iter().filter_map(|service| ID.text_on(service)).collect();
+        let names: HashSet<String> = services.iter().map(|service| name_of(service)).collect();
+        let all =
+            self.api.all("load balancers", Call::get("/v2/load_balancers", &[]), |it: &LoadBalancer| it.id.clone());
+        let is_ours = |it: &LoadBalancer| ids.contains(&*it.id) || names.contains(&it.name);
+        let lacks = |it: &LoadBalancer| !it.tags.iter().any(|tag| tag.starts_with("k8s:"));
+        let found: Vec<String> = all.await?.into_iter().filter(|it| is_ours(it) && lacks(it)).map(|it| it.id).collect();
+        if found.is_empty() { Ok(()) } else { add(&self.api, &self.tag, &found).await }
+    }
+}

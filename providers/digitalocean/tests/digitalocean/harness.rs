@@ -1,0 +1,189 @@
+//! An account, a cluster, and the provider between them, made from variables as the program makes it.
+
+use std::sync::{Arc, Mutex};
+
+use cloud_provider::{
+    About, AddressType, Caches, ClientBuilder, CloudProvider, Cluster, Context, Environment, Error, EventKind, Events,
+    KubernetesApi, LoadBalancerRequest, LoadBalancerStatus, Node, NodeAddress, Plan, Result, Service, Setup,
+    SyncObserver,
+};
+use digitalocean_fake::{Droplet, Fake, Options, REGION, TOKEN};
+use provider_digitalocean::config::Config;
+use provider_digitalocean::{DigitalOcean, cloud};
+use provider_kit::transport::Transport;
+use serde_json::{Value, json};
+
+/// The prefix of most annotations.
+pub(crate) const PREFIX: &str = "service.beta.kubernetes.io/do-loadbalancer-";
+
+#[derive(Default)]
+pub(crate) struct ClusterObjects {
+    pub(crate) nodes: Mutex<Vec<Arc<Node>>>,
+    pub(crate) services: Mutex<Vec<Arc<Service>>>,
+    events: Mutex<Vec<String>>,
+}
+
+impl Caches for ClusterObjects {
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        self.nodes.lock().unwrap().clone()
+    }
+    fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes().into_iter().find(|node| &*node.name == name)
+    }
+    fn services(&self) -> Vec<Arc<Service>> {
+        self.services.lock().unwrap().clone()
+    }
+}
+
+impl Events for ClusterObjects {
+    fn record(&self, _: &str, _: About<'_>, _: EventKind, reason: &str, message: &str) {
+        self.events.lock().unwrap().push(format!("{reason}: {message}"));
+    }
+}
+
+struct NoKubernetes;
+
+impl ClientBuilder for NoKubernetes {
+    fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
+        Err(Error::not_implemented())
+    }
+}
+
+/// Applies annotations to the Service, as the controller does.
+#[derive(Default)]
+struct Annotator(Mutex<Vec<(&'static str, Option<String>)>>);
+
+impl SyncObserver for Annotator {
+    fn planned(&self, _plan: &Plan) {}
+    fn annotate(&self, key: &'static str, value: Option<String>) {
+        self.0.lock().unwrap().push((key, value));
+    }
+}
+
+pub(crate) struct Harness {
+    pub(crate) fake: Fake,
+    pub(crate) objects: Arc<ClusterObjects>,
+    variables: Vec<(String, String)>,
+}
+
+impl Harness {
+    /// An account with two droplets, and the Nodes that they are.
+    pub(crate) fn new() -> Self {
+        let fake = Fake::new(Options { change_time: std::time::Duration::ZERO, ..Options::default() });
+        let variables = [("DO_ACCESS_TOKEN", TOKEN), ("DO_OVERRIDE_URL", "http://digitalocean"), ("REGION", REGION)];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let harness = Self { fake, objects: Arc::default(), variables };
+        ["worker-1", "worker-2"].into_iter().for_each(|name| harness.add_node(&harness.fake.add_droplet(name)));
+        harness
+    }
+
+    pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
+        self.variables.retain(|(known, _)| known != name);
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn setup(&self) -> Setup {
+        Setup { environment: Environment::of(self.variables.clone()), ..Setup::default() }
+    }
+
+    /// The provider as the program creates it; nothing is sent yet.
+    pub(crate) fn provider(&self) -> DigitalOcean {
+        let setup = self.setup();
+        let config = Config::read(&setup).unwrap();
+        let transport = cloud(&config, &setup).unwrap().service(self.fake.router()).build().unwrap();
+        let metadata = Transport::builder("http://metadata").service(self.fake.router()).build().unwrap();
+        DigitalOcean::new(config, transport, metadata)
+    }
+
+    /// The provider as the program starts it; the requests of the start are forgotten.
+    pub(crate) async fn started(&self) -> DigitalOcean {
+        let provider = self.provider();
+        self.start(&provider).await;
+        provider
+    }
+
+    pub(crate) async fn start(&self, provider: &DigitalOcean) {
+        provider.initialize(&self.context()).await.unwrap();
+        provider.set_caches(Arc::clone(&self.objects) as Arc<dyn Caches>);
+        self.fake.forget_requests();
+    }
+
+    pub(crate) fn context(&self) -> Context {
+        let (clients, events) = (Arc::new(NoKubernetes), Arc::clone(&self.objects) as Arc<dyn Events>);
+        Context { cluster: cluster(), cluster_cidrs: Vec::new(), clients, events, shutdown: Default::default() }
+    }
+
+    pub(crate) fn add_node(&self, droplet: &Droplet) {
+        let public = [droplet.public_v4.map(|ip| ip.to_string()), droplet.public_v6.map(|ip| ip.to_string())];
+        let addresses = public.into_iter().flatten().map(|ip| NodeAddress::new(AddressType::ExternalIP, &ip));
+        let private = droplet.private_v4.iter().map(|ip| NodeAddress::new(AddressType::InternalIP, &ip.to_string()));
+        let node = Node {
+            name: droplet.name.as_str().into(),
+            uid: format!("uid-{}", droplet.name).into(),
+            provider_id: format!("digitalocean://{}", droplet.id).into(),
+            addresses: addresses.chain(private).collect(),
+            ..Node::default()
+        };
+        let mut nodes = self.objects.nodes.lock().unwrap();
+        nodes.retain(|it| it.name != node.name);
+        nodes.push(Arc::new(node));
+    }
+
+    pub(crate) fn events(&self) -> Vec<String> {
+        std::mem::take(&mut self.objects.events.lock().unwrap())
+    }
+
+    /// Syncs a Service, which gets the annotations and the status that follow.
+    pub(crate) async fn ensure(&self, provider: &DigitalOcean, service: &mut Service) -> Result<LoadBalancerStatus> {
+        *self.objects.services.lock().unwrap() = vec![Arc::new(service.clone())];
+        let (nodes, observer) = (self.objects.nodes(), Annotator::default());
+        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &nodes, observer: &observer };
+        let outcome = provider.load_balancers().unwrap().ensure(request).await;
+        let annotations = service.metadata.annotations.get_or_insert_default();
+        for (key, value) in observer.0.into_inner().unwrap() {
+            match value {
+                Some(value) => drop(annotations.insert(key.to_owned(), value)),
+                None => drop(annotations.remove(key)),
+            }
+        }
+        let status = outcome?.unwrap_or_default();
+        service.status = Some(serde_json::from_value(json!({"loadBalancer": status})).unwrap());
+        Ok(status)
+    }
+
+    pub(crate) async fn delete(&self, provider: &DigitalOcean, service: &Service) -> Result<()> {
+        let request = LoadBalancerRequest { cluster: &cluster(), service, nodes: &[], observer: &() };
+        provider.load_balancers().unwrap().delete(request).await
+    }
+
+    /// The only load balancer.
+    pub(crate) fn load_balancer(&self) -> Value {
+        let mut all = self.fake.load_balancers();
+        assert_eq!(all.len(), 1, "{all:#?}");
+        all.remove(0)
+    }
+}
+
+pub(crate) fn cluster() -> Cluster {
+    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
+}
+
+/// A Service with ports 80 and 443, and these annotations: without the prefix, unless they have a slash.
+pub(crate) fn service(annotations: &[(&str, &str)]) -> Service {
+    service_of(annotations, json!({}))
+}
+
+/// A Service with further fields in its spec.
+pub(crate) fn service_of(annotations: &[(&str, &str)], more: Value) -> Service {
+    let full = |key: &str| if key.contains('/') { key.to_owned() } else { format!("{PREFIX}{key}") };
+    let annotations: Value =
+        annotations.iter().map(|(key, value)| (full(key), json!(value))).collect::<serde_json::Map<_, _>>().into();
+    let port = |name: &str, port: u16| json!({"name": name, "port": port, "nodePort": 30000 + port, "protocol": "TCP"});
+    let mut spec = json!({"type": "LoadBalancer", "ports": [port("http", 80), port("https", 443)]});
+    for (key, value) in more.as_object().unwrap() {
+        spec[key] = value.clone();
+    }
+    let metadata = json!({"name": "web", "namespace": "default", "uid": "0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11", "annotations": annotations});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}

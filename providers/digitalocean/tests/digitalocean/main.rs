@@ -1,0 +1,12 @@
+//! The provider over the fake of its API.
+
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
+mod annotations;
+mod configuration;
+mod contract;
+mod firewall;
+mod harness;
+mod load_balancers;
+mod nodes;
+mod reference;
