@@ -126,7 +126,7 @@ provider_kit::declare! {
     /// How a target is chosen.
     pub ALGORITHM_TYPE: Algorithm = "algorithm-type", otherwise("`HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`");
     /// Only these Nodes are targets. While it cannot be understood, targets stay as they are.
-    pub NODE_SELECTOR: NodeSelector = "node-selector", otherwise("all Nodes");
+    pub NODE_SELECTOR: NodeSelector = "node-selector", otherwise("all Nodes"), decides_targets();
     /// The Service's status is this name alone, without addresses.
     pub HOSTNAME: String = "hostname", kind(HOST);
     /// Reverse DNS of the public IPv4 address.
@@ -142,7 +142,8 @@ provider_kit::declare! {
     pub DISABLE_PRIVATE_INGRESS: bool = "disable-private-ingress",
         otherwise("`HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS`");
     /// Reaches targets by their private addresses; needs a network.
-    pub USE_PRIVATE_IP: bool = "use-private-ip", otherwise("`HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP`");
+    pub USE_PRIVATE_IP: bool = "use-private-ip", otherwise("`HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP`"),
+        decides_targets();
     /// Address of the load balancer in the network. A change detaches it and attaches it anew.
     pub PRIVATE_IPV4: Ipv4Addr = "private-ipv4", otherwise("the network chooses");
     /// The subnet to attach the load balancer to. It must exist.

@@ -8,12 +8,12 @@ use cloud_provider::{
 use provider_kit::cluster::ClusterView;
 use provider_kit::counted::Counted;
 
-use provider_kit::load_balancers::Balancers;
+use provider_kit::load_balancers::{Balancers, Options};
 use provider_kit::routes::RouteTable;
 use provider_kit::transport::Transport;
 
 use crate::api::Api;
-use crate::balancers::Backing;
+use crate::balancers::HcloudLoadBalancers;
 use crate::config::Config;
 use crate::diagnosis::Diagnosis;
 use crate::id::is_ours;
@@ -67,9 +67,16 @@ impl Hetzner {
         let routes = routes.map(|routes| counted(routes, &metrics));
         let balancers = config.balancers.clone().map(|balancers| {
             let dedicated = config.robot.as_ref().map(|_| robot.clone());
-            let backing =
-                Backing::new(api.clone(), balancers, network.clone(), dedicated, servers.cloud(), cluster.clone());
-            counted(Balancers::new(backing), &metrics)
+            let backing = HcloudLoadBalancers::new(
+                api.clone(),
+                balancers,
+                network.clone(),
+                dedicated,
+                servers.cloud(),
+                cluster.clone(),
+            );
+            let machines = Arc::new(servers.cloud().source().clone());
+            counted(Balancers::of(backing, machines, Options::default()), &metrics)
         });
         let servers = counted(servers, &metrics);
         Self { api, config, network, metadata, robot, cluster, servers, balancers, routes }

@@ -3,18 +3,18 @@
 use cloud_provider::{About, Error, Result, SyncObserver};
 use jiff::Timestamp;
 use provider_kit::load_balancers::{
-    Actual, Applied, Attributes, Backend, Change, Difference, Identity, Operation, Part, Port, Tree,
+    Actual, Applied, Attributes, Change, Difference, Identity, Operation, Part, Port, Tree,
 };
 use provider_kit::transport::Call;
 use serde_json::{Map, Value, json};
 
 use super::adoption::{ADOPTED, is_adoption};
-use super::asked::{Asked, Certificates};
 use super::create::create;
 use super::requests::{Request, requests};
+use super::spec::{Certificates, ServiceSpec};
 use super::wanted::TO_BE_MADE;
 use super::wire::{CERTIFICATE, CERTIFICATES, NETWORK, POOL, SIGN};
-use super::{Backing, ONE, targets};
+use super::{HcloudLoadBalancers, ONE, targets};
 use crate::annotations as key;
 
 /// Targets that could not be added, by the reason.
@@ -44,34 +44,34 @@ impl Refused {
     }
 }
 
-impl Backing {
-    pub(super) async fn carry_out(&self, change: Change<'_>, now: Timestamp) -> Result<Applied> {
+impl HcloudLoadBalancers {
+    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &ServiceSpec, now: Timestamp) -> Result<Applied> {
         let removes = |it: &Operation| it.deletes(|part| *part == Part::Balancer);
         if let Some(actual) = change.actual.filter(|_| change.operations.iter().any(removes)) {
             return self.remove(change, actual).await;
         }
-        let Some(actual) = change.actual else { return create(self, change, now).await };
+        let Some(actual) = change.actual else { return create(self, change, spec, now).await };
         if change.operations.contains(&Operation::Unmark) {
             return self.let_go(change, actual).await;
         }
-        let operations = &self.resolved(change).await?;
+        let operations = &self.resolved(change, spec).await?;
         let listeners = operations.iter().filter_map(|it| match it {
             Operation::Create { part: Part::Listener(port), attributes } => Some((port, attributes)),
             Operation::Update { part: Part::Listener(port), attributes, .. } => Some((port, attributes)),
             _ => None,
         });
         check_certificates(listeners)?;
-        self.change(Change { operations, ..change }, actual, now).await
+        self.change(Change { operations, ..change }, spec, actual, now).await
     }
 
     /// The same operations with a certificate that is there: it is made before it is named.
-    async fn resolved(&self, change: Change<'_>) -> Result<Vec<Operation>> {
+    async fn resolved(&self, change: Change<'_>, spec: &ServiceSpec) -> Result<Vec<Operation>> {
         let (mut operations, uid) = (change.operations.to_vec(), change.identity.uid());
         if operations.iter().any(|it| it.part().is_some_and(|part| part.is_of_kind(CERTIFICATE)))
-            && let Certificates::Managed(wanted) = Asked::of(change.identity.service, &self.config)?.certificates
+            && let Certificates::Managed(wanted) = &spec.certificates
             && self.catalogue.managed(uid).await?.is_none()
         {
-            self.catalogue.make_managed(&wanted, uid, change.observer).await?;
+            self.catalogue.make_managed(wanted, uid, change.observer).await?;
         }
         for operation in &mut operations {
             if let Operation::Create { attributes, .. } | Operation::Update { attributes, .. } = operation
@@ -88,7 +88,7 @@ impl Backing {
 
     /// Operations in order, up to the first that changes more than itself: whoever leaves a network leaves private targets
     /// behind, and whoever joins one gets an address.
-    async fn change(&self, change: Change<'_>, actual: &Actual, now: Timestamp) -> Result<Applied> {
+    async fn change(&self, change: Change<'_>, spec: &ServiceSpec, actual: &Actual, now: Timestamp) -> Result<Applied> {
         let (identity, observer) = (change.identity, change.observer);
         let before = actual.tree.clone().unwrap_or_default();
         let network = change.operations.iter().position(|it| it.part().is_some_and(|part| part.is_of_kind(NETWORK)));
@@ -98,10 +98,7 @@ impl Backing {
             self.can_become(kind.to.as_str(), now).await?;
         }
         self.put(identity, actual, operations, observer).await?;
-        let subnet = match network {
-            Some(_) => Asked::of(identity.service, &self.config)?.private_subnet,
-            None => None,
-        };
+        let subnet = network.and(spec.private_subnet);
         let removes_targets = operations.iter().any(|it| matches!(it, Operation::RemoveTargets { .. }));
         let mut batch = self.api.actions.batch(observer);
         for Request { call, adds, is_alone } in requests(&actual.id, &before, operations, subnet) {
@@ -140,7 +137,7 @@ impl Backing {
             if removes_targets {
                 return Err(err.clone());
             }
-            self.over_limit(change, &shown, &refused.over_limit).await?;
+            self.over_limit(change, spec, &shown, &refused.over_limit).await?;
         }
         let shown = Box::new(shown);
         Ok(if network.is_some() { Applied::PlanAgain(shown) } else { Applied::Shown(count, shown) })
@@ -148,7 +145,13 @@ impl Backing {
 
     /// Reports targets that the API has no room for. That is all if the load balancer has as many as its type takes; if not,
     /// the limit is another one, and may pass.
-    async fn over_limit(&self, change: Change<'_>, shown: &Actual, refused: &[(String, Error)]) -> Result<()> {
+    async fn over_limit(
+        &self,
+        change: Change<'_>,
+        spec: &ServiceSpec,
+        shown: &Actual,
+        refused: &[(String, Error)],
+    ) -> Result<()> {
         let (service, tree) = (change.identity.service, shown.tree.as_ref());
         let count = tree.map(|tree| tree.targets_of(POOL).len()).unwrap_or_default();
         if tree.and_then(|tree| tree.limits.get(POOL)).is_some_and(|most| count >= *most) {
@@ -172,7 +175,7 @@ impl Backing {
             outcome = outcome.and(Err(Error::quota(text)));
         }
         // Those that it has are served meanwhile.
-        change.observer.publish(&self.status(shown, change.identity)?).await?;
+        change.observer.publish(&spec.status(shown)).await?;
         outcome
     }
 

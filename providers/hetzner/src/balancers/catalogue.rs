@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::asked::ManagedCertificate;
+use super::spec::ManagedCertificate;
 use super::wire::SIGN;
 use crate::actions::Action;
 use crate::annotations::CertificateRef;

@@ -9,14 +9,14 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::apply::{check_certificates, labels};
-use super::asked::Asked;
+use super::spec::ServiceSpec;
 use super::targets::{self, Dedicated};
 use super::wanted::TO_BE_MADE;
 use super::wire::{
     CERTIFICATE, CERTIFICATES, LoadBalancer, POOL, has_addresses, ip_target, machine, network_part, server_target,
     to_add, to_service,
 };
-use super::{ALL, Backing};
+use super::{ALL, HcloudLoadBalancers};
 use crate::actions::Action;
 use crate::annotations as key;
 use crate::id::MachineId;
@@ -28,7 +28,12 @@ struct Created {
 }
 
 /// Everything that the API takes in one request; the rest is planned from what it shows then.
-pub(super) async fn create(backing: &Backing, change: Change<'_>, now: Timestamp) -> Result<Applied> {
+pub(super) async fn create(
+    backing: &HcloudLoadBalancers,
+    change: Change<'_>,
+    spec: &ServiceSpec,
+    now: Timestamp,
+) -> Result<Applied> {
     let identity = change.identity;
     let mut tree = change.outcome_of_all().and_then(|outcome| outcome.tree).unwrap_or_default();
     // Whoever finds the load balancer finds the certificate, too; so it is made later, and its ports come after it.
@@ -47,10 +52,9 @@ pub(super) async fn create(backing: &Backing, change: Change<'_>, now: Timestamp
     }
     check_certificates(tree.listeners())?;
     backing.can_become(settings.text("type"), now).await?;
-    let asked = Asked::of(identity.service, &backing.config)?;
     // An address or a subnet can only be asked for when it is attached; private targets come after that.
     let network = tree.parts.get(&network_part(""));
-    let network = network.filter(|_| asked.private_ipv4.is_none() && asked.private_subnet.is_none());
+    let network = network.filter(|_| spec.private_ipv4.is_none() && spec.private_subnet.is_none());
     let targets = tree.targets_of(POOL);
     let targets: Targets = targets.iter().filter(|target| network.is_some() || machine(target) == *target).collect();
     let body = [
@@ -81,7 +85,7 @@ pub(super) async fn create(backing: &Backing, change: Change<'_>, now: Timestamp
 
 /// Sends the request that creates the load balancer, and sends it again only if a target is the reason for the refusal.
 async fn post(
-    backing: &Backing,
+    backing: &HcloudLoadBalancers,
     mut body: Map<String, Value>,
     targets: Targets,
     observer: &dyn SyncObserver,
@@ -106,7 +110,7 @@ async fn post(
 }
 
 /// Returns those of `targets` that the cloud or Robot shows now.
-async fn known_targets(backing: &Backing, targets: &Targets) -> Targets {
+async fn known_targets(backing: &HcloudLoadBalancers, targets: &Targets) -> Targets {
     let nodes: Vec<_> = backing.nodes().into_iter().filter(|node| targets::is_among(node, targets)).collect();
     let found = backing.servers.find_all(&nodes, true, Priority::Ordinary).await;
     let mut known = Vec::new();

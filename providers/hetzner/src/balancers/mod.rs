@@ -2,10 +2,10 @@
 
 pub(crate) mod adoption;
 mod apply;
-mod asked;
 mod catalogue;
 mod create;
 mod requests;
+mod spec;
 mod targets;
 mod wanted;
 mod wire;
@@ -13,24 +13,23 @@ mod wire;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{
-    About, CloudMetrics, Cluster, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, async_trait,
-    default_load_balancer_name,
-};
+use cloud_provider::{About, CloudMetrics, Cluster, LoadBalancerRequest, Node, Result, Service, async_trait};
+use futures::future::try_join_all;
 use jiff::Timestamp;
+use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
 use provider_kit::events::{Notes, Notices};
-use provider_kit::inventory::{Inventory, MachineSource};
+use provider_kit::inventory::Inventory;
 use provider_kit::load_balancers::{
-    Actual, Adoption, Applied, Attributes, Backend, Change, Identity, ServicePort, TargetSets, Targets, Tree,
-    service_ports,
+    Actual, Adoption, Applied, Attributes, Change, Desire, Identity, LoadBalancerCloud, Names, Naming, Notice,
+    Published, Query, Scope, ServicePort, Targets, Tree, service_ports,
 };
 use provider_kit::paging::Reading;
 use provider_kit::source_ranges::{allows_all, source_ranges};
 use provider_kit::transport::{Call, Priority};
 
-use self::asked::{Asked, Certificates};
 use self::catalogue::{BalancerType, Catalogue};
+use self::spec::{Certificates, ServiceSpec};
 use self::targets::Dedicated;
 use self::wanted::Facts;
 use self::wire::{LOCATION, LoadBalancer, NETWORK_ZONE, POOL, SIGN};
@@ -47,7 +46,7 @@ const ALL: &str = "/load_balancers";
 const ONE: &str = "/load_balancers/{id}";
 
 /// The load balancers of a project.
-pub(crate) struct Backing {
+pub(crate) struct HcloudLoadBalancers {
     api: Api,
     config: config::Balancers,
     network: Option<PrivateNetwork>,
@@ -59,7 +58,7 @@ pub(crate) struct Backing {
     metrics: Arc<dyn CloudMetrics>,
 }
 
-impl Backing {
+impl HcloudLoadBalancers {
     /// `dedicated`: `None` if dedicated servers are no targets, `Some(None)` if Robot cannot be asked about them.
     pub(crate) fn new(
         api: Api,
@@ -92,10 +91,26 @@ impl Backing {
         Ok(found.into_iter().map(|shown| self.actual(shown)).collect())
     }
 
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+        // A deletion goes first, and so does the read that it begins with (P-3).
+        let priority = if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary };
+        let signed = self.some("label_selector", &format!("{SIGN}={}", identity.uid()), priority).await?;
+        // What is to be taken away was signed when it was made or taken over.
+        if !signed.is_empty() || identity.is_leaving() {
+            return Ok(signed);
+        }
+        self.some("name", &identity.name, priority).await
+    }
+
+    async fn by_id(&self, id: &str) -> Result<Option<Actual>> {
+        let found: Option<LoadBalancer> = self.api.http.find(Call::get(ONE, &[id]).inside("load_balancer")).await?;
+        Ok(found.map(|shown| self.actual(shown)))
+    }
+
     /// How many targets a load balancer of this Service can have.
-    async fn most_targets(&self, asked: &Asked, notes: &mut Notes) -> Result<usize> {
-        let name = asked.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
-        if asked.balancer_type.is_none() {
+    async fn most_targets(&self, spec: &ServiceSpec, notes: &mut Notes) -> Result<usize> {
+        let name = spec.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
+        if spec.balancer_type.is_none() {
             let text = format!(
                 "no load balancer type is chosen: a new load balancer is a {DEFAULT_TYPE}; choose with annotation {} or \
                  HCLOUD_LOAD_BALANCERS_TYPE",
@@ -116,16 +131,16 @@ impl Backing {
         Ok(found)
     }
 
-    async fn targets(&self, asked: &Asked, nodes: &[Arc<Node>], notes: &mut Notes) -> Result<Option<Targets>> {
+    async fn targets(&self, spec: &ServiceSpec, nodes: &[Arc<Node>], notes: &mut Notes) -> Result<Option<Targets>> {
         let mut nodes = nodes.to_vec();
         let has_nodes = !nodes.is_empty();
-        nodes.retain(|node| asked.node_selector.as_ref().is_none_or(|selector| selector.matches(&node.labels)));
+        nodes.retain(|node| spec.node_selector.as_ref().is_none_or(|selector| selector.matches(&node.labels)));
         if nodes.is_empty() && has_nodes {
             let text = format!("annotation {}: no Node matches, so there are no targets", key::NODE_SELECTOR.key());
             notes.warn("QuestionableAnnotation", text);
         }
         let dedicated = self.dedicated(&nodes).await?;
-        Ok(targets::targets(&nodes, asked.use_private_ip, &dedicated, notes))
+        Ok(targets::targets(&nodes, spec.use_private_ip, &dedicated, notes))
     }
 
     async fn dedicated(&self, nodes: &[Arc<Node>]) -> Result<Dedicated> {
@@ -142,8 +157,8 @@ impl Backing {
         })
     }
 
-    async fn certificates(&self, asked: &Asked, uid: &str, notes: &mut Notes) -> Result<Option<Vec<u64>>> {
-        match &asked.certificates {
+    async fn certificates(&self, spec: &ServiceSpec, uid: &str, notes: &mut Notes) -> Result<Option<Vec<u64>>> {
+        match &spec.certificates {
             Certificates::Unstated => Ok(None),
             Certificates::Uploaded(certificates) => self.catalogue.uploaded(certificates).await.map(Some),
             Certificates::Managed(wanted) => {
@@ -216,56 +231,35 @@ fn ports(service: &Service, notes: &mut Notes) -> Result<Vec<ServicePort>> {
 }
 
 #[async_trait]
-impl Backend for Backing {
-    fn name(&self, _cluster: &Cluster, service: &Service) -> String {
-        key::NAME.text_on(service).map_or_else(|| default_load_balancer_name(service), str::to_owned)
+impl LoadBalancerCloud for HcloudLoadBalancers {
+    type Spec = ServiceSpec;
+
+    fn names(&self) -> Names {
+        Names::Unique
     }
 
-    fn sign(&self, _cluster: &Cluster, service: &Service) -> Option<String> {
-        service.metadata.uid.clone()
+    fn spec(&self, service: &Service) -> Parsed<ServiceSpec> {
+        ServiceSpec::of(service, &self.config).targets_follow_labels(key::NODE_SELECTOR.text_on(service).is_some())
     }
 
-    fn signs(&self) -> bool {
-        true
-    }
-
-    /// By its name: that is how one made by other means is imported. One that is signed for a Service that this cluster does
-    /// not know may be another cluster's, and in use; its targets tell.
-    fn adopts(&self, actual: &Actual, identity: &Identity<'_>) -> Adoption {
-        let targets = actual.tree.as_ref().map(|tree| tree.targets_of(POOL)).unwrap_or_default();
-        let is_free = actual.sign.is_none() || targets::are_of(&targets, &self.nodes());
-        match &self.config.adoption_label {
-            label if is_free && label.as_ref().is_none_or(|label| label.allows(actual, identity)) => Adoption::Adopted,
-            Some(label) => Adoption::RefusedUnless(label.hint()),
-            None => Adoption::Refused,
+    async fn desired(&self, desire: &Desire<'_, ServiceSpec>) -> Result<Tree> {
+        let LoadBalancerRequest { service, nodes, .. } = *desire.request;
+        let (spec, mut notes) = (desire.spec, Notes::default());
+        if desire.scope == Scope::Targets {
+            spec.check_network(self.network()?)?;
+            let targets = self.targets(spec, nodes, &mut notes).await?;
+            self.notices.tell(service, "targets", &notes);
+            return Ok(Tree::default().pool(POOL, Attributes::default(), targets));
         }
-    }
-
-    fn targets_follow_labels(&self, service: &Service) -> bool {
-        key::NODE_SELECTOR.text_on(service).is_some()
-    }
-
-    fn left_out(&self, request: &LoadBalancerRequest<'_>, _pool: &str, targets: &Targets) {
-        self.tell_left_out(request.service, request.nodes, targets);
-    }
-
-    fn status(&self, actual: &Actual, identity: &Identity<'_>) -> Result<LoadBalancerStatus> {
-        // What is wrong with the annotations is told where they are obeyed; a removal must not fail by them.
-        Ok(Asked::of(identity.service, &self.config).unwrap_or_default().status(actual))
-    }
-
-    async fn wanted(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
-        let LoadBalancerRequest { service, nodes, .. } = *request;
-        let (asked, mut notes) = (Asked::of(service, &self.config)?, Notes::default());
         let uid = service.metadata.uid.as_deref().unwrap_or_default();
         let facts = Facts {
             network: self.network()?,
             ports: ports(service, &mut notes)?,
-            most_targets: self.most_targets(&asked, &mut notes).await?,
-            certificates: self.certificates(&asked, uid, &mut notes).await?,
-            targets: self.targets(&asked, nodes, &mut notes).await?,
+            most_targets: self.most_targets(spec, &mut notes).await?,
+            certificates: self.certificates(spec, uid, &mut notes).await?,
+            targets: self.targets(spec, nodes, &mut notes).await?,
         };
-        asked.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
+        spec.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
         // What the product has not, and is not silent about.
         if !source_ranges(service).is_ok_and(|ranges| allows_all(&ranges)) {
             let text = "loadBalancerSourceRanges have no effect: load balancers of Hetzner Cloud have no firewall, and everybody \
@@ -273,51 +267,59 @@ impl Backend for Backing {
             notes.warn("UnsupportedSourceRanges", text);
         }
         self.notices.tell(service, "", &notes);
-        wanted::wanted(&asked, facts)
+        wanted::wanted(spec, facts)
     }
 
-    fn fitted(&self, wanted: Tree, actual: &Actual, identity: &Identity<'_>) -> Result<Tree> {
-        self.report_place(identity.service, actual);
-        Ok(wanted)
-    }
-
-    async fn wanted_targets(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
-        let LoadBalancerRequest { service, nodes, .. } = *request;
-        let (asked, mut notes) = (Asked::for_targets(service, &self.config)?, Notes::default());
-        asked.check_network(self.network()?)?;
-        let targets = self.targets(&asked, nodes, &mut notes).await?;
-        self.notices.tell(service, "targets", &notes);
-        Ok(Tree::default().pool(POOL, Attributes::default(), targets))
-    }
-
-    async fn list(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
-        let keep = |shown| self.actual(shown).sharing(sets);
-        self.api.list("load balancers", Call::get(ALL, &[]), keep, |actual| actual.id.clone()).await
-    }
-
-    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
-        // A deletion goes first, and so does the read that it begins with (P-3).
-        let priority = if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary };
-        let signed = self.some("label_selector", &format!("{SIGN}={}", identity.uid()), priority).await?;
-        // What is to be taken away was signed when it was made or taken over.
-        if !signed.is_empty() || identity.is_leaving() {
-            return Ok(signed);
+    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+        match query {
+            Query::All(sets) => {
+                let keep = |shown| self.actual(shown).sharing(sets);
+                self.api.list("load balancers", Call::get(ALL, &[]), keep, |actual| actual.id.clone()).await
+            }
+            Query::Owner(identity) => self.find(identity).await.map(Reading::of),
+            Query::Ids(ids, _) => {
+                let found = try_join_all(ids.iter().map(|id| self.by_id(id))).await?;
+                Ok(Reading::of(found.into_iter().flatten().collect()))
+            }
         }
-        self.some("name", &identity.name, priority).await
     }
 
-    async fn read(&self, id: &str) -> Result<Option<Actual>> {
-        let found: Option<LoadBalancer> = self.api.http.find(Call::get(ONE, &[id]).inside("load_balancer")).await?;
-        Ok(found.map(|shown| self.actual(shown)))
+    async fn apply(&self, change: Change<'_>, spec: &ServiceSpec) -> Result<Applied> {
+        self.carry_out(change, spec, Timestamp::now()).await
     }
 
-    async fn has_machine(&self, node: &Node) -> Result<bool> {
-        // Another credential reads dedicated servers.
-        let (source, id) = (self.servers.source(), &node.provider_id);
-        Ok(source.by_id(source.machine_id(id)?, Priority::Ordinary).await?.is_some())
+    fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
+        let naming = Naming::of(service);
+        let name = key::NAME.text_on(service).map_or_else(|| naming.name.clone(), str::to_owned);
+        Naming { name, legacy_owner: service.metadata.uid.clone(), writes_legacy_owner: true, ..naming }
     }
 
-    async fn apply(&self, change: Change<'_>) -> Result<Applied> {
-        self.carry_out(change, Timestamp::now()).await
+    fn fit(&self, desired: Tree, observed: &Actual, identity: &Identity<'_>, _: &ServiceSpec) -> Result<Tree> {
+        self.report_place(identity.service, observed);
+        Ok(desired)
+    }
+
+    /// By its name: that is how one made by other means is imported. One that is signed for a Service that this cluster does
+    /// not know may be another cluster's, and in use; its targets tell.
+    fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption {
+        let targets = observed.tree.as_ref().map(|tree| tree.targets_of(POOL)).unwrap_or_default();
+        let is_free = observed.sign.is_none() || targets::are_of(&targets, &self.nodes());
+        match &self.config.adoption_label {
+            label if is_free && label.as_ref().is_none_or(|label| label.allows(observed, identity)) => {
+                Adoption::Adopted
+            }
+            Some(label) => Adoption::RefusedUnless(label.hint()),
+            None => Adoption::Refused,
+        }
+    }
+
+    fn published(&self, observed: &Actual, _: &Service, spec: &ServiceSpec) -> Published {
+        Published { status: spec.status(observed), annotations: Vec::new() }
+    }
+
+    fn report(&self, notice: Notice<'_>) {
+        if let Notice::TargetsLeftOut { request, targets, .. } = notice {
+            self.tell_left_out(request.service, request.nodes, targets);
+        }
     }
 }

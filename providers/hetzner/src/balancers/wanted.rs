@@ -4,7 +4,7 @@ use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{Attributes, ServicePort, Targets, Tree, in_order};
 use serde_json::json;
 
-use super::asked::{Asked, Certificates};
+use super::spec::{Certificates, ServiceSpec};
 use super::wire::{CERTIFICATES, POOL, certificate_part, network_part};
 use crate::annotations as key;
 
@@ -29,19 +29,19 @@ pub(super) struct Facts {
 ///
 /// # Errors
 /// *Invalid*, if it asks for private addresses without a network.
-pub(super) fn wanted(asked: &Asked, facts: Facts) -> Result<Tree> {
-    let mut tree = Tree::default().balancer(asked.balancer.clone());
+pub(super) fn wanted(spec: &ServiceSpec, facts: Facts) -> Result<Tree> {
+    let mut tree = Tree::default().balancer(spec.balancer.clone());
     match facts.network {
         Some(network) => {
-            let ip = asked.private_ipv4.map(|ip| ip.to_string());
+            let ip = spec.private_ipv4.map(|ip| ip.to_string());
             let settings = Attributes::default().set("network", network).set("ip", ip).to_make();
             // Another network, or another address in it, is had by leaving first.
             tree = tree.part(network_part(""), settings.fixed(&["network", "ip"]));
         }
-        None => asked.check_network(None)?,
+        None => spec.check_network(None)?,
     }
-    let mut listener = asked.listener.clone();
-    match (&asked.certificates, facts.certificates) {
+    let mut listener = spec.listener.clone();
+    match (&spec.certificates, facts.certificates) {
         (Certificates::Managed(certificate), None) => {
             let settings = Attributes::default().set("domains", &certificate.domains);
             tree = tree.part(certificate_part(&certificate.name), settings);
@@ -61,7 +61,7 @@ pub(super) fn wanted(asked: &Asked, facts: Facts) -> Result<Tree> {
     Ok(tree)
 }
 
-impl Asked {
+impl ServiceSpec {
     /// Whether targets can be reached as it is asked for.
     pub(super) fn check_network(&self, network: Option<u64>) -> Result<()> {
         match network {

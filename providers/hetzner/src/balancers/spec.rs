@@ -2,9 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use cloud_provider::{LoadBalancerStatus, Result, Service};
+use cloud_provider::{LoadBalancerStatus, Service};
 use ipnet::IpNet;
-use provider_kit::annotations::{Annotation, Annotations};
+use provider_kit::annotations::{Annotation, Annotations, Parsed};
 use provider_kit::load_balancers::{Actual, Attributes, in_order};
 use provider_kit::node_selector::NodeSelector;
 use provider_kit::status::Status;
@@ -17,7 +17,7 @@ use crate::config;
 
 /// Everything that a Service asks for, beside its ports.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(crate) struct ServiceSpec {
     /// Settings of the load balancer itself.
     pub(super) balancer: Attributes,
     /// `None`: nobody chose one.
@@ -188,12 +188,9 @@ impl Reader<'_> {
     }
 }
 
-impl Asked {
-    /// Reads the annotations of a Service.
-    ///
-    /// # Errors
-    /// *Invalid*, with all that is wrong.
-    pub(super) fn of(service: &Service, config: &config::Balancers) -> Result<Self> {
+impl ServiceSpec {
+    /// Parses a Service's annotations.
+    pub(super) fn of(service: &Service, config: &config::Balancers) -> Parsed<Self> {
         let mut reader = Reader { annotations: Annotations::of(service), listener: Attributes::default() };
         let read = &mut reader;
         let protocol = read.get(&key::PROTOCOL).unwrap_or_default();
@@ -222,7 +219,7 @@ impl Asked {
             .fixed(&["location", "network_zone"]);
         // A type that nobody chose is not a reason to make a load balancer smaller.
         let balancer = if balancer_type.is_none() { balancer.fixed(&["type"]) } else { balancer };
-        let asked = Self {
+        let spec = Self {
             balancer,
             balancer_type,
             use_private_ip: read.get(&key::USE_PRIVATE_IP).unwrap_or(config.use_private_ip),
@@ -237,21 +234,7 @@ impl Asked {
             listener: std::mem::take(&mut read.listener),
             warnings: read.warnings(),
         };
-        reader.annotations.finish().map(|()| asked)
-    }
-
-    /// What decides about targets, and nothing else.
-    ///
-    /// # Errors
-    /// *Invalid*, with all that is wrong with that.
-    pub(super) fn for_targets(service: &Service, config: &config::Balancers) -> Result<Self> {
-        let mut annotations = Annotations::of(service);
-        let asked = Self {
-            use_private_ip: annotations.get(&key::USE_PRIVATE_IP).unwrap_or(config.use_private_ip),
-            node_selector: annotations.get(&key::NODE_SELECTOR),
-            ..Self::default()
-        };
-        annotations.finish().map(|()| asked)
+        reader.annotations.parsed(spec)
     }
 
     /// Where a Service is reached, by its load balancer.
