@@ -86,9 +86,11 @@ impl HcloudLoadBalancers {
     }
 
     async fn some(&self, key: &str, value: &str, priority: Priority) -> Result<Vec<Actual>> {
-        let call = Call::get(ALL, &[]).list().query(key, value).inside("load_balancers").priority(priority);
-        let found: Vec<LoadBalancer> = self.api.http.read(call).await?;
-        Ok(found.into_iter().map(|shown| self.actual(shown)).collect())
+        let call = Call::get(ALL, &[]).query(key, value).priority(priority);
+        let actual = |shown: LoadBalancer| self.actual(shown);
+        let found = self.api.list("load balancers", call, actual, |it| it.id.clone()).await?;
+        // A page that is followed by others is no absence.
+        Ok(found.complete()?.into_items())
     }
 
     async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
