@@ -27,10 +27,24 @@ impl Controller {
     /// # Errors
     /// It cannot be started.
     pub fn start(binary: &Path, arguments: impl IntoIterator<Item = OsString>, log: &Path) -> Result<Self> {
+        Self::start_with(binary, arguments, &[], log)
+    }
+
+    /// As [`start`](Self::start), with further environment variables.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start_with(
+        binary: &Path,
+        arguments: impl IntoIterator<Item = OsString>,
+        environment: &[(String, String)],
+        log: &Path,
+    ) -> Result<Self> {
         let file = std::fs::File::create(log).with_context(|| format!("creating {}", log.display()))?;
         let child = Command::new(binary)
             .args(arguments)
             .env("NO_COLOR", "1")
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)

@@ -25,7 +25,9 @@ fn crates() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(ROOT);
     let providers = directories(&root.join("providers"));
     let fakes: Vec<PathBuf> = providers.iter().map(|it| it.join("fake")).collect();
-    let all = [directories(&root.join("crates")), providers, fakes, vec![root.join("tests")]].concat();
+    let all =
+        [directories(&root.join("crates")), providers, fakes, vec![root.join("tests"), root.join("tests/conformance")]]
+            .concat();
     let all: BTreeMap<_, _> = all.iter().filter_map(|it| manifest(it)).collect();
     let ours: BTreeSet<String> = all.keys().cloned().collect();
     all.into_iter().map(|(name, known)| (name, known.intersection(&ours).cloned().collect())).collect()
@@ -39,11 +41,16 @@ fn is_provider(name: &str) -> bool {
     name.starts_with("provider-") && name != "provider-kit"
 }
 
+fn is_test(name: &str) -> bool {
+    ["ccm-tests", "ccm-conformance"].contains(&name)
+}
+
 /// What is wrong with `name` knowing `known`, if anything.
 fn objection(name: &str, known: &str) -> Option<&'static str> {
     let knows_all = ["cloud-controller-manager", "ccm-tests"].contains(&name);
     match name {
-        _ if is_fake(known) && !is_fake(name) && name != "ccm-tests" => Some("fakes are for tests"),
+        _ if is_fake(known) && !is_fake(name) && !is_test(name) => Some("fakes are for tests"),
+        _ if is_test(known) && !is_test(name) => Some("nothing that is shipped knows a test"),
         _ if is_fake(name) && known != "fake-cloud" => Some("a fake knows nobody of ours"),
         "cloud-provider" | "embedded-apiserver" | "fake-cloud" => Some("it knows nobody of ours"),
         _ if is_provider(known) && !knows_all => Some("nobody names a provider but the binary"),

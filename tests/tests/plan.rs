@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_tests::cloud_under_test::SimulatedCloud;
-use ccm_tests::gate::Side;
-use ccm_tests::stage::Stage;
-use ccm_tests::virtual_time::VirtualTime;
+use ccm_conformance::Harness;
+use ccm_conformance::fault_injector::Side;
+use ccm_conformance::virtual_time::VirtualTime;
+use ccm_tests::profiles::SimulatedCloud;
 use cloud_provider::names::{NODE_LIFECYCLE_CONTROLLER, VOLUME_LABEL_CONTROLLER};
 use cloud_provider::{
-    ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi, LoadBalancerRequest, LoadBalancerStatus,
+    ClientBuilder, CloudProvider, Cluster, Context, Fence, KubernetesApi, LoadBalancerRequest, LoadBalancerStatus,
     LoadBalancers, NoEvents, PersistentVolume, Result, Route, Routes, Volumes, async_trait,
 };
-use controllers::Options;
 use controllers::options::RouteMode;
 use embedded_apiserver::{Action, Matcher};
 use kube::Client;
@@ -23,11 +22,9 @@ use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, Fault, NewMachine, NewRout
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-const CIDR: &str = "10.244.0.0/16";
-
 /// A cluster with a cloud, and one virtual time.
 struct World {
-    stage: Stage,
+    harness: Harness,
     cloud: Cloud,
     time: VirtualTime,
 }
@@ -36,16 +33,14 @@ impl World {
     /// Machines `worker-1` and so on, a Node for each, and nothing done yet.
     fn with_nodes(count: u8) -> Self {
         let cloud = Cloud::default();
-        let mut options = Options::default();
-        options.route.cluster_cidrs = vec![CIDR.parse().expect("a range")];
-        let stage = Stage::new(Box::new(SimulatedCloud(cloud.clone())), options, 1);
-        let mut world = Self { stage, cloud, time: VirtualTime::default() };
+        let harness = Harness::with_routes(&SimulatedCloud(cloud.clone()));
+        let mut world = Self { harness, cloud, time: VirtualTime::default() };
         for number in 1..=count {
             world.cloud.add_machine(NewMachine { name: format!("worker-{number}"), ..NewMachine::default() });
         }
-        world.live(async |stage, _| {
+        world.live(async |harness, _| {
             for number in 1..=count {
-                stage.user.register_node(&format!("worker-{number}"), &[format!("10.244.{number}.0/24")]).await;
+                harness.user.register_node(&format!("worker-{number}"), &[format!("10.244.{number}.0/24")]).await;
             }
         });
         world
@@ -54,20 +49,20 @@ impl World {
     /// With a Service `web`, and everything done that there was to do.
     fn settled(nodes: u8) -> Self {
         let mut world = Self::with_nodes(nodes);
-        world.live(async |stage, _| _ = stage.user.create_service("web", &[80, 443]).await);
+        world.live(async |harness, _| _ = harness.user.create_service("web", &[80, 443]).await);
         world.run_controllers();
         world
     }
 
-    fn live<T>(&mut self, life: impl AsyncFnOnce(&Stage, &Cloud) -> T) -> T {
-        self.time.live(async || life(&self.stage, &self.cloud).await)
+    fn live<T>(&mut self, life: impl AsyncFnOnce(&Harness, &Cloud) -> T) -> T {
+        self.time.live(async || life(&self.harness, &self.cloud).await)
     }
 
     /// Runs the controllers until there is nothing left for them to do.
     fn run_controllers(&mut self) {
-        self.live(async |stage, _| {
-            let program = stage.start().await.expect("a start");
-            stage.settle(Duration::from_secs(600)).await.expect("settled");
+        self.live(async |harness, _| {
+            let program = harness.start().await.expect("a start");
+            harness.settle_within(Duration::from_secs(600)).await.expect("settled");
             program.stop().await;
         });
     }
@@ -78,21 +73,21 @@ impl World {
     }
 
     fn plan_with(&mut self, change: impl FnOnce(&mut Settings)) -> Report {
-        let provider = self.stage.cloud.provider(&self.stage.gate);
+        let provider = self.harness.provider(&Fence::open());
         self.plan_of(&*provider, change)
     }
 
     fn plan_of(&mut self, provider: &dyn CloudProvider, change: impl FnOnce(&mut Settings)) -> Report {
         let state = |world: &Self| {
             let (balancers, routes) = (world.cloud.load_balancers(), world.cloud.routes());
-            (world.stage.api.revision(), world.cloud.machines(), format!("{balancers:?}{routes:?}"))
+            (world.harness.api.revision(), world.cloud.machines(), format!("{balancers:?}{routes:?}"))
         };
-        let (before, passed) = (state(self), self.stage.gate.passed().len());
-        let report = self.live(async |stage, _| {
-            let client = Client::new(stage.gate.before(Side::Kubernetes, stage.api.service()), "default");
-            let mut settings = Settings::new(stage.options.clone(), Clients::Shared(client));
+        let (before, passed) = (state(self), self.harness.injector.passed().len());
+        let report = self.live(async |harness, _| {
+            let client = Client::new(harness.injector.before(Side::Kubernetes, harness.api.service()), "default");
+            let mut settings = Settings::new(harness.options.clone(), Clients::Shared(client));
             change(&mut settings);
-            let cluster = cluster(stage);
+            let cluster = cluster(harness);
             let shutdown = CancellationToken::new();
             let context = Context {
                 cluster: cluster.clone(),
@@ -104,7 +99,7 @@ impl World {
             provider.initialize(&context).await.expect("a cloud that answers at first");
             plan(&settings, provider, &cluster).await.expect("a report")
         });
-        let sent = &self.stage.gate.passed()[passed..];
+        let sent = &self.harness.injector.passed()[passed..];
         let mutations: Vec<_> = sent.iter().filter(|request| request.is_mutation()).collect();
         assert!(mutations.is_empty(), "a plan asked for changes: {mutations:?}");
         assert!(state(self) == before, "a plan changed something");
@@ -112,8 +107,8 @@ impl World {
     }
 }
 
-fn cluster(stage: &Stage) -> Cluster {
-    let namespace = stage.api.get("namespaces", None, "kube-system").expect("the namespace");
+fn cluster(harness: &Harness) -> Cluster {
+    let namespace = harness.api.get("namespaces", None, "kube-system").expect("the namespace");
     Cluster { name: "kubernetes".into(), id: namespace["metadata"]["uid"].as_str().map(str::to_owned) }
 }
 
@@ -141,7 +136,7 @@ fn errors(report: &Report, kind: Kind, name: &str) -> Vec<String> {
 #[test]
 fn a_fresh_clusters_plan_is_whole_and_carried_out_it_leaves_nothing_to_do() {
     let mut world = World::with_nodes(3);
-    world.live(async |stage, _| _ = stage.user.create_service("web", &[80]).await);
+    world.live(async |harness, _| _ = harness.user.create_service("web", &[80]).await);
     let report = world.plan();
     assert_eq!(report.outcome(), Outcome::Changes, "{}", text(&report));
     let node = steps(&report, Kind::Node, "worker-2");
@@ -180,15 +175,15 @@ fn what_others_changed_is_in_the_plan() {
         labels: world.cloud.routes()[0].route.labels.clone(),
         ..NewRoute::default()
     });
-    world.live(async |stage, _| {
+    world.live(async |harness, _| {
         let label = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "elsewhere"}}});
-        stage.user.patch_node("worker-1", &label).await;
+        harness.user.patch_node("worker-1", &label).await;
         let addresses =
             json!({"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}, {"$patch": "replace"}]}});
-        stage.user.patch("/api/v1/nodes/worker-2/status", &addresses).await;
+        harness.user.patch("/api/v1/nodes/worker-2/status", &addresses).await;
         let condition =
             json!({"status": {"conditions": [{"type": "NetworkUnavailable", "status": "True", "reason": "Other"}]}});
-        stage.user.patch("/api/v1/nodes/worker-3/status", &condition).await;
+        harness.user.patch("/api/v1/nodes/worker-3/status", &condition).await;
     });
     let report = world.plan();
     assert_eq!(report.outcome(), Outcome::Changes);
@@ -205,15 +200,15 @@ fn what_others_changed_is_in_the_plan() {
 #[test]
 fn a_deleted_service_is_torn_down_and_one_that_is_not_ours_is_left_alone() {
     let mut world = World::settled(1);
-    world.live(async |stage, _| {
-        stage.user.delete_service("web").await;
-        stage.user.create_service("other", &[80]).await;
-        stage.api.remove("services", Some("default"), "other");
+    world.live(async |harness, _| {
+        harness.user.delete_service("web").await;
+        harness.user.create_service("other", &[80]).await;
+        harness.api.remove("services", Some("default"), "other");
         let foreign = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": "other"},
             "spec": {"type": "LoadBalancer", "loadBalancerClass": "example.com/other", "ports": [{"port": 80}]},
         });
-        stage.user.create("/api/v1/namespaces/default/services", &foreign).await;
+        harness.user.create("/api/v1/namespaces/default/services", &foreign).await;
     });
     let report = world.plan();
     let service = steps(&report, Kind::Service, "web");
@@ -236,9 +231,9 @@ fn a_node_whose_machine_is_gone_is_deleted_or_held_and_it_is_said_why() {
     let mut world = World::settled(4);
     world.cloud.terminate("worker-1");
     world.cloud.stop("worker-2");
-    world.live(async |stage, _| {
-        stage.user.set_ready("worker-1", false).await;
-        stage.user.set_ready("worker-2", false).await;
+    world.live(async |harness, _| {
+        harness.user.set_ready("worker-1", false).await;
+        harness.user.set_ready("worker-2", false).await;
     });
     let report = world.plan();
     assert_eq!(steps(&report, Kind::Node, "worker-1"), ["kubernetes delete the Node"], "{}", text(&report));
@@ -251,7 +246,7 @@ fn a_node_whose_machine_is_gone_is_deleted_or_held_and_it_is_said_why() {
 
     for name in ["worker-3", "worker-4"] {
         world.cloud.terminate(name);
-        world.live(async |stage, _| _ = stage.user.set_ready(name, false).await);
+        world.live(async |harness, _| _ = harness.user.set_ready(name, false).await);
     }
     let report = world.plan();
     assert_eq!(steps(&report, Kind::Node, "worker-1"), [""; 0]);
@@ -261,9 +256,9 @@ fn a_node_whose_machine_is_gone_is_deleted_or_held_and_it_is_said_why() {
 #[test]
 fn an_outage_of_the_cloud_is_an_error_and_the_rest_is_printed() {
     let mut world = World::settled(2);
-    world.live(async |stage, _| {
+    world.live(async |harness, _| {
         let label = json!({"metadata": {"labels": {"topology.kubernetes.io/zone": "elsewhere"}}});
-        stage.user.patch_node("worker-1", &label).await;
+        harness.user.patch_node("worker-1", &label).await;
     });
     for route in ["GET /v1/machines", "GET /v1/machines/{id}", "GET /v1/routes", "GET /v1/load-balancers"] {
         world.cloud.inject(Fault::status(500).on(route));
@@ -298,13 +293,13 @@ fn an_empty_list_of_routes_that_the_controller_would_not_believe_is_an_error() {
 #[test]
 fn with_the_lifecycle_controller_alone_only_its_own_questions_fail() {
     let mut world = World::settled(3);
-    world.live(async |stage, _| {
-        stage.user.set_ready("worker-2", false).await;
-        stage.user.set_ready("worker-3", false).await;
+    world.live(async |harness, _| {
+        harness.user.set_ready("worker-2", false).await;
+        harness.user.set_ready("worker-3", false).await;
     });
-    let mut elsewhere = world.stage.api.get("nodes", None, "worker-3").expect("a Node");
+    let mut elsewhere = world.harness.api.get("nodes", None, "worker-3").expect("a Node");
     elsewhere["spec"]["providerID"] = json!("other://7");
-    world.stage.api.seed(elsewhere).expect("a Node");
+    world.harness.api.seed(elsewhere).expect("a Node");
     for route in ["GET /v1/machines", "GET /v1/machines/{id}"] {
         world.cloud.inject(Fault::status(500).on(route));
     }
@@ -340,7 +335,7 @@ fn a_provider_that_does_not_offer_the_labels_of_volumes_has_none() {
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "data"},
         "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/data"}},
     });
-    world.stage.api.seed(volume).expect("a volume");
+    world.harness.api.seed(volume).expect("a volume");
     let selected = Selection::parse([VOLUME_LABEL_CONTROLLER.alias]).expect("a name");
     let report = world.plan_of(&Volumeless, |settings| settings.controllers = selected);
     assert_eq!(
@@ -393,9 +388,9 @@ fn a_list_of_routes_that_panics_or_hangs_costs_the_routes_and_not_the_plan() {
 #[test]
 fn one_object_of_which_nothing_is_known_does_not_hide_the_others() {
     let mut world = World::with_nodes(2);
-    world.live(async |stage, _| {
+    world.live(async |harness, _| {
         let bad = json!({"metadata": {"annotations": {"alpha.kubernetes.io/provided-node-ip": "192.0.2.99"}}});
-        stage.user.patch_node("worker-1", &bad).await;
+        harness.user.patch_node("worker-1", &bad).await;
     });
     let report = world.plan();
     assert_eq!(report.outcome(), Outcome::Incomplete);
@@ -410,7 +405,7 @@ fn the_cost_grows_with_pages() {
     world.cloud.create_machines("node-", 1200);
     for machine in world.cloud.machines() {
         world
-            .stage
+            .harness
             .api
             .seed(json!({
                 "apiVersion": "v1", "kind": "Node", "metadata": {"name": machine.name},
@@ -418,13 +413,13 @@ fn the_cost_grows_with_pages() {
             }))
             .expect("a Node");
     }
-    world.live(async |stage, _| {
+    world.live(async |harness, _| {
         for number in 0..300 {
-            stage.user.create_service(&format!("web-{number}"), &[80]).await;
+            harness.user.create_service(&format!("web-{number}"), &[80]).await;
         }
     });
     world.cloud.reset_requests();
-    let before = world.stage.gate.passed().len();
+    let before = world.harness.injector.passed().len();
     let report = world.plan();
     assert_eq!(report.looked_at[&Kind::Node], 1200);
     let requests = world.cloud.requests();
@@ -434,7 +429,7 @@ fn the_cost_grows_with_pages() {
         1200_u64.div_ceil(u64::try_from(provider_simulated::cloud::PAGE_SIZE).expect("small")),
         "{requests:?}"
     );
-    let sent = &world.stage.gate.passed()[before..];
+    let sent = &world.harness.injector.passed()[before..];
     let nodes = sent.iter().filter(|request| request.target.starts_with("/api/v1/nodes")).count();
     assert_eq!(nodes, 3, "pages of 500: {sent:?}");
     let services = sent.iter().filter(|request| request.target.starts_with("/api/v1/services")).count();
@@ -450,7 +445,7 @@ fn volumes_are_looked_at_only_when_their_controller_is_selected() {
     let volume = json!({"id": "v-1", "zones": ["z1"], "region": "r1"});
     world.cloud.add_volume(serde_json::from_value(volume).expect("a volume"));
     world
-        .stage
+        .harness
         .api
         .seed(json!({
             "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "data"},
@@ -509,9 +504,9 @@ impl CloudProvider for Planless {
 #[test]
 fn a_provider_without_plans_is_said_to_be_one_and_a_defect_of_it_costs_one_answer() {
     let mut world = World::with_nodes(1);
-    world.live(async |stage, _| {
+    world.live(async |harness, _| {
         for name in ["new", "there", "broken"] {
-            stage.user.create_service(name, &[80]).await;
+            harness.user.create_service(name, &[80]).await;
         }
     });
     let report = world.plan_of(&Planless, |_| {});
@@ -546,7 +541,7 @@ fn services_that_may_not_be_listed_are_an_error_and_nodes_are_planned() {
     let mut world = World::with_nodes(1);
     let forbidden =
         Action::Status { code: 403, reason: "Forbidden".into(), message: "no".into(), retry_after_seconds: None };
-    world.stage.api.faults().add(Matcher::any().verb("list").resource("services"), forbidden);
+    world.harness.api.faults().add(Matcher::any().verb("list").resource("services"), forbidden);
     let report = world.plan();
     assert_eq!(report.outcome(), Outcome::Incomplete);
     assert!(report.errors[0].starts_with("cannot list services: "), "{:?}", report.errors);

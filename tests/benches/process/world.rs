@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use ccm_conformance::node_object::registration;
 use ccm_tests::controller::Controller;
 use ccm_tests::machines::ServedCloud;
-use ccm_tests::node_object::registration;
 use ccm_tests::wait::{until, until_every};
 use embedded_apiserver::{ApiServer, Options, kubeconfig};
 use kube::{Client, Config};

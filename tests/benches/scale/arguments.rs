@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::services;
@@ -8,13 +10,17 @@ use crate::services;
 const MOST_NODE_PORTS: usize = 2768;
 
 pub(crate) const USAGE: &str = "usage: cargo bench -p ccm-tests --bench scale -- [--nodes 5000] [--services 0] \
-[--images 25] [--concurrency 16] [--steady SECONDS] [--plain] [FLAGS OF THE CONTROLLER…]
+[--images 25] [--concurrency 16] [--steady SECONDS] [--plain] [--cloud simulated] [--binary PATH] [--then PATH] [FLAGS OF THE CONTROLLER…]
   --services N         after the burst of Nodes the phases of N Services, instead of the others of Nodes
   --plain              Nodes with two labels and one condition, as the peers' benchmark makes them
+  --cloud NAME         the fake of this provider
+  --binary PATH        any program for it, also the Go cloud-controller-manager of the cloud
+  --then PATH          takes over from it in phase `restart`
   CCM_TEST_KUBECONFIG  a test cluster without kube-controller-manager, instead of the embedded API server
   CCM_TEST_BINARY      a controller, instead of the release build of this tree";
 
 /// What is measured.
+#[derive(Default)]
 pub(crate) struct Arguments {
     /// Nodes.
     pub(crate) nodes: usize,
@@ -26,6 +32,12 @@ pub(crate) struct Arguments {
     pub(crate) concurrency: usize,
     /// Length of the steady phase, in seconds.
     pub(crate) steady: u64,
+    /// The profile of the cloud.
+    pub(crate) cloud: String,
+    /// The program; by default the release build of this tree.
+    pub(crate) binary: Option<PathBuf>,
+    /// The program that takes over in phase `restart`; by default the same.
+    pub(crate) then: Option<PathBuf>,
     /// Nodes with less in them than a kubelet writes.
     pub(crate) plain: bool,
     /// Further flags of the controller.
@@ -34,21 +46,37 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn parse(words: Vec<String>) -> Result<Self> {
-        let mut arguments =
-            Self { nodes: 5000, services: 0, images: 25, concurrency: 16, steady: 30, plain: false, flags: Vec::new() };
+        let mut arguments = Self {
+            nodes: 5000,
+            images: 25,
+            concurrency: 16,
+            steady: 30,
+            cloud: "simulated".to_owned(),
+            ..Self::default()
+        };
         let mut words = words.into_iter();
         while let Some(word) = words.next() {
             let (name, value) = match word.split_once('=') {
                 Some((name, value)) => (name.to_owned(), Some(value.to_owned())),
                 None => (word.clone(), None),
             };
+            let mut text = || value.clone().or_else(|| words.next()).with_context(|| format!("{name} needs a value"));
+            if let Some(slot) = match &*name {
+                "--binary" => Some(&mut arguments.binary),
+                "--then" => Some(&mut arguments.then),
+                _ => None,
+            } {
+                *slot = Some(path(&text()?)?);
+                continue;
+            }
             let mut number = || -> Result<u64> {
-                let value = value.clone().or_else(|| words.next()).with_context(|| format!("{name} needs a number"))?;
+                let value = text()?;
                 value.parse().with_context(|| format!("{name} {value} is no number"))
             };
             match &*name {
                 "--bench" => {}
                 "--plain" => arguments.plain = true,
+                "--cloud" => arguments.cloud = text()?,
                 "--nodes" => arguments.nodes = usize::try_from(number()?)?,
                 "--services" => arguments.services = usize::try_from(number()?)?,
                 "--images" => arguments.images = usize::try_from(number()?)?,
@@ -72,4 +100,12 @@ impl Arguments {
     pub(crate) fn tenth(&self) -> usize {
         self.nodes / 10
     }
+}
+
+/// Absolute. Cargo runs benches in the package's directory, people call it from the workspace's.
+fn path(text: &str) -> Result<PathBuf> {
+    let path = PathBuf::from(text);
+    let from_workspace = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(&path);
+    let path = if path.exists() { path } else { from_workspace };
+    std::fs::canonicalize(&path).with_context(|| format!("{text} does not exist"))
 }

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The controller is a process of its own: the release build of README.md, which this program builds first, or what
-//! `CCM_TEST_BINARY` names. The simulated cloud is served over HTTP on loopback, 50 machines a page. The API server is
+//! `CCM_TEST_BINARY` or `--binary` names: any cloud controller manager for the cloud. The fake of the cloud is served over HTTP
+//! on loopback: the simulated one, 50 machines a page, or with `--cloud hcloud` that of any profile. The API server is
 //! the embedded one, served over HTTP from this process, or with `CCM_TEST_KUBECONFIG` a real one (a *test* cluster
 //! without kube-controller-manager, since nobody renews these Nodes' Leases; it must have no Nodes of its own).
 //!
@@ -27,10 +28,17 @@
 //! 3. `node joins`: one more Node, until it is a target of every load balancer.
 //! 4. `node flaps`: it is not ready for a while, then ready again; then it is excluded from load balancers, and at once
 //!    no more.
-//! 5. `restart`: the controller ends and starts again over what is healthy.
+//! 5. `restart`: the controller ends and starts again over what is healthy; with `--then`, another one takes over.
 //! 6. `delete`: all Services are deleted, until they are gone.
 //!
-//! The last line holds the figures beside what is required of them; the exit code is 1 if one is missed.
+//! A take-over in both directions is two calls:
+//!
+//! ```text
+//! cargo bench -p ccm-tests --bench scale -- --cloud hcloud --nodes 100 --services 20 --binary THE-GO-PROGRAM --then OURS
+//! cargo bench -p ccm-tests --bench scale -- --cloud hcloud --nodes 100 --services 20 --binary OURS --then THE-GO-PROGRAM
+//! ```
+//!
+//! Figures that depend on the length of pages are required on the simulated cloud only. The last line holds the figures beside what is required of them; the exit code is 1 if one is missed.
 
 mod arguments;
 mod cluster;
@@ -43,11 +51,13 @@ mod service_phases;
 mod service_requirements;
 mod services;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use ccm_tests::controller::Controller;
-use ccm_tests::machines::ServedCloud;
+use ccm_tests::profiles;
+use ccm_tests::served_profile::ServedProfile;
 use tempfile::TempDir;
 
 use crate::arguments::{Arguments, USAGE};
@@ -82,35 +92,40 @@ fn main() -> ExitCode {
 /// Runs all phases; whether the requirements are met.
 async fn run(arguments: &Arguments) -> Result<bool> {
     ccm_tests::install_crypto();
-    let binary = release::binary()?;
+    let mut cloud = profiles::by_name(&arguments.cloud)?;
+    let binary = arguments.binary.clone().map_or_else(release::binary, Ok)?;
+    let then = arguments.then.clone().unwrap_or_else(|| binary.clone());
     let directory = TempDir::with_prefix("ccm-scale-")?;
-    let served = ServedCloud::start(directory.path()).await?;
+    cloud.prepare(arguments.nodes + 1);
+    let served = ServedProfile::start(cloud, directory.path()).await?;
     let cluster = Cluster::from_environment(directory.path()).await?;
     cluster.delete_services().await?;
     cluster.delete_nodes().await?;
     eprintln!("scale: registering {} Nodes in {}", arguments.nodes, cluster.name());
     let names = cluster::node_names(arguments.nodes);
-    create_machines(&served.cloud, &names);
+    create_machines(&*served.cloud, &names);
     cluster.register(&names, arguments).await?;
-    served.cloud.reset_requests();
 
     let log = directory.path().join("log");
-    let start = || {
+    let start = |binary: &Path| {
         let flags = [
-            "--cloud-provider=simulated".to_owned(),
-            format!("--cloud-config={}", served.config().display()),
             format!("--kubeconfig={}", cluster.kubeconfig().display()),
             format!("--concurrent-node-syncs={}", arguments.concurrency),
             "--node-status-update-frequency=30s".to_owned(),
             "--configure-cloud-routes=false".to_owned(),
             // It is the controllers that are measured; a program that is killed must not wait for its own lease.
             "--leader-elect=false".to_owned(),
+            "--allow-untagged-cloud".to_owned(),
             "--secure-port=0".to_owned(),
         ];
-        Controller::start(&binary, flags.into_iter().chain(arguments.flags.clone()).map(Into::into), &log)
+        let flags = served.flags().into_iter().chain(flags).chain(arguments.flags.clone()).map(Into::into);
+        Controller::start_with(binary, flags, served.environment(), &log)
     };
-    let run = Run { arguments, cluster: &cluster, cloud: &served.cloud, names: &names };
-    let result = if arguments.services == 0 { run.play(start).await } else { run.play_services(start).await };
+    let run = Run { arguments, cluster: &cluster, cloud: &served, names: &names };
+    let result = match arguments.services {
+        0 => run.play(|| start(&binary)).await,
+        _ => run.play_services(|| start(&binary), || start(&then)).await,
+    };
     eprintln!("scale: removing the Nodes");
     cluster.delete_services().await?;
     cluster.delete_nodes().await?;

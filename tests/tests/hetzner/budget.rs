@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ccm_tests::hetzner_cloud::HetznerCloud;
-use ccm_tests::scene;
+use ccm_conformance::Harness;
+use ccm_tests::profiles::HetznerCloud;
 use cloud_provider::names::TAINT_UNINITIALIZED;
 use hetzner_fake::{Options, Recorded};
 use tokio::time::Instant;
@@ -11,12 +11,12 @@ use tokio::time::Instant;
 const SERVICES: usize = 200;
 const NODES: usize = 100;
 
-fn initialised(stage: &ccm_tests::stage::Stage) -> usize {
+fn initialised(harness: &Harness) -> usize {
     let is_initialised = |node: &serde_json::Value| {
         let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
         !taints.any(|it| it["key"] == TAINT_UNINITIALIZED)
     };
-    stage.api.list("nodes").iter().filter(|it| is_initialised(it)).count()
+    harness.api.list("nodes").iter().filter(|it| is_initialised(it)).count()
 }
 
 fn in_a_row(requests: &[Recorded]) -> usize {
@@ -29,27 +29,27 @@ fn in_a_row(requests: &[Recorded]) -> usize {
 #[tokio::test(start_paused = true)]
 async fn nodes_come_first_when_requests_are_scarce_and_no_request_is_refused_twice_in_a_row() {
     let cloud = HetznerCloud::new(Options { limit: 3600, remaining: 60, ..Options::default() });
-    let stage = scene::on(&cloud);
-    scene::join(&stage, 1..=3).await;
-    let _program = stage.start().await.unwrap();
-    scene::settle(&stage).await;
+    let harness = Harness::on(&cloud);
+    harness.join(1..=3).await;
+    let _program = harness.start().await.unwrap();
+    harness.settle().await;
     cloud.fake.set_remaining(20);
     cloud.fake.forget_requests();
     let begun = Instant::now();
     for number in 0..SERVICES {
-        stage.user.create_service(&format!("service-{number}"), &[80]).await;
+        harness.user.create_service(&format!("service-{number}"), &[80]).await;
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     let joined = Instant::now();
     for number in 4..4 + NODES {
-        scene::join(&stage, number..=number).await;
+        harness.join(number..=number).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    while initialised(&stage) < 3 + NODES {
+    while initialised(&harness) < 3 + NODES {
         assert!(
             joined.elapsed() < Duration::from_secs(60),
             "{} of {NODES} Nodes: {:#?}",
-            initialised(&stage),
+            initialised(&harness),
             cloud.fake.counts()
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -62,7 +62,7 @@ async fn nodes_come_first_when_requests_are_scarce_and_no_request_is_refused_twi
         || cloud.fake.load_balancers().iter().any(|it| it.targets.len() < 25)
     {
         assert!(
-            begun.elapsed() < scene::PATIENCE,
+            begun.elapsed() < ccm_conformance::PATIENCE,
             "{} load balancers: {:#?}",
             cloud.fake.load_balancers().len(),
             cloud.fake.counts()

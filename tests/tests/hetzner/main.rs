@@ -1,12 +1,10 @@
-//! Hetzner Cloud with the whole program: the proofs that every provider passes, what it costs, the limit of requests, and
-//! taking over from its own cloud controller manager (D-11).
+//! Hetzner Cloud with the whole program: the limit of requests, names, waiting for actions, and taking over from its own cloud
+//! controller manager (D-11). What every provider passes is in `conformance`.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
 mod budget;
-mod endless;
 mod names;
 mod predecessor;
-mod proofs;
 mod take_over;
 mod waiting;

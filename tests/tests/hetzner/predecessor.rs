@@ -2,9 +2,9 @@
 //! specification (§3), played against the fake.
 
 use axum::body::Body;
-use ccm_tests::hetzner_cloud::HetznerCloud;
-use ccm_tests::predecessor::{PORTS, UID, merge, served};
-use ccm_tests::stage::Stage;
+use ccm_conformance::Harness;
+use ccm_conformance::predecessor::{PORTS, UID, merge, served};
+use ccm_tests::profiles::HetznerCloud;
 use hetzner_fake::{Balancer, TOKEN};
 use http::Request;
 use http_body_util::BodyExt;
@@ -126,7 +126,7 @@ pub(crate) fn service(case: &Case) -> Value {
         .iter()
         .map(|(key, value)| (format!("load-balancer.hetzner.cloud/{key}"), json!(value)))
         .collect();
-    ccm_tests::predecessor::service(&annotations, "TCP")
+    ccm_conformance::predecessor::service(&annotations, "TCP")
 }
 
 async fn send(cloud: &HetznerCloud, method: &str, path: &str, body: &Value) -> Value {
@@ -198,11 +198,11 @@ pub(crate) fn addresses(cloud: &HetznerCloud, name: &str) -> Value {
 }
 
 /// The Nodes of the two servers as it leaves them, their routes, and the Service with its load balancer.
-pub(crate) async fn leave(stage: &Stage, cloud: &HetznerCloud, case: &Case) {
+pub(crate) async fn leave(harness: &Harness, cloud: &HetznerCloud, case: &Case) {
     furnish(cloud);
     for (number, server) in cloud.fake.servers().into_iter().enumerate() {
         let cidr = format!("10.244.{}.0/24", number + 1);
-        let mut node = ccm_tests::node_object::registration(&server.name, 0, true);
+        let mut node = ccm_conformance::node_object::registration(&server.name, 0, true);
         merge(&mut node["metadata"]["labels"], &labels());
         node["spec"] = json!({"providerID": format!("hcloud://{}", server.id), "podCIDR": cidr, "podCIDRs": [cidr]});
         node["status"]["addresses"] = addresses(cloud, &server.name);
@@ -210,10 +210,10 @@ pub(crate) async fn leave(stage: &Stage, cloud: &HetznerCloud, case: &Case) {
             "message": "RouteController created a route", "lastHeartbeatTime": "2026-08-01T00:00:00Z",
             "lastTransitionTime": "2026-08-01T00:00:00Z"});
         node["status"]["conditions"].as_array_mut().unwrap().push(condition);
-        stage.api.seed(node).unwrap();
+        harness.api.seed(node).unwrap();
         let route = json!({"destination": cidr, "gateway": server.ip_in(cloud.network)});
         send(cloud, "POST", &format!("/networks/{}/actions/add_route", cloud.network), &route).await;
     }
     let balancer = make(cloud, case).await;
-    stage.api.seed(served(service(case), &status(case, &balancer))).unwrap();
+    harness.api.seed(served(service(case), &status(case, &balancer))).unwrap();
 }

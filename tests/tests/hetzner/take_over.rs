@@ -2,18 +2,17 @@
 
 use std::time::Duration;
 
-use ccm_tests::hetzner_cloud::HetznerCloud;
-use ccm_tests::proofs::objections;
-use ccm_tests::scene;
-use ccm_tests::stage::Stage;
+use ccm_conformance::Harness;
+use ccm_conformance::proofs::objections;
+use ccm_tests::profiles::HetznerCloud;
 use hetzner_fake::Balancer;
 use serde_json::Value;
 
 use crate::predecessor::{self, Case};
 
-fn stage() -> (Stage, HetznerCloud) {
+fn harness() -> (Harness, HetznerCloud) {
     let cloud = HetznerCloud::default();
-    (scene::on_with_routes(&cloud), cloud)
+    (Harness::with_routes(&cloud), cloud)
 }
 
 /// In an order that means nothing, without the marks of the cluster, which the other program leaves alone.
@@ -28,32 +27,32 @@ fn sorted(mut balancer: Balancer) -> Balancer {
 async fn what_the_other_program_wrote_is_accepted_with_no_change() {
     let mut changed = Vec::new();
     for case in predecessor::cases() {
-        let (stage, cloud) = stage();
-        predecessor::leave(&stage, &cloud, &case).await;
-        let found = objections(&stage).await;
+        let (harness, cloud) = harness();
+        predecessor::leave(&harness, &cloud, &case).await;
+        let found = objections(&harness).await;
         changed.extend((!found.is_empty()).then(|| format!("{}: {found:?}, {:?}", case.name, cloud.fake.changes())));
     }
     assert!(changed.is_empty(), "{}", changed.join("\n"));
 }
 
-fn ingress(stage: &Stage) -> Value {
-    let service = stage.api.get("services", Some("default"), "web").unwrap();
+fn ingress(harness: &Harness) -> Value {
+    let service = harness.api.get("services", Some("default"), "web").unwrap();
     service["status"]["loadBalancer"]["ingress"].clone()
 }
 
 /// The load balancer, and the status of the Service, that are made here.
 async fn made(case: &Case) -> Result<(Balancer, Value), String> {
-    let (stage, cloud) = stage();
+    let (harness, cloud) = harness();
     predecessor::furnish(&cloud);
     for (number, name) in ["worker-1", "worker-2"].into_iter().enumerate() {
-        stage.user.register_node(name, &[format!("10.244.{}.0/24", number + 1)]).await;
+        harness.user.register_node(name, &[format!("10.244.{}.0/24", number + 1)]).await;
     }
-    let _program = stage.start().await.unwrap();
+    let _program = harness.start().await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    stage.api.seed(predecessor::service(case)).unwrap();
+    harness.api.seed(predecessor::service(case)).unwrap();
     tokio::time::sleep(Duration::from_secs(120)).await;
     for name in ["worker-1", "worker-2"] {
-        let node = stage.api.get("nodes", None, name).unwrap();
+        let node = harness.api.get("nodes", None, name).unwrap();
         assert_eq!(node["status"]["addresses"], predecessor::addresses(&cloud, name), "{name}");
         for (label, value) in predecessor::labels().as_object().unwrap() {
             assert_eq!(&node["metadata"]["labels"][label], value, "{label} of {name}");
@@ -63,18 +62,18 @@ async fn made(case: &Case) -> Result<(Balancer, Value), String> {
     }
     let mut all = cloud.fake.load_balancers();
     if all.len() != 1 {
-        return Err(format!("{} load balancers, {:?}", all.len(), stage.warnings(5)));
+        return Err(format!("{} load balancers, {:?}", all.len(), harness.warnings(5)));
     }
-    Ok((sorted(all.remove(0)), ingress(&stage)))
+    Ok((sorted(all.remove(0)), ingress(&harness)))
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_made_here_is_what_the_other_program_makes() {
     let mut different = Vec::new();
     for case in predecessor::cases() {
-        let (stage, cloud) = stage();
-        predecessor::leave(&stage, &cloud, &case).await;
-        let theirs = (sorted(cloud.fake.load_balancers().remove(0)), ingress(&stage));
+        let (harness, cloud) = harness();
+        predecessor::leave(&harness, &cloud, &case).await;
+        let theirs = (sorted(cloud.fake.load_balancers().remove(0)), ingress(&harness));
         match made(&case).await {
             Ok(ours) if ours == theirs => {}
             ours => different.push(format!("{}:\n  theirs {theirs:?}\n  ours   {ours:?}", case.name)),

@@ -5,9 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ccm_tests::stage::Stage;
+use ccm_conformance::Harness;
 use cloud_provider::Fence;
-use controllers::Options;
 use kube::Client;
 use runtime::client::{Limits, NoRequestMetrics, wrap};
 use runtime::clock::SystemClock;
@@ -18,76 +17,76 @@ use tokio_util::sync::CancellationToken;
 
 use crate::scene;
 
-/// A stage whose program needs the Lease, and what tells whether it has it. The election has a way of its own to the API.
-fn stage() -> (Stage, Leadership) {
-    let (mut stage, _) = scene::stage_with_routes();
+/// A harness whose program needs the Lease, and what tells whether it has it. The election has a way of its own to the API.
+fn harness() -> (Harness, Leadership) {
+    let (mut harness, _) = scene::harness();
     let config = ElectionConfig::new("kube-system", "cloud-controller-manager");
     let limits = Limits { request_timeout: Some(Duration::from_secs(5)), single_attempt: true, ..Limits::default() };
-    let below = Client::new(stage.api.service(), "default");
+    let below = Client::new(harness.api.service(), "default");
     let client = wrap(&below, "embedded", "election", &limits, Arc::new(NoRequestMetrics));
     let (events, _) = EventRecorder::to_memory("cloud-controller-manager", Arc::new(SystemClock));
     let elector = Elector::new(client, config, events, Arc::new(NoElectionMetrics));
     let leadership = elector.leadership();
-    stage.fence = leadership.fence();
+    harness.fence = leadership.fence();
     tokio::spawn(elector.run(CancellationToken::new()));
-    (stage, leadership)
+    (harness, leadership)
 }
 
 /// Gives every controller something to change, all the time.
-async fn make_work(stage: &Stage, round: usize) {
-    scene::join(stage, 100 + round..=100 + round).await;
-    stage.user.create_service(&format!("web-{round}"), &[80]).await;
+async fn make_work(harness: &Harness, round: usize) {
+    harness.join(100 + round..=100 + round).await;
+    harness.user.create_service(&format!("web-{round}"), &[80]).await;
     if round > 2 {
-        stage.user.delete_service(&format!("web-{}", round - 2)).await;
-        stage.cloud.terminate(&format!("worker-{}", 98 + round));
-        stage.user.set_ready(&format!("worker-{}", 98 + round), false).await;
+        harness.user.delete_service(&format!("web-{}", round - 2)).await;
+        harness.cloud.terminate(&format!("worker-{}", 98 + round));
+        harness.user.set_ready(&format!("worker-{}", 98 + round), false).await;
     }
 }
 
 /// Mutations that passed the gate so far.
-async fn mutations_during(stage: &Stage, time: Duration, rounds: std::ops::Range<usize>) -> usize {
-    let before = stage.gate.mutations();
+async fn mutations_during(harness: &Harness, time: Duration, rounds: std::ops::Range<usize>) -> usize {
+    let before = harness.injector.mutations();
     for round in rounds {
-        make_work(stage, round).await;
+        make_work(harness, round).await;
         tokio::time::sleep(time / 8).await;
     }
     tokio::time::sleep(time).await;
-    stage.gate.mutations() - before
+    harness.injector.mutations() - before
 }
 
 #[tokio::test(start_paused = true)]
 async fn inv_4_a_leader_that_was_deposed_changes_nothing_any_more() {
-    let (stage, leadership) = stage();
+    let (harness, leadership) = harness();
     leadership.acquired().await;
-    scene::join(&stage, 1..=5).await;
-    let _program = stage.start().await.unwrap();
-    assert!(mutations_during(&stage, Duration::from_secs(120), 0..6).await > 40, "it works");
+    harness.join(1..=5).await;
+    let _program = harness.start().await.unwrap();
+    assert!(mutations_during(&harness, Duration::from_secs(120), 0..6).await > 40, "it works");
 
     // In the middle of more of it.
     for round in 6..9 {
-        make_work(&stage, round).await;
+        make_work(&harness, round).await;
     }
-    let mut lease = stage.api.get("leases", Some("kube-system"), "cloud-controller-manager").unwrap();
+    let mut lease = harness.api.get("leases", Some("kube-system"), "cloud-controller-manager").unwrap();
     lease["spec"]["holderIdentity"] = json!("another");
-    stage.api.seed(lease).unwrap();
+    harness.api.seed(lease).unwrap();
     leadership.lost().await;
-    let passed = mutations_during(&stage, Duration::from_secs(1200), 9..20).await;
-    assert_eq!(passed, 0, "{:#?}", stage.gate.last(10));
+    let passed = mutations_during(&harness, Duration::from_secs(1200), 9..20).await;
+    assert_eq!(passed, 0, "{:#?}", harness.injector.last(10));
 }
 
 #[tokio::test(start_paused = true)]
 async fn inv_4_a_leader_that_cannot_renew_its_lease_stops_writing_at_the_deadline() {
-    let (stage, leadership) = stage();
+    let (harness, leadership) = harness();
     leadership.acquired().await;
-    scene::join(&stage, 1..=5).await;
-    let _program = stage.start().await.unwrap();
-    scene::settle(&stage).await;
+    harness.join(1..=5).await;
+    let _program = harness.start().await.unwrap();
+    harness.settle().await;
     let trouble = embedded_apiserver::Action::Hang;
-    stage.api.faults().add(embedded_apiserver::Matcher::any().resource("leases"), trouble);
+    harness.api.faults().add(embedded_apiserver::Matcher::any().resource("leases"), trouble);
     let fence = leadership.fence();
-    let (began, mut round) = (stage.gate.mutations(), 20);
+    let (began, mut round) = (harness.injector.mutations(), 20);
     while fence.is_open() {
-        make_work(&stage, round).await;
+        make_work(&harness, round).await;
         round += 1;
         for _ in 0..500 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -96,18 +95,18 @@ async fn inv_4_a_leader_that_cannot_renew_its_lease_stops_writing_at_the_deadlin
             }
         }
     }
-    let before = stage.gate.mutations();
-    let passed = mutations_during(&stage, Duration::from_secs(1200), round..round + 10).await;
-    assert_eq!((stage.gate.mutations() - before, passed), (0, 0), "{:#?}", stage.gate.last(10));
+    let before = harness.injector.mutations();
+    let passed = mutations_during(&harness, Duration::from_secs(1200), round..round + 10).await;
+    assert_eq!((harness.injector.mutations() - before, passed), (0, 0), "{:#?}", harness.injector.last(10));
     assert!(before - began > 20 && round > 30, "it wrote until then: {began}, {before}, {round}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn inv_4_who_never_led_changes_nothing_whatever_is_started() {
-    let (mut stage, _) = scene::stage_with(Options::default());
-    stage.fence = Fence::new(|| false);
-    scene::join(&stage, 1..=5).await;
+    let (mut harness, _) = scene::harness();
+    harness.fence = Fence::new(|| false);
+    harness.join(1..=5).await;
     // A program that forgets to wait for the Lease.
-    let _program = stage.start().await.unwrap();
-    assert_eq!(mutations_during(&stage, Duration::from_secs(600), 0..8).await, 0, "{:#?}", stage.gate.last(10));
+    let _program = harness.start().await.unwrap();
+    assert_eq!(mutations_during(&harness, Duration::from_secs(600), 0..8).await, 0, "{:#?}", harness.injector.last(10));
 }

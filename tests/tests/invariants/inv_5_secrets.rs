@@ -10,12 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
-use ccm_tests::cloud_under_test::{BalancerFacts, CloudUnderTest, Machine, RouteFacts, SimulatedCloud};
-use ccm_tests::gate::{Gate, Side};
-use ccm_tests::stage::Stage;
-use ccm_tests::user::User;
-use cloud_provider::{CloudMetrics, CloudProvider, ConfigFile, Registry, Setup};
-use controllers::Options;
+use ccm_conformance::Harness;
+use ccm_conformance::fault_injector::{FaultInjector, Side};
+use ccm_conformance::user::User;
+use ccm_tests::profiles::SimulatedCloud;
+use cloud_provider::{CloudMetrics, CloudProvider, ConfigFile, Fence, Registry, Setup};
 use embedded_apiserver::ApiServer;
 use http::{Request, Response, header};
 use http_body_util::BodyExt;
@@ -27,7 +26,6 @@ use provider_kit::settings::Settings;
 use provider_kit::transport::{Call, Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_PROJECT};
 use provider_simulated::provider::{Simulated, factory};
-use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -101,72 +99,36 @@ impl CloudMetrics for Outputs {
     }
 }
 
-/// The simulated cloud, which wants the canary as its token and, for every third request, repeats it in a refusal.
-struct RudeCloud {
-    cloud: SimulatedCloud,
-    outputs: Outputs,
-}
-
-impl CloudUnderTest for RudeCloud {
-    fn provider(&self, gate: &Gate) -> Arc<dyn CloudProvider> {
-        let (router, requests) = (self.cloud.0.router(), Arc::new(Mutex::new(0)));
-        let rude = tower::service_fn(move |request: Request<http_body_util::Full<bytes::Bytes>>| {
-            let (router, requests) = (router.clone(), Arc::clone(&requests));
-            async move {
-                let number = {
-                    let mut requests = requests.lock().unwrap();
-                    *requests += 1;
-                    *requests
-                };
-                let token = request.headers().get(header::AUTHORIZATION).cloned();
-                let token = token.as_ref().and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
-                if number % 3 != 0 {
-                    return router.oneshot(request).await;
-                }
-                let status = [400, 401, 403, 404, 409, 422, 500][number / 3 % 7];
-                let body = format!(
-                    r#"{{"error": {{"code": "rude", "message": "I do not like {token}, you said {token:?}"}}}}"#
-                );
-                Ok(Response::builder().status(status).header("x-token", token).body(Body::from(body)).unwrap())
+/// A provider of the simulated cloud, which wants the canary as its token and, for every third request, repeats it in a refusal.
+fn rude_provider(cloud: &Cloud, injector: &FaultInjector, outputs: &Outputs) -> Arc<dyn CloudProvider> {
+    let (router, requests) = (cloud.router(), Arc::new(Mutex::new(0)));
+    let rude = tower::service_fn(move |request: Request<http_body_util::Full<bytes::Bytes>>| {
+        let (router, requests) = (router.clone(), Arc::clone(&requests));
+        async move {
+            let number = {
+                let mut requests = requests.lock().unwrap();
+                *requests += 1;
+                *requests
+            };
+            let token = request.headers().get(header::AUTHORIZATION).cloned();
+            let token = token.as_ref().and_then(|it| it.to_str().ok()).unwrap_or_default().to_owned();
+            if number % 3 != 0 {
+                return router.oneshot(request).await;
             }
-        });
-        let transport = Transport::builder("http://simulated")
-            .credential(Credential::token(CANARY))
-            .metrics(Arc::new(self.outputs.clone()))
-            .service(gate.before(Side::Cloud, rude))
-            .build()
-            .unwrap();
-        self.outputs.show(&transport);
-        Arc::new(Simulated::new(transport, None))
-    }
-
-    fn add_machine(&self, name: &str) -> String {
-        self.cloud.add_machine(name)
-    }
-    fn stop(&self, name: &str) {
-        self.cloud.stop(name);
-    }
-    fn start(&self, name: &str) {
-        self.cloud.start(name);
-    }
-    fn terminate(&self, name: &str) {
-        self.cloud.terminate(name);
-    }
-    fn machines(&self) -> Vec<Machine> {
-        self.cloud.machines()
-    }
-    fn load_balancers(&self) -> Vec<BalancerFacts> {
-        self.cloud.load_balancers()
-    }
-    fn routes(&self) -> Vec<RouteFacts> {
-        self.cloud.routes()
-    }
-    fn objects(&self) -> Vec<Value> {
-        self.cloud.objects()
-    }
-    fn aliases(&self) -> Vec<(String, String)> {
-        self.cloud.aliases()
-    }
+            let status = [400, 401, 403, 404, 409, 422, 500][number / 3 % 7];
+            let body =
+                format!(r#"{{"error": {{"code": "rude", "message": "I do not like {token}, you said {token:?}"}}}}"#);
+            Ok(Response::builder().status(status).header("x-token", token).body(Body::from(body)).unwrap())
+        }
+    });
+    let transport = Transport::builder("http://simulated")
+        .credential(Credential::token(CANARY))
+        .metrics(Arc::new(outputs.clone()))
+        .service(injector.before(Side::Cloud, rude))
+        .build()
+        .unwrap();
+    outputs.show(&transport);
+    Arc::new(Simulated::new(transport, None))
 }
 
 /// Everything in the API: events, conditions, annotations, all that the program may have written.
@@ -188,35 +150,34 @@ async fn live_with_a_rude_cloud(format: Format) {
     let _log = outputs.listen(format);
     let cloud = Cloud::default();
     cloud.add_token(CANARY, DEFAULT_PROJECT);
-    let mut options = Options::default();
-    options.route.cluster_cidrs = vec!["10.244.0.0/16".parse().unwrap()];
-    let rude = RudeCloud { cloud: SimulatedCloud(cloud), outputs: outputs.clone() };
-    let stage = Stage::new(Box::new(rude), options, 1);
-    crate::scene::join(&stage, 1..=3).await;
+    let (told, simulated) = (outputs.clone(), cloud.clone());
+    let harness = Harness::of(&SimulatedCloud(cloud)).routes();
+    let harness = harness.provider(move |_, injector, _| rude_provider(&simulated, injector, &told)).build();
+    harness.join(1..=3).await;
     let program = loop {
-        match stage.start().await {
+        match harness.start().await {
             Ok(program) => break program,
             Err(error) => outputs.say(format!("{error:?} {error:#}")),
         }
     };
     for name in ["web", "mail", "api"] {
-        stage.user.create_service(name, &[80]).await;
+        harness.user.create_service(name, &[80]).await;
     }
     tokio::time::sleep(Duration::from_secs(900)).await;
-    stage.cloud.terminate("worker-3");
-    stage.user.set_ready("worker-3", false).await;
-    stage.user.delete_service("web").await;
+    harness.cloud.terminate("worker-3");
+    harness.user.set_ready("worker-3", false).await;
+    harness.user.delete_service("web").await;
     tokio::time::sleep(Duration::from_secs(1800)).await;
 
-    let provider = stage.cloud.provider(&stage.gate);
+    let provider = harness.provider(&Fence::open());
     for _ in 0..4 {
-        match manager::plan::plan(&stage.settings(), &*provider, &stage.cluster()).await {
+        match manager::plan::plan(&harness.settings(), &*provider, &harness.cluster()).await {
             Ok(report) => outputs.say(format!("plan: {}\n{}", text(&report), json(&report))),
             Err(error) => outputs.say(format!("plan: {error:?} {error:#}")),
         }
     }
     program.stop().await;
-    say_all_objects(&outputs, &stage.api);
+    say_all_objects(&outputs, &harness.api);
     outputs.expect_no_canary(&["I do not like", "SyncLoadBalancerFailed", "plan: ", "metric POST /v1/load-balancers"]);
 }
 
@@ -339,7 +300,7 @@ async fn live_from_files(format: Format) {
     let prepared = manager.prepare(&flags, &stop).await.unwrap();
     let router = prepared.router();
     let running = tokio::spawn(async move { prepared.run(&stop).await.map_err(|failure| failure.to_string()) });
-    let node = ccm_tests::node_object::registration("worker-1", 0, true);
+    let node = ccm_conformance::node_object::registration("worker-1", 0, true);
     let user = User::of(&api);
     let request = user.request_as(CANARY, http::Method::POST, "/api/v1/nodes", "application/json", &node).await;
     assert_eq!(request.0, 201, "{}", request.1);

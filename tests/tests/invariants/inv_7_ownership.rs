@@ -22,13 +22,13 @@ fn theirs(cloud: &Cloud, known: &[String]) -> (Vec<LoadBalancer>, Vec<CloudRoute
 
 #[tokio::test(start_paused = true)]
 async fn inv_7_what_is_not_ours_stays_as_it_is_through_a_whole_life() {
-    let (stage, cloud) = scene::stage_with_routes();
-    scene::join(&stage, 1..=3).await;
+    let (harness, cloud) = scene::harness();
+    harness.join(1..=3).await;
     let machine = cloud.machines()[0].id.clone();
     // Services whose name in the cloud is taken: by another cluster's, by nobody's, by a copy's.
     let mut known = Vec::new();
     for service in ["one", "two", "three"] {
-        let object = stage.user.create_service(service, &[80]).await;
+        let object = harness.user.create_service(service, &[80]).await;
         let object: cloud_provider::Service = serde_json::from_value(object).unwrap();
         let labels = match service {
             "one" => labels("another cluster", ""),
@@ -58,33 +58,33 @@ async fn inv_7_what_is_not_ours_stays_as_it_is_through_a_whole_life() {
     }
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "elsewhere"},
         "spec": {"providerID": "other://elsewhere"}, "status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    let node = stage.api.seed(node).unwrap();
+    let node = harness.api.seed(node).unwrap();
     // The cloud makes them in a while.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let before = theirs(&cloud, &known);
 
-    let program = stage.start().await.unwrap();
-    stage.user.create_service("ours", &[80]).await;
+    let program = harness.start().await.unwrap();
+    harness.user.create_service("ours", &[80]).await;
     tokio::time::sleep(Duration::from_secs(900)).await;
     assert_eq!(theirs(&cloud, &known), before, "while it cannot make what it wants");
-    assert!(stage.warnings(50).iter().any(|it| it.contains("SyncLoadBalancerFailed")), "{:?}", stage.warnings(50));
+    assert!(harness.warnings(50).iter().any(|it| it.contains("SyncLoadBalancerFailed")), "{:?}", harness.warnings(50));
     assert!(cloud.load_balancers().iter().any(|it| !known.contains(&it.id)), "what is ours is made");
 
     for service in ["one", "two", "three", "ours"] {
-        stage.user.set_ports(service, &[443]).await;
+        harness.user.set_ports(service, &[443]).await;
     }
-    stage.cloud.terminate("worker-3");
-    stage.user.set_ready("worker-3", false).await;
+    harness.cloud.terminate("worker-3");
+    harness.user.set_ready("worker-3", false).await;
     tokio::time::sleep(Duration::from_secs(900)).await;
     assert_eq!(theirs(&cloud, &known), before, "while Services and Nodes change");
 
     for service in ["one", "two", "three", "ours"] {
-        stage.user.delete_service(service).await;
+        harness.user.delete_service(service).await;
     }
     tokio::time::sleep(Duration::from_secs(900)).await;
     program.stop().await;
     assert_eq!(theirs(&cloud, &known), before, "while Services are deleted");
     assert_eq!(cloud.load_balancers().len(), 3, "what was ours is gone");
-    assert!(stage.api.list("services").is_empty(), "nobody waits for what is not ours");
-    assert_eq!(stage.api.get("nodes", None, "elsewhere").unwrap(), node, "a Node of another cloud");
+    assert!(harness.api.list("services").is_empty(), "nobody waits for what is not ours");
+    assert_eq!(harness.api.get("nodes", None, "elsewhere").unwrap(), node, "a Node of another cloud");
 }

@@ -4,13 +4,8 @@
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
-mod inv_1_deletion;
-mod inv_2_crash;
-mod inv_3_silence;
 mod inv_4_fence;
 mod inv_5_secrets;
-mod inv_6_isolation;
 mod inv_7_ownership;
-mod inv_8_cost;
 mod inv_9_forgotten_services;
 mod scene;

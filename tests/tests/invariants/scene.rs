@@ -1,23 +1,11 @@
-//! A stage with the simulated cloud at hand, and what all tests do on it.
+//! A harness with the simulated cloud at hand.
 
-use ccm_tests::cloud_under_test::SimulatedCloud;
-pub(crate) use ccm_tests::scene::{join, settle, with_routes};
-use ccm_tests::stage::Stage;
-use controllers::Options;
-use provider_simulated::cloud::{self, Cloud};
+use ccm_conformance::Harness;
+use ccm_tests::profiles::SimulatedCloud;
+use provider_simulated::cloud::Cloud;
 
-/// A stage, and its cloud.
-pub(crate) fn stage() -> (Stage, Cloud) {
-    stage_with(Options::default())
-}
-
-/// A stage on which routes are made, and its cloud.
-pub(crate) fn stage_with_routes() -> (Stage, Cloud) {
-    stage_with(with_routes())
-}
-
-/// A stage with these options, and its cloud.
-pub(crate) fn stage_with(options: Options) -> (Stage, Cloud) {
-    let cloud = Cloud::new(cloud::Options { operation_milliseconds: 1500, ..cloud::Options::default() });
-    (Stage::new(Box::new(SimulatedCloud(cloud.clone())), options, 1), cloud)
+/// A harness with routes, and its cloud.
+pub(crate) fn harness() -> (Harness, Cloud) {
+    let cloud = SimulatedCloud::default();
+    (Harness::with_routes(&cloud), cloud.0)
 }

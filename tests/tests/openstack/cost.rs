@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use ccm_tests::gate::Passed;
+use ccm_conformance::fault_injector::Passed;
 use serde_json::json;
 
 use crate::environment::Environment;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
-use ccm_tests::gate::{Moment, Passed, Side};
+use ccm_conformance::fault_injector::{Moment, Passed, Side};
 use ccm_tests::wait::until_every;
 use futures::FutureExt;
 use serde_json::json;
@@ -213,9 +213,12 @@ async fn is_shown(scene: &Scene, act: Act) -> Result<bool> {
 /// Waits until nothing is asked any more and the end is shown.
 async fn is_silent(scene: &Scene, act: Act) {
     loop {
-        let count = scene.gate.count();
+        let count = scene.injector.count();
         tokio::time::sleep(SILENCE).await;
-        if scene.gate.count() == count && is_shown(scene, act).await.unwrap_or(false) && scene.gate.count() == count {
+        if scene.injector.count() == count
+            && is_shown(scene, act).await.unwrap_or(false)
+            && scene.injector.count() == count
+        {
             return;
         }
     }
@@ -264,12 +267,12 @@ async fn undisturbed(environment: &Environment) -> Result<BTreeMap<Act, Referenc
     let scene = stage(environment).await?;
     let mut references = BTreeMap::new();
     for it in ACTS {
-        let before = scene.gate.passed().len();
+        let before = scene.injector.passed().len();
         act(&scene, it).await?;
         if tokio::time::timeout(PATIENCE, is_silent(&scene, it)).await.is_err() {
             return Err(anyhow!("{it:?}, undisturbed, has no end\n{}", scene.explain()));
         }
-        let mut requests = scene.gate.passed().split_off(before);
+        let mut requests = scene.injector.passed().split_off(before);
         requests.retain(|it| !it.target.starts_with("/identity"));
         references.insert(it, Reference { requests, end: words(&scene, &scene.snapshot().await?) });
     }
@@ -279,19 +282,19 @@ async fn undisturbed(environment: &Environment) -> Result<BTreeMap<Act, Referenc
 
 /// One act in which life after life ends, up to one that ends nowhere; how many there were.
 async fn lives(scene: &mut Scene, it: Act, points: &Points) -> Result<usize> {
-    scene.gate.kill_when(points.chooser());
+    scene.injector.kill_when(points.chooser());
     act(scene, it).await?;
     for count in 1.. {
         tokio::select! {
-            () = scene.gate.died() => {}
+            () = scene.injector.died() => {}
             () = is_silent(scene, it) => {
-                scene.gate.revive();
+                scene.injector.revive();
                 return Ok(count);
             }
         }
         scene.kill().await?;
         scene.start()?;
-        scene.gate.kill_when(points.chooser());
+        scene.injector.kill_when(points.chooser());
     }
     Ok(0)
 }

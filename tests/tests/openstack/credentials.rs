@@ -42,7 +42,7 @@ async fn nothing_is_deleted(scene: &Scene) -> Result<()> {
 /// How often Keystone refused to give a token.
 fn refusals(scene: &Scene) -> usize {
     let is_refusal = |line: &&String| line.contains("/auth/tokens → 4");
-    scene.gate.journal().iter().filter(is_refusal).count()
+    scene.injector.journal().iter().filter(is_refusal).count()
 }
 
 /// Waits until Keystone refuses once more to give a token.
@@ -96,7 +96,7 @@ pub(crate) async fn a_wrong_password_deletes_nothing_and_a_new_one_is_taken_up(
             ensure!(scene.node(name).is_some(), "{name} was deleted");
         }
         scene.program()?.check()?;
-        let asked = scene.gate.passed().iter().filter(|it| it.target.contains("/auth/tokens")).count();
+        let asked = scene.injector.passed().iter().filter(|it| it.target.contains("/auth/tokens")).count();
         ensure!(asked < 60, "Keystone was asked for {asked} tokens");
         scene.did(&format!(
             "the password was changed, the file was not: nothing was deleted; {asked} tokens were asked for"
@@ -121,7 +121,7 @@ pub(crate) async fn a_worthless_token_is_renewed_without_a_trace(environment: &E
         goes_on(scene, 81).await?;
         let warnings = scene.events("SyncLoadBalancerFailed");
         ensure!(warnings.is_empty(), "{warnings:?}");
-        let refused = scene.gate.journal().iter().filter(|it| it.contains("401")).count();
+        let refused = scene.injector.journal().iter().filter(|it| it.contains("401")).count();
         let renewed = scene.tokens.count();
         ensure!(renewed == 2 && refused > 0, "{renewed} tokens, {refused} refusals");
         scene.did(&format!("the token was worthless: {refused} refusals, one more was asked for, and nobody noticed"));

@@ -1,4 +1,4 @@
-//! A relay between the program under test and the cloud: every request passes a [`Gate`], which counts it and can end the
+//! A relay between the program under test and the cloud: every request passes a [`FaultInjector`], which counts it and can end the
 //! program's life at it. The catalogue of the relay leads to the relay.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::IntoResponse;
 use bytes::Bytes;
-use ccm_tests::gate::{Gate, Side};
+use ccm_conformance::fault_injector::{FaultInjector, Side};
 use embedded_apiserver::ApiServer;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -32,7 +32,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Serves what passes the gate.
+    /// Serves what passes the injector.
     async fn start<S>(make: impl FnOnce(String) -> S) -> Result<Self>
     where
         S: Service<Request<Body>, Response = Response<Body>> + Clone + Send + Sync + 'static,
@@ -61,19 +61,19 @@ impl Served {
         Ok(Self { address, _until: until })
     }
 
-    /// The Kubernetes API behind the gate.
-    pub(crate) async fn kubernetes(api: &ApiServer, gate: &Gate) -> Result<Self> {
-        let gated = gate.before(Side::Kubernetes, api.service());
+    /// The Kubernetes API behind the injector.
+    pub(crate) async fn kubernetes(api: &ApiServer, injector: &FaultInjector) -> Result<Self> {
+        let gated = injector.before(Side::Kubernetes, api.service());
         Self::start(|_| gated).await
     }
 
-    /// The cloud behind the gate; the tokens that are given out are noted in `tokens`.
-    pub(crate) async fn cloud(cloud: &Cloud, gate: &Gate, tokens: &Tokens) -> Result<Self> {
+    /// The cloud behind the injector; the tokens that are given out are noted in `tokens`.
+    pub(crate) async fn cloud(cloud: &Cloud, injector: &FaultInjector, tokens: &Tokens) -> Result<Self> {
         let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(120)).build()?;
         let (origins, tokens) = (cloud.origins(), tokens.clone());
         Self::start(|address| {
             let far = Far { client, origins: Arc::new(origins), address, tokens };
-            gate.before(Side::Cloud, far)
+            injector.before(Side::Cloud, far)
         })
         .await
     }

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use ccm_conformance::fault_injector::{FaultInjector, Passed, Side};
+use ccm_conformance::user::User;
 use ccm_tests::controller::Controller;
-use ccm_tests::gate::{Gate, Passed, Side};
-use ccm_tests::user::User;
 use ccm_tests::wait::{until, until_every};
 use embedded_apiserver::ApiServer;
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ pub(crate) struct Scene {
     pub(crate) api: ApiServer,
     pub(crate) user: User,
     /// What all requests of the program pass.
-    pub(crate) gate: Gate,
+    pub(crate) injector: FaultInjector,
     pub(crate) tokens: Tokens,
     pub(crate) before: Snapshot,
     program: Option<Controller>,
@@ -117,12 +117,12 @@ impl Scene {
     pub(crate) async fn set(environment: &Environment, project: Project, settings: Settings) -> Result<Self> {
         let cloud = project.cloud().await?;
         let server = embedded_apiserver::Options { taint_new_nodes: false, ..Default::default() };
-        let (api, gate, tokens) = (ApiServer::with_options(server), Gate::new(1), Tokens::default());
+        let (api, injector, tokens) = (ApiServer::with_options(server), FaultInjector::new(1), Tokens::default());
         let scene = Self {
             user: User::of(&api),
             before: Snapshot::of(&cloud).await?,
-            kubernetes: Served::kubernetes(&api, &gate).await?,
-            relay: Served::cloud(&cloud, &gate, &tokens).await?,
+            kubernetes: Served::kubernetes(&api, &injector).await?,
+            relay: Served::cloud(&cloud, &injector, &tokens).await?,
             program: None,
             binary: environment.binary()?.clone(),
             directory: TempDir::with_prefix("ccm-openstack-")?,
@@ -133,7 +133,7 @@ impl Scene {
             project,
             cloud,
             api,
-            gate,
+            injector,
             tokens,
         };
         std::fs::write(
@@ -178,7 +178,7 @@ impl Scene {
     /// Starts the program.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.starts += 1;
-        self.gate.revive();
+        self.injector.revive();
         let routes = self.settings.routes;
         let own = [
             "--cloud-provider=openstack".to_owned(),
@@ -270,7 +270,7 @@ impl Scene {
 
     /// What is known about a failure.
     pub(crate) fn explain(&self) -> String {
-        let journal = self.gate.journal();
+        let journal = self.injector.journal();
         let last = journal[journal.len().saturating_sub(40)..].join("\n");
         let events: Vec<String> = self.api.list("events").iter().map(event).collect();
         let tail = self.program.as_ref().map(Controller::tail).unwrap_or_default();
@@ -289,7 +289,7 @@ impl Scene {
 
     /// The requests of the program to the cloud so far, without those to Keystone.
     pub(crate) fn asked(&self) -> Vec<Passed> {
-        let mut passed = self.gate.passed();
+        let mut passed = self.injector.passed();
         passed.retain(|it| it.side == Side::Cloud && !it.target.starts_with("/identity"));
         passed
     }

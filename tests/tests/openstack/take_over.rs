@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use ccm_tests::gate::Passed;
+use ccm_conformance::fault_injector::Passed;
 use ccm_tests::wait::until;
 use serde_json::{Value, json};
 
@@ -145,16 +145,16 @@ pub(crate) async fn what_the_go_program_wrote_is_accepted_with_no_change(environ
         ensure!(carriers(&left) == 3, "the security group is on {} ports", carriers(&left));
         scene.did("a load balancer, a floating IP and a security group were left");
 
-        let (asked, before) = (scene.gate.passed().len(), scene.service("web")?);
+        let (asked, before) = (scene.injector.passed().len(), scene.service("web")?);
         scene.start()?;
         until("it looks at the members", SOON, async || {
-            let asked = scene.gate.passed().split_off(asked);
+            let asked = scene.injector.passed().split_off(asked);
             ensure!(asked.iter().any(|it| it.target.contains("/members")), "it never looked at {id}: {asked:#?}");
             Ok(())
         })
         .await?;
         scene.is_silent().await;
-        let asked = scene.gate.passed().split_off(asked);
+        let asked = scene.injector.passed().split_off(asked);
         let is_change = |it: &&Passed| it.is_mutation() && !it.target.starts_with("/identity");
         let changes: Vec<_> = asked.iter().filter(is_change).collect();
         ensure!(changes.is_empty(), "mutations: {changes:#?}");

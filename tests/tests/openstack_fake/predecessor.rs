@@ -1,8 +1,8 @@
 //! What `openstack-cloud-controller-manager` leaves in the cloud and in the cluster: a table from the specification (§3, §4).
 
-use ccm_tests::openstack_cloud::OpenStackCloud;
-use ccm_tests::predecessor::{PORTS, UID, merge, served, service};
-use ccm_tests::stage::Stage;
+use ccm_conformance::Harness;
+use ccm_conformance::predecessor::{PORTS, UID, merge, served, service};
+use ccm_tests::profiles::OpenStackCloud;
 use serde_json::{Map, Value, json};
 
 /// The name of the Service's load balancer, which is its tag, too.
@@ -207,7 +207,7 @@ fn leave_group(cloud: &OpenStackCloud, case: &Case) {
 }
 
 /// The load balancer of the Service, its floating IP and security group, and the Service.
-pub(crate) fn leave(stage: &Stage, cloud: &OpenStackCloud, case: &Case) {
+pub(crate) fn leave(harness: &Harness, cloud: &OpenStackCloud, case: &Case) {
     let id = cloud.fake.add_load_balancer(&case.balancer(cloud));
     let balancer = cloud.fake.load_balancer(&id).unwrap();
     let mut address = balancer["vip_address"].as_str().unwrap().to_owned();
@@ -218,5 +218,5 @@ pub(crate) fn leave(stage: &Stage, cloud: &OpenStackCloud, case: &Case) {
         address = found["floating_ip_address"].as_str().unwrap().to_owned();
     }
     leave_group(cloud, case);
-    stage.api.seed(case.service(&id, &address)).unwrap();
+    harness.api.seed(case.service(&id, &address)).unwrap();
 }

@@ -3,16 +3,17 @@
 
 use std::time::Duration;
 
-use ccm_tests::cloud_under_test::CloudUnderTest;
-use ccm_tests::crash::{Scenario, Step, proof_of};
-use ccm_tests::openstack_cloud::{OpenStackCloud, openstack_cloud};
-use ccm_tests::stage::Stage;
+use ccm_conformance::CloudProfile;
+use ccm_conformance::Harness;
+use ccm_conformance::crash::{Scenario, Step, proof_of};
+use ccm_tests::profiles::OpenStackCloud;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use openstack_fake::Options;
 use serde_json::json;
 
-use crate::proofs::EVERY;
+/// One crash point of so many is tried.
+const EVERY: usize = 9;
 
 const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
 
@@ -33,7 +34,7 @@ const TWO_FAMILIES: Scenario = Scenario {
 
 #[test]
 fn killed_at_any_request_of_a_move_the_service_ends_at_the_other_load_balancer() {
-    proof_of(openstack_cloud, &[MOVES], EVERY);
+    proof_of(|| Box::new(OpenStackCloud::default()), &[MOVES], EVERY);
 }
 
 #[test]
@@ -41,41 +42,41 @@ fn killed_at_any_request_a_service_of_two_families_ends_with_both_addresses_and_
     proof_of(cloud_of_two_families, &[TWO_FAMILIES], EVERY);
 }
 
-fn cloud_of_two_families() -> Box<dyn CloudUnderTest> {
+fn cloud_of_two_families() -> Box<dyn CloudProfile> {
     let cloud = OpenStackCloud::new(Options::default());
     cloud.fake.add_subnet(&cloud.network.id, "k8s-net-v6", "fd00:6::/64");
     Box::new(cloud)
 }
 
-fn two_nodes(stage: &Stage) -> BoxFuture<'_, ()> {
+fn two_nodes(harness: &Harness) -> BoxFuture<'_, ()> {
     async move {
         for name in ["worker-1", "worker-2"] {
-            stage.cloud.add_machine(name);
-            stage.user.register_node(name, &[]).await;
+            harness.cloud.add_machine(name);
+            harness.user.register_node(name, &[]).await;
         }
     }
     .boxed()
 }
 
-fn two_services(stage: &Stage) -> BoxFuture<'_, ()> {
+fn two_services(harness: &Harness) -> BoxFuture<'_, ()> {
     async move {
-        two_nodes(stage).await;
-        stage.user.create_service("web", &[80, 443]).await;
-        stage.user.create_service("mail", &[25]).await;
+        two_nodes(harness).await;
+        harness.user.create_service("web", &[80, 443]).await;
+        harness.user.create_service("mail", &[25]).await;
     }
     .boxed()
 }
 
-fn web_moves(stage: &Stage) -> BoxFuture<'_, ()> {
+fn web_moves(harness: &Harness) -> BoxFuture<'_, ()> {
     async move {
-        let mail = stage.api.get("services", Some("default"), "mail").unwrap();
+        let mail = harness.api.get("services", Some("default"), "mail").unwrap();
         let id = mail["metadata"]["annotations"][ID].as_str().unwrap();
-        assert!(stage.user.patch_service("web", &json!({"metadata": {"annotations": {ID: id}}})).await);
+        assert!(harness.user.patch_service("web", &json!({"metadata": {"annotations": {ID: id}}})).await);
     }
     .boxed()
 }
 
-fn web_of_two_families_comes(stage: &Stage) -> BoxFuture<'_, ()> {
+fn web_of_two_families_comes(harness: &Harness) -> BoxFuture<'_, ()> {
     async move {
         let service = json!({
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
@@ -84,21 +85,21 @@ fn web_of_two_families_comes(stage: &Stage) -> BoxFuture<'_, ()> {
                 "ports": [{"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}],
             },
         });
-        stage.user.create("/api/v1/namespaces/default/services", &service).await;
+        harness.user.create("/api/v1/namespaces/default/services", &service).await;
     }
     .boxed()
 }
 
-fn its_ports_change(stage: &Stage) -> BoxFuture<'_, ()> {
+fn its_ports_change(harness: &Harness) -> BoxFuture<'_, ()> {
     async move {
-        let web = stage.api.get("services", Some("default"), "web").unwrap();
+        let web = harness.api.get("services", Some("default"), "web").unwrap();
         let shown = &web["status"]["loadBalancer"]["ingress"];
         assert_eq!(shown.as_array().map(Vec::len), Some(2), "{shown}");
-        assert!(stage.user.set_ports("web", &[443, 8443]).await);
+        assert!(harness.user.set_ports("web", &[443, 8443]).await);
     }
     .boxed()
 }
 
-fn web_goes(stage: &Stage) -> BoxFuture<'_, ()> {
-    async move { assert!(stage.user.delete_service("web").await) }.boxed()
+fn web_goes(harness: &Harness) -> BoxFuture<'_, ()> {
+    async move { assert!(harness.user.delete_service("web").await) }.boxed()
 }

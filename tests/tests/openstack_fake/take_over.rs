@@ -1,8 +1,8 @@
 //! D-11: what the cloud's own program wrote is accepted as it is.
 
-use ccm_tests::openstack_cloud::OpenStackCloud;
-use ccm_tests::proofs::objections;
-use ccm_tests::scene;
+use ccm_conformance::Harness;
+use ccm_conformance::proofs::objections;
+use ccm_tests::profiles::OpenStackCloud;
 
 use crate::predecessor;
 
@@ -11,18 +11,18 @@ async fn what_the_other_program_wrote_is_accepted_with_no_change() {
     let mut changed = Vec::new();
     for case in predecessor::cases() {
         let cloud = OpenStackCloud::default();
-        let stage = scene::on_with_routes(&cloud);
+        let harness = Harness::with_routes(&cloud);
         predecessor::furnish(&cloud);
-        let program = stage.start().await.unwrap();
+        let program = harness.start().await.unwrap();
         for (number, name) in ["worker-1", "worker-2"].into_iter().enumerate() {
-            stage.user.register_node(name, &[format!("10.244.{}.0/24", number + 1)]).await;
+            harness.user.register_node(name, &[format!("10.244.{}.0/24", number + 1)]).await;
         }
-        scene::settle(&stage).await;
+        harness.settle().await;
         assert_eq!(cloud.fake.changes(), [], "the routes");
         program.stop().await;
 
-        predecessor::leave(&stage, &cloud, &case);
-        let found = objections(&stage).await;
+        predecessor::leave(&harness, &cloud, &case);
+        let found = objections(&harness).await;
         changed.extend((!found.is_empty()).then(|| format!("{}: {found:?}, {:?}", case.name, cloud.fake.changes())));
     }
     assert!(changed.is_empty(), "{}", changed.join("\n"));
@@ -32,11 +32,11 @@ async fn what_the_other_program_wrote_is_accepted_with_no_change() {
 #[tokio::test(start_paused = true)]
 async fn what_is_made_here_has_the_names_and_tags_of_the_other_program() {
     let cloud = OpenStackCloud::default();
-    let stage = scene::on_with_routes(&cloud);
-    scene::join(&stage, 1..=2).await;
-    let _program = stage.start().await.unwrap();
-    stage.user.create_service("web", &[80, 443]).await;
-    scene::settle(&stage).await;
+    let harness = Harness::with_routes(&cloud);
+    harness.join(1..=2).await;
+    let _program = harness.start().await.unwrap();
+    harness.user.create_service("web", &[80, 443]).await;
+    harness.settle().await;
     let balancer = cloud.fake.load_balancer(predecessor::NAME).unwrap();
     assert_eq!(balancer["description"], "Kubernetes external service default/web from cluster kubernetes");
     let is_tagged = |it: &serde_json::Value| it["tags"].as_array().unwrap().iter().any(|tag| tag == predecessor::NAME);
@@ -57,7 +57,7 @@ async fn what_is_made_here_has_the_names_and_tags_of_the_other_program() {
         floating["description"],
         "Floating IP for Kubernetes external service default/web from cluster kubernetes"
     );
-    let service = stage.api.get("services", Some("default"), "web").unwrap();
+    let service = harness.api.get("services", Some("default"), "web").unwrap();
     let uid = service["metadata"]["uid"].as_str().unwrap();
     assert_eq!(cloud.fake.security_groups()[0]["name"], format!("lb-sg-{uid}-default-web"));
     let annotation =

@@ -6,12 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use ccm_tests::cloud_under_test::{BalancerFacts, CloudUnderTest, Machine, RouteFacts};
-use ccm_tests::gate::Gate;
-use ccm_tests::hetzner_cloud::HetznerCloud;
-use ccm_tests::stage::Stage;
-use cloud_provider::{CloudProvider, Setup};
-use controllers::Options;
+use ccm_conformance::Harness;
+use ccm_tests::profiles::HetznerCloud;
+use cloud_provider::{CloudProvider, Fence, Setup};
 use provider_hetzner::Hetzner;
 use provider_hetzner::config::{Cache, Config};
 use provider_kit::transport::Transport;
@@ -60,72 +57,28 @@ const SOON: Duration = Duration::from_secs(120);
 /// Of Robot and of the metadata service, of which there is no document.
 const OTHER_APIS: [&str; 4] = ["/server", "/server/{number}", "/reset/{number}", "/private-networks"];
 
-/// The fake's cloud, reached through the proxy.
-struct Through {
-    cloud: HetznerCloud,
-    transport: Box<dyn Fn(&Config) -> Transport + Send + Sync>,
-    cache: Cache,
-}
-
-impl CloudUnderTest for Through {
-    fn provider(&self, _: &Gate) -> Arc<dyn CloudProvider> {
-        let mut config = self.cloud.config();
-        config.instances.cache = self.cache;
-        let transport = (self.transport)(&config);
-        let metadata = Transport::builder("http://metadata/hetzner/v1/metadata").service(self.cloud.fake.router());
+/// The program between an API server of its own and the cloud behind the proxy.
+fn harness(scene: &Scene, cloud: &HetznerCloud, cache: Cache) -> Harness {
+    let (leaf, endpoint, behind) = (scene.leaf(), scene.proxy.clone(), cloud.clone());
+    let provider = move || -> Arc<dyn CloudProvider> {
+        let mut config = Config { endpoint: endpoint.clone(), ..behind.config() };
+        config.instances.cache = cache;
+        let transport = provider_hetzner::transports::cloud(&config, &Setup::default()).leaf(leaf.clone());
+        let transport = transport.build().expect("CCM_TEST_PRISM is a URL");
+        let metadata = Transport::builder("http://metadata/hetzner/v1/metadata").service(behind.fake.router());
         let metadata = metadata.build().expect("the address is an address");
         Arc::new(Hetzner::over(config, transport, None, metadata))
-    }
-    fn add_machine(&self, name: &str) -> String {
-        self.cloud.add_machine(name)
-    }
-    fn stop(&self, name: &str) {
-        self.cloud.stop(name);
-    }
-    fn start(&self, name: &str) {
-        self.cloud.start(name);
-    }
-    fn terminate(&self, name: &str) {
-        self.cloud.terminate(name);
-    }
-    fn machines(&self) -> Vec<Machine> {
-        self.cloud.machines()
-    }
-    fn load_balancers(&self) -> Vec<BalancerFacts> {
-        self.cloud.load_balancers()
-    }
-    fn routes(&self) -> Vec<RouteFacts> {
-        self.cloud.routes()
-    }
-    fn objects(&self) -> Vec<Value> {
-        self.cloud.objects()
-    }
-    fn aliases(&self) -> Vec<(String, String)> {
-        self.cloud.aliases()
-    }
-}
-
-/// The program between an API server of its own and the cloud behind the proxy.
-fn stage(scene: &Scene, cloud: &HetznerCloud, cache: Cache) -> Stage {
-    let leaf = scene.leaf();
-    let endpoint = scene.proxy.clone();
-    let transport = move |config: &Config| {
-        let config = Config { endpoint: endpoint.clone(), ..config.clone() };
-        let builder = provider_hetzner::transports::cloud(&config, &Setup::default()).leaf(leaf.clone());
-        builder.build().expect("CCM_TEST_PRISM is a URL")
     };
-    let mut options = Options::default();
-    options.route.cluster_cidrs = vec!["10.244.0.0/16".parse().expect("a range")];
-    Stage::new(Box::new(Through { cloud: cloud.clone(), transport: Box::new(transport), cache }), options, 1)
+    Harness::of(cloud).routes().provider(move |_, _, _| provider()).build()
 }
 
 /// Waits until a request on this route is sent, of which there were so many before.
-async fn until_sent(scene: &Scene, stage: &Stage, route: &str, before: usize) -> Result<()> {
+async fn until_sent(scene: &Scene, harness: &Harness, route: &str, before: usize) -> Result<()> {
     let begun = Instant::now();
     while scene.fake.count(route) == before {
         scene.judge()?;
         let counts = scene.fake.counts();
-        ensure!(begun.elapsed() < SOON, "{route} was not sent; {:?}; {counts:#?}", stage.warnings(5));
+        ensure!(begun.elapsed() < SOON, "{route} was not sent; {:?}; {counts:#?}", harness.warnings(5));
         sleep(Duration::from_millis(50)).await;
     }
     Ok(())
@@ -134,25 +87,25 @@ async fn until_sent(scene: &Scene, stage: &Stage, route: &str, before: usize) ->
 /// Annotations without their prefix; `None`: taken off.
 type Annotations = &'static [(&'static str, Option<&'static str>)];
 
-async fn annotate(stage: &Stage, service: &str, annotations: Annotations) {
+async fn annotate(harness: &Harness, service: &str, annotations: Annotations) {
     let annotations: serde_json::Map<String, Value> =
         annotations.iter().map(|(key, value)| (format!("load-balancer.hetzner.cloud/{key}"), json!(value))).collect();
-    stage.user.patch_service(service, &json!({"metadata": {"annotations": annotations}})).await;
+    harness.user.patch_service(service, &json!({"metadata": {"annotations": annotations}})).await;
 }
 
-async fn settle(stage: &Stage) -> Result<()> {
-    stage.settle(SOON).await.map_err(|left| anyhow!("{left:?}, {:?}", stage.warnings(5)))
+async fn settle(harness: &Harness) -> Result<()> {
+    harness.settle_within(SOON).await.map_err(|left| anyhow!("{left:?}, {:?}", harness.warnings(5)))
 }
 
 /// One change after the other, each until its request was sent.
-async fn play(scene: &Scene, stage: &Stage) -> Result<()> {
+async fn play(scene: &Scene, harness: &Harness) -> Result<()> {
     let act = |name: &str| format!("POST /load_balancers/{{id}}/actions/{name}");
     for number in 1..=3 {
-        stage.cloud.add_machine(&format!("worker-{number}"));
-        stage.user.register_node(&format!("worker-{number}"), &[format!("10.244.{number}.0/24")]).await;
+        harness.cloud.add_machine(&format!("worker-{number}"));
+        harness.user.register_node(&format!("worker-{number}"), &[format!("10.244.{number}.0/24")]).await;
     }
-    stage.user.create_service("web", &[80, 443]).await;
-    settle(stage).await?;
+    harness.user.create_service("web", &[80, 443]).await;
+    settle(harness).await?;
 
     let changes: [(Annotations, &str); 9] = [
         (&[("algorithm-type", Some("least_connections"))], "change_algorithm"),
@@ -170,37 +123,37 @@ async fn play(scene: &Scene, stage: &Stage) -> Result<()> {
     ];
     for (annotations, action) in changes {
         let before = scene.fake.count(&act(action));
-        annotate(stage, "web", annotations).await;
-        until_sent(scene, stage, &act(action), before).await?;
-        settle_quietly(scene, stage).await;
+        annotate(harness, "web", annotations).await;
+        until_sent(scene, harness, &act(action), before).await?;
+        settle_quietly(scene, harness).await;
     }
-    annotate(stage, "web", &[("name", Some("renamed"))]).await;
-    until_sent(scene, stage, "PUT /load_balancers/{id}", 0).await?;
-    stage.user.set_ports("web", &[443, 8443]).await;
-    until_sent(scene, stage, &act("delete_service"), 0).await?;
-    settle_quietly(scene, stage).await;
+    annotate(harness, "web", &[("name", Some("renamed"))]).await;
+    until_sent(scene, harness, "PUT /load_balancers/{id}", 0).await?;
+    harness.user.set_ports("web", &[443, 8443]).await;
+    until_sent(scene, harness, &act("delete_service"), 0).await?;
+    settle_quietly(scene, harness).await;
 
-    stage.user.create_service("managed", &[443]).await;
+    harness.user.create_service("managed", &[443]).await;
     let managed: Annotations = &[
         ("protocol", Some("https")),
         ("certificate-type", Some("managed")),
         ("http-managed-certificate-domains", Some("example.com")),
     ];
-    annotate(stage, "managed", managed).await;
-    until_sent(scene, stage, "POST /certificates", 0).await?;
-    settle_quietly(scene, stage).await;
-    stage.user.delete_service("managed").await;
-    until_sent(scene, stage, "DELETE /certificates/{id}", 0).await?;
-    stage.user.delete_node("worker-3").await;
-    until_sent(scene, stage, "POST /networks/{id}/actions/delete_route", 0).await?;
-    stage.user.delete_service("web").await;
-    until_sent(scene, stage, "DELETE /load_balancers/{id}", 0).await?;
+    annotate(harness, "managed", managed).await;
+    until_sent(scene, harness, "POST /certificates", 0).await?;
+    settle_quietly(scene, harness).await;
+    harness.user.delete_service("managed").await;
+    until_sent(scene, harness, "DELETE /certificates/{id}", 0).await?;
+    harness.user.delete_node("worker-3").await;
+    until_sent(scene, harness, "POST /networks/{id}/actions/delete_route", 0).await?;
+    harness.user.delete_service("web").await;
+    until_sent(scene, harness, "DELETE /load_balancers/{id}", 0).await?;
     Ok(())
 }
 
 /// Until nothing is sent any more, and nothing is waited for.
-async fn settle_quietly(scene: &Scene, stage: &Stage) {
-    let look = || (stage.api.revision(), scene.traffic());
+async fn settle_quietly(scene: &Scene, harness: &Harness) {
+    let look = || (harness.api.revision(), scene.traffic());
     let (mut before, mut quiet) = (look(), 0);
     while quiet < 3 {
         sleep(Duration::from_millis(150)).await;
@@ -246,15 +199,15 @@ pub(crate) async fn every_request_of_the_provider_and_its_answer_is_valid(scene:
 
     let cloud = HetznerCloud::of(scene.fake.clone());
     scene.fake.add_certificate("mine");
-    let first = stage(scene, &cloud, Cache::Shared);
+    let first = harness(scene, &cloud, Cache::Shared);
     let program = first.start().await?;
     play(scene, &first).await?;
-    let findings = first.cloud.provider(&first.gate).diagnose().await;
+    let findings = first.provider(&Fence::open()).diagnose().await;
     ensure!(!findings.is_empty(), "nothing is told to doctor");
     program.stop().await;
 
     // One server at a time.
-    let second = stage(scene, &cloud, Cache::One(Duration::ZERO));
+    let second = harness(scene, &cloud, Cache::One(Duration::ZERO));
     let program = second.start().await?;
     second.cloud.add_machine("worker-9");
     second.user.register_node("worker-9", &["10.244.9.0/24".to_owned()]).await;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ccm_tests::user::User;
+use ccm_conformance::user::User;
 use cloud_provider::{CloudProvider, Cluster, Node, Service};
 use controllers::options::ServiceOptions;
 use controllers::service::ServiceMetrics;

@@ -1,0 +1,123 @@
+//! The account of requests to the cloud, and what most tests do on a harness: let Nodes join, wait, read events.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::fault_injector::{Intercepted, Passed, Side};
+use crate::harness::Harness;
+
+/// Longer than anything may take to settle.
+pub const PATIENCE: Duration = Duration::from_secs(2 * 3600);
+
+impl Harness {
+    /// Adds machines and registers their Nodes, `worker-<from>` and so on, with a Pod CIDR each.
+    pub async fn join(&self, numbers: RangeInclusive<usize>) {
+        for number in numbers {
+            let name = format!("worker-{number}");
+            self.cloud.add_machine(&name);
+            let cidr = format!("10.244.{}.{}/28", number / 16, (number % 16) * 16);
+            self.user.register_node(&name, &[cidr]).await;
+        }
+    }
+
+    /// Waits until everything is settled.
+    ///
+    /// # Panics
+    /// If it is not in [`PATIENCE`]; the text says what is not.
+    pub async fn settle(&self) {
+        if let Err(unsettled) = self.settle_within(PATIENCE).await {
+            let (warnings, last) = (self.warnings(5), self.injector.last(20));
+            panic!("not settled: {unsettled:#?}\nwarnings: {warnings:#?}\nlast requests: {last:#?}");
+        }
+        // What the cloud still does, and what is reported of it, ends in this time.
+        tokio::time::sleep(Duration::from_secs(30)).await;
+    }
+
+    /// Returns the object's name and the `reason` of all events so far.
+    #[must_use]
+    pub fn event_reasons(&self) -> Vec<String> {
+        let all = self.api.list("events").into_iter();
+        all.map(|it| format!("{} {}", it["involvedObject"]["name"], it["reason"]).replace('"', "")).collect()
+    }
+
+    /// Returns the account of the requests to the cloud since it was last taken.
+    pub fn account(&self) -> Account {
+        let passed = self.injector.passed();
+        let since = self.accounted.swap(passed.len(), Ordering::Relaxed);
+        let polls = self.cloud.api().polls;
+        let mut account = Account::default();
+        for request in passed.iter().skip(since).filter(|it| it.side == Side::Cloud) {
+            *account.counts.entry(request.without_query()).or_default() += 1;
+            match request {
+                it if it.is_mutation() => account.changes += 1,
+                it if polls.iter().any(|route| it.is_on(route)) => account.polls += 1,
+                _ => account.reads += 1,
+            }
+        }
+        account
+    }
+
+    /// Returns the number of requests on this route of the cloud so far.
+    #[must_use]
+    pub fn count_on(&self, route: &str) -> usize {
+        self.injector.passed().iter().filter(|it| it.side == Side::Cloud && it.is_on(route)).count()
+    }
+
+    /// Returns the UID of a Service of namespace `default`.
+    ///
+    /// # Panics
+    /// If there is no such Service.
+    #[must_use]
+    pub fn uid(&self, service: &str) -> String {
+        let service = self.api.get("services", Some("default"), service).expect("a Service of that name");
+        service["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Returns the first address in the status of a Service of namespace `default`.
+    #[must_use]
+    pub fn address(&self, service: &str) -> Option<String> {
+        let service = self.api.get("services", Some("default"), service)?;
+        service["status"]["loadBalancer"]["ingress"][0]["ip"].as_str().map(str::to_owned)
+    }
+}
+
+/// The API of a cloud behind the harness' fault injector.
+pub type CloudApi = Intercepted<axum::Router>;
+
+impl Passed {
+    fn without_query(&self) -> String {
+        format!("{} {}", self.method, self.target.split('?').next().unwrap_or_default())
+    }
+}
+
+/// Requests to a cloud.
+#[derive(Debug, Default)]
+pub struct Account {
+    /// By method and path.
+    pub counts: BTreeMap<String, usize>,
+    /// Those that asked for a change.
+    pub changes: usize,
+    /// Polls, as [`ApiRequests::polls`](crate::ApiRequests::polls) names them.
+    pub polls: usize,
+    /// All other reads.
+    pub reads: usize,
+}
+
+impl Account {
+    /// Returns the number of all requests.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.changes + self.polls + self.reads
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { counts, changes, polls, reads } = self;
+        let most: Vec<_> = counts.iter().filter(|(_, count)| **count > 1).take(20).collect();
+        write!(f, "{changes} changes, {polls} polls, {reads} other reads: {most:?}")
+    }
+}

@@ -1,0 +1,140 @@
+//! What came of it, for people.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::fault_injector::{Moment, Passed, Side};
+use crate::harness::Harness;
+
+/// What came of all scenarios.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Crash points at which the program was killed.
+    pub tried: usize,
+    /// One row for each scenario.
+    pub rows: Vec<Row>,
+    /// Plays that did not end as they should.
+    pub failures: Vec<Failure>,
+    /// Crash points at which nothing was killed, because the request was not made in that play.
+    pub unreached: usize,
+    /// How long it all took, in real time.
+    pub took: Duration,
+}
+
+/// The requests of one scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its name.
+    pub scenario: &'static str,
+    /// Requests to Kubernetes.
+    pub kubernetes: usize,
+    /// Requests to the cloud.
+    pub cloud: usize,
+    /// Those of both that ask for a change.
+    pub mutations: usize,
+}
+
+impl Row {
+    pub(super) fn new(scenario: &'static str, requests: &[Passed]) -> Self {
+        let count = |matches: &dyn Fn(&&Passed) -> bool| requests.iter().filter(matches).count();
+        Self {
+            scenario,
+            kubernetes: count(&|it| it.side == Side::Kubernetes),
+            cloud: count(&|it| it.side == Side::Cloud),
+            mutations: count(&|it| it.is_mutation()),
+        }
+    }
+
+    /// Before and after each request.
+    #[must_use]
+    pub fn crash_points(&self) -> usize {
+        2 * (self.kubernetes + self.cloud)
+    }
+}
+
+/// A play that did not end as it should.
+#[derive(Debug)]
+pub struct Failure {
+    /// Which scenario.
+    pub scenario: &'static str,
+    /// At which request, from 1; 0: undisturbed.
+    pub number: usize,
+    /// Before or after it.
+    pub moment: Option<Moment>,
+    /// The request.
+    pub request: Option<Passed>,
+    /// What is wrong.
+    pub problems: Vec<String>,
+    /// The last requests.
+    pub last: Vec<Passed>,
+    /// The last warnings that the program wrote as events.
+    pub warnings: Vec<String>,
+}
+
+impl Failure {
+    pub(super) fn undisturbed(scenario: &'static str, problems: Vec<String>, harness: &Harness) -> Self {
+        let (last, warnings) = (harness.injector.last(20), harness.warnings(5));
+        Self { scenario, number: 0, moment: None, request: None, problems, last, warnings }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "scenario {:?}, ", self.scenario)?;
+        match (self.moment, &self.request) {
+            (Some(moment), Some(request)) => writeln!(f, "killed {moment:?} request {} ({request}):", self.number)?,
+            _ => writeln!(f, "undisturbed:")?,
+        }
+        for problem in &self.problems {
+            writeln!(f, "  {problem}")?;
+        }
+        for warning in &self.warnings {
+            writeln!(f, "  the program warned: {warning}")?;
+        }
+        writeln!(f, "  the last requests:")?;
+        self.last.iter().try_for_each(|request| writeln!(f, "    {request}"))
+    }
+}
+
+impl Report {
+    /// Crash points of all scenarios.
+    #[must_use]
+    pub fn crash_points(&self) -> usize {
+        self.rows.iter().map(Row::crash_points).sum()
+    }
+
+    /// The first failures in full, and the number of all.
+    #[must_use]
+    pub fn explain(&self) -> String {
+        let mut scenarios: Vec<&str> = self.failures.iter().map(|it| it.scenario).collect();
+        scenarios.dedup();
+        let of = |name: &&str| {
+            let mut all = self.failures.iter().filter(|it| it.scenario == *name).peekable();
+            let first = all.peek().map_or_else(String::new, ToString::to_string);
+            format!("{} in scenario {name:?}, the first:\n{first}", all.count())
+        };
+        let all: Vec<String> = scenarios.iter().map(of).collect();
+        format!("{} plays failed:\n\n{}", self.failures.len(), all.join("\n"))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<44} {:>10} {:>6} {:>9} {:>12}",
+            "scenario", "kubernetes", "cloud", "mutations", "crash points"
+        )?;
+        for row in &self.rows {
+            let Row { scenario, kubernetes, cloud, mutations } = row;
+            writeln!(f, "{scenario:<44} {kubernetes:>10} {cloud:>6} {mutations:>9} {:>12}", row.crash_points())?;
+        }
+        let (scenarios, points, failed) = (self.rows.len(), self.crash_points(), self.failures.len());
+        let (unreached, seconds) = (self.unreached, self.took.as_secs_f64());
+        write!(
+            f,
+            "{scenarios} scenarios, {points} crash points, {} tried ({unreached} not reached), {failed} failed, {seconds:.1} s",
+            self.tried
+        )
+    }
+}

@@ -1,0 +1,314 @@
+//! The harness of whole-program tests: a Kubernetes API, a cloud and the program between them, all in one process and under
+//! virtual time; the program can be started, killed at any request and started again.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::anyhow;
+use axum::Router;
+use cloud_provider::{ClientBuilder, CloudProvider, Cluster, Context, Fence, KubernetesApi, NoEvents};
+use controllers::Options;
+use embedded_apiserver::ApiServer;
+use kube::Client;
+use manager::{Clients, Handles, Settings};
+use runtime::client::{Limits, NoRequestMetrics, wrap};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::breaches::Breaches;
+use crate::fault_injector::{FaultInjector, Side, Trouble};
+use crate::observed_provider::{ObservedProvider, Overlaps};
+use crate::profile::CloudProfile;
+use crate::settled::unsettled;
+use crate::user::User;
+
+/// The time-out of one request to the API server, as the program's default.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The harness.
+pub struct Harness {
+    /// The Kubernetes API.
+    pub api: ApiServer,
+    /// Those who use it.
+    pub user: User,
+    /// The cloud.
+    pub cloud: Arc<dyn CloudProfile>,
+    /// What every request of the program passes.
+    pub injector: FaultInjector,
+    /// How the controllers behave.
+    pub options: Options,
+    /// Whether the program may write, to the API and to the cloud; open unless a test sets another before the start.
+    pub fence: Fence,
+    /// Calls for one Service that overlapped.
+    pub overlaps: Overlaps,
+    /// Requests that must never be sent.
+    pub breaches: Breaches,
+    provider: MakeProvider,
+    hopeless: Mutex<BTreeSet<String>>,
+    /// So many requests were counted by [`Harness::account`].
+    pub(crate) accounted: AtomicUsize,
+}
+
+/// The settings of a harness before it is built.
+#[must_use]
+pub struct Builder {
+    cloud: Arc<dyn CloudProfile>,
+    options: Options,
+    seed: u64,
+    provider: MakeProvider,
+}
+
+/// Makes the provider of one run of the program.
+type MakeProvider = Box<dyn Fn(&dyn CloudProfile, &FaultInjector, &Fence) -> Arc<dyn CloudProvider> + Send + Sync>;
+
+impl Builder {
+    /// With these options of the controllers.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// With routes for the Pods of 10.244.0.0/16, if the cloud has routes.
+    ///
+    /// # Panics
+    /// Never: the range is valid.
+    pub fn routes(mut self) -> Self {
+        if self.cloud.capabilities().routes {
+            self.options.route.cluster_cidrs = vec!["10.244.0.0/16".parse().expect("a range")];
+        }
+        self
+    }
+
+    /// With the random numbers of this seed.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// With this layer between the provider and the cloud.
+    pub fn layer(self, layer: impl Fn(Router) -> Router + Send + Sync + 'static) -> Self {
+        self.provider(move |cloud, injector, fence| {
+            cloud.provider(injector.before(Side::Cloud, layer(cloud.router())), fence)
+        })
+    }
+
+    /// With a provider of the test's own.
+    pub fn provider(
+        mut self,
+        make: impl Fn(&dyn CloudProfile, &FaultInjector, &Fence) -> Arc<dyn CloudProvider> + Send + Sync + 'static,
+    ) -> Self {
+        self.provider = Box::new(make);
+        self
+    }
+
+    /// Makes an empty cluster.
+    #[must_use]
+    pub fn build(self) -> Harness {
+        let Self { cloud, options, seed, provider } = self;
+        // Networks are not the program's business.
+        let server = embedded_apiserver::Options { taint_new_nodes: false, ..Default::default() };
+        let (api, injector) = (ApiServer::with_options(server), FaultInjector::new(seed));
+        injector.set_list(cloud.api().load_balancers);
+        let breaches = Breaches::default();
+        let (watched, machines, noted) = (api.clone(), Arc::clone(&cloud), breaches.clone());
+        injector.watch(move |request, body| noted.look_at(&watched, &*machines, request, body));
+        Harness {
+            user: User::of(&api),
+            api,
+            cloud,
+            injector,
+            options,
+            fence: Fence::open(),
+            overlaps: Overlaps::default(),
+            breaches,
+            provider,
+            hopeless: Mutex::default(),
+            accounted: AtomicUsize::default(),
+        }
+    }
+}
+
+impl Harness {
+    /// A cluster on a clone of this cloud, to be configured.
+    pub fn of(cloud: &(impl CloudProfile + Clone)) -> Builder {
+        Self::boxed(Box::new(cloud.clone()))
+    }
+
+    /// A cluster on this cloud, to be configured.
+    pub fn boxed(cloud: Box<dyn CloudProfile>) -> Builder {
+        let builder = Builder {
+            cloud: cloud.into(),
+            options: Options::default(),
+            seed: 1,
+            provider: Box::new(|cloud, injector, fence| {
+                cloud.provider(injector.before(Side::Cloud, cloud.router()), fence)
+            }),
+        };
+        builder
+    }
+
+    /// A cluster on a clone of this cloud, without routes.
+    #[must_use]
+    pub fn on(cloud: &(impl CloudProfile + Clone)) -> Self {
+        Self::of(cloud).build()
+    }
+
+    /// A cluster on a clone of this cloud, with routes if it has them.
+    #[must_use]
+    pub fn with_routes(cloud: &(impl CloudProfile + Clone)) -> Self {
+        Self::of(cloud).routes().build()
+    }
+
+    /// From now on the cloud refuses every change for this Service of namespace `default`.
+    ///
+    /// # Panics
+    /// If there is no such Service.
+    pub fn make_hopeless(&self, service: &str) {
+        let object = self.api.get("services", Some("default"), service).expect("a Service of that name");
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+        self.injector.single_out(uid, Trouble::Status(422, None));
+        self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).insert(service.to_owned());
+    }
+
+    /// Whether the cloud refuses every change for this Service.
+    #[must_use]
+    pub fn is_hopeless(&self, service: &str) -> bool {
+        self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).contains(service)
+    }
+
+    /// Whether the cloud refuses every change for some Service.
+    #[must_use]
+    pub fn has_hopeless(&self) -> bool {
+        !self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Whether routes are the program's business here.
+    #[must_use]
+    pub fn has_routes(&self) -> bool {
+        !self.options.route.cluster_cidrs.is_empty()
+    }
+
+    /// What must never have happened, in words; empty if it did not.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        [self.breaches.found(), self.overlaps.found()].concat()
+    }
+
+    /// The last so many warnings of the program, of all its lives.
+    #[must_use]
+    pub fn warnings(&self, count: usize) -> Vec<String> {
+        let events = self.api.list("events").into_iter().filter(|it| it["type"] == "Warning");
+        let text = |it: serde_json::Value| {
+            format!("{} {}: {}", it["involvedObject"]["name"], it["reason"], it["message"]).replace('"', "")
+        };
+        let all: Vec<String> = events.map(text).collect();
+        all[all.len().saturating_sub(count)..].to_vec()
+    }
+
+    /// Returns when everything is settled.
+    ///
+    /// # Errors
+    /// What is unsettled after `limit` of virtual time.
+    pub async fn settle_within(&self, limit: Duration) -> Result<(), Vec<String>> {
+        const PAUSE: Duration = Duration::from_millis(500);
+        let end = Instant::now() + limit;
+        let mut judged = None;
+        loop {
+            // Judging reads every object: only when something may have happened, and before giving up.
+            let now = (self.api.revision(), self.injector.count());
+            let is_over = Instant::now() >= end;
+            if is_over || judged.replace(now) != Some(now) {
+                let unsettled = unsettled(self);
+                if unsettled.is_empty() {
+                    return Ok(());
+                }
+                if is_over {
+                    return Err(unsettled);
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// A client of the program, behind the gate.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        let below = Client::new(self.injector.before(Side::Kubernetes, self.api.service()), "default");
+        let limits = Limits { request_timeout: Some(REQUEST_TIMEOUT), fence: self.fence.clone(), ..Limits::default() };
+        wrap(&below, "embedded", "ccm-tests", &limits, Arc::new(NoRequestMetrics))
+    }
+
+    /// The provider, behind the fault injector.
+    #[must_use]
+    pub fn provider(&self, fence: &Fence) -> Arc<dyn CloudProvider> {
+        (self.provider)(&*self.cloud, &self.injector, fence)
+    }
+
+    /// What the program is started with.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let mut settings = Settings::new(self.options.clone(), Clients::Shared(self.client()));
+        settings.configure_cloud_routes = self.has_routes();
+        settings
+    }
+
+    /// The cluster, as the program knows it.
+    ///
+    /// # Panics
+    /// If namespace `kube-system` is gone.
+    #[must_use]
+    pub fn cluster(&self) -> Cluster {
+        let namespace = self.api.get("namespaces", None, "kube-system").expect("every cluster has it");
+        let id = namespace["metadata"]["uid"].as_str().map(str::to_owned);
+        Cluster { name: "kubernetes".to_owned(), id }
+    }
+
+    /// Starts the program in the runtime that this runs in.
+    ///
+    /// # Errors
+    /// It cannot start: one of its first requests failed.
+    pub async fn start(&self) -> anyhow::Result<Program> {
+        let (cluster, shutdown) = (self.cluster(), CancellationToken::new());
+        let mut settings = self.settings();
+        let fence = settings.identity.fence(self.fence.clone());
+        settings.fence = Some(fence.clone());
+        let provider = self.provider(&fence);
+        let provider: Arc<dyn CloudProvider> = Arc::new(ObservedProvider::new(provider, self.overlaps.clone()));
+        let clients = Arc::new(NoClients);
+        let context = Context {
+            cluster: cluster.clone(),
+            cluster_cidrs: self.options.route.cluster_cidrs.iter().map(ToString::to_string).collect(),
+            clients,
+            events: Arc::new(NoEvents),
+            shutdown: shutdown.clone(),
+        };
+        provider.initialize(&context).await.map_err(|error| anyhow!("{error}"))?;
+        let handles = manager::start_controllers(&settings, provider, cluster, shutdown.clone()).await?;
+        Ok(Program { shutdown, handles })
+    }
+}
+
+/// No provider under test needs the Kubernetes API itself.
+struct NoClients;
+
+impl ClientBuilder for NoClients {
+    fn client(&self, component: &str) -> cloud_provider::Result<Arc<dyn KubernetesApi>> {
+        Err(cloud_provider::Error::other(format!("no client for {component:?} on this harness")))
+    }
+}
+
+/// The running program.
+pub struct Program {
+    shutdown: CancellationToken,
+    handles: Handles,
+}
+
+impl Program {
+    /// Stops it as an operator does: what is in work is finished.
+    pub async fn stop(self) {
+        self.shutdown.cancel();
+        self.handles.wait().await;
+    }
+}

@@ -1,0 +1,193 @@
+//! Everything that the conformance suite, the race and the scale bench need of a cloud.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::Router;
+use cloud_provider::{CloudProvider, Fence};
+use fake_cloud::Fault;
+use serde_json::Value;
+
+use crate::account::CloudApi;
+use crate::proofs::Cost;
+
+/// The fake of a cloud and the provider for it. Each run of a proof gets a profile with a fake of its own; clones of a profile
+/// share the fake.
+///
+/// A cloud that lacks something says so in [`capabilities`](Self::capabilities) and keeps the default of the methods concerned.
+pub trait CloudProfile: Send + Sync + 'static {
+    /// The name of the provider, as `--cloud-provider` takes it.
+    fn name(&self) -> &'static str;
+    /// The optional features of the cloud.
+    fn capabilities(&self) -> Capabilities;
+    /// The requests of the cloud's API that proofs count and disturb.
+    fn api(&self) -> ApiRequests;
+    /// The number of crash points and seeds that are tried.
+    fn effort(&self) -> Effort {
+        Effort::default()
+    }
+
+    /// The API of the fake.
+    fn router(&self) -> Router;
+    /// The provider of one run of the program. It sends all its requests to `api`, which is [`router`](Self::router) behind
+    /// the harness' fault injector, and obeys `fence`.
+    fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider>;
+    /// The settings of a program, ours or the cloud's Go cloud-controller-manager, that uses the fake at `url`.
+    fn program(&self, url: &str) -> ProgramSettings;
+
+    /// Adds a running machine and returns its provider ID.
+    fn add_machine(&self, name: &str) -> String;
+    /// Shuts a machine down.
+    fn stop(&self, name: &str);
+    /// Starts a machine that was shut down.
+    fn start(&self, name: &str);
+    /// Removes a machine for good.
+    fn terminate(&self, name: &str);
+    /// Returns the machines.
+    fn machines(&self) -> Vec<Machine>;
+
+    /// Returns the load balancers of all accounts (projects, regions), whoever created them.
+    fn load_balancers(&self) -> Vec<LoadBalancerFacts>;
+    /// Returns the routes, whoever created them.
+    fn routes(&self) -> Vec<RouteFacts> {
+        Vec::new()
+    }
+    /// Returns everything in the cloud that a Service, a Node or a route can leave behind, in full.
+    fn objects(&self) -> Vec<Value>;
+    /// Returns generated values (IDs, addresses) with a stable text for each, so that two runs can be compared. The text may
+    /// itself contain a generated value.
+    fn aliases(&self) -> Vec<(String, String)>;
+
+    /// Switches the credential to another, empty account (project, region), or back.
+    fn confuse(&self, _is_confused: bool) {}
+    /// Adds a running machine to the account of a switched credential.
+    fn add_machine_of_others(&self, _name: &str) {}
+    /// Creates what others may have beside the cluster wherever they share something: load balancers in the account, routes
+    /// in the network, something on the ports of machines. `worker-1`, `worker-2` and `worker-3` exist.
+    fn leave_things_of_others(&self);
+    /// Returns what others have now.
+    fn things_of_others(&self) -> Vec<Value>;
+
+    /// Injects a fault into the fake, until [`clear_faults`](Self::clear_faults).
+    fn fail(&self, fault: Fault);
+    /// Removes all faults.
+    fn clear_faults(&self);
+    /// The ways in which the list on this route, and everything else, can be wrong.
+    fn list_faults(&self, route: &str) -> Vec<Fault> {
+        Fault::of_list(route)
+    }
+    /// The most bytes of padding that a client read of one answer, and forgets it; `None` if the fake cannot send answers
+    /// without an end.
+    fn take_longest_padding(&self) -> Option<usize> {
+        None
+    }
+    /// The fault with which the cloud refuses a further load balancer because of a quota; `None` if it has none.
+    fn quota_fault(&self) -> Option<Fault> {
+        None
+    }
+    /// Protects all load balancers against deletion, or ends that; `false` if the cloud has no such protection.
+    fn protect(&self, _is_protected: bool) -> bool {
+        false
+    }
+    /// Removes the ports of every load balancer by hand, as in the cloud's console; `false` if the fake cannot.
+    fn tamper(&self) -> bool {
+        false
+    }
+    /// Removes every load balancer by hand, as in the cloud's console; `false` if the fake cannot.
+    fn remove_load_balancers(&self) -> bool {
+        false
+    }
+
+    /// Prepares a fresh fake for so many machines, which are targets of many load balancers: limits, the length of pages.
+    fn prepare(&mut self, _machines: usize) {}
+    /// Gives a machine other addresses; `false` if the fake cannot.
+    fn change_addresses(&self, _name: &str, _internal: &str, _external: &str) -> bool {
+        false
+    }
+    /// The limits of what Nodes and Services may cost.
+    fn cost(&self) -> Cost;
+}
+
+/// A function that makes a fresh profile for each run.
+pub type MakeProfile = fn() -> Box<dyn CloudProfile>;
+
+/// The optional features of a cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The provider implements routes.
+    pub routes: bool,
+    /// A credential can be switched to another account by [`CloudProfile::confuse`].
+    pub accounts: bool,
+}
+
+/// Requests of a cloud's API by method and path template (`GET /servers/{id}`); a prefix of the path is left out.
+#[derive(Clone, Copy, Debug)]
+pub struct ApiRequests {
+    /// The list of machines.
+    pub machines: &'static str,
+    /// The list of load balancers.
+    pub load_balancers: &'static str,
+    /// The creation of a load balancer.
+    pub create: &'static str,
+    /// Requests that are sent as time passes and not as there is work: polls for readiness, requests for a token.
+    pub polls: &'static [&'static str],
+}
+
+/// The effort of the proofs that could take any time.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// One crash point of so many is tried. Odd, so that all kinds of crash points are met.
+    pub crash_every: usize,
+    /// Seeds of the chaos proof.
+    pub chaos_seeds: u64,
+}
+
+impl Default for Effort {
+    fn default() -> Self {
+        Self { crash_every: 1, chaos_seeds: 60 }
+    }
+}
+
+/// The settings of a program that uses a fake on a port.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramSettings {
+    /// Environment variables.
+    pub environment: Vec<(String, String)>,
+    /// The contents of the file for `--cloud-config`, if the provider needs one.
+    pub cloud_config: Option<String>,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The name of the machine and of its Node.
+    pub name: String,
+    /// The provider ID.
+    pub provider_id: String,
+    /// If set, the machine is shut down.
+    pub is_stopped: bool,
+}
+
+/// A load balancer, as far as every cloud has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadBalancerFacts {
+    /// The UID of the Service in its owner tags; `None` without owner tags.
+    pub service_uid: Option<String>,
+    /// The address; `None` while it is created.
+    pub address: Option<String>,
+    /// Port, protocol, node port.
+    pub ports: BTreeSet<(u16, String, u16)>,
+    /// Provider IDs of the machines behind it.
+    pub targets: BTreeSet<String>,
+}
+
+/// A route, as far as every cloud has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteFacts {
+    /// The range.
+    pub destination: String,
+    /// The provider ID of the machine that it leads to.
+    pub target: String,
+    /// If set, the route has the cluster's owner tags.
+    pub is_ours: bool,
+}

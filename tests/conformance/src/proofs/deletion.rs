@@ -1,0 +1,87 @@
+//! Services that are deleted.
+
+use http::Method;
+use serde_json::Value;
+
+use super::{minutes, prove, settled};
+use crate::Harness;
+use crate::fault_injector::{Passed, Side};
+use crate::profile::MakeProfile;
+
+/// INV-2: the finalizer comes before the first write to the cloud, and goes after the last one.
+///
+/// # Panics
+/// If it does not hold.
+pub fn finalizer_comes_before_the_first_cloud_write_and_goes_after_the_last(make: MakeProfile) {
+    prove(make, async |harness| {
+        harness.join(1..=2).await;
+        let _program = settled(&harness).await;
+        let before = harness.injector.count();
+        harness.user.create_service("web", &[80]).await;
+        harness.settle().await;
+        harness.user.delete_service("web").await;
+        harness.settle().await;
+        let writes: Vec<_> = harness.injector.passed().into_iter().skip(before).filter(Passed::is_mutation).collect();
+        assert_eq!((writes[0].side, &writes[0].method), (Side::Kubernetes, &Method::PATCH), "{writes:#?}");
+        assert!(writes.iter().any(|it| it.side == Side::Cloud && it.method == Method::POST), "{writes:#?}");
+        assert_eq!(writes.last().map(|it| it.side), Some(Side::Kubernetes), "{writes:#?}");
+        assert_eq!(harness.violations(), [""; 0]);
+    });
+}
+
+/// All objects of the cloud, in an order that means nothing.
+fn objects(harness: &Harness) -> Vec<String> {
+    let mut objects: Vec<String> = harness.cloud.objects().iter().map(Value::to_string).collect();
+    objects.sort();
+    objects
+}
+
+/// After a Service is deleted the cloud is what it was before.
+///
+/// # Panics
+/// If it does not hold.
+pub fn deleted_services_leave_nothing_behind(make: MakeProfile) {
+    prove(make, async |harness| {
+        harness.join(1..=3).await;
+        let program = settled(&harness).await;
+        let before = objects(&harness);
+        let names = ["web", "mail", "api"];
+        for name in names {
+            harness.user.create_service(name, &[80, 443]).await;
+        }
+        harness.settle().await;
+        assert_ne!(objects(&harness), before);
+        for name in names {
+            harness.user.delete_service(name).await;
+        }
+        harness.settle().await;
+        assert_eq!(objects(&harness), before);
+        program.stop().await;
+    });
+}
+
+/// A load balancer that the cloud protects against deletion stays, with a warning. A Service that waits for it goes with it when
+/// the protection ends; some Go cloud-controller-managers, and their successors here, let the Service go at once.
+///
+/// # Panics
+/// If it does not hold.
+pub fn protected_load_balancers_stay_until_the_protection_ends(make: MakeProfile) {
+    prove(make, async |harness| {
+        harness.join(1..=2).await;
+        harness.user.create_service("web", &[80]).await;
+        let program = settled(&harness).await;
+        if harness.cloud.protect(true) {
+            let events = harness.event_reasons().len();
+            harness.user.delete_service("web").await;
+            minutes(30).await;
+            assert_eq!(harness.cloud.load_balancers().len(), 1);
+            assert!(harness.event_reasons().len() > events, "nobody reports why the load balancer stays");
+            let waits = !harness.api.list("services").is_empty();
+            harness.cloud.protect(false);
+            minutes(30).await;
+            assert_eq!(harness.cloud.load_balancers().is_empty(), waits, "the Service waits for it: {waits}");
+            assert!(harness.api.list("services").is_empty());
+        }
+        program.stop().await;
+    });
+}

@@ -1,0 +1,19 @@
+//! D-11: what another program left is accepted as it is.
+
+use std::time::Duration;
+
+use crate::fault_injector::Passed;
+use crate::harness::Harness;
+
+/// What a life of the program does to, and says of, what is on this harness: nothing, if it accepts it as it is.
+///
+/// # Panics
+/// If it does not start.
+pub async fn objections(harness: &Harness) -> Vec<String> {
+    let before = harness.injector.passed().len();
+    let program = harness.start().await.expect("a start");
+    tokio::time::sleep(Duration::from_secs(700)).await;
+    program.stop().await;
+    let changes = harness.injector.passed().split_off(before).into_iter().filter(Passed::is_mutation);
+    changes.map(|it| it.to_string()).chain(harness.warnings(5)).collect()
+}

@@ -1,0 +1,18 @@
+//! What every provider passes: the conformance suite on the fake of each cloud.
+
+/// The simulated cloud.
+mod simulated {
+    ccm_conformance::conformance!(ccm_tests::profiles::SimulatedCloud::default());
+}
+
+/// Hetzner Cloud.
+mod hetzner {
+    ccm_conformance::conformance!(ccm_tests::profiles::HetznerCloud::default());
+}
+
+/// OpenStack.
+mod openstack {
+    ccm_conformance::conformance!(ccm_tests::profiles::OpenStackCloud::default());
+}
+
+mod wrong_providers;
