@@ -96,7 +96,7 @@ mod tests {
             let read = async || {
                 let number = self.1.fetch_add(1, Ordering::Relaxed) + 1;
                 sleep(SECOND).await;
-                if number % 3 == 0 { Err(Error::other(format!("read {number} failed"))) } else { Ok(number) }
+                if number.is_multiple_of(3) { Err(Error::other(format!("read {number} failed"))) } else { Ok(number) }
             };
             self.0.get(age, read).await.map(|(value, _)| *value)
         }

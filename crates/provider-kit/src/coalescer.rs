@@ -56,6 +56,7 @@ struct Request<T, R> {
 }
 
 /// The time at which a request starts, and whether a caller may join a request that has started.
+#[derive(Clone, Copy)]
 enum Start<'a> {
     /// After the request before.
     Next,

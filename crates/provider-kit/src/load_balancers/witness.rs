@@ -37,11 +37,14 @@ enum Testimony {
 }
 
 /// Those who wait for a witness together: one machine bears out all that was said before it was asked for.
-pub(super) struct Witnesses(Coalescer<(), (Known, Option<Arc<dyn Caches>>), Testimony>);
+pub(super) struct Witnesses(Coalescer<(), Caller, Testimony>);
+
+/// What one caller asks with.
+type Caller = (Known, Option<Arc<dyn Caches>>);
 
 impl Default for Witnesses {
     fn default() -> Self {
-        Self(Coalescer::new(|(), callers: Vec<(Known, Option<Arc<dyn Caches>>)>| async move {
+        Self(Coalescer::new(|(), callers: Vec<Caller>| async move {
             let (known, caches) = &callers[0];
             ask(known.backend(), caches.as_deref()).await
         }))

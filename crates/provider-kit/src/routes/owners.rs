@@ -50,10 +50,11 @@ impl<'a> Nodes<'a> {
                 Target::Gone(_) => true,
             },
             owned: Some(self.owns(cluster, view, route)),
-            target_node: target.map(str::to_owned).unwrap_or_else(|| match &route.target {
-                Target::Address => route.next_hops.first().cloned().unwrap_or_default(),
-                _ => String::new(),
-            }),
+            target_node: match (target, &route.target) {
+                (Some(target), _) => target.to_owned(),
+                (None, Target::Address) => route.next_hops.first().cloned().unwrap_or_default(),
+                (None, _) => String::new(),
+            },
         }
     }
 

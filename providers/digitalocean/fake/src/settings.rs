@@ -126,7 +126,7 @@ impl Model {
             }
         }
         for id in settings["droplet_ids"].as_array().into_iter().flatten() {
-            if !self.droplets.get(&id.to_string()).is_some_and(|it| it.account == account) {
+            if self.droplets.get(&id.to_string()).is_none_or(|it| it.account != account) {
                 return Err(invalid(format!("droplet {id} does not exist")));
             }
         }
