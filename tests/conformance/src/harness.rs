@@ -138,15 +138,14 @@ impl Harness {
 
     /// A cluster on this cloud, to be configured.
     pub fn boxed(cloud: Box<dyn CloudProfile>) -> Builder {
-        let builder = Builder {
+        Builder {
             cloud: cloud.into(),
             options: Options::default(),
             seed: 1,
             provider: Box::new(|cloud, injector, fence| {
                 cloud.provider(injector.before(Side::Cloud, cloud.router()), fence)
             }),
-        };
-        builder
+        }
     }
 
     /// A cluster on a clone of this cloud, without routes.

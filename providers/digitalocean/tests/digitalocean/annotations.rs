@@ -31,12 +31,15 @@ fn id_of_certificate() -> String {
     "00030000-0000-4000-8000-000000000003".to_owned()
 }
 
+/// Annotations, the place of a field in the load balancer, and its value.
+type Row<'a> = (Vec<(&'a str, &'a str)>, &'a str, Value);
+
 #[tokio::test(start_paused = true)]
 async fn each_annotation_sets_its_field() {
     let certificate = id_of_certificate();
     let id = ("certificate-id", certificate.as_str());
     let all = "override-health-check";
-    let table: Vec<(Vec<(&str, &str)>, &str, Value)> = vec![
+    let table: Vec<Row<'_>> = vec![
         (vec![], "/type", json!("REGIONAL_NETWORK")),
         (vec![], "/network", json!("EXTERNAL")),
         (vec![], "/name", json!("a0b0a1c0f3f3e4c57a1b59f5f2a7d8c1")),

@@ -181,8 +181,9 @@ pub(crate) fn service_of(annotations: &[(&str, &str)], more: Value) -> Service {
         annotations.iter().map(|(key, value)| (full(key), json!(value))).collect::<serde_json::Map<_, _>>().into();
     let port = |name: &str, port: u16| json!({"name": name, "port": port, "nodePort": 30000 + port, "protocol": "TCP"});
     let mut spec = json!({"type": "LoadBalancer", "ports": [port("http", 80), port("https", 443)]});
-    for (key, value) in more.as_object().unwrap() {
-        spec[key] = value.clone();
+    let Value::Object(more) = more else { panic!("fields of a spec are an object") };
+    for (key, value) in more {
+        spec[key] = value;
     }
     let metadata = json!({"name": "web", "namespace": "default", "uid": "0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11", "annotations": annotations});
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
