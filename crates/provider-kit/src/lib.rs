@@ -25,6 +25,7 @@
 //! | [`firewall`] | firewall rules: normal form, comparison, rules to add and to remove |
 //! | [`provider_id`], [`addresses`], [`labels`] | `acme://<id>` and back; what a Node is reached by; values of labels |
 //! | [`status`] | where a Service is reached |
+//! | [`text_tags`] | owner tags for clouds whose tags have no values |
 //! | [`signing`] | signatures over requests |
 //! | [`settings`], [`gcfg`] | the configuration file, in YAML or in git's form, all mistakes at once |
 //!
@@ -69,6 +70,7 @@ pub mod signing;
 pub mod source_ranges;
 pub mod status;
 pub mod streamed;
+pub mod text_tags;
 pub mod tokens;
 pub mod transport;
 pub mod variables;

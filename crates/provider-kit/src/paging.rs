@@ -1,6 +1,9 @@
-//! Lists that come in pages, read to the end or found wanting (INV-1).
+//! Lists that come in pages, read to the end or found wanting (INV-1): in a usual form by [`Transport::list`], in any other
+//! by [`read_pages`].
+//!
+//! [`Transport::list`]: crate::transport::Transport::list
 
-mod linked;
+mod form;
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -8,7 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use cloud_provider::{CompleteListing, Error, Listing, Result};
 
-pub use linked::linked_page;
+pub use form::Paging;
 
 /// Pages after which a list is taken for one without an end, whatever total it announces.
 const MOST_PAGES: usize = 2_000;
@@ -136,9 +139,9 @@ impl<T> Reading<T> {
 
 /// How a cloud's lists look.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct Rules<'a> {
     /// What the list holds, for messages: `machines`.
-    pub what: &'static str,
+    pub what: &'a str,
     /// Whether every page announces the total; one without it is then a flaw.
     pub totals: bool,
 }
@@ -160,7 +163,7 @@ pub struct Rules {
 /// # Errors
 /// What `fetch` answered, of the first page that failed.
 pub async fn read_pages<T, P, K, F>(
-    rules: Rules,
+    rules: Rules<'_>,
     first: P,
     key: impl Fn(&T) -> K,
     mut fetch: impl FnMut(P) -> F,
@@ -180,8 +183,8 @@ where
 }
 
 /// The pages so far, and the first thing that was wrong with them.
-struct Unfinished<T> {
-    rules: Rules,
+struct Unfinished<'a, T> {
+    rules: Rules<'a>,
     /// Knows when the reading began.
     listing: Listing<T>,
     items: Vec<T>,
@@ -194,8 +197,8 @@ struct Unfinished<T> {
     flaw: Option<String>,
 }
 
-impl<T> Unfinished<T> {
-    fn new(rules: Rules) -> Self {
+impl<'a, T> Unfinished<'a, T> {
+    fn new(rules: Rules<'a>) -> Self {
         let (listing, hasher) = (Listing::new(), RandomState::new());
         let (items, seen) = (Vec::new(), HashSet::new());
         Self { rules, listing, items, pages: 0, seen, hasher, total: None, size: 0, flaw: None }

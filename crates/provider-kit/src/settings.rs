@@ -3,7 +3,7 @@
 use cloud_provider::{Error, Result, Setup};
 use serde_json::{Map, Value};
 
-use crate::transport::{Credential, Transport};
+use crate::transport::{Builder, Credential, Transport, check_endpoint};
 
 /// A configuration that is being read. Ask for each setting, then [`finish`](Self::finish).
 ///
@@ -89,17 +89,32 @@ impl Settings {
         }
     }
 
-    /// A client for the API at `endpoint`, with the [`credential`](Self::credential), and what every provider's [has](crate::transport::Builder::setup).
+    /// A client for the API at `endpoint`, or else at the default, with the [`credential`](Self::credential) and what every
+    /// provider's client [has](Builder::setup). Add what is particular to the cloud, and build it after
+    /// [`finish`](Self::finish), which reports mistakes of the endpoint and of the credential.
     ///
-    /// # Errors
-    /// A mistake that [`finish`](Self::finish) tells as well, together with all others: call that first.
-    pub fn transport(&mut self) -> Result<Transport> {
-        let endpoint = self.required("endpoint");
-        let transport = Transport::builder(&endpoint).credential(self.credential()).setup(&self.setup).build();
-        if let (Err(err), false) = (&transport, endpoint.is_empty()) {
+    /// ```
+    /// use cloud_provider::{ConfigFile, Setup};
+    /// use provider_kit::paging::Paging;
+    /// use provider_kit::settings::Settings;
+    ///
+    /// let file = ConfigFile { path: "cloud.yaml".into(), text: "token: s3cret".into() };
+    /// let mut settings = Settings::yaml(&Setup::of(file))?;
+    /// let http = settings.transport("https://api.acme.example").paging(Paging::next_page("/next_page"));
+    /// settings.finish()?;
+    /// assert_eq!(http.build()?.base(), "https://api.acme.example");
+    /// # Ok::<(), cloud_provider::Error>(())
+    /// ```
+    pub fn transport(&mut self, default_endpoint: impl Into<Option<&'static str>>) -> Builder {
+        let endpoint = match default_endpoint.into() {
+            Some(default) => self.text("endpoint").unwrap_or_else(|| default.to_owned()),
+            None => self.required("endpoint"),
+        };
+        let credential = self.credential();
+        if let (Err(err), false) = (check_endpoint(&endpoint), endpoint.is_empty()) {
             self.mistake(err.to_string());
         }
-        transport
+        Transport::builder(endpoint).credential(credential).setup(&self.setup)
     }
 
     /// Notes a mistake that the caller found.

@@ -4,10 +4,8 @@ use std::hash::Hash;
 
 use cloud_provider::{Error, Result};
 use provider_kit::inventory::Urgency;
-use provider_kit::paging::{Page, Reading, Rules, read_pages};
-use provider_kit::streamed::collect;
+use provider_kit::paging::{Paging, Reading};
 use provider_kit::transport::{Call, Priority, Refusal, Transport};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -23,62 +21,24 @@ pub(crate) struct Api {
     pub(crate) actions: Actions,
 }
 
-#[derive(Deserialize)]
-struct Meta {
-    pagination: Pagination,
-}
-
-#[derive(Deserialize)]
-struct Pagination {
-    next_page: Option<u32>,
-    total_entries: Option<usize>,
-}
-
-#[derive(Deserialize)]
-#[serde(bound(deserialize = "T: Deserialize<'de>"))]
-struct ListPage<T> {
-    #[serde(alias = "servers", alias = "load_balancers", alias = "load_balancer_types", alias = "certificates")]
-    #[serde(alias = "networks", alias = "locations", deserialize_with = "collect::<_, T, _>")]
-    items: Vec<T>,
-    meta: Meta,
-}
-
 impl Api {
     /// The API behind `http`, whose base is the endpoint.
     pub(crate) fn new(http: Transport) -> Self {
-        let http = http.meaning(meaning);
+        let paging = Paging::next_page("/meta/pagination/next_page").size("per_page", PAGE_SIZE);
+        let http = http.meaning(meaning).paging(paging.total("/meta/pagination/total_entries"));
         Self { actions: Actions::new(http.clone()), http }
     }
 
-    /// Reads a list to its end; `call`: without page and page size. What is read becomes what is kept, page by page.
+    /// Reads a list to its end; `collection` is what the answer calls it. What is read becomes what is kept, item by item.
     pub(crate) async fn list<W: DeserializeOwned, T, K: Hash>(
         &self,
-        what: &'static str,
+        collection: &'static str,
         call: Call,
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
         let urgency = Urgency::of(call.urgency());
-        self.list_for_all(what, call, &urgency, keep, key).await
-    }
-
-    /// The same, for a list that several wait for.
-    pub(crate) async fn list_for_all<W: DeserializeOwned, T, K: Hash>(
-        &self,
-        what: &'static str,
-        call: Call,
-        urgency: &Urgency,
-        keep: impl Fn(W) -> T,
-        key: fn(&T) -> K,
-    ) -> Result<Reading<T>> {
-        read_pages(Rules { what, totals: false }, 1, key, async |number: u32| {
-            let call = || call.clone().list().query("page", number).query("per_page", PAGE_SIZE);
-            let page: ListPage<W> = urgency.carry(|priority| self.http.read(call().priority(priority))).await?;
-            let Pagination { next_page, total_entries } = page.meta.pagination;
-            let next = next_page.filter(|next| *next != 0);
-            Ok(Page { items: page.items.into_iter().map(&keep).collect(), next, total: total_entries })
-        })
-        .await
+        self.http.list(call, collection, &urgency, keep, key).await
     }
 
     /// §1: the start-up check.

@@ -38,6 +38,7 @@ pub fn cloud(config: &Config, setup: &Setup) -> Builder {
             refill: Refill::Evenly(Duration::from_secs(3600)),
         })
         .correlation("x-correlation-id")
+        .refusals(Refusal::read_with_code)
         .not_applied(|refusal: &Refusal| refusal.code == "rate_limit_exceeded")
         .dump(config.debug)
 }
@@ -48,6 +49,7 @@ pub fn robot(config: &Robot, credential: &Credential, setup: &Setup) -> Builder 
     Transport::builder(config.endpoint.clone())
         .setup(setup)
         .credential(credential.clone())
+        .refusals(Refusal::read_with_code)
         .patience(Patience { tries: 2, ..PATIENCE })
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cloud_provider::{Error, Result, Setup};
 use provider_kit::cached::Cached;
 use provider_kit::inventory::Urgency;
-use provider_kit::paging::{Page, Reading, Rules, linked_page, read_pages};
+use provider_kit::paging::{Paging, Reading};
 use provider_kit::transport::{Call, Leaf, Line, Transport, network};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -77,7 +77,7 @@ impl Services {
                 leaf = Arc::new(Microversion::new(leaf));
             }
             let transport = furnished(Transport::of_session(session), config, setup, leaf).build();
-            transport.map(|transport| transport.meaning(meaning))
+            transport.map(|transport| transport.meaning(meaning).paging(Paging::marker_link()))
         };
         let (compute, network, balancer) =
             (service(Service::Compute)?, service(Service::Network)?, service(Service::Balancer)?);
@@ -135,14 +135,7 @@ impl Services {
         keep: impl Fn(W) -> T,
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
-        let rules = Rules { what: collection, totals: false };
-        read_pages(rules, String::new(), key, async |marker: String| -> Result<Page<T, String>> {
-            let call = if marker.is_empty() { call.clone() } else { call.clone().query("marker", marker) };
-            let call = || call.clone().list();
-            let answer = urgency.carry(|priority| transport.send(call().priority(priority))).await?;
-            linked_page(&answer, collection, &keep)
-        })
-        .await
+        transport.list(call, collection, urgency, keep, key).await
     }
 
     /// Reads all of a list; half of one is none.

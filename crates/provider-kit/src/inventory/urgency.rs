@@ -25,6 +25,12 @@ const UNDER_WAY: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub struct Urgency(Arc<watch::Sender<Priority>>);
 
+impl Default for Urgency {
+    fn default() -> Self {
+        Self::of(Priority::default())
+    }
+}
+
 impl Urgency {
     /// One that is this at first.
     #[must_use]

@@ -41,7 +41,15 @@ pub struct Call {
 }
 
 impl Call {
-    fn new(method: Method, template: &'static str, parameters: &[&str]) -> Self {
+    /// A call with any method. `parameters` fill the `{…}` of the template, in order.
+    ///
+    /// ```
+    /// use provider_kit::transport::{Call, Method};
+    ///
+    /// assert_eq!(Call::new(Method::HEAD, "/v1/machines/{id}", &["7"]).route(), "HEAD /v1/machines/{id}");
+    /// ```
+    #[must_use]
+    pub fn new(method: Method, template: &'static str, parameters: &[&str]) -> Self {
         let (idempotent, changes) = (method.is_idempotent(), !method.is_safe());
         let priority = if method == Method::DELETE { Priority::Urgent } else { Priority::Ordinary };
         let path = fill(template, parameters);
@@ -64,6 +72,11 @@ impl Call {
     #[must_use]
     pub fn put(template: &'static str, parameters: &[&str]) -> Self {
         Self::new(Method::PUT, template, parameters)
+    }
+    /// A PATCH. Not sent again after a lost answer, unless [`repeatable`](Self::repeatable).
+    #[must_use]
+    pub fn patch(template: &'static str, parameters: &[&str]) -> Self {
+        Self::new(Method::PATCH, template, parameters)
     }
     /// A DELETE.
     #[must_use]
@@ -284,6 +297,8 @@ mod tests {
     #[test]
     fn only_calls_that_may_be_repeated_are_idempotent() {
         assert!(Call::get("/", &[]).idempotent && Call::put("/", &[]).idempotent && Call::delete("/", &[]).idempotent);
-        assert!(!Call::post("/", &[]).idempotent && Call::post("/", &[]).repeatable().idempotent);
+        for call in [Call::post("/", &[]), Call::patch("/", &[])] {
+            assert!(!call.idempotent && call.changes && call.repeatable().idempotent);
+        }
     }
 }

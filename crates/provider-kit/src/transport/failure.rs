@@ -97,18 +97,37 @@ pub struct Refusal {
 pub type RefusalReader = fn(&HeaderMap, &[u8]) -> Option<Refusal>;
 
 impl Refusal {
-    /// The usual shapes: `{"error": {"code", "message"}}`, `{"error": "…"}`, `{"code" or "id", "message"}`,
-    /// `{"errors": [{"reason" or "message"}]}`; with `{"details": {"fields": [{"name", "messages"}]}}` beside the message.
+    /// The code of a refusal that has none, in a form that only APIs use: a 404 of that form is the API's own.
+    pub const UNSPECIFIED: &'static str = "unspecified";
+
+    /// Reads the usual forms: `{"error": {"code", "message"}}`, `{"error": "…"}`, `{"code" or "id", "message"}`,
+    /// `{"errors": [{"field", "reason" or "message"}]}`; with `{"details": {"fields": [{"name", "messages"}]}}` beside the
+    /// message. A refusal without a code word gets the code [`UNSPECIFIED`](Self::UNSPECIFIED), unless it is a mere
+    /// `{"message": "…"}`, which is what gateways answer too.
     #[must_use]
-    pub fn read(_headers: &HeaderMap, body: &[u8]) -> Option<Self> {
+    pub fn read(headers: &HeaderMap, body: &[u8]) -> Option<Self> {
+        let mut refusal = Self::read_with_code(headers, body)?;
         let body: Value = serde_json::from_slice(body).ok()?;
-        let first = body.pointer("/errors/0");
-        let error = body.get("error").filter(|e| e.is_object()).or(first).unwrap_or(&body);
-        let text = |keys: &[&str]| keys.iter().find_map(|key| error.get(*key)?.as_str()).map(str::to_owned);
-        let message = text(&["message", "reason", "error"])?;
+        if refusal.code.is_empty() && (body.get("error").is_some() || body.pointer("/errors/0").is_some()) {
+            Self::UNSPECIFIED.clone_into(&mut refusal.code);
+        }
+        Some(refusal)
+    }
+
+    /// Reads the forms of [`read`](Self::read) for an API whose every refusal has a code word: a 404 without one is that of a
+    /// gateway.
+    #[must_use]
+    pub fn read_with_code(_headers: &HeaderMap, body: &[u8]) -> Option<Self> {
+        let body: Value = serde_json::from_slice(body).ok()?;
+        let errors = body.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let error = body.get("error").filter(|error| error.is_object()).or(errors.first()).unwrap_or(&body);
+        let message = match body.get("error") {
+            None if !errors.is_empty() => errors.iter().filter_map(said).collect::<Vec<_>>().join("; "),
+            _ => said(error)?,
+        };
         let fields = error.pointer("/details/fields").and_then(Value::as_array);
         let details = fields.into_iter().flatten().filter_map(detail).collect();
-        Some(Self { code: text(&["code", "id"]).unwrap_or_default(), message, details })
+        Some(Self { code: text(error, &["code", "id"]).unwrap_or_default().to_owned(), message, details })
     }
 
     /// For people: `message (field: what is wrong; field: what is wrong)`.
@@ -118,6 +137,17 @@ impl Refusal {
             details => format!("{} ({})", self.message, details.join("; ")),
         }
     }
+}
+
+fn text<'a>(error: &'a Value, keys: &[&str]) -> Option<&'a str> {
+    keys.iter().find_map(|key| error.get(*key)?.as_str())
+}
+
+/// The message of one error, after the field that it is about.
+fn said(error: &Value) -> Option<String> {
+    let message = text(error, &["message", "reason", "error"])?;
+    let field = text(error, &["field"]).filter(|field| !field.is_empty());
+    Some(field.map_or_else(|| message.to_owned(), |field| format!("{field}: {message}")))
 }
 
 /// `{"name", "messages"}` on one line.
@@ -209,7 +239,7 @@ pub(super) fn refused(
 fn by_status(status: StatusCode, refusal: Option<&Refusal>, text: String) -> Error {
     match status.as_u16() {
         401 | 403 => Error::unauthorized(text),
-        // A gateway speaks JSON too; only the API itself has a word for it. One without words brings its own reader.
+        // A gateway speaks JSON too: an answer without a code word is only believed in a form that gateways do not use.
         404 | 410 if refusal.is_some_and(|refusal| !refusal.code.is_empty()) => Error::not_found(text),
         404 | 410 => Error::other(format!("{text} (not an answer of this API; is the endpoint right?)")),
         409 | 412 | 423 => Error::conflict(text),

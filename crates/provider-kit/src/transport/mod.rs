@@ -15,7 +15,7 @@
 //! |---|---|---|
 //! | 401 | *unauthorized* | once, if the files hold another credential, or the session has another access |
 //! | 403 | *unauthorized* | no |
-//! | 404 in the API's own words | *not found* | no |
+//! | 404 in the API's own words, or in a [usual form](Refusal::read) | *not found* | no |
 //! | 404 of anybody else (a proxy, a gateway) | *other* | no |
 //! | 409, 412, 423 | *conflict* | no |
 //! | 400, 422 | *invalid* | no |
@@ -67,12 +67,14 @@ use bytes::Bytes;
 use cloud_provider::{CloudMetrics, Error, Fence, NoCloudMetrics, Result, Setup};
 use exchange::Exchange;
 use failure::Words;
+pub use http::Method;
 use http::{HeaderValue, Request, Response};
 use leaf::InProcess;
 use network::Network;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::paging::Paging;
 use crate::signing::Signer;
 
 pub use access::{Access, Session, has_valid_port};
@@ -88,7 +90,7 @@ pub use priority::Priority;
 
 /// A client for one cloud API with one credential. Cheap to clone; clones share the budget and the pause.
 #[derive(Clone)]
-pub struct Transport(Arc<Inner>, Meaning);
+pub struct Transport(Arc<Inner>, Meaning, Paging);
 
 struct Inner {
     base: String,
@@ -118,6 +120,7 @@ pub struct Builder {
     fence: Fence,
     patience: Patience,
     budget: Budget,
+    paging: Paging,
     words: Words,
     validate: Option<Call>,
     dump: bool,
@@ -190,7 +193,8 @@ impl Builder {
         self
     }
 
-    /// How this API words a refusal; by default the usual JSON shapes are understood.
+    /// Reads refusals with `reader` instead of [`Refusal::read`], which knows the usual forms. A 404 whose refusal has no code
+    /// is that of a gateway, and not *not found*.
     #[must_use]
     pub fn refusals(mut self, reader: RefusalReader) -> Self {
         self.words.reader = reader;
@@ -209,6 +213,52 @@ impl Builder {
     #[must_use]
     pub fn correlation(mut self, header: &'static str) -> Self {
         self.words.correlation = Some(header);
+        self
+    }
+
+    /// Reads lists page by page like this, for [`Transport::list`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use cloud_provider::{Result, Setup};
+    /// use provider_kit::inventory::Urgency;
+    /// use provider_kit::paging::Paging;
+    /// use provider_kit::transport::{Budget, Call, Credential, Refill, Transport};
+    ///
+    /// # #[derive(serde::Deserialize)] struct Droplet { id: u64 }
+    /// fn digitalocean(setup: &Setup, token: Credential) -> Result<Transport> {
+    ///     Transport::builder("https://api.digitalocean.com").setup(setup).credential(token)
+    ///         .budget(Budget { refill: Refill::Evenly(Duration::from_secs(3600)), ..Budget::default() })
+    ///         .paging(Paging::next_link("/links/pages/next").size("per_page", 200).total("/meta/total"))
+    ///         .build()
+    /// }
+    ///
+    /// fn linode(setup: &Setup, token: Credential) -> Result<Transport> {
+    ///     Transport::builder("https://api.linode.com").setup(setup).credential(token)
+    ///         .paging(Paging::page_count("/pages").size("page_size", 500).total("/results"))
+    ///         .build()
+    /// }
+    ///
+    /// fn vultr(setup: &Setup, token: Credential) -> Result<Transport> {
+    ///     Transport::builder("https://api.vultr.com").setup(setup).credential(token)
+    ///         .paging(Paging::token("cursor", "/meta/links/next").size("per_page", 500).total("/meta/total"))
+    ///         .build()
+    /// }
+    ///
+    /// async fn droplets(cloud: &Transport) -> Result<Vec<Droplet>> {
+    ///     let call = Call::get("/v2/droplets", &[]);
+    ///     let list = cloud.list(call, "droplets", &Urgency::default(), |droplet: Droplet| droplet, |it| it.id).await?;
+    ///     Ok(list.complete()?.into_items())
+    /// }
+    /// # let token = || Credential::token("secret");
+    /// # assert_eq!(digitalocean(&Setup::default(), token())?.base(), "https://api.digitalocean.com");
+    /// # linode(&Setup::default(), token()).and(vultr(&Setup::default(), token()))?;
+    /// # Ok::<(), cloud_provider::Error>(())
+    /// ```
+    #[must_use]
+    pub fn paging(mut self, paging: Paging) -> Self {
+        self.paging = paging;
         self
     }
 
@@ -307,8 +357,17 @@ impl Builder {
         let layers = authenticate::authenticate(layers, identity, Arc::clone(&metrics));
         let layers = throttle::throttle(layers, self.budget, patience, Arc::clone(&metrics));
         let stack = Box::new(retry::retry(layers, patience));
-        Ok(Transport(Arc::new(Inner { base, credential: self.credential, metrics, patience, signer, stack }), |_| None))
+        let inner = Inner { base, credential: self.credential, metrics, patience, signer, stack };
+        Ok(Transport(Arc::new(inner), |_| None, self.paging))
     }
+}
+
+/// Checks the base URL of an API.
+///
+/// # Errors
+/// *Invalid* if it is not `http://` or `https://` with a host.
+pub(crate) fn check_endpoint(base: &str) -> Result<()> {
+    endpoint(base).map(drop)
 }
 
 impl Transport {
@@ -327,6 +386,7 @@ impl Transport {
             fence: Fence::open(),
             patience: Patience::default(),
             budget: Budget::default(),
+            paging: Paging::WHOLE,
             words: Words {
                 reader: Refusal::read,
                 not_applied: |_| false,
@@ -363,6 +423,17 @@ impl Transport {
     pub fn meaning(mut self, meaning: Meaning) -> Self {
         self.1 = meaning;
         self
+    }
+
+    /// Returns the same client for an API that pages its lists like this, for [`list`](Self::list).
+    #[must_use]
+    pub fn paging(mut self, paging: Paging) -> Self {
+        self.2 = paging;
+        self
+    }
+
+    pub(crate) fn paged(&self) -> Paging {
+        self.2
     }
 
     /// Sends a call and reads the answer as JSON.

@@ -276,7 +276,7 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
         match query {
             Query::All(sets) => {
                 let keep = |shown| self.actual(shown).sharing(sets);
-                self.api.list("load balancers", Call::get(ALL, &[]), keep, |actual| actual.id.clone()).await
+                self.api.list("load_balancers", Call::get(ALL, &[]), keep, |actual| actual.id.clone()).await
             }
             Query::Owner(identity) => self.find(identity).await.map(Reading::of),
             Query::Ids(ids, _) => {

@@ -151,7 +151,7 @@ impl MachineSource for CloudServers {
 
     async fn list(&self, urgency: &Urgency) -> Result<Reading<CloudServer>> {
         let (call, id) = (Call::get("/servers", &[]), |server: &CloudServer| server.id.clone());
-        self.api.list_for_all("servers", call, urgency, |server| server, id).await
+        self.api.http.list(call, "servers", urgency, |server| server, id).await
     }
 
     fn lists_prove_absence(&self) -> bool {

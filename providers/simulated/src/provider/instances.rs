@@ -6,7 +6,7 @@ use provider_kit::paging::Reading;
 use provider_kit::transport::{Call, Priority};
 use serde::Deserialize;
 
-use super::{Api, IDS, ListPage};
+use super::{Api, IDS};
 use crate::cloud::MachineState;
 
 /// A machine, as far as a Node needs it: thousands are kept.
@@ -41,7 +41,7 @@ impl MachineSource for Api {
 
     async fn list(&self, urgency: &Urgency) -> Result<Reading<KeptMachine>> {
         let id = |machine: &KeptMachine| machine.id.clone();
-        self.read_list("/v1/machines", urgency, |machine| machine, id).await
+        self.http.list(Call::get("/v1/machines", &[]), "machines", urgency, |machine| machine, id).await
     }
 
     fn lists_prove_absence(&self) -> bool {
@@ -53,9 +53,8 @@ impl MachineSource for Api {
     }
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<KeptMachine>> {
-        let call = Call::get("/v1/machines", &[]).list().query("name", name).priority(priority);
-        let page: ListPage<_> = self.http.read(call).await?;
-        Ok(page.items)
+        let call = Call::get("/v1/machines", &[]).list().query("name", name).inside("machines");
+        self.http.read(call.priority(priority)).await
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {

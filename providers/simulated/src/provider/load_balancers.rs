@@ -14,10 +14,10 @@ use provider_kit::load_balancers::{
 };
 use provider_kit::paging::Reading;
 use provider_kit::source_ranges::{allows_all, source_ranges};
-use provider_kit::transport::{Call, Priority, Transport};
+use provider_kit::transport::{Call, Transport};
 use serde::{Deserialize, Serialize};
 
-use super::{Api, IDS, ListPage};
+use super::{Api, IDS};
 use crate::cloud::{HealthCheck as CloudCheck, Listener, LoadBalancerStatus as Status, PAGE_SIZE};
 
 const TIER: Annotation<&str> = Annotation::new(
@@ -98,7 +98,8 @@ impl ObjectApi for Api {
 
     async fn list(&self, keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync)) -> Result<Reading<Actual>> {
         let id = |actual: &Actual| actual.id.clone();
-        self.read_list(LoadBalancer::PATHS.collection, &Urgency::of(Priority::Ordinary), keep, id).await
+        let call = Call::get(LoadBalancer::PATHS.collection, &[]);
+        self.http.list(call, "load_balancers", &Urgency::default(), keep, id).await
     }
 
     async fn candidates(
@@ -135,8 +136,8 @@ impl Api {
         keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync),
     ) -> Result<Vec<Actual>> {
         let call = Call::get(LoadBalancer::PATHS.collection, &[]).query(parameter, value).list();
-        let page: ListPage<LoadBalancer> = self.http.read(call).await?;
-        Ok(page.items.into_iter().map(keep).collect())
+        let found: Vec<LoadBalancer> = self.http.read(call.inside("load_balancers")).await?;
+        Ok(found.into_iter().map(keep).collect())
     }
 }
 

@@ -12,7 +12,6 @@ mod load_balancers;
 mod routes;
 
 use std::collections::BTreeMap;
-use std::hash::Hash;
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::names::{LABEL_REGION, LABEL_ZONE, ZONE_DELIMITER};
@@ -21,16 +20,13 @@ use cloud_provider::{
     Volumes, async_trait,
 };
 use provider_kit::cluster::ClusterView;
-use provider_kit::inventory::{Inventory, Urgency};
+use provider_kit::inventory::Inventory;
 use provider_kit::load_balancers::Balancers;
-use provider_kit::paging::{Page, Reading, Rules, read_pages};
+use provider_kit::paging::Paging;
 use provider_kit::provider_id::ProviderIds;
 use provider_kit::routes::RouteTable;
 use provider_kit::settings::Settings;
-use provider_kit::streamed::collect;
 use provider_kit::transport::{Call, Transport};
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use crate::cloud::{PAGE_SIZE, Volume};
 
@@ -49,9 +45,9 @@ const IDS: ProviderIds = ProviderIds {
 /// *Invalid*, with everything that is wrong with the file.
 pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     let mut settings = Settings::yaml(setup)?;
-    let (http, project) = (settings.transport(), settings.text("project"));
+    let (http, project) = (settings.transport(None), settings.text("project"));
     settings.finish()?;
-    Ok(Arc::new(Simulated::new(http?, project)))
+    Ok(Arc::new(Simulated::new(http.build()?, project)))
 }
 
 /// The provider.
@@ -71,33 +67,6 @@ struct Api {
     project: Arc<OnceLock<String>>,
 }
 
-#[derive(Deserialize)]
-#[serde(bound(deserialize = "T: Deserialize<'de>"))]
-struct ListPage<T> {
-    #[serde(alias = "machines", alias = "load_balancers", alias = "routes", deserialize_with = "collect::<_, T, _>")]
-    items: Vec<T>,
-    total: Option<usize>,
-    next_page: Option<u32>,
-}
-
-impl Api {
-    /// Reads a list to its end. Each object becomes what is kept of it as soon as its page is there.
-    async fn read_list<W: DeserializeOwned, T, K: Hash>(
-        &self,
-        path: &'static str,
-        urgency: &Urgency,
-        keep: impl Fn(W) -> T + Send,
-        key: fn(&T) -> K,
-    ) -> Result<Reading<T>> {
-        read_pages(Rules { what: path, totals: true }, 1, key, async |number: u32| {
-            let call = Call::get(path, &[]).list().query("page", number).query("per_page", PAGE_SIZE);
-            let page = urgency.carry(|priority| self.http.read::<ListPage<W>>(call.clone().priority(priority))).await?;
-            Ok(Page { items: page.items.into_iter().map(&keep).collect(), next: page.next_page, total: page.total })
-        })
-        .await
-    }
-}
-
 impl Simulated {
     /// A provider that talks over `http`; `project`: the one that its token must be for.
     #[must_use]
@@ -107,6 +76,7 @@ impl Simulated {
             "quota_exceeded" => Some(Error::quota),
             _ => None,
         });
+        let http = http.paging(Paging::next_page("/next_page").size("per_page", PAGE_SIZE).required_total("/total"));
         let api = Api { http: http.clone(), project: Arc::default() };
         let balancers = load_balancers::load_balancers(&api);
         let instances = Inventory::new(api.clone()).measured(http.metrics());

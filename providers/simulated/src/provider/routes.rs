@@ -4,7 +4,7 @@ use cloud_provider::{AddressType, Error, Node, Result, Route, async_trait};
 use provider_kit::inventory::Urgency;
 use provider_kit::load_balancers::Marks;
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
-use provider_kit::transport::{Call, Priority};
+use provider_kit::transport::Call;
 
 use super::{Api, IDS};
 use crate::cloud::{self, NewRoute};
@@ -24,8 +24,8 @@ impl RouteCloud for Api {
             },
             owner: Some(route.labels.get(Marks::CLUSTER).cloned().unwrap_or_default()),
         };
-        let (name, urgency) = (|route: &CloudRoute| route.name.clone(), Urgency::of(Priority::Ordinary));
-        Ok(self.read_list(ALL, &urgency, keep, name).await?.complete()?.into_items())
+        let (name, urgency) = (|route: &CloudRoute| route.name.clone(), Urgency::default());
+        Ok(self.http.list(Call::get(ALL, &[]), "routes", &urgency, keep, name).await?.complete()?.into_items())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Option<&'a str> {

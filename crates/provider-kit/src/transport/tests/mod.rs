@@ -105,7 +105,7 @@ async fn a_call_without_an_answer_ends_in_bounded_time() {
 async fn each_refusal_becomes_an_error_that_says_what_to_do() {
     let own = r#"{"error":{"code":"x","message":"because"}}"#;
     type Says = fn(&Error) -> bool;
-    let table: [(u16, &'static str, Says); 9] = [
+    let table: [(u16, &'static str, Says); 11] = [
         (401, own, Error::is_unauthorized),
         (403, own, Error::is_unauthorized),
         (404, own, Error::is_not_found),
@@ -113,6 +113,8 @@ async fn each_refusal_becomes_an_error_that_says_what_to_do() {
         (423, own, Error::is_conflict),
         (422, own, Error::is_invalid),
         (400, own, Error::is_invalid),
+        (404, r#"{"errors":[{"reason":"Not found"}]}"#, Error::is_not_found),
+        (404, r#"{"message":"no Route matched"}"#, |err| !err.is_not_found()),
         (404, "<html>no such page</html>", |err| !err.is_not_found()),
         (410, "", |err| !err.is_not_found()),
     ];
@@ -130,8 +132,14 @@ fn the_usual_shapes_of_a_refusal_are_read() {
     let table = [
         (r#"{"error":{"code":"not_found","message":"no"}}"#, "not_found", "no"),
         (r#"{"id":"not_found","message":"no"}"#, "not_found", "no"),
-        (r#"{"errors":[{"reason":"Not found"}]}"#, "", "Not found"),
-        (r#"{"error":"no"}"#, "", "no"),
+        (r#"{"errors":[{"reason":"Not found"}]}"#, Refusal::UNSPECIFIED, "Not found"),
+        (
+            r#"{"errors":[{"field":"label","reason":"is too long"},{"reason":"no"}]}"#,
+            Refusal::UNSPECIFIED,
+            "label: is too long; no",
+        ),
+        (r#"{"error":"no","status":404}"#, Refusal::UNSPECIFIED, "no"),
+        (r#"{"message":"no Route matched with those values"}"#, "", "no Route matched with those values"),
     ];
     for (body, code, message) in table {
         let expected = Refusal { code: code.into(), message: message.into(), details: Vec::new() };

@@ -1,0 +1,330 @@
+//! The forms in which APIs page their lists: `{"machines": […], "meta": {"total": 7}, "links": {"next": "…"}}` and the like.
+
+use std::fmt;
+use std::hash::Hash;
+use std::marker::PhantomData;
+
+use cloud_provider::{Error, Result};
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::{Page, Reading, Rules, read_pages};
+use crate::inventory::Urgency;
+use crate::streamed::{MOST_ITEMS, too_many};
+use crate::transport::{Answer, Call, Transport};
+
+/// The form in which an API pages its lists. Places in an answer are JSON pointers.
+///
+/// ```
+/// use provider_kit::paging::Paging;
+///
+/// let digitalocean = Paging::next_link("/links/pages/next").size("per_page", 200).total("/meta/total");
+/// let linode = Paging::page_count("/pages").size("page_size", 500).total("/results");
+/// let vultr = Paging::token("cursor", "/meta/links/next").size("per_page", 500).total("/meta/total");
+/// let gcp = Paging::token("pageToken", "/nextPageToken").size("maxResults", 500);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Paging {
+    next: Next,
+    size: Option<(&'static str, usize)>,
+    total: Option<&'static str>,
+    is_total_required: bool,
+}
+
+/// The sign in an answer that there is another page.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// None: the API answers whole lists.
+    Whole,
+    /// The number of the next page, if there is one.
+    Number(&'static str),
+    /// The number of pages.
+    Count(&'static str),
+    /// Anything but an empty text. The next page has the next number.
+    Link(&'static str),
+    /// A text for the query parameter of this name.
+    Token(&'static str, &'static str),
+    /// The parameter `marker` of the next link in `<collection>_links`.
+    MarkerLink,
+}
+
+impl Paging {
+    const fn of(next: Next) -> Self {
+        Self { next, size: None, total: None, is_total_required: false }
+    }
+
+    /// An API that answers whole lists.
+    pub const WHOLE: Self = Self::of(Next::Whole);
+
+    /// Pages are asked for with `page`, from 1 on; an answer names the next one at `place`: a number, or null.
+    #[must_use]
+    pub const fn next_page(place: &'static str) -> Self {
+        Self::of(Next::Number(place))
+    }
+
+    /// Pages are asked for with `page`, from 1 on; an answer says at `place` how many there are.
+    #[must_use]
+    pub const fn page_count(place: &'static str) -> Self {
+        Self::of(Next::Count(place))
+    }
+
+    /// Pages are asked for with `page`, from 1 on; an answer has a link at `place` if there is another one. The link itself is
+    /// not followed: it may lead to an address that only the cloud can reach.
+    #[must_use]
+    pub const fn next_link(place: &'static str) -> Self {
+        Self::of(Next::Link(place))
+    }
+
+    /// Pages are asked for with the query parameter `key`; an answer has its next value at `place`, or nothing.
+    #[must_use]
+    pub const fn token(key: &'static str, place: &'static str) -> Self {
+        Self::of(Next::Token(key, place))
+    }
+
+    /// Pages are asked for with `marker`, which is taken from `<collection>_links: [{"rel": "next", "href": "…?marker=…"}]`.
+    #[must_use]
+    pub const fn marker_link() -> Self {
+        Self::of(Next::MarkerLink)
+    }
+
+    /// Asks for pages of so many items with the query parameter `key`.
+    #[must_use]
+    pub const fn size(self, key: &'static str, items: usize) -> Self {
+        Self { size: Some((key, items)), ..self }
+    }
+
+    /// Compares what was listed with the total that an answer has at `place`, if it has one.
+    #[must_use]
+    pub const fn total(self, place: &'static str) -> Self {
+        Self { total: Some(place), ..self }
+    }
+
+    /// Like [`total`](Self::total), and a page without one is an error: such lists prove that what they lack does not exist.
+    #[must_use]
+    pub const fn required_total(self, place: &'static str) -> Self {
+        Self { is_total_required: true, ..self.total(place) }
+    }
+
+    /// The first page number, if pages have numbers, and the query parameter of pages.
+    const fn key(self) -> (Option<u32>, &'static str) {
+        match self.next {
+            Next::Whole | Next::Number(_) | Next::Count(_) | Next::Link(_) => (Some(1), "page"),
+            Next::Token(key, _) => (None, key),
+            Next::MarkerLink => (None, "marker"),
+        }
+    }
+
+    /// Returns `true` if a field of the answer is needed to find the next page or the total.
+    fn reads(self, field: &str, collection: &str) -> bool {
+        let place = match self.next {
+            Next::Number(place) | Next::Count(place) | Next::Link(place) | Next::Token(_, place) => Some(place),
+            Next::Whole => None,
+            Next::MarkerLink if field.strip_prefix(collection) == Some("_links") => return true,
+            Next::MarkerLink => None,
+        };
+        let is_in = |place: &&str| place.split('/').nth(1) == Some(field);
+        place.iter().chain(self.total.iter()).any(is_in)
+    }
+
+    fn next_number(self, fields: &Value, here: u32) -> Result<Option<u32>, &'static str> {
+        let (place, is_last) = match self.next {
+            Next::Number(place) | Next::Count(place) => (place, false),
+            Next::Link(place) => (place, true),
+            Next::Whole | Next::Token(..) | Next::MarkerLink => return Ok(None),
+        };
+        // What has moved elsewhere must not end a list.
+        let is_missing =
+            |place: &str| fields.pointer(place.rsplit_once('/').map_or("", |(parent, _)| parent)).is_none();
+        let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+        match (self.next, fields.pointer(place).filter(|value| !value.is_null())) {
+            (_, None) if !is_last && is_missing(place) => Err("it does not say whether there is a next page"),
+            (Next::Count(_), None) => Err("it does not say how many pages there are"),
+            (_, None) => Ok(None),
+            (Next::Link(_), Some(link)) => Ok(link
+                .as_str()
+                .ok_or("its next link is no text")?
+                .is_empty()
+                .then_some(None)
+                .unwrap_or(Some(here + 1))),
+            (Next::Count(_), Some(count)) => {
+                Ok((here < number(count).ok_or("its number of pages is none")?).then_some(here + 1))
+            }
+            (_, Some(next)) => Ok(Some(number(next).ok_or("its next page is no number")?).filter(|next| *next != 0)),
+        }
+    }
+
+    fn next_token(self, fields: &Value, collection: &str) -> Result<Option<String>, &'static str> {
+        if let Next::Token(_, place) = self.next {
+            let Some(token) = fields.pointer(place).filter(|value| !value.is_null()) else { return Ok(None) };
+            let token = token.as_str().ok_or("its token of the next page is no text")?;
+            return Ok(Some(token.to_owned()).filter(|token| !token.is_empty()));
+        }
+        let links = fields.get(format!("{collection}_links")).and_then(Value::as_array);
+        let Some(next) = links.into_iter().flatten().find(|link| link["rel"] == "next") else { return Ok(None) };
+        next["href"].as_str().and_then(marker).map(Some).ok_or("the next page has no marker")
+    }
+}
+
+impl Transport {
+    /// Reads a list to its end, in the form that was [declared](crate::transport::Builder::paging); `collection` is the field
+    /// that holds the items. What is read becomes what is kept, one item after the other. All pages are as urgent as the most
+    /// urgent of those who wait; `key` tells items apart.
+    ///
+    /// # Errors
+    /// The answer of the cloud, if any page could not be read; *other* if one has no such field.
+    pub async fn list<W: DeserializeOwned, T, K: Hash>(
+        &self,
+        call: Call,
+        collection: &str,
+        urgency: &Urgency,
+        keep: impl Fn(W) -> T,
+        key: fn(&T) -> K,
+    ) -> Result<Reading<T>> {
+        let paging = self.paged();
+        let (first, parameter) = paging.key();
+        let call = paging.size.iter().fold(call.list(), |call, (key, items)| call.query(key, items));
+        let what = collection.replace('_', " ");
+        let rules = Rules { what: &what, totals: paging.is_total_required };
+        let page = async |position: Option<String>| {
+            let call = position.iter().fold(call.clone(), |call, position| call.query(parameter, position));
+            let answer = urgency.carry(|priority| self.send(call.clone().priority(priority))).await?;
+            let (items, fields) = read_page(&answer, collection, |field| paging.reads(field, collection), &keep)?;
+            let total =
+                paging.total.and_then(|place| fields.pointer(place)?.as_u64()).and_then(|it| it.try_into().ok());
+            Ok::<_, Error>((answer, items, fields, total))
+        };
+        match first {
+            Some(first) => {
+                read_pages(rules, first, key, async |here: u32| {
+                    let position = (!matches!(paging.next, Next::Whole)).then(|| here.to_string());
+                    let (answer, items, fields, total) = page(position).await?;
+                    let next = paging.next_number(&fields, here).map_err(|text| answer.unexpected(&text))?;
+                    Ok(Page { items, next, total })
+                })
+                .await
+            }
+            None => {
+                read_pages(rules, String::new(), key, async |token: String| {
+                    let (answer, items, fields, total) = page(Some(token).filter(|it| !it.is_empty())).await?;
+                    let next = paging.next_token(&fields, collection).map_err(|text| answer.unexpected(&text))?;
+                    Ok(Page { items, next, total })
+                })
+                .await
+            }
+        }
+    }
+}
+
+/// Reads the items of one page, and of its other fields those that `reads` selects.
+fn read_page<W: DeserializeOwned, T>(
+    answer: &Answer,
+    collection: &str,
+    reads: impl Fn(&str) -> bool,
+    mut keep: impl FnMut(W) -> T,
+) -> Result<(Vec<T>, Value)> {
+    let mut found = Found { items: None, fields: Map::new() };
+    let mut json = serde_json::Deserializer::from_slice(&answer.body);
+    let seed = Top { collection, reads: &reads, found: &mut found, keep: &mut keep, wire: PhantomData::<W> };
+    let read = seed.deserialize(&mut json).and_then(|()| json.end());
+    read.map_err(|err| answer.unexpected(&err))?;
+    let items = found.items.ok_or_else(|| answer.unexpected(&format!("it has no {collection:?}")))?;
+    Ok((items, Value::Object(found.fields)))
+}
+
+/// The value of `marker` in a link's query.
+fn marker(href: &str) -> Option<String> {
+    let query = href.split_once('?')?.1.split('#').next()?;
+    let value = query.split('&').find_map(|pair| pair.strip_prefix("marker="))?;
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(bytes).ok().filter(|marker| !marker.is_empty())
+}
+
+struct Found<T> {
+    items: Option<Vec<T>>,
+    fields: Map<String, Value>,
+}
+
+/// The object around the collection.
+struct Top<'a, W, T, F> {
+    collection: &'a str,
+    reads: &'a dyn Fn(&str) -> bool,
+    found: &'a mut Found<T>,
+    keep: &'a mut F,
+    wire: PhantomData<W>,
+}
+
+impl<'de, W: Deserialize<'de>, T, F: FnMut(W) -> T> DeserializeSeed<'de> for Top<'_, W, T, F> {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de, W: Deserialize<'de>, T, F: FnMut(W) -> T> Visitor<'de> for Top<'_, W, T, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an object with {:?}", self.collection)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(key) = fields.next_key::<String>()? {
+            if key == self.collection {
+                let items = Items { keep: &mut *self.keep, wire: PhantomData };
+                self.found.items = Some(fields.next_value_seed(items)?);
+            } else if (self.reads)(&key) {
+                self.found.fields.insert(key, fields.next_value()?);
+            } else {
+                fields.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The collection.
+struct Items<'a, W, F> {
+    keep: &'a mut F,
+    wire: PhantomData<W>,
+}
+
+impl<'de, W: Deserialize<'de>, T, F: FnMut(W) -> T> DeserializeSeed<'de> for Items<'_, W, F> {
+    type Value = Vec<T>;
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Vec<T>, D::Error> {
+        from.deserialize_seq(self)
+    }
+}
+
+impl<'de, W: Deserialize<'de>, T, F: FnMut(W) -> T> Visitor<'de> for Items<'_, W, F> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+        let mut kept = Vec::new();
+        while let Some(item) = items.next_element::<W>()? {
+            if kept.len() == MOST_ITEMS {
+                return Err(too_many());
+            }
+            kept.push((self.keep)(item));
+        }
+        Ok(kept)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::routing::any;
+use http::{StatusCode, Uri};
+use serde_json::json;
+
+use super::*;
+
+#[derive(Deserialize)]
+struct Machine {
+    id: u32,
+}
+
+type Pages = fn(&str) -> Value;
+
+/// Reads all machines of an API that answers what `pages` says for a query, and the queries that were sent.
+async fn read_all(paging: Paging, pages: Pages) -> (Result<Reading<u32>>, Vec<String>) {
+    let queries = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&queries);
+    let router = Router::new().fallback(any(async move |uri: Uri| {
+        let query = uri.query().unwrap_or_default().to_owned();
+        log.lock().unwrap().push(query.clone());
+        (StatusCode::OK, pages(&query).to_string())
+    }));
+    let cloud = Transport::builder("http://cloud").service(router).paging(paging).build().unwrap();
+    let call = Call::get("/machines", &[]);
+    let reading = cloud.list(call, "machines", &Urgency::default(), |machine: Machine| machine.id, |id| *id).await;
+    let queries = queries.lock().unwrap().clone();
+    (reading, queries)
+}
+
+fn ids(reading: Result<Reading<u32>>) -> Vec<u32> {
+    reading.unwrap().complete().unwrap().into_items()
+}
+
+#[tokio::test]
+async fn the_usual_forms_are_read_to_their_end() {
+    let table: [(Paging, Pages, [&str; 2]); 6] = [
+        (
+            Paging::next_page("/meta/pagination/next_page").size("per_page", 2).total("/meta/pagination/total_entries"),
+            |query| match query {
+                "per_page=2&page=1" => json!({"machines": [{"id": 1}, {"id": 2}],
+                    "meta": {"pagination": {"next_page": 2, "total_entries": 3}}}),
+                _ => json!({"meta": {"pagination": {"next_page": null, "total_entries": 3}}, "machines": [{"id": 3}]}),
+            },
+            ["per_page=2&page=1", "per_page=2&page=2"],
+        ),
+        (
+            Paging::page_count("/pages").required_total("/results"),
+            |query| match query {
+                "page=1" => json!({"machines": [{"id": 1}, {"id": 2}], "page": 1, "pages": 2, "results": 3}),
+                _ => json!({"machines": [{"id": 3}], "page": 2, "pages": 2, "results": 3}),
+            },
+            ["page=1", "page=2"],
+        ),
+        (
+            Paging::next_link("/links/pages/next").total("/meta/total"),
+            |query| match query {
+                "page=1" => json!({"machines": [{"id": 1}, {"id": 2}], "meta": {"total": 3},
+                    "links": {"pages": {"next": "http://inside/machines?page=2", "last": "x"}}}),
+                _ => json!({"machines": [{"id": 3}], "links": {}, "meta": {"total": 3}}),
+            },
+            ["page=1", "page=2"],
+        ),
+        (
+            Paging::token("cursor", "/meta/links/next").total("/meta/total"),
+            |query| match query {
+                "" => json!({"machines": [{"id": 1}, {"id": 2}], "meta": {"total": 3, "links": {"next": "b/c="}}}),
+                _ => json!({"machines": [{"id": 3}], "meta": {"total": 3, "links": {"next": "", "prev": "x"}}}),
+            },
+            ["", "cursor=b%2Fc%3D"],
+        ),
+        (
+            Paging::marker_link(),
+            |query| match query {
+                "" => json!({"machines": [{"id": 1}, {"id": 2}], "machines_links": [
+                    {"rel": "previous", "href": "x?marker=0"},
+                    {"rel": "next", "href": "http://inside/machines?limit=2&marker=a%2Fb"},
+                ]}),
+                _ => json!({"machines_links": [{"rel": "previous", "href": "x"}], "machines": [{"id": 3}]}),
+            },
+            ["", "marker=a%2Fb"],
+        ),
+        (Paging::WHOLE, |_| json!({"machines": [{"id": 1}, {"id": 2}, {"id": 3}]}), ["", ""]),
+    ];
+    for (paging, pages, expected) in table {
+        let (reading, queries) = read_all(paging, pages).await;
+        assert_eq!(ids(reading), [1, 2, 3], "{paging:?}");
+        assert_eq!(queries, expected[..queries.len()], "{paging:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_another_form_is_an_error_and_not_the_end_of_a_list() {
+    let (number, count) = (Paging::next_page("/meta/next_page"), Paging::page_count("/pages"));
+    let (link, marker) = (Paging::next_link("/links/next"), Paging::marker_link());
+    let table: [(Paging, Pages); 12] = [
+        (number, |_| json!({"machines": []})),
+        (number, |_| json!({"machines": [], "meta": {"next_page": "two"}})),
+        (count, |_| json!({"machines": []})),
+        (count, |_| json!({"machines": [], "pages": -1})),
+        (link, |_| json!({"machines": [], "links": {"next": 2}})),
+        (Paging::token("after", "/after"), |_| json!({"machines": [], "after": 2})),
+        (marker, |_| json!({"machines": [], "machines_links": [{"rel": "next", "href": "http://inside/machines"}]})),
+        (marker, |_| json!({"machines": [], "machines_links": [{"rel": "next", "href": "x?marker=%f"}]})),
+        (marker, |_| json!({"servers": []})),
+        (marker, |_| json!([])),
+        (marker, |_| json!({"machines": {}})),
+        (marker, |_| json!({"machines": [{"name": "without an ID"}]})),
+    ];
+    for (paging, pages) in table {
+        let error = read_all(paging, pages).await.0.unwrap_err().to_string();
+        assert!(error.contains("unexpected body"), "{paging:?} {}: {error}", pages(""));
+    }
+}
+
+#[tokio::test]
+async fn a_list_whose_total_is_missing_or_another_is_a_partial_one() {
+    let required = Paging::next_link("/next").required_total("/total");
+    let table: [(Paging, Pages); 2] =
+        [(required, |_| json!({"machines": []})), (required, |_| json!({"machines": [], "total": 1}))];
+    for (paging, pages) in table {
+        assert!(read_all(paging, pages).await.0.unwrap().complete().is_err(), "{}", pages(""));
+    }
+}
+
+#[test]
+fn a_page_of_more_items_than_anybody_has_is_an_error() {
+    let read = |count: usize| {
+        let items = format!("{}{}", r#"{"id":1},"#.repeat(count - 1), r#"{"id":1}"#);
+        let answer = Answer::of(format!(r#"{{"machines":[{items}]}}"#));
+        read_page(&answer, "machines", |_| false, |machine: Machine| machine.id)
+    };
+    assert_eq!(read(MOST_ITEMS).unwrap().0.len(), MOST_ITEMS);
+    assert!(read(MOST_ITEMS + 1).unwrap_err().to_string().contains("more than 100000 items"));
+}
