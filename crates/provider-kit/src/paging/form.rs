@@ -141,12 +141,10 @@ impl Paging {
             (_, None) if !is_last && is_missing(place) => Err("it does not say whether there is a next page"),
             (Next::Count(_), None) => Err("it does not say how many pages there are"),
             (_, None) => Ok(None),
-            (Next::Link(_), Some(link)) => Ok(link
-                .as_str()
-                .ok_or("its next link is no text")?
-                .is_empty()
-                .then_some(None)
-                .unwrap_or(Some(here + 1))),
+            (Next::Link(_), Some(link)) => {
+                let link = link.as_str().ok_or("its next link is no text")?;
+                Ok((!link.is_empty()).then_some(here + 1))
+            }
             (Next::Count(_), Some(count)) => {
                 Ok((here < number(count).ok_or("its number of pages is none")?).then_some(here + 1))
             }
