@@ -249,6 +249,14 @@ mod tests {
     }
 
     #[test]
+    fn a_host_name_is_shown_once_and_the_first_twenty_are_sorted() {
+        assert_eq!(host_names(&["b", "a", "b"]), "[a b]");
+        let names: Vec<String> = (1..=22).rev().map(|number| format!("n{:02}", number.min(21))).collect();
+        let shown = host_names(&names);
+        assert!(shown.starts_with("[n03 n04 ") && shown.ends_with(" n20 n21 <2 more>]"), "{shown}");
+    }
+
+    #[test]
     fn a_set_is_made_once_for_each_change_and_its_members_are_shared() {
         let cache = Cache::with([node("a", "p://a"), node("b", "p://b")]);
         let targets = Targets::new(cache.clone(), false);
