@@ -102,6 +102,7 @@ impl Settings {
     /// let mut settings = Settings::yaml(&Setup::of(file))?;
     /// let http = settings.transport("https://api.acme.example").paging(Paging::next_page("/next_page"));
     /// settings.finish()?;
+    /// # rustls::crypto::ring::default_provider().install_default().ok();
     /// assert_eq!(http.build()?.base(), "https://api.acme.example");
     /// # Ok::<(), cloud_provider::Error>(())
     /// ```

@@ -251,6 +251,7 @@ impl Builder {
     ///     let list = cloud.list(call, "droplets", &Urgency::default(), |droplet: Droplet| droplet, |it| it.id).await?;
     ///     Ok(list.complete()?.into_items())
     /// }
+    /// # rustls::crypto::ring::default_provider().install_default().ok();
     /// # let token = || Credential::token("secret");
     /// # assert_eq!(digitalocean(&Setup::default(), token())?.base(), "https://api.digitalocean.com");
     /// # linode(&Setup::default(), token()).and(vultr(&Setup::default(), token()))?;
