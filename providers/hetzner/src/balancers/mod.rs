@@ -88,7 +88,7 @@ impl HcloudLoadBalancers {
     async fn some(&self, key: &str, value: &str, priority: Priority) -> Result<Vec<Actual>> {
         let call = Call::get(ALL, &[]).query(key, value).priority(priority);
         let actual = |shown: LoadBalancer| self.actual(shown);
-        let found = self.api.list("load balancers", call, actual, |it| it.id.clone()).await?;
+        let found = self.api.list("load_balancers", call, actual, |it| it.id.clone()).await?;
         // A page that is followed by others is no absence.
         Ok(found.complete()?.into_items())
     }
