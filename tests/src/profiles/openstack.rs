@@ -369,7 +369,8 @@ impl CloudProfile for OpenStackCloud {
             created: Limit { changes: 3 * SERVICES, reads: 10 * SERVICES + 4 * PAGES },
             unchanged: Limit { changes: 0, reads: 8 * SERVICES + 4 * PAGES },
             steady: Limit { changes: 0, reads: 8 * PAGES },
-            not_ready: Limit { changes: 0, reads: 122 * PAGES },
+            // Servers, and the ports that tell their addresses.
+            not_ready: Limit { changes: 0, reads: 2 * 122 * PAGES },
             // One a pool.
             joined: Limit { changes: 2 * SERVICES, reads: 10 * SERVICES + 4 * PAGES },
             // What goes along with it, such as its members, is not read.
