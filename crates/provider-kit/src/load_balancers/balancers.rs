@@ -1,4 +1,4 @@
-//! [`LoadBalancers`] for any [`Backend`].
+//! [`LoadBalancers`] for any [`LoadBalancerCloud`].
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,9 +7,8 @@ use cloud_provider::{
     async_trait,
 };
 
-use super::backend::Backend;
-use super::cloud::{LoadBalancerCloud, Options};
-use super::erased::Erased;
+use super::cloud::{LoadBalancerCloud, Names, Options, Scope};
+use super::erased::{AnyCloud, Erased};
 use super::known::{Found, Known};
 use super::left_out::LeftOut;
 use super::locks::Locks;
@@ -20,7 +19,7 @@ use super::plan::steps;
 use super::run::{Aim, Run, operations};
 use super::witness::Witnesses;
 
-/// The load balancers of a cloud: `get`, `ensure`, `update_targets`, `delete` and `plan` from what a [`Backend`] says.
+/// The load balancers of a cloud: `get`, `ensure`, `update_targets`, `delete` and `plan` from what a [`LoadBalancerCloud`] says.
 pub struct Balancers {
     pub(super) known: Known,
     caches: OnceLock<Arc<dyn Caches>>,
@@ -30,11 +29,11 @@ pub struct Balancers {
 }
 
 impl Balancers {
-    /// Nothing is read yet.
+    /// The load balancers of a cloud, before anything is read.
     #[must_use]
-    pub fn new(backend: impl Backend) -> Self {
+    pub fn of(cloud: impl LoadBalancerCloud, machines: Arc<dyn Machines>, options: Options) -> Self {
         Self {
-            known: Known::new(Box::new(backend)),
+            known: Known::new(Box::new(Erased { cloud, machines, options })),
             caches: OnceLock::new(),
             witnesses: Witnesses::default(),
             left_out: LeftOut::default(),
@@ -42,16 +41,8 @@ impl Balancers {
         }
     }
 
-    /// The load balancers of a cloud, before anything is read.
-    #[must_use]
-    pub fn of(cloud: impl LoadBalancerCloud, machines: Arc<dyn Machines>, options: Options) -> Self {
-        Self::new(Erased { cloud, machines, options })
-    }
-
-    /// How the cloud is asked.
-    #[must_use]
-    pub fn backend(&self) -> &dyn Backend {
-        self.known.backend()
+    pub(super) fn cloud(&self) -> &dyn AnyCloud {
+        self.known.cloud()
     }
 
     /// Lets it know which Services live, so that what a dead one left in our place can be taken over. Call it from
@@ -62,7 +53,7 @@ impl Balancers {
 
     pub(super) fn identity<'a>(&self, request: &LoadBalancerRequest<'a>) -> Result<Identity<'a>> {
         let LoadBalancerRequest { cluster, service, .. } = *request;
-        let identity = Identity::new(cluster, service, self.backend().naming(cluster, service));
+        let identity = Identity::new(cluster, service, self.cloud().naming(cluster, service));
         if identity.uid().is_empty() {
             return Err(Error::invalid(
                 "a Service without a UID cannot have a load balancer: nothing would tell whose it is",
@@ -72,13 +63,11 @@ impl Balancers {
     }
 
     fn sorted(&self, found: Found, identity: &Identity<'_>) -> Sorted {
-        let backend = self.backend();
+        let cloud = self.cloud();
         let others = Others {
             caches: self.caches.get().map(|caches| &**caches),
-            sign: &|service| backend.naming(identity.cluster, service).legacy_owner,
-            adopts: &|actual| backend.adopts(actual, identity),
-            is_asked_for: &|actual| backend.is_asked_for(actual, identity),
-            is_shown: &|actual| backend.is_shown(actual, identity),
+            sign: &|service| cloud.naming(identity.cluster, service).legacy_owner,
+            adopts: &|actual| cloud.adopts(actual, identity),
         };
         Sorted::new(found.actuals, identity, &others)
     }
@@ -158,7 +147,7 @@ impl Balancers {
     }
 
     async fn found_to_ensure(&self, identity: &Identity<'_>) -> Result<Sorted> {
-        let names_are_unique = self.backend().names_are_unique();
+        let names_are_unique = self.cloud().names() == Names::Unique;
         if names_are_unique && self.known.has_never_seen(identity) {
             if self.known.is_held_back(identity) {
                 return Ok(Sorted::default());
@@ -182,19 +171,19 @@ impl Balancers {
 #[async_trait]
 impl LoadBalancers for Balancers {
     fn name(&self, cluster: &Cluster, service: &Service) -> String {
-        self.backend().naming(cluster, service).name
+        self.cloud().naming(cluster, service).name
     }
 
     async fn get(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
         let identity = self.identity(&request)?;
         let sorted = self.ours(&identity).await?;
-        sorted.ours.first().map(|actual| self.backend().status(actual, &identity)).transpose()
+        Ok(sorted.ours.first().map(|actual| self.cloud().published(actual, &identity).status))
     }
 
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
         let identity = self.identity(&request)?;
         let actual = Run::to(Aim::Ensured, self, &request, &identity).await?;
-        actual.map(|actual| self.backend().status(&actual, &identity)).transpose()
+        Ok(actual.map(|actual| self.cloud().published(&actual, &identity).status))
     }
 
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
@@ -206,11 +195,11 @@ impl LoadBalancers for Balancers {
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {
-        self.backend().targets_follow_labels(service)
+        self.cloud().targets_follow_labels(service)
     }
 
     fn targets_follow_addresses(&self) -> bool {
-        self.backend().targets_follow_addresses()
+        self.cloud().options().targets_follow_addresses
     }
 
     fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
@@ -226,7 +215,7 @@ impl LoadBalancers for Balancers {
         if goal == Goal::Deleted {
             return removal(&self.ours(&identity).await?.ours, &identity);
         }
-        let wanted = self.backend().wanted(&request, &identity).await?;
+        let wanted = self.cloud().desired(&request, &identity, Scope::Everything).await?;
         let sorted = self.sorted(self.known.look_up(&identity).await?, &identity);
         let sorted = match sorted.is_vague() {
             true => self.read(&identity).await?,
@@ -235,7 +224,7 @@ impl LoadBalancers for Balancers {
         let actual = sorted.for_changes()?;
         let name = actual.map_or(&*identity.name, |actual| actual.shown_name());
         let wanted = match actual {
-            Some(actual) => self.backend().fitted(wanted, actual, &identity)?,
+            Some(actual) => self.cloud().fit(wanted, actual, &identity)?,
             None => wanted,
         };
         let mut plan =

@@ -10,7 +10,8 @@ use std::time::Duration;
 use cloud_provider::{Cluster, Result};
 use tokio::time::Instant;
 
-use super::backend::Backend;
+use super::cloud::{Detail, Query};
+use super::erased::AnyCloud;
 use super::model::{Actual, Shared};
 use super::ownership::Identity;
 use super::targets::TargetSets;
@@ -44,7 +45,7 @@ pub(super) struct Known(Arc<Inner>);
 
 struct Inner {
     /// Behind a pointer: a program with many clouds has the code around it once.
-    backend: Box<dyn Backend>,
+    cloud: Box<dyn AnyCloud>,
     sets: TargetSets,
     state: Mutex<State>,
     lists: Coalescer<(), Known>,
@@ -90,17 +91,17 @@ pub(super) struct Found {
 }
 
 impl Known {
-    pub(super) fn new(backend: Box<dyn Backend>) -> Self {
+    pub(super) fn new(cloud: Box<dyn AnyCloud>) -> Self {
         let lists = Coalescer::new(|(), callers: Vec<Self>| async move { callers[0].read_list().await });
         let reads = Coalescer::new(|(), callers: Vec<(Self, String)>| async move {
             let ids: BTreeSet<_> = callers.iter().map(|(_, id)| id.clone()).collect();
             callers[0].0.read_many(&ids.into_iter().collect::<Vec<_>>()).await
         });
-        Self(Arc::new(Inner { backend, sets: TargetSets::default(), state: Mutex::default(), lists, reads }))
+        Self(Arc::new(Inner { cloud, sets: TargetSets::default(), state: Mutex::default(), lists, reads }))
     }
 
-    pub(super) fn backend(&self) -> &dyn Backend {
-        &*self.0.backend
+    pub(super) fn cloud(&self) -> &dyn AnyCloud {
+        &*self.0.cloud
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -148,13 +149,14 @@ impl Known {
     /// What is there, for certain.
     pub(super) async fn find(&self, identity: &Identity<'_>) -> Result<Found> {
         let began = Instant::now();
-        let found = self.backend().find(identity).await?;
+        // What a list lacks that is not complete may exist all the same.
+        let found = self.cloud().read(Query::Owner(identity)).await?.complete()?.into_items();
         let seen: HashSet<String> = found.iter().map(|actual| actual.id.clone()).collect();
         let mut actuals: Vec<Shared> = found.into_iter().map(|actual| self.put_at(actual, began)).collect();
         // One that was renamed in the meantime, or whose name another one has now.
         let others = self.state().ids(identity).into_iter().filter(|id| !seen.contains(id)).collect::<Vec<_>>();
         for id in others {
-            match self.backend().read(&id).await? {
+            match self.one(&id).await? {
                 Some(actual) => actuals.push(self.put_at(actual, began)),
                 None => self.forget(&id),
             }
@@ -190,7 +192,7 @@ impl Known {
                 continue;
             }
             let began = Instant::now();
-            if let Some(read) = self.backend().read(&actual.id).await? {
+            if let Some(read) = self.one(&actual.id).await? {
                 *actual = self.put_at(read, began);
             } else {
                 self.forget(&actual.id);
@@ -223,7 +225,7 @@ impl Known {
 
     async fn read_list(&self) -> Result<()> {
         let began = Instant::now();
-        let reading = self.backend().list(&self.0.sets).await?;
+        let reading = self.cloud().read(Query::All(&self.0.sets)).await?;
         let is_whole = match &reading {
             Reading::Complete { .. } => true,
             Reading::Flawed { flaw, .. } => {
@@ -333,7 +335,7 @@ impl Known {
 
     async fn read_many(&self, ids: &[String]) -> Result<Arc<HashMap<String, Shared>>> {
         let began = Instant::now();
-        let read = self.backend().read_many(ids).await?;
+        let read = self.cloud().read(Query::Ids(ids, Detail::State)).await?.complete()?.into_items();
         // A busy load balancer that was read in part is news only for the callers that wait for it.
         let keep = |actual: Actual| match actual.tree {
             Some(_) => self.put_at(actual, began),
@@ -346,10 +348,16 @@ impl Known {
         Ok(Arc::new(read))
     }
 
+    async fn one(&self, id: &str) -> Result<Option<Actual>> {
+        let ids = [id.to_owned()];
+        let read = self.cloud().read(Query::Ids(&ids, Detail::Whole)).await?.complete()?;
+        Ok(read.into_items().pop())
+    }
+
     /// Reads one, whole.
     pub(super) async fn read(&self, id: &str) -> Result<Option<Shared>> {
         let began = Instant::now();
-        let read = self.backend().read(id).await?;
+        let read = self.one(id).await?;
         if read.is_none() {
             self.forget(id);
         }

@@ -88,8 +88,8 @@
 //! ```
 
 mod attributes;
-mod backend;
 mod balancers;
+mod change;
 mod cloud;
 mod erased;
 mod known;
@@ -109,8 +109,8 @@ mod targets;
 mod witness;
 
 pub use attributes::{Attributes, Difference, in_order};
-pub use backend::{Applied, Backend, Change};
 pub use balancers::Balancers;
+pub use change::{Applied, Change};
 pub use cloud::{
     Adoption, Desire, Detail, LoadBalancerCloud, Names, Notice, Options, Published, Query, Recovery, Scope,
 };

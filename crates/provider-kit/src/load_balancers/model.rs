@@ -136,7 +136,7 @@ impl Tree {
     }
 
     /// Says how many targets the cloud takes in a pool. Those of a wanted pool that are there already go first; which ones find
-    /// no room [is told](super::Backend::left_out).
+    /// no room [is reported](super::Notice::TargetsLeftOut).
     ///
     /// ```
     /// use provider_kit::load_balancers::{plan, Attributes, Operation, Targets, Tree};

@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::backend::{Applied, Change};
+use super::change::{Applied, Change};
 use super::cloud::{Detail, Query};
 use super::machines::Machines;
 use super::model::{Actual, State, Tree};

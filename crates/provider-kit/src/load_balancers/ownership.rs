@@ -7,23 +7,22 @@
 //! | of this cluster (by its id) for a Service that is gone | none, or for one that does not live either | taken over |
 //! | none | for this Service | the Service's own |
 //! | none | for another Service that lives | refused |
-//! | none | none, or for one that does not live | taken over if it has the name and the provider [adopts](Backend::adopts) it, else refused |
+//! | none | none, or for one that does not live | taken over if it has the name and the provider [adopts](LoadBalancerCloud::adopts) it, else refused |
 //!
 //! What is taken over is marked before anything else is done to it, and not deleted before that. One that the Service
-//! [asks for](Backend::is_asked_for) counts before all that it has: it moves there.
+//! [asks for](Naming::requested_id) counts before all that it has: it moves there.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{Caches, Cluster, Error, Result, Service};
 
-#[cfg(doc)]
-use super::backend::Backend;
 use super::cloud::Adoption;
+#[cfg(doc)]
+use super::cloud::LoadBalancerCloud;
 use super::model::{Actual, Marks, Shared};
 use super::naming::Naming;
 use crate::annotations::Parsed;
-use crate::status::shown;
 
 /// By what a Service's load balancer is known.
 pub struct Identity<'a> {
@@ -37,7 +36,7 @@ pub struct Identity<'a> {
     pub other_names: Vec<String>,
     /// What the reference's own sign on it would say.
     pub sign: Option<String>,
-    /// Whether [we write it](Backend::signs), too.
+    /// Whether [we write it](Naming::writes_legacy_owner), too.
     pub signs: bool,
     /// The ID of the load balancer that the Service asks for.
     pub requested_id: Option<String>,
@@ -53,6 +52,18 @@ impl<'a> Identity<'a> {
             naming;
         let (other_names, sign, signs, spec) = (former_names, legacy_owner, writes_legacy_owner, OnceLock::new());
         Self { cluster, service, name, other_names, sign, signs, requested_id, published_addresses, spec }
+    }
+
+    /// Returns whether this is the load balancer that the Service asks for by its ID; `None`: it asks for none.
+    fn asks_for(&self, actual: &Actual) -> Option<bool> {
+        let id = actual.id.split('/').next();
+        self.requested_id.as_deref().map(|requested| Some(requested) == id)
+    }
+
+    /// Returns `true` if the Service shows one of its addresses.
+    fn shows(&self, actual: &Actual) -> bool {
+        let mut addresses = actual.ingress.iter().filter_map(|ingress| ingress.ip.as_ref());
+        addresses.any(|address| self.published_addresses.contains(address))
     }
 
     /// The Service as `parse` reads it, which is called once.
@@ -140,7 +151,7 @@ impl Sorted {
     pub(super) fn new(found: Vec<Shared>, identity: &Identity<'_>, others: &Others<'_>) -> Self {
         let mut sorted = Self::default();
         for actual in found {
-            let is_asked_for = (others.is_asked_for)(&actual);
+            let is_asked_for = identity.asks_for(&actual);
             sorted.choice = match is_asked_for {
                 Some(true) => Choice::Found,
                 Some(false) if sorted.choice == Choice::Unsaid => Choice::Elsewhere,
@@ -155,8 +166,8 @@ impl Sorted {
                 Claim::Foreign(err) => sorted.refusal = Some(err),
             }
         }
-        let is_shown = |actual: &Actual| (others.is_shown)(actual);
-        let is_asked_for = |actual: &Actual| (others.is_asked_for)(actual) == Some(true);
+        let is_shown = |actual: &Actual| identity.shows(actual);
+        let is_asked_for = |actual: &Actual| identity.asks_for(actual) == Some(true);
         if sorted.choice == Choice::Found {
             // Another cluster may have a Service of the same sign: what this one has is what it shows.
             sorted.ours.retain(|it| it.marks != Marks::default() || is_asked_for(it) || is_shown(it));
@@ -240,11 +251,6 @@ impl Sorted {
     }
 }
 
-/// Whether one of its addresses is on the Service's status.
-pub(super) fn shows_address(service: &Service, actual: &Actual) -> bool {
-    actual.ingress.iter().any(|ours| ours.ip.is_some() && shown(service).iter().any(|it| it.ip == ours.ip))
-}
-
 /// Who else there is.
 pub(super) struct Others<'a> {
     /// The Services of the cluster.
@@ -253,10 +259,6 @@ pub(super) struct Others<'a> {
     pub(super) sign: &'a (dyn Fn(&Service) -> Option<String> + Sync),
     /// Whether the provider takes over what nobody else has.
     pub(super) adopts: &'a (dyn Fn(&Actual) -> Adoption + Sync),
-    /// Whether it is the one that the Service names, if it names one.
-    pub(super) is_asked_for: &'a (dyn Fn(&Actual) -> Option<bool> + Sync),
-    /// Whether the Service shows that it is reached by it.
-    pub(super) is_shown: &'a (dyn Fn(&Actual) -> bool + Sync),
 }
 
 fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim {
@@ -448,8 +450,6 @@ mod tests {
                 caches: Some(&known),
                 sign: &sign,
                 adopts: &|_| if case.adopts { Adoption::Adopted } else { Adoption::Refused },
-                is_asked_for: &|_| None,
-                is_shown: &|_| false,
             },
         )
     }
@@ -501,13 +501,7 @@ mod tests {
         let naming = Naming { name: "ours".into(), ..Naming::default() };
         let identity = Identity::new(&cluster, &us, naming);
         let known = Known(vec![Arc::new(us.clone())]);
-        let others = Others {
-            caches: Some(&known),
-            sign: &|_| None,
-            adopts: &|_| Adoption::Adopted,
-            is_asked_for: &|_| None,
-            is_shown: &|_| false,
-        };
+        let others = Others { caches: Some(&known), sign: &|_| None, adopts: &|_| Adoption::Adopted };
         let named = || Arc::new(Actual { id: "named".into(), name: "ours".into(), ..Actual::default() });
         let sorted = Sorted::new(vec![named(), named()], &identity, &others);
         assert!(sorted.ours.is_empty() && sorted.doubles().is_empty() && sorted.is_only_named());

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use cloud_provider::{Error, LoadBalancerRequest, Result};
 
-use super::backend::{Change, Step};
 use super::balancers::Balancers;
+use super::change::{Change, Step};
+use super::cloud::{Names, Notice, Recovery, Scope};
 use super::locks::Held;
 use super::model::{Actual, Marks, Part, Shared, State, Tree};
 use super::ownership::{Identity, Sorted};
@@ -50,7 +51,7 @@ pub(super) struct Run<'a> {
     held: Option<Held>,
     /// One that is to be removed and made anew, because it failed and never worked.
     failed: Option<Shared>,
-    /// Whether the Service keeps another one than the one at hand, and what [outlives](super::Backend::outlives) either.
+    /// Whether the Service keeps another one than the one at hand, and what [outlives](super::Options::outlives) either.
     keeps_another: bool,
     /// Whether the Service is still reached by another one than the one that is made ready for it.
     is_moving: bool,
@@ -100,8 +101,8 @@ impl<'a> Run<'a> {
     ) -> Result<Self> {
         let wanted = match aim {
             Aim::Deleted => None,
-            Aim::Targets => Some(this.backend().wanted_targets(request, identity).await?),
-            _ => Some(this.backend().wanted(request, identity).await?),
+            Aim::Targets => Some(this.cloud().desired(request, identity, Scope::Targets).await?),
+            _ => Some(this.cloud().desired(request, identity, Scope::Everything).await?),
         };
         Ok(Self {
             this,
@@ -194,19 +195,19 @@ impl<'a> Run<'a> {
     /// that it may, in case that this ends in between, and before the addresses of what stays are on the Service.
     async fn give_back(&mut self, doubles: &[Shared], stays: Option<&Actual>) -> Result<()> {
         let (Some(stays), false) = (stays, doubles.is_empty()) else { return Ok(()) };
-        let (backend, service) = (self.this.backend(), self.request.service);
+        let (cloud, service) = (self.this.cloud(), self.request.service);
         self.keeps_another = true;
         for double in doubles.iter().filter(|it| !matches!(it.state, State::Failed(_))) {
             self.change(Some(Arc::clone(double)), Aim::Marked).await?;
         }
         self.is_moving = false;
         self.annotate(Some(stays), Aim::Ensured);
-        self.request.observer.publish(&backend.status(stays, self.identity)?).await?;
+        self.request.observer.publish(&cloud.published(stays, self.identity).status).await?;
         for double in doubles {
             // Much may have happened to it meanwhile.
             let Some(double) = self.this.known.read(&double.id).await?.filter(|it| self.is_own(it)) else { continue };
             tracing::warn!(id = double.id, name = double.name, "a second load balancer of one service is removed");
-            backend.moved(service, &double, stays);
+            cloud.report(Notice::Moved { service, from: &double, to: stays });
             self.change(Some(double), Aim::Deleted).await?;
         }
         Ok(())
@@ -247,7 +248,7 @@ impl<'a> Run<'a> {
     /// Waits until it is nobody else's turn to change it; what somebody else has changed since it was read is read again.
     async fn locked(&mut self, actual: Option<Shared>, aim: Aim) -> Result<Option<Shared>> {
         let (this, observer) = (self.this, self.request.observer);
-        let Some((actual, key)) = actual.as_ref().and_then(|it| Some((it, this.backend().lock(it)?))) else {
+        let Some((actual, key)) = actual.as_ref().and_then(|it| Some((it, this.cloud().lock(it)?))) else {
             return Ok(actual);
         };
         let held = this.locks.take(key, self.identity.uid(), observer).await;
@@ -306,7 +307,7 @@ impl<'a> Run<'a> {
             tracing::warn!(id = actual.id, "a load balancer that failed is removed: all who share it go");
             Arc::make_mut(&mut actual).foreign.clear();
         }
-        let stays = |part: &Part| self.keeps_another && self.this.backend().outlives(part);
+        let stays = |part: &Part| self.keeps_another && (self.this.cloud().options().outlives)(part);
         if let Some(tree) = actual.tree.as_ref().filter(|tree| tree.parts.keys().any(stays)) {
             let mut tree = tree.clone();
             tree.parts.retain(|part, _| !stays(part));
@@ -319,13 +320,13 @@ impl<'a> Run<'a> {
         let wants_parts = matches!(aim, Aim::Ensured | Aim::Targets);
         let Some(wanted) = self.wanted.as_ref().filter(|_| wants_parts) else { return Ok(None) };
         let Some(actual) = actual else { return Ok(Some(Cow::Borrowed(wanted))) };
-        let fitted = self.this.backend().fitted(wanted.clone(), actual, self.identity)?;
+        let fitted = self.this.cloud().fit(wanted.clone(), actual, self.identity)?;
         Ok(Some(Cow::Owned(fitted)))
     }
 
     fn annotate(&self, actual: Option<&Actual>, aim: Aim) {
         let Some(actual) = actual.filter(|_| aim == Aim::Ensured && !self.is_moving) else { return };
-        for (key, value) in self.this.backend().annotations(actual, self.identity) {
+        for (key, value) in self.this.cloud().published(actual, self.identity).annotations {
             self.request.observer.annotate(key, value);
         }
     }
@@ -342,7 +343,7 @@ impl<'a> Run<'a> {
             && self.is_own(actual)
             && actual.foreign.is_empty()
             && !actual.adopted
-            && self.this.backend().replaces(actual, self.request.service)
+            && self.this.cloud().recovery(actual, self.request.service) == Recovery::Replace
     }
 
     fn tell_left_out(&self, actual: Option<&Actual>, aim: Aim) {
@@ -351,7 +352,8 @@ impl<'a> Run<'a> {
         for (pool, targets) in left_out(wanted, &actual) {
             let news = self.this.left_out.news(self.identity.uid(), &pool, targets, self.is_told);
             if !news.is_empty() {
-                self.this.backend().left_out(self.request, &pool, &news);
+                let notice = Notice::TargetsLeftOut { request: self.request, pool: &pool, targets: &news };
+                self.this.cloud().report(notice);
             }
         }
     }
@@ -394,8 +396,8 @@ impl<'a> Run<'a> {
         let change = Change { identity: self.identity, actual: actual_now, operations, observer };
         // Also if this is dropped before the answer.
         known.doubt(uid);
-        let applied = known.backend().apply(change).await.inspect_err(|err| {
-            if actual.is_none() && err.is_rate_limited() && known.backend().names_are_unique() {
+        let applied = known.cloud().apply(change).await.inspect_err(|err| {
+            if actual.is_none() && err.is_rate_limited() && known.cloud().names() == Names::Unique {
                 known.hold_back(self.identity);
             }
         })?;
@@ -431,12 +433,10 @@ impl<'a> Run<'a> {
         }
         match &actual.state {
             State::Failed(text) if aim != Aim::Deleted => {
-                let hint = self
-                    .this
-                    .backend()
-                    .repair_hint(&actual, self.request.service)
-                    .map(|hint| format!(". {hint}"))
-                    .unwrap_or_default();
+                let hint = match self.this.cloud().recovery(&actual, self.request.service) {
+                    Recovery::ByHand(hint) => format!(". {hint}"),
+                    Recovery::Never | Recovery::Replace => String::new(),
+                };
                 let error = Error::other(format!("{}: {text}{hint}", actual.place()));
                 self.failed = Some(actual).filter(|failed| self.is_to_be_replaced(failed, aim));
                 Err(error)
@@ -447,7 +447,7 @@ impl<'a> Run<'a> {
 
     /// What it is when the cloud is not at work on it any more. Somebody else may work meanwhile (INV-6).
     async fn awaited(&self, actual: &Actual, parts: Parts) -> Result<Option<Shared>> {
-        let (polling, place, observer) = (self.this.backend().polling(), actual.place(), self.request.observer);
+        let (polling, place, observer) = (self.this.cloud().options().polling, actual.place(), self.request.observer);
         observer.waits();
         let seen = until_done(&place, polling, || async {
             Ok(match self.this.known.look(&actual.id).await? {
@@ -473,7 +473,7 @@ impl<'a> Run<'a> {
 /// What is known of the parts of a load balancer that is awaited.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Parts {
-    /// The backend told what they will be, when it changed them.
+    /// The cloud told what they will be, when it changed them.
     Told,
     /// They were read, in the middle of some change.
     Read,

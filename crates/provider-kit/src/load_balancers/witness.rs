@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use cloud_provider::{Caches, ConditionStatus, Error, Result, Service};
 
-use super::backend::Backend;
+use super::erased::AnyCloud;
 use super::known::Known;
 use super::ownership::Identity;
 use crate::coalescer::Coalescer;
@@ -46,7 +46,7 @@ impl Default for Witnesses {
     fn default() -> Self {
         Self(Coalescer::new(|(), callers: Vec<Caller>| async move {
             let (known, caches) = &callers[0];
-            ask(known.backend(), caches.as_deref()).await
+            ask(known.cloud(), caches.as_deref()).await
         }))
     }
 }
@@ -79,7 +79,7 @@ impl Witnesses {
     }
 }
 
-async fn ask(backend: &dyn Backend, caches: Option<&dyn Caches>) -> Result<Testimony> {
+async fn ask(cloud: &dyn AnyCloud, caches: Option<&dyn Caches>) -> Result<Testimony> {
     let mut nodes = caches.map(Caches::nodes).unwrap_or_default();
     nodes.retain(|node| node.provider_id().is_some() && !node.terminating);
     nodes.sort_by_key(|node| (node.ready != ConditionStatus::True, node.name.clone()));
@@ -88,7 +88,7 @@ async fn ask(backend: &dyn Backend, caches: Option<&dyn Caches>) -> Result<Testi
         if asked.len() >= QUESTIONS {
             break;
         }
-        match backend.has_machine(node).await {
+        match cloud.has_machine(node).await {
             Ok(true) => return Ok(Testimony::Seen),
             Ok(false) => asked.push(&*node.name),
             // No machine of this cloud (P-15).

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cloud_provider::{CompleteListing, Error, Listing, LoadBalancerRequest, Node, Result, Service, async_trait};
-use futures::future::try_join_all;
+use cloud_provider::{Error, Node, Result, Service, async_trait};
 use tokio::time::Instant;
 
 use super::super::{
-    Actual, Applied, Attributes, Backend, Change, Identity, Marks, Operation, Part, Port, State, TargetSets, Targets,
-    Tree,
+    Actual, Applied, Attributes, Balancers, Change, Desire, Detail, Identity, LoadBalancerCloud, Machines, Marks,
+    Names, Operation, Options, Part, Port, Published, Query, Recovery, State, Targets, Tree,
 };
+use crate::annotations::{Annotations, Parsed};
 use crate::paging::Reading;
 
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub(super) struct Model {
     pub(super) unreadable: BTreeSet<String>,
     /// What is known of the Node's machine: `None`: it is another cloud's.
     pub(super) machines: BTreeMap<String, Option<bool>>,
-    /// Whether [`Backend::read_many`] tells ids and states only.
+    /// Whether a query of states tells ids and states only.
     pub(super) is_read_in_short: bool,
     /// How many load balancers yet to be made come out failed.
     pub(super) fails: usize,
@@ -101,51 +101,77 @@ impl StepByStep {
     }
 }
 
-#[async_trait]
-impl Backend for StepByStep {
-    fn names_are_unique(&self) -> bool {
-        !self.model().names_are_not_unique
+impl StepByStep {
+    pub(super) fn balancers(&self) -> Balancers {
+        Balancers::of(self.clone(), Arc::new(self.clone()), Options::default())
     }
 
-    async fn wanted(&self, _request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
-        Ok(self.model().wanted.clone())
-    }
-
-    async fn list(&self, _sets: &TargetSets) -> Result<Reading<Actual>> {
-        let mut model = self.model();
-        model.reads.push("list".into());
-        let heads: Vec<_> = model.balancers.keys().filter_map(|id| model.show(id)).collect();
-        let mut listing = Listing::new();
-        listing.page(heads.into_iter().map(|head| Actual { tree: None, ..head }).collect(), false);
-        let listing: CompleteListing<Actual> = listing.finish()?;
-        Ok(Reading::Complete { listing, pages: 1 })
-    }
-
-    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
-        let mut model = self.model();
-        model.reads.push("find".into());
-        let all = model.balancers.keys().filter_map(|id| model.show(id));
-        let of_it = |it: &Actual| it.name == identity.name || it.marks == identity.marks();
-        Ok(all.filter(of_it).map(|head| Actual { tree: None, ..head }).collect())
-    }
-
-    async fn read(&self, id: &str) -> Result<Option<Actual>> {
+    fn one(&self, id: &str) -> Result<Option<Actual>> {
         let mut model = self.model();
         model.reads.push(format!("read {id}"));
         if model.unreadable.contains(id) { Err(Error::other("500")) } else { Ok(model.show(id)) }
     }
+}
 
-    async fn read_many(&self, ids: &[String]) -> Result<Vec<Actual>> {
-        if !self.model().is_read_in_short {
-            return Ok(try_join_all(ids.iter().map(|id| self.read(id))).await?.into_iter().flatten().collect());
-        }
-        let mut model = self.model();
-        model.reads.extend(ids.iter().map(|id| format!("look {id}")));
-        let shown = ids.iter().filter_map(|id| model.show(id));
-        Ok(shown.map(|it| Actual { id: it.id, state: it.state, ..Actual::default() }).collect())
+#[async_trait]
+impl Machines for StepByStep {
+    async fn has(&self, node: &Node) -> Result<bool> {
+        let known = self.model().machines.get(&*node.name).copied().unwrap_or(Some(true));
+        known.ok_or_else(|| Error::invalid("not a machine of this cloud"))
     }
 
-    fn fitted(&self, mut wanted: Tree, _actual: &Actual, _identity: &Identity<'_>) -> Result<Tree> {
+    async fn ids(&self) -> Result<Targets> {
+        Ok(Targets::default())
+    }
+}
+
+#[async_trait]
+impl LoadBalancerCloud for StepByStep {
+    type Spec = ();
+
+    fn names(&self) -> Names {
+        if self.model().names_are_not_unique { Names::NotUnique } else { Names::Unique }
+    }
+
+    fn spec(&self, service: &Service) -> Parsed<()> {
+        Annotations::of(service).parsed(())
+    }
+
+    async fn desired(&self, _desire: &Desire<'_, ()>) -> Result<Tree> {
+        Ok(self.model().wanted.clone())
+    }
+
+    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+        let is_short = self.model().is_read_in_short;
+        if let Query::Ids(ids, detail) = query
+            && !(is_short && detail == Detail::State)
+        {
+            let read: Vec<_> = ids.iter().map(|id| self.one(id)).collect::<Result<_>>()?;
+            return Ok(Reading::of(read.into_iter().flatten().collect()));
+        }
+        let mut model = self.model();
+        let found: Vec<Actual> = match query {
+            Query::All(_) => {
+                model.reads.push("list".into());
+                let heads = model.balancers.keys().filter_map(|id| model.show(id));
+                heads.map(|head| Actual { tree: None, ..head }).collect()
+            }
+            Query::Owner(identity) => {
+                model.reads.push("find".into());
+                let all = model.balancers.keys().filter_map(|id| model.show(id));
+                let of_it = |it: &Actual| it.name == identity.name || it.marks == identity.marks();
+                all.filter(of_it).map(|head| Actual { tree: None, ..head }).collect()
+            }
+            Query::Ids(ids, _) => {
+                model.reads.extend(ids.iter().map(|id| format!("look {id}")));
+                let shown = ids.iter().filter_map(|id| model.show(id));
+                shown.map(|it| Actual { id: it.id, state: it.state, ..Actual::default() }).collect()
+            }
+        };
+        Ok(Reading::of(found))
+    }
+
+    fn fit(&self, mut wanted: Tree, _actual: &Actual, _identity: &Identity<'_>, (): &()) -> Result<Tree> {
         for port in &self.model().keeps {
             wanted.parts.remove(&Part::Pool(format!("pool-{port}")));
             wanted.parts.remove(&Part::Listener(Port { number: *port, protocol: "TCP".into() }));
@@ -153,24 +179,19 @@ impl Backend for StepByStep {
         Ok(wanted)
     }
 
-    fn annotations(&self, actual: &Actual, _identity: &Identity<'_>) -> Vec<(&'static str, Option<String>)> {
-        vec![("example.com/id", Some(actual.id.clone()))]
+    fn published(&self, actual: &Actual, _service: &Service, (): &()) -> Published {
+        Published { status: actual.status(), annotations: vec![("example.com/id", Some(actual.id.clone()))] }
     }
 
     fn lock(&self, _actual: &Actual) -> Option<String> {
         self.model().lock.clone()
     }
 
-    fn replaces(&self, _actual: &Actual, _service: &Service) -> bool {
-        self.model().is_replaced
+    fn recovery(&self, _actual: &Actual, _service: &Service) -> Recovery {
+        if self.model().is_replaced { Recovery::Replace } else { Recovery::Never }
     }
 
-    async fn has_machine(&self, node: &Node) -> Result<bool> {
-        let known = self.model().machines.get(&*node.name).copied().unwrap_or(Some(true));
-        known.ok_or_else(|| Error::invalid("not a machine of this cloud"))
-    }
-
-    async fn apply(&self, change: Change<'_>) -> Result<Applied> {
+    async fn apply(&self, change: Change<'_>, (): &()) -> Result<Applied> {
         let mut model = self.model();
         let operation = &change.operations[0];
         let is_applied = model.begin(operation)?;

@@ -72,7 +72,7 @@ impl LoadBalancerCloud for Acme {
     }
 }
 
-struct NoMachines;
+pub(super) struct NoMachines;
 
 #[async_trait]
 impl Machines for NoMachines {

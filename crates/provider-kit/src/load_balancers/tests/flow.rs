@@ -20,14 +20,14 @@ impl Scene {
     fn new(wanted: Tree) -> Self {
         let cloud = StepByStep::default();
         cloud.model().wanted = wanted;
-        let balancers = Balancers::new(cloud.clone());
+        let balancers = cloud.balancers();
         let cluster = Cluster { name: "kubernetes".into(), id: Some("c1".into()) };
         Self { cloud, balancers, cluster, service: service("s1") }
     }
 
     fn restart(&mut self) {
         self.cloud.model().breaks_at = None;
-        self.balancers = Balancers::new(self.cloud.clone());
+        self.balancers = self.cloud.balancers();
     }
 
     fn request(&self) -> LoadBalancerRequest<'_> {
@@ -196,7 +196,7 @@ async fn a_hundred_services_share_lists_and_looks() {
     assert_eq!((scene.writes(), scene.cloud.model().balancers.len()), (500, 100));
     let reads = scene.reads();
     assert_eq!(reads.iter().filter(|read| *read == "list").count(), 1, "one for all");
-    let scene = Scene { balancers: Balancers::new(scene.cloud.clone()), ..scene };
+    let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
     let ensure = |service| scene.balancers.ensure(LoadBalancerRequest { service, ..scene.request() });
     futures::future::try_join_all(services.iter().map(ensure)).await.unwrap();
     assert_eq!((scene.writes(), scene.reads().len()), (0, 101), "a list without parts, and the parts of each");
@@ -207,7 +207,7 @@ async fn a_call_without_a_uid_is_refused_before_anything_is_asked() {
     let scene = Scene { service: Service::default(), ..Scene::new(wish(&[80], &[])) };
     assert!(scene.ensure().await.unwrap_err().is_invalid());
     assert!(scene.reads().is_empty());
-    assert_eq!(Arc::strong_count(&scene.cloud.0), 2);
+    assert_eq!(Arc::strong_count(&scene.cloud.0), 3, "the scene, the cloud and its machines");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,15 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use cloud_provider::{Cluster, Error, Listing, LoadBalancerRequest, LoadBalancers, Node, Result, Service, async_trait};
+use cloud_provider::{Cluster, Error, LoadBalancerRequest, LoadBalancers, Result, Service, async_trait};
 use futures::future::join_all;
 use serde_json::json;
 
 use super::super::{
-    Actual, Adoption, Applied, Aside, Attributes, Backend, Balancers, Change, Identity, Marks, Operation, Part, Port,
-    State, TargetSets, Targets, Tree,
+    Actual, Adoption, Applied, Aside, Attributes, Balancers, Change, Desire, Identity, LoadBalancerCloud, Marks, Names,
+    Naming, Operation, Options, Part, Port, Query, State, Tree,
 };
+use super::cloud_trait::NoMachines;
 use super::small::Cached;
+use crate::annotations::{Annotations, Parsed};
 use crate::paging::Reading;
 
 /// How long each change takes.
@@ -119,9 +121,20 @@ fn service(uid: &str) -> Service {
 }
 
 #[async_trait]
-impl Backend for Shared {
-    fn name(&self, _cluster: &Cluster, service: &Service) -> String {
-        format!("shared by {}", service.metadata.uid.as_deref().unwrap())
+impl LoadBalancerCloud for Shared {
+    type Spec = ();
+
+    fn names(&self) -> Names {
+        Names::Unique
+    }
+
+    fn spec(&self, service: &Service) -> Parsed<()> {
+        Annotations::of(service).parsed(())
+    }
+
+    fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
+        let name = format!("shared by {}", service.metadata.uid.as_deref().unwrap());
+        Naming { name, ..Naming::of(service) }
     }
 
     fn adopts(&self, _actual: &Actual, identity: &Identity<'_>) -> Adoption {
@@ -132,8 +145,8 @@ impl Backend for Shared {
         Some("lb".into())
     }
 
-    async fn wanted(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
-        let ports = self.model().wanted.get(request.service.metadata.uid.as_deref().unwrap()).cloned();
+    async fn desired(&self, desire: &Desire<'_, ()>) -> Result<Tree> {
+        let ports = self.model().wanted.get(desire.request.service.metadata.uid.as_deref().unwrap()).cloned();
         let tree = Tree::default().balancer(Attributes::default()).pool("main", Attributes::default(), None);
         Ok(ports
             .unwrap_or_default()
@@ -141,30 +154,23 @@ impl Backend for Shared {
             .fold(tree, |tree, port| tree.listener(port, "TCP", "main", Attributes::default())))
     }
 
-    async fn list(&self, _sets: &TargetSets) -> Result<Reading<Actual>> {
-        let tags: Vec<_> = self.model().tags.iter().flatten().cloned().collect();
-        let mut listing = Listing::new();
-        listing.page(tags.iter().filter_map(|uid| self.view(uid)).collect(), false);
-        Ok(Reading::Complete { listing: listing.finish()?, pages: 1 })
+    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+        let found: Vec<Actual> = match query {
+            Query::All(_) => {
+                let tags: Vec<_> = self.model().tags.iter().flatten().cloned().collect();
+                tags.iter().filter_map(|uid| self.view(uid)).collect()
+            }
+            Query::Owner(identity) => {
+                let found = self.view(identity.uid());
+                tokio::time::sleep(TAKES / 4).await;
+                found.into_iter().collect()
+            }
+            Query::Ids(ids, _) => ids.iter().filter_map(|id| self.view(id.trim_start_matches("lb/"))).collect(),
+        };
+        Ok(Reading::of(found))
     }
 
-    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
-        let found = self.view(identity.uid());
-        tokio::time::sleep(TAKES / 4).await;
-        Ok(found.into_iter().collect())
-    }
-
-    async fn read(&self, id: &str) -> Result<Option<Actual>> {
-        Ok(self.view(id.trim_start_matches("lb/")))
-    }
-
-    fn left_out(&self, _request: &LoadBalancerRequest<'_>, _pool: &str, _targets: &Targets) {}
-
-    async fn has_machine(&self, _node: &Node) -> Result<bool> {
-        Ok(true)
-    }
-
-    async fn apply(&self, change: Change<'_>) -> Result<Applied> {
+    async fn apply(&self, change: Change<'_>, (): &()) -> Result<Applied> {
         self.change(change)
     }
 }
@@ -194,7 +200,7 @@ async fn life(cloud: &Shared, balancers: &Balancers, cluster: &Cluster, number: 
 async fn services_that_come_change_and_go_at_the_same_time_take_nothing_from_each_other() {
     for seed in 0..40 {
         let cloud = Shared::default();
-        let balancers = Balancers::new(cloud.clone());
+        let balancers = Balancers::of(cloud.clone(), Arc::new(NoMachines), Options::default());
         let cached = Cached::default();
         *cached.services.lock().unwrap() = SERVICES.map(|uid| Arc::new(service(uid))).into();
         balancers.set_caches(Arc::new(cached));

@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use cloud_provider::{
-    Caches, Cluster, Error, Listing, LoadBalancerRequest, LoadBalancerStatus, Node, Result, Service, async_trait,
-};
+use cloud_provider::{Caches, Cluster, Error, LoadBalancerRequest, Node, Result, Service, async_trait};
 
 use super::super::{
-    Actual, Adoption, Applied, Attributes, Backend, Balancers, Change, Identity, Marks, Operation, Part, TargetSets,
-    Targets, Tree,
+    Actual, Adoption, Applied, Attributes, Balancers, Change, Desire, Identity, LoadBalancerCloud, Machines, Marks,
+    Names, Naming, Notice, Operation, Options, Part, Published, Query, Targets, Tree,
 };
+use crate::annotations::{Annotations, Parsed};
 use crate::paging::Reading;
 
 /// Setting of the load balancer: one that leaves it loses its targets.
@@ -134,94 +133,97 @@ impl State {
     }
 }
 
-/// The load balancer that a Service names.
-fn asked_for(service: &Service) -> Option<&str> {
-    service.metadata.annotations.as_ref()?.get("id").map(String::as_str)
-}
-
 fn name(operation: &Operation) -> String {
     format!("{operation:?}").split([' ', '(']).next().unwrap_or_default().to_owned()
 }
 
+impl Small {
+    fn balancers(&self) -> Balancers {
+        let outlives = |part: &Part| matches!(part, Part::Support(_));
+        Balancers::of(self.clone(), Arc::new(self.clone()), Options { outlives, ..Options::default() })
+    }
+
+    async fn of_service(&self, identity: &Identity<'_>) -> Vec<Actual> {
+        // One request: what others do meanwhile is not in its answer.
+        let found = {
+            let mut state = self.state();
+            state.requests.push("find".into());
+            let is_its = |it: &&Actual| {
+                it.name == identity.name
+                    || it.marks.service == identity.marks().service
+                    || it.sign == identity.sign
+                    || identity.requested_id.as_ref().is_some_and(|id| *id == it.id)
+            };
+            state.balancers.values().filter(is_its).map(|it| state.shown(it)).collect()
+        };
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        found
+    }
+}
+
 #[async_trait]
-impl Backend for Small {
-    fn name(&self, _cluster: &Cluster, service: &Service) -> String {
+impl LoadBalancerCloud for Small {
+    type Spec = ();
+
+    fn names(&self) -> Names {
+        Names::Unique
+    }
+
+    fn spec(&self, service: &Service) -> Parsed<()> {
+        Annotations::of(service).parsed(())
+    }
+
+    fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
         let annotations = service.metadata.annotations.clone().unwrap_or_default();
-        annotations.get("name").cloned().unwrap_or_else(|| format!("a{}", service.metadata.uid.as_ref().unwrap()))
-    }
-
-    fn sign(&self, _cluster: &Cluster, service: &Service) -> Option<String> {
-        service.metadata.uid.as_ref().map(|uid| format!("sign-{uid}"))
-    }
-
-    fn signs(&self) -> bool {
-        true
+        let uid = service.metadata.uid.as_ref().unwrap();
+        Naming {
+            name: annotations.get("name").cloned().unwrap_or_else(|| format!("a{uid}")),
+            legacy_owner: Some(format!("sign-{uid}")),
+            writes_legacy_owner: true,
+            requested_id: annotations.get("id").cloned(),
+            ..Naming::of(service)
+        }
     }
 
     fn adopts(&self, _actual: &Actual, _identity: &Identity<'_>) -> Adoption {
         if self.state().adopts { Adoption::Adopted } else { Adoption::Refused }
     }
 
-    fn is_asked_for(&self, actual: &Actual, identity: &Identity<'_>) -> Option<bool> {
-        asked_for(identity.service).map(|id| id == actual.id)
+    fn report(&self, notice: Notice<'_>) {
+        match notice {
+            Notice::Moved { service, from, to } => {
+                let uid = service.metadata.uid.clone().unwrap();
+                self.state().moved.push((uid, from.id.clone(), to.id.clone()));
+            }
+            Notice::TargetsLeftOut { pool, targets, .. } => {
+                self.state().left_out.push((pool.to_owned(), targets.clone()));
+            }
+        }
     }
 
-    fn moved(&self, service: &Service, from: &Actual, to: &Actual) {
-        let uid = service.metadata.uid.clone().unwrap();
-        self.state().moved.push((uid, from.id.clone(), to.id.clone()));
+    async fn desired(&self, desire: &Desire<'_, ()>) -> Result<Tree> {
+        Ok(self.state().wanted[desire.request.service.metadata.uid.as_deref().unwrap()].clone())
     }
 
-    fn outlives(&self, part: &Part) -> bool {
-        matches!(part, Part::Support(_))
-    }
-
-    fn left_out(&self, _request: &LoadBalancerRequest<'_>, pool: &str, targets: &Targets) {
-        self.state().left_out.push((pool.to_owned(), targets.clone()));
-    }
-
-    async fn wanted(&self, request: &LoadBalancerRequest<'_>, _identity: &Identity<'_>) -> Result<Tree> {
-        Ok(self.state().wanted[request.service.metadata.uid.as_deref().unwrap()].clone())
-    }
-
-    async fn list(&self, _sets: &TargetSets) -> Result<Reading<Actual>> {
+    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+        if let Query::Owner(identity) = query {
+            return Ok(Reading::of(self.of_service(identity).await));
+        }
         let mut state = self.state();
-        state.requests.push("list".into());
-        let mut listing = Listing::new();
-        listing.page(state.balancers.values().map(|it| state.shown(it)).collect(), false);
-        Ok(Reading::Complete { listing: listing.finish()?, pages: 1 })
-    }
-
-    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
-        // One request: what others do meanwhile is not in its answer.
-        let found = {
-            let mut state = self.state();
-            state.requests.push("find".into());
-            let asked = asked_for(identity.service);
-            let is_its = |it: &&Actual| {
-                it.name == identity.name
-                    || it.marks.service == identity.marks().service
-                    || it.sign == identity.sign
-                    || asked.is_some_and(|id| id == it.id)
-            };
-            state.balancers.values().filter(is_its).map(|it| state.shown(it)).collect()
+        let shown: Vec<Actual> = match query {
+            Query::Ids(ids, _) => {
+                state.requests.extend(ids.iter().map(|_| "read".into()));
+                ids.iter().filter_map(|id| state.balancers.get(id)).map(|it| state.shown(it)).collect()
+            }
+            _ => {
+                state.requests.push("list".into());
+                state.balancers.values().map(|it| state.shown(it)).collect()
+            }
         };
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        Ok(found)
+        Ok(Reading::of(shown))
     }
 
-    async fn read(&self, id: &str) -> Result<Option<Actual>> {
-        let mut state = self.state();
-        state.requests.push("read".into());
-        Ok(state.balancers.get(id).map(|it| state.shown(it)))
-    }
-
-    async fn has_machine(&self, _node: &Node) -> Result<bool> {
-        self.state().requests.push("machine".into());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        Ok(self.state().machines_are_known)
-    }
-
-    async fn apply(&self, change: Change<'_>) -> Result<Applied> {
+    async fn apply(&self, change: Change<'_>, (): &()) -> Result<Applied> {
         if !matches!(change.operations.last(), Some(Operation::Delete { part: Part::Balancer })) {
             return self.state().change(change);
         }
@@ -243,12 +245,23 @@ impl Backend for Small {
         Ok(if found.is_some() { Applied::Removed } else { Applied::Gone })
     }
 
-    fn status(&self, actual: &Actual, identity: &Identity<'_>) -> Result<LoadBalancerStatus> {
-        let annotations = identity.service.metadata.annotations.clone().unwrap_or_default();
-        match annotations.get("hostname") {
-            Some(name) => Ok(Actual { ingress: vec![Actual::host(name)], ..Actual::default() }.status()),
-            None => Ok(actual.status()),
-        }
+    fn published(&self, actual: &Actual, service: &Service, (): &()) -> Published {
+        let name = service.metadata.annotations.as_ref().and_then(|annotations| annotations.get("hostname"));
+        let shown = name.map(|name| Actual { ingress: vec![Actual::host(name)], ..Actual::default() });
+        Published { status: shown.as_ref().unwrap_or(actual).status(), annotations: Vec::new() }
+    }
+}
+
+#[async_trait]
+impl Machines for Small {
+    async fn has(&self, _node: &Node) -> Result<bool> {
+        self.state().requests.push("machine".into());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Ok(self.state().machines_are_known)
+    }
+
+    async fn ids(&self) -> Result<Targets> {
+        Ok(Targets::default())
     }
 }
 
@@ -283,7 +296,7 @@ impl Default for Town {
     fn default() -> Self {
         let cloud = Small::default();
         let cluster = Cluster { name: "kubernetes".into(), id: Some("c1".into()) };
-        let town = Self { balancers: Balancers::new(cloud.clone()), cloud, cluster, cached: Arc::default() };
+        let town = Self { balancers: cloud.balancers(), cloud, cluster, cached: Arc::default() };
         town.balancers.set_caches(town.cached.clone());
         let node = Node { name: "n".into(), provider_id: "small://n".into(), ..Node::default() };
         town.cached.nodes.lock().unwrap().push(Arc::new(node));
@@ -318,7 +331,7 @@ impl Town {
 
     /// The process starts anew.
     pub(super) fn restart(&mut self) {
-        self.balancers = Balancers::new(self.cloud.clone());
+        self.balancers = self.cloud.balancers();
         self.balancers.set_caches(self.cached.clone());
     }
 }

@@ -48,7 +48,7 @@ impl Scene {
     fn new() -> Self {
         let cloud = StepByStep::default();
         cloud.model().wanted = wish(&[80], &["a"]);
-        let balancers = Balancers::new(cloud.clone());
+        let balancers = cloud.balancers();
         let cluster = Cluster { name: "kubernetes".into(), id: Some("c1".into()) };
         Self { cloud, balancers, cluster, listener: Listener::default() }
     }
@@ -101,7 +101,7 @@ async fn while_the_cloud_is_at_work_only_the_state_is_read() {
     assert_eq!((scene.writes(), scene.reads()), (vec![], vec![]), "the short answers are not taken for the whole");
 
     // One that is found at work, in the middle of a change that began in an earlier life.
-    let scene = Scene { balancers: Balancers::new(scene.cloud.clone()), ..scene };
+    let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
     scene.cloud.model().begin_work("lb-1");
     scene.ensure("s1").await.unwrap();
     let mut reads = scene.reads();
@@ -143,7 +143,7 @@ async fn one_that_failed_and_never_worked_is_made_anew_in_the_same_run() {
 
     // It is found so, as after a restart.
     scene.cloud.model().balancers.get_mut("lb-2").unwrap().state = State::Failed("no compute host".into());
-    let scene = Scene { balancers: Balancers::new(scene.cloud.clone()), ..scene };
+    let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
     scene.ensure("s1").await.unwrap();
     let ids: Vec<_> = scene.cloud.model().balancers.keys().cloned().collect();
     assert_eq!(ids, ["lb-3"]);
@@ -175,7 +175,7 @@ async fn one_that_worked_or_is_somebody_elses_too_stays_though_it_failed() {
                 model.foreign.insert(part, "another's".into());
             }
         }
-        let scene = Scene { balancers: Balancers::new(scene.cloud.clone()), ..scene };
+        let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
         let error = scene.ensure("s1").await.unwrap_err().to_string();
         assert!(error.contains("lb-1") && error.contains("no compute host"), "{error}");
         assert!(scene.cloud.model().balancers.contains_key("lb-1"));
