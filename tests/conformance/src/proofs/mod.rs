@@ -1,5 +1,5 @@
-//! The proofs. Each is a function of a [`MakeProfile`](crate::MakeProfile) that panics if the proof fails;
-//! [`conformance!`](crate::conformance) makes a test of each.
+//! The proofs. Each is a function of a [`MakeProfile`] that panics if the proof fails; [`conformance!`](crate::conformance) makes a
+//! test of each.
 
 mod cost;
 mod creation;
