@@ -178,7 +178,7 @@ fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
 /// Paths and actions that stand in the provider's sources.
 fn written() -> Result<BTreeSet<String>> {
     let path = Regex::new(r#"Call::\w+\(\s*"(/[a-z_{}/-]+)"|const \w+: &str = "(/[a-z_{}/-]+)";"#)?;
-    let action = Regex::new(r#"action!\(\s*[a-z_.]+,\s*"(\w+)"\)"#)?;
+    let action = Regex::new(r#"action!\(\s*[a-z_.]+,\s*"(\w+)"[,)]"#)?;
     let mut written = BTreeSet::new();
     for file in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../providers/hetzner/src"))? {
         let text = std::fs::read_to_string(&file)?;
