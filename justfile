@@ -12,6 +12,10 @@ test:
 cases *FILTER:
     cargo test -p ccm-tests --test cases -- {{FILTER}}
 
+# Create a provider from the template: `just new-provider NAME`, or `just new-provider NAME --crate DIR` for a crate of its own.
+new-provider *ARGUMENTS:
+    templates/new-provider {{ARGUMENTS}}
+
 # Format.
 fmt:
     cargo fmt --all

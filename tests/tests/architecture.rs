@@ -25,9 +25,8 @@ fn crates() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(ROOT);
     let providers = directories(&root.join("providers"));
     let fakes: Vec<PathBuf> = providers.iter().map(|it| it.join("fake")).collect();
-    let all =
-        [directories(&root.join("crates")), providers, fakes, vec![root.join("tests"), root.join("tests/conformance")]]
-            .concat();
+    let others = ["tests", "tests/conformance", "templates/provider"].map(|it| root.join(it));
+    let all = [directories(&root.join("crates")), providers, fakes, others.into()].concat();
     let all: BTreeMap<_, _> = all.iter().filter_map(|it| manifest(it)).collect();
     let ours: BTreeSet<String> = all.keys().cloned().collect();
     all.into_iter().map(|(name, known)| (name, known.intersection(&ours).cloned().collect())).collect()

@@ -1,0 +1,206 @@
+//! Acme Cloud, as the conformance suite needs it.
+
+use std::sync::Arc;
+
+use axum::Router;
+use ccm_conformance::{
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, ProgramSettings,
+};
+use cloud_provider::{CloudProvider, Fence};
+use fake_cloud::{Fault, Handle};
+use provider_acme::NAME;
+use provider_kit::transport::{Credential, Transport};
+use serde_json::{Value, json};
+
+use crate::fake::{ACCOUNT, Acme, TOKEN};
+
+/// The account of others.
+const OTHERS: &str = "others";
+/// The name of a load balancer of others in our account.
+const THEIRS: &str = "theirs";
+
+/// The fake and its settings.
+#[derive(Clone)]
+pub(crate) struct AcmeCloud(Handle<Acme>);
+
+impl Default for AcmeCloud {
+    fn default() -> Self {
+        Self(Handle::new(Acme::default()))
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn provider_id(server: &Value) -> String {
+    format!("{NAME}://{}", text(server))
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn facts(it: &Value) -> LoadBalancerFacts {
+    let number = |value: &Value| value.as_u64().and_then(|it| u16::try_from(it).ok()).unwrap_or_default();
+    let rule = |it: &Value| (number(&it["port"]), text(&it["protocol"]), number(&it["target_port"]));
+    LoadBalancerFacts {
+        service_uid: list(&it["tags"]).find_map(|tag| Some(text(tag).strip_prefix("ccmrs-service:")?.to_owned())),
+        address: it["ip"].as_str().map(str::to_owned),
+        ports: list(&it["rules"]).map(rule).collect(),
+        targets: list(&it["targets"]).map(provider_id).collect(),
+    }
+}
+
+impl AcmeCloud {
+    fn add_server(&self, account: &str, name: &str) -> String {
+        let mut cloud = self.0.lock();
+        let number = cloud.number();
+        let id = format!("srv-{number}");
+        cloud.servers.push(json!({
+            "id": id, "account": account, "name": name, "region": "north", "plan": "small", "status": "running",
+            "public_ip": format!("198.51.{}.{}", number / 256, number % 256),
+            "private_ip": format!("10.0.{}.{}", number / 256, number % 256),
+        }));
+        provider_id(&id.into())
+    }
+
+    fn change(&self, name: &str, change: impl Fn(&mut Value)) {
+        self.0.lock().servers.iter_mut().filter(|it| it["name"] == name).for_each(change);
+    }
+
+    fn change_all(&self, change: impl Fn(&mut Value)) -> bool {
+        self.0.lock().load_balancers.iter_mut().for_each(change);
+        true
+    }
+}
+
+impl CloudProfile for AcmeCloud {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { routes: false, accounts: true }
+    }
+    fn api(&self) -> ApiRequests {
+        ApiRequests {
+            machines: "GET /servers",
+            load_balancers: "GET /load_balancers",
+            create: "POST /load_balancers",
+            polls: &["GET /load_balancers/{id}"],
+        }
+    }
+    /// Less than the default, which tries every crash point and 60 seeds: the template is to be tested in seconds.
+    fn effort(&self) -> Effort {
+        Effort { crash_every: 3, chaos_seeds: 40 }
+    }
+
+    fn router(&self) -> Router {
+        self.0.router()
+    }
+    fn provider(&self, api: CloudApi, fence: &Fence) -> Arc<dyn CloudProvider> {
+        let http = Transport::builder("http://acme").credential(Credential::token(TOKEN)).fence(fence.clone());
+        Arc::new(provider_acme::Acme::new(http.service(api)).expect("a valid address"))
+    }
+    fn program(&self, url: &str) -> ProgramSettings {
+        let cloud_config = Some(format!("endpoint: {url}\ntoken: {TOKEN}\n"));
+        ProgramSettings { cloud_config, ..ProgramSettings::default() }
+    }
+
+    fn add_machine(&self, name: &str) -> String {
+        self.add_server(ACCOUNT, name)
+    }
+    fn stop(&self, name: &str) {
+        self.change(name, |it| it["status"] = "stopped".into());
+    }
+    fn start(&self, name: &str) {
+        self.change(name, |it| it["status"] = "running".into());
+    }
+    fn terminate(&self, name: &str) {
+        self.0.lock().servers.retain(|it| it["name"] != name);
+    }
+    fn machines(&self) -> Vec<Machine> {
+        let machine = |it: &Value| Machine {
+            name: text(&it["name"]),
+            provider_id: provider_id(&it["id"]),
+            is_stopped: it["status"] == "stopped",
+        };
+        self.0.lock().servers.iter().filter(|it| it["account"] == ACCOUNT).map(machine).collect()
+    }
+
+    fn load_balancers(&self) -> Vec<LoadBalancerFacts> {
+        self.0.lock().load_balancers.iter().map(facts).collect()
+    }
+    fn objects(&self) -> Vec<Value> {
+        self.0.lock().load_balancers.clone()
+    }
+    fn aliases(&self) -> Vec<(String, String)> {
+        let cloud = self.0.lock();
+        let alias = |it: &Value, key: &str| (text(&it[key]), format!("<{key} of {}>", text(&it["name"])));
+        let of = |all: &[Value], keys: &[&str]| {
+            all.iter().flat_map(|it| keys.iter().map(|key| alias(it, key)).collect::<Vec<_>>()).collect::<Vec<_>>()
+        };
+        [of(&cloud.servers, &["id", "public_ip", "private_ip"]), of(&cloud.load_balancers, &["id", "ip"])].concat()
+    }
+
+    fn confuse(&self, is_confused: bool) {
+        self.0.lock().account = if is_confused { OTHERS } else { ACCOUNT };
+    }
+    fn add_machine_of_others(&self, name: &str) {
+        self.add_server(OTHERS, name);
+    }
+    fn leave_things_of_others(&self) {
+        let theirs = json!({"id": "lb-0", "account": ACCOUNT, "name": THEIRS, "status": "active", "tags": ["team:db"]});
+        self.0.lock().load_balancers.push(theirs);
+    }
+    fn things_of_others(&self) -> Vec<Value> {
+        self.0.lock().load_balancers.iter().filter(|it| it["name"] == THEIRS).cloned().collect()
+    }
+
+    fn fail(&self, fault: Fault) {
+        self.0.gate().fail(fault);
+    }
+    fn clear_faults(&self) {
+        self.0.gate().clear_faults();
+    }
+    fn take_longest_padding(&self) -> Option<usize> {
+        let longest = self.0.gate().longest_padding();
+        self.0.gate().forget_requests();
+        Some(longest)
+    }
+    fn quota_fault(&self) -> Option<Fault> {
+        Some(Fault::code("POST /load_balancers", "quota_exceeded"))
+    }
+    fn protect(&self, is_protected: bool) -> bool {
+        self.change_all(|it| it["protected"] = is_protected.into())
+    }
+    fn tamper(&self) -> bool {
+        self.change_all(|it| it["rules"] = json!([]))
+    }
+    fn remove_load_balancers(&self) -> bool {
+        self.0.lock().load_balancers.clear();
+        true
+    }
+
+    fn change_addresses(&self, name: &str, internal: &str, external: &str) -> bool {
+        self.change(name, |it| (it["private_ip"], it["public_ip"]) = (internal.into(), external.into()));
+        true
+    }
+    /// One list of load balancers before each creation, because their names are not unique.
+    fn cost(&self) -> Cost {
+        const NODES: usize = 240;
+        const SERVICES: usize = 40;
+        const PAGES: usize = NODES.div_ceil(100);
+        Cost {
+            nodes: NODES,
+            services: SERVICES,
+            initialised: Limit { changes: 0, reads: 4 * PAGES },
+            created: Limit { changes: SERVICES, reads: 2 * SERVICES },
+            unchanged: Limit { changes: 0, reads: 0 },
+            steady: Limit { changes: 0, reads: 2 * PAGES },
+            not_ready: Limit { changes: 0, reads: 122 * PAGES },
+            joined: Limit { changes: SERVICES, reads: PAGES + 5 },
+            deleted: Limit { changes: SERVICES, reads: 3 * SERVICES },
+        }
+    }
+}
