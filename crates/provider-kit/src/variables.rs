@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use cloud_provider::{Environment, Result};
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::declared::{Declaration, Declared, Reading};
+use crate::declared::{Declaration, Declared, Defaults, Reading};
 use crate::hint::closest;
 use crate::transport::{Credential, ValueOrFile};
 
@@ -63,6 +63,12 @@ impl<'a> Variables<'a> {
     pub fn get<T>(&mut self, variable: &Variable<T>) -> Option<T> {
         let environment = self.environment;
         self.reading.get(variable, &str::to_owned, |name| set(environment, name))
+    }
+
+    /// Returns what is set of these variables, as [defaults](Defaults) of annotations. A value that is not accepted is a mistake.
+    pub fn defaults(&mut self, variables: &[&dyn Declared]) -> Defaults {
+        let environment = self.environment;
+        self.reading.defaults(variables, |key| Some((set(environment, key)?.to_owned(), key.to_owned())))
     }
 
     /// The value of a variable, or else what is in the file that `<VAR>_FILE` names. A file that cannot be read, or that is

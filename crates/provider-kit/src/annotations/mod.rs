@@ -2,7 +2,7 @@
 
 use cloud_provider::{Result, Service};
 
-use crate::declared::{Declaration, Declared, Mistake, Reading, refused};
+use crate::declared::{Declaration, Declared, Defaults, Mistake, Reading, refused};
 use crate::hint::closest;
 
 #[cfg(test)]
@@ -36,6 +36,7 @@ pub type Annotation<T> = Declaration<T>;
 #[derive(Debug)]
 pub struct Annotations<'a> {
     service: &'a Service,
+    defaults: Option<&'a Defaults>,
     reading: Reading,
 }
 
@@ -43,13 +44,26 @@ impl<'a> Annotations<'a> {
     /// Those of this Service.
     #[must_use]
     pub fn of(service: &'a Service) -> Self {
-        Self { service, reading: Reading::default() }
+        Self { service, defaults: None, reading: Reading::default() }
     }
 
-    /// The value, else the default. `None` if there is neither, or if the value is a mistake. An empty annotation is set.
+    /// Says where values come from that the Service leaves unset.
+    #[must_use]
+    pub fn over(self, defaults: &'a Defaults) -> Self {
+        Self { defaults: Some(defaults), ..self }
+    }
+
+    /// Returns the value, else that of the [fallback](Declaration::or), else the default. `None` if there is none of these. A
+    /// mistake is as if nothing were set, but without a default. An empty annotation is set.
     pub fn get<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
         let service = self.service;
-        self.reading.get(annotation, &|key| format!("annotation {key}"), |key| set(service, key))
+        self.reading.get(annotation, &|key| format!("annotation {key}"), |key| set(service, key)).or_else(|| self.default(annotation))
+    }
+
+    /// Returns what holds where the annotation is not set, as its [fallback](Declaration::or) says.
+    #[must_use]
+    pub fn default<T>(&self, annotation: &Annotation<T>) -> Option<T> {
+        self.defaults?.get(annotation.fallback?)
     }
 
     /// Whether it is set, to whatever.

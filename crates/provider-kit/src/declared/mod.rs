@@ -29,11 +29,13 @@
 //! ```
 
 mod declare;
+mod defaults;
 pub mod forms;
 mod kind;
 mod reading;
 pub mod reference;
 
+pub use defaults::Defaults;
 pub use kind::{Kind, Value};
 pub(crate) use reading::{Mistake, Reading, refused};
 
@@ -44,6 +46,7 @@ pub struct Declaration<T: 'static> {
     pub(crate) key: &'static str,
     pub(crate) kind: Kind<T>,
     pub(crate) default: Unset,
+    pub(crate) fallback: Option<&'static Self>,
     pub(crate) aliases: &'static [&'static str],
     pub(crate) if_wrong: IfWrong,
     pub(crate) is_secret: bool,
@@ -78,7 +81,7 @@ impl<T> Declaration<T> {
     pub const fn new(key: &'static str, kind: Kind<T>, doc: &'static str) -> Self {
         let default = Unset::Nothing;
         let (aliases, if_wrong) = (&[] as &[_], IfWrong::Refuse);
-        Self { key, kind, default, aliases, if_wrong, is_secret: false, decides_targets: false, doc }
+        Self { key, kind, default, fallback: None, aliases, if_wrong, is_secret: false, decides_targets: false, doc }
     }
 
     /// Values are written in this way.
@@ -97,6 +100,12 @@ impl<T> Declaration<T> {
     #[must_use]
     pub const fn otherwise(self, words: &'static str) -> Self {
         Self { default: Unset::Words(words), ..self }
+    }
+
+    /// Names the variable or key that decides where nothing is set: see [`Defaults`].
+    #[must_use]
+    pub const fn or(self, fallback: &'static Self) -> Self {
+        Self { fallback: Some(fallback), ..self }
     }
 
     /// Deprecated names, which are read where the declared one is not set, with a warning.
@@ -135,6 +144,12 @@ impl<T> Declaration<T> {
 pub trait Declared: Sync {
     /// What there is to say.
     fn row(&self) -> Row;
+
+    /// Checks a text.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what is accepted.
+    fn check(&self, text: &str) -> Result<(), String>;
 }
 
 /// What there is to say about one declaration.
@@ -146,6 +161,8 @@ pub struct Row {
     pub values: String,
     /// What holds where nothing is set.
     pub default: Unset,
+    /// The variable or key that decides where nothing is set.
+    pub fallback: Option<&'static str>,
     /// Whether the default, if it is a value, is accepted: a test of the provider's asks.
     pub default_is_accepted: bool,
     /// Deprecated names.
@@ -160,12 +177,16 @@ pub struct Row {
 
 impl<T: Sync> Declared for Declaration<T> {
     fn row(&self) -> Row {
-        let Self { key, kind, default, aliases, if_wrong, is_secret, doc, .. } = *self;
+        let Self { key, kind, default, fallback, aliases, if_wrong, is_secret, doc, .. } = *self;
         let default_is_accepted = match default {
             Unset::Value(value) => kind.parse(value).is_some(),
             Unset::Nothing | Unset::Words(_) => true,
         };
-        let doc = doc.trim();
-        Row { key, values: kind.markdown(), default, default_is_accepted, aliases, if_wrong, is_secret, doc }
+        let (doc, fallback) = (doc.trim(), fallback.map(Self::key));
+        Row { key, values: kind.markdown(), default, fallback, default_is_accepted, aliases, if_wrong, is_secret, doc }
+    }
+
+    fn check(&self, text: &str) -> Result<(), String> {
+        self.read(text).map(drop)
     }
 }

@@ -1,8 +1,8 @@
 //! Reading what is set, and all that is wrong with it at once.
 
-use cloud_provider::{Error, Result};
+use cloud_provider::Error;
 
-use super::{Declaration, IfWrong, Unset};
+use super::{Declaration, Declared, Defaults, IfWrong, Unset};
 
 /// So much of a value is quoted in a message.
 const QUOTED: usize = 100;
@@ -29,17 +29,15 @@ impl Reading {
         named: &dyn Fn(&str) -> String,
         set: impl Fn(&str) -> Option<&'a str>,
     ) -> Option<T> {
-        let Declaration { key, kind, default, aliases, if_wrong, is_secret, decides_targets, .. } = *declaration;
+        let Declaration { key, kind, default, aliases, if_wrong, decides_targets, .. } = *declaration;
         let alias = || aliases.iter().find_map(|alias| Some((*alias, set(alias)?)));
         if let Some((used, text)) = set(key).map(|text| (key, text)).or_else(alias) {
             if used != key {
                 self.warning(format!("{} is deprecated: use {key}", named(used)));
             }
-            let why = match kind.read(text) {
+            let why = match declaration.read(text) {
                 Ok(value) => return Some(value),
-                // What is wrong with a secret may quote it.
-                Err(_) if is_secret => format!("its value is not {}", kind.accepted()),
-                Err(why) => format!("{} {why}", quoted(text)),
+                Err(why) => why,
             };
             let wrong = format!("{}: {why}", named(used));
             match if_wrong {
@@ -54,6 +52,23 @@ impl Reading {
             Unset::Value(text) => kind.parse(text),
             Unset::Nothing | Unset::Words(_) => None,
         }
+    }
+
+    /// Adds what is set of `declared` to `defaults`. `set`: the text under a key, and how a message names it.
+    pub(crate) fn defaults(
+        &mut self,
+        declared: &[&dyn Declared],
+        set: impl Fn(&'static str) -> Option<(String, String)>,
+    ) -> Defaults {
+        declared.iter().fold(Defaults::default(), |defaults, declaration| {
+            let key = declaration.row().key;
+            let Some((text, named)) = set(key).filter(|(text, _)| !text.is_empty()) else { return defaults };
+            match declaration.check(&text) {
+                Ok(()) => return defaults.set(key, text),
+                Err(why) => self.mistake(format!("{named}: {why}")),
+            }
+            defaults
+        })
     }
 
     /// Told once, however often it is found.
@@ -81,13 +96,24 @@ impl Reading {
         self.mistakes
     }
 
-    pub(crate) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(self) -> cloud_provider::Result<()> {
         refused(self.mistakes.iter())
     }
 }
 
+impl<T> Declaration<T> {
+    /// Returns the value of a text, or what is wrong with the text.
+    pub(super) fn read(&self, text: &str) -> Result<T, String> {
+        self.kind.read(text).map_err(|why| match self.is_secret {
+            // What is wrong with a secret may quote it.
+            true => format!("its value is not {}", self.kind.accepted()),
+            false => format!("{} {why}", quoted(text)),
+        })
+    }
+}
+
 /// *Invalid*, with all of these mistakes.
-pub(crate) fn refused<'a>(mistakes: impl Iterator<Item = &'a Mistake>) -> Result<()> {
+pub(crate) fn refused<'a>(mistakes: impl Iterator<Item = &'a Mistake>) -> cloud_provider::Result<()> {
     let texts: Vec<_> = mistakes.map(|mistake| &*mistake.text).collect();
     if texts.is_empty() { Ok(()) } else { Err(Error::invalid(texts.join("; "))) }
 }

@@ -16,7 +16,7 @@ pub fn table(what: &str, declared: &[&dyn Declared]) -> String {
             format!("`{}`", row.key)
         };
         // Writing to a string cannot fail.
-        _ = writeln!(out, "| {key} | {} | {} | {} |", cell(&row.values), default(row.default), cell(&meaning(&row)));
+        _ = writeln!(out, "| {key} | {} | {} | {} |", cell(&row.values), default(&row), cell(&meaning(&row)));
     }
     out
 }
@@ -26,11 +26,12 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-fn default(default: Unset) -> String {
-    match default {
-        Unset::Nothing => "–".to_owned(),
-        Unset::Value(value) => format!("`{}`", cell(value)),
-        Unset::Words(words) => cell(words),
+fn default(row: &Row) -> String {
+    match (row.default, row.fallback) {
+        (Unset::Nothing, None) => "–".to_owned(),
+        (Unset::Nothing, Some(key)) => format!("`{}`", key.rsplit("] ").next().unwrap_or(key)),
+        (Unset::Value(value), _) => format!("`{}`", cell(value)),
+        (Unset::Words(words), _) => cell(words),
     }
 }
 

@@ -41,13 +41,13 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cloud_provider::{ConfigFile, Result};
 
 pub use parse::{Entry, Mistake, Section, Text, parse};
 
-use crate::declared::{Declaration, Declared, Kind, Reading};
+use crate::declared::{Declaration, Declared, Defaults, Kind, Reading};
 use crate::hint::closest;
 
 /// The declaration of a key.
@@ -92,6 +92,14 @@ impl Settings {
     pub fn get_in<T>(&mut self, sub: &str, key: &Key<T>) -> Option<T> {
         let (text, place) = self.found(sub, key.key)?;
         self.reading.get(key, &|_| place.clone(), |_| Some(&*text).filter(|text| !text.is_empty()))
+    }
+
+    /// Returns what is set of these keys in sections with this sub name, as [defaults](Defaults) of annotations. A value that
+    /// is not accepted is a mistake.
+    pub fn defaults(&mut self, sub: &str, keys: &[&dyn Declared]) -> Defaults {
+        let found: BTreeMap<_, _> =
+            keys.iter().map(|it| it.row().key).filter_map(|key| Some((key, self.found(sub, key)?))).collect();
+        self.reading.defaults(keys, |key| found.get(key).cloned())
     }
 
     /// The text, empty if there is none, and how messages name it. `None` if it is a mistake.
