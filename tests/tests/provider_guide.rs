@@ -1,7 +1,7 @@
-//! Every piece of code in docs/providers/writing-a-provider.md is quoted from a file that is compiled and tested.
+//! The code in docs/providers/writing-a-provider.md is quoted from files that are compiled and tested.
 //!
 //! A quotation is a line `<!-- quote FILE: FIRST LINE -->` and the fenced code behind it: the item of FILE that begins with the
-//! first line. `CCM_WRITE_REFERENCE=1` writes all of them anew.
+//! first line. `CCM_WRITE_REFERENCE=1` writes all quotations again.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(format!("{ROOT}/{path}")).unwrap_or_else(|err| panic!("{path}: {err}"))
 }
 
-/// The item of a file that begins with this text, up to the brace in its own column. Examples in documentation count, too.
+/// Returns the item of a file that begins with this text, up to the brace in its own column, also from examples in documentation.
 fn item(path: &str, first: &str) -> String {
     let text = read(path);
     let plain =
@@ -31,7 +31,7 @@ fn item(path: &str, first: &str) -> String {
     panic!("{path}: what begins with {first:?} has no end");
 }
 
-/// The page with fresh quotations.
+/// Returns the page with fresh quotations.
 fn fresh(page: &str) -> String {
     let mut out = String::new();
     let mut lines = page.lines();
@@ -48,7 +48,7 @@ fn fresh(page: &str) -> String {
 }
 
 #[test]
-fn every_piece_of_code_in_the_guide_is_code_that_is_tested() {
+fn code_in_the_guide_is_quoted_from_tested_files() {
     let page = read(PAGE);
     let fresh = fresh(&page);
     assert_eq!(page.matches("```rust").count(), page.matches("<!-- quote ").count(), "code without a source");
@@ -58,6 +58,15 @@ fn every_piece_of_code_in_the_guide_is_code_that_is_tested() {
     }
     assert!(
         page == fresh,
-        "{PAGE} is old: CCM_WRITE_REFERENCE=1 cargo test -p ccm-tests --test provider_guide writes it"
+        "{PAGE} is old: CCM_WRITE_REFERENCE=1 cargo test --workspace --test provider_guide writes it"
     );
+}
+
+#[test]
+fn guide_says_of_each_proof_what_its_failure_means() {
+    let (page, suite) = (read(PAGE), read("tests/conformance/src/lib.rs"));
+    let (_, proofs) = suite.split_once("@tests $profile;\n").expect("the list of proofs");
+    let (proofs, _) = proofs.split_once('}').expect("its end");
+    let missing = proofs.split_whitespace().filter(|proof| !page.contains(&format!("`{proof}`")));
+    assert_eq!(missing.collect::<Vec<_>>(), [""; 0]);
 }
