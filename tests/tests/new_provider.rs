@@ -81,7 +81,8 @@ fn generated_provider_is_registered_and_a_second_one_is_refused() {
         assert!(std::fs::read_to_string(root.join(file)).expect(file).contains(line), "{file} without {line}");
     }
 
-    for (name, why) in [("cloud-nine", "exists"), ("kit", "already"), ("Nine", "not valid"), ("acme", "template's own")] {
+    for (name, why) in [("cloud-nine", "exists"), ("kit", "already"), ("Nine", "not valid"), ("acme", "template's own")]
+    {
         let output = new_provider(root, &[name]);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && text.contains(why), "{name}: {text}");

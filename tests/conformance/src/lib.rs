@@ -31,8 +31,8 @@ pub mod virtual_time;
 pub use account::{Account, CloudApi, PATIENCE};
 pub use harness::{Harness, Program};
 pub use profile::{
-    ApiRequests, Capabilities, CloudProfile, Effort, LoadBalancerFacts, Machine, MakeProfile, ProgramSettings,
-    RouteFacts,
+    ApiRequests, Capabilities, CloudProfile, Effort, LoadBalancerFacts, Machine, MakeProfile, Namesake,
+    ProgramSettings, RouteFacts,
 };
 pub use proofs::{Cost, Limit};
 
@@ -60,6 +60,8 @@ macro_rules! conformance {
             another_accounts_credential_creates_and_deletes_no_load_balancer
             refused_quota_is_reported_and_tried_again
             protected_load_balancers_stay_until_the_protection_ends
+            unowned_load_balancers_are_adopted_or_refused
+            moved_services_stay_reachable_and_leave_nothing_behind
             drift_is_repaired_at_the_next_sync
             deleted_services_leave_nothing_behind
             throttled_program_waits_as_long_as_the_cloud_asks

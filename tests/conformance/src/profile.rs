@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::Router;
-use cloud_provider::{CloudProvider, Fence};
+use cloud_provider::{CloudProvider, Fence, Service};
 use fake_cloud::Fault;
 use serde_json::Value;
 
@@ -98,6 +98,17 @@ pub trait CloudProfile: Send + Sync + 'static {
         false
     }
 
+    /// Creates a load balancer by hand, without owner tags and with the name that the load balancer of this Service has; `None`
+    /// if the fake cannot.
+    fn add_namesake(&self, _service: &Service) -> Option<Namesake> {
+        None
+    }
+    /// Creates a load balancer by hand, and returns the patch of a Service that asks for it; `None` if a Service cannot ask for
+    /// another load balancer than its own.
+    fn add_alternative(&self) -> Option<Value> {
+        None
+    }
+
     /// Prepares a fresh fake for so many machines, which are targets of many load balancers: limits, the length of pages.
     fn prepare(&mut self, _machines: usize) {}
     /// Gives a machine other addresses; `false` if the fake cannot.
@@ -118,6 +129,15 @@ pub struct Capabilities {
     pub routes: bool,
     /// A credential can be switched to another account by [`CloudProfile::confuse`].
     pub accounts: bool,
+}
+
+/// What a provider does with a load balancer that has the right name and no owner tags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namesake {
+    /// The Service gets it.
+    Adopted,
+    /// It stays as it is, and the Service waits.
+    Refused,
 }
 
 /// Requests of a cloud's API by method and path template (`GET /servers/{id}`); a prefix of the path is left out.

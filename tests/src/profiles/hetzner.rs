@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use axum::Router;
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Limit, LoadBalancerFacts, Machine, ProgramSettings,
-    RouteFacts,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Limit, LoadBalancerFacts, Machine, Namesake,
+    ProgramSettings, RouteFacts,
 };
-use cloud_provider::{CloudProvider, Fence, Setup};
+use cloud_provider::{CloudProvider, Fence, Service, Setup, default_load_balancer_name};
 use hetzner_fake::{Balancer, Fake, Fault, Options, PROJECT, Route, Server, TOKEN, Target};
 use provider_hetzner::Hetzner;
 use provider_hetzner::config::{AddressFamily, Balancers, Cache, Config, Instances, Network};
@@ -265,6 +265,10 @@ impl CloudProfile for HetznerCloud {
     }
     fn remove_load_balancers(&self) -> bool {
         self.fake.load_balancers().iter().all(|it| self.fake.remove_load_balancer(&it.name))
+    }
+    fn add_namesake(&self, service: &Service) -> Option<Namesake> {
+        self.fake.add_load_balancer(&default_load_balancer_name(service));
+        Some(Namesake::Adopted)
     }
 
     /// With other limits than the cloud has: they are about its customers, not about the program.

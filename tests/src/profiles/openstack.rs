@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
     ProgramSettings, RouteFacts,
 };
-use cloud_provider::{CloudProvider, ConfigFile, Fence, Setup};
+use cloud_provider::{CloudProvider, ConfigFile, Fence, Service, Setup};
 use openstack_fake::{Fake, Fault, Network, Options, Server};
 use provider_kit::transport::in_process;
 use provider_openstack::OpenStack;
@@ -81,6 +81,11 @@ impl OpenStackCloud {
              domain-name = {DOMAIN}\nregion = {REGION}\n[LoadBalancer]\n{}[Route]\nrouter-id = {}\n",
             self.balancing, self.router
         )
+    }
+
+    /// Creates a load balancer by hand and returns its ID.
+    fn add_load_balancer(&self, name: &str) -> String {
+        self.fake.add_load_balancer(&json!({"name": name, "vip_subnet_id": self.network.subnet}))
     }
 
     /// The server with an address.
@@ -352,6 +357,17 @@ impl CloudProfile for OpenStackCloud {
             .load_balancers()
             .iter()
             .all(|it| self.fake.remove_load_balancer(it["id"].as_str().unwrap_or_default()))
+    }
+    fn add_namesake(&self, service: &Service) -> Option<Namesake> {
+        let name = service.metadata.name.as_deref().unwrap_or_default();
+        self.add_load_balancer(&format!("kube_service_kubernetes_default_{name}"));
+        Some(Namesake::Adopted)
+    }
+    fn add_alternative(&self) -> Option<Value> {
+        let id = self.add_load_balancer("by hand");
+        let port = self.fake.load_balancer(&id).unwrap_or_default()["vip_port_id"].clone();
+        self.fake.add_floating_ip(&self.public, "by hand", port.as_str());
+        Some(json!({"metadata": {"annotations": {"loadbalancer.openstack.org/load-balancer-id": id}}}))
     }
 
     fn prepare(&mut self, _machines: usize) {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
     ProgramSettings, RouteFacts,
 };
-use cloud_provider::{AddressType, CloudProvider, Fence, NodeAddress};
+use cloud_provider::{AddressType, CloudProvider, Fence, NodeAddress, Service, default_load_balancer_name};
 use fake_cloud::{Fault, FaultKind, Refused};
 use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{
@@ -198,6 +198,11 @@ impl CloudProfile for SimulatedCloud {
     }
     fn remove_load_balancers(&self) -> bool {
         self.0.load_balancers().iter().all(|it| self.0.remove_load_balancer(&it.id))
+    }
+    fn add_namesake(&self, service: &Service) -> Option<Namesake> {
+        let spec = LoadBalancerSpec { name: default_load_balancer_name(service), ..LoadBalancerSpec::default() };
+        self.0.add_load_balancer(spec);
+        Some(Namesake::Refused)
     }
 
     /// Without operations that take time: polls for their end would be counted.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, ProgramSettings,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Effort, Limit, LoadBalancerFacts, Machine, Namesake,
+    ProgramSettings,
 };
-use cloud_provider::{CloudProvider, Fence};
+use cloud_provider::{CloudProvider, Fence, Service, default_load_balancer_name};
 use fake_cloud::{Fault, Handle};
 use provider_acme::NAME;
 use provider_kit::transport::{Credential, Transport};
@@ -63,6 +64,11 @@ impl AcmeCloud {
             "private_ip": format!("10.0.{}.{}", number / 256, number % 256),
         }));
         provider_id(&id.into())
+    }
+
+    fn add_load_balancer(&self, name: &str) {
+        let theirs = json!({"id": "lb-0", "account": ACCOUNT, "name": name, "status": "active", "tags": ["team:db"]});
+        self.0.lock().load_balancers.push(theirs);
     }
 
     fn change(&self, name: &str, change: impl Fn(&mut Value)) {
@@ -150,8 +156,7 @@ impl CloudProfile for AcmeCloud {
         self.add_server(OTHERS, name);
     }
     fn leave_things_of_others(&self) {
-        let theirs = json!({"id": "lb-0", "account": ACCOUNT, "name": THEIRS, "status": "active", "tags": ["team:db"]});
-        self.0.lock().load_balancers.push(theirs);
+        self.add_load_balancer(THEIRS);
     }
     fn things_of_others(&self) -> Vec<Value> {
         self.0.lock().load_balancers.iter().filter(|it| it["name"] == THEIRS).cloned().collect()
@@ -180,6 +185,10 @@ impl CloudProfile for AcmeCloud {
     fn remove_load_balancers(&self) -> bool {
         self.0.lock().load_balancers.clear();
         true
+    }
+    fn add_namesake(&self, service: &Service) -> Option<Namesake> {
+        self.add_load_balancer(&default_load_balancer_name(service));
+        Some(Namesake::Refused)
     }
 
     fn change_addresses(&self, name: &str, internal: &str, external: &str) -> bool {

@@ -35,7 +35,10 @@ pub use forgotten::forgotten_services_and_nodes_keep_their_load_balancers;
 pub use isolation::hanging_and_failing_services_delay_no_other_service;
 pub use lists::{partial_lists, partial_lists_of_load_balancers_prove_no_absence};
 pub use nodes::nodes_are_deleted_only_when_their_machine_is_gone_for_certain;
-pub use ownership::{drift_is_repaired_at_the_next_sync, things_of_others_stay_as_they_are};
+pub use ownership::{
+    drift_is_repaired_at_the_next_sync, moved_services_stay_reachable_and_leave_nothing_behind,
+    things_of_others_stay_as_they_are, unowned_load_balancers_are_adopted_or_refused,
+};
 pub use refusals::{refused_quota_is_reported_and_tried_again, throttled_program_waits_as_long_as_the_cloud_asks};
 pub use silence::steady_cluster_restart_and_flapping_node_change_nothing;
 pub use take_over::objections;

@@ -1,7 +1,13 @@
-//! INV-7: what belongs to others, and what others do to ours.
+//! INV-7: what belongs to others, what others do to ours, and load balancers that users choose.
+
+use std::time::Duration;
 
 use super::{minutes, prove, settled};
-use crate::profile::MakeProfile;
+use crate::Harness;
+use crate::account::PATIENCE;
+use crate::fault_injector::{Passed, Side};
+use crate::profile::{MakeProfile, Namesake};
+use crate::virtual_time::VirtualTime;
 
 /// INV-7: what is not ours stays as it is while Nodes and Services come, change and go.
 ///
@@ -50,5 +56,75 @@ pub fn drift_is_repaired_at_the_next_sync(make: MakeProfile) {
         }
         assert_eq!(harness.cloud.load_balancers().len(), 2);
         assert_eq!(harness.violations(), [""; 0]);
+    });
+}
+
+/// A load balancer that was created by hand with the name that the Service's own will have is adopted, or it stays as it is and the
+/// Service waits until it no longer exists: as the profile says.
+///
+/// # Panics
+/// If it does not hold.
+pub fn unowned_load_balancers_are_adopted_or_refused(make: MakeProfile) {
+    let harness = Harness::boxed(make()).build();
+    VirtualTime::default().live(async || {
+        let cloud = &harness.cloud;
+        harness.join(1..=2).await;
+        let service = harness.user.create_service("web", &[80]).await;
+        let service = serde_json::from_value(service).expect("a Service");
+        let Some(namesake) = cloud.add_namesake(&service) else { return };
+        minutes(1).await;
+        let (before, found) = (cloud.objects(), cloud.load_balancers());
+        assert!(found.len() == 1 && found[0].service_uid.is_none(), "{found:?}");
+        let program = harness.start().await.expect("a start");
+        if namesake == Namesake::Refused {
+            minutes(10).await;
+            assert_eq!(cloud.objects(), before, "it is somebody's");
+            assert_eq!(harness.address("web"), None);
+            assert!(harness.warnings(50).iter().any(|it| it.starts_with("web ")), "the Service says why it waits");
+            assert!(cloud.remove_load_balancers(), "the fake can remove what it can create");
+        }
+        harness.settle().await;
+        let all = cloud.load_balancers();
+        assert!(all.len() == 1 && all[0].service_uid == service.metadata.uid, "{all:?}");
+        if namesake == Namesake::Adopted {
+            assert_eq!(harness.count_on(cloud.api().create), 0, "no second load balancer is created");
+        }
+        assert_eq!(harness.violations(), [""; 0]);
+        program.stop().await;
+    });
+}
+
+/// A Service that asks for another load balancer is reachable at each moment of the move, and its former load balancer is deleted
+/// only after the Service shows the new address.
+///
+/// # Panics
+/// If it does not hold.
+pub fn moved_services_stay_reachable_and_leave_nothing_behind(make: MakeProfile) {
+    prove(make, async |harness| {
+        let cloud = &harness.cloud;
+        harness.join(1..=2).await;
+        harness.user.create_service("web", &[80]).await;
+        let program = settled(&harness).await;
+        let Some(patch) = cloud.add_alternative() else { return };
+        let (former, begun) = (harness.address("web"), harness.injector.passed().len());
+        harness.user.patch_service("web", &patch).await;
+        let begin = tokio::time::Instant::now();
+        while harness.address("web") == former {
+            let serves =
+                |it: &crate::LoadBalancerFacts| it.address == former && it.ports.len() == 1 && it.targets.len() == 2;
+            assert!(cloud.load_balancers().iter().any(serves), "nothing is at {former:?}, which the Service shows");
+            assert!(begin.elapsed() < PATIENCE, "the Service does not move: {:?}", harness.warnings(3));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        harness.settle().await;
+        let all = cloud.load_balancers();
+        assert!(all.len() == 1 && all[0].address == harness.address("web"), "{all:?}");
+        let requests = harness.injector.passed().split_off(begun);
+        let first = |is_it: &dyn Fn(&Passed) -> bool| requests.iter().position(is_it).unwrap_or(usize::MAX);
+        let shown = first(&|it| it.side == Side::Kubernetes && it.is_mutation() && it.target.contains("/web/status"));
+        let deleted = first(&|it| it.side == Side::Cloud && it.method == "DELETE");
+        assert!(shown < deleted && deleted < usize::MAX, "deleted before the new address is shown: {requests:#?}");
+        assert_eq!(harness.violations(), [""; 0]);
+        program.stop().await;
     });
 }
