@@ -226,7 +226,7 @@ pub fn in_order(mut value: Value) -> Value {
     value
 }
 
-fn put(object: &mut Map<String, Value>, place: &str, value: Value) {
+pub(super) fn put(object: &mut Map<String, Value>, place: &str, value: Value) {
     match place.split_once('.') {
         None => drop(object.insert(place.to_owned(), value)),
         Some((first, rest)) => {

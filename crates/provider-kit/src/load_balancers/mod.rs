@@ -125,6 +125,6 @@ pub use plan::{Operation, plan, plan_removal, removals_first, steps};
 #[cfg(test)]
 mod tests;
 pub use ports::{ServicePort, each_port, service_ports};
-pub use resource::{Field, Resource};
+pub use resource::{Field, Resource, filled};
 pub use sorted_map::SortedMap;
 pub use targets::{TargetSets, Targets, machine_ids};

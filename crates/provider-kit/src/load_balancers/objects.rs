@@ -24,7 +24,7 @@ const FEW: usize = 4;
 
 /// A load balancer that is read and written as one object.
 ///
-/// Its [fields](Resource::FIELDS) are settings of the load balancer, but for its [listeners](Field::listeners) and for its
+/// A field that is `None` is left out of requests. Its [fields](Resource::FIELDS) are settings of the load balancer, but for its [listeners](Field::listeners) and for its
 /// targets, which the field list does not name: they are given by [`targets`](Self::targets).
 pub trait Object: Resource + DeserializeOwned + Send + Sync + 'static {
     /// Where such objects are.
@@ -187,8 +187,19 @@ impl<A: ObjectApi> WholeObjects<A> {
             Some(id) => Call::put(A::Object::PATHS.item, &[id]),
             None => Call::post(A::Object::PATHS.collection, &[]),
         };
-        let call = answered::<A::Object>(call.json(&whole_object::<A::Object>(outcome)?));
+        let call = answered::<A::Object>(call.json(&stated(object(&whole_object::<A::Object>(outcome)?)?)));
         Ok(observed(self.api.transport().read::<A::Object>(call).await?))
+    }
+}
+
+/// Leaves out what is `null`: the object makes no statement about it.
+fn stated(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            fields.into_iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key, stated(value))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(stated).collect(),
+        plain => plain,
     }
 }
 

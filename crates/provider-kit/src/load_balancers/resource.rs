@@ -32,12 +32,16 @@
 //! # Ok::<(), cloud_provider::Error>(())
 //! ```
 
+use std::fmt::Debug;
+
 use cloud_provider::{Error, Result};
 use serde::Serialize;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::Attributes;
-use super::attributes::in_order;
+use super::attributes::{in_order, put};
+use crate::annotations::Annotations;
 use crate::declared::Declaration;
 
 /// A cloud object that the engine compares: a serde struct and the table of its fields.
@@ -64,11 +68,12 @@ pub trait Resource: Serialize {
 }
 
 /// One field of a resource, and what a difference in it means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Field {
     pub(super) place: &'static str,
     pub(super) rule: Rule,
     pub(super) setting: Option<&'static str>,
+    filled_by: Option<&'static dyn FieldSetting>,
     is_set: bool,
     clears: bool,
 }
@@ -88,7 +93,7 @@ pub(super) enum Rule {
 
 impl Field {
     const fn new(place: &'static str, rule: Rule) -> Self {
-        Self { place, rule, setting: None, is_set: false, clears: false }
+        Self { place, rule, setting: None, filled_by: None, is_set: false, clears: false }
     }
 
     /// A field that is changed in place.
@@ -123,6 +128,12 @@ impl Field {
         Self { setting: Some(setting.key()), ..self }
     }
 
+    /// Like [`setting`](Self::setting), and [`filled`] takes the field's value from the annotation, unchanged.
+    #[must_use]
+    pub const fn filled_by<T: Serialize + Sync + Debug>(self, setting: &'static Declaration<T>) -> Self {
+        Self { filled_by: Some(setting), ..self.setting(setting) }
+    }
+
     /// Says that the field is a list whose order does not matter.
     #[must_use]
     pub const fn set(self) -> Self {
@@ -146,6 +157,54 @@ impl Field {
         let value = self.place.split('.').try_fold(object, |value, name| value.get(name))?;
         Some(if self.is_set { in_order(value.clone()) } else { value.clone() })
     }
+}
+
+/// A setting whose value a field can take.
+trait FieldSetting: Sync + Debug {
+    fn value(&self, annotations: &mut Annotations<'_>) -> Option<Value>;
+}
+
+impl<T: Serialize + Sync + Debug> FieldSetting for Declaration<T> {
+    fn value(&self, annotations: &mut Annotations<'_>) -> Option<Value> {
+        serde_json::to_value(annotations.get(self)?).ok()
+    }
+}
+
+/// Reads the annotations that [fill](Field::filled_by) fields. All other fields have their defaults, for which the resource
+/// needs `#[serde(default)]`.
+///
+/// ```
+/// use cloud_provider::Service;
+/// use provider_kit::annotations::{Annotation, Annotations};
+/// use provider_kit::declared::Value;
+/// use provider_kit::load_balancers::{Field, Resource, filled};
+/// use serde::{Deserialize, Serialize};
+///
+/// const LIMIT: Annotation<u32> = Annotation::new("acme.example/limit", u32::KIND, "Connections at once.").default("100");
+///
+/// #[derive(Default, Serialize, Deserialize)]
+/// #[serde(default)]
+/// struct Balancer { name: String, limit: Option<u32> }
+///
+/// impl Resource for Balancer {
+///     const FIELDS: &'static [Field] = &[Field::update("name"), Field::update("limit").filled_by(&LIMIT)];
+/// }
+///
+/// let service = Service::default();
+/// let mut annotations = Annotations::of(&service);
+/// let balancer = Balancer { name: "web".to_owned(), ..filled(&mut annotations) };
+/// assert_eq!(balancer.limit, Some(100));
+/// ```
+pub fn filled<R: Resource + DeserializeOwned + Default>(annotations: &mut Annotations<'_>) -> R {
+    let mut object = Map::new();
+    for field in R::FIELDS {
+        let value = field.filled_by.and_then(|setting| setting.value(annotations));
+        value.into_iter().for_each(|value| put(&mut object, field.place, value));
+    }
+    serde_json::from_value(object.into()).unwrap_or_else(|err| {
+        annotations.mistake(format!("the annotations do not make a resource: {err}"));
+        R::default()
+    })
 }
 
 impl Attributes {

@@ -41,7 +41,7 @@ enum Next {
     Number(&'static str),
     /// The number of pages.
     Count(&'static str),
-    /// Anything but an empty text. The next page has the next number.
+    /// Anything but an empty text. The next page has the number in the link's `page`, or else the next number.
     Link(&'static str),
     /// A text for the query parameter of this name.
     Token(&'static str, &'static str),
@@ -70,7 +70,8 @@ impl Paging {
     }
 
     /// Pages are asked for with `page`, from 1 on; an answer has a link at `place` if there is another one. The link itself is
-    /// not followed: it may lead to an address that only the cloud can reach.
+    /// not followed: it may lead to an address that only the cloud can reach. If it names another page than the one that
+    /// follows, the list is a partial one.
     #[must_use]
     pub const fn next_link(place: &'static str) -> Self {
         Self::of(Next::Link(place))
@@ -143,7 +144,8 @@ impl Paging {
             (_, None) => Ok(None),
             (Next::Link(_), Some(link)) => {
                 let link = link.as_str().ok_or("its next link is no text")?;
-                Ok((!link.is_empty()).then_some(here + 1))
+                let named = parameter(link, "page").map(|page| page.parse().map_err(|_| "its next page is no number"));
+                Ok(named.transpose()?.or((!link.is_empty()).then_some(here + 1)))
             }
             (Next::Count(_), Some(count)) => {
                 Ok((here < number(count).ok_or("its number of pages is none")?).then_some(here + 1))
@@ -160,7 +162,7 @@ impl Paging {
         }
         let links = fields.get(format!("{collection}_links")).and_then(Value::as_array);
         let Some(next) = links.into_iter().flatten().find(|link| link["rel"] == "next") else { return Ok(None) };
-        next["href"].as_str().and_then(marker).map(Some).ok_or("the next page has no marker")
+        next["href"].as_str().and_then(|link| parameter(link, "marker")).map(Some).ok_or("the next page has no marker")
     }
 }
 
@@ -230,10 +232,10 @@ fn read_page<W: DeserializeOwned, T>(
     Ok((items, Value::Object(found.fields)))
 }
 
-/// The value of `marker` in a link's query.
-fn marker(href: &str) -> Option<String> {
-    let query = href.split_once('?')?.1.split('#').next()?;
-    let value = query.split('&').find_map(|pair| pair.strip_prefix("marker="))?;
+/// Returns the value of a parameter in a link's query; `None` without a value.
+fn parameter(link: &str, name: &str) -> Option<String> {
+    let query = link.split_once('?')?.1.split('#').next()?;
+    let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.bytes();
     while let Some(byte) = rest.next() {
@@ -246,7 +248,7 @@ fn marker(href: &str) -> Option<String> {
             other => other,
         });
     }
-    String::from_utf8(bytes).ok().filter(|marker| !marker.is_empty())
+    String::from_utf8(bytes).ok().filter(|value| !value.is_empty())
 }
 
 struct Found<T> {

@@ -95,12 +95,13 @@ async fn the_usual_forms_are_read_to_their_end() {
 async fn an_answer_of_another_form_is_an_error_and_not_the_end_of_a_list() {
     let (number, count) = (Paging::next_page("/meta/next_page"), Paging::page_count("/pages"));
     let (link, marker) = (Paging::next_link("/links/next"), Paging::marker_link());
-    let table: [(Paging, Pages); 12] = [
+    let table: [(Paging, Pages); 13] = [
         (number, |_| json!({"machines": []})),
         (number, |_| json!({"machines": [], "meta": {"next_page": "two"}})),
         (count, |_| json!({"machines": []})),
         (count, |_| json!({"machines": [], "pages": -1})),
         (link, |_| json!({"machines": [], "links": {"next": 2}})),
+        (link, |_| json!({"machines": [], "links": {"next": "x?page=two"}})),
         (Paging::token("after", "/after"), |_| json!({"machines": [], "after": 2})),
         (marker, |_| json!({"machines": [], "machines_links": [{"rel": "next", "href": "http://inside/machines"}]})),
         (marker, |_| json!({"machines": [], "machines_links": [{"rel": "next", "href": "x?marker=%f"}]})),
@@ -116,10 +117,18 @@ async fn an_answer_of_another_form_is_an_error_and_not_the_end_of_a_list() {
 }
 
 #[tokio::test]
-async fn a_list_whose_total_is_missing_or_another_is_a_partial_one() {
-    let required = Paging::next_link("/next").required_total("/total");
-    let table: [(Paging, Pages); 2] =
-        [(required, |_| json!({"machines": []})), (required, |_| json!({"machines": [], "total": 1}))];
+async fn a_list_whose_total_or_next_page_does_not_fit_is_a_partial_one() {
+    let link = Paging::next_link("/next");
+    let required = link.required_total("/total");
+    let table: [(Paging, Pages); 4] = [
+        (required, |_| json!({"machines": []})),
+        (required, |_| json!({"machines": [], "total": 1})),
+        (link, |query| match query {
+            "page=1" => json!({"machines": [{"id": 1}], "next": "http://inside/machines?page=3&size=1"}),
+            _ => json!({"machines": [{"id": 3}]}),
+        }),
+        (link, |_| json!({"machines": [{"id": 1}], "next": "x?page=1"})),
+    ];
     for (paging, pages) in table {
         assert!(read_all(paging, pages).await.0.unwrap().complete().is_err(), "{}", pages(""));
     }
