@@ -1,15 +1,14 @@
 //! The HTTP API: how it is reached, how lists are paged, and what refusals mean.
 
 use std::hash::Hash;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cloud_provider::{Error, Result, Setup};
 use provider_kit::inventory::Urgency;
-use provider_kit::paging::{Page, Reading, Rules, read_pages};
-use provider_kit::streamed::collect;
+use provider_kit::paging::Paging;
 use provider_kit::transport::{
-    Budget, Builder, Call, Credential, Jitter, Patience, Priority, Refill, Refusal, Tls, Transport, network,
+    Budget, Builder, Call, Credential, Jitter, Patience, Refill, Refusal, Tls, Transport, network,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -17,8 +16,8 @@ use serde::de::DeserializeOwned;
 use crate::config::Config;
 use crate::rate::Limited;
 
-/// The longest page that the API answers.
-const PAGE_SIZE: usize = 200;
+/// The form of all lists, with the longest pages that the API answers.
+const PAGING: Paging = Paging::next_link("/links/pages/next").size("per_page", 200).required_total("/meta/total");
 /// Where a droplet finds out about itself.
 const METADATA: &str = "http://169.254.169.254";
 
@@ -63,34 +62,7 @@ pub(crate) fn metadata() -> Result<Transport> {
 #[derive(Clone, Debug)]
 pub(crate) struct Api {
     pub(crate) http: Transport,
-    region: std::sync::Arc<OnceLock<String>>,
-}
-
-#[derive(Deserialize)]
-#[serde(bound(deserialize = "T: Deserialize<'de>"))]
-struct ListPage<T> {
-    #[serde(alias = "droplets", alias = "load_balancers", alias = "certificates", alias = "firewalls")]
-    #[serde(alias = "regions", alias = "vpcs", deserialize_with = "collect::<_, T, _>")]
-    items: Vec<T>,
-    #[serde(default)]
-    links: Links,
-    meta: Meta,
-}
-
-#[derive(Default, Deserialize)]
-struct Links {
-    #[serde(default)]
-    pages: Pages,
-}
-
-#[derive(Default, Deserialize)]
-struct Pages {
-    next: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Meta {
-    total: usize,
+    region: Arc<OnceLock<String>>,
 }
 
 #[derive(Deserialize)]
@@ -100,44 +72,25 @@ struct Region {
 
 impl Api {
     pub(crate) fn new(http: Transport) -> Self {
-        Self { http: http.meaning(meaning), region: std::sync::Arc::default() }
+        Self { http: http.meaning(meaning).paging(PAGING), region: Arc::default() }
     }
 
-    /// Reads a list to its end; `call`: without page and page size.
-    pub(crate) async fn list<W: DeserializeOwned, T, K: Hash>(
-        &self,
-        what: &'static str,
-        call: Call,
-        urgency: &Urgency,
-        keep: impl Fn(W) -> T,
-        key: fn(&T) -> K,
-    ) -> Result<Reading<T>> {
-        read_pages(Rules { what, totals: true }, 1, key, async |number: u32| {
-            let call = || call.clone().list().query("page", number).query("per_page", PAGE_SIZE);
-            let page: ListPage<W> = urgency.carry(|priority| self.http.read(call().priority(priority))).await?;
-            let next = page.links.pages.next.map(|link| page_number(&link).unwrap_or(number));
-            Ok(Page { items: page.items.into_iter().map(&keep).collect(), next, total: Some(page.meta.total) })
-        })
-        .await
-    }
-
-    /// Reads a list to its end, at the usual urgency.
+    /// Reads a list to its end at the usual urgency. The last part of its path is the field of the answer.
     ///
     /// # Errors
     /// What the cloud answered; *other* for a list that is not complete.
     pub(crate) async fn all<T: DeserializeOwned, K: Hash>(
         &self,
-        what: &'static str,
-        call: Call,
+        path: &'static str,
         key: fn(&T) -> K,
     ) -> Result<Vec<T>> {
-        let urgency = Urgency::of(Priority::Ordinary);
-        Ok(self.list(what, call, &urgency, |item| item, key).await?.complete()?.into_items())
+        let (call, collection) = (Call::get(path, &[]), path.trim_start_matches("/v2/"));
+        Ok(self.http.list(call, collection, &Urgency::default(), |item| item, key).await?.complete()?.into_items())
     }
 
     /// Slugs of all regions.
     pub(crate) async fn regions(&self) -> Result<Vec<String>> {
-        let regions = self.all("regions", Call::get("/v2/regions", &[]), |region: &Region| region.slug.clone()).await?;
+        let regions = self.all("/v2/regions", |region: &Region| region.slug.clone()).await?;
         Ok(regions.into_iter().map(|region| region.slug).collect())
     }
 
@@ -146,22 +99,17 @@ impl Api {
     /// # Errors
     /// *Invalid* for a region that does not exist, with those that do; else what the API or the metadata service answered.
     pub(crate) async fn find_region(&self, configured: Option<&str>, metadata: &Transport) -> Result<()> {
-        let region = match configured {
-            Some(region) => {
-                let known = self.regions().await?;
-                if !known.iter().any(|it| it == region) {
-                    return Err(Error::invalid(format!(
-                        "REGION: {region:?} does not exist; regions are {}",
-                        known.join(", ")
-                    )));
-                }
-                region.to_owned()
+        let region = if let Some(region) = configured {
+            let known = self.regions().await?;
+            if !known.iter().any(|it| it == region) {
+                let known = known.join(", ");
+                return Err(Error::invalid(format!("REGION: {region:?} does not exist; regions are {known}")));
             }
-            None => {
-                let answer = metadata.send(Call::get("/metadata/v1/region", &[])).await;
-                let answer = answer.map_err(|error| error.context("cannot find out the region; set REGION"))?;
-                String::from_utf8_lossy(&answer.body).trim().to_owned()
-            }
+            region.to_owned()
+        } else {
+            let answer = metadata.send(Call::get("/metadata/v1/region", &[])).await;
+            let answer = answer.map_err(|error| error.context("cannot find out the region; set REGION"))?;
+            String::from_utf8_lossy(&answer.body).trim().to_owned()
         };
         self.region.get_or_init(|| region);
         Ok(())
@@ -174,12 +122,6 @@ impl Api {
     pub(crate) fn region(&self) -> Result<&str> {
         self.region.get().map(String::as_str).ok_or_else(|| Error::other("the region is not known yet"))
     }
-}
-
-/// The number of the page that a link leads to.
-fn page_number(link: &str) -> Option<u32> {
-    let query = link.split_once('?')?.1;
-    query.split('&').find_map(|pair| pair.strip_prefix("page="))?.parse().ok()
 }
 
 /// A load balancer that is at work refuses changes as if they were invalid.

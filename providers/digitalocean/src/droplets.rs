@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use cloud_provider::{
-    Error, InstanceMetadata, InstanceState, Instances, Node, NodeAddress, Result, Want, WantMetadata, async_trait,
+    Error, InstanceMetadata, InstanceState, Instances, Node, Result, Want, WantMetadata, async_trait,
 };
 use provider_kit::addresses::{AddressFamily, Addresses};
 use provider_kit::inventory::{Found, Inventory, Machine, MachineSource, Urgency, priority};
@@ -95,17 +95,12 @@ fn is_anchor(ip: &Ipv4Addr) -> bool {
 }
 
 impl Droplet {
-    fn addresses(&self) -> Vec<NodeAddress> {
-        let public = [self.public.map(IpAddr::V4), self.public_v6.map(IpAddr::V6)].into_iter().flatten();
-        Addresses::of(&self.name)
-            .internal(self.private.map(IpAddr::V4))
-            .external(public, AddressFamily::Dualstack)
-            .build()
+    fn public_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        [self.public.map(IpAddr::V4), self.public_v6.map(IpAddr::V6)].into_iter().flatten()
     }
 
     fn has_address(&self, ip: IpAddr) -> bool {
-        let all = [self.private.map(IpAddr::V4), self.public.map(IpAddr::V4), self.public_v6.map(IpAddr::V6)];
-        all.contains(&Some(ip))
+        self.private.map(IpAddr::V4).into_iter().chain(self.public_addresses()).any(|it| it == ip)
     }
 }
 
@@ -130,8 +125,8 @@ impl MachineSource for Api {
     type Machine = Droplet;
 
     async fn list(&self, urgency: &Urgency) -> Result<Reading<Droplet>> {
-        let id = |droplet: &Droplet| droplet.id.clone();
-        Api::list(self, "droplets", Call::get("/v2/droplets", &[]), urgency, |droplet| droplet, id).await
+        let call = Call::get("/v2/droplets", &[]);
+        self.http.list(call, "droplets", urgency, |droplet| droplet, |it: &Droplet| it.id.clone()).await
     }
 
     /// Each page announces the total.
@@ -145,9 +140,8 @@ impl MachineSource for Api {
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Droplet>> {
         let call = Call::get("/v2/droplets", &[]).query("name", name);
-        let id = |droplet: &Droplet| droplet.id.clone();
-        let found = Api::list(self, "droplets", call, &Urgency::of(priority), |droplet| droplet, id).await?;
-        Ok(found.complete()?.into_items())
+        let (urgency, id) = (Urgency::of(priority), |it: &Droplet| it.id.clone());
+        Ok(self.http.list(call, "droplets", &urgency, |droplet| droplet, id).await?.complete()?.into_items())
     }
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
@@ -159,7 +153,10 @@ impl MachineSource for Api {
             provider_id: IDS.write(&droplet.id),
             instance_type: droplet.size.to_string(),
             region: droplet.region.to_string(),
-            node_addresses: droplet.addresses(),
+            node_addresses: Addresses::of(&droplet.name)
+                .internal(droplet.private.map(IpAddr::V4))
+                .external(droplet.public_addresses(), AddressFamily::Dualstack)
+                .build(),
             ..InstanceMetadata::default()
         }
     }

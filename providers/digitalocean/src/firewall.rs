@@ -38,25 +38,21 @@ pub(crate) struct Firewall {
     #[serde(default, deserialize_with = "or_none")]
     tags: BTreeSet<String>,
     #[serde(default, deserialize_with = "or_none")]
-    inbound_rules: BTreeSet<Inbound>,
+    inbound_rules: BTreeSet<Rule>,
     #[serde(default, deserialize_with = "or_none")]
-    outbound_rules: BTreeSet<Outbound>,
+    outbound_rules: BTreeSet<Rule>,
 }
 
+/// A rule: an inbound one has sources, an outbound one destinations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
-struct Inbound {
+struct Rule {
     protocol: String,
     #[serde(default, deserialize_with = "ports")]
     ports: String,
-    sources: Peers,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
-struct Outbound {
-    protocol: String,
-    #[serde(default, deserialize_with = "ports")]
-    ports: String,
-    destinations: Peers,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sources: Option<Peers>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destinations: Option<Peers>,
 }
 
 /// Who is admitted.
@@ -84,7 +80,7 @@ impl Peers {
     }
 }
 
-/// Rules by protocol and port.
+/// Admitted clients by protocol and port.
 type Rules = BTreeMap<(&'static str, u16), Peers>;
 
 fn admit(rules: &mut Rules, protocol: &'static str, port: u16, peers: Peers) {
@@ -105,12 +101,8 @@ fn admit_service(rules: &mut Rules, service: &Service, default: LoadBalancerType
     if !is_managed || service.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
-    let ports = each_port(service, &["TCP", "UDP", "SCTP"]).filter_map(Result::ok);
-    let ports = ports.filter_map(|port| match port.protocol {
-        "TCP" => Some(("tcp", port)),
-        "UDP" => Some(("udp", port)),
-        _ => None,
-    });
+    let ports = each_port(service, &["TCP", "UDP"]).filter_map(Result::ok);
+    let ports = ports.map(|port| (if port.protocol == "UDP" { "udp" } else { "tcp" }, port));
     match kind {
         "NodePort" => {
             for (protocol, port) in ports.filter(|(_, port)| port.node_port != 0) {
@@ -186,16 +178,15 @@ impl WorkerFirewall {
                 self.notices.warn(true, About::Service(service), "FirewallConfigError", &text);
             }
         }
-        let inbound = rules.into_iter().map(|((protocol, port), sources)| Inbound {
+        let rule = |protocol: &str, ports, sources, destinations| Rule {
             protocol: protocol.to_owned(),
-            ports: port.to_string(),
+            ports,
             sources,
-        });
-        let outbound = ["tcp", "udp", "icmp"].map(|protocol| Outbound {
-            protocol: protocol.to_owned(),
-            ports: "all".to_owned(),
-            destinations: Peers::anywhere(),
-        });
+            destinations,
+        };
+        let inbound =
+            rules.into_iter().map(|((protocol, port), peers)| rule(protocol, port.to_string(), Some(peers), None));
+        let outbound = ["tcp", "udp", "icmp"].map(|it| rule(it, "all".to_owned(), None, Some(Peers::anywhere())));
         Firewall {
             name: self.config.name.clone(),
             tags: self.config.tags.iter().cloned().collect(),
@@ -238,7 +229,7 @@ impl WorkerFirewall {
                 return Ok(found);
             }
         }
-        let all = self.api.all("firewalls", Call::get("/v2/firewalls", &[]), |it: &Firewall| it.id.clone());
+        let all = self.api.all("/v2/firewalls", |it: &Firewall| it.id.clone());
         let all = self.metrics.request("get_by_list", "200", all).await?;
         Ok(all.into_iter().find(|it| it.name == self.config.name))
     }

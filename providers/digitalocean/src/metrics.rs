@@ -4,24 +4,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{CloudMetrics, Error, Result};
+use provider_kit::series::CONVENTIONAL;
 use tokio::time::Instant;
-
-/// The buckets of the Go program, in seconds.
-const BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 provider_kit::series! {
     /// Requests to the firewall API.
     OPERATIONS: Counter = "firewall_api_operations_total", "operation", "result", "http_response_code";
     /// Time until the firewall API had answered.
-    OPERATION_DURATION: Histogram(BUCKETS) = "firewall_api_operation_duration_seconds", "operation", "result", "http_response_code";
+    OPERATION_DURATION: Histogram(CONVENTIONAL) = "firewall_api_operation_duration_seconds", "operation", "result", "http_response_code";
     /// Times that the firewall was compared with what the Services need.
     SYNCS: Counter = "firewall_resource_syncs_total", "result";
     /// Time that it took to compare the firewall with what the Services need.
-    SYNC_DURATION: Histogram(BUCKETS) = "firewall_resource_sync_duration_seconds", "result";
+    SYNC_DURATION: Histogram(CONVENTIONAL) = "firewall_resource_sync_duration_seconds", "result";
     /// Times that the firewall was reconciled.
     RECONCILES: Counter = "firewall_reconciles_total", "result", "error_type";
     /// Time that it took to reconcile the firewall.
-    RECONCILE_DURATION: Histogram(BUCKETS) = "firewall_reconcile_duration_seconds", "result", "error_type";
+    RECONCILE_DURATION: Histogram(CONVENTIONAL) = "firewall_reconcile_duration_seconds", "result", "error_type";
 }
 
 /// Counts what the worker firewall does.

@@ -67,8 +67,7 @@ impl ClusterTag {
         }
         let ids: HashSet<&str> = services.iter().filter_map(|service| ID.text_on(service)).collect();
         let names: HashSet<String> = services.iter().map(|service| name_of(service)).collect();
-        let all =
-            self.api.all("load balancers", Call::get("/v2/load_balancers", &[]), |it: &LoadBalancer| it.id.clone());
+        let all = self.api.all("/v2/load_balancers", |it: &LoadBalancer| it.id.clone());
         let is_ours = |it: &LoadBalancer| ids.contains(&*it.id) || names.contains(&it.name);
         let lacks = |it: &LoadBalancer| !it.tags.iter().any(|tag| tag.starts_with("k8s:"));
         let found: Vec<String> = all.await?.into_iter().filter(|it| is_ours(it) && lacks(it)).map(|it| it.id).collect();

@@ -1,20 +1,20 @@
 //! Certificates: found by name, and followed when Let's Encrypt renews them under a new ID.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cloud_provider::{Error, Result};
+use cloud_provider::Result;
+use provider_kit::catalog::Catalog;
 use provider_kit::load_balancers::{Actual, Tree};
 use provider_kit::transport::Call;
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use super::spec::Certificate;
 use crate::api::Api;
 
 const SETTING: &str = "certificate_id";
-/// How long the ID of a name is used.
+/// How long a list of certificates is used.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 /// A certificate, as the API shows it.
@@ -29,23 +29,23 @@ struct CertificateAnswer {
 /// Certificates of the account.
 pub(super) struct Certificates {
     api: Api,
-    state: Mutex<CertificateState>,
-}
-
-#[derive(Default)]
-struct CertificateState {
-    ids: HashMap<String, (Instant, String)>,
-    /// By the ID on the load balancer and the ID in the annotation: whether the first is a renewal of the second.
-    renewals: HashMap<(String, String), bool>,
+    catalog: Catalog<CertificateAnswer>,
+    /// IDs on a load balancer and in the annotation, of which the first is a renewal of the second.
+    renewals: Mutex<HashSet<(String, String)>>,
 }
 
 impl Certificates {
     pub(super) fn new(api: Api) -> Self {
-        Self { api, state: Mutex::default() }
+        let reader = api.clone();
+        let catalog = Catalog::new("certificate", MAX_AGE, move || {
+            let api = reader.clone();
+            async move { api.all("/v2/certificates", |it: &CertificateAnswer| it.id.clone()).await }
+        });
+        Self { api, catalog, renewals: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, CertificateState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn renewals(&self) -> MutexGuard<'_, HashSet<(String, String)>> {
+        self.renewals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Finds the ID of a certificate.
@@ -53,23 +53,10 @@ impl Certificates {
     /// # Errors
     /// *Invalid*, if there is none of the name, with those that there are.
     pub(super) async fn id(&self, certificate: &Certificate) -> Result<String> {
-        let name = match certificate {
-            Certificate::Id(id) => return Ok(id.clone()),
-            Certificate::Name(name) => name,
-        };
-        if let Some((_, id)) = self.state().ids.get(name).filter(|(at, _)| at.elapsed() < MAX_AGE) {
-            return Ok(id.clone());
+        match certificate {
+            Certificate::Id(id) => Ok(id.clone()),
+            Certificate::Name(name) => Ok(self.catalog.named(name, |it| &it.name, |it| it.id.clone()).await?.0),
         }
-        let key = |it: &CertificateAnswer| it.id.clone();
-        let all = self.api.all("certificates", Call::get("/v2/certificates", &[]), key).await?;
-        let Some(found) = all.iter().find(|it| it.name == *name) else {
-            let known: Vec<_> = all.iter().map(|it| format!("{:?}", it.name)).collect();
-            let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
-            return Err(Error::invalid(format!("no certificate named {name:?}; available: {known}")));
-        };
-        let now = Instant::now();
-        self.state().ids.extend(all.iter().map(|it| (it.name.clone(), (now, it.id.clone()))));
-        Ok(found.id.clone())
     }
 
     /// Finds out whether the certificate on a load balancer is a renewal of the one that its Service states. Returns `true` if
@@ -77,7 +64,7 @@ impl Certificates {
     pub(super) async fn decide(&self, stated: &str, observed: &Actual) -> Result<bool> {
         let Some(has) = certificate_on(observed).filter(|has| has != stated) else { return Ok(false) };
         let pair = (has, stated.to_owned());
-        if self.state().renewals.contains_key(&pair) {
+        if self.renewals().contains(&pair) {
             return Ok(false);
         }
         let is_renewal = match self.read(&pair.0).await? {
@@ -86,8 +73,7 @@ impl Certificates {
             }
             _ => false,
         };
-        self.state().renewals.insert(pair, is_renewal);
-        Ok(is_renewal)
+        Ok(is_renewal && self.renewals().insert(pair))
     }
 
     async fn read(&self, id: &str) -> Result<Option<CertificateAnswer>> {
@@ -96,10 +82,8 @@ impl Certificates {
 
     /// Returns the ID on the load balancer, if it is a renewal of the stated one.
     pub(super) fn renewed(&self, stated: &str, observed: &Actual) -> Option<String> {
-        let has = certificate_on(observed)?;
-        let pair = (has, stated.to_owned());
-        self.state().renewals.get(&pair).filter(|is_renewal| **is_renewal)?;
-        Some(pair.0)
+        let pair = (certificate_on(observed)?, stated.to_owned());
+        self.renewals().contains(&pair).then_some(pair.0)
     }
 
     /// Leaves a renewed certificate where it is.

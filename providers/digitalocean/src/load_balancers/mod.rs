@@ -16,20 +16,21 @@ use provider_kit::cluster::ClusterView;
 use provider_kit::events::Notices;
 use provider_kit::inventory::Urgency;
 use provider_kit::load_balancers::{
-    Actual, Adoption, Applied, Change, Desire, Identity, LoadBalancerCloud, Names, Naming, Object, ObjectApi,
-    Operation, Published, Query, Recovery, Scope, State, Tree, WholeObjects,
+    Actual, Adoption, Applied, Change, Desire, Detail, Identity, LoadBalancerCloud, Marks, Names, Naming, Object,
+    ObjectApi, Operation, Published, Query, Recovery, Scope, State, Tree, WholeObjects,
 };
 use provider_kit::paging::Reading;
 use provider_kit::transport::{Call, Priority, Transport};
 
 use self::certificates::Certificates;
-use self::object::{LoadBalancer, owner_tags};
+use self::object::{LoadBalancer, OWNER_TAGS};
 use self::spec::{Certificate, Spec};
 use crate::annotations as key;
 use crate::api::Api;
 use crate::config::{Config, LoadBalancerType};
 
-const ALL: &str = "/v2/load_balancers";
+const ALL: &str = LoadBalancer::PATHS.collection;
+const COLLECTION: &str = "load_balancers";
 
 /// The name of a Service's load balancer.
 pub(crate) fn name_of(service: &Service) -> String {
@@ -45,8 +46,7 @@ impl ObjectApi for Api {
     }
 
     async fn list(&self, keep: &(dyn Fn(LoadBalancer) -> Actual + Send + Sync)) -> Result<Reading<Actual>> {
-        let urgency = Urgency::of(Priority::Ordinary);
-        Api::list(self, "load balancers", Call::get(ALL, &[]), &urgency, keep, |actual| actual.id.clone()).await
+        self.http.list(Call::get(ALL, &[]), COLLECTION, &Urgency::default(), keep, |actual| actual.id.clone()).await
     }
 
     /// By name, and by the ID in the Service's annotation.
@@ -57,13 +57,12 @@ impl ObjectApi for Api {
     ) -> Result<Reading<Actual>> {
         let urgency = Urgency::of(if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary });
         let call = Call::get(ALL, &[]).query("names", &identity.name);
-        let named =
-            Api::list(self, "load balancers", call, &urgency, keep, |actual: &Actual| actual.id.clone()).await?;
+        let named = self.http.list(call, COLLECTION, &urgency, keep, |actual: &Actual| actual.id.clone()).await?;
         let Some(id) = identity.sign.as_ref().filter(|id| !named.items().iter().any(|it| it.id == **id)) else {
             return Ok(named);
         };
         let mut found = named.complete()?.into_items();
-        found.extend(self.by_ids(std::slice::from_ref(id), provider_kit::load_balancers::Detail::Whole, keep).await?);
+        found.extend(self.by_ids(std::slice::from_ref(id), Detail::Whole, keep).await?);
         Ok(Reading::of(found))
     }
 }
@@ -92,20 +91,17 @@ impl DigitalOceanLoadBalancers {
     }
 
     /// Adds the owner tags that a load balancer lacks.
-    async fn tag(&self, id: &str, owner: &provider_kit::load_balancers::Marks) -> Result<()> {
-        for tag in owner_tags(owner) {
+    async fn tag(&self, id: &str, owner: &Marks) -> Result<()> {
+        for tag in OWNER_TAGS.among(owner, Vec::new()) {
             crate::tags::add(self.api(), &tag, &[id.to_owned()]).await?;
         }
         Ok(())
     }
 }
 
-/// Returns `true` if the change is one for which the API wants another load balancer.
-fn is_replacement(before: &Actual, after: &Actual) -> bool {
-    let setting = |actual: &Actual, key: &str| {
-        actual.tree.as_ref().and_then(Tree::balancer_attributes)?.text(key).map(str::to_owned)
-    };
-    ["type", "network"].iter().any(|key| setting(before, key) != setting(after, key))
+/// The text of a field of the load balancer itself.
+fn text<'a>(tree: Option<&'a Tree>, field: &str) -> Option<&'a str> {
+    tree?.balancer_attributes()?.text(field)
 }
 
 #[async_trait]
@@ -132,7 +128,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         let chosen = chosen.map_err(|error| self.refuse(request.service, error))?;
         wanted.network_stack = Some(chosen.stack);
         if desire.scope == Scope::Everything {
-            wanted.region = self.api().region()?.to_owned();
+            wanted.region = Some(self.api().region()?.to_owned());
             wanted.tags.extend(self.config.cluster_tag());
             if let Some(certificate) = spec.certificate.as_ref().filter(|_| spec.needs_certificate()) {
                 let id = self.certificates.id(certificate).await?;
@@ -156,8 +152,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         for (name, key, is_stated) in
             [("type", key::TYPE.key(), spec.states_type), ("network", key::NETWORK.key(), spec.states_network)]
         {
-            let of = |tree: &Tree| tree.balancer_attributes()?.text(name).map(str::to_owned);
-            let (wanted, has) = (of(&desired), observed.tree.as_ref().and_then(of));
+            let (wanted, has) = (text(Some(&desired), name), text(observed.tree.as_ref(), name));
             if let (Some(wanted), Some(has), false) = (wanted, has, is_stated)
                 && wanted != has
             {
@@ -187,8 +182,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
     }
 
     fn published(&self, observed: &Actual, _: &Service, spec: &Spec) -> Published {
-        let settings = observed.tree.as_ref().and_then(Tree::balancer_attributes);
-        let kind = settings.and_then(|it| it.text("type")).map(str::to_owned);
+        let kind = text(observed.tree.as_ref(), "type").map(str::to_owned);
         let mut annotations = vec![(key::ID.key(), Some(observed.id.clone()))];
         annotations.extend(kind.map(|kind| (key::TYPE.key(), Some(kind))));
         if let Some(Certificate::Id(stated)) = &spec.certificate {
@@ -225,7 +219,9 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
                 return Ok(Applied::all(change, after));
             }
         }
-        if !is_replacement(before, &after) {
+        // The API wants another load balancer for these.
+        let differs = |field: &&str| text(before.tree.as_ref(), field) != text(after.tree.as_ref(), field);
+        if !["type", "network"].iter().any(differs) {
             return self.objects.apply(change).await;
         }
         tracing::warn!(id = before.id, name = before.name, "a load balancer is replaced: its type or network changed");

@@ -2,7 +2,7 @@
 
 use cloud_provider::Service;
 use provider_kit::annotations::{Annotations, Parsed};
-use provider_kit::load_balancers::{ServicePort, service_ports};
+use provider_kit::load_balancers::{ServicePort, filled, service_ports};
 use provider_kit::source_ranges::{allows_all, stated_source_ranges};
 
 use super::object::{ForwardingRule, HealthCheck, KUBE_PROXY_PATH, LoadBalancer, Normal, Sources, StickySessions};
@@ -56,12 +56,6 @@ impl Spec {
         let text = |text: Option<String>| text.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
         let (states_type, states_network) = (asked.is_set(&key::TYPE), asked.is_set(&key::NETWORK));
         let kind = asked.get(&key::TYPE).unwrap_or(config.load_balancer_type);
-        let network = asked.get(&key::NETWORK).unwrap_or_default();
-        let network_stack = asked.get(&key::NETWORK_STACK);
-        if network == Network::Internal && network_stack == Some(NetworkStack::Dualstack) {
-            let (stack, network) = (key::NETWORK_STACK.key(), key::NETWORK.key());
-            asked.mistake(format!("annotation {stack}: DUALSTACK is not possible with annotation {network}: INTERNAL"));
-        }
         let (id, name) = (text(asked.get(&key::CERTIFICATE_ID)), text(asked.get(&key::CERTIFICATE_NAME)));
         let certificate = id.map(Certificate::Id).or(name.map(Certificate::Name));
         let ports = ports(service, &mut asked);
@@ -75,34 +69,28 @@ impl Spec {
             }
             LoadBalancerType::RegionalNetwork => ports.iter().map(|port| network_rule(*port, &mut asked)).collect(),
         };
-        let (size, size_unit) = (asked.get(&key::SIZE_SLUG), asked.get(&key::SIZE_UNIT).filter(|unit| *unit != 0));
-        if size.is_some() && size_unit.is_some() {
-            let (size, unit) = (key::SIZE_SLUG.key(), key::SIZE_UNIT.key());
-            asked.mistake(format!("annotations {size} and {unit} are both set: only one can be"));
-        }
-        let wanted_ip = service.spec.as_ref().and_then(|spec| spec.load_balancer_ip.clone());
+        let filled: LoadBalancer = filled(&mut asked);
+        let wanted_ip = || text(service.spec.as_ref()?.load_balancer_ip.clone());
         let load_balancer = LoadBalancer {
             name: super::name_of(service),
             kind,
-            network,
-            network_stack,
             forwarding_rules,
-            size,
-            size_unit,
-            ip: asked.get(&key::IP).map(|ip| ip.to_string()).or(text(wanted_ip)).unwrap_or_default(),
-            subnet_uuid: text(asked.get(&key::SUBNET)),
+            size_unit: filled.size_unit.filter(|unit| *unit != 0),
+            ip: filled.ip.clone().or_else(wanted_ip),
             vpc_uuid: config.vpc.clone(),
-            algorithm: asked.get(&key::ALGORITHM),
             health_check: health_check(service, &ports, &mut asked).normal(),
             sticky_sessions: sticky_sessions(&mut asked).normal(),
-            redirect_http_to_https: asked.get(&key::REDIRECT).unwrap_or_default(),
-            enable_proxy_protocol: asked.get(&key::PROXY_PROTOCOL).unwrap_or_default(),
-            enable_backend_keepalive: asked.get(&key::KEEPALIVE).unwrap_or_default(),
-            disable_lets_encrypt_dns_records: asked.get(&key::DISABLE_DNS_RECORDS).unwrap_or_default(),
-            http_idle_timeout_seconds: asked.get(&key::IDLE_TIMEOUT),
             firewall: sources(service, &mut asked).normal(),
-            ..LoadBalancer::default()
+            ..filled
         };
+        if load_balancer.size.is_some() && load_balancer.size_unit.is_some() {
+            let (size, unit) = (key::SIZE_SLUG.key(), key::SIZE_UNIT.key());
+            asked.mistake(format!("annotations {size} and {unit} are both set: only one can be"));
+        }
+        if load_balancer.network == Network::Internal && load_balancer.network_stack == Some(NetworkStack::Dualstack) {
+            let (stack, network) = (key::NETWORK_STACK.key(), key::NETWORK.key());
+            asked.mistake(format!("annotation {stack}: DUALSTACK is not possible with annotation {network}: INTERNAL"));
+        }
         // What nothing here needs may be wrong all the same.
         asked.get(&key::NAME);
         asked.get(&key::DISOWN);

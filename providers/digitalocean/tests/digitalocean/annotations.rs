@@ -163,10 +163,7 @@ async fn wrong_annotations_are_refused_before_anything_is_sent() {
         (vec![REGIONAL, ("tls-ports", "443")], "port 443 speaks TLS: set annotation"),
         (vec![REGIONAL, id, ("tls-passthrough", "true")], "are both set: only one can be"),
         (vec![REGIONAL, ("http3-port", "443")], "HTTP/3 needs a certificate"),
-        (
-            vec![REGIONAL, ("certificate-name", "nobody's")],
-            "no certificate named \"nobody's\"; available: there are none",
-        ),
+        (vec![REGIONAL, ("certificate-name", "nobody's")], "no certificate named \"nobody's\"; available: none"),
         (vec![("sticky-sessions-type", "cookies"), ("sticky-sessions-cookie-ttl", "5")], "cookie-name is required"),
         (vec![("sticky-sessions-type", "cookies"), ("sticky-sessions-cookie-name", "a")], "cookie-ttl is required"),
         (vec![("redirect-http-to-https", "maybe")], "is not true or false"),

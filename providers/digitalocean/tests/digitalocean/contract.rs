@@ -1,9 +1,11 @@
 //! The provider and the fake, with a validating proxy between them that knows the vendor's API description.
 //!
-//! `CCM_TEST_DIGITALOCEAN_PROXY=http://127.0.0.1:4030 CCM_TEST_DIGITALOCEAN_UPSTREAM=127.0.0.1:9997`: the proxy, and the address
+//! `CCM_TEST_DIGITALOCEAN_PROXY=http://127.0.0.1:4031 CCM_TEST_DIGITALOCEAN_UPSTREAM=127.0.0.1:4030`: the proxy, and the address
 //! that it forwards to. Without them nothing is tested. The proxy refuses a request that breaks the description with 422, and
-//! turns an answer that breaks it into 500, so both fail the calls below.
+//! turns an answer that breaks it into 500, so both fail the calls below. Tags are only sent with a creation: the description does
+//! not name load balancers among what tags can be added to later, which the Go program does nevertheless.
 
+use cloud_provider::{CloudProvider, Severity};
 use digitalocean_fake::{Options, Port};
 use provider_digitalocean::{DigitalOcean, cloud, config::Config};
 use provider_kit::transport::Transport;
@@ -14,7 +16,11 @@ use crate::harness::{Harness, PREFIX, service, service_of};
 async fn every_request_and_answer_of_a_load_balancer_fits_the_description() {
     let variable = |name: &str| std::env::var(format!("CCM_TEST_DIGITALOCEAN_{name}")).ok();
     let Some((proxy, upstream)) = variable("PROXY").zip(variable("UPSTREAM")) else { return };
-    let harness = Harness::new().set("DO_OVERRIDE_URL", &proxy);
+    let harness = Harness::new()
+        .set("DO_OVERRIDE_URL", &proxy)
+        .set("DO_CLUSTER_ID", "prod")
+        .set("PUBLIC_ACCESS_FIREWALL_NAME", "workers")
+        .set("PUBLIC_ACCESS_FIREWALL_TAGS", "k8s");
     harness
         .fake
         .set_options(|it| *it = Options { creation_time: std::time::Duration::from_secs(2), ..Options::default() });
@@ -47,7 +53,8 @@ async fn every_request_and_answer_of_a_load_balancer_fits_the_description() {
         assert_eq!(harness.load_balancer()["enable_backend_keepalive"], true);
         harness.delete(&provider, &service).await.unwrap();
     }
-    assert!(!certificate.is_empty() && harness.fake.load_balancers().is_empty());
+    assert!(!certificate.is_empty() && harness.fake.load_balancers().is_empty() && harness.fake.firewalls().len() == 1);
+    assert!(provider.diagnose().await.iter().all(|it| it.severity == Severity::Ok));
     let bad: Vec<_> = harness.fake.requests().into_iter().filter(|it| it.status >= 400 && it.status != 404).collect();
     assert!(bad.is_empty(), "{bad:#?}");
 }

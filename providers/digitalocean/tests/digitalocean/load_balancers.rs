@@ -25,7 +25,7 @@ async fn a_load_balancer_is_created_with_one_request_and_shown_once_it_is_active
     let status = harness.ensure(&provider, &mut service).await.unwrap();
     let made = harness.load_balancer();
     assert_eq!(shown(&status), [made["ip"].as_str().unwrap(), made["ipv6"].as_str().unwrap()]);
-    let tags = ["k8s:prod", "ccm-rs-cluster:5c1d", "ccm-rs-service:0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11"];
+    let tags = ["k8s:prod", "ccmrs-cluster:5c1d", "ccmrs-service:0b0a1c0f-3f3e-4c57-a1b5-9f5f2a7d8c11"];
     assert_eq!((&made["tags"], made["droplet_ids"].as_array().unwrap().len()), (&json!(tags), 2));
     let annotations = service.metadata.annotations.clone().unwrap();
     assert_eq!((&json!(annotations[ID]), &*annotations[&format!("{PREFIX}type")]), (&made["id"], "REGIONAL_NETWORK"));
@@ -139,7 +139,7 @@ async fn a_load_balancer_is_adopted_by_its_id_or_name_but_not_from_another_clust
         assert_eq!(outcome.is_ok(), is_adopted, "{name} {tags}: {outcome:?}");
         let after = harness.load_balancer();
         assert_eq!(after["id"], id);
-        let is_tagged = after["tags"].as_array().unwrap().iter().any(|it| it == "ccm-rs-cluster:5c1d");
+        let is_tagged = after["tags"].as_array().unwrap().iter().any(|it| it == "ccmrs-cluster:5c1d");
         assert_eq!(is_tagged, is_adopted, "{name}: {}", after["tags"]);
     }
 }
