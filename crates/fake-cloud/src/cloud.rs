@@ -143,3 +143,49 @@ fn answer<C: Cloud>(cloud: &mut C, handler: Option<Handler<C>>, asked: &mut Aske
     reply.headers.extend(retry_after.map(|seconds| ("retry-after", seconds.to_string())));
     reply
 }
+
+/// Declares the fake of a cloud over a model with `Model::new(options)`: all that its [`Gate`](crate::Gate) is, with the cloud
+/// behind. Clones share everything.
+///
+/// ```ignore
+/// fake_cloud::fake!(Fake(Model, Options));
+/// ```
+#[macro_export]
+macro_rules! fake {
+    ($name:ident($model:ty, $options:ty)) => {
+        /// The fake: all that its [`Gate`] is, with a cloud behind. Clones share everything.
+        #[derive(Clone)]
+        pub struct $name($crate::Handle<$model>);
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self::new(<$options>::default())
+            }
+        }
+
+        impl std::ops::Deref for $name {
+            type Target = $crate::Gate;
+
+            fn deref(&self) -> &$crate::Gate {
+                self.0.gate()
+            }
+        }
+
+        impl $name {
+            /// An empty cloud.
+            #[must_use]
+            pub fn new(options: $options) -> Self {
+                Self($crate::Handle::new(<$model>::new(options)))
+            }
+
+            /// All APIs, for any host and under their real paths.
+            pub fn router(&self) -> axum::Router {
+                self.0.router()
+            }
+
+            fn model(&self) -> std::sync::MutexGuard<'_, $model> {
+                self.0.lock()
+            }
+        }
+    };
+}

@@ -27,17 +27,14 @@ pub(crate) fn regions(_: &mut Model, asked: &Asked) -> Answer {
     page(asked, "regions", REGIONS.into_iter(), region)
 }
 
-fn default_vpc() -> Value {
-    json!({"id": VPC, "urn": format!("do:vpc:{VPC}"), "name": "default-fra1", "description": "", "region": REGION,
-        "ip_range": "10.110.0.0/16", "default": true, "created_at": CREATED})
-}
-
-pub(crate) fn vpcs(_: &mut Model, asked: &Asked) -> Answer {
-    page(asked, "vpcs", [default_vpc()].into_iter(), |it| it)
-}
-
 pub(crate) fn vpc(_: &mut Model, asked: &Asked) -> Answer {
-    if asked.id() == VPC { ok(json!({"vpc": default_vpc()})) } else { Err(not_found()) }
+    if asked.id() != VPC {
+        return Err(not_found());
+    }
+    ok(
+        json!({"vpc": {"id": VPC, "urn": format!("do:vpc:{VPC}"), "name": "default-fra1", "description": "", "region": REGION,
+        "ip_range": "10.110.0.0/16", "default": true, "created_at": CREATED}}),
+    )
 }
 
 pub(crate) fn certificates(model: &mut Model, asked: &Asked) -> Answer {

@@ -152,11 +152,6 @@ impl Fake {
         let model: &mut Model = &mut self.model();
         change(&mut model.options);
     }
-
-    /// Lets no operation end any more, or lets them end again.
-    pub fn freeze(&self, is_frozen: bool) {
-        self.model().running.is_frozen = is_frozen;
-    }
 }
 
 fn objects<'a>(all: impl Iterator<Item = &'a Owned>) -> Vec<Value> {

@@ -25,12 +25,9 @@ mod model;
 mod settings;
 mod tags;
 
-use std::ops::Deref;
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 pub use droplets::Droplet;
-use fake_cloud::Handle;
 pub use fake_cloud::{Fault, FaultKind, Gate, Port, Recorded, Refused, Served};
 use model::Model;
 
@@ -63,37 +60,4 @@ impl Default for Options {
     }
 }
 
-/// The fake: all that its [`Gate`] is, with a cloud behind. Clones share everything.
-#[derive(Clone)]
-pub struct Fake(Handle<Model>);
-
-impl Default for Fake {
-    fn default() -> Self {
-        Self::new(Options::default())
-    }
-}
-
-impl Deref for Fake {
-    type Target = Gate;
-
-    fn deref(&self) -> &Gate {
-        self.0.gate()
-    }
-}
-
-impl Fake {
-    /// Creates a cloud with empty accounts.
-    #[must_use]
-    pub fn new(options: Options) -> Self {
-        Self(Handle::new(Model::new(options)))
-    }
-
-    /// The API under `/v2` and the metadata service under its real path, for any host.
-    pub fn router(&self) -> axum::Router {
-        self.0.router()
-    }
-
-    fn model(&self) -> MutexGuard<'_, Model> {
-        self.0.lock()
-    }
-}
+fake_cloud::fake!(Fake(Model, Options));

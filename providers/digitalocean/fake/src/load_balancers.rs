@@ -124,21 +124,3 @@ pub(crate) fn delete(model: &mut Model, asked: &Asked) -> Answer {
     model.busy.remove(asked.id());
     Ok(Reply::empty(204))
 }
-
-/// Adds or removes droplets.
-pub(crate) fn change_droplets(model: &mut Model, asked: &Asked) -> Answer {
-    model.changeable(asked)?;
-    let given = asked.body["droplet_ids"].as_array().ok_or_else(|| invalid("droplet_ids are missing"))?;
-    let adds = asked.route.starts_with("POST");
-    let unknown = given.iter().find(|id| !model.droplets.contains_key(&id.to_string()));
-    if let Some(id) = unknown.filter(|_| adds) {
-        return Err(invalid(format!("droplet {id} does not exist")));
-    }
-    let owned = model.load_balancers.get_mut(asked.id());
-    if let Some(targets) = owned.and_then(|it| it.object["droplet_ids"].as_array_mut()) {
-        targets.retain(|id| !given.contains(id));
-        targets.extend(given.iter().filter(|_| adds).cloned());
-    }
-    model.begin(asked.id(), asked, model.options.change_time);
-    Ok(Reply::empty(204))
-}

@@ -94,15 +94,3 @@ async fn lists_come_in_linked_pages() {
     fake.fail(Fault::new("GET /droplets", FaultKind::EmptyList));
     assert_eq!(send(&fake, "GET", "/v2/droplets", Value::Null).await.1["droplets"], json!([]));
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_tag_exists_before_it_is_given_to_anything() {
-    let fake = Fake::default();
-    let id = fake.add_load_balancer("web")["id"].clone();
-    let resources = json!({"resources": [{"resource_id": id, "resource_type": "load_balancer"}]});
-    let path = "/v2/tags/k8s:a/resources";
-    assert_eq!(send(&fake, "POST", path, resources.clone()).await.0, 404);
-    assert_eq!(send(&fake, "POST", "/v2/tags", json!({"name": "k8s:a"})).await.0, 201);
-    assert_eq!(send(&fake, "POST", path, resources).await.0, 204);
-    assert_eq!(fake.load_balancer("web").unwrap()["tags"], json!(["k8s:a"]));
-}

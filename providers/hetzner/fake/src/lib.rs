@@ -36,8 +36,6 @@ mod robot;
 mod routes;
 mod servers;
 
-use std::ops::Deref;
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 pub use actions::Action;
@@ -46,7 +44,6 @@ pub use balancer_targets::Target;
 pub use balancers::{Balancer, PrivateNet, PublicIp};
 pub use catalogue::{BalancerType, LOCATIONS, Location};
 pub use certificates::Certificate;
-use fake_cloud::Handle;
 pub use fake_cloud::{Fault, FaultKind, Gate, Port, Recorded, Refused, Served};
 use model::Model;
 pub use networks::{Network, Route, Subnet};
@@ -92,37 +89,4 @@ impl Default for Options {
     }
 }
 
-/// The fake: all that its [`Gate`] is, with a cloud behind. Clones share everything.
-#[derive(Clone)]
-pub struct Fake(Handle<Model>);
-
-impl Default for Fake {
-    fn default() -> Self {
-        Self::new(Options::default())
-    }
-}
-
-impl Deref for Fake {
-    type Target = Gate;
-
-    fn deref(&self) -> &Gate {
-        self.0.gate()
-    }
-}
-
-impl Fake {
-    /// Empty projects, and the types and locations that there are.
-    #[must_use]
-    pub fn new(options: Options) -> Self {
-        Self(Handle::new(Model::new(options)))
-    }
-
-    /// All three APIs, for any host: the cloud's is under `/v1`, the paths of the others are what they really are.
-    pub fn router(&self) -> axum::Router {
-        self.0.router()
-    }
-
-    fn model(&self) -> MutexGuard<'_, Model> {
-        self.0.lock()
-    }
-}
+fake_cloud::fake!(Fake(Model, Options));

@@ -43,11 +43,8 @@ mod security_groups;
 mod servers;
 mod shown;
 
-use std::ops::Deref;
-use std::sync::MutexGuard;
 use std::time::Duration;
 
-use fake_cloud::Handle;
 pub use fake_cloud::{Fault, FaultKind, Gate, Port, Recorded, Refused, Served};
 pub use levers::{Network, Server};
 use model::Model;
@@ -132,37 +129,4 @@ impl Default for Options {
     }
 }
 
-/// The fake: all that its [`Gate`] is, with a cloud behind. Clones share everything.
-#[derive(Clone)]
-pub struct Fake(Handle<Model>);
-
-impl Default for Fake {
-    fn default() -> Self {
-        Self::new(Options::default())
-    }
-}
-
-impl Deref for Fake {
-    type Target = Gate;
-
-    fn deref(&self) -> &Gate {
-        self.0.gate()
-    }
-}
-
-impl Fake {
-    /// An empty cloud.
-    #[must_use]
-    pub fn new(options: Options) -> Self {
-        Self(Handle::new(Model::new(options)))
-    }
-
-    /// All services, for any host.
-    pub fn router(&self) -> axum::Router {
-        self.0.router()
-    }
-
-    fn model(&self) -> MutexGuard<'_, Model> {
-        self.0.lock()
-    }
-}
+fake_cloud::fake!(Fake(Model, Options));
