@@ -1,18 +1,21 @@
 //! The profiles of the clouds of this workspace, for the conformance suite, the race and the scale bench.
 
+mod digitalocean;
 mod hetzner;
 mod openstack;
 mod simulated;
 
 use ccm_conformance::{CloudProfile, MakeProfile};
+pub use digitalocean::DigitalOceanCloud;
 pub use hetzner::HetznerCloud;
 pub use openstack::OpenStackCloud;
 pub use simulated::SimulatedCloud;
 
 /// The profiles by the name of the provider.
-pub const ALL: [(&str, MakeProfile); 3] = [
+pub const ALL: [(&str, MakeProfile); 4] = [
     ("simulated", || Box::new(SimulatedCloud::default())),
     ("hcloud", || Box::new(HetznerCloud::default())),
+    ("digitalocean", || Box::new(DigitalOceanCloud::default())),
     ("openstack", || Box::new(OpenStackCloud::default())),
 ];
 

@@ -5,6 +5,11 @@ mod simulated {
     ccm_conformance::conformance!(ccm_tests::profiles::SimulatedCloud::default());
 }
 
+/// DigitalOcean.
+mod digitalocean {
+    ccm_conformance::conformance!(ccm_tests::profiles::DigitalOceanCloud::default());
+}
+
 /// Hetzner Cloud.
 mod hetzner {
     ccm_conformance::conformance!(ccm_tests::profiles::HetznerCloud::default());

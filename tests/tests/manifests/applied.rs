@@ -32,6 +32,7 @@ pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment:
         &["manifests/rbac.yaml", "manifests/rbac-volumes.yaml", "manifests/daemonset.yaml"][..],
         &["manifests/rbac.yaml", "manifests/deployment.yaml"],
         &["manifests/simulated.yaml"],
+        &["manifests/digitalocean.yaml"],
         &["manifests/hcloud.yaml"],
         &["manifests/hcloud-networks.yaml"],
         &["manifests/openstack.yaml"],

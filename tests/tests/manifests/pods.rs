@@ -8,11 +8,12 @@ use crate::documents::{read, title};
 use crate::helm::Helm;
 use crate::rules::Installation;
 
-const PLAIN: [&str; 7] = [
+const PLAIN: [&str; 8] = [
     "manifests/daemonset.yaml",
     "manifests/deployment.yaml",
     "manifests/static-pod.yaml",
     "manifests/simulated.yaml",
+    "manifests/digitalocean.yaml",
     "manifests/hcloud.yaml",
     "manifests/hcloud-networks.yaml",
     "manifests/openstack.yaml",

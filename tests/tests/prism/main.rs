@@ -1,8 +1,8 @@
 //! Hetzner's provider and its fake, with a validating proxy between them that knows the published OpenAPI document: no
 //! request and no answer may violate it, except where [`disagreements`] says why.
 //!
-//! * `CCM_TEST_PRISM`: the proxy's URL, `http://127.0.0.1:4021`. Without it every scenario is ignored, with that reason.
-//! * `CCM_TEST_PRISM_UPSTREAM`: the address that the proxy forwards to, `127.0.0.1:4020`; the fake listens there.
+//! * `CCM_TEST_HETZNER_PROXY`: the proxy's URL, `http://127.0.0.1:4021`. Without it every scenario is ignored, with that reason.
+//! * `CCM_TEST_HETZNER_UPSTREAM`: the address that the proxy forwards to, `127.0.0.1:4020`; the fake listens there.
 //!
 //! Robot and the metadata service are in no document. The arguments are those of `cargo test`.
 
@@ -38,8 +38,8 @@ fn main() -> ExitCode {
 }
 
 fn trial(name: &'static str, scenario: impl AsyncFnOnce(Scene) -> Result<()> + Send + 'static) -> Trial {
-    let places = std::env::var("CCM_TEST_PRISM").ok().zip(std::env::var("CCM_TEST_PRISM_UPSTREAM").ok());
-    let lacks = "there is no proxy: set CCM_TEST_PRISM and CCM_TEST_PRISM_UPSTREAM";
+    let places = std::env::var("CCM_TEST_HETZNER_PROXY").ok().zip(std::env::var("CCM_TEST_HETZNER_UPSTREAM").ok());
+    let lacks = "there is no proxy: set CCM_TEST_HETZNER_PROXY and CCM_TEST_HETZNER_UPSTREAM";
     real::trial(name, places.is_none().then_some(lacks), move || {
         let (proxy, upstream) = places.unwrap_or_default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -64,7 +64,7 @@ fn harness(scene: &Scene, cloud: &HetznerCloud, cache: Cache) -> Harness {
         let mut config = Config { endpoint: endpoint.clone(), ..behind.config() };
         config.instances.cache = cache;
         let transport = provider_hetzner::transports::cloud(&config, &Setup::default()).leaf(leaf.clone());
-        let transport = transport.build().expect("CCM_TEST_PRISM is a URL");
+        let transport = transport.build().expect("CCM_TEST_HETZNER_PROXY is a URL");
         let metadata = Transport::builder("http://metadata/hetzner/v1/metadata").service(behind.fake.router());
         let metadata = metadata.build().expect("the address is an address");
         Arc::new(Hetzner::over(config, transport, None, metadata))

@@ -104,7 +104,7 @@ impl Scene {
     /// A transport through the proxy.
     pub(crate) fn transport(&self) -> Result<Transport> {
         let builder = Transport::builder(&self.proxy).credential(Credential::token(TOKEN));
-        builder.leaf(self.leaf()).build().map_err(|error| anyhow!("CCM_TEST_PRISM: {error}"))
+        builder.leaf(self.leaf()).build().map_err(|error| anyhow!("CCM_TEST_HETZNER_PROXY: {error}"))
     }
 
     /// Sends a request that must be answered with success.
