@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail};
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     pub(crate) script: PathBuf,
+    /// The cloud, as `--cloud-provider` and the script name it.
+    pub(crate) cloud: String,
     pub(crate) binary: Option<PathBuf>,
     pub(crate) peer: Option<PathBuf>,
     pub(crate) then: Option<PathBuf>,
@@ -23,7 +25,8 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn of_process() -> Result<Self> {
         let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
-        let mut arguments = Self { nodes: 1000, services: 200, down: 100, steady: "60s".to_owned(), ..Self::default() };
+        let (cloud, steady) = ("hcloud".to_owned(), "60s".to_owned());
+        let mut arguments = Self { cloud, nodes: 1000, services: 200, down: 100, steady, ..Self::default() };
         while let Some(word) = words.next() {
             if word == "--" {
                 arguments.flags = words.collect();
@@ -33,6 +36,7 @@ impl Arguments {
             let number = || value.parse().with_context(|| format!("{word}: {value:?} is no number"));
             match word.as_str() {
                 "--script" => arguments.script = path(&value)?,
+                "--cloud" => arguments.cloud = value,
                 "--binary" => arguments.binary = Some(path(&value)?),
                 "--peer" => arguments.peer = Some(path(&value)?),
                 "--then" => arguments.then = Some(path(&value)?),

@@ -53,8 +53,10 @@ impl Run {
 impl Phase {
     /// Requests to the cloud that are not pages of a list.
     pub(crate) fn single_cloud_requests(&self) -> u64 {
-        let is_list =
-            |key: &str| ["GET /v1/servers", "GET /v1/load_balancers", "GET /v1/load_balancer_types"].contains(&key);
+        let is_list = |key: &str| {
+            let collection = key.strip_prefix("GET /").and_then(|path| path.split_once('/')).map(|(_, rest)| rest);
+            matches!(collection, Some("servers" | "droplets" | "load_balancers" | "load_balancer_types"))
+        };
         self.cloud_by.iter().filter(|(key, _)| !is_list(key)).map(|(_, count)| count).sum()
     }
 
@@ -82,7 +84,7 @@ fn is_write(verb: &str) -> bool {
 /// Runs a program to the end of all phases, and shows its lines as they come.
 pub(crate) fn run(arguments: &Arguments, binary: &Path, then: Option<&Path>) -> Result<Run> {
     let mut command = Command::new(&arguments.script);
-    command.arg("hcloud").arg(binary).args(["-lb-nodes", "5", "-steady", &arguments.steady]);
+    command.arg(&arguments.cloud).arg(binary).args(["-lb-nodes", "5", "-steady", &arguments.steady]);
     for (flag, number) in [("-nodes", arguments.nodes), ("-services", arguments.services), ("-down", arguments.down)] {
         command.arg(flag).arg(number.to_string());
     }

@@ -5,8 +5,6 @@ use std::fmt;
 use crate::arguments::Arguments;
 use crate::phases::{Phase, Run};
 
-/// Machines and load balancers on a page of a list.
-const PAGE: u64 = 50;
 /// A phase of the other program that takes less is too short for a ratio of CPU time.
 const LONG_ENOUGH: f64 = 2.0;
 
@@ -77,7 +75,8 @@ pub(crate) fn judge(arguments: &Arguments, run: &Run, peer: Option<&Run>) -> Rep
 
 fn counts(arguments: &Arguments, phase: &Phase, report: &mut Report) {
     let (nodes, services, down) = (arguments.nodes as u64, arguments.services as u64, arguments.down as u64);
-    let pages = nodes.div_ceil(PAGE);
+    // Machines and load balancers on the longest page of a list.
+    let pages = nodes.div_ceil(if arguments.cloud == "digitalocean" { 200 } else { 50 });
     let name = &phase.name;
     let per = |count: u64, of: u64| count as f64 / of.max(1) as f64;
     // The script's own write of one a Service is taken off.
