@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use axum::Router;
 use ccm_conformance::{
-    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Limit, LoadBalancerFacts, Machine, ProgramSettings,
+    ApiRequests, Capabilities, CloudApi, CloudProfile, Cost, Limit, LoadBalancerFacts, Machine, Namesake,
+    ProgramSettings,
 };
-use cloud_provider::{CloudProvider, Fence, Setup};
+use cloud_provider::{CloudProvider, Fence, Service, Setup, default_load_balancer_name};
 use digitalocean_fake::{ACCOUNT, Droplet, Fake, Fault, Options, REGION, TOKEN};
 use provider_digitalocean::DigitalOcean;
 use provider_digitalocean::config::{Config, LoadBalancerType};
 use provider_kit::transport::{Credential, Transport};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const OTHERS: &str = "another account";
 const THEIRS: &str = "theirs";
@@ -196,6 +197,15 @@ impl CloudProfile for DigitalOceanCloud {
             self.0.delete_load_balancer(it["name"].as_str().unwrap_or_default());
         }
         true
+    }
+
+    fn add_namesake(&self, service: &Service) -> Option<Namesake> {
+        self.0.add_load_balancer(&default_load_balancer_name(service));
+        Some(Namesake::Adopted)
+    }
+    fn add_alternative(&self) -> Option<Value> {
+        let id = &self.0.add_load_balancer("alternative")["id"];
+        Some(json!({"metadata": {"annotations": {"kubernetes.digitalocean.com/load-balancer-id": id}}}))
     }
 
     fn tamper(&self) -> bool {

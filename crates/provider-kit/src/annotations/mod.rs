@@ -57,7 +57,9 @@ impl<'a> Annotations<'a> {
     /// mistake is as if nothing were set, but without a default. An empty annotation is set.
     pub fn get<T>(&mut self, annotation: &Annotation<T>) -> Option<T> {
         let service = self.service;
-        self.reading.get(annotation, &|key| format!("annotation {key}"), |key| set(service, key)).or_else(|| self.default(annotation))
+        self.reading
+            .get(annotation, &|key| format!("annotation {key}"), |key| set(service, key))
+            .or_else(|| self.default(annotation))
     }
 
     /// Returns what holds where the annotation is not set, as its [fallback](Declaration::or) says.

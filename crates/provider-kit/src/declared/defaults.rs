@@ -50,7 +50,11 @@ impl Defaults {
     #[must_use]
     pub fn set(mut self, key: &'static str, text: impl Into<String>) -> Self {
         let text = text.into();
-        if text.is_empty() { self.0.remove(key) } else { self.0.insert(key, text) };
+        if text.is_empty() {
+            self.0.remove(key)
+        } else {
+            self.0.insert(key, text)
+        };
         self
     }
 
