@@ -2,7 +2,7 @@
 
 use cloud_provider::Error;
 
-use super::{Declaration, Declared, Defaults, IfWrong, Unset};
+use super::{Declaration, Declared, Defaults, IfWrong, Row, Unset};
 
 /// So much of a value is quoted in a message.
 const QUOTED: usize = 100;
@@ -54,15 +54,17 @@ impl Reading {
         }
     }
 
-    /// Adds what is set of `declared` to `defaults`. `set`: the text under a key, and how a message names it.
+    /// Returns what is set of `declared`, secrets aside. `set`: the text under a key, and how a message names it.
     pub(crate) fn defaults(
         &mut self,
         declared: &[&dyn Declared],
         set: impl Fn(&'static str) -> Option<(String, String)>,
     ) -> Defaults {
         declared.iter().fold(Defaults::default(), |defaults, declaration| {
-            let key = declaration.row().key;
-            let Some((text, named)) = set(key).filter(|(text, _)| !text.is_empty()) else { return defaults };
+            let Row { key, is_secret, .. } = declaration.row();
+            let Some((text, named)) = set(key).filter(|(text, _)| !text.is_empty() && !is_secret) else {
+                return defaults;
+            };
             match declaration.check(&text) {
                 Ok(()) => return defaults.set(key, text),
                 Err(why) => self.mistake(format!("{named}: {why}")),
