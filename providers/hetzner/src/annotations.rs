@@ -1,17 +1,20 @@
-//! What a Service may ask for (§3.2). docs/providers/hetzner.md is made from these declarations.
+//! The annotations of a Service (§3.2). docs/providers/hetzner.md is generated from these declarations.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
 
 use ipnet::IpNet;
 use provider_kit::declared::{Kind, Value, forms};
 use provider_kit::node_selector::NodeSelector;
+use serde::Serialize;
+
+use crate::variables as var;
 
 /// The type of a load balancer for which neither annotation nor variable says another one.
 pub(crate) const DEFAULT_TYPE: &str = "lb11";
 
-/// How a load balancer chooses a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The rule by which a load balancer chooses a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Algorithm {
     /// `round_robin`.
     RoundRobin,
@@ -19,24 +22,14 @@ pub enum Algorithm {
     LeastConnections,
 }
 
-impl Algorithm {
-    /// Its name in the API.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RoundRobin => "round_robin",
-            Self::LeastConnections => "least_connections",
-        }
-    }
-}
-
 impl Value for Algorithm {
     const KIND: Kind<Self> =
         Kind::one_of(&[("round_robin", Self::RoundRobin), ("least_connections", Self::LeastConnections)]).any_case();
 }
 
-/// What a load balancer speaks to clients, or to a target while it checks it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The protocol of a port, or of a health check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Protocol {
     /// `tcp`.
     #[default]
@@ -47,29 +40,17 @@ pub enum Protocol {
     Https,
 }
 
-impl Protocol {
-    /// Its name in the API.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Http => "http",
-            Self::Https => "https",
-        }
-    }
-}
-
 impl Value for Protocol {
     const KIND: Kind<Self> =
         Kind::one_of(&[("tcp", Self::Tcp), ("http", Self::Http), ("https", Self::Https)]).any_case();
 }
 
-/// Where certificates come from.
+/// The origin of certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateType {
-    /// Somebody uploaded them.
+    /// A user uploaded them.
     Uploaded,
-    /// Hetzner gets and renews it, for domains of this account.
+    /// Hetzner obtains and renews the certificate, for domains of this account.
     Managed,
 }
 
@@ -91,8 +72,12 @@ impl Value for CertificateRef {
         Kind::of("an id or a name", |text| Some(text.parse().map_or_else(|_| Self::Name(text.to_owned()), Self::Id)));
 }
 
-const IDLE: Kind<Duration> = Kind::of("a duration from 30s to 5m", |text| {
-    forms::seconds(text).filter(|time| (Duration::from_secs(30)..=Duration::from_secs(300)).contains(time))
+/// A duration, or a number of seconds, as the API takes it: in seconds.
+pub(crate) const SECONDS: Kind<u64> =
+    Kind::of("a duration such as 30s or 1m30s, or a number of seconds", |text| Some(forms::seconds(text)?.as_secs()));
+const IDLE: Kind<u64> = Kind::of("a duration from 30s to 5m", |text| {
+    let time = forms::seconds(text).filter(|time| (30.0..=300.0).contains(&time.as_secs_f64()));
+    Some(time?.as_secs())
 });
 
 /// A text in which space around it does not count.
@@ -107,7 +92,7 @@ const HOST: Kind<String> = Kind::of("a DNS name such as lb.example.com", |text| 
     (is_name || text.is_empty()).then_some(name)
 });
 
-/// What all keys begin with.
+/// The prefix of all keys.
 pub const PREFIX: &str = "load-balancer.hetzner.cloud/";
 
 provider_kit::declare! {
@@ -118,13 +103,13 @@ provider_kit::declare! {
     pub NAME: String = "name", otherwise("`a` and the Service's UID");
     /// Size of the load balancer, such as `lb21`. A later change changes the size; removing the annotation only does if the
     /// variable is set.
-    pub TYPE: String = "type", kind(WORD), otherwise("`HCLOUD_LOAD_BALANCERS_TYPE`");
+    pub TYPE: String = "type", kind(WORD), or(&var::LOAD_BALANCERS_TYPE);
     /// Where it is made; nothing moves it later. An empty one cancels the variable. It wins over the network zone.
-    pub LOCATION: String = "location", kind(WORD), otherwise("`HCLOUD_LOAD_BALANCERS_LOCATION`");
+    pub LOCATION: String = "location", kind(WORD), or(&var::LOAD_BALANCERS_LOCATION);
     /// Where it is made, less exactly; nothing moves it later. An empty one cancels the variable.
-    pub NETWORK_ZONE: String = "network-zone", kind(WORD), otherwise("`HCLOUD_LOAD_BALANCERS_NETWORK_ZONE`");
+    pub NETWORK_ZONE: String = "network-zone", kind(WORD), or(&var::LOAD_BALANCERS_NETWORK_ZONE);
     /// How a target is chosen.
-    pub ALGORITHM_TYPE: Algorithm = "algorithm-type", otherwise("`HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE`");
+    pub ALGORITHM_TYPE: Algorithm = "algorithm-type", or(&var::LOAD_BALANCERS_ALGORITHM_TYPE);
     /// Only these Nodes are targets. While it cannot be understood, targets stay as they are.
     pub NODE_SELECTOR: NodeSelector = "node-selector", otherwise("all Nodes"), decides_targets();
     /// The Service's status is this name alone, without addresses.
@@ -134,31 +119,31 @@ provider_kit::declare! {
     /// Reverse DNS of the public IPv6 address.
     pub IPV6_RDNS: String = "ipv6-rdns", kind(HOST), otherwise("left as it is");
     /// Leaves the IPv6 address out of the Service's status.
-    pub IPV6_DISABLED: bool = "ipv6-disabled", otherwise("`HCLOUD_LOAD_BALANCERS_DISABLE_IPV6`");
+    pub IPV6_DISABLED: bool = "ipv6-disabled", or(&var::LOAD_BALANCERS_DISABLE_IPV6);
     /// Turns the public interface off, or on.
-    pub DISABLE_PUBLIC_NETWORK: bool = "disable-public-network",
+    pub DISABLE_PUBLIC_NETWORK: bool = "disable-public-network", or(&var::LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK),
         otherwise("`HCLOUD_LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK`; else left as it is");
     /// Leaves private addresses out of the Service's status.
     pub DISABLE_PRIVATE_INGRESS: bool = "disable-private-ingress",
-        otherwise("`HCLOUD_LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS`");
+        or(&var::LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS);
     /// Reaches targets by their private addresses; needs a network.
-    pub USE_PRIVATE_IP: bool = "use-private-ip", otherwise("`HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP`"),
+    pub USE_PRIVATE_IP: bool = "use-private-ip", or(&var::LOAD_BALANCERS_USE_PRIVATE_IP),
         decides_targets();
     /// Address of the load balancer in the network. A change detaches it and attaches it anew.
     pub PRIVATE_IPV4: Ipv4Addr = "private-ipv4", otherwise("the network chooses");
     /// The subnet to attach the load balancer to. It must exist.
     pub PRIVATE_SUBNET_IP_RANGE: IpNet = "private-subnet-ip-range",
-        otherwise("`HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE`");
+        or(&var::LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE);
     /// What is spoken on all ports of the Service.
     pub PROTOCOL: Protocol = "protocol", default("tcp");
     /// Tells targets the client's address by the PROXY protocol; they must expect it.
-    pub USES_PROXYPROTOCOL: bool = "uses-proxyprotocol", otherwise("`HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL`");
+    pub USES_PROXYPROTOCOL: bool = "uses-proxyprotocol", or(&var::LOAD_BALANCERS_USES_PROXYPROTOCOL);
     /// Name of the cookie of sticky sessions.
     pub HTTP_COOKIE_NAME: String = "http-cookie-name", otherwise("the API's: `HCLBSTICKY`");
     /// Life of the cookie of sticky sessions.
-    pub HTTP_COOKIE_LIFETIME: Duration = "http-cookie-lifetime", kind(Kind::seconds()), otherwise("the API's: `5m`");
+    pub HTTP_COOKIE_LIFETIME: u64 = "http-cookie-lifetime", kind(SECONDS), otherwise("the API's: `5m`");
     /// When an idle connection is closed.
-    pub HTTP_TIMEOUT_IDLE: Duration = "http-timeout-idle", kind(IDLE), otherwise("the API's");
+    pub HTTP_TIMEOUT_IDLE: u64 = "http-timeout-idle", kind(IDLE), otherwise("the API's");
     /// A client stays at its target, by a cookie. With `http` and `https`.
     pub HTTP_STICKY_SESSIONS: bool = "http-sticky-sessions", otherwise("the API's: `false`");
     /// Redirects HTTP to HTTPS. With `https`.
@@ -180,13 +165,13 @@ provider_kit::declare! {
     /// Where targets are checked.
     pub HEALTH_CHECK_PORT: u16 = "health-check-port", kind(Kind::number(1, 65535)), otherwise("the node port");
     /// How often targets are checked.
-    pub HEALTH_CHECK_INTERVAL: Duration = "health-check-interval", kind(Kind::seconds()),
-        otherwise("`HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL`");
+    pub HEALTH_CHECK_INTERVAL: u64 = "health-check-interval", kind(SECONDS),
+        or(&var::LOAD_BALANCERS_HEALTH_CHECK_INTERVAL);
     /// How long a check may take.
-    pub HEALTH_CHECK_TIMEOUT: Duration = "health-check-timeout", kind(Kind::seconds()),
-        otherwise("`HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT`");
+    pub HEALTH_CHECK_TIMEOUT: u64 = "health-check-timeout", kind(SECONDS),
+        or(&var::LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT);
     /// How many checks must fail before a target is left out.
-    pub HEALTH_CHECK_RETRIES: u32 = "health-check-retries", otherwise("`HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_RETRIES`");
+    pub HEALTH_CHECK_RETRIES: u32 = "health-check-retries", or(&var::LOAD_BALANCERS_HEALTH_CHECK_RETRIES);
     /// Host that an HTTP check asks for.
     pub HEALTH_CHECK_HTTP_DOMAIN: String = "health-check-http-domain";
     /// Path that an HTTP check asks for.

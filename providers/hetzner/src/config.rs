@@ -1,20 +1,20 @@
-//! What the environment variables say (§1 of the provider's page).
+//! The configuration, as the environment variables state it (§1 of the provider's page).
 
 use std::time::Duration;
 
 use cloud_provider::{Result, Setup};
 use ipnet::IpNet;
 pub use provider_kit::addresses::AddressFamily;
+use provider_kit::declared::{Declared, Defaults};
 use provider_kit::transport::Credential;
 use provider_kit::variables::{Secret, Variables};
 
-pub use crate::annotations::Algorithm;
 pub use crate::balancers::adoption::AdoptionLabel;
 use crate::variables::*;
 
-/// So long is a token of the API.
+/// Length of an API token.
 const TOKEN_LENGTH: usize = 64;
-/// What an empty cache time-out means, as before us.
+/// Age of the list of dedicated servers if `ROBOT_CACHE_TIMEOUT` is zero.
 const ROBOT_CACHE: Duration = Duration::from_secs(5 * 60);
 const ROBOT_ENDPOINT: &str = "https://robot-ws.your-server.de";
 
@@ -35,8 +35,8 @@ pub struct Config {
     pub instances: Instances,
     /// `HCLOUD_METRICS_ADDRESS`, unless `HCLOUD_METRICS_ENABLED` is false.
     pub metrics_address: Option<String>,
-    /// Load balancers, unless `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
-    pub balancers: Option<Balancers>,
+    /// Defaults of annotations and what else concerns load balancers, unless `HCLOUD_LOAD_BALANCERS_ENABLED` is false.
+    pub load_balancers: Option<Defaults>,
     /// Dedicated servers, if `ROBOT_ENABLED`.
     pub robot: Option<Robot>,
 }
@@ -46,20 +46,20 @@ pub struct Config {
 pub struct Network {
     /// `HCLOUD_NETWORK`: name or id.
     pub name_or_id: String,
-    /// Whether it is checked that this machine is attached to it.
+    /// If set, the provider starts only on a machine that is attached to the network.
     pub check_attached: bool,
-    /// Whether Pod CIDRs are routed in it.
+    /// If set, Pod CIDRs are routed in the network.
     pub routes: bool,
 }
 
 /// `HCLOUD_INSTANCES_…` and `HCLOUD_SERVER_CACHE_…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instances {
-    /// Which public addresses become addresses of Nodes.
+    /// Families of the public addresses of Nodes.
     pub address_family: AddressFamily,
-    /// Whether cloud servers get a zone.
+    /// If set, Nodes of cloud servers get a zone.
     pub zone_label: bool,
-    /// How servers are read.
+    /// Cache of servers.
     pub cache: Cache,
 }
 
@@ -74,39 +74,6 @@ pub enum Cache {
     One(Duration),
     /// `off`: nothing is kept.
     Off,
-}
-
-/// `HCLOUD_LOAD_BALANCERS_…`: defaults of the annotations.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Balancers {
-    /// `…_LOCATION`.
-    pub location: Option<String>,
-    /// `…_NETWORK_ZONE`.
-    pub network_zone: Option<String>,
-    /// `…_TYPE`; `None`: `lb11`, with a warning.
-    pub balancer_type: Option<String>,
-    /// `…_ALGORITHM_TYPE`.
-    pub algorithm: Option<Algorithm>,
-    /// `…_USE_PRIVATE_IP`.
-    pub use_private_ip: bool,
-    /// `…_PRIVATE_SUBNET_IP_RANGE`.
-    pub private_subnet: Option<IpNet>,
-    /// `…_DISABLE_PRIVATE_INGRESS`.
-    pub disable_private_ingress: bool,
-    /// `…_DISABLE_PUBLIC_NETWORK`; `None`: left as it is.
-    pub disable_public_network: Option<bool>,
-    /// `…_DISABLE_IPV6`.
-    pub disable_ipv6: bool,
-    /// `…_USES_PROXYPROTOCOL`; `None`: left as it is.
-    pub uses_proxyprotocol: Option<bool>,
-    /// `…_ADOPTION_LABEL`; `None`: whatever has the name is taken over.
-    pub adoption_label: Option<AdoptionLabel>,
-    /// `…_HEALTH_CHECK_INTERVAL`.
-    pub health_check_interval: Option<Duration>,
-    /// `…_HEALTH_CHECK_TIMEOUT`.
-    pub health_check_timeout: Option<Duration>,
-    /// `…_HEALTH_CHECK_RETRIES`.
-    pub health_check_retries: Option<u32>,
 }
 
 /// `ROBOT_…`.
@@ -125,7 +92,7 @@ pub struct Robot {
 }
 
 impl Config {
-    /// What the environment says.
+    /// Reads the environment.
     ///
     /// # Errors
     /// *Invalid*, with all mistakes of all variables.
@@ -150,7 +117,7 @@ impl Config {
             rate_limit_left_to_others: asked.get(&RATE_LIMIT_LEFT_TO_OTHERS).unwrap_or_default(),
             instances: Instances::read(&mut asked),
             metrics_address: asked.get(&METRICS_ADDRESS).filter(|_| asked.get(&METRICS_ENABLED) == Some(true)),
-            balancers: Balancers::read(&mut asked),
+            load_balancers: load_balancers(&mut asked),
             robot: Robot::read(&mut asked, network.as_ref().is_some_and(|network| network.routes)),
             network,
         };
@@ -207,37 +174,15 @@ impl Instances {
     }
 }
 
-impl Balancers {
-    fn read(asked: &mut Variables<'_>) -> Option<Self> {
-        let balancers = Self {
-            location: asked.get(&LOAD_BALANCERS_LOCATION),
-            network_zone: asked.get(&LOAD_BALANCERS_NETWORK_ZONE),
-            balancer_type: asked.get(&LOAD_BALANCERS_TYPE),
-            algorithm: asked.get(&LOAD_BALANCERS_ALGORITHM_TYPE),
-            use_private_ip: asked.get(&LOAD_BALANCERS_USE_PRIVATE_IP).unwrap_or_default(),
-            private_subnet: asked.get(&LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE),
-            disable_private_ingress: asked.get(&LOAD_BALANCERS_DISABLE_PRIVATE_INGRESS).unwrap_or_default(),
-            disable_public_network: asked.get(&LOAD_BALANCERS_DISABLE_PUBLIC_NETWORK),
-            disable_ipv6: asked.get(&LOAD_BALANCERS_DISABLE_IPV6).unwrap_or_default(),
-            uses_proxyprotocol: asked.get(&LOAD_BALANCERS_USES_PROXYPROTOCOL),
-            adoption_label: adoption_label(asked),
-            // Zero is the same as none, as it was before us.
-            health_check_interval: asked.get(&LOAD_BALANCERS_HEALTH_CHECK_INTERVAL).filter(|it| !it.is_zero()),
-            health_check_timeout: asked.get(&LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT).filter(|it| !it.is_zero()),
-            health_check_retries: asked.get(&LOAD_BALANCERS_HEALTH_CHECK_RETRIES).filter(|it| *it != 0),
-        };
-        if balancers.location.is_some() && balancers.network_zone.is_some() {
-            asked.mistake(
-                "HCLOUD_LOAD_BALANCERS_LOCATION and HCLOUD_LOAD_BALANCERS_NETWORK_ZONE are both set: only one can be",
-            );
-        }
-        (asked.get(&LOAD_BALANCERS_ENABLED) != Some(false)).then_some(balancers)
+fn load_balancers(asked: &mut Variables<'_>) -> Option<Defaults> {
+    let is_default = |it: &&&dyn Declared| it.row().key.starts_with("HCLOUD_LOAD_BALANCERS_");
+    let defaults = asked.defaults(&HCLOUD.iter().filter(is_default).copied().collect::<Vec<_>>());
+    if defaults.get(&LOAD_BALANCERS_LOCATION).is_some() && defaults.get(&LOAD_BALANCERS_NETWORK_ZONE).is_some() {
+        asked.mistake(
+            "HCLOUD_LOAD_BALANCERS_LOCATION and HCLOUD_LOAD_BALANCERS_NETWORK_ZONE are both set: only one can be",
+        );
     }
-}
-
-fn adoption_label(asked: &mut Variables<'_>) -> Option<AdoptionLabel> {
-    let label = asked.get(&LOAD_BALANCERS_ADOPTION_LABEL)?.parse();
-    label.map_err(|text: String| asked.mistake(format!("HCLOUD_LOAD_BALANCERS_ADOPTION_LABEL: {text}"))).ok()
+    (asked.get(&LOAD_BALANCERS_ENABLED) != Some(false)).then_some(defaults)
 }
 
 impl Robot {

@@ -1,17 +1,20 @@
-//! What `doctor` is told: endpoint, token, rate limit, network, load balancers, dedicated servers.
+//! Checks of `doctor`: endpoint, token, rate limit, network, load balancers, dedicated servers.
 
 use cloud_provider::{Error, Finding};
 use provider_kit::checks::{endpoint_remedy, rate_limit, reached, unavailable};
+use provider_kit::declared::Defaults;
 use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
 
 use crate::annotations::DEFAULT_TYPE;
-use crate::api::{Api, PAGE_SIZE};
-use crate::config::{Balancers, Config};
+use crate::api::Api;
+use crate::balancers::catalogue::Catalogue;
+use crate::config::Config;
 use crate::network::PrivateNetwork;
 use crate::robot::Robot;
+use crate::variables::{LOAD_BALANCERS_LOCATION, LOAD_BALANCERS_NETWORK_ZONE, LOAD_BALANCERS_TYPE};
 
-/// What is looked at.
+/// The parts of the provider that are checked.
 pub(crate) struct Diagnosis<'a> {
     pub(crate) api: &'a Api,
     pub(crate) config: &'a Config,
@@ -26,18 +29,6 @@ struct Location {
     network_zone: String,
 }
 
-#[derive(Deserialize)]
-struct Type {
-    name: String,
-    deprecated: Option<String>,
-    deprecation: Option<Deprecation>,
-}
-
-#[derive(Deserialize)]
-struct Deprecation {
-    unavailable_after: String,
-}
-
 impl Diagnosis<'_> {
     /// From the outside in; what fails hides what is behind it.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
@@ -45,9 +36,9 @@ impl Diagnosis<'_> {
         let Some(locations) = self.locations(&mut findings).await else { return findings };
         findings.push(self.token_may_write().await);
         findings.extend(self.network().await);
-        if let Some(balancers) = &self.config.balancers {
-            findings.push(place(balancers, &locations));
-            findings.extend(self.balancer_type(balancers).await);
+        if let Some(defaults) = &self.config.load_balancers {
+            findings.push(place(defaults, &locations));
+            findings.extend(self.load_balancer_type(defaults).await);
         }
         findings.extend(self.robot().await);
         findings
@@ -118,25 +109,24 @@ impl Diagnosis<'_> {
         vec![there, attached]
     }
 
-    async fn balancer_type(&self, balancers: &Balancers) -> Option<Finding> {
+    async fn load_balancer_type(&self, defaults: &Defaults) -> Option<Finding> {
         const CHECK: &str = "load balancer type";
-        let name = balancers.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
-        let call = Call::get("/load_balancer_types", &[]).query("per_page", PAGE_SIZE).inside("load_balancer_types");
-        let types: Vec<Type> = match self.api.http.read(call).await {
+        let name = defaults.get(&LOAD_BALANCERS_TYPE).unwrap_or_else(|| DEFAULT_TYPE.to_owned());
+        let types = match Catalogue::new(self.api.clone()).types.list().await {
             Ok(types) => types,
             Err(error) => return Some(Finding::failure(CHECK, error.to_string(), "try again")),
         };
         let Some(found) = types.iter().find(|it| it.name == name) else {
             let available = types.iter().map(|it| &*it.name);
-            return unavailable(CHECK, "HCLOUD_LOAD_BALANCERS_TYPE", name, available);
+            return unavailable(CHECK, LOAD_BALANCERS_TYPE.key(), &name, available);
         };
-        Some(match (&found.deprecation, &found.deprecated) {
-            (Some(Deprecation { unavailable_after }), _) | (None, Some(unavailable_after)) => Finding::warning(
+        Some(match found.unavailable_after() {
+            Some(time) => Finding::warning(
                 CHECK,
-                format!("{name} is deprecated, and not available after {unavailable_after}"),
+                format!("{name} is deprecated, and not available after {time}"),
                 "choose another in HCLOUD_LOAD_BALANCERS_TYPE and in annotations",
             ),
-            (None, None) => Finding::ok(CHECK, name),
+            None => Finding::ok(CHECK, name),
         })
     }
 
@@ -160,18 +150,17 @@ impl Diagnosis<'_> {
 }
 
 /// Checks where load balancers go whose Services do not say.
-fn place(balancers: &Balancers, locations: &[Location]) -> Finding {
+fn place(defaults: &Defaults, locations: &[Location]) -> Finding {
     const CHECK: &str = "load balancer location";
-    let (setting, wanted, name): (_, _, fn(&Location) -> &str) = match (&balancers.location, &balancers.network_zone) {
-        (Some(wanted), _) => ("HCLOUD_LOAD_BALANCERS_LOCATION", wanted, |it| &it.name),
-        (None, Some(wanted)) => ("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", wanted, |it| &it.network_zone),
-        (None, None) => {
-            return Finding::warning(
-                CHECK,
-                "none is configured, so each Service must name one",
-                "set HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
-            );
-        }
+    let places: [(_, fn(&Location) -> &str); 2] =
+        [(&LOAD_BALANCERS_LOCATION, |it| &it.name), (&LOAD_BALANCERS_NETWORK_ZONE, |it| &it.network_zone)];
+    let Some((setting, wanted, name)) = places.iter().find_map(|(it, name)| Some((it.key(), defaults.get(it)?, name)))
+    else {
+        return Finding::warning(
+            CHECK,
+            "none is configured, so each Service must name one",
+            "set HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
+        );
     };
-    unavailable(CHECK, setting, wanted, locations.iter().map(name)).unwrap_or_else(|| Finding::ok(CHECK, wanted))
+    unavailable(CHECK, setting, &wanted, locations.iter().map(name)).unwrap_or_else(|| Finding::ok(CHECK, wanted))
 }

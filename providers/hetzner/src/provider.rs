@@ -65,11 +65,11 @@ impl Hetzner {
         let routes = network.clone().filter(|_| config.network.as_ref().is_some_and(|network| network.routes));
         let routes = routes.map(|network| routes::routes(api.clone(), network, servers.cloud(), cluster.clone()));
         let routes = routes.map(|routes| counted(routes, &metrics));
-        let balancers = config.balancers.clone().map(|balancers| {
+        let balancers = config.load_balancers.clone().map(|defaults| {
             let dedicated = config.robot.as_ref().map(|_| robot.clone());
             let backing = HcloudLoadBalancers::new(
                 api.clone(),
-                balancers,
+                defaults,
                 network.clone(),
                 dedicated,
                 servers.cloud(),

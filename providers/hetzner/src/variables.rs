@@ -1,4 +1,4 @@
-//! The environment variables (§1). docs/providers/hetzner.md is made from these declarations.
+//! The environment variables (§1). docs/providers/hetzner.md is generated from these declarations.
 
 use std::time::Duration;
 
@@ -6,9 +6,10 @@ use ipnet::IpNet;
 use provider_kit::addresses::AddressFamily;
 use provider_kit::declared::{Kind, Value};
 
-use crate::annotations::Algorithm;
+use crate::annotations::{Algorithm, SECONDS};
+use crate::balancers::adoption::AdoptionLabel;
 
-/// How the servers are read.
+/// The manner in which servers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheMode {
     /// The whole list.
@@ -79,13 +80,13 @@ provider_kit::declare! {
     pub LOAD_BALANCERS_USES_PROXYPROTOCOL: bool = "LOAD_BALANCERS_USES_PROXYPROTOCOL", otherwise("left as it is");
     /// A label (`KEY` or `KEY=VALUE`) that a load balancer needs before it is taken over by its name. (Not known to the Go
     /// program.)
-    pub LOAD_BALANCERS_ADOPTION_LABEL: String = "LOAD_BALANCERS_ADOPTION_LABEL", otherwise("none is needed");
+    pub LOAD_BALANCERS_ADOPTION_LABEL: AdoptionLabel = "LOAD_BALANCERS_ADOPTION_LABEL", otherwise("none is needed");
     /// Default of `health-check-interval`.
-    pub LOAD_BALANCERS_HEALTH_CHECK_INTERVAL: Duration = "LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
-        kind(Kind::seconds()), otherwise("the API's");
+    pub LOAD_BALANCERS_HEALTH_CHECK_INTERVAL: u64 = "LOAD_BALANCERS_HEALTH_CHECK_INTERVAL",
+        kind(SECONDS), otherwise("the API's");
     /// Default of `health-check-timeout`.
-    pub LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT: Duration = "LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT",
-        kind(Kind::seconds()), otherwise("the API's");
+    pub LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT: u64 = "LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT",
+        kind(SECONDS), otherwise("the API's");
     /// Default of `health-check-retries`.
     pub LOAD_BALANCERS_HEALTH_CHECK_RETRIES: u32 = "LOAD_BALANCERS_HEALTH_CHECK_RETRIES", otherwise("the API's");
 }

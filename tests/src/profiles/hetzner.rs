@@ -12,7 +12,9 @@ use ccm_conformance::{
 use cloud_provider::{CloudProvider, Fence, Service, Setup, default_load_balancer_name};
 use hetzner_fake::{Balancer, Fake, Fault, Options, PROJECT, Route, Server, TOKEN, Target};
 use provider_hetzner::Hetzner;
-use provider_hetzner::config::{AddressFamily, Balancers, Cache, Config, Instances, Network};
+use provider_hetzner::config::{AddressFamily, Cache, Config, Instances, Network};
+use provider_hetzner::variables::{LOAD_BALANCERS_LOCATION, LOAD_BALANCERS_TYPE};
+use provider_kit::declared::Defaults;
 use provider_kit::transport::{Credential, Transport};
 use serde_json::{Value, json};
 
@@ -61,11 +63,8 @@ impl HetznerCloud {
     #[must_use]
     pub fn config(&self) -> Config {
         let network = Network { name_or_id: "kubernetes".to_owned(), check_attached: false, routes: true };
-        let balancers = Balancers {
-            location: Some("fsn1".to_owned()),
-            balancer_type: Some("lb11".to_owned()),
-            ..Balancers::default()
-        };
+        let load_balancers =
+            Defaults::default().set(LOAD_BALANCERS_LOCATION.key(), "fsn1").set(LOAD_BALANCERS_TYPE.key(), "lb11");
         Config {
             token: Credential::token(TOKEN),
             endpoint: "http://hetzner/v1".to_owned(),
@@ -74,7 +73,7 @@ impl HetznerCloud {
             network: Some(network),
             instances: Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: Cache::Shared },
             metrics_address: None,
-            balancers: Some(balancers),
+            load_balancers: Some(load_balancers),
             robot: None,
         }
     }

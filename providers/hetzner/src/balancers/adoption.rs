@@ -1,10 +1,11 @@
-//! Load balancers that were made by other means and are taken over by their name. The name comes from an annotation, and so does not prove that a load balancer was made for its Service.
+//! Adoption of load balancers that were created by other means, by their name. The name comes from an annotation, and so does
+//! not prove that a load balancer was created for its Service.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 
 use cloud_provider::default_load_balancer_name;
+use provider_kit::declared::{Kind, Value};
 use provider_kit::load_balancers::{Actual, Identity, Marks};
 
 /// The label of a load balancer that was taken over by its name. It is written together with the owner labels, and removed
@@ -36,17 +37,13 @@ impl AdoptionLabel {
     }
 }
 
-impl FromStr for AdoptionLabel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
+impl Value for AdoptionLabel {
+    const KIND: Kind<Self> = Kind::of("a label KEY or KEY=VALUE, such as adoptable=true", |text| {
         let (key, value) = text.split_once('=').map_or((text, None), |(key, value)| (key, Some(value)));
         let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte));
-        if key.is_empty() || !is_plain(key) || !value.is_none_or(is_plain) {
-            return Err(format!("{text:?} is no label; use KEY or KEY=VALUE, such as adoptable=true"));
-        }
-        Ok(Self { key: key.to_owned(), value: value.map(str::to_owned) })
-    }
+        let is_label = !key.is_empty() && is_plain(key) && value.is_none_or(is_plain);
+        is_label.then(|| Self { key: key.to_owned(), value: value.map(str::to_owned) })
+    });
 }
 
 impl fmt::Display for AdoptionLabel {
@@ -75,11 +72,11 @@ mod tests {
         for (text, expected) in
             [("team", true), ("team=blue", true), ("team=red", false), ("team=", false), ("other", false)]
         {
-            let label: AdoptionLabel = text.parse().unwrap();
+            let label = AdoptionLabel::KIND.parse(text).unwrap();
             assert_eq!((label.is_on(&labels), label.to_string().as_str()), (expected, text));
         }
         for text in ["", "=blue", "a b", "team=blue,red"] {
-            assert!(text.parse::<AdoptionLabel>().unwrap_err().contains("KEY=VALUE"), "{text}");
+            assert_eq!(AdoptionLabel::KIND.parse(text), None, "{text}");
         }
     }
 }

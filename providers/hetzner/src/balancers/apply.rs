@@ -1,4 +1,4 @@
-//! From operations to requests.
+//! Changes of a load balancer: the order of requests, and what their answers mean.
 
 use cloud_provider::{About, Error, Result, SyncObserver};
 use jiff::Timestamp;
@@ -14,35 +14,8 @@ use super::requests::{Request, requests};
 use super::spec::{Certificates, ServiceSpec};
 use super::wanted::TO_BE_MADE;
 use super::wire::{CERTIFICATE, CERTIFICATES, NETWORK, POOL, SIGN};
-use super::{HcloudLoadBalancers, ONE, targets};
+use super::{HcloudLoadBalancers, ONE};
 use crate::annotations as key;
-
-/// Targets that could not be added, by the reason.
-#[derive(Default)]
-struct Refused {
-    /// The user must change something about the first of these.
-    invalid: Option<Error>,
-    /// The server no longer exists; or the load balancer, which is read again then.
-    unknown: Vec<String>,
-    /// A limit is reached.
-    over_limit: Vec<(String, Error)>,
-}
-
-impl Refused {
-    fn of(refused: Vec<(String, Error)>) -> Self {
-        let mut all = Self::default();
-        for (target, err) in refused {
-            if err.is_quota() {
-                all.over_limit.push((target, err));
-            } else if err.is_not_found() {
-                all.unknown.push(target);
-            } else {
-                all.invalid.get_or_insert(err);
-            }
-        }
-        all
-    }
-}
 
 impl HcloudLoadBalancers {
     pub(super) async fn carry_out(&self, change: Change<'_>, spec: &ServiceSpec, now: Timestamp) -> Result<Applied> {
@@ -52,7 +25,7 @@ impl HcloudLoadBalancers {
         }
         let Some(actual) = change.actual else { return create(self, change, spec, now).await };
         if change.operations.contains(&Operation::Unmark) {
-            return self.let_go(change, actual).await;
+            return self.disown(change, actual).await;
         }
         let operations = &self.resolved(change, spec).await?;
         let listeners = operations.iter().filter_map(|it| match it {
@@ -64,7 +37,7 @@ impl HcloudLoadBalancers {
         self.change(Change { operations, ..change }, spec, actual, now).await
     }
 
-    /// The same operations with a certificate that is there: it is made before it is named.
+    /// Returns the operations with the ID of the certificate, which is created before a listener names it.
     async fn resolved(&self, change: Change<'_>, spec: &ServiceSpec) -> Result<Vec<Operation>> {
         let (mut operations, uid) = (change.operations.to_vec(), change.identity.uid());
         if operations.iter().any(|it| it.part().is_some_and(|part| part.is_of_kind(CERTIFICATE)))
@@ -86,8 +59,8 @@ impl HcloudLoadBalancers {
         Ok(operations)
     }
 
-    /// Operations in order, up to the first that changes more than itself: whoever leaves a network leaves private targets
-    /// behind, and whoever joins one gets an address.
+    /// Carries out operations in order, up to the first that changes more than itself: detaching from a network removes private
+    /// targets, and attaching to one assigns an address.
     async fn change(&self, change: Change<'_>, spec: &ServiceSpec, actual: &Actual, now: Timestamp) -> Result<Applied> {
         let (identity, observer) = (change.identity, change.observer);
         let before = actual.tree.clone().unwrap_or_default();
@@ -115,29 +88,32 @@ impl HcloudLoadBalancers {
             }
         }
         batch.finish().await?;
-        let refused = Refused::of(std::mem::take(&mut batch.refused));
-        if let Some(err) = refused.invalid {
+        let refused = std::mem::take(&mut batch.refused);
+        let (over_limit, refused): (Vec<_>, Vec<_>) = refused.into_iter().partition(|(_, err)| err.is_quota());
+        // The server does not exist; or the load balancer, which is read again then.
+        let (unknown, invalid): (Vec<_>, Vec<_>) = refused.into_iter().partition(|(_, err)| err.is_not_found());
+        if let Some((_, err)) = invalid.into_iter().next() {
             return Err(err);
         }
         // Another protocol has no use for some settings, and the API drops them; a public interface may have got addresses.
         let shows_more = |it: &Difference| it.key.ends_with("protocol") || it.key == "public";
-        let is_as_planned = refused.unknown.is_empty()
-            && refused.over_limit.is_empty()
+        let is_as_planned = unknown.is_empty()
+            && over_limit.is_empty()
             && !operations.iter().flat_map(Operation::changes).any(shows_more);
         let shown = match change.outcome(count).filter(|_| is_as_planned && network.is_none()) {
             Some(outcome) => settled(Actual { adopted: is_adoption(actual, identity), ..outcome }),
             None => self.read_again(&actual.id).await?,
         };
-        if !refused.unknown.is_empty() {
-            self.tell_unknown(&refused.unknown.iter().collect());
+        if !unknown.is_empty() {
+            self.report_unknown(&unknown.iter().map(|(target, _)| target).collect());
         }
         self.drop_certificates(identity, &before, &shown).await?;
-        if let Some((_, err)) = refused.over_limit.first() {
+        if let Some((_, err)) = over_limit.first() {
             // The kit removes targets first, and then adds these again.
             if removes_targets {
                 return Err(err.clone());
             }
-            self.over_limit(change, spec, &shown, &refused.over_limit).await?;
+            self.over_limit(change, spec, &shown, &over_limit).await?;
         }
         let shown = Box::new(shown);
         Ok(if network.is_some() { Applied::PlanAgain(shown) } else { Applied::Shown(count, shown) })
@@ -155,7 +131,7 @@ impl HcloudLoadBalancers {
         let (service, tree) = (change.identity.service, shown.tree.as_ref());
         let count = tree.map(|tree| tree.targets_of(POOL).len()).unwrap_or_default();
         if tree.and_then(|tree| tree.limits.get(POOL)).is_some_and(|most| count >= *most) {
-            self.tell_left_out(service, &self.nodes(), &refused.iter().map(|(target, _)| target).collect());
+            self.report_left_out(service, &self.nodes(), &refused.iter().map(|(target, _)| target).collect());
             return Ok(());
         }
         let mut outcome = Ok(());
@@ -165,13 +141,8 @@ impl HcloudLoadBalancers {
                 shown.name,
                 service.metadata.name.as_deref().unwrap_or_default()
             );
-            for node in self.nodes().iter().filter(|node| targets::is_among(node, &[target].into_iter().collect())) {
-                let (about, reason) = (About::Node(node), "MaxTargetsReached");
-                // Without the text, which names another request each time.
-                if self.notices.is_first(about, reason, change.identity.uid()) {
-                    self.notices.warn(true, about, reason, &text);
-                }
-            }
+            // Without the text, which names another request each time.
+            self.report_limit(&self.nodes(), &[target].into_iter().collect(), change.identity.uid(), &text);
             outcome = outcome.and(Err(Error::quota(text)));
         }
         // Those that it has are served meanwhile.
@@ -179,7 +150,7 @@ impl HcloudLoadBalancers {
         outcome
     }
 
-    /// Name and labels go together, and without an action.
+    /// Writes name and labels, in one request without an action.
     async fn put(
         &self,
         identity: &Identity<'_>,
@@ -212,7 +183,7 @@ impl HcloudLoadBalancers {
         Ok(())
     }
 
-    /// Removes all of it. A certificate goes while the load balancer still leads to it: so it is not forgotten.
+    /// Deletes the load balancer. A certificate is deleted while the load balancer still leads to it: so it is not forgotten.
     async fn remove(&self, change: Change<'_>, actual: &Actual) -> Result<Applied> {
         let (identity, observer) = (change.identity, change.observer);
         let tree = actual.tree.clone().unwrap_or_default();
@@ -249,7 +220,7 @@ impl HcloudLoadBalancers {
     }
 
     /// Takes the owner labels off a load balancer that was not made for its Service, and leaves everything else as it is.
-    pub(super) async fn let_go(&self, change: Change<'_>, actual: &Actual) -> Result<Applied> {
+    pub(super) async fn disown(&self, change: Change<'_>, actual: &Actual) -> Result<Applied> {
         let mut labels = actual.labels.clone();
         labels.retain(|key, _| key != SIGN && key != ADOPTED);
         let call = Call::put(ONE, &[&actual.id]).json(&json!({ "labels": labels }));
@@ -270,12 +241,10 @@ impl HcloudLoadBalancers {
         Ok(self.actual(self.api.http.read(Call::get(ONE, &[id]).inside("load_balancer")).await?))
     }
 
-    /// Whether the API still makes load balancers of this type.
+    /// Checks that the API still creates load balancers of this type.
     pub(super) async fn can_become(&self, kind: Option<&str>, now: Timestamp) -> Result<()> {
-        match kind {
-            Some(kind) => self.balancer_type(kind, |it| it.available(now)).await?,
-            None => Ok(()),
-        }
+        let Some(kind) = kind else { return Ok(()) };
+        self.balancer_type(kind, |it| it.available(now)).await?
     }
 }
 

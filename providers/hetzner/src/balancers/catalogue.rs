@@ -1,4 +1,4 @@
-//! What the project has beside load balancers: their types, and certificates. Each is one list, shared by all Services.
+//! Load balancer types and certificates of the project. Each is one list, shared by all Services.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,9 +25,9 @@ const CERTIFICATES_AGE: Duration = Duration::from_secs(60);
 
 /// A type of load balancer.
 #[derive(Deserialize)]
-pub(super) struct BalancerType {
+pub(crate) struct BalancerType {
     id: u64,
-    pub(super) name: String,
+    pub(crate) name: String,
     pub(super) max_targets: usize,
     deprecation: Option<Deprecation>,
 }
@@ -51,7 +51,7 @@ pub(super) struct Certificate {
     used_by: Vec<User>,
 }
 
-/// What uses a certificate.
+/// A load balancer that uses a certificate.
 #[derive(Clone, Deserialize)]
 struct User {
     id: u64,
@@ -62,9 +62,9 @@ struct Made {
     action: Option<Action>,
 }
 
-pub(super) struct Catalogue {
+pub(crate) struct Catalogue {
     api: Api,
-    pub(super) types: Catalog<BalancerType>,
+    pub(crate) types: Catalog<BalancerType>,
     certificates: Catalog<Certificate>,
 }
 
@@ -80,17 +80,14 @@ fn catalog<T: DeserializeOwned + Send + Sync + 'static>(
     Catalog::new(kind, max_age, move || {
         let api = api.clone();
         async move {
-            Ok(api
-                .list(path.trim_start_matches('/'), Call::get(path, &[]), |item| item, id)
-                .await?
-                .complete()?
-                .into_items())
+            let list = api.list(path.trim_start_matches('/'), Call::get(path, &[]), |item| item, id).await?;
+            Ok(list.complete()?.into_items())
         }
     })
 }
 
 impl Catalogue {
-    pub(super) fn new(api: Api) -> Self {
+    pub(crate) fn new(api: Api) -> Self {
         let types = catalog(&api, "load balancer type", TYPES_AGE, "/load_balancer_types", |it: &BalancerType| it.id);
         let certificates = catalog(&api, "certificate", CERTIFICATES_AGE, "/certificates", |it: &Certificate| it.id);
         Self { api, types, certificates }
@@ -108,7 +105,7 @@ impl Catalogue {
         Ok(ids)
     }
 
-    /// The certificate that was made for a Service.
+    /// Returns the certificate that was created for a Service.
     pub(super) async fn managed(&self, uid: &str) -> Result<Option<Certificate>> {
         let list = self.certificates.list().await?;
         let mut ours = list.iter().filter(|it| it.is_of(uid));
@@ -121,7 +118,7 @@ impl Catalogue {
         }
     }
 
-    /// Makes it, and waits until it is issued.
+    /// Creates the managed certificate, and waits until it is issued.
     pub(super) async fn make_managed(
         &self,
         wanted: &ManagedCertificate,
@@ -168,26 +165,31 @@ impl Catalogue {
 }
 
 impl BalancerType {
-    /// What there is to say if it is on its way out.
+    /// Returns the time from which the API creates no load balancers of this type.
+    pub(crate) fn unavailable_after(&self) -> Option<Timestamp> {
+        self.deprecation.as_ref().map(|it| it.unavailable_after)
+    }
+
+    /// Returns the text of a warning about a deprecated type.
     pub(super) fn deprecated(&self) -> Option<String> {
-        let after = self.deprecation.as_ref()?.unavailable_after;
+        let after = self.unavailable_after()?;
         Some(format!("load balancer type {:?} is deprecated, and cannot be had any more after {after}", self.name))
     }
 
-    /// Whether a load balancer can still become one of this type.
+    /// Checks that a load balancer can still become one of this type.
     pub(super) fn available(&self, now: Timestamp) -> Result<()> {
-        match &self.deprecation {
-            Some(Deprecation { unavailable_after }) if *unavailable_after <= now => Err(Error::invalid(format!(
-                "load balancer type {:?} cannot be had any more since {unavailable_after}; choose another one",
+        match self.unavailable_after().filter(|after| *after <= now) {
+            Some(after) => Err(Error::invalid(format!(
+                "load balancer type {:?} cannot be had any more since {after}; choose another one",
                 self.name
             ))),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 }
 
 impl Certificate {
-    /// What there is to say if it is for other domains than these.
+    /// Returns the text of a warning if the certificate is for other domains than these.
     pub(super) fn for_others(&self, domains: &[String]) -> Option<String> {
         let all = |list: &[String]| list.iter().map(|it| it.to_ascii_lowercase()).collect::<BTreeSet<_>>();
         let text = || {

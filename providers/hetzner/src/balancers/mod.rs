@@ -1,8 +1,8 @@
-//! Load balancers (§3): what a Service wants here, how the cloud writes it, and its requests. The rest is the kit's.
+//! Load balancers (§3): the cloud as the kit's engine sees it.
 
 pub(crate) mod adoption;
 mod apply;
-mod catalogue;
+pub(crate) mod catalogue;
 mod create;
 mod requests;
 mod spec;
@@ -18,6 +18,7 @@ use futures::future::try_join_all;
 use jiff::Timestamp;
 use provider_kit::annotations::Parsed;
 use provider_kit::cluster::ClusterView;
+use provider_kit::declared::Defaults;
 use provider_kit::events::{Notes, Notices};
 use provider_kit::inventory::Inventory;
 use provider_kit::load_balancers::{
@@ -35,12 +36,12 @@ use self::wanted::Facts;
 use self::wire::{LOCATION, LoadBalancer, NETWORK_ZONE, POOL, SIGN};
 use crate::annotations::{self as key, DEFAULT_TYPE};
 use crate::api::Api;
-use crate::config;
 use crate::id::MachineId;
 use crate::metrics::balancer_types;
 use crate::network::PrivateNetwork;
 use crate::robot::Robot;
 use crate::servers::CloudServers;
+use crate::variables::LOAD_BALANCERS_ADOPTION_LABEL;
 
 const ALL: &str = "/load_balancers";
 const ONE: &str = "/load_balancers/{id}";
@@ -48,7 +49,7 @@ const ONE: &str = "/load_balancers/{id}";
 /// The load balancers of a project.
 pub(crate) struct HcloudLoadBalancers {
     api: Api,
-    config: config::Balancers,
+    defaults: Defaults,
     network: Option<PrivateNetwork>,
     dedicated: Option<Option<Robot>>,
     catalogue: Catalogue,
@@ -62,7 +63,7 @@ impl HcloudLoadBalancers {
     /// `dedicated`: `None` if dedicated servers are no targets, `Some(None)` if Robot cannot be asked about them.
     pub(crate) fn new(
         api: Api,
-        config: config::Balancers,
+        defaults: Defaults,
         network: Option<PrivateNetwork>,
         dedicated: Option<Option<Robot>>,
         servers: Inventory<CloudServers>,
@@ -70,7 +71,7 @@ impl HcloudLoadBalancers {
     ) -> Self {
         let (catalogue, metrics) = (Catalogue::new(api.clone()), api.http.metrics());
         let notices = Notices::new(cluster.events().clone());
-        Self { catalogue, notices, metrics, api, config, network, dedicated, servers, cluster }
+        Self { catalogue, notices, metrics, api, defaults, network, dedicated, servers, cluster }
     }
 
     fn nodes(&self) -> Vec<Arc<Node>> {
@@ -109,7 +110,7 @@ impl HcloudLoadBalancers {
         Ok(found.map(|shown| self.actual(shown)))
     }
 
-    /// How many targets a load balancer of this Service can have.
+    /// Returns the maximum number of targets of this Service's load balancer.
     async fn most_targets(&self, spec: &ServiceSpec, notes: &mut Notes) -> Result<usize> {
         let name = spec.balancer_type.as_deref().unwrap_or(DEFAULT_TYPE);
         if spec.balancer_type.is_none() {
@@ -173,10 +174,10 @@ impl HcloudLoadBalancers {
         }
     }
 
-    /// A server that is gone is no target; its Node will go, too.
-    fn tell_unknown(&self, targets: &Targets) {
+    /// Reports targets whose server does not exist; their Nodes will be deleted, too.
+    fn report_unknown(&self, targets: &Targets) {
+        let text = "as a target of load balancers: its server does not exist; it is left out";
         for node in self.nodes().iter().filter(|node| targets::is_among(node, targets)) {
-            let text = "as a target of load balancers: its server does not exist; it is left out";
             self.notices.warn(true, About::Node(node), "ServerNotFound", text);
         }
     }
@@ -201,23 +202,28 @@ impl HcloudLoadBalancers {
         self.notices.tell(service, "place", &notes);
     }
 
-    fn tell_left_out(&self, service: &Service, nodes: &[Arc<Node>], targets: &Targets) {
+    fn report_left_out(&self, service: &Service, nodes: &[Arc<Node>], targets: &Targets) {
         let text = format!(
             "this Node is no target of Service {}: its load balancer has as many targets as its type takes; choose a larger one \
              with annotation {}",
             service.metadata.name.as_deref().unwrap_or_default(),
             key::TYPE.key()
         );
+        self.report_limit(nodes, targets, "", &text);
+    }
+
+    /// Reports on each Node of these targets, once for each `subject`, that a load balancer has no room for it.
+    fn report_limit(&self, nodes: &[Arc<Node>], targets: &Targets, subject: &str, text: &str) {
         for node in nodes.iter().filter(|node| targets::is_among(node, targets)) {
             let (about, reason) = (About::Node(node), "MaxTargetsReached");
-            if self.notices.is_first(about, reason, "") {
-                self.notices.warn(true, about, reason, &text);
+            if self.notices.is_first(about, reason, subject) {
+                self.notices.warn(true, about, reason, text);
             }
         }
     }
 }
 
-/// The ports that can be served.
+/// Returns the TCP ports; others are reported.
 fn ports(service: &Service, notes: &mut Notes) -> Result<Vec<ServicePort>> {
     let mut ports = service_ports(service, &["TCP", "UDP", "SCTP"])?;
     ports.retain(|ServicePort { number, protocol, .. }| {
@@ -241,7 +247,7 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
     }
 
     fn spec(&self, service: &Service) -> Parsed<ServiceSpec> {
-        ServiceSpec::of(service, &self.config).targets_follow_labels(key::NODE_SELECTOR.text_on(service).is_some())
+        ServiceSpec::of(service, &self.defaults).targets_follow_labels(key::NODE_SELECTOR.text_on(service).is_some())
     }
 
     async fn desired(&self, desire: &Desire<'_, ServiceSpec>) -> Result<Tree> {
@@ -262,7 +268,6 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
             targets: self.targets(spec, nodes, &mut notes).await?,
         };
         spec.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
-        // What the product has not, and is not silent about.
         if !source_ranges(service).is_ok_and(|ranges| allows_all(&ranges)) {
             let text = "loadBalancerSourceRanges have no effect: load balancers of Hetzner Cloud have no firewall, and everybody \
                         can reach this one";
@@ -306,7 +311,7 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
     fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption {
         let targets = observed.tree.as_ref().map(|tree| tree.targets_of(POOL)).unwrap_or_default();
         let is_free = observed.sign.is_none() || targets::are_of(&targets, &self.nodes());
-        match &self.config.adoption_label {
+        match &self.defaults.get(&LOAD_BALANCERS_ADOPTION_LABEL) {
             label if is_free && label.as_ref().is_none_or(|label| label.allows(observed, identity)) => {
                 Adoption::Adopted
             }
@@ -321,7 +326,7 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
 
     fn report(&self, notice: Notice<'_>) {
         if let Notice::TargetsLeftOut { request, targets, .. } = notice {
-            self.tell_left_out(request.service, request.nodes, targets);
+            self.report_left_out(request.service, request.nodes, targets);
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The action for each operation.
+//! The request for each operation.
 
 use std::collections::{HashMap, HashSet};
 
 use ipnet::IpNet;
-use provider_kit::load_balancers::{Attributes, Operation, Part, Targets, Tree};
+use provider_kit::load_balancers::{Operation, Part, Targets, Tree};
 use provider_kit::transport::Call;
 use serde_json::{Value, json};
 
@@ -35,12 +35,20 @@ impl From<Call> for Request {
 
 /// Returns the requests that carry out `operations` on one load balancer, in order. `subnet`: where it gets its address in a
 /// network that it is attached to.
-pub(super) fn requests(id: &str, actual: &Tree, operations: &[Operation], subnet: Option<IpNet>) -> Vec<Request> {
-    let machines = |targets: fn(&Operation) -> Option<&Targets>| {
-        operations.iter().filter_map(targets).flat_map(Targets::iter).map(|target| (machine(target), target))
+pub(super) fn requests<'a>(
+    id: &str,
+    actual: &Tree,
+    operations: &'a [Operation],
+    subnet: Option<IpNet>,
+) -> Vec<Request> {
+    let targets_of = |operation: &'a Operation, adds: bool| match operation {
+        Operation::AddTargets { targets, .. } if adds => Some(targets),
+        Operation::RemoveTargets { targets, .. } if !adds => Some(targets),
+        _ => None,
     };
-    let added: HashSet<&str> = machines(added_by).map(|(machine, _)| machine).collect();
-    let mut removed: HashMap<&str, &str> = machines(removed_by).collect();
+    let machines = |adds| operations.iter().filter_map(move |it| targets_of(it, adds)).flat_map(Targets::iter);
+    let added: HashSet<&str> = machines(true).map(machine).collect();
+    let mut removed: HashMap<&str, &str> = machines(false).map(|target| (machine(target), target)).collect();
     let grows = operations.iter().any(|it| matches!(it, Operation::AddTargets { .. } | Operation::Create { .. }));
     let (mut requests, mut late): (Vec<Request>, _) = (Vec::new(), Vec::new());
     for operation in operations {
@@ -49,7 +57,9 @@ pub(super) fn requests(id: &str, actual: &Tree, operations: &[Operation], subnet
                 requests.push(action!(id, "add_service", to_service(port, attributes)).into());
             }
             Operation::Create { part, attributes } if part.is_of_kind(NETWORK) => {
-                requests.push(attach(id, attributes, subnet).into());
+                let range = subnet.map(|subnet| subnet.to_string());
+                let body = attributes.clone().set("ip_range", range).to_make().nested();
+                requests.push(action!(id, "attach_to_network", body).into());
             }
             Operation::Update { part: Part::Balancer, changes, .. } => {
                 for change in changes {
@@ -99,25 +109,7 @@ pub(super) fn requests(id: &str, actual: &Tree, operations: &[Operation], subnet
     requests
 }
 
-fn added_by(operation: &Operation) -> Option<&Targets> {
-    if let Operation::AddTargets { targets, .. } = operation { Some(targets) } else { None }
-}
-
-fn removed_by(operation: &Operation) -> Option<&Targets> {
-    if let Operation::RemoveTargets { targets, .. } = operation { Some(targets) } else { None }
-}
-
-fn attach(id: &str, settings: &Attributes, subnet: Option<IpNet>) -> Call {
-    let mut body = json!({"network": settings.get("network")});
-    let subnet = subnet.map(|subnet| json!(subnet.to_string()));
-    for (key, value) in [("ip", settings.get("ip")), ("ip_range", subnet.as_ref())] {
-        if let Some(value) = value {
-            body[key] = value.clone();
-        }
-    }
-    action!(id, "attach_to_network", body)
-}
-
+/// Returns the action that changes a field of the load balancer.
 fn set(id: &str, actual: &Tree, key: &str, to: &Value) -> Option<Call> {
     let address = |key| actual.balancer_attributes().and_then(|it| it.get(key));
     Some(match key {

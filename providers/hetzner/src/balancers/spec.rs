@@ -1,26 +1,26 @@
-//! What a Service asks for: its annotations, and what the environment says where they are silent (§3.2).
+//! A Service, parsed once: its annotations, and the variables to which they fall back (§3.2).
 
 use std::net::Ipv4Addr;
 
 use cloud_provider::{LoadBalancerStatus, Service};
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotation, Annotations, Parsed};
+use provider_kit::declared::Defaults;
 use provider_kit::load_balancers::{Actual, Attributes, in_order};
 use provider_kit::node_selector::NodeSelector;
 use provider_kit::status::Status;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::wire::{NETWORK, domain};
+use super::wire::NETWORK;
 use crate::annotations::{self as key, CertificateRef, CertificateType, DEFAULT_TYPE, Protocol};
-use crate::config;
 
-/// Everything that a Service asks for, beside its ports.
+/// The settings of a Service, without its ports.
 #[derive(Default)]
 pub(crate) struct ServiceSpec {
     /// Settings of the load balancer itself.
     pub(super) balancer: Attributes,
-    /// `None`: nobody chose one.
+    /// `None` if neither annotation nor variable states one.
     pub(super) balancer_type: Option<String>,
     pub(super) use_private_ip: bool,
     pub(super) private_ipv4: Option<Ipv4Addr>,
@@ -29,7 +29,7 @@ pub(crate) struct ServiceSpec {
     /// Settings of every listener that do not depend on its port.
     pub(super) listener: Attributes,
     pub(super) certificates: Certificates,
-    /// What works, but hardly as somebody meant it.
+    /// Settings that work, but hardly as the user means them.
     pub(super) warnings: Vec<String>,
     hostname: Option<String>,
     disable_ipv6: bool,
@@ -40,23 +40,23 @@ pub(crate) struct ServiceSpec {
 /// The certificates of every listener.
 #[derive(Default)]
 pub(super) enum Certificates {
-    /// Whatever there is.
+    /// Those that the load balancer has.
     #[default]
     Unstated,
-    /// These.
+    /// Certificates that a user uploaded.
     Uploaded(Vec<CertificateRef>),
-    /// One that is made for the Service.
+    /// A certificate that is created for the Service.
     Managed(ManagedCertificate),
 }
 
-/// A certificate to be made.
+/// A certificate to create.
 pub(super) struct ManagedCertificate {
     pub(super) name: String,
     pub(super) domains: Vec<String>,
     pub(super) is_staging: bool,
 }
 
-/// Reads annotations, and notes those that every listener has.
+/// Reads annotations, and collects the settings of every listener.
 struct Reader<'a> {
     annotations: Annotations<'a>,
     listener: Attributes,
@@ -75,27 +75,33 @@ impl Reader<'_> {
         self.annotations.get(annotation)
     }
 
-    /// A text; an empty one states nothing.
+    /// Returns a text; an empty one states nothing.
     fn text(&mut self, annotation: &Annotation<String>) -> Option<String> {
         self.get(annotation).filter(|text| !text.is_empty())
     }
 
-    /// States a setting of the listeners; whether there is anything to state.
-    fn state(&mut self, setting: &'static str, value: Option<impl Serialize>) -> bool {
-        let is_stated = value.is_some();
-        if let Some(value) = value {
-            self.listener = std::mem::take(&mut self.listener).set(setting, value);
-        }
-        is_stated
+    /// Returns what an annotation states; an empty text or list states nothing, nor does zero in a variable.
+    fn value<T: Serialize>(&mut self, annotation: &Annotation<T>) -> Option<Value> {
+        let is_set = self.annotations.is_set(annotation);
+        let value = self.get(annotation).map(|value| in_order(json!(value)));
+        value.filter(|it| *it != json!("") && *it != json!([]) && (is_set || *it != json!(0)))
     }
 
-    /// States a setting of HTTP, or warns that it has no effect.
-    fn state_http<T>(&mut self, http: Http, setting: &'static str, annotation: &Annotation<T>, write: fn(T) -> Value) {
-        let value = self.get(annotation).map(write).filter(|value| *value != json!("") && *value != json!([]));
-        if http.is_spoken {
-            self.state(setting, value);
-        } else if value.is_some() {
-            self.only_with(annotation.key(), http.key, http.protocols);
+    fn set(&mut self, setting: &'static str, value: impl Serialize) {
+        self.listener = std::mem::take(&mut self.listener).set(setting, value);
+    }
+
+    /// Sets a setting of the listeners. Returns `true` if the annotation states one.
+    fn state<T: Serialize>(&mut self, setting: &'static str, annotation: &Annotation<T>) -> bool {
+        self.value(annotation).map(|value| self.set(setting, value)).is_some()
+    }
+
+    /// Sets a setting of HTTP, or warns that it has no effect.
+    fn state_http<T: Serialize>(&mut self, http: Http, setting: &'static str, annotation: &Annotation<T>) {
+        match self.value(annotation) {
+            Some(value) if http.is_spoken => self.set(setting, value),
+            Some(_) => self.only_with(annotation.key(), http.key, http.protocols),
+            None => {}
         }
     }
 
@@ -103,51 +109,38 @@ impl Reader<'_> {
         self.annotations.warning(format!("annotation {key} has no effect unless {other} is {value}"));
     }
 
-    /// Whether the PROXY protocol is spoken.
-    fn listener(&mut self, protocol: Protocol, config: &config::Balancers) -> bool {
-        let proxy = self.get(&key::USES_PROXYPROTOCOL).or(config.uses_proxyprotocol);
-        self.state("protocol", Some(protocol.as_str()));
-        self.state("proxyprotocol", proxy);
-        let (key, is_http, is_https) = (key::PROTOCOL.key(), protocol != Protocol::Tcp, protocol == Protocol::Https);
-        let http = Http { key, protocols: "http or https", is_spoken: is_http };
-        let https = Http { key, protocols: "https", is_spoken: is_https };
-        self.state_http(http, "http.cookie_name", &key::HTTP_COOKIE_NAME, |it| json!(it));
-        self.state_http(http, "http.cookie_lifetime", &key::HTTP_COOKIE_LIFETIME, |it| json!(it.as_secs()));
-        self.state_http(http, "http.timeout_idle", &key::HTTP_TIMEOUT_IDLE, |it| json!(it.as_secs()));
-        self.state_http(https, "http.redirect_http", &key::HTTP_REDIRECT_HTTP, |it| json!(it));
-        self.state_http(http, "http.sticky_sessions", &key::HTTP_STICKY_SESSIONS, |it| json!(it));
-        self.check(protocol, config);
-        proxy.unwrap_or_default()
+    fn listener(&mut self, protocol: Protocol) {
+        self.set("protocol", protocol);
+        self.state("proxyprotocol", &key::USES_PROXYPROTOCOL);
+        let key = key::PROTOCOL.key();
+        let http = Http { key, protocols: "http or https", is_spoken: protocol != Protocol::Tcp };
+        let https = Http { key, protocols: "https", is_spoken: protocol == Protocol::Https };
+        self.state_http(http, "http.cookie_name", &key::HTTP_COOKIE_NAME);
+        self.state_http(http, "http.cookie_lifetime", &key::HTTP_COOKIE_LIFETIME);
+        self.state_http(http, "http.timeout_idle", &key::HTTP_TIMEOUT_IDLE);
+        self.state_http(https, "http.redirect_http", &key::HTTP_REDIRECT_HTTP);
+        self.state_http(http, "http.sticky_sessions", &key::HTTP_STICKY_SESSIONS);
+        self.check(protocol);
     }
 
-    /// How targets are checked: TCP at the node port, unless anything else is said.
-    fn check(&mut self, spoken: Protocol, config: &config::Balancers) {
+    /// States the health check: TCP at the node port, unless anything else is set.
+    fn check(&mut self, spoken: Protocol) {
         let protocol = self.get(&key::HEALTH_CHECK_PROTOCOL);
-        let port = self.get(&key::HEALTH_CHECK_PORT);
-        let interval = self.get(&key::HEALTH_CHECK_INTERVAL).or(config.health_check_interval);
-        let timeout = self.get(&key::HEALTH_CHECK_TIMEOUT).or(config.health_check_timeout);
-        let retries = self.get(&key::HEALTH_CHECK_RETRIES).or(config.health_check_retries);
         let stated = [
             protocol.is_some(),
-            self.state("health_check.port", port),
-            self.state("health_check.interval", interval.map(|it| it.as_secs())),
-            self.state("health_check.timeout", timeout.map(|it| it.as_secs())),
-            self.state("health_check.retries", retries),
+            self.state("health_check.port", &key::HEALTH_CHECK_PORT),
+            self.state("health_check.interval", &key::HEALTH_CHECK_INTERVAL),
+            self.state("health_check.timeout", &key::HEALTH_CHECK_TIMEOUT),
+            self.state("health_check.retries", &key::HEALTH_CHECK_RETRIES),
         ];
         let protocol = if stated.contains(&true) { protocol.unwrap_or(spoken) } else { Protocol::Tcp };
-        self.state("health_check.protocol", Some(protocol.as_str()));
+        self.set("health_check.protocol", protocol);
         let (key, is_spoken) = (key::HEALTH_CHECK_PROTOCOL.key(), protocol != Protocol::Tcp);
         let http = Http { key, protocols: "http or https", is_spoken };
-        self.state_http(http, "health_check.http.domain", &key::HEALTH_CHECK_HTTP_DOMAIN, |it| json!(it));
-        self.state_http(http, "health_check.http.path", &key::HEALTH_CHECK_HTTP_PATH, |it| json!(it));
-        self.state_http(http, "health_check.http.tls", &key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE, |it| json!(it));
-        let codes = |codes| in_order(json!(codes));
-        self.state_http(http, "health_check.http.status_codes", &key::HTTP_STATUS_CODES, codes);
-    }
-
-    fn warnings(&mut self) -> Vec<String> {
-        self.annotations.unknown(key::PREFIX, key::ALL);
-        self.annotations.warnings().to_vec()
+        self.state_http(http, "health_check.http.domain", &key::HEALTH_CHECK_HTTP_DOMAIN);
+        self.state_http(http, "health_check.http.path", &key::HEALTH_CHECK_HTTP_PATH);
+        self.state_http(http, "health_check.http.tls", &key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE);
+        self.state_http(http, "health_check.http.status_codes", &key::HTTP_STATUS_CODES);
     }
 
     fn certificates(&mut self, service: &Service, protocol: Protocol) -> Certificates {
@@ -190,54 +183,50 @@ impl Reader<'_> {
 
 impl ServiceSpec {
     /// Parses a Service's annotations.
-    pub(super) fn of(service: &Service, config: &config::Balancers) -> Parsed<Self> {
-        let mut reader = Reader { annotations: Annotations::of(service), listener: Attributes::default() };
+    pub(super) fn of(service: &Service, defaults: &Defaults) -> Parsed<Self> {
+        let annotations = Annotations::of(service).over(defaults);
+        let mut reader = Reader { annotations, listener: Attributes::default() };
         let read = &mut reader;
         let protocol = read.get(&key::PROTOCOL).unwrap_or_default();
         let certificates = read.certificates(service, protocol);
-        let uses_proxyprotocol = read.listener(protocol, config);
-        // An empty text cancels what the environment says.
-        let placed = |annotation: Option<String>, default: &Option<String>| {
-            annotation.or_else(|| default.clone()).filter(|text| !text.is_empty())
-        };
-        let location = placed(read.get(&key::LOCATION), &config.location);
-        let network_zone = placed(read.get(&key::NETWORK_ZONE), &config.network_zone);
-        let algorithm = read.get(&key::ALGORITHM_TYPE).or(config.algorithm);
-        let is_private = read.get(&key::DISABLE_PUBLIC_NETWORK).or(config.disable_public_network);
-        // An empty type cannot be had, and so states nothing.
-        let balancer_type = read.text(&key::TYPE).or_else(|| config.balancer_type.clone());
+        read.listener(protocol);
+        // An empty text cancels the variable.
+        let (location, network_zone) = (read.text(&key::LOCATION), read.text(&key::NETWORK_ZONE));
+        // An empty type does not exist, and so states nothing.
+        let balancer_type = read.text(&key::TYPE).or_else(|| read.annotations.default(&key::TYPE));
         let balancer = Attributes::default()
             .set("type", balancer_type.as_deref().unwrap_or(DEFAULT_TYPE))
             .set("name", read.text(&key::NAME))
             .set("network_zone", network_zone.filter(|_| location.is_none()))
             .set("location", location)
-            .set("algorithm", algorithm.map(config::Algorithm::as_str))
-            .set("public", is_private.map(|is_private| !is_private))
-            .set("ipv4_rdns", read.text(&key::IPV4_RDNS).as_deref().map(domain))
-            .set("ipv6_rdns", read.text(&key::IPV6_RDNS).as_deref().map(domain))
+            .set("algorithm", read.get(&key::ALGORITHM_TYPE))
+            .set("public", read.get(&key::DISABLE_PUBLIC_NETWORK).map(|is_private| !is_private))
+            .set("ipv4_rdns", read.text(&key::IPV4_RDNS))
+            .set("ipv6_rdns", read.text(&key::IPV6_RDNS))
             .to_make()
             .fixed(&["location", "network_zone"]);
         // A type that nobody chose is not a reason to make a load balancer smaller.
         let balancer = if balancer_type.is_none() { balancer.fixed(&["type"]) } else { balancer };
+        read.annotations.unknown(key::PREFIX, key::ALL);
         let spec = Self {
             balancer,
             balancer_type,
-            use_private_ip: read.get(&key::USE_PRIVATE_IP).unwrap_or(config.use_private_ip),
+            use_private_ip: read.get(&key::USE_PRIVATE_IP).unwrap_or_default(),
             private_ipv4: read.get(&key::PRIVATE_IPV4),
-            private_subnet: read.get(&key::PRIVATE_SUBNET_IP_RANGE).or(config.private_subnet),
+            private_subnet: read.get(&key::PRIVATE_SUBNET_IP_RANGE),
             node_selector: read.get(&key::NODE_SELECTOR),
             certificates,
-            uses_proxyprotocol,
+            uses_proxyprotocol: read.get(&key::USES_PROXYPROTOCOL).unwrap_or_default(),
             hostname: read.text(&key::HOSTNAME),
-            disable_ipv6: read.get(&key::IPV6_DISABLED).unwrap_or(config.disable_ipv6),
-            disable_private_ingress: read.get(&key::DISABLE_PRIVATE_INGRESS).unwrap_or(config.disable_private_ingress),
+            disable_ipv6: read.get(&key::IPV6_DISABLED).unwrap_or_default(),
+            disable_private_ingress: read.get(&key::DISABLE_PRIVATE_INGRESS).unwrap_or_default(),
             listener: std::mem::take(&mut read.listener),
-            warnings: read.warnings(),
+            warnings: read.annotations.warnings().to_vec(),
         };
         reader.annotations.parsed(spec)
     }
 
-    /// Where a Service is reached, by its load balancer.
+    /// Returns the addresses of the load balancer, as the Service publishes them.
     pub(super) fn status(&self, actual: &Actual) -> LoadBalancerStatus {
         let tree = actual.tree.as_ref();
         let balancer = tree.and_then(|tree| tree.balancer_attributes());

@@ -24,19 +24,13 @@ pub(crate) struct Servers {
     cloud: Inventory<CloudServers>,
     /// `None` without `ROBOT_ENABLED`, or without its credential.
     robot: Option<Robot>,
-    /// There are dedicated servers, and no credential to ask for them.
+    /// Set if there are dedicated servers, and no credential for Robot.
     robot_is_unasked: bool,
     cluster: ClusterView,
 }
 
 type CloudAnswer = Result<Found<CloudServer>>;
 type RobotAnswer = Result<Found<DedicatedServer>>;
-
-/// What follows for a Node; `dedicated`: the number of its server, if it is one.
-struct Judged {
-    state: InstanceState,
-    dedicated: Option<u64>,
-}
 
 impl Servers {
     pub(crate) fn new(
@@ -62,12 +56,12 @@ impl Servers {
         Self { cloud, robot, robot_is_unasked, cluster }
     }
 
-    /// The cloud servers, for who needs something else of them; shares what is read.
+    /// Returns the inventory of cloud servers, which shares what is read.
     pub(crate) fn cloud(&self) -> Inventory<CloudServers> {
         self.cloud.clone()
     }
 
-    /// What both products say, each asked once for all its Nodes. Of those without a provider id, Robot is asked about the ones
+    /// Asks both products, each once for all its Nodes. Of those without a provider id, Robot is asked about the ones
     /// that the cloud does not have; of the others its list as it is shows whether they have a namesake there, or each new
     /// cloud server would cost one of Robot's few requests.
     async fn ask(&self, nodes: &[Arc<Node>], want: Want) -> (Vec<Option<CloudAnswer>>, Vec<Option<RobotAnswer>>) {
@@ -107,7 +101,7 @@ impl Servers {
         if want.existence && want.fresh { self.borne_out_by_the_cloud(&nodes, answers).await } else { answers }
     }
 
-    /// Nothing if Robot cannot be asked. Its list is kept for long, because it answers few requests: what is in it exists, and
+    /// Asks Robot, if there is a credential. Its list is kept for long, because it answers few requests: what is in it exists, and
     /// what is not is looked for in a new one.
     async fn ask_robot(&self, nodes: Vec<Arc<Node>>, want: Want) -> Vec<RobotAnswer> {
         let Some(robot) = self.robot.as_ref().filter(|_| !nodes.is_empty()) else { return Vec::new() };
@@ -121,66 +115,56 @@ impl Servers {
         answers
     }
 
-    /// What follows from the answers for a Node. One without a provider id is looked for by its name in both products.
-    fn judge(&self, node: &Node, want: Want, cloud: Option<CloudAnswer>, robot: Option<RobotAnswer>) -> Result<Judged> {
-        let state = match (cloud, robot) {
-            (Some(cloud), None) => match cloud? {
-                Found::Gone(gone) if self.robot_is_unasked && node.provider_id().is_none() => {
-                    return Err(Error::not_found(format!(
-                        "{}; whether it is a dedicated server is not known without ROBOT_USER and ROBOT_PASSWORD",
-                        gone.reason()
-                    )));
-                }
-                found => self.cloud.state_of(found, node, want),
-            },
-            (None, Some(dedicated)) => return self.dedicated(node, want, dedicated?),
-            (Some(cloud), Some(dedicated)) => match (cloud?, dedicated?) {
-                (Found::There(cloud), Found::There(dedicated)) => {
-                    return Err(self.ambiguous(node, &cloud, &dedicated));
-                }
-                (Found::Gone(_), there @ Found::There(_)) => return self.dedicated(node, want, there),
-                (Found::Gone(gone), Found::Gone(_)) => {
-                    InstanceState::Gone(gone.with_hint("Robot has no server of this name either"))
-                }
-                (there, Found::Gone(_)) => self.cloud.state_of(there, node, want),
-            },
-            (None, None) => {
-                return Err(match MachineId::read(&node.provider_id) {
-                    Err(err) => err.into(),
-                    Ok(id) => Error::invalid(format!(
-                        "{id} is a dedicated server, and there is no access to Robot; set ROBOT_ENABLED, ROBOT_USER and \
-                     ROBOT_PASSWORD"
-                    )),
-                });
+    /// Concludes from the answers what state a Node's machine is in. A Node without a provider ID is looked up by its name in
+    /// both products.
+    async fn judge(
+        &self,
+        node: &Node,
+        want: Want,
+        cloud: Option<CloudAnswer>,
+        robot: Option<RobotAnswer>,
+    ) -> Result<InstanceState> {
+        match (cloud.transpose()?, robot.transpose()?) {
+            (Some(Found::Gone(gone)), None) if self.robot_is_unasked && node.provider_id().is_none() => {
+                Err(Error::not_found(format!(
+                    "{}; whether it is a dedicated server is not known without ROBOT_USER and ROBOT_PASSWORD",
+                    gone.reason()
+                )))
             }
-        };
-        Ok(Judged { state, dedicated: None })
+            (Some(Found::There(cloud)), Some(Found::There(dedicated))) => Err(self.ambiguous(node, &cloud, &dedicated)),
+            (Some(Found::Gone(gone)), Some(Found::Gone(_))) => {
+                Ok(InstanceState::Gone(gone.with_hint("Robot has no server of this name either")))
+            }
+            (None | Some(Found::Gone(_)), Some(found)) => self.dedicated(node, want, found).await,
+            (Some(found), None | Some(Found::Gone(_))) => Ok(self.cloud.state_of(found, node, want)),
+            (None, None) => Err(match MachineId::read(&node.provider_id) {
+                Err(err) => err.into(),
+                Ok(id) => Error::invalid(format!(
+                    "{id} is a dedicated server, and there is no access to Robot; set ROBOT_ENABLED, ROBOT_USER and \
+                     ROBOT_PASSWORD"
+                )),
+            }),
+        }
     }
 
-    /// A Node's dedicated server, if it is still its own: these are used again, under another name, for another cluster.
-    fn dedicated(&self, node: &Node, want: Want, found: Found<DedicatedServer>) -> Result<Judged> {
+    /// Returns the state of a Node's dedicated server, if the server is still the Node's own: dedicated servers are used again,
+    /// under another name, for another cluster.
+    async fn dedicated(&self, node: &Node, want: Want, found: Found<DedicatedServer>) -> Result<InstanceState> {
         let robot = self.robot.as_ref().ok_or_else(|| Error::other("there is no access to Robot"))?;
-        let mut dedicated = None;
-        if let Found::There(server) = &found {
-            if *server.name != *node.name {
+        let number = match &found {
+            Found::There(server) if *server.name != *node.name => {
                 let why = format!("dedicated server {} is named {:?} now", server.number, server.name);
                 let message = format!("{why}, so that this node counts as not existing and may be deleted");
                 self.cluster.events().warning(About::Node(node), "PossibleNodeDeletion", message);
-                let gone = Gone::no_such_name(&node.name).with_hint(why);
-                return Ok(Judged { state: InstanceState::Gone(gone), dedicated });
+                return Ok(InstanceState::Gone(Gone::no_such_name(&node.name).with_hint(why)));
             }
-            dedicated = Some(server.number);
-        }
-        Ok(Judged { state: robot.inventory().state_of(found, node, want), dedicated })
-    }
-
-    /// A list of dedicated servers does not say which of them run. One after the other: Robot is asked one thing at a time.
-    async fn with_shutdown(&self, judged: Judged, want: Want) -> Result<InstanceState> {
-        let Judged { mut state, dedicated } = judged;
-        if let (InstanceState::Present { shutdown: shutdown @ Some(_), .. }, Some(number), Some(robot)) =
-            (&mut state, dedicated, &self.robot)
-        {
-            *shutdown = Some(robot.is_shut_down(number, priority(want)).await?);
+            Found::There(server) => Some(server.number),
+            Found::Gone(_) => None,
+        };
+        let mut state = robot.inventory().state_of(found, node, want);
+        // The list does not tell which servers run.
+        if let (InstanceState::Present { shutdown: Some(shutdown), .. }, Some(number)) = (&mut state, number) {
+            *shutdown = robot.is_shut_down(number, priority(want)).await?;
         }
         Ok(state)
     }
@@ -203,10 +187,8 @@ impl Instances for Servers {
         let (cloud, robot) = self.ask(nodes, want).await;
         let mut states = Vec::with_capacity(nodes.len());
         for (node, (cloud, robot)) in nodes.iter().zip(cloud.into_iter().zip(robot)) {
-            states.push(match self.judge(node, want, cloud, robot) {
-                Ok(judged) => self.with_shutdown(judged, want).await,
-                Err(err) => Err(err),
-            });
+            // One after the other: Robot is asked one thing at a time.
+            states.push(self.judge(node, want, cloud, robot).await);
         }
         states
     }
@@ -216,7 +198,7 @@ fn is_renamed(node: &Node, answer: &RobotAnswer) -> bool {
     matches!(answer, Ok(Found::There(server)) if *server.name != *node.name)
 }
 
-/// The answers at the places of those that were asked about.
+/// Returns the answers at the indices of the Nodes that were asked about.
 fn scattered<T>(places: usize, asked: Vec<usize>, answers: Vec<T>) -> Vec<Option<T>> {
     let mut scattered = Vec::new();
     scattered.resize_with(places, || None);

@@ -14,15 +14,8 @@ use super::{CloudAnswer, RobotAnswer, Servers};
 use crate::id::MachineId;
 use crate::robot::Robot;
 
-/// So many cloud servers are asked for.
+/// Number of other cloud servers that are asked for.
 const QUESTIONS: usize = 3;
-
-/// Nodes on machines of each product.
-#[derive(Default)]
-struct Cluster {
-    cloud: Vec<Arc<Node>>,
-    dedicated: Vec<Arc<Node>>,
-}
 
 impl Servers {
     pub(super) async fn borne_out_by_the_cloud(
@@ -33,7 +26,7 @@ impl Servers {
         if answers.iter().any(|it| matches!(it, Ok(Found::There(_)))) || !has_absences(&answers) {
             return answers;
         }
-        let Some(Cluster { mut cloud, .. }) = self.mixed_cluster() else { return answers };
+        let Some((mut cloud, _)) = self.mixed_cluster() else { return answers };
         cloud.retain(|node| !nodes.iter().any(|asked| asked.uid == node.uid));
         cloud.sort_by_key(|node| node.ready != ConditionStatus::True);
         cloud.truncate(QUESTIONS);
@@ -46,7 +39,7 @@ impl Servers {
 
     pub(super) async fn borne_out_by_robot(&self, robot: &Robot, answers: &mut [RobotAnswer]) {
         let cluster = if has_absences(answers) { self.mixed_cluster() } else { None };
-        let Some(Cluster { dedicated, .. }) = cluster else { return };
+        let Some((_, dedicated)) = cluster else { return };
         // The list that was read a moment ago, whose absences these are.
         let list = robot.inventory().snapshot(Priority::Urgent).await;
         let is_listed = |node: &Arc<Node>| match (&list, MachineId::read(&node.provider_id)) {
@@ -58,11 +51,11 @@ impl Servers {
         }
     }
 
-    /// The cluster; `None` if it is not known, or has only those of one product, which
-    /// the guard's own witnesses are enough for.
-    fn mixed_cluster(&self) -> Option<Cluster> {
+    /// Returns the Nodes on machines of each product. `None` if they are not known, or if all are of one product: then the
+    /// guard's own witnesses are enough.
+    fn mixed_cluster(&self) -> Option<(Vec<Arc<Node>>, Vec<Arc<Node>>)> {
         self.robot.as_ref()?;
-        let Cluster { mut cloud, mut dedicated } = Cluster::default();
+        let (mut cloud, mut dedicated) = (Vec::new(), Vec::new());
         for node in self.cluster.nodes()?.into_iter().filter(|node| !node.terminating) {
             match MachineId::read(&node.provider_id) {
                 Ok(MachineId::Cloud(_)) => cloud.push(node),
@@ -70,7 +63,7 @@ impl Servers {
                 Err(_) => {}
             }
         }
-        (!cloud.is_empty() && !dedicated.is_empty()).then_some(Cluster { cloud, dedicated })
+        (!cloud.is_empty() && !dedicated.is_empty()).then_some((cloud, dedicated))
     }
 }
 
@@ -78,7 +71,7 @@ fn has_absences<M>(answers: &[cloud_provider::Result<Found<M>>]) -> bool {
     answers.iter().any(|it| matches!(it, Ok(Found::Gone(_))))
 }
 
-/// What was gone is unknown.
+/// Turns absences into errors.
 fn deny<M>(answers: &mut [cloud_provider::Result<Found<M>>], why: &str) {
     for answer in answers {
         if let Ok(Found::Gone(gone)) = answer {

@@ -14,14 +14,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cloud_provider::{
-    About, Caches, CloudProvider, Cluster, Context, Error, EventKind, Events, KubernetesApi, LoadBalancerIngress,
-    LoadBalancerRequest, LoadBalancers, Node, Result, Service, Setup,
+    CloudProvider, Cluster, Error, LoadBalancerIngress, LoadBalancerRequest, LoadBalancers, Node, Result, Service,
 };
-use hetzner_fake::{Balancer, Fake, Options, TOKEN, Target};
+use hetzner_fake::{Balancer, Fake, Options, Target};
 use provider_hetzner::Hetzner;
-use provider_hetzner::config::{self, AddressFamily, Cache, Config, Instances};
-use provider_kit::transport::{Credential, Transport};
+use provider_hetzner::config::{self, Config};
+use provider_hetzner::variables::HCLOUD;
 use serde_json::{Value, json};
+
+use crate::harness::{self, ACluster, kubernetes};
 
 pub(super) const CREATE: &str = "POST /load_balancers";
 pub(super) const PREFIX: &str = "load-balancer.hetzner.cloud/";
@@ -34,46 +35,13 @@ pub(super) fn action(name: &str) -> String {
     format!("POST /load_balancers/{{id}}/actions/{name}")
 }
 
-#[derive(Default)]
-pub(super) struct Heard(Mutex<Vec<String>>);
-
-impl Events for Heard {
-    fn record(&self, component: &str, about: About<'_>, kind: EventKind, reason: &str, message: &str) {
-        assert_eq!((component, kind), ("hcloud-cloud-controller-manager", EventKind::Warning));
-        let about = match about {
-            About::Node(node) => node.name.to_string(),
-            About::Service(service) => service.metadata.name.clone().unwrap(),
-        };
-        self.0.lock().unwrap().push(format!("{about} {reason}: {message}"));
-    }
-}
-
-#[derive(Default)]
-struct Listed {
-    nodes: Mutex<Vec<Arc<Node>>>,
-    services: Mutex<Vec<Arc<Service>>>,
-}
-
-impl Caches for Listed {
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        self.nodes.lock().unwrap().clone()
-    }
-    fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.nodes().into_iter().find(|node| &*node.name == name)
-    }
-    fn services(&self) -> Vec<Arc<Service>> {
-        self.services.lock().unwrap().clone()
-    }
-}
-
 /// One Service `web` of a cluster, and a project in the cloud.
 pub(super) struct Scene {
     pub(super) fake: Fake,
     pub(super) config: Config,
     pub(super) nodes: Vec<Arc<Node>>,
     pub(super) service: Service,
-    heard: Arc<Heard>,
-    caches: Arc<Listed>,
+    cluster: Arc<ACluster>,
     provider: Option<Hetzner>,
 }
 
@@ -88,30 +56,14 @@ impl Scene {
             "metadata": {"name": "web", "namespace": "default", "uid": UID, "annotations": {}},
             "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
         });
-        let balancers = config::Balancers {
-            location: Some("fsn1".to_owned()),
-            balancer_type: Some("lb11".to_owned()),
-            ..config::Balancers::default()
-        };
-        let instances = Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: Cache::Shared };
-        let config = Config {
-            token: Credential::token(TOKEN),
-            endpoint: "http://hetzner/v1".to_owned(),
-            debug: false,
-            rate_limit_left_to_others: 10,
-            network: None,
-            instances,
-            metrics_address: None,
-            balancers: Some(balancers),
-            robot: None,
-        };
+        let variables = [("HCLOUD_LOAD_BALANCERS_LOCATION", "fsn1"), ("HCLOUD_LOAD_BALANCERS_TYPE", "lb11")];
+        let config = Config::read(&harness::setup(variables)).unwrap();
         let mut scene = Self {
             fake: Fake::new(options),
             config,
             nodes: Vec::new(),
             service: serde_json::from_value(service).unwrap(),
-            heard: Arc::default(),
-            caches: Arc::default(),
+            cluster: Arc::default(),
             provider: None,
         };
         scene.add_node("worker-1");
@@ -137,8 +89,11 @@ impl Scene {
         id
     }
 
-    pub(super) fn env(&mut self) -> &mut config::Balancers {
-        self.config.balancers.as_mut().unwrap()
+    /// Sets a variable; an empty value unsets it.
+    pub(super) fn env(&mut self, name: &str, value: &str) {
+        let name = format!("HCLOUD_LOAD_BALANCERS_{name}");
+        let key = HCLOUD.iter().map(|it| it.row().key).find(|key| *key == name).unwrap();
+        self.config.load_balancers = self.config.load_balancers.take().map(|defaults| defaults.set(key, value));
     }
 
     /// Sets an annotation.
@@ -163,42 +118,24 @@ impl Scene {
 
     /// Starts over: a provider that knows nothing.
     pub(super) async fn start(&mut self) {
-        let setup = Setup::default();
-        let cloud = provider_hetzner::transports::cloud(&self.config, &setup).service(self.fake.router());
-        let metadata = Transport::builder("http://metadata").service(self.fake.router()).build().unwrap();
-        let robot = self.config.robot.as_ref().and_then(|robot| Some((robot, robot.credential.as_ref()?)));
-        let robot = robot.map(|(robot, credential)| {
-            let builder = provider_hetzner::transports::robot(robot, credential, &setup);
-            builder.service(self.fake.router()).build().unwrap()
-        });
-        let provider = Hetzner::over(self.config.clone(), cloud.build().unwrap(), robot, metadata);
-        provider.initialize(&context(Arc::clone(&self.heard) as Arc<dyn Events>)).await.unwrap();
-        provider.set_caches(Arc::clone(&self.caches) as Arc<dyn Caches>);
-        self.provider = Some(provider);
-        self.fake.forget_requests();
+        self.provider = Some(harness::started(&self.config, &self.fake, &self.cluster).await);
     }
 
     async fn balancers(&mut self) -> &dyn LoadBalancers {
         if self.provider.is_none() {
             self.start().await;
         }
-        *self.caches.nodes.lock().unwrap() = self.nodes.clone();
-        let mut services = self.caches.services.lock().unwrap();
+        *self.cluster.nodes.lock().unwrap() = self.nodes.clone();
+        let mut services = self.cluster.services.lock().unwrap();
         services.retain(|it| it.metadata.uid != self.service.metadata.uid);
         services.push(Arc::new(self.service.clone()));
         drop(services);
         self.provider.as_ref().unwrap().load_balancers().unwrap()
     }
 
-    /// A Service that lives besides.
-    pub(super) fn another_service(&self, uid: &str) {
-        let other: Service = serde_json::from_value(json!({"metadata": {"name": "other", "uid": uid}})).unwrap();
-        self.caches.services.lock().unwrap().push(Arc::new(other));
-    }
-
     /// The addresses and names of the status.
     pub(super) async fn try_ensure(&mut self) -> Result<Vec<LoadBalancerIngress>> {
-        let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), cluster());
+        let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
         let status = self.balancers().await.ensure(request).await?;
         Ok(status.unwrap().ingress.unwrap_or_default())
@@ -214,13 +151,13 @@ impl Scene {
     }
 
     pub(super) async fn try_update(&mut self) -> Result<()> {
-        let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), cluster());
+        let (service, nodes, cluster) = (self.service.clone(), self.nodes.clone(), kubernetes());
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
         self.balancers().await.update_targets(request).await
     }
 
     pub(super) async fn try_get(&mut self) -> Result<Option<Vec<String>>> {
-        let (service, cluster) = (self.service.clone(), cluster());
+        let (service, cluster) = (self.service.clone(), kubernetes());
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
         let status = self.balancers().await.get(request).await?;
         Ok(status.map(|it| it.ingress.unwrap_or_default().iter().map(text).collect()))
@@ -229,7 +166,7 @@ impl Scene {
     pub(super) async fn try_delete(&mut self) -> Result<()> {
         let now = "2026-11-21T20:00:00Z";
         self.service.metadata.deletion_timestamp = serde_json::from_value(json!(now)).unwrap();
-        let (service, cluster) = (self.service.clone(), cluster());
+        let (service, cluster) = (self.service.clone(), kubernetes());
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };
         self.balancers().await.delete(request).await
     }
@@ -262,7 +199,7 @@ impl Scene {
 
     /// Events, as `object reason: message`.
     pub(super) fn events(&self) -> Vec<String> {
-        std::mem::take(&mut *self.heard.0.lock().unwrap())
+        self.cluster.events()
     }
 
     /// The ids of server targets and the addresses of IP targets.
@@ -302,21 +239,6 @@ pub(super) fn node(name: &str, provider_id: &str, more: &Value) -> Arc<Node> {
         }
     }
     Arc::new(serde_json::from_value(node).unwrap())
-}
-
-fn cluster() -> Cluster {
-    Cluster { name: "kubernetes".into(), id: Some("5c1d".into()) }
-}
-
-fn context(events: Arc<dyn Events>) -> Context {
-    struct NoKubernetes;
-    impl cloud_provider::ClientBuilder for NoKubernetes {
-        fn client(&self, _component: &str) -> Result<Arc<dyn KubernetesApi>> {
-            Err(Error::not_implemented())
-        }
-    }
-    let (clients, shutdown) = (Arc::new(NoKubernetes), tokio_util::sync::CancellationToken::new());
-    Context { cluster: cluster(), cluster_cidrs: Vec::new(), clients, events, shutdown }
 }
 
 /// Longer than anything is remembered without being asked for again.

@@ -6,7 +6,7 @@ use crate::machines::{Machines, gone, node};
 
 #[tokio::test(start_paused = true)]
 async fn a_node_with_an_id_of_ours_in_any_form_is_owned_and_so_is_one_without() {
-    let mut machines = Machines::new();
+    let mut machines = Machines::of(0);
     let provider = machines.start().await;
     for (id, is_ours) in [
         ("", true),

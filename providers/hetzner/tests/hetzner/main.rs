@@ -1,4 +1,4 @@
-//! The provider, by its promises: one file for each part.
+//! Tests of the provider over the fake: one file for each part.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it does not find what it expects")]
 
@@ -6,6 +6,7 @@ mod annotations;
 mod balancers;
 mod caches;
 mod diagnosis;
+mod harness;
 mod ids;
 mod machines;
 mod network;
@@ -15,4 +16,3 @@ mod robot;
 mod routes;
 mod start;
 mod variables;
-mod world;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cloud_provider::{InstanceState, Want};
-use hetzner_fake::{Fault, FaultKind, PROJECT, TOKEN};
+use cloud_provider::Want;
+use hetzner_fake::{PROJECT, TOKEN};
 use provider_hetzner::config::{AddressFamily, Network};
 
 use crate::machines::{FRESH, LATER, Machines, gone, node, nodes_of};
@@ -149,72 +149,6 @@ async fn a_dedicated_servers_node_is_an_error_without_access_to_robot_and_never_
         // Of a name that the cloud lacks nobody knows, if there are dedicated servers.
         assert_eq!(machines.exists(&node("bm-1", "")).await.ok(), if enabled { None } else { Some(false) });
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_thousand_nodes_are_initialised_with_twenty_requests() {
-    let mut machines = Machines::of(1000);
-    let nodes: Vec<_> = (0..1000).map(|n| node(&format!("worker-{n}"), "")).collect();
-    machines.start().await;
-    for batch in nodes.chunks(250) {
-        assert!(machines.look_up(batch, Want::METADATA).await.iter().all(Result::is_ok));
-    }
-    assert_eq!(machines.requests(), ["20 × GET /servers"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_hundred_of_a_thousand_that_are_gone_cost_three_lists_at_most() {
-    for (all, missing, allowed) in [(1000, 100, 65), (5000, 500, 310)] {
-        let mut machines = Machines::of(all);
-        machines.fake.set_options(|options| options.limit = 100_000);
-        machines.fake.set_remaining(100_000);
-        let nodes = nodes_of(&machines.fake);
-        machines.cluster(&nodes);
-        (0..missing).for_each(|n| drop(machines.fake.terminate(&format!("worker-{n}"))));
-        let (suspects, witnesses) = (nodes[..missing].to_vec(), nodes[missing..missing + 3].to_vec());
-        let first = machines.look_up(&suspects, FRESH).await;
-        machines.look_up(&witnesses, Want::EXISTENCE.fresh()).await;
-        let asked: Vec<_> = suspects.iter().chain(&witnesses).map(Arc::clone).collect();
-        let second = machines.look_up(&asked, Want::EXISTENCE.fresh()).await;
-        assert!(first.iter().chain(&second[..missing]).all(|it| gone(it).is_some()));
-        assert!(second[missing..].iter().all(|it| matches!(it, Ok(InstanceState::Present { .. }))));
-        let sent = machines.fake.count("GET");
-        assert!(sent <= allowed, "{sent} requests");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_doubt_about_a_server_is_taken_for_its_absence() {
-    let faults = [
-        Fault::code("GET /servers", "unauthorized"),
-        Fault::code("GET /servers", "server_error"),
-        Fault::status("GET /servers", 404),
-        Fault::status("GET /servers", 502),
-        Fault::new("GET /servers", FaultKind::EmptyList),
-        Fault::new("GET /servers", FaultKind::MissingPage(2)),
-        Fault::new("GET /servers", FaultKind::EarlyEnd(1)),
-        Fault::new("GET /servers", FaultKind::EndlessList),
-    ];
-    for fault in faults {
-        let mut machines = Machines::of(170);
-        let nodes = nodes_of(&machines.fake);
-        machines.start().await;
-        machines.fake.fail(fault.clone());
-        let answers = machines.look_up(&nodes, FRESH).await;
-        assert!(answers.iter().all(|it| gone(it).is_none()), "{fault:?}");
-    }
-    for code in ["unauthorized", "forbidden", "server_error"] {
-        let mut machines = Machines::of(1);
-        let nodes = nodes_of(&machines.fake);
-        machines.start().await;
-        machines.fake.fail(Fault::code("GET /servers/{id}", code));
-        assert!(machines.exists(&nodes[0]).await.is_err(), "{code}");
-    }
-    let mut machines = Machines::of(1);
-    let nodes = nodes_of(&machines.fake);
-    machines.start().await;
-    machines.fake.fail(Fault::status("GET /servers/{id}", 404));
-    assert!(machines.exists(&nodes[0]).await.is_err(), "a 404 that is not the API's");
 }
 
 #[tokio::test(start_paused = true)]

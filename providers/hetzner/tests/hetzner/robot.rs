@@ -215,16 +215,6 @@ async fn after_a_refusal_for_too_many_requests_robot_is_left_alone_for_the_wait_
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_wait_time_the_next_look_up_asks_again() {
-    let mut machines = one();
-    machines.start().await;
-    machines.fake.fail(Fault::code("GET /server", "RATE_LIMIT_EXCEEDED").times(1));
-    let node = node("bm-1", "hrobot://321");
-    assert!(machines.exists(&node).await.is_err());
-    assert!(machines.exists(&node).await.unwrap());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_refused_password_is_not_tried_a_second_time_in_a_row() {
     let mut machines = one();
     machines.robot().credential = Some(Credential::basic(ROBOT_USER, "wrong"));

@@ -6,7 +6,7 @@ use cloud_provider::{AddressType, CloudProvider, Error, NodeAddress, Result, Rou
 use hetzner_fake::{Fault, Route as CloudRoute};
 use provider_hetzner::Hetzner;
 
-use crate::world::{World, cluster, wanted};
+use crate::harness::{Harness, kubernetes, wanted};
 
 const READ: &str = "GET /networks/{id}";
 const ADD: &str = "POST /networks/{id}/actions/add_route";
@@ -16,32 +16,32 @@ const PODS: &str = "10.244.1.0/24";
 
 /// A network with routes, and a provider that was started.
 struct Scene {
-    world: World,
+    harness: Harness,
     network: u64,
     provider: Hetzner,
 }
 
 impl Scene {
     async fn new() -> Self {
-        let world = World::new().set("HCLOUD_NETWORK", "kubernetes");
-        let network = world.fake.add_network("kubernetes", "10.0.0.0/8");
-        world.fake.run_attached_to(network);
-        let provider = world.started().await;
-        Self { world, network, provider }
+        let harness = Harness::default().set("HCLOUD_NETWORK", "kubernetes");
+        let network = harness.fake.add_network("kubernetes", "10.0.0.0/8");
+        harness.fake.run_attached_to(network);
+        let provider = harness.started().await;
+        Self { harness, network, provider }
     }
 
     /// A server in the network and its Node of another name; its address.
     fn join(&self, node: &str, server: &str, pods: &str) -> Ipv4Addr {
-        let id = self.world.fake.add_server(server).id;
-        let ip = self.world.fake.attach(server, self.network);
-        self.world.add_node(node, &format!("hcloud://{id}"), &ip.to_string(), pods);
+        let id = self.harness.fake.add_server(server).id;
+        let ip = self.harness.fake.attach(server, self.network);
+        self.harness.add_node(node, &format!("hcloud://{id}"), &ip.to_string(), pods);
         ip
     }
 
     /// A route that is there already.
     fn route(&self, destination: &str, gateway: &str) {
         let route = CloudRoute { destination: destination.into(), gateway: gateway.into() };
-        self.world.fake.change_network(self.network, |it| it.routes.push(route)).unwrap();
+        self.harness.fake.change_network(self.network, |it| it.routes.push(route)).unwrap();
     }
 
     fn routes(&self) -> &dyn Routes {
@@ -49,11 +49,11 @@ impl Scene {
     }
 
     async fn list(&self) -> Vec<Route> {
-        self.routes().list(&cluster()).await.unwrap()
+        self.routes().list(&kubernetes()).await.unwrap()
     }
 
     async fn create(&self, node: &str, ip: &str, pods: &str) -> Result<()> {
-        self.routes().create(&cluster(), "uid", &wanted(node, ip, pods)).await
+        self.routes().create(&kubernetes(), "uid", &wanted(node, ip, pods)).await
     }
 
     async fn refused(&self, node: &str, ip: &str, pods: &str) -> Error {
@@ -61,12 +61,12 @@ impl Scene {
     }
 
     fn there(&self) -> Vec<String> {
-        let routes = self.world.fake.routes(self.network).into_iter();
+        let routes = self.harness.fake.routes(self.network).into_iter();
         routes.map(|it| format!("{} → {}", it.destination, it.gateway)).collect()
     }
 
     fn counts(&self) -> Vec<(String, usize)> {
-        self.world.fake.counts().into_iter().collect()
+        self.harness.fake.counts().into_iter().collect()
     }
 }
 
@@ -85,10 +85,10 @@ async fn a_route_leads_to_the_address_of_the_nodes_server_in_the_network() {
     let asked = [("GET /actions", 2), (READ, 1), ("GET /servers/{id}", 1), (ADD, 1)];
     assert_eq!(scene.counts(), sent(asked));
 
-    scene.world.fake.forget_requests();
+    scene.harness.fake.forget_requests();
     scene.create("worker-1", &ip, PODS).await.unwrap();
-    assert_eq!((scene.world.fake.changes().len(), scene.there().len()), (0, 1), "it is there");
-    assert_eq!(scene.world.events(), [""; 0]);
+    assert_eq!((scene.harness.fake.changes().len(), scene.there().len()), (0, 1), "it is there");
+    assert_eq!(scene.harness.events(), [""; 0]);
 }
 
 /// §8.61
@@ -121,8 +121,8 @@ async fn a_list_tells_destination_node_and_next_hop_with_one_request_more_than_t
     assert_eq!(scene.counts(), sent([(READ, 1), (SERVERS, 1)]));
     tokio::time::advance(std::time::Duration::from_secs(59)).await;
     scene.route("10.244.2.0/24", &ip);
-    scene.world.fake.change_network(scene.network, |it| it.routes.retain(|it| it.gateway != "10.0.99.99"));
-    scene.world.fake.forget_requests();
+    scene.harness.fake.change_network(scene.network, |it| it.routes.retain(|it| it.gateway != "10.0.99.99"));
+    scene.harness.fake.forget_requests();
     scene.list().await;
     assert_eq!(scene.counts(), sent([(READ, 1)]), "servers are known for a minute");
 }
@@ -133,13 +133,13 @@ async fn a_route_to_a_server_that_is_younger_than_what_is_known_is_no_black_hole
     scene.join("worker-1", "worker-1", PODS);
     scene.list().await;
     scene.list().await;
-    assert_eq!(scene.world.fake.count(SERVERS), 1);
+    assert_eq!(scene.harness.fake.count(SERVERS), 1);
     let ip = scene.join("worker-2", "worker-2", "10.244.2.0/24").to_string();
     tokio::time::advance(std::time::Duration::from_secs(10)).await;
     scene.route("10.244.2.0/24", &ip);
     let routes = scene.list().await;
     assert_eq!((routes[0].target_node.as_str(), routes[0].blackhole), ("worker-2", false));
-    assert_eq!(scene.world.fake.count(SERVERS), 2);
+    assert_eq!(scene.harness.fake.count(SERVERS), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,13 +148,13 @@ async fn a_list_of_servers_that_is_not_whole_calls_no_route_a_black_hole() {
     for number in 0..120 {
         scene.join(&format!("w-{number}"), &format!("w-{number}"), &format!("10.244.{number}.0/24"));
     }
-    let last = scene.world.fake.server("w-119").unwrap().ip_in(scene.network).unwrap().to_string();
+    let last = scene.harness.fake.server("w-119").unwrap().ip_in(scene.network).unwrap().to_string();
     scene.route("10.244.119.0/24", &last);
-    scene.world.fake.fail(Fault::new(SERVERS, hetzner_fake::FaultKind::MissingPage(2)));
-    let listed = scene.routes().list(&cluster()).await;
+    scene.harness.fake.fail(Fault::new(SERVERS, hetzner_fake::FaultKind::MissingPage(2)));
+    let listed = scene.routes().list(&kubernetes()).await;
     assert!(listed.as_ref().is_err() || !listed.as_ref().unwrap()[0].blackhole, "{listed:?}");
-    scene.world.fake.clear_faults();
-    scene.world.fake.terminate("w-119");
+    scene.harness.fake.clear_faults();
+    scene.harness.fake.terminate("w-119");
     tokio::time::advance(std::time::Duration::from_secs(61)).await;
     assert!(scene.list().await[0].blackhole);
 }
@@ -165,8 +165,8 @@ async fn a_server_whose_name_is_another_nodes_is_not_taken_for_that_nodes() {
     let ip = scene.join("worker-1", "worker-1", PODS).to_string();
     let namesake = scene.join("renamed", "worker-2", "10.244.2.0/24").to_string();
     let stranger = {
-        scene.world.fake.add_server("renamed");
-        scene.world.fake.attach("renamed", scene.network).to_string()
+        scene.harness.fake.add_server("renamed");
+        scene.harness.fake.attach("renamed", scene.network).to_string()
     };
     for (pods, gateway) in [(PODS, &ip), ("10.244.2.0/24", &namesake), ("10.244.3.0/24", &stranger)] {
         scene.route(pods, gateway);
@@ -183,7 +183,7 @@ async fn a_range_that_leads_elsewhere_is_led_to_its_node() {
     scene.route(PODS, "10.0.99.99");
     scene.create("worker-1", &ip, PODS).await.unwrap();
     assert_eq!(scene.there(), [format!("{PODS} → {ip}")]);
-    assert_eq!((scene.world.fake.count(REMOVE), scene.world.fake.count(ADD)), (1, 1));
+    assert_eq!((scene.harness.fake.count(REMOVE), scene.harness.fake.count(ADD)), (1, 1));
 }
 
 /// §8.62
@@ -193,25 +193,25 @@ async fn a_route_is_deleted_with_the_gateway_that_was_listed_and_one_that_is_abs
     let ip = scene.join("worker-1", "worker-1", PODS).to_string();
     scene.route(PODS, &ip);
     let listed = scene.list().await.remove(0);
-    scene.world.fake.forget_requests();
-    scene.routes().delete(&cluster(), &listed).await.unwrap();
+    scene.harness.fake.forget_requests();
+    scene.routes().delete(&kubernetes(), &listed).await.unwrap();
     assert_eq!(scene.there(), [""; 0]);
-    assert_eq!(scene.world.fake.bodies(REMOVE)[0]["gateway"], ip.as_str());
-    assert_eq!(scene.world.fake.count(READ), 0, "nothing is read for it");
+    assert_eq!(scene.harness.fake.bodies(REMOVE)[0]["gateway"], ip.as_str());
+    assert_eq!(scene.harness.fake.count(READ), 0, "nothing is read for it");
 
-    scene.routes().delete(&cluster(), &listed).await.unwrap();
+    scene.routes().delete(&kubernetes(), &listed).await.unwrap();
     // Some other way of saying that it is not there.
-    scene.world.fake.fail(Fault::code(REMOVE, "invalid_input"));
-    scene.routes().delete(&cluster(), &listed).await.unwrap();
+    scene.harness.fake.fail(Fault::code(REMOVE, "invalid_input"));
+    scene.routes().delete(&kubernetes(), &listed).await.unwrap();
     scene.route(PODS, &ip);
-    assert!(scene.routes().delete(&cluster(), &listed).await.unwrap_err().is_invalid(), "it is there");
+    assert!(scene.routes().delete(&kubernetes(), &listed).await.unwrap_err().is_invalid(), "it is there");
 }
 
 /// §8.63
 #[tokio::test(start_paused = true)]
 async fn a_route_to_a_dedicated_server_is_refused() {
     let scene = Scene::new().await;
-    scene.world.add_node("bm-1", "hrobot://321", "10.0.0.9", PODS);
+    scene.harness.add_node("bm-1", "hrobot://321", "10.0.0.9", PODS);
     let error = scene.refused("bm-1", "10.0.0.9", PODS).await.to_string();
     assert!(error.contains("node \"bm-1\" is not a cloud server (hrobot://321)"), "{error}");
     assert_eq!(scene.counts(), []);
@@ -221,9 +221,9 @@ async fn a_route_to_a_dedicated_server_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn the_server_of_a_node_without_a_provider_id_is_found_by_name() {
     let scene = Scene::new().await;
-    scene.world.fake.add_server("worker-1");
-    let ip = scene.world.fake.attach("worker-1", scene.network).to_string();
-    scene.world.add_node("worker-1", "", &ip, PODS);
+    scene.harness.fake.add_server("worker-1");
+    let ip = scene.harness.fake.attach("worker-1", scene.network).to_string();
+    scene.harness.add_node("worker-1", "", &ip, PODS);
     scene.create("worker-1", &ip, PODS).await.unwrap();
     assert_eq!(scene.there(), [format!("{PODS} → {ip}")]);
     assert_eq!(scene.list().await[0].target_node, "worker-1");
@@ -245,24 +245,24 @@ async fn what_a_route_cannot_lead_to_is_named() {
     let scene = Scene::new().await;
     assert!(scene.refused("nobody", "10.0.0.1", PODS).await.to_string().contains("\"nobody\" is not known"));
 
-    scene.world.add_node("gone", "hcloud://99", "10.0.0.1", PODS);
+    scene.harness.add_node("gone", "hcloud://99", "10.0.0.1", PODS);
     assert!(
         scene.refused("gone", "10.0.0.1", PODS).await.to_string().contains("server of node \"gone\" does not exist")
     );
 
-    let id = scene.world.fake.add_server("outside").id;
-    scene.world.add_node("outside", &format!("hcloud://{id}"), "10.0.0.1", PODS);
+    let id = scene.harness.fake.add_server("outside").id;
+    scene.harness.add_node("outside", &format!("hcloud://{id}"), "10.0.0.1", PODS);
     let error = scene.refused("outside", "10.0.0.1", PODS).await.to_string();
     assert!(error.contains("\"outside\" is not attached to the network"), "{error}");
     // It is attached now: nobody waits for a minute.
-    let ip = scene.world.fake.attach("outside", scene.network).to_string();
+    let ip = scene.harness.fake.attach("outside", scene.network).to_string();
     scene.create("outside", &ip, PODS).await.unwrap();
 
     let ip = scene.join("other-ip", "other-ip", "10.244.7.0/24").to_string();
     let error = scene.refused("other-ip", "203.0.113.7", "10.244.7.0/24").await.to_string();
     assert!(error.contains(&ip) && error.contains("not among its InternalIPs"), "{error}");
 
-    scene.world.add_node("foreign", "aws:///x/i-1", "10.0.0.1", PODS);
+    scene.harness.add_node("foreign", "aws:///x/i-1", "10.0.0.1", PODS);
     assert!(scene.refused("foreign", "10.0.0.1", PODS).await.to_string().contains("unknown prefix"));
     assert_eq!(scene.there().len(), 1);
 }
@@ -274,10 +274,10 @@ async fn a_route_outside_the_clusters_ranges_is_made_and_told_on_the_node() {
         let ip = scene.join(name, name, pods).to_string();
         scene.create(name, &ip, pods).await.unwrap();
         let event = format!(
-            "hcloud-cloud-controller-manager {name} ClusterCIDRMisconfigured: route CIDR {pods} is not contained within \
+            "{name} ClusterCIDRMisconfigured: route CIDR {pods} is not contained within \
              cluster CIDR 10.244.0.0/16"
         );
-        assert_eq!(scene.world.events(), [event]);
+        assert_eq!(scene.harness.events(), [event]);
     }
     assert_eq!(scene.there().len(), 2);
     // What is a Node's own is its cluster's.
@@ -297,7 +297,7 @@ async fn changes_of_the_network_wait_for_each_other() {
     for outcome in futures::future::join_all(created).await {
         outcome.unwrap();
     }
-    assert_eq!((scene.there().len(), scene.world.fake.count(ADD)), (12, 12), "none was refused");
+    assert_eq!((scene.there().len(), scene.harness.fake.count(ADD)), (12, 12), "none was refused");
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,23 +305,15 @@ async fn a_network_that_somebody_else_is_changing_is_a_conflict() {
     let scene = Scene::new().await;
     let ip = scene.join("worker-1", "worker-1", PODS).to_string();
     for code in ["locked", "conflict"] {
-        scene.world.fake.clear_faults();
-        scene.world.fake.fail(Fault::code(ADD, code));
+        scene.harness.fake.clear_faults();
+        scene.harness.fake.fail(Fault::code(ADD, code));
         let error = scene.refused("worker-1", &ip, PODS).await;
         assert!(error.is_conflict(), "{code}: {error}");
     }
-    scene.world.fake.clear_faults();
-    scene.world.fake.fail(Fault::ends_in_error(ADD, "server_error"));
+    scene.harness.fake.clear_faults();
+    scene.harness.fake.fail(Fault::ends_in_error(ADD, "server_error"));
     let error = scene.refused("worker-1", &ip, PODS).await.to_string();
     assert!(error.contains("server_error"), "{error}");
-    scene.world.fake.clear_faults();
+    scene.harness.fake.clear_faults();
     scene.create("worker-1", &ip, PODS).await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_network_that_is_full_is_told_as_a_limit() {
-    let scene = Scene::new().await;
-    let ip = scene.join("worker-1", "worker-1", PODS).to_string();
-    scene.world.fake.set_options(|options| options.network_routes = 0);
-    assert!(scene.refused("worker-1", &ip, PODS).await.is_quota());
 }

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use cloud_provider::{Environment, Setup};
-use provider_hetzner::config::{AddressFamily, Algorithm, Balancers, Cache, Config, Instances, Network};
+use cloud_provider::{Environment, Service, Setup};
+use provider_hetzner::annotations as key;
+use provider_hetzner::annotations::Algorithm;
+use provider_hetzner::config::{AddressFamily, Cache, Config, Instances, Network};
 use provider_hetzner::variables::{HCLOUD, ROBOT};
+use provider_kit::annotations::{Annotation, Annotations};
+use provider_kit::declared::Defaults;
 
 /// Variables and their values.
 type Set<'a> = &'a [(&'a str, &'a str)];
@@ -26,29 +30,10 @@ fn read(variables: &[(&str, &str)]) -> Result<Config, String> {
     })
 }
 
-fn balancers(variables: &[(&str, &str)]) -> Balancers {
-    read(variables).unwrap().balancers.unwrap()
-}
-
-/// A file that is removed at the end.
-struct Scratch(std::path::PathBuf);
-
-impl Scratch {
-    fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ccm-hetzner-{}-{name}", std::process::id()));
-        std::fs::write(&path, text).unwrap();
-        Self(path)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        _ = std::fs::remove_file(&self.0);
-    }
+/// The value of an annotation on a Service without annotations.
+fn default_of<T>(annotation: &Annotation<T>, variable: &str, value: &str) -> Option<T> {
+    let config = read(&[(&format!("HCLOUD_LOAD_BALANCERS_{variable}"), value)]).unwrap();
+    Annotations::of(&Service::default()).over(&config.load_balancers.unwrap()).get(annotation)
 }
 
 /// §8.1.
@@ -62,46 +47,8 @@ fn a_token_is_enough_and_all_else_has_its_default() {
     let instances = Instances { address_family: AddressFamily::Ipv4, zone_label: true, cache: Cache::Shared };
     assert_eq!(config.instances, instances);
     assert_eq!(config.metrics_address.as_deref(), Some(":8233"));
-    assert_eq!(config.balancers, Some(Balancers::default()));
+    assert_eq!(config.load_balancers, Some(Defaults::default()));
     assert!(config.robot.is_none());
-}
-
-/// §8.2.
-#[test]
-fn secrets_are_read_from_files_and_trimmed() {
-    let (user, password) = (Scratch::new("user", "robot\n"), Scratch::new("password", " s3cret \n"));
-    let token = Scratch::new("token", &format!("\n{}\n", token()));
-    let config = read(&[
-        ("HCLOUD_TOKEN", "-"),
-        ("HCLOUD_TOKEN_FILE", token.path()),
-        ("ROBOT_ENABLED", "true"),
-        ("ROBOT_USER_FILE", user.path()),
-        ("ROBOT_PASSWORD_FILE", password.path()),
-    ])
-    .unwrap();
-    assert!(format!("{:?}", config.token).contains(token.path()), "the file is watched: {:?}", config.token);
-    assert!(config.robot.unwrap().credential.is_some());
-}
-
-#[test]
-fn a_secret_given_directly_wins_over_its_file() {
-    let config = read(&[("HCLOUD_TOKEN_FILE", "/nowhere")]).unwrap();
-    assert_eq!(format!("{:?}", config.token), "Credential(token, redacted)");
-}
-
-#[test]
-fn user_and_password_may_come_from_different_places() {
-    let password = Scratch::new("password-2", "s3cret");
-    let config = read(&[("ROBOT_ENABLED", "1"), ("ROBOT_USER", "robot"), ("ROBOT_PASSWORD_FILE", password.path())]);
-    assert!(config.unwrap().robot.unwrap().credential.is_some());
-}
-
-/// §8.3.
-#[test]
-fn a_missing_file_is_named_with_its_variable() {
-    let err = read(&[("HCLOUD_TOKEN", "-"), ("HCLOUD_TOKEN_FILE", "/nowhere/token")]).unwrap_err();
-    assert!(err.starts_with("HCLOUD_TOKEN_FILE: cannot read /nowhere/token: "), "{err}");
-    assert!(!err.contains("required"), "{err}");
 }
 
 /// §8.4.
@@ -248,7 +195,7 @@ fn machines_and_endpoints_are_as_told() {
     assert_eq!(config.rate_limit_left_to_others, 25);
     assert_eq!((config.instances.address_family, config.instances.zone_label), (AddressFamily::Dualstack, false));
     assert_eq!(config.metrics_address.as_deref(), Some("127.0.0.1:9000"));
-    assert_eq!(config.balancers, None);
+    assert_eq!(config.load_balancers, None);
     assert_eq!(
         read(&[("HCLOUD_INSTANCES_ADDRESS_FAMILY", "ipv6")]).unwrap().instances.address_family,
         AddressFamily::Ipv6
@@ -257,36 +204,30 @@ fn machines_and_endpoints_are_as_told() {
 }
 
 #[test]
-fn each_default_of_load_balancers_is_read() {
-    let with = |change: fn(&mut Balancers)| {
-        let mut balancers = Balancers::default();
-        change(&mut balancers);
-        balancers
-    };
-    let table = [
-        ("LOCATION", "fsn1", with(|it| it.location = Some("fsn1".into()))),
-        ("NETWORK_ZONE", "eu-central", with(|it| it.network_zone = Some("eu-central".into()))),
-        ("TYPE", "lb21", with(|it| it.balancer_type = Some("lb21".into()))),
-        ("ALGORITHM_TYPE", "round_robin", with(|it| it.algorithm = Some(Algorithm::RoundRobin))),
-        ("ALGORITHM_TYPE", " Least_Connections ", with(|it| it.algorithm = Some(Algorithm::LeastConnections))),
-        ("USE_PRIVATE_IP", "true", with(|it| it.use_private_ip = true)),
-        ("PRIVATE_SUBNET_IP_RANGE", "10.1.0.0/24", with(|it| it.private_subnet = "10.1.0.0/24".parse().ok())),
-        ("DISABLE_PRIVATE_INGRESS", "1", with(|it| it.disable_private_ingress = true)),
-        ("DISABLE_PUBLIC_NETWORK", "true", with(|it| it.disable_public_network = Some(true))),
-        ("DISABLE_PUBLIC_NETWORK", "false", with(|it| it.disable_public_network = Some(false))),
-        ("DISABLE_IPV6", "TRUE", with(|it| it.disable_ipv6 = true)),
-        ("USES_PROXYPROTOCOL", "t", with(|it| it.uses_proxyprotocol = Some(true))),
-        ("USES_PROXYPROTOCOL", "F", with(|it| it.uses_proxyprotocol = Some(false))),
-        ("HEALTH_CHECK_INTERVAL", "30s", with(|it| it.health_check_interval = Some(Duration::from_secs(30)))),
-        ("HEALTH_CHECK_INTERVAL", "0s", Balancers::default()),
-        ("HEALTH_CHECK_TIMEOUT", "5", with(|it| it.health_check_timeout = Some(Duration::from_secs(5)))),
-        ("HEALTH_CHECK_TIMEOUT", "0", Balancers::default()),
-        ("HEALTH_CHECK_RETRIES", "5", with(|it| it.health_check_retries = Some(5))),
-        ("HEALTH_CHECK_RETRIES", "0", Balancers::default()),
-    ];
-    for (name, value, expected) in table {
-        assert_eq!(balancers(&[(&format!("HCLOUD_LOAD_BALANCERS_{name}"), value)]), expected, "{name}={value}");
+fn each_variable_of_load_balancers_is_the_default_of_its_annotation() {
+    assert_eq!(default_of(&key::LOCATION, "LOCATION", "fsn1").as_deref(), Some("fsn1"));
+    assert_eq!(default_of(&key::NETWORK_ZONE, "NETWORK_ZONE", "eu-central").as_deref(), Some("eu-central"));
+    assert_eq!(default_of(&key::TYPE, "TYPE", "lb21").as_deref(), Some("lb21"));
+    for (text, value) in [("round_robin", Algorithm::RoundRobin), (" Least_Connections ", Algorithm::LeastConnections)]
+    {
+        assert_eq!(default_of(&key::ALGORITHM_TYPE, "ALGORITHM_TYPE", text), Some(value));
     }
+    let subnet = default_of(&key::PRIVATE_SUBNET_IP_RANGE, "PRIVATE_SUBNET_IP_RANGE", "10.1.0.0/24");
+    assert_eq!(subnet, "10.1.0.0/24".parse().ok());
+    for (annotation, variable, unset) in [
+        (key::USE_PRIVATE_IP, "USE_PRIVATE_IP", Some(false)),
+        (key::DISABLE_PRIVATE_INGRESS, "DISABLE_PRIVATE_INGRESS", Some(false)),
+        (key::DISABLE_PUBLIC_NETWORK, "DISABLE_PUBLIC_NETWORK", None),
+        (key::IPV6_DISABLED, "DISABLE_IPV6", Some(false)),
+        (key::USES_PROXYPROTOCOL, "USES_PROXYPROTOCOL", None),
+    ] {
+        for (text, value) in [("", unset), ("1", Some(true)), ("TRUE", Some(true)), ("F", Some(false))] {
+            assert_eq!(default_of(&annotation, variable, text), value, "{variable}={text}");
+        }
+    }
+    assert_eq!(default_of(&key::HEALTH_CHECK_INTERVAL, "HEALTH_CHECK_INTERVAL", "30s"), Some(30));
+    assert_eq!(default_of(&key::HEALTH_CHECK_TIMEOUT, "HEALTH_CHECK_TIMEOUT", "5"), Some(5));
+    assert_eq!(default_of(&key::HEALTH_CHECK_RETRIES, "HEALTH_CHECK_RETRIES", "5"), Some(5));
 }
 
 #[test]

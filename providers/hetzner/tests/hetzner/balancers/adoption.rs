@@ -66,7 +66,7 @@ async fn an_adopted_load_balancer_survives_a_crash_at_any_moment_of_its_removal(
 async fn a_load_balancer_is_adopted_only_with_the_label_that_the_variable_requires() {
     for (label, is_adopted) in [("team=blue", true), ("team", true), ("team=red", false), ("adoptable", false)] {
         let mut scene = naming_edge();
-        scene.env().adoption_label = Some(label.parse().unwrap());
+        scene.env("ADOPTION_LABEL", label);
         if is_adopted {
             scene.ensure().await;
             assert_eq!(scene.balancer().labels[SIGN], UID, "{label}");
@@ -84,7 +84,7 @@ async fn a_load_balancer_that_was_made_for_the_service_is_no_adoption() {
     // Neither with the labels of the Go program alone, nor without any, by the name that only it can have.
     for keeps_sign in [true, false] {
         let mut scene = Scene::new();
-        scene.env().adoption_label = Some("adoptable".parse().unwrap());
+        scene.env("ADOPTION_LABEL", "adoptable");
         scene.ensure().await;
         scene.meddle(|it| it.labels.retain(|key, _| keeps_sign && key == SIGN)).await;
         scene.ports(json!([{"port": 81, "nodePort": 30081}]));

@@ -202,7 +202,7 @@ async fn no_certificate_is_made_where_no_load_balancer_can_be_made() {
     scene.fake.fail(Fault::code(CREATE, "resource_limit_exceeded"));
     assert!(scene.refused().await.is_quota());
     scene.fake.clear_faults();
-    scene.env().location = None;
+    scene.env("LOCATION", "");
     scene.start().await;
     assert!(scene.refused().await.is_invalid());
     scene.try_delete().await.unwrap();

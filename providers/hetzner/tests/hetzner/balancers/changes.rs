@@ -19,22 +19,6 @@ async fn after(prepare: impl FnOnce(&mut Scene), annotation: &str, value: &str) 
     (scene, changes)
 }
 
-/// §8.22, §8.23, §8.42: for half an hour, and after a restart.
-#[tokio::test(start_paused = true)]
-async fn one_that_is_as_it_should_be_costs_nothing() {
-    let mut scene = Scene::new();
-    scene.network();
-    scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 443, "nodePort": 30443}]));
-    scene.ensure().await;
-    scene.fake.forget_requests();
-    scene.ensure().await;
-    scene.try_update().await.unwrap();
-    assert_eq!(scene.fake.counts().len(), 0);
-    scene.start().await;
-    scene.ensure().await;
-    assert_eq!((scene.changes(), scene.fake.count("GET /load_balancers/{id}")), (vec![], 0));
-}
-
 /// §8.37 to §8.39, §8.43, §8.45: each with one action, and none where nothing differs.
 #[tokio::test(start_paused = true)]
 async fn what_differs_is_changed_with_one_action() {
@@ -61,13 +45,13 @@ async fn what_differs_is_changed_with_one_action() {
     assert_eq!(scene.balancer().labels[SIGN], UID);
     let private = |scene: &mut Scene| {
         scene.network();
-        scene.env().use_private_ip = true;
+        scene.env("USE_PRIVATE_IP", "true");
     };
     let (scene, changes) = after(private, "disable-public-network", "true").await;
     assert_eq!((changes, scene.balancer().public_interface), (vec![action("disable_public_interface")], false));
     let disabled = |scene: &mut Scene| {
         private(scene);
-        scene.env().disable_public_network = Some(true);
+        scene.env("DISABLE_PUBLIC_NETWORK", "true");
     };
     let (scene, changes) = after(disabled, "disable-public-network", "false").await;
     assert_eq!((changes, scene.balancer().public_interface), (vec![action("enable_public_interface")], true));
@@ -98,7 +82,7 @@ async fn what_nobody_states_stays_as_it_is() {
 #[tokio::test(start_paused = true)]
 async fn a_type_that_is_asked_for_no_more_never_makes_it_smaller() {
     let mut scene = Scene::new();
-    scene.env().balancer_type = None;
+    scene.env("TYPE", "");
     scene.annotate("type", "lb31");
     scene.ensure().await;
     for number in 3..33 {
@@ -177,37 +161,6 @@ async fn it_leaves_its_network_when_none_is_configured_any_more() {
     scene.start().await;
     assert_eq!(scene.ensure().await.len(), 2);
     assert_eq!(scene.changes(), [action("detach_from_network")]);
-}
-
-/// §8.53.
-#[tokio::test(start_paused = true)]
-async fn ports_come_before_others_go() {
-    let mut scene = Scene::new();
-    scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 443, "nodePort": 30443}]));
-    scene.ensure().await;
-    scene.changes();
-    scene.ports(json!([{"port": 81, "nodePort": 30080}, {"port": 444, "nodePort": 30443}]));
-    scene.ensure().await;
-    let (add, delete) = (action("add_service"), action("delete_service"));
-    assert_eq!(scene.changes(), [&*add, &add, &delete, &delete]);
-    assert_eq!(scene.balancer().services.iter().map(|it| it.listen_port).collect::<Vec<_>>(), [81, 444]);
-}
-
-/// §8.54.
-#[tokio::test(start_paused = true)]
-async fn new_node_ports_are_an_update_of_each_port() {
-    let mut scene = Scene::new();
-    scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 443, "nodePort": 30443}]));
-    scene.ensure().await;
-    scene.changes();
-    scene.ports(json!([{"port": 80, "nodePort": 31080}, {"port": 443, "nodePort": 31443}]));
-    scene.ensure().await;
-    assert_eq!(scene.changes(), [action("update_service"), action("update_service")]);
-    let services = scene.balancer().services;
-    assert_eq!((services[0].destination_port, services[0].health_check.port), (31080, 31080));
-    scene.start().await;
-    scene.ensure().await;
-    assert_eq!(scene.changes(), [""; 0]);
 }
 
 /// Another protocol: what the API drops along is known.
@@ -292,7 +245,7 @@ async fn place_that_comes_too_late_is_reported_once_and_changes_nothing() {
 async fn empty_type_is_none() {
     for (env, expected) in [(Some("lb21"), "lb21"), (None, "lb11")] {
         let mut scene = Scene::new();
-        scene.env().balancer_type = env.map(str::to_owned);
+        scene.env("TYPE", env.unwrap_or_default());
         scene.annotate("type", "");
         scene.ensure().await;
         assert_eq!(scene.sent(CREATE)[0]["load_balancer_type"], json!(expected));

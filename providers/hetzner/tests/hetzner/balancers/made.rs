@@ -30,31 +30,6 @@ async fn a_new_one_is_made_with_one_request_and_marked_as_the_reference_marks_it
     assert_eq!(scene.events(), [""; 0]);
 }
 
-/// What a new one costs: the request, and one question for its action that all share.
-#[tokio::test(start_paused = true)]
-async fn many_new_ones_share_the_requests_that_ask_whether_they_are_done() {
-    let mut scene = Scene::new();
-    scene.start().await;
-    let services: Vec<Service> = (0..40)
-        .map(|number| {
-            let mut service = scene.service.clone();
-            service.metadata.uid = Some(format!("uid-{number:02}"));
-            service
-        })
-        .collect();
-    let (nodes, cluster) = (scene.nodes.clone(), cluster());
-    let balancers = scene.balancers().await;
-    let requests = services.iter().map(|service| {
-        balancers.ensure(LoadBalancerRequest { cluster: &cluster, service, nodes: &nodes, observer: &() })
-    });
-    for status in futures::future::join_all(requests).await {
-        status.unwrap().unwrap();
-    }
-    assert_eq!(scene.fake.count(CREATE), 40);
-    let all: usize = scene.fake.counts().values().sum();
-    assert!(all <= 40 + 40 / 10 + 6, "{:?}", scene.fake.counts());
-}
-
 /// An answer that shows everything is not read again; one that does not show the address in the network is.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_read_again_that_the_answer_showed() {
@@ -139,11 +114,11 @@ async fn the_status_tells_the_addresses_that_are_asked_for() {
         if network {
             scene.network();
         }
-        scene.env().disable_ipv6 = env == "ipv6";
-        scene.env().disable_private_ingress = env == "private";
+        scene.env("DISABLE_IPV6", if env == "ipv6" { "true" } else { "" });
+        scene.env("DISABLE_PRIVATE_INGRESS", if env == "private" { "true" } else { "" });
         if env == "public" {
-            scene.env().disable_public_network = Some(true);
-            scene.env().use_private_ip = true;
+            scene.env("DISABLE_PUBLIC_NETWORK", "true");
+            scene.env("USE_PRIVATE_IP", "true");
         }
         annotations.iter().for_each(|(key, value)| scene.annotate(key, value));
         let ingress = scene.ensure().await;
@@ -174,8 +149,8 @@ async fn it_is_placed_where_the_annotations_say_or_else_the_environment() {
         (&[], (None, Some("eu-central")), json!([null, "eu-central"])),
     ] {
         let mut scene = Scene::new();
-        scene.env().location = env.0.map(str::to_owned);
-        scene.env().network_zone = env.1.map(str::to_owned);
+        scene.env("LOCATION", env.0.unwrap_or_default());
+        scene.env("NETWORK_ZONE", env.1.unwrap_or_default());
         annotations.iter().for_each(|(key, value)| scene.annotate(key, value));
         scene.ensure().await;
         let sent = &scene.sent(CREATE)[0];
@@ -187,7 +162,7 @@ async fn it_is_placed_where_the_annotations_say_or_else_the_environment() {
 #[tokio::test(start_paused = true)]
 async fn nowhere_to_make_it_is_an_error_that_says_what_to_set() {
     let mut scene = Scene::new();
-    scene.env().location = None;
+    scene.env("LOCATION", "");
     let err = scene.refused().await;
     assert!(err.is_invalid(), "{err}");
     for key in ["load-balancer.hetzner.cloud/location", "HCLOUD_LOAD_BALANCERS_NETWORK_ZONE"] {
@@ -201,19 +176,19 @@ async fn nowhere_to_make_it_is_an_error_that_says_what_to_set() {
 async fn type_algorithm_and_public_interface_are_sent() {
     let mut scene = Scene::new();
     scene.network();
-    scene.env().balancer_type = Some("lb31".to_owned());
-    scene.env().algorithm = Some(config::Algorithm::RoundRobin);
-    scene.env().use_private_ip = true;
-    scene.env().disable_public_network = Some(true);
+    scene.env("TYPE", "lb31");
+    scene.env("ALGORITHM_TYPE", "round_robin");
+    scene.env("USE_PRIVATE_IP", "true");
+    scene.env("DISABLE_PUBLIC_NETWORK", "true");
     scene.ensure().await;
     let sent = &scene.sent(CREATE)[0];
     let part = json!([sent["load_balancer_type"], sent["algorithm"], sent["public_interface"]]);
     assert_eq!(part, json!(["lb31", {"type": "round_robin"}, false]));
 
     let mut scene = Scene::new();
-    scene.env().balancer_type = Some("lb31".to_owned());
-    scene.env().algorithm = Some(config::Algorithm::RoundRobin);
-    scene.env().disable_public_network = Some(true);
+    scene.env("TYPE", "lb31");
+    scene.env("ALGORITHM_TYPE", "round_robin");
+    scene.env("DISABLE_PUBLIC_NETWORK", "true");
     scene.annotate("type", "lb21");
     scene.annotate("algorithm-type", "Least_Connections");
     scene.annotate("disable-public-network", "false");
@@ -227,7 +202,7 @@ async fn type_algorithm_and_public_interface_are_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_type_that_nobody_chose_is_told_when_it_is_made_and_not_at_each_restart() {
     let mut scene = Scene::new();
-    scene.env().balancer_type = None;
+    scene.env("TYPE", "");
     scene.ensure().await;
     assert_eq!(scene.balancer().load_balancer_type, "lb11");
     scene.ensure().await;
@@ -327,7 +302,7 @@ async fn a_plan_says_what_would_be_done_and_does_nothing() {
     scene.annotate("protocol", "https");
     scene.annotate("certificate-type", "managed");
     scene.annotate("http-managed-certificate-domains", "example.com");
-    let (service, nodes, cluster) = (scene.service.clone(), scene.nodes.clone(), cluster());
+    let (service, nodes, cluster) = (scene.service.clone(), scene.nodes.clone(), kubernetes());
     let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
     let plan = scene.balancers().await.plan(request, cloud_provider::Goal::Ensured).await.unwrap();
     let steps: Vec<_> = plan.steps.iter().map(ToString::to_string).collect();

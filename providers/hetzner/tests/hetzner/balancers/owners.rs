@@ -52,48 +52,6 @@ async fn a_sign_that_is_missing_or_of_a_service_that_is_gone_is_replaced_and_oth
     }
 }
 
-/// §7.
-#[tokio::test(start_paused = true)]
-async fn one_that_is_signed_for_a_service_that_lives_is_refused() {
-    let mut scene = Scene::new();
-    scene.annotate("name", "edge");
-    scene.fake.add_load_balancer("edge");
-    scene.fake.change_load_balancer("edge", |it| drop(it.labels.insert(SIGN.into(), "another".into())));
-    scene.another_service("another");
-    scene.start().await;
-    let err = scene.refused().await;
-    assert!(err.is_invalid(), "{err}");
-    assert_eq!(scene.changes(), [""; 0]);
-}
-
-/// §8.19.
-#[tokio::test(start_paused = true)]
-async fn one_that_is_not_there_is_no_error_and_an_answer_that_failed_is() {
-    let mut scene = Scene::new();
-    assert_eq!(scene.try_get().await.unwrap(), None);
-    scene.fake.fail(hetzner_fake::Fault::status("GET /load_balancers", 500));
-    scene.start().await;
-    assert!(scene.try_get().await.is_err());
-}
-
-/// §8.21.
-#[tokio::test(start_paused = true)]
-async fn nothing_is_made_while_nobody_knows_what_is_there() {
-    let mut scene = Scene::new();
-    scene.service.metadata.finalizers = Some(vec!["service.kubernetes.io/load-balancer-cleanup".to_owned()]);
-    scene.fake.fail(hetzner_fake::Fault::code("GET /load_balancers", "service_error"));
-    assert!(scene.try_ensure().await.is_err());
-    assert_eq!(scene.changes(), [""; 0]);
-}
-
-/// §8.25: there is none to update.
-#[tokio::test(start_paused = true)]
-async fn an_update_makes_nothing() {
-    let mut scene = Scene::new();
-    scene.try_update().await.unwrap();
-    assert_eq!(scene.changes(), [""; 0]);
-}
-
 /// §8.26.
 #[tokio::test(start_paused = true)]
 async fn an_update_finds_it_by_its_sign_or_its_name() {
@@ -157,18 +115,6 @@ async fn of_two_that_carry_the_sign_none_is_deleted() {
     assert_eq!((scene.changes(), scene.fake.load_balancers().len()), (vec![], 2));
     scene.fake.remove_load_balancer("copy");
     tokio::time::advance(LONG).await;
-    scene.try_delete().await.unwrap();
-    assert!(scene.fake.load_balancers().is_empty());
-}
-
-/// §8.44: it is deleted by that.
-#[tokio::test(start_paused = true)]
-async fn a_sign_that_was_taken_off_comes_back() {
-    let mut scene = Scene::new();
-    scene.ensure().await;
-    scene.meddle(|it| drop(it.labels.remove(SIGN))).await;
-    scene.ensure().await;
-    assert_eq!((scene.changes(), &*scene.balancer().labels[SIGN]), (vec!["PUT /load_balancers/{id}".to_owned()], UID));
     scene.try_delete().await.unwrap();
     assert!(scene.fake.load_balancers().is_empty());
 }

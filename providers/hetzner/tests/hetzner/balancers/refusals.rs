@@ -74,28 +74,6 @@ async fn what_is_there_already_is_success_after_it_was_read() {
     assert_eq!(scene.balancer().private_net[0].network, network);
 }
 
-/// §3.3: busy.
-#[tokio::test(start_paused = true)]
-async fn what_is_locked_is_tried_again() {
-    for code in ["locked", "conflict"] {
-        let mut scene = Scene::new();
-        scene.network();
-        scene.annotate("private-ipv4", "10.0.0.77");
-        scene.fake.fail(Fault::code(&action("attach_to_network"), code).times(1));
-        assert_eq!(scene.ensure().await.len(), 3);
-        assert_eq!(scene.fake.count(&action("attach_to_network")), 2);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn more_ports_than_the_type_takes_are_a_matter_of_quota() {
-    let mut scene = Scene::new();
-    let ports: Vec<_> = (0..6).map(|n| json!({"port": 8000 + n, "nodePort": 30000 + n})).collect();
-    scene.ports(json!(ports));
-    assert!(scene.refused().await.is_quota());
-    assert_eq!(scene.fake.load_balancers().len(), 0);
-}
-
 /// Fields are shown to the user.
 #[tokio::test(start_paused = true)]
 async fn fields_that_the_api_refuses_are_named() {
@@ -103,35 +81,6 @@ async fn fields_that_the_api_refuses_are_named() {
     scene.annotate("health-check-interval", "1h");
     let err = scene.refused().await;
     assert!(err.is_invalid() && err.to_string().contains("health_check.interval: must be"), "{err}");
-}
-
-/// A lost answer to the POST: it is there, found by its sign, and not made again.
-#[tokio::test(start_paused = true)]
-async fn a_lost_answer_makes_no_second_one() {
-    let mut scene = Scene::new();
-    scene.fake.fail(Fault::new(CREATE, hetzner_fake::FaultKind::LostAnswer).times(1));
-    scene.ensure().await;
-    assert_eq!(scene.balancer().labels[SIGN], UID);
-    for name in ["add_target", "add_service", "delete_service", "remove_target"] {
-        let mut scene = Scene::new();
-        scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 81, "nodePort": 30081}]));
-        scene.ensure().await;
-        scene.add_node("worker-3");
-        scene.nodes.remove(0);
-        scene.ports(json!([{"port": 80, "nodePort": 30080}, {"port": 82, "nodePort": 30082}]));
-        scene.fake.fail(Fault::new(&action(name), hetzner_fake::FaultKind::LostAnswer).times(1));
-        scene.ensure().await;
-        assert_eq!(scene.targets(), scene.servers()[1..], "{name}");
-        assert_eq!(scene.balancer().services.iter().map(|it| it.listen_port).collect::<Vec<_>>(), [80, 82], "{name}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_token_that_may_not_write_is_told_as_such() {
-    let mut scene = Scene::new();
-    scene.start().await;
-    scene.fake.set_read_only(TOKEN, true);
-    assert!(scene.refused().await.is_unauthorized());
 }
 
 /// One Node whose server the load balancer cannot reach, here one that is not attached to the network.
@@ -167,16 +116,6 @@ async fn create_that_is_refused_for_anything_but_a_target_is_sent_once() {
     scene.fake.fail(Fault::code(CREATE, "invalid_input"));
     scene.refused().await;
     assert_eq!(scene.fake.count(CREATE), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn create_with_the_token_of_another_project_leaves_nothing_there() {
-    let mut scene = Scene::new();
-    scene.start().await;
-    scene.fake.set_token(TOKEN, "another");
-    let err = scene.refused().await;
-    assert!(err.is_invalid() && err.to_string().contains("server not found"), "{err}");
-    assert_eq!((scene.fake.count(CREATE), scene.fake.load_balancers().len()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,7 +166,7 @@ async fn locked_load_balancer_is_tried_six_times_and_holds_up_no_other_service()
         scene.fake.fail(Fault::code(&attach, code));
         let mut locked = scene.service.clone();
         locked.metadata.uid = Some("another-uid".to_owned());
-        let (nodes, cluster, permits) = (scene.nodes.clone(), cluster(), Arc::new(Semaphore::new(1)));
+        let (nodes, cluster, permits) = (scene.nodes.clone(), kubernetes(), Arc::new(Semaphore::new(1)));
         let balancers = scene.balancers().await;
         let begun = Instant::now();
         let ensure = async |service: &Service| {
@@ -243,14 +182,4 @@ async fn locked_load_balancer_is_tried_six_times_and_holds_up_no_other_service()
         assert!(short < Duration::from_secs(5) && long < Duration::from_secs(40), "{code}: {short:?} {long:?}");
         scene.fake.clear_faults();
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn load_balancer_that_is_locked_is_deleted_once_it_is_free() {
-    let mut scene = Scene::new();
-    scene.ensure().await;
-    let delete = "DELETE /load_balancers/{id}";
-    scene.fake.fail(Fault::code(delete, "conflict").times(2));
-    scene.try_delete().await.unwrap();
-    assert_eq!((scene.fake.count(delete), scene.fake.load_balancers().len()), (3, 0));
 }

@@ -17,29 +17,6 @@ async fn it_is_found_by_its_sign_and_deleted() {
     assert!(routes[0].1.starts_with("label_selector="), "{routes:?}");
 }
 
-/// §8.27: missing, and gone in between.
-#[tokio::test(start_paused = true)]
-async fn one_that_is_gone_already_is_success() {
-    let mut scene = Scene::new();
-    scene.try_delete().await.unwrap();
-    let mut scene = Scene::new();
-    scene.ensure().await;
-    scene.fake.fail(Fault::code("DELETE /load_balancers/{id}", "not_found").times(1));
-    scene.try_delete().await.unwrap();
-}
-
-/// §8.28, §8.36.
-#[tokio::test(start_paused = true)]
-async fn what_cannot_be_found_out_or_deleted_is_an_error() {
-    for route in ["GET /load_balancers", "DELETE /load_balancers/{id}"] {
-        let mut scene = Scene::new();
-        scene.ensure().await;
-        scene.fake.fail(Fault::code(route, "service_error"));
-        assert!(scene.try_delete().await.is_err(), "{route}");
-        assert_eq!(scene.fake.load_balancers().len(), 1);
-    }
-}
-
 /// §7: no longer in silence.
 #[tokio::test(start_paused = true)]
 async fn one_that_is_protected_stays_and_is_told() {
@@ -57,17 +34,6 @@ async fn one_that_is_protected_stays_and_is_told() {
         let events = scene.events();
         assert!(events[0].starts_with("web LoadBalancerProtected: "), "{events:?}");
     }
-}
-
-/// A Service whose annotations are wrong goes all the same.
-#[tokio::test(start_paused = true)]
-async fn wrong_annotations_do_not_hold_up_a_removal() {
-    let mut scene = Scene::new();
-    scene.ensure().await;
-    scene.annotate("ipv6-disabled", "perhaps");
-    assert!(scene.try_get().await.unwrap().is_some());
-    scene.try_delete().await.unwrap();
-    assert!(scene.fake.load_balancers().is_empty());
 }
 
 /// P-3: both requests of a removal are urgent, so that it waits behind nothing that is being made.

@@ -1,20 +1,17 @@
 //! Targets (§3.3, step 6).
 
-use hetzner_fake::{Fault, ROBOT_PASSWORD, ROBOT_USER};
+use hetzner_fake::Fault;
 
 use super::*;
+use crate::harness::WITH_ROBOT;
 
 impl Scene {
     /// Robot, with or without credentials, and dedicated servers `bm-1`… of these numbers, whose Nodes have these InternalIPs.
     fn robot(&mut self, has_credentials: bool, servers: &[(u64, Option<&str>)]) {
-        let credential = has_credentials.then(|| Credential::basic(ROBOT_USER, ROBOT_PASSWORD));
-        self.config.robot = Some(config::Robot {
-            credential,
-            endpoint: "http://robot".to_owned(),
-            cache_timeout: Duration::from_secs(300),
-            rate_limit_wait: Duration::ZERO,
-            forward_internal_ips: true,
-        });
+        self.config.robot = Config::read(&harness::setup(WITH_ROBOT)).unwrap().robot;
+        if !has_credentials {
+            self.config.robot.as_mut().unwrap().credential = None;
+        }
         for (number, internal) in servers {
             let name = format!("bm-{number}");
             self.fake.add_robot_server(*number, &name);
@@ -180,7 +177,7 @@ async fn targets_are_reached_in_the_network_where_that_is_asked_for() {
     {
         let mut scene = Scene::new();
         scene.network();
-        scene.env().use_private_ip = env;
+        scene.env("USE_PRIVATE_IP", if env { "true" } else { "" });
         annotation.into_iter().for_each(|it| scene.annotate("use-private-ip", it));
         scene.ensure().await;
         assert!(scene.balancer().targets.iter().all(|it| it.is_private() == is_private), "{annotation:?} {env}");
@@ -212,17 +209,6 @@ async fn each_target_changes_the_way_it_is_reached_one_by_one() {
     assert_eq!(scene.changes(), [&*remove, &add, &remove, &add, &action("disable_public_interface")]);
     scene.ensure().await;
     assert_eq!(scene.changes(), [""; 0]);
-}
-
-/// §3.3, the race's "one node joins": one request a load balancer.
-#[tokio::test(start_paused = true)]
-async fn a_node_that_joins_costs_one_request() {
-    let mut scene = Scene::with(Options { action_time: Duration::ZERO, ..Options::default() });
-    scene.ensure().await;
-    scene.fake.forget_requests();
-    scene.add_node("worker-3");
-    scene.try_update().await.unwrap();
-    assert_eq!(scene.fake.counts().into_iter().collect::<Vec<_>>(), [(action("add_target"), 1)]);
 }
 
 /// §7, issue 1035: several at once, where the API does one action at a time.
