@@ -7,16 +7,17 @@ use cloud_provider::{
     async_trait,
 };
 
+use super::aim::{Aim, operations};
 use super::cloud::{LoadBalancerCloud, Names, Options, Scope};
 use super::erased::{AnyCloud, Erased};
 use super::known::{Found, Known};
 use super::left_out::LeftOut;
 use super::locks::Locks;
 use super::machines::Machines;
-use super::model::{Actual, Marks, Shared, State};
-use super::ownership::{Identity, Others, Sorted, is_going, living};
+use super::model::{Actual, Shared};
+use super::ownership::{Identity, Others, Sorted, living};
 use super::plan::steps;
-use super::run::{Aim, Run, operations};
+use super::run::Run;
 use super::witness::Witnesses;
 
 /// The load balancers of a cloud: `get`, `ensure`, `update_targets`, `delete` and `plan` from what a [`LoadBalancerCloud`] says.
@@ -51,6 +52,19 @@ impl Balancers {
         self.caches.get_or_init(|| caches);
     }
 
+    pub(super) fn caches(&self) -> Option<&dyn Caches> {
+        self.caches.get().map(|caches| &**caches)
+    }
+
+    async fn sync(
+        &self,
+        request: &LoadBalancerRequest<'_>,
+        identity: &Identity<'_>,
+        aim: Aim,
+    ) -> Result<Option<Shared>> {
+        Run { balancers: self, request, identity, held: None }.sync(aim).await
+    }
+
     pub(super) fn identity<'a>(&self, request: &LoadBalancerRequest<'a>) -> Result<Identity<'a>> {
         let LoadBalancerRequest { cluster, service, .. } = *request;
         let identity = Identity::new(cluster, service, self.cloud().naming(cluster, service));
@@ -65,7 +79,7 @@ impl Balancers {
     fn sorted(&self, found: Found, identity: &Identity<'_>) -> Sorted {
         let cloud = self.cloud();
         let others = Others {
-            caches: self.caches.get().map(|caches| &**caches),
+            caches: self.caches(),
             sign: &|service| cloud.naming(identity.cluster, service).legacy_owner,
             adopts: &|actual| cloud.adopts(actual, identity),
         };
@@ -129,7 +143,7 @@ impl Balancers {
     /// Two Services of this cluster may want to take over the same one at the same time: the first has it, unless it goes
     /// away.
     pub(super) fn claim(&self, free: &Actual, identity: &Identity<'_>) -> Result<()> {
-        let lives = |uid: &str| living(uid, self.caches.get().map(|caches| &**caches));
+        let lives = |uid: &str| living(uid, self.caches());
         match self.known.claim(&free.id, identity.uid(), lives) {
             None => Ok(()),
             Some(other) => Err(Error::invalid(format!(
@@ -137,13 +151,6 @@ impl Balancers {
                 free.place()
             ))),
         }
-    }
-
-    /// Whether everybody goes who has a part in one that has failed: then it goes as a whole.
-    pub(super) fn is_left_by_all(&self, actual: &Actual, identity: &Identity<'_>) -> bool {
-        let caches = self.caches.get().map(|caches| &**caches);
-        let all_go = |all: &Vec<Marks>| all.iter().all(|marks| is_going(marks, identity, caches));
-        matches!(actual.state, State::Failed(_)) && actual.sharers.as_ref().is_some_and(all_go)
     }
 
     async fn found_to_ensure(&self, identity: &Identity<'_>) -> Result<Sorted> {
@@ -182,16 +189,18 @@ impl LoadBalancers for Balancers {
 
     async fn ensure(&self, request: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
         let identity = self.identity(&request)?;
-        let actual = Run::to(Aim::Ensured, self, &request, &identity).await?;
+        let actual = self.sync(&request, &identity, Aim::Ensured).await?;
         Ok(actual.map(|actual| self.cloud().published(&actual, &identity).status))
     }
 
     async fn update_targets(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        Run::to(Aim::Targets, self, &request, &self.identity(&request)?).await.map(drop)
+        self.sync(&request, &self.identity(&request)?, Aim::Targets).await.map(drop)
     }
 
     async fn delete(&self, request: LoadBalancerRequest<'_>) -> Result<()> {
-        Run::to(Aim::Deleted, self, &request, &self.identity(&request)?).await.map(drop)
+        let identity = self.identity(&request)?;
+        self.left_out.forget(identity.uid());
+        self.sync(&request, &identity, Aim::Deleted).await.map(drop)
     }
 
     fn targets_follow_labels(&self, service: &Service) -> bool {
@@ -229,7 +238,7 @@ impl LoadBalancers for Balancers {
         };
         let mut plan =
             steps(&operations(Some(&wanted), actual.map(|actual| &**actual), &identity, Aim::Ensured)?, name);
-        plan.steps.extend(removal(sorted.doubles(), &identity)?.steps);
+        plan.steps.extend(removal(sorted.surplus(), &identity)?.steps);
         Ok(plan)
     }
 }

@@ -106,7 +106,7 @@ impl Applied {
     }
 }
 
-/// The same, said once for all.
+/// The outcome of one request, the same for all clouds.
 pub(super) enum Step<T = Actual> {
     /// The first so many operations.
     Done(usize, T),

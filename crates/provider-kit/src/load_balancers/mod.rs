@@ -87,7 +87,9 @@
 //! }
 //! ```
 
+mod aim;
 mod attributes;
+mod balancer_sync;
 mod balancers;
 mod change;
 mod cloud;
@@ -104,7 +106,9 @@ mod plan;
 mod ports;
 mod resource;
 mod run;
+mod service_sync;
 mod sorted_map;
+mod step;
 mod targets;
 mod witness;
 

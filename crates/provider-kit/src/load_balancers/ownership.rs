@@ -20,7 +20,7 @@ use cloud_provider::{Caches, Cluster, Error, Result, Service};
 use super::cloud::Adoption;
 #[cfg(doc)]
 use super::cloud::LoadBalancerCloud;
-use super::model::{Actual, Marks, Shared};
+use super::model::{Actual, Marks, Shared, State};
 use super::naming::Naming;
 use crate::annotations::Parsed;
 
@@ -184,14 +184,14 @@ impl Sorted {
         sorted
     }
 
-    /// Those of the Service's own that are too many: all but the one that counts.
-    pub(super) fn doubles(&self) -> &[Shared] {
+    /// The Service's own but for the one that counts.
+    pub(super) fn surplus(&self) -> &[Shared] {
         let counts = usize::from(self.asked.is_none());
         self.ours.get(counts..).unwrap_or_default()
     }
 
-    /// Whether it is certain, if one of them is asked for, that it is the one.
-    pub(super) fn says_which(&self) -> bool {
+    /// Returns `true` if the load balancer that the Service asks for was found.
+    pub(super) fn has_requested(&self) -> bool {
         self.choice == Choice::Found
     }
 
@@ -203,11 +203,11 @@ impl Sorted {
 
     /// Those that are too many are removed only if we made them: of two that carry the reference's sign alone, which users can
     /// write too, nobody knows which one is meant.
-    pub(super) fn check_doubles(&self) -> Result<()> {
-        if self.says_which() {
+    pub(super) fn check_surplus(&self) -> Result<()> {
+        if self.has_requested() {
             return Ok(());
         }
-        let unmarked = self.doubles().iter().find(|it| it.marks == Marks::default());
+        let unmarked = self.surplus().iter().find(|it| it.marks == Marks::default());
         match (self.ours.first(), unmarked) {
             (Some(first), Some(other)) => Err(Error::invalid(format!(
                 "{} and {} both carry the sign of this Service, which is meant for one; take it off the other one, or delete that",
@@ -242,7 +242,7 @@ impl Sorted {
         if let Some(asked) = &self.asked {
             return asked.as_ref().map(Some).map_err(Clone::clone);
         }
-        self.check_doubles()?;
+        self.check_surplus()?;
         let found = self.ours.first().or(self.orphaned.as_ref()).or(self.named.as_ref());
         match (found, &self.refusal) {
             (None, Some(refusal)) => Err(refusal.clone()),
@@ -352,8 +352,14 @@ fn owner(identity: &Identity<'_>, services: &[Arc<Service>], is_it: impl Fn(&Ser
     if knows_us { Owner::Gone } else { Owner::Unknown }
 }
 
+/// Returns `true` if the load balancer has failed, and all Services that share it go: then it is deleted as a whole.
+pub(super) fn is_left_by_all(actual: &Actual, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> bool {
+    let all_go = |all: &Vec<Marks>| all.iter().all(|marks| is_going(marks, identity, caches));
+    matches!(actual.state, State::Failed(_)) && actual.sharers.as_ref().is_some_and(all_go)
+}
+
 /// Whether these are the marks of a Service of this cluster that goes away, or is gone.
-pub(super) fn is_going(marks: &Marks, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> bool {
+fn is_going(marks: &Marks, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> bool {
     let services = caches.map(Caches::services).unwrap_or_default();
     let of = |uid: Option<&str>| services.iter().find(|it| uid.is_some() && it.metadata.uid.as_deref() == uid);
     // A cache that does not even know the Service at hand proves nothing; nor does a name that two clusters may have.
@@ -504,11 +510,11 @@ mod tests {
         let others = Others { caches: Some(&known), sign: &|_| None, adopts: &|_| Adoption::Adopted };
         let named = || Arc::new(Actual { id: "named".into(), name: "ours".into(), ..Actual::default() });
         let sorted = Sorted::new(vec![named(), named()], &identity, &others);
-        assert!(sorted.ours.is_empty() && sorted.doubles().is_empty() && sorted.is_only_named());
+        assert!(sorted.ours.is_empty() && sorted.surplus().is_empty() && sorted.is_only_named());
         assert_eq!(sorted.for_changes().unwrap().unwrap().id, "named");
         let marked = Actual { id: "marked".into(), marks: identity.marks(), ..Actual::default() };
         let sorted = Sorted::new(vec![named(), marked.into(), named()], &identity, &others);
-        assert_eq!((sorted.ours.len(), sorted.doubles().len(), sorted.to_take_over().is_some()), (1, 0, false));
+        assert_eq!((sorted.ours.len(), sorted.surplus().len(), sorted.to_take_over().is_some()), (1, 0, false));
         assert_eq!(sorted.for_changes().unwrap().unwrap().id, "marked");
     }
 }

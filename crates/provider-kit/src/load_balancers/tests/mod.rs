@@ -10,4 +10,5 @@ mod orphans;
 mod planning;
 mod sharing;
 mod small;
+mod stepping;
 mod turns;

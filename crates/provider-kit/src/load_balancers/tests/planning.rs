@@ -31,7 +31,7 @@ fn settings(wanted: bool) -> impl Strategy<Value = Attributes> {
 }
 
 /// A load balancer whose listeners lead to pools of its own; a wanted one may leave the targets of a pool open.
-fn tree(wanted: bool) -> impl Strategy<Value = Tree> {
+pub(super) fn tree(wanted: bool) -> impl Strategy<Value = Tree> {
     let limit = proptest::option::of(1..5_usize);
     let pools = btree_map(0..POOLS.len(), (settings(wanted), targets(), any::<bool>(), limit), 1..=POOLS.len());
     let listeners = btree_map(0..4_usize, (settings(wanted), any::<prop::sample::Index>()), 0..4);
@@ -54,7 +54,7 @@ fn tree(wanted: bool) -> impl Strategy<Value = Tree> {
 }
 
 /// Whole, nothing at all, only what was made before it, or half removed.
-fn any_actual() -> impl Strategy<Value = Tree> {
+pub(super) fn any_actual() -> impl Strategy<Value = Tree> {
     (tree(false), 0..12_usize).prop_map(|(tree, kept)| match kept {
         0 => Tree::default(),
         1..8 => {
@@ -66,7 +66,7 @@ fn any_actual() -> impl Strategy<Value = Tree> {
 }
 
 /// Fails if a cloud would refuse the operation.
-fn check_possible(tree: &Tree, operation: &Operation) {
+pub(super) fn check_possible(tree: &Tree, operation: &Operation) {
     let is_there = |part: &Part| tree.parts.contains_key(part);
     let pool = |pool: &String| is_there(&Part::Pool(pool.clone()));
     match operation {

@@ -1,0 +1,347 @@
+//! The sync of one Service, as a step function without I/O: which load balancers are brought to which aim, in which order, and
+//! what follows when the cloud is not as it was believed to be.
+
+use std::sync::Arc;
+use std::vec::IntoIter;
+
+use cloud_provider::{Caches, Error, Result};
+
+use super::aim::Aim;
+use super::balancer_sync::{BalancerSync, Ending};
+use super::erased::AnyCloud;
+use super::model::{Actual, Shared, State, Tree};
+use super::ownership::{Identity, Sorted};
+use super::step::{Action, Answer, Context, Report};
+
+/// The number of attempts of a sync. Each starts from what the cloud has, because the cloud was not as it was believed to be.
+const ATTEMPTS: usize = 3;
+
+/// The sync of one Service: its state between two actions of `ensure`, `update_targets` or `delete`.
+pub(super) struct ServiceSync<'a> {
+    aim: Aim,
+    context: Context<'a>,
+    /// The number of the attempt, from 1.
+    attempt: usize,
+    /// If set, a load balancer that failed was deleted in this sync.
+    has_replaced: bool,
+    phase: Phase,
+    /// The load balancer that is being brought to its aim.
+    balancer: Option<BalancerSync>,
+}
+
+/// The purpose of the next answer, or of the load balancer that is being synced.
+#[derive(Default)]
+enum Phase {
+    #[default]
+    Finding,
+    /// The load balancer is claimed before it is changed.
+    Claiming {
+        found: Sorted,
+        actual: Option<Shared>,
+    },
+    /// The load balancer that counts is brought to the aim.
+    Ensuring(Sorted),
+    /// The desired one failed: the others serve on, with the targets of now.
+    ServingOn {
+        rest: IntoIter<Shared>,
+        failure: Failure,
+    },
+    /// Each load balancer of the Service is brought to the aim.
+    AllOwn {
+        rest: IntoIter<Shared>,
+        outcome: Result<Option<Shared>, Failure>,
+        endings: Vec<Ending>,
+    },
+    VerifyingAbsence {
+        is_protected: bool,
+    },
+    /// Surplus load balancers get our owner tags before one of them is deleted, in case that the process ends in between.
+    Tagging {
+        kept: Shared,
+        surplus: Vec<Shared>,
+        rest: IntoIter<Shared>,
+    },
+    Publishing {
+        kept: Shared,
+        surplus: Vec<Shared>,
+    },
+    ReadingSurplus {
+        kept: Shared,
+        rest: IntoIter<Shared>,
+    },
+    DeletingSurplus {
+        kept: Shared,
+        rest: IntoIter<Shared>,
+    },
+    DeletingFailed(Shared),
+}
+
+/// The reason why an attempt ended.
+struct Failure {
+    error: Error,
+    /// The load balancer, if it failed, never worked and is to be replaced.
+    failed: Option<Shared>,
+    /// If set, there was something to remove.
+    removes: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, failed: None, removes: false }
+    }
+}
+
+impl<'a> ServiceSync<'a> {
+    /// Returns a sync at its beginning, and its first action.
+    pub(super) fn start(
+        aim: Aim,
+        desired: Option<Tree>,
+        cloud: &'a dyn AnyCloud,
+        identity: &'a Identity<'a>,
+        caches: Option<&'a dyn Caches>,
+    ) -> (Self, Action) {
+        let context = Context {
+            cloud,
+            identity,
+            caches,
+            desired,
+            removals_first: false,
+            is_announced: false,
+            reports: Vec::new(),
+        };
+        let phase = Phase::Finding;
+        let sync = Self { aim, context, attempt: 1, has_replaced: false, phase, balancer: None };
+        (sync, Action::Find { is_fresh: false })
+    }
+
+    /// Returns the action that follows what the last one has brought.
+    pub(super) fn step(&mut self, answer: Result<Answer>) -> Action {
+        if let Some(mut balancer) = self.balancer.take() {
+            let flow = answer.and_then(|answer| balancer.step(answer, &mut self.context));
+            return self.advance(balancer, flow);
+        }
+        match (std::mem::take(&mut self.phase), answer) {
+            (Phase::Finding, Ok(Answer::Found(found))) => self.found(found),
+            (Phase::Claiming { found, actual }, Ok(Answer::Claimed)) => self.ensure(found, actual),
+            (Phase::Claiming { found, .. }, Err(error)) => self.not_ensured(&found, error.into()),
+            (Phase::VerifyingAbsence { is_protected }, Ok(Answer::Found(left))) => match left.ours.first() {
+                Some(left) if !is_protected => {
+                    self.retry(Error::conflict(format!("{} is there again", left.place())).into())
+                }
+                _ => Action::Done(Ok(None)),
+            },
+            (Phase::Publishing { kept, surplus }, Ok(Answer::Published)) => {
+                self.read_surplus(kept, surplus.into_iter())
+            }
+            (Phase::ReadingSurplus { kept, rest }, Ok(Answer::Seen(seen))) => self.delete_surplus(kept, rest, seen),
+            (_, Err(error)) => self.retry(error.into()),
+            _ => Action::Done(Err(unexpected())),
+        }
+    }
+
+    /// Returns the reports that are due before the action of the last step.
+    pub(super) fn take_reports(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.context.reports)
+    }
+
+    fn found(&mut self, found: Sorted) -> Action {
+        if self.aim.deletes() || (self.aim == Aim::Targets && !found.ours.is_empty()) {
+            return match found.check_surplus() {
+                Ok(()) => self.next_own(found.ours.into_iter(), Ok(None), Vec::new()),
+                Err(error) => self.retry(error.into()),
+            };
+        }
+        match found.for_changes().map(Option::<&Shared>::cloned) {
+            Err(error) => self.not_ensured(&found, error.into()),
+            // There is nothing to move; the Service's own sync creates one.
+            Ok(None) if self.aim == Aim::Targets => Action::Done(Ok(None)),
+            Ok(actual) => match found.to_take_over().cloned() {
+                Some(free) => {
+                    self.phase = Phase::Claiming { found, actual };
+                    Action::Claim(free)
+                }
+                None => self.ensure(found, actual),
+            },
+        }
+    }
+
+    fn ensure(&mut self, found: Sorted, actual: Option<Shared>) -> Action {
+        let is_moving = found.has_requested() && !found.surplus().is_empty();
+        self.phase = Phase::Ensuring(found);
+        self.begin(BalancerSync::new(self.aim, actual, self.aim == Aim::Ensured && !is_moving))
+    }
+
+    fn ensured(&mut self, found: &Sorted, actual: Option<Shared>) -> Action {
+        let surplus = found.surplus().to_vec();
+        match actual {
+            Some(kept) if self.aim == Aim::Ensured && !surplus.is_empty() => {
+                let works = |actual: &&Shared| !matches!(actual.state, State::Failed(_));
+                let rest: Vec<Shared> = surplus.iter().filter(works).cloned().collect();
+                self.tag_surplus(kept, surplus, rest.into_iter())
+            }
+            actual => Action::Done(Ok(actual)),
+        }
+    }
+
+    /// A Service that has another load balancer than the requested one is served by it until the requested one works.
+    fn not_ensured(&mut self, found: &Sorted, failure: Failure) -> Action {
+        let others = if found.has_requested() { found.surplus() } else { &[] };
+        self.serve_on(others.to_vec().into_iter(), failure)
+    }
+
+    fn serve_on(&mut self, mut rest: IntoIter<Shared>, failure: Failure) -> Action {
+        match rest.next() {
+            Some(actual) => {
+                self.phase = Phase::ServingOn { rest, failure };
+                self.begin(BalancerSync::new(Aim::Targets, Some(actual), false))
+            }
+            None => self.retry(failure),
+        }
+    }
+
+    /// Goes on with the next of the Service's own. One that cannot be changed is no reason to leave out another one.
+    fn next_own(
+        &mut self,
+        mut rest: IntoIter<Shared>,
+        outcome: Result<Option<Shared>, Failure>,
+        endings: Vec<Ending>,
+    ) -> Action {
+        if let Some(actual) = rest.next() {
+            self.phase = Phase::AllOwn { rest, outcome, endings };
+            return self.begin(BalancerSync::new(self.aim, Some(actual), false));
+        }
+        match outcome {
+            Err(failure) => self.retry(failure),
+            // "Not found" is also what another project's credential hears.
+            Ok(_) if endings.contains(&Ending::NotFound) && self.aim.deletes() => {
+                self.phase = Phase::VerifyingAbsence { is_protected: endings.contains(&Ending::Protected) };
+                Action::VerifyAbsence
+            }
+            Ok(_) if self.aim.deletes() => Action::Done(Ok(None)),
+            Ok(actual) => Action::Done(Ok(actual)),
+        }
+    }
+
+    fn tag_surplus(&mut self, kept: Shared, surplus: Vec<Shared>, mut rest: IntoIter<Shared>) -> Action {
+        if let Some(actual) = rest.next() {
+            self.phase = Phase::Tagging { kept, surplus, rest };
+            return self.begin(BalancerSync::new(Aim::Tagged, Some(actual), false));
+        }
+        // Nothing is deleted before the Service shows the address of what stays.
+        self.context.reports.push(Report::Annotated(Arc::clone(&kept)));
+        self.phase = Phase::Publishing { kept: Arc::clone(&kept), surplus };
+        Action::Publish(kept)
+    }
+
+    /// Reads the next surplus load balancer: much may have happened to it meanwhile.
+    fn read_surplus(&mut self, kept: Shared, mut rest: IntoIter<Shared>) -> Action {
+        match rest.next() {
+            Some(actual) => {
+                self.phase = Phase::ReadingSurplus { kept, rest };
+                Action::Read(actual)
+            }
+            None => Action::Done(Ok(Some(kept))),
+        }
+    }
+
+    fn delete_surplus(&mut self, kept: Shared, rest: IntoIter<Shared>, seen: Option<Shared>) -> Action {
+        let Some(from) = seen.filter(|actual| self.context.identity.owns(actual)) else {
+            return self.read_surplus(kept, rest);
+        };
+        tracing::warn!(id = from.id, name = from.name, "a second load balancer of one service is deleted");
+        self.context.reports.push(Report::Moved { from: Arc::clone(&from), to: Arc::clone(&kept) });
+        self.phase = Phase::DeletingSurplus { kept, rest };
+        self.begin(BalancerSync::new(Aim::Superseded, Some(from), false))
+    }
+
+    fn begin(&mut self, mut balancer: BalancerSync) -> Action {
+        let flow = balancer.start(&mut self.context);
+        self.advance(balancer, flow)
+    }
+
+    fn advance(&mut self, balancer: BalancerSync, flow: Result<Option<Action>>) -> Action {
+        let outcome = match flow {
+            Ok(Some(action)) => {
+                self.balancer = Some(balancer);
+                return action;
+            }
+            Ok(None) => Ok(balancer.actual.clone()),
+            Err(error) => Err(Failure { error, failed: balancer.failed.clone(), removes: balancer.removes() }),
+        };
+        self.context.reports.push(Report::Unlocked);
+        self.ended(outcome, balancer.ending)
+    }
+
+    /// Goes on after a load balancer has come to its end.
+    fn ended(&mut self, outcome: Result<Option<Shared>, Failure>, ending: Ending) -> Action {
+        match (std::mem::take(&mut self.phase), outcome) {
+            (Phase::Ensuring(found), Ok(actual)) => self.ensured(&found, actual),
+            (Phase::Ensuring(found), Err(failure)) => self.not_ensured(&found, failure),
+            (Phase::ServingOn { rest, failure }, outcome) => {
+                if let Err(Failure { error, .. }) = outcome {
+                    tracing::warn!(%error, "targets of the load balancer that the service still uses are not updated");
+                }
+                self.serve_on(rest, failure)
+            }
+            (Phase::AllOwn { rest, outcome: before, mut endings }, outcome) => {
+                endings.push(ending);
+                self.next_own(rest, before.and(outcome), endings)
+            }
+            (Phase::Tagging { kept, surplus, rest }, Ok(_)) => self.tag_surplus(kept, surplus, rest),
+            (Phase::DeletingSurplus { kept, rest }, Ok(_)) => self.read_surplus(kept, rest),
+            // The second one of a sync is no accident: the next sync starts clean.
+            (Phase::DeletingFailed(failed), Ok(_)) if std::mem::replace(&mut self.has_replaced, true) => {
+                Action::Done(Err(failed_twice(&failed)))
+            }
+            (Phase::DeletingFailed(_), Ok(_)) => self.find_again(),
+            (Phase::DeletingFailed(_), Err(failure)) => Action::Done(Err(failure.error)),
+            (_, Err(failure)) => self.retry(failure),
+            (_, Ok(_)) => Action::Done(Err(unexpected())),
+        }
+    }
+
+    /// Starts from what the cloud has, if that may help. A conflict, or something that is gone, means that the cloud is not as it
+    /// was believed to be.
+    fn retry(&mut self, failure: Failure) -> Action {
+        let Failure { error, failed, removes } = failure;
+        if let Some(failed) = failed {
+            tracing::warn!(id = failed.id, name = failed.name, "a load balancer that failed is deleted");
+            self.phase = Phase::DeletingFailed(Arc::clone(&failed));
+            return self.begin(BalancerSync::new(Aim::Deleted, Some(failed), false));
+        }
+        if self.attempt >= ATTEMPTS {
+            return Action::Done(Err(error));
+        }
+        if error.is_conflict() || error.is_not_found() {
+            tracing::debug!(%error, "the load balancer is read and planned again");
+            return self.find_again();
+        }
+        if error.is_quota() && removes && !self.context.removals_first {
+            tracing::info!(%error, "surplus parts are removed first");
+            self.context.removals_first = true;
+            return self.find_again();
+        }
+        Action::Done(Err(error))
+    }
+
+    fn find_again(&mut self) -> Action {
+        self.attempt = (self.attempt + 1).min(ATTEMPTS);
+        self.phase = Phase::Finding;
+        Action::Find { is_fresh: true }
+    }
+}
+
+/// The error of a load balancer that failed when it was created, as the one before it; both are deleted, so there is nothing
+/// to repair.
+fn failed_twice(failed: &Actual) -> Error {
+    let State::Failed(text) = &failed.state else { return Error::other(failed.place()) };
+    Error::other(format!(
+        "{} failed when it was created: {text}. It is deleted, as the one that was created before it; the next try creates \
+         another one",
+        failed.place()
+    ))
+}
+
+fn unexpected() -> Error {
+    Error::other("an answer without a question")
+}

@@ -1,0 +1,85 @@
+//! The terms between the step functions of a sync and its I/O: actions, their answers, and reports.
+
+use cloud_provider::{Caches, Plan, Result};
+
+use super::change::Step;
+use super::erased::AnyCloud;
+use super::model::{Shared, Tree};
+use super::ownership::{Identity, Sorted};
+use super::plan::Operation;
+use super::targets::Targets;
+
+/// The next I/O of a sync.
+#[derive(Debug)]
+pub(super) enum Action {
+    /// Find the Service's load balancers; if `is_fresh`, past everything that is known of them.
+    Find { is_fresh: bool },
+    /// Take over a load balancer, unless another Service does.
+    Claim(Shared),
+    /// Take the lock, and read the load balancer again if another Service has changed it since it was read.
+    Lock { key: String, actual: Shared },
+    /// Carry out the first operations.
+    Send { actual: Option<Shared>, operations: Vec<Operation> },
+    /// Wait until the cloud is not at work on the load balancer any more.
+    Wait { actual: Shared, parts: Parts },
+    /// Read the load balancer.
+    Read(Shared),
+    /// Show the load balancer's address on the Service.
+    Publish(Shared),
+    /// Find out whether nothing at all is left of the Service's.
+    VerifyAbsence,
+    /// End with this outcome.
+    Done(Result<Option<Shared>>),
+}
+
+/// The result of an action.
+pub(super) enum Answer {
+    /// To [`Action::Find`] and [`Action::VerifyAbsence`].
+    Found(Sorted),
+    Claimed,
+    /// To [`Action::Lock`], [`Action::Wait`] and [`Action::Read`].
+    Seen(Option<Shared>),
+    Sent(Step<Shared>),
+    Published,
+}
+
+/// The source of the known parts of a load balancer that is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parts {
+    /// The cloud reported what they will be, when it changed them.
+    Reported,
+    /// The parts were read, in the middle of some change.
+    Read,
+}
+
+/// A report that is due before the next action.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// The Service's annotations follow this load balancer.
+    Annotated(Shared),
+    /// The plan is about to be carried out.
+    Planned(Plan),
+    /// Targets find no room in the pool. `changes`: the load balancer is changed.
+    LeftOut { pool: String, targets: Targets, changes: bool },
+    /// The Service has moved, and the load balancer that it had is going to be deleted.
+    Moved { from: Shared, to: Shared },
+    /// The known state of the Service's load balancers is out of date.
+    Outdated,
+    /// The lock is released.
+    Unlocked,
+}
+
+/// The input and the progress that all steps of a sync share.
+pub(super) struct Context<'a> {
+    pub(super) cloud: &'a dyn AnyCloud,
+    pub(super) identity: &'a Identity<'a>,
+    pub(super) caches: Option<&'a dyn Caches>,
+    /// The desired state; `None` for a deletion.
+    pub(super) desired: Option<Tree>,
+    /// If set, the cloud refused more than there is: then nothing is created before something is removed.
+    pub(super) removals_first: bool,
+    /// If set, the plan was reported.
+    pub(super) is_announced: bool,
+    /// Reports that are due before the next action.
+    pub(super) reports: Vec<Report>,
+}

@@ -1,0 +1,359 @@
+//! Whole syncs of the step function against a cloud in memory: no I/O, no clock, ended anywhere.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cloud_provider::{Cluster, Error, Result, Service, async_trait};
+use proptest::prelude::*;
+
+use super::super::aim::Aim;
+use super::super::change::Step;
+use super::super::erased::Erased;
+use super::super::model::{Actual, Marks, Part, Port, Shared, State, Tree};
+use super::super::ownership::{Others, Sorted};
+use super::super::service_sync::ServiceSync;
+use super::super::step::{Action, Answer};
+use super::super::{
+    Adoption, Applied, Change, Desire, Identity, LoadBalancerCloud, Names, Naming, Operation, Options, Query, Recovery,
+    plan,
+};
+use super::cloud::StepByStep;
+use super::planning::{any_actual, check_possible, tree};
+use crate::annotations::{Annotations, Parsed};
+use crate::paging::Reading;
+
+/// The decisions of a cloud that is locked, and replaces what failed.
+struct Decisions;
+
+#[async_trait]
+impl LoadBalancerCloud for Decisions {
+    type Spec = ();
+
+    fn names(&self) -> Names {
+        Names::NotUnique
+    }
+
+    fn spec(&self, service: &Service) -> Parsed<()> {
+        Annotations::of(service).parsed(())
+    }
+
+    fn lock(&self, _observed: &Actual) -> Option<String> {
+        Some("all".into())
+    }
+
+    fn recovery(&self, _observed: &Actual, _service: &Service) -> Recovery {
+        Recovery::Replace
+    }
+
+    async fn desired(&self, _desire: &Desire<'_, ()>) -> Result<Tree> {
+        unreachable!("the step function does no I/O")
+    }
+
+    async fn read(&self, _query: Query<'_>) -> Result<Reading<Actual>> {
+        unreachable!("the step function does no I/O")
+    }
+
+    async fn apply(&self, _change: Change<'_>, (): &()) -> Result<Applied> {
+        unreachable!("the step function does no I/O")
+    }
+}
+
+/// The cloud's way to answer a request.
+#[derive(Clone, Copy, Debug)]
+enum Mood {
+    /// The first operation is done, and the outcome shown.
+    One,
+    /// All operations are done, and the outcome shown.
+    All,
+    /// The first operation is begun.
+    Busy,
+    /// The first operation is done, and the cloud asks for another plan.
+    PlanAgain,
+    /// The request is refused, because something has changed.
+    Conflict,
+}
+
+/// The request at which the process ends, and whether that is carried out.
+type End = Option<(usize, bool)>;
+
+#[derive(Clone, Debug)]
+struct Cloud {
+    balancers: BTreeMap<String, Actual>,
+    desired: Tree,
+    moods: Vec<Mood>,
+    created: usize,
+}
+
+fn service() -> Service {
+    serde_json::from_value(serde_json::json!({"metadata": {"namespace": "default", "name": "web", "uid": "s1"}}))
+        .unwrap()
+}
+
+fn cluster() -> Cluster {
+    Cluster { name: "kubernetes".into(), id: Some("c1".into()) }
+}
+
+fn marks(cluster: &str, service: &str) -> Marks {
+    Marks { cluster: Some(cluster.into()), service: Some(service.into()) }
+}
+
+/// Says whether a load balancer carries the Service's owner tags, or its legacy owner tag and no other.
+fn is_own(actual: &Actual) -> bool {
+    let is_legacy = actual.marks == Marks::default() && actual.sign.as_deref() == Some("legacy-s1");
+    actual.marks == marks("c1", "s1") || is_legacy
+}
+
+impl Cloud {
+    fn own(&self) -> Vec<&Actual> {
+        self.balancers.values().filter(|actual| is_own(actual)).collect()
+    }
+
+    fn others(&self) -> String {
+        format!("{:?}", self.balancers.values().filter(|it| !is_own(it) && !it.adopted).collect::<Vec<_>>())
+    }
+
+    fn seen(&self, id: &str) -> Option<Shared> {
+        self.balancers.get(id).cloned().map(Arc::new)
+    }
+
+    fn found(&self, identity: &Identity<'_>) -> Sorted {
+        let is_candidate = |it: &&Actual| {
+            it.name == identity.name || it.marks.service.as_deref() == Some("s1") || it.sign == identity.sign
+        };
+        let found = self.balancers.values().filter(is_candidate).cloned().map(Arc::new).collect();
+        let others = Others { caches: None, sign: &|_| None, adopts: &|_| Adoption::Refused };
+        Sorted::new(found, identity, &others)
+    }
+
+    /// Fails if an operation must not be sent for a load balancer.
+    fn check(stored: &Actual, operation: &Operation) {
+        let is_shared = !stored.foreign.is_empty();
+        check_possible(&stored.known_tree(), operation);
+        assert!(is_own(stored), "{operation:?} for a load balancer of somebody else: {stored:?}");
+        if operation.deletes(|part| *part == Part::Balancer) {
+            assert!(!stored.adopted && !is_shared, "a load balancer that was not ours to delete: {stored:?}");
+        }
+    }
+
+    fn send(&mut self, change: Change<'_>, mood: Mood) -> Result<Step<Shared>> {
+        let count = match mood {
+            Mood::Conflict => return Err(Error::conflict("it has changed")),
+            Mood::All => change.operations.len(),
+            _ => 1,
+        };
+        let id = change.actual.map_or_else(
+            || {
+                self.created += 1;
+                format!("new-{}", self.created)
+            },
+            |actual| actual.id.clone(),
+        );
+        let new = Actual { id: id.clone(), marks: marks("c1", "s1"), ..change.outcome(count).unwrap_or_default() };
+        let mut stored = match change.actual {
+            Some(_) => self.balancers.remove(&id).ok_or_else(|| Error::not_found("gone"))?,
+            None => Actual { tree: None, ..new },
+        };
+        for operation in &change.operations[..count] {
+            Self::check(&stored, operation);
+            let one = Change { actual: Some(&stored), operations: std::slice::from_ref(operation), ..change };
+            let Some(outcome) = one.outcome(1) else { return Ok(Step::Gone) };
+            stored = outcome;
+        }
+        self.balancers.insert(id, stored.clone());
+        let applied = match mood {
+            Mood::Busy if change.actual.is_some() => Applied::Begun(count),
+            Mood::PlanAgain => Applied::PlanAgain(Box::new(stored)),
+            _ => Applied::Shown(count, Box::new(stored)),
+        };
+        Ok(applied.step(change).map(Arc::new))
+    }
+
+    /// Syncs until the end, or until the process ends. Returns the outcome, if it came to one, and how many requests were sent.
+    fn sync(&mut self, aim: Aim, end: End) -> (Option<Result<()>>, usize) {
+        let (cluster, service) = (cluster(), service());
+        let legacy_owner = Some("legacy-s1".to_owned());
+        let naming = Naming { name: "web".into(), legacy_owner, ..Naming::default() };
+        let identity = Identity::new(&cluster, &service, naming);
+        let cloud = Erased { cloud: Decisions, machines: Arc::new(StepByStep::default()), options: Options::default() };
+        let desired = aim.has_desired().then(|| self.desired.clone());
+        let (mut sync, mut action) = ServiceSync::start(aim, desired, &cloud, &identity, None);
+        let mut sent = 0;
+        for _ in 0..1000 {
+            let answer = match action {
+                Action::Find { .. } | Action::VerifyAbsence => Ok(Answer::Found(self.found(&identity))),
+                Action::Claim(_) => Ok(Answer::Claimed),
+                Action::Lock { actual, .. } | Action::Wait { actual, .. } | Action::Read(actual) => {
+                    Ok(Answer::Seen(self.seen(&actual.id)))
+                }
+                Action::Publish(_) => Ok(Answer::Published),
+                Action::Done(outcome) => return (Some(outcome.map(drop)), sent),
+                Action::Send { actual, operations } => {
+                    let change = Change {
+                        identity: &identity,
+                        actual: actual.as_deref(),
+                        operations: &operations,
+                        observer: &(),
+                    };
+                    let (mood, number) = (self.moods[sent % self.moods.len()], sent);
+                    sent += 1;
+                    match end {
+                        Some((at, false)) if at == number => return (None, sent),
+                        Some((at, true)) if at == number => {
+                            let _lost_answer = self.send(change, mood);
+                            return (None, sent);
+                        }
+                        _ => self.send(change, mood).map(Answer::Sent),
+                    }
+                }
+            };
+            action = sync.step(answer);
+            sync.take_reports();
+        }
+        panic!("a sync without an end: {self:?}")
+    }
+
+    /// Syncs until the end. Returns how many requests were sent.
+    fn finish(&mut self, aim: Aim) -> usize {
+        let (outcome, sent) = self.sync(aim, None);
+        outcome.unwrap().unwrap();
+        sent
+    }
+
+    /// Fails unless the Service has exactly the desired load balancer, and nothing is left to do.
+    fn check_reached(&mut self) {
+        let own = self.own();
+        assert_eq!(own.len(), 1, "{own:?}");
+        assert_eq!(plan(&self.desired, &own[0].known_tree()), []);
+        assert_eq!(self.finish(Aim::Ensured), 0, "a second sync has nothing to do");
+    }
+}
+
+/// Load balancers of the Service: up to two, whole or half made; one may have failed, or carry the legacy owner tag only.
+fn own() -> impl Strategy<Value = Vec<Actual>> {
+    let one = (any_actual(), any::<bool>(), 0..5_u8).prop_map(|(tree, is_adopted, kind)| {
+        let failed = kind == 0 && tree.balancer_attributes().is_some() && !is_adopted;
+        let state = if failed { State::Failed("no host".into()) } else { State::Ready };
+        Actual {
+            name: "web".into(),
+            marks: marks("c1", "s1"),
+            state,
+            tree: Some(tree),
+            adopted: is_adopted,
+            ..Actual::default()
+        }
+    });
+    (proptest::collection::vec(one, 0..3), any::<bool>()).prop_map(|(mut own, is_legacy)| {
+        own.retain(|actual| !actual.known_tree().parts.is_empty());
+        if let ([only], true) = (&mut own[..], is_legacy) {
+            (only.marks, only.sign, only.adopted) = (Marks::default(), Some("legacy-s1".into()), false);
+        }
+        own.iter_mut().skip(1).for_each(|second| second.state = State::Ready);
+        own
+    })
+}
+
+/// Load balancers of another cluster, of another Service, and of nobody.
+fn others() -> impl Strategy<Value = Vec<Actual>> {
+    let owners = vec![marks("c2", "s9"), marks("c1", "s2"), Marks::default()];
+    let one = (tree(false), prop::sample::select(owners)).prop_map(|(tree, marks)| Actual {
+        name: format!("other-{}", marks.service.clone().unwrap_or_default()),
+        marks,
+        tree: Some(tree),
+        ..Actual::default()
+    });
+    proptest::collection::vec(one, 0..3)
+}
+
+fn moods() -> impl Strategy<Value = Vec<Mood>> {
+    let usual = prop::sample::select(vec![Mood::One, Mood::All, Mood::Busy, Mood::PlanAgain]);
+    proptest::collection::vec(usual, 1..4)
+}
+
+fn clouds() -> impl Strategy<Value = Cloud> {
+    (own(), others(), tree(true), moods()).prop_map(|(own, others, desired, moods)| {
+        let numbered = own.into_iter().chain(others).enumerate();
+        let balancers = numbered.map(|(n, it)| (format!("lb-{n}"), Actual { id: format!("lb-{n}"), ..it })).collect();
+        Cloud { balancers, desired, moods, created: 0 }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn a_sync_reaches_the_desired_state_and_the_next_sends_nothing(mut cloud in clouds()) {
+        let others = cloud.others();
+        cloud.finish(Aim::Ensured);
+        cloud.check_reached();
+        prop_assert_eq!(cloud.others(), others);
+    }
+
+    #[test]
+    fn a_sync_that_ends_anywhere_is_finished_by_the_next(before in clouds(), is_carried_out in any::<bool>()) {
+        for at in 0..200 {
+            let mut cloud = before.clone();
+            let others = cloud.others();
+            let is_whole = cloud.sync(Aim::Ensured, Some((at, is_carried_out))).0.is_some();
+            cloud.finish(Aim::Ensured);
+            cloud.check_reached();
+            prop_assert_eq!(cloud.others(), others);
+            if is_whole {
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn a_deletion_that_ends_anywhere_leaves_nothing_of_ours_after_the_next(
+        before in clouds(), is_carried_out in any::<bool>()
+    ) {
+        for at in 0..200 {
+            let mut cloud = before.clone();
+            let others = before.others();
+            let is_whole = cloud.sync(Aim::Deleted, Some((at, is_carried_out))).0.is_some();
+            cloud.finish(Aim::Deleted);
+            prop_assert!(cloud.own().is_empty());
+            prop_assert_eq!(cloud.others(), others);
+            if is_whole {
+                break;
+            }
+        }
+    }
+
+    #[test]
+    fn a_conflict_is_planned_again_from_what_the_cloud_has(mut cloud in clouds(), at in 0..6_usize) {
+        let mut moods: Vec<Mood> = cloud.moods.iter().copied().cycle().take(400).collect();
+        moods[at] = Mood::Conflict;
+        cloud.moods = moods;
+        cloud.balancers.values_mut().for_each(|it| it.state = State::Ready);
+        cloud.finish(Aim::Ensured);
+        cloud.check_reached();
+    }
+
+    #[test]
+    fn a_load_balancer_of_our_name_and_of_other_owner_is_refused(
+        stranger in (tree(false), prop::sample::select(vec![marks("c2", "s9"), marks("c1", "s2"), Marks::default()])),
+        desired in tree(true), aim in prop::sample::select(vec![Aim::Ensured, Aim::Targets, Aim::Deleted])
+    ) {
+        let (tree, marks) = stranger;
+        let stranger = Actual { id: "lb-0".into(), name: "web".into(), marks, tree: Some(tree), ..Actual::default() };
+        let balancers = [("lb-0".to_owned(), stranger)].into();
+        let mut cloud = Cloud { balancers, desired, moods: vec![Mood::One], created: 0 };
+        let others = cloud.others();
+        let (outcome, sent) = cloud.sync(aim, None);
+        prop_assert_eq!((outcome.unwrap().is_ok(), sent), (aim == Aim::Deleted, 0));
+        prop_assert_eq!(cloud.others(), others);
+    }
+
+    #[test]
+    fn a_load_balancer_with_parts_of_others_outlives_its_service(actual in tree(false), moods in moods()) {
+        let theirs = Part::Listener(Port { number: 8443, protocol: "TCP".into() });
+        let foreign = [(theirs, "Service default/other's".to_owned())].into();
+        let shared = Actual { id: "lb-0".into(), name: "web".into(), marks: marks("c1", "s1"), tree: Some(actual), foreign, ..Actual::default() };
+        let balancers = [("lb-0".to_owned(), shared)].into();
+        let mut cloud = Cloud { balancers, desired: Tree::default(), moods, created: 0 };
+        cloud.finish(Aim::Deleted);
+        let left = &cloud.balancers["lb-0"];
+        prop_assert!(left.known_tree().listeners().next().is_none() && left.marks == Marks::default());
+    }
+}
