@@ -1,8 +1,7 @@
-//! What a Service may ask for (§3.2). docs/providers/openstack.md is made from these declarations.
+//! The annotations of a Service (§3.2). docs/providers/openstack.md is generated from these declarations.
 //!
-//! A truth value or a number that cannot be read is a warning, and the default holds: load balancers that exist were made so,
-//! and must not change because somebody else reads them now. A text that is empty cancels what the configuration says
-//! ([`text`]).
+//! A truth value or a number that cannot be read is a warning, and the default holds: the Go cloud-controller-manager created load
+//! balancers so, and they must not change with the program. An empty text cancels the value of the configuration ([`text`]).
 
 use std::time::Duration;
 
@@ -10,14 +9,14 @@ use cloud_provider::Service;
 use provider_kit::annotations::{Annotation, Annotations};
 use provider_kit::declared::{Kind, Value};
 
-/// How targets learn a client's address.
+/// Protocol that tells targets the client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyProtocol {
-    /// They do not.
+    /// No such protocol.
     Off,
-    /// By version 1 of the PROXY protocol.
+    /// Version 1 of the PROXY protocol.
     V1,
-    /// By version 2.
+    /// Version 2 of the PROXY protocol.
     V2,
 }
 
@@ -26,21 +25,21 @@ impl Value for ProxyProtocol {
         Kind::one_of(&[("false", Self::Off), ("true", Self::V1), ("v1", Self::V1), ("v2", Self::V2)]).verbatim();
 }
 
-/// Exactly these two words, as before us.
+/// Exactly these two words, as in the Go cloud-controller-manager.
 const TRUTH: Kind<bool> = Kind::one_of(&[("true", true), ("false", false)]).verbatim();
 const SECONDS: Kind<Duration> = Kind::of("a whole number of seconds", |text| {
     text.parse().ok().map(|seconds: u32| Duration::from_secs(seconds.into()))
 })
 .verbatim();
-/// So much Octavia takes: 365 days.
+/// Range of Octavia: up to 365 days.
 const MILLISECONDS: Kind<u64> = Kind::number(0, 31_536_000_000).verbatim();
 const RETRIES: Kind<u16> = Kind::number(1, 10).verbatim();
 
-/// What nearly all keys begin with.
+/// Prefix of nearly all keys.
 pub const PREFIX: &str = "loadbalancer.openstack.org/";
 
 provider_kit::declare! {
-    /// The one whose key begins otherwise.
+    /// The annotation with another prefix.
     pub INTERNAL_ONES: "service.beta.kubernetes.io/";
 
     /// The load balancer gets no floating IP. With `internal-lb = true` in the configuration it never gets one.
@@ -48,7 +47,7 @@ provider_kit::declare! {
 }
 
 provider_kit::declare! {
-    /// Those that begin with [`PREFIX`], in the order of the reference page.
+    /// The annotations that begin with [`PREFIX`], in the order of the reference page.
     pub ALL: "loadbalancer.openstack.org/";
 
     /// Name of a `[LoadBalancerClass "name"]` of the configuration, which says where things are.
@@ -116,7 +115,7 @@ provider_kit::declare! {
     pub NODE_SELECTOR: String = "node-selector", otherwise("`node-selector`");
 }
 
-/// The annotation if it is there, else what the configuration says; an empty text is none, whoever says it.
+/// Returns the annotation if it is set, else the value of the configuration; an empty text is none.
 ///
 /// ```
 /// use cloud_provider::Service;
@@ -128,14 +127,14 @@ provider_kit::declare! {
 /// service.metadata.annotations = Some([(FLAVOR_ID.key().to_owned(), String::new())].into());
 /// assert_eq!(text(&mut Annotations::of(&service), &FLAVOR_ID, Some("small")), None);
 /// ```
-pub fn text(asked: &mut Annotations<'_>, annotation: &Annotation<String>, configured: Option<&str>) -> Option<String> {
-    asked.get(annotation).or_else(|| configured.map(str::to_owned)).filter(|text| !text.is_empty())
+pub fn text(read: &mut Annotations<'_>, annotation: &Annotation<String>, configured: Option<&str>) -> Option<String> {
+    read.get(annotation).or_else(|| configured.map(str::to_owned)).filter(|text| !text.is_empty())
 }
 
-/// The annotations of a Service, to be read. What begins with [`PREFIX`] and is not known is warned of.
+/// Returns the annotations of a Service, to be read. Unknown keys that begin with [`PREFIX`] are warned of.
 #[must_use]
-pub fn asked_by(service: &Service) -> Annotations<'_> {
-    let mut asked = Annotations::of(service);
-    asked.unknown(PREFIX, ALL);
-    asked
+pub fn annotations_of(service: &Service) -> Annotations<'_> {
+    let mut annotations = Annotations::of(service);
+    annotations.unknown(PREFIX, ALL);
+    annotations
 }

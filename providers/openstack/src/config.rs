@@ -1,4 +1,4 @@
-//! What `cloud.conf`, `clouds.yaml` and the environment say (§1 of the provider's page), validated.
+//! The configuration from `cloud.conf`, `clouds.yaml` and the environment (§1 of the provider's page), validated.
 
 mod auth;
 mod reading;
@@ -10,11 +10,12 @@ use std::time::Duration;
 use ipnet::IpNet;
 pub use provider_kit::transport::Tls;
 use secrecy::SecretString;
+use serde::Serialize;
 
 /// The configuration, validated.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who we are.
+    /// Credential, and the scope of tokens.
     pub auth: Auth,
     /// `[Global] region`: of the catalogue, and the Nodes' region label.
     pub region: Option<String>,
@@ -32,15 +33,15 @@ pub struct Config {
     pub balancers: Option<Balancers>,
     /// `[Route] router-id`.
     pub router: Option<String>,
-    /// What was read beside the configuration file: `clouds.yaml` and the like, certificates. When one of them changes, the
-    /// configuration is read again.
+    /// Other files that were read: `clouds.yaml` and the like, certificates. When one of them changes, the configuration is read
+    /// again.
     pub files: Vec<PathBuf>,
-    /// What works, but hardly as somebody meant it, such as keys that nobody reads: for `doctor`. The log has it too.
+    /// Warnings about settings that work, but hardly as intended, such as unknown keys: for `doctor` and the log.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// Whether it asks for the same of the same cloud, with the same or another credential.
+    /// Returns `true` if only the credential differs.
     #[must_use]
     pub fn differs_in_access_only(&self, other: &Self) -> bool {
         let beyond = |it: &Self| (it.region.clone(), it.interface, it.regional, it.request_timeout, it.router.clone());
@@ -50,20 +51,20 @@ impl Config {
     }
 }
 
-/// Who we are, to Keystone (§1.2).
+/// The request for a token (§1.2).
 #[derive(Clone, Debug)]
 pub struct Auth {
     /// `auth-url`, without a slash at its end and without `/v3`.
     pub url: String,
-    /// How we prove it.
+    /// The credential.
     pub method: Method,
-    /// What the token is for.
+    /// The scope of the token.
     pub scope: Scope,
 }
 
 impl Auth {
-    /// Whether it may be for what another one is for, of the same Keystone. Where that is said otherwise, by a trust or an application
-    /// credential, only the token tells.
+    /// Returns `true` if both may have the same scope at the same Keystone. The scope of a trust or an application credential is
+    /// known only from the token.
     pub(crate) fn may_be_for_the_same(&self, other: &Self) -> bool {
         use std::mem::discriminant;
         let is_told = !matches!(self.scope, Scope::Trust(_)) && discriminant(&self.scope) == discriminant(&other.scope);
@@ -71,7 +72,7 @@ impl Auth {
     }
 }
 
-/// How a token is asked for.
+/// The method of authentication.
 #[derive(Clone, Debug)]
 pub enum Method {
     /// User and password; also of a trustee.
@@ -88,7 +89,7 @@ pub enum Method {
         /// Its secret.
         secret: SecretString,
     },
-    /// A token that somebody else made: it cannot be renewed.
+    /// A given token, which cannot be renewed.
     Token(SecretString),
 }
 
@@ -111,7 +112,8 @@ pub enum Named {
 }
 
 /// A domain.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Domain {
     /// By its id.
     Id(String),
@@ -119,10 +121,10 @@ pub enum Domain {
     Name(String),
 }
 
-/// What a token is for.
+/// The scope of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// What the credential itself says.
+    /// The scope of the credential itself.
     None,
     /// A project, by its id.
     ProjectId(String),
@@ -134,7 +136,7 @@ pub enum Scope {
     Trust(String),
 }
 
-/// Which of a service's endpoints is used.
+/// Interface of a service's endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Interface {
     /// `public`.
@@ -146,7 +148,7 @@ pub enum Interface {
     Admin,
 }
 
-/// Which addresses Nodes get (§1.3).
+/// Addresses of Nodes (§1.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networking {
     /// `ipv6-support-disabled`.
@@ -166,7 +168,7 @@ pub struct Balancers {
     pub provider: String,
     /// `lb-method`.
     pub method: String,
-    /// Where load balancers, their members and floating IPs are.
+    /// Networks and subnets of load balancers, their members and floating IPs.
     pub networks: Networks,
     /// `internal-lb`.
     pub internal: bool,
@@ -192,13 +194,13 @@ pub struct Balancers {
     pub max_shared: usize,
     /// `provider-requires-serial-api-calls`.
     pub serial: bool,
-    /// `OCCM_WAIT_LB_ACTIVE_STEPS`: so often a load balancer that changes is looked at.
+    /// `OCCM_WAIT_LB_ACTIVE_STEPS`: number of polls of a load balancer that changes.
     pub wait_steps: u32,
     /// `[LoadBalancerClass "name"]`.
     pub classes: BTreeMap<String, Networks>,
 }
 
-/// Where things are: of `[LoadBalancer]`, or of a class.
+/// Networks and subnets of `[LoadBalancer]`, or of a class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks {
     /// `network-id`: of the VIP.

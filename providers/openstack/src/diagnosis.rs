@@ -1,10 +1,10 @@
-//! What `doctor` is told: Keystone, the catalogue, roles, servers, networks, Octavia, the router.
+//! Checks of `doctor`: Keystone, roles, the catalogue, servers, Octavia, networks, the router.
 
 use std::collections::BTreeMap;
 
 use cloud_provider::{Error, Finding, Result};
 use provider_kit::catalog::quoted;
-use provider_kit::checks::{self, endpoint_remedy, undecided};
+use provider_kit::checks::{self, endpoint_remedy, unavailable, undecided};
 use provider_kit::transport::Call;
 use serde_json::Value;
 
@@ -12,35 +12,46 @@ use crate::catalogue::Service;
 use crate::config::{Balancers, Config, Networks};
 use crate::services::Services;
 
-/// One of these is needed to change anything: Octavia has roles of its own.
+/// Roles of which one is needed to change anything: Octavia has roles of its own.
 const WRITING_ROLES: [&str; 6] =
     ["load-balancer_member", "load-balancer_admin", "member", "_member_", "manager", "admin"];
-/// So many examples are enough.
+/// Most names that a finding quotes.
 const EXAMPLES: usize = 5;
 
-/// What is looked at.
+/// The services and the configuration that are checked.
 pub(crate) struct Diagnosis<'a> {
     pub(crate) services: &'a Services,
     pub(crate) config: &'a Config,
 }
 
-/// What was found; as an error, what hides the rest.
+/// The finding of a check; as an error, one that ends it.
 type Found = Result<Finding, Finding>;
 
 fn either(found: Found) -> Finding {
-    found.unwrap_or_else(|hiding| hiding)
+    found.unwrap_or_else(|last| last)
 }
 
 impl Diagnosis<'_> {
-    /// From the outside in; without a token there is nothing more to find out.
+    /// Returns the findings, from the outside in; without a token nothing more can be checked.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
         let warned = |text: &String| Finding::warning("configuration", text, "correct the cloud configuration");
         let mut findings: Vec<Finding> = self.config.warnings.iter().map(warned).collect();
         findings.push(self.keystone().await);
-        let Ok(roles) = self.services.roles().await else { return findings };
-        findings.push(writing(&roles));
-        findings.extend(self.catalogue().await);
-        findings.extend(self.servers().await.unwrap_or_else(|hiding| vec![hiding]));
+        let Ok(token) = self.services.token().await else { return findings };
+        findings.push(writing(&token.roles));
+        // The first region of the catalogue is a matter of chance, and nothing is known of another one's servers.
+        let (regions, remedy) = (
+            Vec::from_iter(token.regions.clone()),
+            "set `region` in [Global]; until then the catalogue's first endpoint of each service is used",
+        );
+        findings.extend(undecided("region", &regions, remedy).filter(|_| self.config.region.is_none()));
+        findings.extend(self.used().map(|service| match token.access(service) {
+            Ok(access) => Finding::ok("catalogue", format!("{} is at {}", service.kind(), access.base())),
+            Err(error) => {
+                Finding::failure("catalogue", error.to_string(), "correct `region` or `os-endpoint-type` in [Global]")
+            }
+        }));
+        findings.extend(self.servers().await.unwrap_or_else(|last| vec![last]));
         if let Some(balancers) = &self.config.balancers {
             findings.push(either(self.octavia(balancers).await));
             findings.extend(self.places(balancers).await);
@@ -62,31 +73,16 @@ impl Diagnosis<'_> {
         }
     }
 
-    /// Every service that is used has to be in it.
-    async fn catalogue(&self) -> Vec<Finding> {
-        let mut used = vec![Service::Compute, Service::Network];
-        used.extend(self.config.balancers.iter().map(|_| Service::Balancer));
-        let has_references = |it: &&Balancers| it.barbican && it.tls_container.is_some();
-        used.extend(self.config.balancers.as_ref().filter(has_references).map(|_| Service::Keys));
-        let mut findings = Vec::from_iter(self.region().await);
-        for service in used {
-            let remedy = "correct `region` or `os-endpoint-type` in [Global]";
-            findings.push(match self.services.endpoint(service).await {
-                Ok(base) => Finding::ok("catalogue", format!("{} is at {base}", service.kind())),
-                Err(error) => Finding::failure("catalogue", error.to_string(), remedy),
-            });
-        }
-        findings
+    /// Returns the services that are used, which must be in the catalogue.
+    fn used(&self) -> impl Iterator<Item = Service> {
+        let balancers = self.config.balancers.as_ref();
+        let has_references = balancers.is_some_and(|it| it.barbican && it.tls_container.is_some());
+        let balancer = balancers.map(|_| Service::Balancer);
+        let keys = has_references.then_some(Service::Keys);
+        [Service::Compute, Service::Network].into_iter().chain(balancer).chain(keys)
     }
 
-    /// Which one comes first in the catalogue is chance, and of another one's servers nothing is known.
-    async fn region(&self) -> Option<Finding> {
-        let regions = Vec::from_iter(self.services.regions().await.ok()?);
-        let remedy = "set `region` in [Global]; until then the catalogue's first endpoint of each service is used";
-        undecided("region", &regions, remedy).filter(|_| self.config.region.is_none())
-    }
-
-    /// Nodes that have no provider id yet are found by the names of servers.
+    /// Checks the names of servers, by which Nodes without a provider ID are found.
     async fn servers(&self) -> Result<Vec<Finding>, Finding> {
         const CHECK: &str = "servers";
         let call = Call::get("/servers", &[]);
@@ -98,18 +94,18 @@ impl Diagnosis<'_> {
         }
         let mut count = BTreeMap::<&str, usize>::new();
         servers.iter().for_each(|[_, name]| *count.entry(name).or_default() += 1);
-        let mut twice = count.iter().filter(|(_, times)| **times > 1).map(|(name, _)| *name).peekable();
-        let mut odd = count.keys().copied().filter(|name| !may_be_a_node(name)).peekable();
-        let twice = twice.peek().is_some().then(|| {
-            let twice = quoted(twice, EXAMPLES);
-            let text = format!("several have the name {twice}: such a Node cannot be found by name");
+        let examples = |fits: fn(&str, usize) -> bool| {
+            let mut names = count.iter().filter(|(name, times)| fits(name, **times)).map(|it| *it.0).peekable();
+            names.peek().is_some().then(|| quoted(names, EXAMPLES))
+        };
+        let twice = examples(|_, times| times > 1).map(|names| {
+            let text = format!("several have the name {names}: such a Node cannot be found by name");
             let remedy = "rename them, or start the kubelet there with --provider-id=openstack:///<server id>";
             Finding::warning(CHECK, text, remedy)
         });
-        let odd = odd.peek().is_some().then(|| {
-            let odd = quoted(odd, EXAMPLES);
+        let odd = examples(|name, _| !may_be_a_node(name)).map(|names| {
             let remedy = "if Nodes run there, let their kubelets say --provider-id=openstack:///<server id>";
-            Finding::warning(CHECK, format!("no Node can have the name {odd}"), remedy)
+            Finding::warning(CHECK, format!("no Node can have the name {names}"), remedy)
         });
         let shown = Finding::ok(CHECK, format!("the project shows {}", servers.len()));
         Ok([Some(shown), twice, odd].into_iter().flatten().collect())
@@ -119,13 +115,12 @@ impl Diagnosis<'_> {
         const CHECK: &str = "octavia";
         let features = self.services.octavia().await.map_err(refused(CHECK))?;
         let call = Call::get("/lbaas/providers", &[]);
-        let enabled = self.services.texts(&self.services.balancer, call, "providers", ["name", "description"]).await;
-        let mut enabled: Vec<_> = enabled.map_err(refused(CHECK))?.into_iter().map(|[name, _]| name).collect();
-        enabled.sort_unstable();
+        let enabled = self.services.texts(&self.services.balancer, call, "providers", ["name"]).await;
+        let enabled: Vec<_> = enabled.map_err(refused(CHECK))?.into_iter().flatten().collect();
         let (wanted, (major, minor)) = (&balancers.provider, features.version);
-        if !enabled.contains(wanted) {
-            let remedy = format!("set `lb-provider` in [LoadBalancer] to one of {}", enabled.join(", "));
-            return Err(Finding::failure(CHECK, format!("the provider {wanted:?} is not enabled"), remedy));
+        let enabled = enabled.iter().map(String::as_str);
+        if let Some(missing) = unavailable(CHECK, "`lb-provider` in [LoadBalancer]", wanted, enabled) {
+            return Err(Finding { text: format!("the provider {wanted:?} is not enabled"), ..missing });
         }
         if !features.tags {
             let remedy = "upgrade Octavia to 2.5 or later; load balancers cannot be shared until then";
@@ -134,7 +129,7 @@ impl Diagnosis<'_> {
         Ok(Finding::ok(CHECK, format!("version {major}.{minor}, provider {wanted:?}")))
     }
 
-    /// Networks and subnets that the configuration names, and where floating IPs come from.
+    /// Checks the networks and subnets that the configuration names, and the source of floating IPs.
     async fn places(&self, balancers: &Balancers) -> Vec<Finding> {
         let mut findings = Vec::new();
         let classes =
@@ -165,14 +160,13 @@ impl Diagnosis<'_> {
         Ok(Finding::ok(what, format!("{setting}: {name} ({id})")))
     }
 
-    /// An object that a setting names, without what is around it.
+    /// Reads an object that a setting names.
     async fn find(&self, what: &'static str, call: Call, setting: &str, id: &str) -> Result<Value, Finding> {
         let found: Option<Value> = self.services.network.find(call.inside(what)).await.map_err(refused(what))?;
-        let missing = || {
+        found.ok_or_else(|| {
             let text = format!("{setting}: the project sees no {what} {id:?}");
             Finding::failure(what, text, format!("correct {setting}"))
-        };
-        found.ok_or_else(missing)
+        })
     }
 
     async fn external_networks(&self) -> Found {
@@ -207,7 +201,7 @@ impl Diagnosis<'_> {
     }
 }
 
-/// Services decide by roles; which they want is their own policy.
+/// Checks the roles, by which services decide; each has a policy of its own.
 fn writing(roles: &[String]) -> Finding {
     let names = roles.join(", ");
     if roles.iter().any(|role| WRITING_ROLES.contains(&&**role)) {
@@ -235,7 +229,7 @@ fn refused(check: &'static str) -> impl Fn(Error) -> Finding {
     move |error| checks::refused(check, "the catalogue's endpoint", ROLE, &error)
 }
 
-/// Whether a Node may have this name.
+/// Returns `true` if a Node may have this name.
 fn may_be_a_node(name: &str) -> bool {
     let is_part = |part: &str| {
         let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

@@ -1,4 +1,4 @@
-//! Keystone: what a token is asked for with, and what it is good for (§5.1). When it is asked for says the kit.
+//! Keystone: requests for tokens, and their contents (§5.1). The kit decides when a token is requested.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
 use crate::catalogue::{Service, base, regions};
-use crate::config::{Auth, Domain, Interface, Method, Named, Scope, User};
+use crate::config::{Auth, Interface, Method, Named, Scope, User};
 
 /// The token in use, for all services.
 pub(crate) type Keystone = Tokens<Identity>;
 
-/// Who asks for a token, and what of the catalogue is used.
+/// The credential, and the choice among the endpoints of the catalogue.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) auth: Auth,
     pub(crate) interface: Interface,
     pub(crate) region: Option<String>,
-    /// To `auth-url`.
+    /// The transport to `auth-url`.
     pub(crate) http: Transport,
 }
 
-/// What a token is good for.
+/// The contents of a token.
 pub(crate) struct Token {
-    /// Each service, in the order of [`Service::ALL`].
+    /// The access to each service, in the order of [`Service::ALL`].
     accesses: [Result<Arc<Access>>; Service::ALL.len()],
-    /// What it is for, unless that is no project.
+    /// The ID of the project, if it is for one.
     pub(crate) project: Option<String>,
     /// The names of the roles in it.
     pub(crate) roles: Vec<String>,
@@ -77,7 +77,7 @@ impl Issuer for Identity {
     }
 }
 
-/// By Keystone's clock, which may be another than ours.
+/// Returns the lifetime by Keystone's clock, which may differ from this machine's.
 fn lifetime(token: &Value) -> Duration {
     let time = |key: &str| token[key].as_str()?.parse::<Timestamp>().ok();
     let issued = time("issued_at").unwrap_or_else(Timestamp::now);
@@ -92,7 +92,7 @@ impl Identity {
         access.map(Arc::new).map_err(|err| Error::invalid(format!("Keystone's catalogue, {}: {err}", service.kind())))
     }
 
-    /// What to do about an answer of Keystone's.
+    /// Adds the remedy to an answer of Keystone's.
     fn explained(&self, err: Error) -> Error {
         let place = self.place();
         if err.is_unauthorized() {
@@ -115,7 +115,7 @@ impl Auth {
         }
     }
 
-    /// What Keystone is asked with.
+    /// Returns the body of the request.
     fn body(&self) -> Value {
         let secret = self.secret().expose_secret();
         let (method, mut proof) = match &self.method {
@@ -141,7 +141,7 @@ impl Auth {
 }
 
 impl Method {
-    /// The keys that say it.
+    /// Returns the settings that hold the credential.
     fn settings(&self) -> &'static str {
         match self {
             Self::Password { .. } => "user, password, project and their domains",
@@ -155,16 +155,7 @@ impl User {
     fn json(&self) -> Value {
         match self {
             Self::Id(id) => json!({ "id": id }),
-            Self::Name(name, domain) => json!({ "name": name, "domain": domain.json() }),
-        }
-    }
-}
-
-impl Domain {
-    fn json(&self) -> Value {
-        match self {
-            Self::Id(id) => json!({ "id": id }),
-            Self::Name(name) => json!({ "name": name }),
+            Self::Name(name, domain) => json!({ "name": name, "domain": domain }),
         }
     }
 }
@@ -174,8 +165,8 @@ impl Scope {
         Some(match self {
             Self::None => return None,
             Self::ProjectId(id) => json!({ "project": { "id": id } }),
-            Self::Project(name, domain) => json!({ "project": { "name": name, "domain": domain.json() } }),
-            Self::Domain(domain) => json!({ "domain": domain.json() }),
+            Self::Project(name, domain) => json!({ "project": { "name": name, "domain": domain } }),
+            Self::Domain(domain) => json!({ "domain": domain }),
             Self::Trust(id) => json!({ "OS-TRUST:trust": { "id": id } }),
         })
     }

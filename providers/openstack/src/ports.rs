@@ -14,22 +14,22 @@ use serde_json::{Value, json};
 
 use crate::services::{Services, based_on};
 
-/// As many ports are asked for at once; Neutron may answer fewer.
+/// Requested number of ports in a page; Neutron may answer fewer.
 const PAGE_SIZE: usize = 1000;
-/// So many values of one attribute are asked for at once: servers refuse long URLs.
+/// Most values of one attribute in a request: servers refuse long URLs.
 pub(crate) const VALUES_AT_ONCE: usize = 50;
-/// How often somebody else may change a port between our reading and our writing it.
+/// Number of times that a port is read again because somebody else changed it between our read and our write.
 const ATTEMPTS: usize = 5;
-/// What is read of thousands of ports, and no more.
+/// Fields that are read of thousands of ports.
 const FIELDS: &str =
     "id device_id device_owner network_id status fixed_ips security_groups port_security_enabled trunk_details";
-/// What is read besides of those that may be changed.
+/// Further fields of ports that may be changed.
 const MORE_FIELDS: &str = "allowed_address_pairs tags revision_number";
 
-/// The ports of the project. Cheap to clone; clones share what was read.
+/// The ports of the project. Cheap to clone; clones share the kept list.
 #[derive(Clone)]
 pub(crate) struct Ports {
-    services: Services,
+    pub(crate) services: Services,
     cached: Arc<Cached<Vec<Port>>>,
     /// Locks by port ID. Neutron takes two changes of the same moment for one, whatever revision they are based on.
     locks: Arc<KeyedLock<Box<str>>>,
@@ -40,7 +40,7 @@ pub(crate) struct Ports {
 #[serde(default)]
 pub(crate) struct Port {
     pub(crate) id: Box<str>,
-    /// What it is plugged into: a server's id; empty if nothing.
+    /// Device that it is plugged into: a server's ID; empty without one.
     #[serde(rename = "device_id")]
     pub(crate) device: Box<str>,
     #[serde(rename = "device_owner", deserialize_with = "may_be_a_server")]
@@ -70,7 +70,7 @@ pub(crate) struct FixedIp {
     pub(crate) ip: Box<str>,
 }
 
-/// Whose packets may leave a port besides its own.
+/// An address, besides its own, whose packets may leave a port.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct AddressPair {
     pub(crate) ip_address: Box<str>,
@@ -97,25 +97,25 @@ fn is_active<'de, D: Deserializer<'de>>(status: D) -> Result<bool, D::Error> {
     Ok(*Box::<str>::deserialize(status)? == *"ACTIVE")
 }
 
-/// Not a router, a DHCP server, a floating IP or a load balancer.
+/// Returns `false` for a router, a DHCP server, a floating IP or a load balancer.
 fn may_be_a_server<'de, D: Deserializer<'de>>(owner: D) -> Result<bool, D::Error> {
     let owner = Box::<str>::deserialize(owner)?;
     Ok(!["network:", "Octavia", "octavia"].iter().any(|it| owner.starts_with(it)))
 }
 
 impl Port {
-    /// The ports that are carried by this one (a trunk).
+    /// Returns the ports that this one carries (a trunk).
     pub(crate) fn sub_ports(&self) -> impl Iterator<Item = &str> {
         self.trunk_details.iter().flat_map(|trunk| trunk.sub_ports.iter().map(|it| &*it.port_id))
     }
 
-    /// Whether this is one of its addresses.
+    /// Returns `true` if this is one of its addresses.
     pub(crate) fn has(&self, ip: &str) -> bool {
         self.fixed_ips.iter().any(|it| it.ip.parse::<IpAddr>().is_ok_and(|its| ip.parse() == Ok(its)))
     }
 }
 
-/// Those plugged into a device, of ports in the order of [`Ports::all`].
+/// Returns the ports of a device, from ports in the order of [`Ports::all`].
 pub(crate) fn of_device<'a>(all: &'a [Port], device: &str) -> &'a [Port] {
     let start = all.partition_point(|port| &*port.device < device);
     let end = all.partition_point(|port| &*port.device <= device);
@@ -123,48 +123,46 @@ pub(crate) fn of_device<'a>(all: &'a [Port], device: &str) -> &'a [Port] {
 }
 
 impl Ports {
-    /// The ports behind Neutron's API.
+    /// Returns the ports behind Neutron's API.
     pub(crate) fn new(services: Services) -> Self {
         Self { services, cached: Arc::default(), locks: Arc::default() }
     }
 
-    /// All ports that may be servers', as they were read at most `age` before this call; sorted by device, and then as they
-    /// are listed. Without what a [change](Self::change) needs to know.
+    /// Returns all ports that may be servers', as they were read at most `age` before this call; sorted by device, and then as
+    /// they are listed. Without the fields that a [change](Self::change) needs.
     ///
     /// # Errors
-    /// What Neutron answered; if the list was not whole.
+    /// Neutron's answer; *other* if the list was partial.
     pub(crate) async fn all(&self, age: Duration) -> Result<Arc<Vec<Port>>> {
         let urgency = Urgency::of(Priority::Ordinary);
         Ok(self.cached.get(age, async || self.read_all(&urgency).await).await?.0)
     }
 
-    /// All ports that may be servers', read now; kept for nobody.
+    /// Reads all ports that may be servers', without keeping them.
     pub(crate) async fn read_all(&self, urgency: &Urgency) -> Result<Vec<Port>> {
         let call = fields(Call::get("/ports", &[]).query("limit", PAGE_SIZE), FIELDS);
         let call = self.services.in_project(call).await?;
-        let network = &self.services.network;
-        let id = |port: &Port| port.id.clone();
-        let reading = self.services.list_for_all(network, call, "ports", urgency, |port: Port| port, id);
-        // A port that is missing would take an address from a Node: half a list is none.
-        let mut ports = reading.await?.complete()?.into_items();
+        let reading = self.services.network.list(call, "ports", urgency, |port: Port| port, id).await?;
+        // A missing port would take an address from a Node: a partial list does not count.
+        let mut ports = reading.complete()?.into_items();
         ports.retain(|port| port.may_be_a_servers);
         ports.sort_by(|a, b| a.device.cmp(&b.device));
         Ok(ports)
     }
 
-    /// Those plugged into a server.
+    /// Reads the ports of a server.
     ///
     /// # Errors
-    /// What Neutron answered.
+    /// Neutron's answer.
     pub(crate) async fn of(&self, server: &str, priority: Priority) -> Result<Vec<Port>> {
         let call = Call::get("/ports", &[]).query("device_id", server).priority(priority);
         self.list(self.services.in_project(call).await?).await
     }
 
-    /// Those of which an attribute is one of these values, in these networks (none: in all).
+    /// Reads the ports of which an attribute is one of these values, in these networks (none: in all).
     ///
     /// # Errors
-    /// What Neutron answered.
+    /// Neutron's answer.
     pub(crate) async fn with(&self, key: &str, values: &[String], networks: &[&str]) -> Result<Vec<Port>> {
         let mut found = Vec::new();
         for values in values.chunks(VALUES_AT_ONCE) {
@@ -174,27 +172,27 @@ impl Ports {
         Ok(found)
     }
 
-    /// One port.
+    /// Reads one port.
     ///
     /// # Errors
-    /// What Neutron answered.
+    /// Neutron's answer.
     pub(crate) async fn by_id(&self, id: &str) -> Result<Option<Port>> {
         self.services.network.find(all_fields(Call::get("/ports/{id}", &[id])).inside("port")).await
     }
 
-    /// Those that a security group is on.
+    /// Reads the ports that carry a security group.
     ///
     /// # Errors
-    /// What Neutron answered.
+    /// Neutron's answer.
     pub(crate) async fn carrying(&self, security_group: &str) -> Result<Vec<Port>> {
         self.with("security_groups", &[security_group.to_owned()], &[]).await
     }
 
-    /// Changes a port as `change` says, unless it says `None`: the fields of a PUT. If somebody else has changed the port
-    /// since it was read, it is read and asked again. Whether anything was changed.
+    /// Changes a port. `change` returns the fields of a PUT, or `None` if no change is needed. If somebody else has changed the
+    /// port since it was read, it is read and `change` is called again. Returns `true` if the port was changed.
     ///
     /// # Errors
-    /// What Neutron answered; *not found* if the port is gone.
+    /// Neutron's answer; *not found* if the port no longer exists.
     pub(crate) async fn change(&self, mut port: Port, change: impl Fn(&Port) -> Option<Value>) -> Result<bool> {
         let _held = match self.locks.try_lock(port.id.clone()) {
             Some(held) => held,
@@ -216,15 +214,16 @@ impl Ports {
     }
 
     async fn again(&self, id: &str) -> Result<Port> {
-        let gone = || Error::not_found(format!("port {id} does not exist any more"));
-        self.by_id(id).await?.ok_or_else(gone)
+        self.by_id(id).await?.ok_or_else(|| Error::not_found(format!("port {id} does not exist any more")))
     }
 
     async fn list(&self, call: Call) -> Result<Vec<Port>> {
-        let network = &self.services.network;
-        let ports = self.services.list(network, all_fields(call), "ports", |port: Port| port, |port| port.id.clone());
-        Ok(ports.await?.complete()?.into_items())
+        self.services.all(&self.services.network, all_fields(call), "ports", id).await
     }
+}
+
+fn id(port: &Port) -> Box<str> {
+    port.id.clone()
 }
 
 fn fields(call: Call, fields: &str) -> Call {

@@ -1,6 +1,5 @@
 //! The services of a cloud: reached with one token, read in pages (§5).
 
-use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +15,10 @@ use serde_json::Value;
 use crate::catalogue::Service;
 use crate::config::Config;
 use crate::features::Features;
-use crate::keystone::{Identity, Keystone};
+use crate::keystone::{Identity, Keystone, Token};
 use crate::transports::{Microversion, furnished, meaning};
 
-/// What the services can do is asked for again after so long: they may be upgraded.
+/// Age at which the features of services are read again: they may be upgraded.
 const FEATURES_AGE: Duration = Duration::from_secs(3600);
 
 /// The services. Clones share the token.
@@ -38,20 +37,20 @@ pub struct Services {
 
 struct Shared {
     keystone: Arc<Keystone>,
-    /// Of Octavia's API.
+    /// The versions of Octavia's API.
     versions: Transport,
-    octavia: Cached<Vec<String>>,
-    extensions: Cached<Vec<String>>,
-    /// As it was at the start.
+    octavia: Cached<Vec<[String; 1]>>,
+    extensions: Cached<Vec<[String; 1]>>,
+    /// The configuration at the start.
     config: Config,
     setup: Setup,
     line: Arc<Line>,
-    /// Whether the line is the network, whose TLS may be another.
+    /// If set, the line is the network, whose TLS may change.
     is_network: bool,
 }
 
 impl Services {
-    /// The services behind `auth-url`. Nothing is sent yet.
+    /// Returns the services behind `auth-url`. Nothing is sent yet.
     ///
     /// # Errors
     /// *Invalid* if `auth-url` is no URL, or a TLS file is none.
@@ -59,7 +58,7 @@ impl Services {
         Self::on(config, setup, network(&config.tls, &config.auth.url)?, true)
     }
 
-    /// The same, carried by `leaf` whatever their addresses: see [`provider_kit::transport::in_process`].
+    /// Returns the services, reached by `leaf` whatever their addresses: see [`provider_kit::transport::in_process`].
     ///
     /// # Errors
     /// *Invalid* if `auth-url` is no URL.
@@ -88,11 +87,11 @@ impl Services {
         Ok(Self { compute, network, balancer, keys, shared: Arc::new(shared) })
     }
 
-    /// Takes over another credential, and other TLS files, if Keystone gives a token for it (P-39). All else stays: with other
-    /// endpoints everything of this cluster would seem to be gone.
+    /// Replaces credential and TLS files, if Keystone gives a token for the new ones (P-39). Everything else stays: with other
+    /// endpoints all objects of this cluster would seem to be deleted.
     ///
     /// # Errors
-    /// Why not; what was in use stays in use.
+    /// Keystone's answer; the credential in use stays in use.
     pub async fn reload(&self, config: &Config) -> Result<()> {
         let Shared { keystone, config: start, setup, line, is_network, .. } = &*self.shared;
         let leaf = is_network.then(|| network(&config.tls, &config.auth.url)).transpose()?;
@@ -105,11 +104,11 @@ impl Services {
         Ok(())
     }
 
-    /// Reads a list to its end, page by page; `call` is without marker, `collection` is what the answer calls the list. What
-    /// is read becomes what is kept, one item after the other.
+    /// Reads a list to its end, page by page; `call` is without marker, `collection` is the name of the list in the answer. Each
+    /// item is kept as `keep` says.
     ///
     /// # Errors
-    /// What the service answered.
+    /// The service's answer.
     pub async fn list<W: DeserializeOwned, T, K: Hash>(
         &self,
         transport: &Transport,
@@ -119,29 +118,13 @@ impl Services {
         key: fn(&T) -> K,
     ) -> Result<Reading<T>> {
         let urgency = Urgency::of(call.urgency());
-        self.list_for_all(transport, call, collection, &urgency, keep, key).await
+        transport.list(call, collection, &urgency, keep, key).await
     }
 
-    /// The same, for a list that several wait for.
+    /// Reads a whole list.
     ///
     /// # Errors
-    /// What the service answered.
-    pub async fn list_for_all<W: DeserializeOwned, T, K: Hash>(
-        &self,
-        transport: &Transport,
-        call: Call,
-        collection: &'static str,
-        urgency: &Urgency,
-        keep: impl Fn(W) -> T,
-        key: fn(&T) -> K,
-    ) -> Result<Reading<T>> {
-        transport.list(call, collection, urgency, keep, key).await
-    }
-
-    /// Reads all of a list; half of one is none.
-    ///
-    /// # Errors
-    /// What the service answered; if the list is not whole.
+    /// The service's answer; *other* if the list is partial.
     pub(crate) async fn all<T: DeserializeOwned, K: Hash>(
         &self,
         transport: &Transport,
@@ -152,46 +135,45 @@ impl Services {
         Ok(self.list(transport, call, collection, |it: T| it, key).await?.complete()?.into_items())
     }
 
-    /// Two texts of each item of a list. By the first one it is told from the others.
+    /// Reads texts of each item of a list. By the first one an item is told from the others.
     ///
     /// # Errors
-    /// What the service answered.
-    pub(crate) async fn texts(
+    /// The service's answer.
+    pub(crate) async fn texts<const N: usize>(
         &self,
         transport: &Transport,
         call: Call,
         collection: &'static str,
-        fields: [&str; 2],
-    ) -> Result<Vec<[String; 2]>> {
+        fields: [&str; N],
+    ) -> Result<Vec<[String; N]>> {
         let keep = |item: Value| fields.map(|field| item[field].as_str().unwrap_or_default().to_owned());
-        let key = |texts: &[String; 2]| texts[0].clone();
+        let key = |texts: &[String; N]| texts.first().cloned();
         Ok(self.list(transport, call, collection, keep, key).await?.into_items())
     }
 
-    /// What Octavia can do with the configured provider; asked for about once an hour.
+    /// Returns the features of Octavia with the configured provider; read about once an hour.
     ///
     /// # Errors
-    /// What Octavia answered.
+    /// Octavia's answer.
     pub async fn octavia(&self) -> Result<Features> {
         let Shared { octavia, versions, config, .. } = &*self.shared;
-        let ask = async || Ok(firsts(self.texts(versions, Call::get("/", &[]), "versions", ["id", "status"]).await?));
-        let (versions, _) = octavia.get(FEATURES_AGE, ask).await?;
-        let version = Features::version(versions.iter().map(String::as_str)).unwrap_or((2, 0));
+        let read = async || self.texts(versions, Call::get("/", &[]), "versions", ["id"]).await;
+        let (versions, _) = octavia.get(FEATURES_AGE, read).await?;
+        let version = Features::version(versions.iter().map(|[id]| &**id)).unwrap_or((2, 0));
         Ok(Features::of(version, config.balancers.as_ref().map_or("", |it| &it.provider)))
     }
 
-    /// Whether Neutron has an extension, such as `extraroute-atomic`; asked for about once an hour.
+    /// Returns `true` if Neutron has an extension, such as `extraroute-atomic`; read about once an hour.
     ///
     /// # Errors
-    /// What Neutron answered.
+    /// Neutron's answer.
     pub async fn has_extension(&self, alias: &str) -> Result<bool> {
-        let (network, call) = (&self.network, || Call::get("/extensions", &[]));
-        let ask = async || Ok(firsts(self.texts(network, call(), "extensions", ["alias", "name"]).await?));
-        let (extensions, _) = self.shared.extensions.get(FEATURES_AGE, ask).await?;
-        Ok(extensions.iter().any(|its| its == alias))
+        let read = async || self.texts(&self.network, Call::get("/extensions", &[]), "extensions", ["alias"]).await;
+        let (extensions, _) = self.shared.extensions.get(FEATURES_AGE, read).await?;
+        Ok(extensions.iter().any(|[its]| its == alias))
     }
 
-    /// The same for a list of this project's: an administrator is shown those of everybody.
+    /// Restricts a list to this project's objects: an administrator sees those of all projects.
     ///
     /// # Errors
     /// Those of [`project_id`](Self::project_id).
@@ -199,39 +181,30 @@ impl Services {
         Ok(call.query("project_id", self.project_id().await?))
     }
 
-    /// The project that the token is for.
+    /// Returns the project of the token.
     ///
     /// # Errors
-    /// What Keystone answered; *invalid* if the token is for no project.
+    /// Keystone's answer; *invalid* if the token is for no project.
     pub async fn project_id(&self) -> Result<String> {
-        let token = self.shared.keystone.current().await?;
-        token.project.clone().ok_or_else(|| {
+        self.token().await?.project.clone().ok_or_else(|| {
             Error::invalid("the credential is for no project: name one in [Global] by tenant-id or tenant-name")
         })
     }
 
-    /// The names of the roles that the token gives.
+    /// Returns the token in use.
     ///
     /// # Errors
-    /// What Keystone answered.
+    /// Keystone's answer.
+    pub(crate) async fn token(&self) -> Result<Arc<Token>> {
+        self.shared.keystone.current().await
+    }
+
+    /// Returns the names of the roles that the token gives.
+    ///
+    /// # Errors
+    /// Keystone's answer.
     pub async fn roles(&self) -> Result<Vec<String>> {
-        Ok(self.shared.keystone.current().await?.roles.clone())
-    }
-
-    /// The regions that there are.
-    ///
-    /// # Errors
-    /// What Keystone answered.
-    pub(crate) async fn regions(&self) -> Result<BTreeSet<String>> {
-        Ok(self.shared.keystone.current().await?.regions.clone())
-    }
-
-    /// Where a service is.
-    ///
-    /// # Errors
-    /// What Keystone answered; *invalid* if it is not in the catalogue.
-    pub(crate) async fn endpoint(&self, service: Service) -> Result<String> {
-        Ok(self.shared.keystone.current().await?.access(service)?.base().to_owned())
+        Ok(self.token().await?.roles.clone())
     }
 
     /// The configured region.
@@ -241,23 +214,19 @@ impl Services {
     }
 }
 
-/// Whether Octavia refused because the load balancer is being changed: it is waited for, and asked again.
+/// Returns `true` if Octavia refused because the load balancer is being changed: the request is repeated after that.
 #[must_use]
 pub fn is_immutable(error: &Error) -> bool {
     let text = error.to_string();
     error.is_conflict() && ["is immutable", "Invalid state PENDING_"].iter().any(|said| text.contains(said))
 }
 
-/// A change of what has this revision in Neutron: *conflict* if somebody else has changed it since.
+/// Bases a change on a revision in Neutron: *conflict* if somebody else has changed the object since.
 pub(crate) fn based_on(revision: Option<impl std::fmt::Display>, call: Call) -> Call {
     match revision {
         Some(revision) => call.header("If-Match", format_args!("revision_number={revision}")),
         None => call,
     }
-}
-
-fn firsts(texts: Vec<[String; 2]>) -> Vec<String> {
-    texts.into_iter().map(|[first, _]| first).collect()
 }
 
 fn identity(config: &Config, setup: &Setup, leaf: Arc<dyn Leaf>) -> Result<Identity> {

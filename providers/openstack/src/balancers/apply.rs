@@ -1,4 +1,4 @@
-//! Doing what is planned. What comes next is told by [`requests`](super::requests); the kit waits for it.
+//! Applies planned operations. [`requests`](super::requests) says which request is next; the kit waits for its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +8,21 @@ use provider_kit::transport::Call;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::asked::Asked;
 use super::create::{Made, body};
 use super::octavia::{BALANCERS, ID, MEMBERS, Member, Members, POOLS};
 use super::project::Project;
+use super::published::lead_by;
+use super::read::Whole;
 use super::requests::{Names, Request, Step, Subject};
-use super::status::lead_by;
+use super::spec::ServiceSpec;
 use super::tags::{View, balancer_id};
 use super::{floating_ip, rename, security_group};
 
-pub(super) async fn carry_out(project: &Project, change: Change<'_>, spec: &Result<Asked>) -> Result<Applied> {
+/// Applies at least the first operation of a change.
+///
+/// # Errors
+/// The answer of Octavia or Neutron; *invalid* if the load balancer has failed, or the Service asks for something that cannot be.
+pub(super) async fn apply(project: &Project, change: Change<'_>, spec: &Result<ServiceSpec>) -> Result<Applied> {
     let is_removed = change.operations.iter().any(removes);
     let failed = change.actual.and_then(|it| match &it.state {
         State::Failed(text) => Some((it, text)),
@@ -33,20 +38,20 @@ pub(super) async fn carry_out(project: &Project, change: Change<'_>, spec: &Resu
             front(project, change, operation, spec).await
         }
         Operation::Create { part: Part::Balancer, .. } => create(project, change).await,
-        Operation::Mark => rename::mark(project, change).await,
-        Operation::Unmark => rename::unmark(project, change).await,
+        Operation::Mark => rename::tag(project, change).await,
+        Operation::Unmark => rename::untag(project, change).await,
         operation if goes_at_once || removes(operation) => remove(project, change, goes_at_once).await,
         operation if security_group::is_meant_by(operation) => secure(project, change, operation).await,
         _ => change_parts(project, change).await,
     }
 }
 
-pub(super) async fn names<'a>(project: &Project, change: &Change<'a>) -> Result<Names<'a>> {
+async fn names<'a>(project: &Project, change: &Change<'a>) -> Result<Names<'a>> {
     let sign = change.identity.sign.as_deref().unwrap_or_default();
     Ok(Names { service: change.identity.service, sign, tags: project.services.octavia().await?.tags })
 }
 
-/// Everything in one request. What is left to do is planned from what the answer shows.
+/// Creates everything in one request. The rest is planned from the answer.
 async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
     let names = names(project, &change).await?;
     let members = change.operations.iter().map(|it| match it {
@@ -57,25 +62,23 @@ async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
     let body = body(change.identity, change.operations, names, project.config.serial);
     // The answer repeats all members, twice: those of ten thousand are more than a MiB.
     let call = Call::post(BALANCERS.all, &[]).list().json(&body).inside(BALANCERS.name);
-    let whole = project.services.balancer.read::<Made>(call).await?.whole();
+    let whole = Whole::from(project.services.balancer.read::<Made>(call).await?);
     let view = View::of(&whole.balancer, change.identity, false);
-    let view = view.ok_or_else(|| Error::other("Octavia shows a new load balancer without name and tags"))?;
-    let beside = change.actual.and_then(|it| it.tree.clone()).unwrap_or_default();
-    let shown = whole.seen(view, Vec::new());
-    let mut shown = shown.ok_or_else(|| Error::other("Octavia shows a new load balancer that is deleted"))?;
-    if let Some(tree) = &mut shown.tree {
-        let group = beside.parts.iter().filter(|(part, _)| !matches!(part, Part::Front(_)));
+    let shown = view.and_then(|view| whole.seen(view, Vec::new()));
+    let mut shown = shown.ok_or_else(|| Error::other("Octavia shows a new load balancer as deleted, or untagged"))?;
+    if let (Some(tree), Some(before)) = (&mut shown.tree, change.actual.and_then(|it| it.tree.as_ref())) {
+        let group = before.parts.iter().filter(|(part, _)| !matches!(part, Part::Front(_)));
         tree.parts.extend(group.map(|(part, settings)| (part.clone(), settings.clone())));
-        tree.targets.extend(beside.targets.iter().map(|(pool, targets)| (pool.clone(), targets.clone())));
+        tree.targets.extend(before.targets.iter().map(|(pool, targets)| (pool.clone(), targets.clone())));
     }
     Ok(Applied::PlanAgain(Box::new(shown)))
 }
 
-/// All of it. What is found by it goes before it: then nothing is left that nobody knows of.
+/// Deletes everything. The security group, which is found by the load balancer, is deleted first.
 async fn remove(project: &Project, change: Change<'_>, cascade: bool) -> Result<Applied> {
     let Some(actual) = change.actual else { return Ok(Applied::Gone) };
     if change.operations.iter().any(|it| it.deletes(|part| matches!(part, Part::Support(_)))) {
-        security_group::remove(&project.groups, change.identity).await?;
+        project.groups.remove(change.identity).await?;
     }
     let call = Call::delete(BALANCERS.one, &[balancer_id(&actual.id)]);
     let call = if cascade { call.query("cascade", true) } else { call };
@@ -86,33 +89,36 @@ async fn remove(project: &Project, change: Change<'_>, cascade: bool) -> Result<
     }
 }
 
-async fn front(project: &Project, change: Change<'_>, operation: &Operation, spec: &Result<Asked>) -> Result<Applied> {
+async fn front(
+    project: &Project,
+    change: Change<'_>,
+    operation: &Operation,
+    spec: &Result<ServiceSpec>,
+) -> Result<Applied> {
     let actual = change.actual.ok_or_else(|| Error::other("a floating IP without a load balancer"))?;
     let stays = change.operations.contains(&Operation::Unmark);
     let settings = actual.tree.as_ref().and_then(Tree::balancer_attributes);
     let setting = |key: &str| settings.and_then(|it| it.text(key)).unwrap_or_default().to_owned();
     let mut outcome = change.outcome(1);
-    // Those who share it still need it.
-    if !stays {
-        let goes = change.operations.iter().any(removes);
-        let port = setting("vip_port_id");
-        let given = floating_ip::apply(project, operation, change.identity, actual, &port, goes, spec).await?;
-        if let Some(outcome) = &mut outcome {
-            let address = given.as_ref().and_then(|it| it.text("address").map(str::to_owned));
-            lead_by(outcome, &address.unwrap_or_else(|| setting("vip_address")));
-            if let (Some(part), Some(tree)) = (operation.part(), &mut outcome.tree) {
-                match given {
-                    Some(settings) => drop(tree.parts.insert(part.clone(), settings)),
-                    None => drop(tree.parts.remove(part)),
-                }
-            }
+    // The other Services that share the load balancer need the floating IP.
+    if stays {
+        return Ok(shown(outcome));
+    }
+    let (port, goes) = (setting("vip_port_id"), change.operations.iter().any(removes));
+    let given = floating_ip::apply(project, operation, change.identity, actual, &port, goes, spec).await?;
+    if let Some(outcome) = &mut outcome {
+        let address = given.as_ref().and_then(|it| it.text("address").map(str::to_owned));
+        lead_by(outcome, &address.unwrap_or_else(|| setting("vip_address")));
+        if let (Some(part), Some(tree)) = (operation.part(), &mut outcome.tree) {
+            tree.parts.remove(part);
+            tree.parts.extend(given.map(|settings| (part.clone(), settings)));
         }
     }
-    Ok(shown(1, outcome))
+    Ok(shown(outcome))
 }
 
 async fn secure(project: &Project, change: Change<'_>, operation: &Operation) -> Result<Applied> {
-    let settings = security_group::apply(&project.groups, operation, change.identity).await?;
+    let settings = project.groups.apply(operation, change.identity).await?;
     let mut outcome = change.outcome(1);
     if let (Some(outcome), Some(settings), Some(part)) = (&mut outcome, settings, operation.part()) {
         if outcome.id.is_empty() {
@@ -122,10 +128,10 @@ async fn secure(project: &Project, change: Change<'_>, operation: &Operation) ->
             tree.parts.insert(part.clone(), settings);
         }
     }
-    Ok(shown(1, outcome))
+    Ok(shown(outcome))
 }
 
-/// Listeners and pools.
+/// Changes listeners and pools.
 async fn change_parts(project: &Project, change: Change<'_>) -> Result<Applied> {
     let actual = change.actual.ok_or_else(|| Error::other("a part without a load balancer"))?;
     let (names, tree) = (names(project, &change).await?, actual.tree.clone().unwrap_or_default());
@@ -147,7 +153,7 @@ async fn change_parts(project: &Project, change: Change<'_>) -> Result<Applied> 
     Ok(if done == 0 { Applied::PlanAgain(outcome) } else { Applied::Shown(done, outcome) })
 }
 
-/// The id of what is made by it.
+/// Sends a request, and returns the ID of the object that it created.
 async fn send(project: &Project, balancer: &str, change: &Change<'_>, request: &Request) -> Result<Option<String>> {
     let http = &project.services.balancer;
     if let (Request::Members(pool, members), true) = (request, project.config.serial) {
@@ -159,8 +165,8 @@ async fn send(project: &Project, balancer: &str, change: &Change<'_>, request: &
     };
     match (request, http.send(request.call()).await) {
         (Request::Make(..), Ok(answer)) => {
-            let made: BTreeMap<String, Id> = answer.json()?;
-            Ok(made.into_values().next().map(|made| made.id))
+            let made: BTreeMap<String, Created> = answer.json()?;
+            Ok(made.into_values().next().map(|it| it.id))
         }
         (Request::Remove(..), Err(err)) if err.is_not_found() => Ok(None),
         // A provider need not know every method; the pool serves by the one that it has.
@@ -177,7 +183,7 @@ async fn send(project: &Project, balancer: &str, change: &Change<'_>, request: &
     }
 }
 
-/// For providers that take no more than one change at a time.
+/// Changes members one by one, for providers that take no more than one change at a time.
 async fn members_one_by_one(
     project: &Project,
     balancer: &str,
@@ -206,18 +212,18 @@ async fn members_one_by_one(
     Ok(())
 }
 
-/// What is read of something that was made.
+/// A created object, as far as it is read.
 #[derive(Deserialize)]
-struct Id {
+struct Created {
     id: String,
 }
 
-/// Says how a load balancer in ERROR is repaired.
+/// Returns the remedy for a load balancer in ERROR.
 pub(super) fn repair(actual: &Actual) -> String {
     format!("An administrator may repair it with `openstack loadbalancer failover {}`", balancer_id(&actual.id))
 }
 
-/// Says why one that failed is not changed, and what is to be done about it.
+/// Returns the error about a change of a load balancer in ERROR.
 fn cannot_change(failed: &Actual, text: &str) -> Error {
     let (place, repair) = (failed.place(), repair(failed));
     if failed.foreign.is_empty() {
@@ -231,11 +237,12 @@ fn cannot_change(failed: &Actual, text: &str) -> Error {
     ))
 }
 
-fn shown(count: usize, outcome: Option<Actual>) -> Applied {
-    outcome.map_or(Applied::Gone, |outcome| Applied::Shown(count, Box::new(outcome)))
+/// Returns the outcome of one operation.
+fn shown(outcome: Option<Actual>) -> Applied {
+    outcome.map_or(Applied::Gone, |outcome| Applied::Shown(1, Box::new(outcome)))
 }
 
-/// Whether the load balancer itself goes.
+/// Returns `true` if the load balancer itself is deleted.
 fn removes(operation: &Operation) -> bool {
     operation.deletes(|part| *part == Part::Balancer)
 }

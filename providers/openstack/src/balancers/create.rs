@@ -1,7 +1,9 @@
-//! A new load balancer, with all that Octavia takes in one request (§3.5). There may be thousands of members in it: nothing
-//! holds more of them than a set of targets.
+//! A new load balancer, with all that Octavia takes in one request (§3.5). With thousands of members in it: nothing holds more
+//! of them than a set of targets.
 
-use provider_kit::load_balancers::{Identity, Operation, POOL, Tree};
+use std::collections::BTreeMap;
+
+use provider_kit::load_balancers::{Attributes, Identity, Operation, POOL, Port, Tree};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,31 +11,24 @@ use serde_json::Value;
 use super::octavia::{BALANCER_SETTINGS, BALANCERS, MONITOR_SETTINGS, MONITOR_TYPE, Members, POOL_SETTINGS, TAGS};
 use super::read::{Pool, Whole};
 use super::requests::{Names, listener, pool};
-use super::tags::{cut, full_name, mark};
+use super::tags::{cut, full_name, owner_tag};
 
+/// An object with others inside, under the name of a field.
 #[derive(Serialize)]
-struct NewBalancer {
+struct With<T> {
     #[serde(flatten)]
     object: Value,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    listeners: Vec<NewListener>,
-}
-
-#[derive(Serialize)]
-struct NewListener {
     #[serde(flatten)]
-    object: Value,
-    default_pool: NewPool,
+    inside: BTreeMap<&'static str, T>,
 }
 
-#[derive(Serialize)]
-struct NewPool {
-    #[serde(flatten)]
-    object: Value,
-    members: Members,
+impl<T> With<T> {
+    fn new(object: &Attributes, field: &'static str, inside: Option<T>) -> Self {
+        Self { object: object.nested(), inside: inside.into_iter().map(|it| (field, it)).collect() }
+    }
 }
 
-/// The request's body. `is_serial`: only the load balancer; what belongs to it is made piece by piece.
+/// Returns the body of the request. `is_serial`: only the load balancer; its listeners and pools are created one by one.
 pub(super) fn body(
     identity: &Identity<'_>,
     operations: &[Operation],
@@ -48,28 +43,26 @@ pub(super) fn body(
         .set("name", &identity.name)
         .set("description", cut(format!("Kubernetes external service {namespace}/{name} from cluster {cluster}")));
     if names.tags {
-        settings = settings.set(TAGS, [names.sign, &mark(identity)]);
+        settings = settings.set(TAGS, [names.sign, &owner_tag(identity)]);
     }
-    let mut listeners = Vec::new();
-    if !is_serial {
-        listeners.extend(tree.listeners().map(|(port, settings)| {
-            let default_pool = whole_pool(names, settings.text(POOL).unwrap_or_default(), &tree);
-            NewListener { object: listener(names, port, settings).nested(), default_pool }
-        }));
-    }
-    BALANCERS.body(NewBalancer { object: settings.nested(), listeners })
+    let whole_pool = |name: &str| {
+        let settings = tree.pool_attributes(name).cloned().unwrap_or_default();
+        let mut object = pool(names, name, &settings, &[&POOL_SETTINGS[..], &MONITOR_SETTINGS].concat());
+        if settings.get(MONITOR_TYPE).is_some() {
+            object = object.set("healthmonitor.name", names.of_pool("monitor", name));
+        }
+        With::new(&object, "members", Some(Members { targets: tree.targets_of(name), settings }))
+    };
+    let with_pool = |(port, settings): (&Port, &Attributes)| {
+        let pool = whole_pool(settings.text(POOL).unwrap_or_default());
+        With::new(&listener(names, port, settings), "default_pool", Some(pool))
+    };
+    let listeners: Vec<_> = tree.listeners().filter(|_| !is_serial).map(with_pool).collect();
+    let listeners = Some(listeners).filter(|all| !all.is_empty());
+    BALANCERS.body(With::new(&settings, "listeners", listeners))
 }
 
-fn whole_pool(names: Names<'_>, name: &str, tree: &Tree) -> NewPool {
-    let settings = tree.pool_attributes(name).cloned().unwrap_or_default();
-    let mut object = pool(names, name, &settings, &[&POOL_SETTINGS[..], &MONITOR_SETTINGS].concat());
-    if settings.get(MONITOR_TYPE).is_some() {
-        object = object.set("healthmonitor.name", names.of_pool("monitor", name));
-    }
-    NewPool { object: object.nested(), members: Members { targets: tree.targets_of(name), settings } }
-}
-
-/// The answer: all that was made, with ids. What it says twice is read once.
+/// The answer: all that was created, with IDs. Pools, which it repeats in listeners, are read once.
 #[derive(Deserialize)]
 pub(super) struct Made {
     #[serde(default)]
@@ -88,10 +81,9 @@ struct Listener {
     object: Value,
 }
 
-impl Made {
-    /// The whole of it.
-    pub(super) fn whole(self) -> Whole {
-        let listeners = self.listeners.into_iter().map(|it| it.object).collect();
-        Whole { balancer: self.object, listeners, pools: self.pools, floating: None }
+impl From<Made> for Whole {
+    fn from(made: Made) -> Self {
+        let listeners = made.listeners.into_iter().map(|it| it.object).collect();
+        Self { balancer: made.object, listeners, pools: made.pools, floating: None }
     }
 }

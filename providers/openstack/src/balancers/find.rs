@@ -1,29 +1,29 @@
-//! Reading load balancers from Octavia, with what belongs to them in Neutron (§3.4).
+//! Reads load balancers from Octavia, with what belongs to them in Neutron (§3.4).
 
 use std::collections::BTreeMap;
 
 use cloud_provider::{About, Error, Listing, Result, Service};
 use futures::future::try_join_all;
-use provider_kit::load_balancers::{Actual, Attributes, Identity, Part, TargetSets, Tree};
+use provider_kit::load_balancers::{Actual, Identity, Part, TargetSets, Tree};
 use provider_kit::paging::Reading;
 use serde_json::Value;
 
 use super::octavia::{BALANCERS, ID, Kind, LISTENERS, MEMBERS, MONITORS, Member, Members, POOLS, id, ids, state, text};
 use super::project::{MEMBERS_AT_ONCE, Project};
-use super::read::{Pool, Whole};
+use super::published::{requested_id, was_made};
+use super::read::{Pool, Whole, cheap};
 use super::security_group::Parts;
-use super::shown::{asked_for, was_made};
-use super::tags::{View, cluster_of, legacy_name, mark, signed_for};
+use super::tags::{View, balancer_id, cluster_of, legacy_name, owner_tag, service_of};
 use super::{floating_ip, security_group};
 use crate::annotations as key;
 
-/// So many pools' members are read at the same time, or fewer if they are large.
+/// Number of pools whose members are read at the same time; fewer if they are large.
 const AT_ONCE: usize = 8;
-
-type Groups = BTreeMap<String, Parts>;
+/// Number of load balancers from which on one list is cheaper than a request for each.
+const FEW: usize = 4;
 
 impl Project {
-    /// Its listeners and pools, without health monitors and members.
+    /// Reads the listeners and pools of a load balancer, without health monitors and members.
     async fn parts(&self, balancer: Value) -> Result<Whole> {
         let of_it = |kind: &Kind| kind.list("").query("loadbalancer_id", text(&balancer, ID));
         let listeners = self.objects(&LISTENERS, of_it(&LISTENERS)).await?;
@@ -31,7 +31,7 @@ impl Project {
         Ok(Whole { balancer, listeners, pools, floating: None })
     }
 
-    /// The same with health monitors.
+    /// Reads the listeners and pools of a load balancer, with health monitors.
     pub(super) async fn monitored_parts(&self, balancer: Value) -> Result<Whole> {
         let mut whole = self.parts(balancer).await?;
         let monitors = whole.pools.iter_mut().map(async |Pool { object, .. }| {
@@ -45,7 +45,7 @@ impl Project {
         Ok(whole)
     }
 
-    /// Pools with their members; without those that went away meanwhile. Most have the same: each set is kept once.
+    /// Reads the members of pools; pools that were deleted meanwhile are left out. Most have the same: each set is kept once.
     async fn with_members(&self, mut pools: Vec<Pool>, sets: &TargetSets) -> Result<Vec<Pool>> {
         let (mut all, mut at_once): (Vec<Pool>, _) = (Vec::new(), 1);
         while !pools.is_empty() {
@@ -67,9 +67,9 @@ impl Project {
         Ok(all)
     }
 
-    /// A view of it with all that there is; for whoever leaves without what goes along with it. `service`: whose it is, if that
-    /// is known.
-    pub(super) async fn whole(
+    /// Reads all that belongs to a view. For a Service that is deleted, without what goes with the load balancer. `service`:
+    /// the view's Service, if it is known.
+    async fn whole(
         &self,
         balancer: Value,
         view: View,
@@ -81,8 +81,8 @@ impl Project {
             port => floating_ip::of_port(&self.services, port).await?,
         };
         let group = match service.map(security_group::name).or_else(|| group_name(&view)) {
-            Some(name) => security_group::of_service(&self.groups, &name).await?,
-            None if view.sign.is_some() => group_of(&view, &security_group::all(&self.groups).await?),
+            Some(name) => self.groups.of_service(&name).await?,
+            None if view.sign.is_some() => group_of(&view, &self.groups.all().await?),
             None => Vec::new(),
         };
         let mut whole = if leaves { self.parts(balancer).await? } else { self.monitored_parts(balancer).await? };
@@ -92,20 +92,43 @@ impl Project {
         Ok(Whole { floating, ..whole }.seen(view, group))
     }
 
-    /// All that Services have, with a few lists, and the members of each pool.
+    /// Reads the views with these IDs, with all that belongs to them.
+    pub(super) async fn by_ids(&self, ids: &[String]) -> Result<Vec<Actual>> {
+        let read = ids.iter().map(async |id| {
+            let Some(balancer) = self.balancer(balancer_id(id)).await? else { return Ok(None) };
+            let view = View::with_id(&balancer, id);
+            self.whole(balancer, view, None, false).await
+        });
+        Ok(try_join_all(read).await?.into_iter().flatten().collect())
+    }
+
+    /// Reads the states of the views with these IDs.
+    pub(super) async fn states(&self, views: &[String]) -> Result<Vec<Actual>> {
+        let mut ids: Vec<&str> = views.iter().map(|id| balancer_id(id)).collect();
+        ids.dedup();
+        let found: Vec<Value> = match ids.len() {
+            0..FEW => try_join_all(ids.iter().map(|id| self.balancer(id))).await?.into_iter().flatten().collect(),
+            _ => self.objects(&BALANCERS, self.services.in_project(BALANCERS.list("")).await?).await?,
+        };
+        let of = |id: &String| found.iter().find(|it| text(it, ID) == balancer_id(id));
+        let seen = views.iter().filter_map(|id| of(id).and_then(|it| cheap(View::with_id(it, id), it)));
+        // The floating IP is not read for a state.
+        Ok(seen.map(|actual| Actual { ingress: Vec::new(), ..actual }).collect())
+    }
+
+    /// Reads all load balancers of Services, with a few lists and the members of each pool.
     pub(super) async fn everything(&self, sets: &TargetSets) -> Result<Reading<Actual>> {
         let call = self.services.in_project(BALANCERS.list("")).await?;
         let read = self.services.list(&self.services.balancer, call, BALANCERS.names, |it: Value| it, id);
-        let read = read.await?;
+        let read = read.await?.filter(|it| !View::all(it).is_empty() && state(it).is_some());
         let pages = read.pages();
-        let (mut balancers, flaw) = match read {
+        let (balancers, flaw) = match read {
             Reading::Complete { listing, .. } => (listing.into_items(), None),
             Reading::Flawed { items, flaw, .. } => (items, Some(flaw)),
         };
-        balancers.retain(|it| !View::all(it).is_empty() && state(it).is_some());
         let mut seen = Vec::new();
         if !balancers.is_empty() {
-            let groups = security_group::all(&self.groups).await?;
+            let groups = self.groups.all().await?;
             for whole in self.parts_of(balancers, sets).await? {
                 for view in View::all(&whole.balancer) {
                     let group = group_of(&view, &groups);
@@ -121,47 +144,41 @@ impl Project {
         Ok(Reading::Complete { listing: listing.finish()?, pages })
     }
 
-    /// The parts of all of these.
+    /// Reads the listeners and pools of these load balancers.
     async fn parts_of(&self, balancers: Vec<Value>, sets: &TargetSets) -> Result<Vec<Whole>> {
         let listeners = self.objects(&LISTENERS, LISTENERS.list("")).await?;
         let mut pools = self.objects(&POOLS, POOLS.list("")).await?;
         let monitors = self.objects(&MONITORS, MONITORS.list("")).await?;
-        let mut floating: BTreeMap<_, _> =
-            floating_ip::all(&self.services).await?.into_iter().map(|it| (it.port.clone(), it)).collect();
+        let floating = floating_ip::list(&self.services, None).await?;
+        let mut floating: BTreeMap<_, _> = floating.into_iter().filter_map(|it| Some((it.port.clone()?, it))).collect();
         let whole = |balancer: Value| {
-            let port = balancer.get("vip_port_id").and_then(Value::as_str).map(str::to_owned);
-            let floating = port.and_then(|port| floating.remove(&Some(port)));
-            (text(&balancer, ID).to_owned(), Whole { balancer, floating, ..Whole::default() })
+            let floating = floating.remove(text(&balancer, "vip_port_id"));
+            (id(&balancer), Whole { balancer, floating, ..Whole::default() })
         };
         let mut all: BTreeMap<String, Whole> = balancers.into_iter().map(whole).collect();
-        let parent = |it: &Value| ids(it, BALANCERS.names).next().unwrap_or_default().to_owned();
+        let parent = |it: &Value, kind: &Kind| ids(it, kind.names).next().unwrap_or_default().to_owned();
         for listener in listeners {
-            all.entry(parent(&listener)).and_modify(|whole| whole.listeners.push(listener));
+            all.entry(parent(&listener, &BALANCERS)).and_modify(|whole| whole.listeners.push(listener));
         }
-        let mut monitors: BTreeMap<String, Value> = monitors
-            .into_iter()
-            .filter_map(|monitor| {
-                let pool = ids(&monitor, POOLS.names).next()?.to_owned();
-                Some((pool, monitor))
-            })
-            .collect();
-        pools.retain(|pool| all.contains_key(&parent(pool)));
+        let mut monitors: BTreeMap<_, _> = monitors.into_iter().map(|it| (parent(&it, &POOLS), it)).collect();
+        pools.retain(|pool| all.contains_key(&parent(pool, &BALANCERS)));
         for pool in &mut pools {
             pool[MONITORS.name] = monitors.remove(text(pool, ID)).unwrap_or_default();
         }
         for pool in self.with_members(pools.into_iter().map(Pool::from).collect(), sets).await? {
-            all.entry(parent(&pool.object)).and_modify(|whole| whole.pools.push(pool));
+            all.entry(parent(&pool.object, &BALANCERS)).and_modify(|whole| whole.pools.push(pool));
         }
         Ok(all.into_values().collect())
     }
 
-    /// What a Service has, or is to share; or what is left of it.
+    /// Reads the load balancers that a Service has, or is to share; or what is left of one.
     pub(super) async fn of_service(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
-        // Those first, for there can be two: one that it has, and one that it moves to.
+        let (service, leaves) = (identity.service, identity.is_leaving());
+        // Tagged ones first, for there can be two: one that the Service has, and one that it moves to.
         let mut found = self.tagged(identity).await?;
-        let asked = asked_for(identity.service).filter(|id| !found.iter().any(|it| text(it, ID) == *id));
+        let requested = requested_id(service).filter(|id| !found.iter().any(|it| text(it, ID) == *id));
         let mut trouble = None;
-        if let Some(id) = asked {
+        if let Some(id) = requested {
             match self.balancer(id).await {
                 Ok(named) => {
                     trouble = named.is_none().then(|| unknown(id));
@@ -174,21 +191,21 @@ impl Project {
         }
         if !found.iter().flat_map(View::all).any(|view| view.is_of(identity)) {
             let named = self.called(identity).await?;
-            found.extend(named.into_iter().filter(|it| asked != Some(text(it, ID))));
+            found.extend(named.into_iter().filter(|it| requested != Some(text(it, ID))));
         }
         if let Some(err) = trouble {
-            self.doubt_choice(identity, err, found.is_empty())?;
+            self.report_request(identity, err, found.is_empty())?;
         }
-        // What goes away does not count beside what stays; but whoever goes, too, waits for it.
+        // One that is deleted counts only if there is no other; but a Service that is deleted waits for it.
         let goes_away = |it: &Value| text(it, "provisioning_status") == "PENDING_DELETE";
-        if !identity.is_leaving() && !found.iter().all(goes_away) {
+        if !leaves && !found.iter().all(goes_away) {
             found.retain(|it| !goes_away(it));
         }
         let mut seen = Vec::new();
         for balancer in found {
-            let is_asked_for = asked_for(identity.service) == Some(text(&balancer, ID));
-            if let Some(view) = View::of(&balancer, identity, is_asked_for) {
-                seen.extend(self.whole(balancer, view, Some(identity.service), identity.is_leaving()).await?);
+            let is_requested = requested_id(service) == Some(text(&balancer, ID));
+            if let Some(view) = View::of(&balancer, identity, is_requested) {
+                seen.extend(self.whole(balancer, view, Some(service), leaves).await?);
             }
         }
         if seen.is_empty() {
@@ -197,11 +214,12 @@ impl Project {
         Ok(seen)
     }
 
-    /// The load balancer that the Service names is not to be had. Nobody wants one that was not asked for; but one that is there
-    /// serves on, and the annotation of one that is gone, because somebody has deleted it, or it failed, is forgotten.
-    fn doubt_choice(&self, identity: &Identity<'_>, err: Error, has_none: bool) -> Result<()> {
+    /// Reports that the load balancer that the Service names does not exist, or is another project's. A Service without any
+    /// load balancer gets none that it did not ask for; one that it has serves on. If the named one was the Service's and no
+    /// longer exists, the annotation is ignored.
+    fn report_request(&self, identity: &Identity<'_>, err: Error, has_none: bool) -> Result<()> {
         let (service, leaves) = (identity.service, identity.is_leaving());
-        // Of one that was there, a refusal may be the word of another project, which knows nothing of it.
+        // A refusal for one that existed may be the answer of another project, which knows nothing of it.
         let is_final = match leaves {
             true => err.is_unauthorized() && was_made(service),
             false => err.is_unauthorized() || !was_made(service),
@@ -216,37 +234,35 @@ impl Project {
         Ok(())
     }
 
-    /// What carries its tags.
+    /// Reads the load balancers with the Service's tags.
     async fn tagged(&self, identity: &Identity<'_>) -> Result<Vec<Value>> {
         if !self.services.octavia().await?.tags {
             return Ok(Vec::new());
         }
-        let tags = format!("{},{}", identity.sign.as_deref().unwrap_or_default(), mark(identity));
+        let tags = format!("{},{}", identity.sign.as_deref().unwrap_or_default(), owner_tag(identity));
         self.found_by("tags-any", tags).await
     }
 
-    /// What has its name, or the name that it had once.
+    /// Reads the load balancers with the Service's name, or else with its former name.
     async fn called(&self, identity: &Identity<'_>) -> Result<Vec<Value>> {
         let found = self.found_by("name", identity.name.clone()).await?;
         if found.is_empty() { self.found_by("name", legacy_name(identity.uid())).await } else { Ok(found) }
     }
 
-    /// What outlived its load balancer.
+    /// Reads what outlived its load balancer.
     async fn left_over(&self, identity: &Identity<'_>) -> Result<Option<Actual>> {
         let (mut tree, mut id) = (Tree::default(), None);
-        for (part, settings, targets) in
-            security_group::of_service(&self.groups, &security_group::name(identity.service)).await?
-        {
+        for (part, settings, targets) in self.groups.of_service(&security_group::name(identity.service)).await? {
             id = id.or_else(|| settings.text(ID).map(str::to_owned));
             if let (Part::Pool(name), Some(targets)) = (&part, targets) {
                 tree.targets.insert(name.clone(), targets);
             }
             tree = tree.part(part, settings);
         }
-        // Whoever gets another load balancer gets it back.
+        // A Service that gets another load balancer gets it back.
         if identity.is_leaving() {
             for floating in floating_ip::left_over(&self.services, identity.cluster, identity.service).await? {
-                let (part, settings): (Part, Attributes) = floating.part();
+                let (part, settings) = floating.part();
                 id = id.or(Some(floating.id));
                 tree = tree.part(part, settings);
             }
@@ -263,25 +279,25 @@ fn unknown(id: &str) -> Error {
     ))
 }
 
-/// The name of the security group of a view's Service, if all of it is known.
+/// Returns the name of the security group of a view's Service, if all of it is known.
 fn group_name(view: &View) -> Option<String> {
-    let (namespace, name) = signed_for(view.sign.as_deref()?)?;
+    let (namespace, name) = service_of(view.sign.as_deref()?)?;
     let mut service = Service::default();
     service.metadata.uid = Some(view.marks.service.clone()?);
     (service.metadata.namespace, service.metadata.name) = (Some(namespace.to_owned()), Some(name.to_owned()));
     Some(security_group::name(&service))
 }
 
-/// The security group of a view's Service. Of one that is not marked its UID is not known.
-fn group_of(view: &View, groups: &Groups) -> Parts {
+/// Returns the security group of a view's Service, whose UID is not known without an owner tag.
+fn group_of(view: &View, groups: &BTreeMap<String, Parts>) -> Parts {
     if view.marks.service.is_some() {
         return group_name(view).and_then(|name| groups.get(&name)).cloned().unwrap_or_default();
     }
     let sign = view.sign.as_deref();
-    let Some(((namespace, name), cluster)) = sign.and_then(|sign| signed_for(sign).zip(cluster_of(sign))) else {
+    let Some(((namespace, name), cluster)) = sign.and_then(|sign| service_of(sign).zip(cluster_of(sign))) else {
         return Vec::new();
     };
-    // Other clusters have Services of the same name; one without others, or so described, is this one's.
+    // Other clusters have Services of the same name: the group so described is this one's, or the only one.
     let (end, described) = (format!("-{namespace}-{name}"), security_group::described(cluster, namespace, name));
     let is_described =
         |parts: &&Parts| parts.iter().any(|(_, settings, _)| settings.text("description") == Some(&described));

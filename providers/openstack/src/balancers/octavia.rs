@@ -1,4 +1,4 @@
-//! What Octavia shows (§5.3), as far as it is read. Nothing is a type of its own but what there are many of.
+//! The objects of Octavia (§5.3), as far as they are read. Only members, of which there are many, have a type of their own.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use provider_kit::transport::Call;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
-/// A kind of objects of Octavia: where they are, how they are called, and what is read of them.
+/// A kind of objects of Octavia: paths, names, and the fields that are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) all: &'static str,
@@ -36,7 +36,7 @@ pub(super) const LISTENERS: Kind = Kind {
              default_tls_container_ref allowed_cidrs timeout_client_data timeout_member_connect timeout_member_data \
              timeout_tcp_inspect",
 };
-/// Not the ids of their members, of which there are many.
+/// Without the IDs of their members, of which there are many.
 pub(super) const POOLS: Kind = Kind {
     all: "/lbaas/pools",
     one: "/lbaas/pools/{id}",
@@ -51,7 +51,7 @@ pub(super) const MONITORS: Kind = Kind {
     names: "healthmonitors",
     fields: "id name pools type delay timeout max_retries max_retries_down url_path http_method expected_codes",
 };
-/// Of one pool.
+/// The members of one pool.
 pub(super) const MEMBERS: Kind = Kind {
     all: "/lbaas/pools/{id}/members",
     one: "/lbaas/pools/{id}/members/{member}",
@@ -61,12 +61,12 @@ pub(super) const MEMBERS: Kind = Kind {
 };
 
 impl Kind {
-    /// Reads them, or of one pool, with the fields that are needed.
+    /// Returns the call that lists them, or those of one pool, with the fields that are needed.
     pub(super) fn list(&self, pool: &str) -> Call {
         self.with_fields(Call::get(self.all, if pool.is_empty() { &[] } else { std::slice::from_ref(&pool) }))
     }
 
-    /// Reads one.
+    /// Returns the call that reads one.
     pub(super) fn get(&self, id: &str) -> Call {
         self.with_fields(Call::get(self.one, &[id])).inside(self.name)
     }
@@ -75,7 +75,7 @@ impl Kind {
         self.fields.split(' ').fold(call, |call, field| call.query("fields", field))
     }
 
-    /// A body: the object under its name.
+    /// Returns a body: the object under its name.
     pub(super) fn body<T: Serialize>(&self, object: T) -> impl Serialize {
         BTreeMap::from([(self.name, object)])
     }
@@ -83,10 +83,10 @@ impl Kind {
 
 /// VIPs besides the first, each with its subnet and address.
 pub(super) const ADDITIONAL_VIPS: &str = "additional_vips";
-/// Who may reach a listener.
+/// Source ranges that may reach a listener.
 pub(super) const ALLOWED_CIDRS: &str = "allowed_cidrs";
-/// Settings of a load balancer, which are chosen when it is made. Like all settings they are called by their places in
-/// Octavia's objects.
+/// Settings of a load balancer, which count when it is created. Like all settings they are named by their places in Octavia's
+/// objects.
 pub(super) const BALANCER_SETTINGS: [&str; 8] = [
     "provider",
     "vip_subnet_id",
@@ -110,9 +110,9 @@ pub(super) const LISTENER_SETTINGS: [&str; 10] = [
     "timeout_tcp_inspect",
     "insert_headers.X-Forwarded-For",
 ];
-/// Settings of a pool that are its own.
+/// Settings of a pool itself.
 pub(super) const POOL_SETTINGS: [&str; 2] = ["lb_algorithm", "session_persistence.type"];
-/// Settings of a pool that are its health monitor's.
+/// Settings of a pool's health monitor.
 pub(super) const MONITOR_SETTINGS: [&str; 8] = [
     MONITOR_TYPE,
     "healthmonitor.delay",
@@ -124,30 +124,30 @@ pub(super) const MONITOR_SETTINGS: [&str; 8] = [
     "healthmonitor.expected_codes",
 ];
 pub(super) const MONITOR_TYPE: &str = "healthmonitor.type";
-/// Settings of a pool that are its members'.
+/// Settings of a pool's members.
 pub(super) const MEMBER_SETTINGS: [&str; 3] = [MEMBER_PORT, MONITOR_PORT, MEMBER_SUBNET];
 pub(super) const MEMBER_PORT: &str = "members.protocol_port";
 pub(super) const MONITOR_PORT: &str = "members.monitor_port";
 pub(super) const MEMBER_SUBNET: &str = "members.subnet_id";
-/// Which pool, listener or monitor it is in Octavia.
+/// ID of a pool or listener in Octavia.
 pub(super) const ID: &str = "id";
 pub(super) const MONITOR_ID: &str = "healthmonitor.id";
-/// Its tags, which are replaced all at once.
+/// Tags, which are replaced all at once.
 pub(super) const TAGS: &str = "tags";
-/// Whether its Service's tag is among them.
+/// If set, the Service's tag is among them.
 pub(super) const TAGGED: &str = "tagged";
 
-/// A field that is a text; empty if it is none.
+/// Returns a field that is a text; empty if it is none.
 pub(super) fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The texts of a field that is a list of such.
+/// Returns the texts of a field that is a list of such.
 pub(super) fn texts<'a>(object: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
     object.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// The ids in a field such as `"listeners": [{"id": …}]`.
+/// Returns the IDs in a field such as `"listeners": [{"id": …}]`.
 pub(super) fn ids<'a>(object: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
     object.get(key).and_then(Value::as_array).into_iter().flatten().map(|it| text(it, ID))
 }
@@ -157,10 +157,10 @@ pub(super) fn id(object: &Value) -> String {
     text(object, ID).to_owned()
 }
 
-/// The reason that Octavia gives for a failure: none but this.
+/// Text of a failure, for which Octavia gives no reason.
 const FAILED: &str = "its provisioning status is ERROR, in which Octavia refuses to change it";
 
-/// The state of a load balancer; `None` if it is deleted.
+/// Returns the state of a load balancer; `None` if it is deleted.
 pub(super) fn state(balancer: &Value) -> Option<State> {
     Some(match text(balancer, "provisioning_status") {
         "DELETED" => return None,
@@ -170,7 +170,7 @@ pub(super) fn state(balancer: &Value) -> Option<State> {
     })
 }
 
-/// A member, as it is made and as it is read.
+/// A member, as it is created and read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Member<'a> {
     #[serde(default, skip_serializing)]
@@ -186,7 +186,7 @@ pub(super) struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// As a target: the Node's name and the address. Ports are not in it, so that pools of the same Nodes have one set.
+    /// Returns the target: the Node's name and the address. Without ports, so that pools of the same Nodes have one set.
     pub(super) fn target(&self) -> String {
         let (name, address) = (self.name.as_deref().unwrap_or_default(), &self.address);
         let serial = self.protocol_port.and_then(|port| {
@@ -196,20 +196,20 @@ impl Member<'_> {
         format!("{} {address}", serial.unwrap_or(name))
     }
 
-    /// The name of one that is made by itself.
+    /// Returns the name of a member that is created by a request of its own.
     pub(super) fn serial_name(&self) -> String {
         let (name, address) = (self.name.as_deref().unwrap_or_default(), &self.address);
         format!("member_{name}_{address}_{}", self.protocol_port.unwrap_or_default())
     }
 }
 
-/// All members of a pool: who they are, and what they have in common. As JSON it is a list, which is written and read one by
-/// one: there are thousands.
+/// All members of a pool: the targets, and the settings that they share. The JSON is a list, which is written and read member by
+/// member: there are thousands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Members {
     pub(super) targets: Targets,
-    /// Of those settings that are the members'. One that is not the same for all is the list of all that there are, so that
-    /// it differs from anything that is wanted.
+    /// The settings of members. A setting that is not the same for all is the list of all values, so that it differs from any
+    /// wanted one.
     pub(super) settings: Attributes,
 }
 

@@ -1,4 +1,4 @@
-//! Networks and subnets: where VIPs, members and floating IPs are, as far as it must be found out (§3.3).
+//! Networks and subnets: the places of VIPs, members and floating IPs, as far as they must be found (§3.3).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,25 +12,29 @@ use provider_kit::catalog::Catalog;
 use provider_kit::load_balancers::Targets;
 use provider_kit::transport::{Call, Priority};
 use regex_lite::Regex;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
-use super::asked::{Asked, FloatingSubnet, Vip};
+use super::spec::{FloatingSubnet, ServiceSpec, Vip};
 use crate::id::ServerId;
 use crate::ports::{Port, Ports, of_device};
 use crate::services::Services;
 
-/// Networks and subnets hardly change.
+/// Age at which networks and subnets are read again.
 const AGE: Duration = Duration::from_secs(300);
+/// Age at which ports are read again, and the age if a Node is not found.
+const PORTS_AGES: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(5)];
+/// Most Nodes whose subnets are kept.
+const MOST_KEPT: usize = 64;
+/// Most Nodes whose ports are read to find a subnet.
+const MOST_READ: usize = 3;
 
-/// The subnets of Nodes, by their servers and addresses.
-type Known = Mutex<HashMap<(String, String), String>>;
-
-/// The networks and subnets that the project sees; what was read is kept for a while.
+/// The networks and subnets that the project sees, read at most every [`AGE`].
 pub(super) struct Places {
     services: Services,
     external: Catalog<Network>,
     subnets: Catalog<Subnet>,
-    known: Known,
+    /// The subnets of Nodes, by server and address.
+    of_nodes: Mutex<HashMap<(String, String), String>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -48,12 +52,7 @@ pub(super) struct Subnet {
     pub(super) name: String,
     #[serde(rename = "network_id")]
     pub(super) network: String,
-    #[serde(deserialize_with = "cidr")]
     pub(super) cidr: IpNet,
-}
-
-fn cidr<'de, D: Deserializer<'de>>(text: D) -> std::result::Result<IpNet, D::Error> {
-    String::deserialize(text)?.parse().map_err(serde::de::Error::custom)
 }
 
 impl Places {
@@ -71,7 +70,7 @@ impl Places {
             let services = of_subnets.clone();
             async move { read_subnets(&services, Call::get("/subnets", &[])).await }
         });
-        Self { services, external, subnets, known: Known::default() }
+        Self { services, external, subnets, of_nodes: Mutex::default() }
     }
 
     /// Returns a subnet that `setting` names.
@@ -85,7 +84,7 @@ impl Places {
         })
     }
 
-    /// The subnets of a network.
+    /// Returns the subnets of a network.
     ///
     /// # Errors
     /// *Invalid* if there is none.
@@ -97,25 +96,22 @@ impl Places {
         }
     }
 
-    /// The subnet for a second VIP of this family. `is_made`: there is a first one, and nobody waits for a subnet that is new.
+    /// Returns the subnet for a second VIP of this family. `is_made`: the load balancer exists, and a subnet created since does
+    /// not matter.
     ///
     /// # Errors
-    /// What Neutron answered.
+    /// Neutron's answer.
     pub(super) async fn beside(&self, vip: &Vip, family: AddressFamily, is_made: bool) -> Result<Option<String>> {
-        for is_last in [is_made, true] {
-            let found = beside(&self.subnets.list().await?, vip, family);
-            if found.is_some() || is_last {
-                return Ok(found);
-            }
-            self.subnets.forget().await;
+        match beside(&self.subnets.list().await?, vip, family) {
+            None if !is_made => Ok(beside(&self.subnets.refresh().await?, vip, family)),
+            found => Ok(found),
         }
-        Ok(None)
     }
 
-    /// The first external network that has IPv4, as far as anybody can tell: a subnet that the project does not see may have.
+    /// Returns the first external network that has IPv4, as far as it can be known: a subnet that the project does not see may.
     ///
     /// # Errors
-    /// What Neutron answered.
+    /// Neutron's answer.
     pub(super) async fn external_network(&self) -> Result<Option<String>> {
         let networks = self.external.list().await?;
         let seen = self.subnets.list().await?;
@@ -123,16 +119,16 @@ impl Places {
             |id: &String| seen.iter().find(|subnet| subnet.id == *id).is_none_or(|it| it.cidr.addr().is_ipv4());
         let found = networks.iter().find(|network| network.subnets.iter().any(is_usable)).map(|it| it.id.clone());
         if found.is_none() {
-            // Whoever adds one should not have to wait.
+            // A network that is added counts at once.
             self.external.forget().await;
         }
         Ok(found)
     }
 
-    /// The subnets of a network of which a floating IP is asked for, in turn. Tags are matched by Neutron.
+    /// Reads the subnets of a network that a floating IP may come from, in turn. Neutron matches the tags.
     ///
     /// # Errors
-    /// *Invalid* if no subnet fits, or the pattern is none.
+    /// *Invalid* if no subnet fits, or the pattern is invalid.
     pub(super) async fn floating_subnets(
         &self,
         network: &str,
@@ -140,10 +136,8 @@ impl Places {
         tags: Option<&str>,
     ) -> Result<Vec<Subnet>> {
         let pattern = name.map(NamePattern::parse).transpose()?;
-        let mut call = Call::get("/subnets", &[]).query("network_id", network);
-        if let Some((key, tags)) = tags.map(tag_query) {
-            call = call.query(key, tags);
-        }
+        let call = Call::get("/subnets", &[]).query("network_id", network);
+        let call = tags.map(tag_query).iter().fold(call, |call, (key, tags)| call.query(key, tags));
         let mut found = read_subnets(&self.services, call).await?;
         found.retain(|subnet| pattern.as_ref().is_none_or(|pattern| pattern.matches(&subnet.name)));
         if found.is_empty() {
@@ -155,23 +149,62 @@ impl Places {
         Ok(found)
     }
 
-    /// Whether the named subnet of floating IPs is in their network.
+    /// Checks that the named subnet of floating IPs is in their network, or that the pattern is valid.
     ///
     /// # Errors
     /// *Invalid* if not.
     pub(super) async fn check_floating(&self, network: &str, subnet: &FloatingSubnet) -> Result<()> {
         match subnet {
             FloatingSubnet::Id(id) => {
-                let subnet = self.subnet(id, "floating-subnet-id").await?;
-                let is_in = subnet.network == network;
-                let other = || {
-                    format!("floating-subnet-id: subnet {id:?} is in network {:?}, not in {network:?}", subnet.network)
-                };
-                if is_in { Ok(()) } else { Err(Error::invalid(other())) }
+                let other = self.subnet(id, "floating-subnet-id").await?.network;
+                let text = || format!("floating-subnet-id: subnet {id:?} is in network {other:?}, not in {network:?}");
+                if other == network { Ok(()) } else { Err(Error::invalid(text())) }
             }
-            FloatingSubnet::Like { name: Some(name), .. } => NamePattern::parse(name).map(|_| ()),
+            FloatingSubnet::Like { name: Some(name), .. } => NamePattern::parse(name).map(drop),
             FloatingSubnet::Like { .. } | FloatingSubnet::Any => Ok(()),
         }
+    }
+
+    /// Returns the subnet of the first Node that has one: the place of load balancers without a configured one. `None` without
+    /// Nodes. The server of a Node may be deleted, and its port with it: then the next Nodes count.
+    ///
+    /// # Errors
+    /// *Invalid* if Neutron shows no port with the Node's address.
+    pub(super) async fn of_nodes(
+        &self,
+        ports: &Ports,
+        spec: &ServiceSpec,
+        nodes: &[Arc<Node>],
+    ) -> Result<Option<String>> {
+        let placed = nodes.iter().filter_map(|node| Some((&*node.name, placed(spec, node)?)));
+        let mut placed: Vec<_> = placed.collect();
+        placed.sort_unstable();
+        for (_, (server, ip)) in placed.iter().take(MOST_READ) {
+            let subnet = self.of_node(ports, server, ip).await?;
+            if subnet.is_some() {
+                return Ok(subnet);
+            }
+        }
+        let Some((name, (_, ip))) = placed.first() else { return Ok(None) };
+        Err(Error::invalid(format!(
+            "where the load balancer shall be cannot be found out: no port of node {name} has its address {ip}; set subnet-id or network-id"
+        )))
+    }
+
+    async fn of_node(&self, ports: &Ports, server: &str, ip: &str) -> Result<Option<String>> {
+        let key = (server.to_owned(), ip.to_owned());
+        let known = self.of_nodes.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let own = ports.of(server, Priority::Ordinary).await?;
+        let found = own.iter().find_map(|port| subnet_at(port, ip)).map(str::to_owned);
+        let mut known = self.of_nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST_KEPT {
+            known.clear();
+        }
+        known.extend(found.clone().map(|subnet| (key, subnet)));
+        Ok(found)
     }
 }
 
@@ -180,8 +213,8 @@ async fn read_subnets(services: &Services, call: Call) -> Result<Vec<Subnet>> {
     services.all(&services.network, call, "subnets", |it: &Subnet| it.id.clone()).await
 }
 
-/// The first by name of those in the VIP's network that are of this family and not of the VIP's, which Octavia takes to be IPv4
-/// where only the network is said.
+/// Returns the first subnet by name, in the VIP's network, of this family and not of the VIP's, which Octavia takes to be IPv4
+/// if only the network is given.
 fn beside(seen: &[Subnet], vip: &Vip, family: AddressFamily) -> Option<String> {
     let first = match (&vip.subnet, &vip.network) {
         (Some(id), _) => seen.iter().find(|subnet| subnet.id == *id),
@@ -198,8 +231,8 @@ fn beside(seen: &[Subnet], vip: &Vip, family: AddressFamily) -> Option<String> {
 /// Translates a tag expression to Neutron's parameter and the tags: `a,b` means any of them, `&` all of them, and `!` negates
 /// either. Neutron's `not-tags-any` is NOT(any), its `not-tags` is NOT(all).
 fn tag_query(expression: &str) -> (&'static str, &str) {
-    let (is_not, rest) = expression.strip_prefix('!').map_or((false, expression), |rest| (true, rest));
-    let (is_all, tags) = rest.strip_prefix('&').map_or((false, rest), |rest| (true, rest));
+    let (is_not, rest) = prefixed(expression, '!');
+    let (is_all, tags) = prefixed(rest, '&');
     let key = match (is_not, is_all) {
         (false, false) => "tags-any",
         (false, true) => "tags",
@@ -207,6 +240,10 @@ fn tag_query(expression: &str) -> (&'static str, &str) {
         (true, true) => "not-tags",
     };
     (key, tags)
+}
+
+fn prefixed(text: &str, prefix: char) -> (bool, &str) {
+    text.strip_prefix(prefix).map_or((false, text), |rest| (true, rest))
 }
 
 /// A pattern of names: a glob, or after `~` a regular expression; after `!` all names but those.
@@ -217,10 +254,10 @@ struct NamePattern {
 
 impl NamePattern {
     fn parse(text: &str) -> Result<Self> {
-        let (is_not, rest) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
+        let (is_not, rest) = prefixed(text, '!');
         let expression = match rest.strip_prefix('~') {
             Some(expression) => expression.to_owned(),
-            None => rest.chars().map(glob).collect(),
+            None => regex_lite::escape(rest).replace("\\*", ".*").replace("\\?", "."),
         };
         let regex = Regex::new(&format!("^(?s:{expression})$"))
             .map_err(|err| Error::invalid(format!("floating-subnet: {text:?} is no regular expression: {err}")))?;
@@ -232,79 +269,25 @@ impl NamePattern {
     }
 }
 
-fn glob(c: char) -> String {
-    match c {
-        '*' => ".*".to_owned(),
-        '?' => ".".to_owned(),
-        other => regex_lite::escape(other.encode_utf8(&mut [0; 4])),
-    }
+/// Returns server and address of a Node as a member.
+fn placed<'a>(spec: &ServiceSpec, node: &'a Node) -> Option<(&'a str, &'a str)> {
+    Some((ServerId::read(&node.provider_id).ok()?.server, spec.member_address(node)?))
 }
 
-/// How long ago ports may have been read.
-const PORTS_AGE: Duration = Duration::from_secs(60);
-/// Nodes whose subnets are remembered.
-const MANY: usize = 64;
-/// So many Nodes are asked for their subnet.
-const ASKED: usize = 3;
-
-impl Places {
-    /// The subnet of the first Node that has one: where load balancers go of which nobody says where. `None` without Nodes. The
-    /// server of a Node may be gone, and its port with it: then the next ones tell.
-    ///
-    /// # Errors
-    /// *Invalid* if Neutron shows no port with the Node's address.
-    pub(super) async fn of_nodes(&self, ports: &Ports, asked: &Asked, nodes: &[Arc<Node>]) -> Result<Option<String>> {
-        let placed = nodes.iter().filter_map(|node| {
-            Some((&*node.name, ServerId::read(&node.provider_id).ok()?.server, asked.member_address(node)?))
-        });
-        let mut placed: Vec<_> = placed.collect();
-        placed.sort_unstable();
-        for (_, server, ip) in placed.iter().take(ASKED) {
-            let subnet = self.of_node(ports, server, ip).await?;
-            if subnet.is_some() {
-                return Ok(subnet);
-            }
-        }
-        let Some((name, _, ip)) = placed.first() else { return Ok(None) };
-        Err(Error::invalid(format!(
-            "where the load balancer shall be cannot be found out: no port of node {name} has its address {ip}; set subnet-id or network-id"
-        )))
-    }
-
-    async fn of_node(&self, ports: &Ports, server: &str, ip: &str) -> Result<Option<String>> {
-        let key = (server.to_owned(), ip.to_owned());
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
-        if known.is_some() {
-            return Ok(known);
-        }
-        let own = ports.of(server, Priority::Ordinary).await?;
-        let found = own.iter().find_map(|port| subnet_at(port, ip)).map(str::to_owned);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MANY {
-            known.clear();
-        }
-        known.extend(found.clone().map(|subnet| (key, subnet)));
-        Ok(found)
-    }
-}
-
-/// Ids of the ports that Nodes are reached at as members, in this subnet if one is said, if they take security groups. Those of a
-/// Node that is not found, which may just have joined, are read anew.
+/// Returns the IDs of the ports at which Nodes are reached as members, in this subnet if there is one, if they take security
+/// groups. If a Node is not found, which may just have joined, ports are read again.
 ///
 /// # Errors
-/// What Neutron answered.
+/// Neutron's answer.
 pub(super) async fn member_ports(
     ports: &Ports,
-    asked: &Asked,
+    spec: &ServiceSpec,
     nodes: &[Arc<Node>],
     subnet: Option<&str>,
 ) -> Result<Targets> {
-    let members = nodes
-        .iter()
-        .filter_map(|node| Some((ServerId::read(&node.provider_id).ok()?.server, asked.member_address(node)?)));
-    let members: Vec<_> = members.collect();
+    let members: Vec<_> = nodes.iter().filter_map(|node| placed(spec, node)).collect();
     let mut found = Vec::new();
-    for age in [PORTS_AGE, Duration::from_secs(5)] {
+    for age in PORTS_AGES {
         let all = ports.all(age).await?;
         found.clear();
         let mut is_whole = true;
@@ -323,7 +306,7 @@ pub(super) async fn member_ports(
     Ok(found.into_iter().collect())
 }
 
-/// The subnet of this address, if it is the port's.
+/// Returns the subnet of this address, if it is the port's.
 fn subnet_at<'a>(port: &'a Port, ip: &str) -> Option<&'a str> {
     let same = |other: &str| {
         other == ip || matches!((other.parse::<IpAddr>(), ip.parse::<IpAddr>()), (Ok(a), Ok(b)) if a == b)

@@ -1,4 +1,4 @@
-//! The project whose load balancers are managed: its services, and what all changes share.
+//! The project whose load balancers are managed: its services, and the state that all changes share.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::config::Balancers;
 use crate::ports::Ports;
 use crate::services::Services;
 
-/// The most members in requests and answers that are under way, however many load balancers change: a thousand take more than
+/// Most members in requests and answers that are under way, however many load balancers change: a thousand take more than
 /// half a mebibyte. One load balancer may have more.
 pub(super) const MEMBERS_AT_ONCE: u32 = 10_000;
 
-/// The longest wait for a load balancer, in seconds.
+/// Longest wait for a load balancer, in seconds.
 const MOST_PATIENT: f64 = 86_400.0;
 
 pub(super) struct Project {
@@ -42,7 +42,7 @@ impl Project {
     pub(super) fn new(services: Services, config: Arc<Balancers>, ports: Ports, events: EventWriter) -> Self {
         Self {
             places: Places::new(services.clone()),
-            groups: Groups::new(services.clone(), ports.clone()),
+            groups: Groups::new(ports.clone()),
             notices: Notices::new(events),
             polling: polling(config.wait_steps),
             members_under_way: Semaphore::new(MEMBERS_AT_ONCE as usize),
@@ -88,7 +88,7 @@ impl Project {
         self.all_of(kind, call, id).await
     }
 
-    /// A load balancer without its parts.
+    /// Reads a load balancer without its listeners and pools.
     pub(super) async fn balancer(&self, id: &str) -> Result<Option<Value>> {
         let found: Option<Value> = self.services.balancer.find(BALANCERS.get(id)).await?;
         Ok(found.filter(|it| state(it).is_some()))
@@ -103,7 +103,8 @@ impl Project {
     }
 }
 
-/// As patient as so many questions were, with pauses of one second and then each a fifth longer: a hundred took years.
+/// Returns the polling with the total duration of so many polls of the Go program, whose pauses were one second and then each a
+/// fifth longer: a hundred took years.
 pub(super) fn polling(steps: u32) -> Polling {
     let pauses = steps - u32::from(steps > 1);
     let limit = (0..pauses).map(|step| 1.2_f64.powi(step.cast_signed())).sum::<f64>().min(MOST_PATIENT).floor();
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_balancer_is_waited_for_as_long_as_so_many_looks_took_and_never_longer_than_a_day() {
+    fn a_load_balancer_is_waited_for_as_long_as_so_many_polls_took_and_never_longer_than_a_day() {
         let limits = [0, 1, 23, 50, 300, 10_000].map(|steps| polling(steps).limit.as_secs());
         assert_eq!(limits, [0, 1, 271, 37_913, 86_400, 86_400]);
     }

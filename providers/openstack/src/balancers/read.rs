@@ -1,8 +1,8 @@
-//! From what Octavia and Neutron show to a tree (§3.4).
+//! Conversion from the objects of Octavia and Neutron to a tree (§3.4).
 
 use std::collections::BTreeMap;
 
-use provider_kit::load_balancers::{Actual, Aside, Attributes, POOL, Part, Port, Tree};
+use provider_kit::load_balancers::{Actual, Attributes, Marks, POOL, Part, Port, State, Tree};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -11,17 +11,20 @@ use super::octavia::{
     ADDITIONAL_VIPS, BALANCER_SETTINGS, ID, LISTENER_SETTINGS, MONITOR_ID, MONITOR_SETTINGS, Members, POOL_SETTINGS,
     TAGGED, TAGS, ids, state, text, texts,
 };
+use super::published::lead_by;
 use super::security_group::Parts;
-use super::status::lead_by;
-use super::tags::{SIGN, View, cut};
+use super::tags::{LEGACY, View, cut};
 
-/// A load balancer with its parts, as they were read.
+/// Owner of an object that no Service's tag or name is on.
+const UNKNOWN: &str = "not made for this Service";
+
+/// A load balancer with its listeners and pools, as they were read.
 #[derive(Default)]
 pub(super) struct Whole {
     pub(super) balancer: Value,
     pub(super) listeners: Vec<Value>,
     pub(super) pools: Vec<Pool>,
-    /// On the port of its VIP.
+    /// The floating IP on the port of its VIP.
     pub(super) floating: Option<FloatingIp>,
 }
 
@@ -40,7 +43,7 @@ impl From<Value> for Pool {
     }
 }
 
-/// A view of it without its parts.
+/// Converts a view of a load balancer without its listeners and pools.
 pub(super) fn cheap(view: View, balancer: &Value) -> Option<Actual> {
     let state = state(balancer)?;
     let more = balancer.get(ADDITIONAL_VIPS).and_then(Value::as_array).into_iter().flatten();
@@ -53,21 +56,18 @@ pub(super) fn cheap(view: View, balancer: &Value) -> Option<Actual> {
 }
 
 impl Whole {
-    /// A view of it. `group`: the Service's security group.
+    /// Converts a view of it. `group`: the Service's security group.
     pub(super) fn seen(&self, view: View, group: Parts) -> Option<Actual> {
-        let mut seen = Seen { whole: self, view: &view, tree: Tree::default(), foreign: BTreeMap::new() };
-        seen.balancer();
-        for listener in &self.listeners {
-            seen.listener(listener);
-        }
-        for pool in self.unused_pools() {
-            seen.unused_pool(pool);
-        }
+        let tree = Tree::default().balancer(Attributes::at(&BALANCER_SETTINGS, &self.balancer));
+        let mut seen = Seen { whole: self, view: &view, tree, foreign: BTreeMap::new() };
+        seen.users();
+        self.listeners.iter().for_each(|listener| seen.listener(listener));
+        self.unused_pools().for_each(|pool| seen.unused_pool(pool));
         for (part, attributes, targets) in group {
             if let (Part::Pool(name), Some(targets)) = (&part, targets) {
                 seen.tree.targets.insert(name.clone(), targets);
             }
-            seen.tree = seen.tree.part(part, attributes);
+            seen.tree.parts.insert(part, attributes);
         }
         let (tree, foreign, sharers) = (seen.tree, seen.foreign, self.sharers(&view));
         let mut actual = Actual { tree: Some(tree), foreign, sharers, ..cheap(view, &self.balancer)? };
@@ -77,18 +77,40 @@ impl Whole {
         Some(actual)
     }
 
-    /// Those without a listener.
+    /// Returns the pools without a listener.
     pub(super) fn unused_pools(&self) -> impl Iterator<Item = &Value> {
         let pools = self.pools.iter().map(|pool| &pool.object);
         pools.filter(|pool| ids(pool, "listeners").next().is_none())
     }
 
-    /// The pool of a listener.
+    /// Returns the pool of a listener.
     pub(super) fn pool_of(&self, listener: &Value) -> Option<&Pool> {
         self.pools.iter().find(|pool| text(&pool.object, ID) == text(listener, "default_pool_id"))
     }
+
+    /// Returns the owner tags of the other Services that share a load balancer in ERROR, which nobody can leave; `None` if any
+    /// object of it is not known to belong to a tagged Service, or if it was not created for a Service.
+    fn sharers(&self, view: &View) -> Option<Vec<Marks>> {
+        let is_failed = matches!(state(&self.balancer), Some(State::Failed(_)));
+        if !is_failed || !text(&self.balancer, "name").starts_with(LEGACY) {
+            return None;
+        }
+        let all = View::all(&self.balancer);
+        let signs: Vec<&str> = all.iter().filter_map(|it| it.sign.as_deref()).collect();
+        let has_user = |listener: &Value| {
+            let mut tags = texts(listener, TAGS).filter(|tag| tag.starts_with(LEGACY)).peekable();
+            tags.peek().is_some() && tags.all(|tag| signs.contains(&tag))
+        };
+        let is_left = |pool: &Value| signs.iter().any(|sign| is_pool_of(pool, sign));
+        if !self.listeners.iter().all(has_user) || !self.unused_pools().all(is_left) {
+            return None;
+        }
+        let others = all.iter().filter(|it| it.id != view.id);
+        others.map(|it| it.marks.service.is_some().then(|| it.marks.clone())).collect()
+    }
 }
 
+/// A view while it is converted.
 struct Seen<'a> {
     whole: &'a Whole,
     view: &'a View,
@@ -97,16 +119,14 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    fn balancer(&mut self) {
+    /// Adds the other users of the load balancer, and the floating IP.
+    fn users(&mut self) {
         let Self { whole: Whole { balancer, floating, .. }, view, .. } = *self;
-        self.tree = Tree::default().balancer(Attributes::at(&BALANCER_SETTINGS, balancer));
-        let user = |name: &str| Part::Support(Aside { rank: 0, kind: "user".into(), name: name.to_owned() });
-        for other in &view.others {
-            self.foreign.insert(user(other), format!("used by {other}"));
-        }
+        let others = view.others.iter().map(|other| (Part::support(0, "user", other), format!("used by {other}")));
+        self.foreign.extend(others);
         let name = text(balancer, "name");
-        if !view.is_owner && !name.starts_with(SIGN) {
-            self.foreign.insert(user(name), "not made for a Service".to_owned());
+        if !view.is_owner && !name.starts_with(LEGACY) {
+            self.foreign.insert(Part::support(0, "user", name), "not made for a Service".to_owned());
         }
         let Some((part, settings)) = floating.as_ref().map(FloatingIp::part) else { return };
         if view.is_owner || self.foreign.is_empty() {
@@ -116,26 +136,21 @@ impl Seen<'_> {
         }
     }
 
-    /// Whether a tag is this view's. While it is renamed it has two.
+    /// Returns `true` if a tag is this view's, which has two while it is renamed.
     fn is_ours(&self, tag: &str) -> bool {
         self.view.sign.as_deref().is_some_and(|sign| tag == sign || tag == self.view.name)
     }
 
-    /// Whose a listener is; `None`: this view's.
+    /// Returns the owner of a listener; `None` if that is this view.
     fn owner(&self, listener: &Value) -> Option<String> {
-        let mut tags = texts(listener, TAGS);
-        match tags.find(|tag| tag.starts_with(SIGN) && !self.is_ours(tag)) {
-            Some(other) => Some(format!("used by {other}")),
-            None if texts(listener, TAGS).any(|tag| self.is_ours(tag)) => None,
-            // What the Go program made without tags, it named.
-            None if self.view.is_owner
-                && texts(listener, TAGS).next().is_none()
-                && text(listener, "name").starts_with("listener_") =>
-            {
-                None
-            }
-            None => Some("not made for this Service".to_owned()),
+        let other = texts(listener, TAGS).find(|tag| tag.starts_with(LEGACY) && !self.is_ours(tag));
+        if let Some(other) = other {
+            return Some(format!("used by {other}"));
         }
+        // Listeners that the Go program created without tags have its name.
+        let is_named = text(listener, "name").starts_with("listener_") && texts(listener, TAGS).next().is_none();
+        let is_ours = texts(listener, TAGS).any(|tag| self.is_ours(tag)) || self.view.is_owner && is_named;
+        (!is_ours).then(|| UNKNOWN.to_owned())
     }
 
     fn listener(&mut self, listener: &Value) {
@@ -146,8 +161,8 @@ impl Seen<'_> {
             _ => "TCP",
         };
         let port = Port { number: number.unwrap_or_default(), protocol: transport.into() };
-        if let Some(whose) = self.owner(listener) {
-            self.foreign.insert(Part::Listener(port), whose);
+        if let Some(owner) = self.owner(listener) {
+            self.foreign.insert(Part::Listener(port), owner);
             return;
         }
         let mut settings = Attributes::at(&[&[ID][..], &LISTENER_SETTINGS].concat(), listener);
@@ -165,20 +180,20 @@ impl Seen<'_> {
         self.tree.parts.insert(Part::Listener(port), settings.set(POOL, name));
     }
 
-    /// One that is left of a change that was broken off, or somebody else's.
+    /// Adds a pool that is left of an interrupted change, or that is not this Service's.
     fn unused_pool(&mut self, pool: &Value) {
-        let name = format!("unused {}", text(pool, ID));
+        let part = Part::Pool(format!("unused {}", text(pool, ID)));
         // While it is renamed it has two names.
         let is_of = |sign: &str| is_pool_of(pool, sign) || is_pool_of(pool, &self.view.name);
         if self.view.sign.as_deref().is_some_and(is_of) {
-            self.tree.parts.insert(Part::Pool(name), Attributes::at(&[ID], pool));
+            self.tree.parts.insert(part, Attributes::at(&[ID], pool));
         } else if !self.view.others.iter().any(|other| is_pool_of(pool, other)) {
-            self.foreign.insert(Part::Pool(name), "not made for this Service".to_owned());
+            self.foreign.insert(part, UNKNOWN.to_owned());
         }
     }
 }
 
-/// Whether a pool is named for the Service with this sign.
+/// Returns `true` if a pool is named for the Service with this legacy owner tag.
 pub(super) fn is_pool_of(pool: &Value, sign: &str) -> bool {
     let name = text(pool, "name");
     let place = name.strip_prefix("pool_").and_then(|it| it.split('_').next()).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! The tags on a load balancer, put on and taken off, and the names of what was made for a cluster that was called otherwise
-//! (§3.1).
+//! Adds and removes tags of a load balancer, and renames it if it was created for the cluster's former name (§3.1).
 
 use cloud_provider::{About, Error, Result};
 use provider_kit::load_balancers::{Actual, Applied, Change, Part, State};
@@ -9,11 +8,13 @@ use serde_json::{Map, Value, json};
 use super::octavia::{BALANCERS, ID, LISTENERS, MONITORS, POOLS, TAGS, text, texts};
 use super::project::Project;
 use super::read::is_pool_of;
-use super::security_group;
 use super::tags::{View, balancer_id, cluster_of, renamed, with_ours, without};
 
-/// Puts the Service's tag and our mark on it. The tags of others stay: they are read right before.
-pub(super) async fn mark(project: &Project, change: Change<'_>) -> Result<Applied> {
+/// Adds the tags of the Service. The tags of others stay: they are read right before.
+///
+/// # Errors
+/// Octavia's answer; *invalid* if no further Service may share the load balancer.
+pub(super) async fn tag(project: &Project, change: Change<'_>) -> Result<Applied> {
     let (identity, Some(actual)) = (change.identity, change.actual) else { return Ok(Applied::Gone) };
     let id = balancer_id(&actual.id);
     let Some(balancer) = project.balancer(id).await? else { return Ok(Applied::Gone) };
@@ -25,7 +26,7 @@ pub(super) async fn mark(project: &Project, change: Change<'_>) -> Result<Applie
         let text = format!("load balancer {id} is renamed from cluster {from:?} to {:?}", identity.cluster.name);
         project.notices.warn(true, About::Service(identity.service), "LoadBalancerRename", &text);
         rename_parts(project, &balancer, before, from, change, has_tags).await?;
-        if text_is(&balancer, "name", before) {
+        if balancer["name"] == before {
             changes.insert("name".to_owned(), renamed(before, from, &identity.cluster.name).into());
         }
     }
@@ -40,7 +41,7 @@ pub(super) async fn mark(project: &Project, change: Change<'_>) -> Result<Applie
     }
     let put = put(project, id, changes, outcome).await?;
     match put {
-        // Of what a rename before this one had reached, the parts that are renamed were not known to be the Service's.
+        // Listeners and pools that an interrupted rename had reached were not known to be the Service's.
         Applied::Shown(_, outcome) if before.is_some() => {
             Ok(Applied::PlanAgain(Box::new(Actual { state: State::Busy, tree: None, ..*outcome })))
         }
@@ -48,16 +49,19 @@ pub(super) async fn mark(project: &Project, change: Change<'_>) -> Result<Applie
     }
 }
 
-/// Takes the Service's tag and our mark off: others use it still. Its security group goes before that, as long as it is
-/// known whose it is.
-pub(super) async fn unmark(project: &Project, change: Change<'_>) -> Result<Applied> {
+/// Removes the tags of the Service from a load balancer that others use. The Service's security group is deleted first, as long
+/// as its owner is known.
+///
+/// # Errors
+/// The answer of Octavia or Neutron.
+pub(super) async fn untag(project: &Project, change: Change<'_>) -> Result<Applied> {
     let (identity, Some(actual)) = (change.identity, change.actual) else { return Ok(Applied::Gone) };
     let mut outcome = change.outcome(1).unwrap_or_else(|| actual.clone());
     if let Some(tree) = &mut outcome.tree {
         let before = tree.parts.len();
         tree.parts.retain(|part, _| !matches!(part, Part::Support(_)));
         if tree.parts.len() < before {
-            security_group::remove(&project.groups, identity).await?;
+            project.groups.remove(identity).await?;
         }
     }
     let id = balancer_id(&actual.id);
@@ -71,7 +75,7 @@ pub(super) async fn unmark(project: &Project, change: Change<'_>) -> Result<Appl
     let applied = put(project, id, changes, outcome).await?;
     if identity.is_leaving() && actual.id == id {
         let address = actual.ingress.iter().find_map(|it| it.ip.as_deref());
-        let floating = address.filter(|address| !text_is(&balancer, "vip_address", address));
+        let floating = address.filter(|address| text(&balancer, "vip_address") != *address);
         let text = kept(actual, floating);
         project.notices.warn(true, About::Service(identity.service), "LoadBalancerKept", &text);
     }
@@ -88,7 +92,7 @@ async fn put(project: &Project, id: &str, changes: Map<String, Value>, outcome: 
     Ok(Applied::Shown(1, Box::new(Actual { state, ..outcome })))
 }
 
-/// Whether one more Service may use it.
+/// Checks that one more Service may use the load balancer.
 fn check_share(project: &Project, actual: &Actual, balancer: &Value, has_tags: bool) -> Result<()> {
     let View { is_owner, sign, others, .. } = View::with_id(balancer, &actual.id);
     let (place, most) = (actual.place(), project.config.max_shared);
@@ -109,7 +113,7 @@ fn check_share(project: &Project, actual: &Actual, balancer: &Value, has_tags: b
     Ok(())
 }
 
-/// The Service's own listeners, each after its pool, and that after its monitor; so that what is broken off is found
+/// Renames the Service's own listeners, each after its pool, and that after its monitor; so that an interrupted rename is found
 /// again by the listener, and by the load balancer, which is last.
 async fn rename_parts(
     project: &Project,
@@ -124,18 +128,18 @@ async fn rename_parts(
     let is_ours = |listener: &&Value| {
         let mut tags = texts(listener, TAGS).peekable();
         let is_tagged = tags.peek().is_some();
-        if is_tagged { tags.any(|tag| tag == sign) } else { text_is(balancer, "name", sign) }
+        if is_tagged { tags.any(|tag| tag == sign) } else { text(balancer, "name") == sign }
     };
     let is_named = |listener: &&Value| text(listener, "name").starts_with("listener_");
     let mut objects = Vec::new();
     for listener in whole.listeners.iter().filter(is_ours).filter(is_named) {
-        // There may be none, and none may have a monitor.
+        // A listener may have no pool, and a pool no monitor.
         let pool = whole.pool_of(listener).map(|pool| &pool.object);
         objects.extend(pool.and_then(|pool| pool.get(MONITORS.name)).map(|monitor| (MONITORS, monitor)));
         objects.extend(pool.map(|pool| (POOLS, pool)));
         objects.push((LISTENERS, listener));
     }
-    // What is left of a change that was broken off would be somebody else's under another name.
+    // A pool that is left of an interrupted change would have another owner under another name.
     objects.extend(whole.unused_pools().filter(|pool| is_pool_of(pool, sign)).map(|pool| (POOLS, pool)));
     for (kind, object) in objects {
         let name = renamed(text(object, "name"), from, to);
@@ -144,7 +148,7 @@ async fn rename_parts(
             let others = texts(object, TAGS).filter(|tag| *tag != sign).map(str::to_owned);
             let tags: Vec<_> = others.chain([renamed(sign, from, to)]).collect();
             changes[TAGS] = json!(tags);
-        } else if text_is(object, "name", &name) {
+        } else if text(object, "name") == name {
             continue;
         }
         let call = Call::put(kind.one, &[text(object, ID)]).json(&kind.body(changes));
@@ -154,7 +158,7 @@ async fn rename_parts(
     Ok(())
 }
 
-/// Says why a load balancer outlives the Service that it was created for, and what stays with it.
+/// Returns the event about a load balancer that outlives the Service for which it was created.
 fn kept(actual: &Actual, floating: Option<&str>) -> String {
     let whose = actual.foreign.iter().filter_map(|(part, whose)| match part {
         Part::Front(_) => None,
@@ -165,8 +169,4 @@ fn kept(actual: &Actual, floating: Option<&str>) -> String {
     let floating = floating.map(|address| format!(", and so does floating IP {address}")).unwrap_or_default();
     let place = actual.place();
     format!("{place} stays{floating}: {}. Delete it when nobody uses it any more", whose.join(", "))
-}
-
-fn text_is(object: &Value, key: &str, value: &str) -> bool {
-    text(object, key) == value
 }

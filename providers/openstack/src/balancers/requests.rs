@@ -1,4 +1,4 @@
-//! From operations to requests, one at a time: each change makes Octavia refuse others until it is done.
+//! Translates operations to requests, one at a time: each change makes Octavia refuse others until it is done.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use super::octavia::{
 };
 use super::tags::cut;
 
-/// Where a listener tells its pool.
+/// Field of a listener that names its pool.
 const POOL_ID: &str = "default_pool_id";
 
-/// A request, as data: of which kind, which one, and what is told of it.
+/// A request, as data: the kind, the ID and the body.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Request {
     Make(Kind, Value),
     Change(Kind, String, Value),
     Remove(Kind, String),
-    /// All members of this pool.
+    /// Replaces all members of this pool.
     Members(String, Members),
 }
 
 impl Request {
-    /// A pool is shown with the ids of all its members, and so is what has pools.
+    /// Returns the call. Its answer may be long: a pool is returned with the IDs of all its members.
     pub(super) fn call(&self) -> Call {
         let call = match self {
             Self::Make(kind, object) => Call::post(kind.all, &[]).json(&kind.body(object)),
@@ -41,16 +41,16 @@ impl Request {
     }
 }
 
-/// What comes next, and what it leads to.
+/// The next request, and the state that it leads to.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Step {
-    /// `None`: nothing is to be sent for it.
+    /// `None`: no request is needed.
     pub(super) request: Option<Request>,
-    /// So many operations are done then; none if the first one takes another request.
+    /// Number of operations that are done then; 0 if the first one takes another request.
     pub(super) done: usize,
-    /// The load balancer then.
+    /// The load balancer's tree then.
     pub(super) tree: Tree,
-    /// What is made, and which of its settings is the id.
+    /// The part that is created, and the setting that holds its ID.
     pub(super) makes: Option<(Part, &'static str)>,
 }
 
@@ -60,30 +60,30 @@ impl Step {
     }
 }
 
-/// Whose load balancer it is that changes.
+/// The load balancer that changes.
 pub(super) struct Subject<'a> {
     pub(super) id: &'a str,
     pub(super) tree: &'a Tree,
     pub(super) names: Names<'a>,
 }
 
-/// How new parts are called.
+/// The names of new listeners, pools and monitors.
 #[derive(Clone, Copy)]
 pub(super) struct Names<'a> {
     pub(super) service: &'a Service,
     pub(super) sign: &'a str,
-    /// Whether there are tags.
+    /// If set, Octavia has tags.
     pub(super) tags: bool,
 }
 
 impl Names<'_> {
-    /// `listener_0_<sign>`: by the place of the port in the Service.
+    /// Returns `listener_0_<legacy owner tag>`, with the position of the port in the Service.
     pub(super) fn of(&self, kind: &str, port: &Port) -> String {
         let place = self.port(port).map_or(0, |(place, _)| place);
         cut(format!("{kind}_{place}_{}", self.sign))
     }
 
-    /// Where a port is among the Service's, and its node port.
+    /// Returns the position of a port in the Service, and its node port.
     fn port(&self, port: &Port) -> Option<(usize, Option<i32>)> {
         let ports = self.service.spec.as_ref()?.ports.as_deref()?;
         let mut numbered = ports.iter().enumerate();
@@ -93,7 +93,7 @@ impl Names<'_> {
         found.map(|(place, it)| (place, it.node_port))
     }
 
-    /// Members of a pool. Where only targets are moved nothing else is known of an empty pool, and of one with all sorts of
+    /// Returns the members of a pool. If only targets are changed, nothing is known of an empty pool, or of one with different
     /// members, but the Service's port.
     fn members(&self, pool: &str, tree: &Tree) -> Members {
         let mut settings = tree.pool_attributes(pool).cloned().unwrap_or_default();
@@ -109,7 +109,7 @@ impl Names<'_> {
     }
 }
 
-/// The port that a pool is for, by its name.
+/// Returns the port of a pool, which its name begins with.
 fn port_of(pool: &str) -> Port {
     let (number, rest) = pool.split_once('/').unwrap_or_default();
     let protocol = rest.split(' ').next().unwrap_or_default().to_owned();
@@ -117,7 +117,7 @@ fn port_of(pool: &str) -> Port {
 }
 
 impl Subject<'_> {
-    /// The next step of operations on listeners and pools.
+    /// Returns the next step of operations on listeners and pools.
     pub(super) fn next(&self, operations: &[Operation]) -> Option<Step> {
         match operations.first()? {
             Operation::Create { part: Part::Pool(name), attributes } => Some(self.make_pool(name, attributes)),
@@ -151,7 +151,7 @@ impl Subject<'_> {
         Step { makes, ..Step::new(Some(Request::Make(POOLS, object.nested())), 0, tree) }
     }
 
-    /// The pool itself, its monitor, its members: what differs first.
+    /// Changes the pool itself, its monitor or its members: the first that differs.
     fn change_pool(&self, name: &str, wanted: &Attributes, operations: &[Operation]) -> Option<Step> {
         let actual = self.tree.pool_attributes(name)?;
         let id = actual.text(ID).unwrap_or_default().to_owned();
@@ -167,7 +167,7 @@ impl Subject<'_> {
             let done = usize::from(of_members.is_empty());
             return self.change_monitor(name, wanted, &of_monitor, done);
         }
-        // Only an update speaks of settings; what targets there will be, all operations on this pool together.
+        // Only an update names settings; the targets follow from all operations on this pool.
         let is_it = |part: &Part| matches!(part, Part::Pool(pool) if pool == name);
         let is_about_it = |it: &&Operation| it.targets_of() == Some(name) || it.updates(is_it);
         let count = operations.iter().take_while(is_about_it).count();
@@ -178,7 +178,7 @@ impl Subject<'_> {
         Some(Step::new(request, count.max(1), tree))
     }
 
-    /// The load balancer when some settings of a pool are as wanted.
+    /// Returns the tree once some settings of a pool are as wanted.
     fn with_settings(&self, pool: &str, wanted: &Attributes, settings: &[&'static str]) -> Tree {
         let changed = settings.iter().fold(Attributes::default(), |all, key| all.set(*key, wanted.get(key)));
         let mut tree = self.tree.clone();
@@ -188,7 +188,7 @@ impl Subject<'_> {
         tree
     }
 
-    /// Another type is another monitor.
+    /// Changes the monitor; for another type it is deleted and created again.
     fn change_monitor(&self, pool: &str, wanted: &Attributes, differing: &[&'static str], done: usize) -> Option<Step> {
         let actual = self.tree.pool_attributes(pool)?;
         let after = self.with_settings(pool, wanted, differing);
@@ -238,7 +238,7 @@ fn differing(wanted: &Attributes, actual: &Attributes, settings: &[&'static str]
     settings.iter().copied().filter(|key| wanted.get(key) != actual.get(key)).collect()
 }
 
-/// These settings in a JSON object. For one that is not set, what it would stand in is `null`.
+/// Returns these settings as a JSON object. For a setting that is absent, the outermost field of its place is `null`.
 fn told(settings: &Attributes, places: &[&str]) -> Value {
     let mut object = settings.clone().only(places).nested();
     for place in places.iter().filter(|place| settings.get(place).is_none()) {
@@ -247,7 +247,7 @@ fn told(settings: &Attributes, places: &[&str]) -> Value {
     object
 }
 
-/// Where a setting of a listener stands.
+/// Returns the field of a listener that holds a setting.
 fn place_of(setting: &str) -> &str {
     match setting {
         POOL => POOL_ID,
@@ -256,7 +256,7 @@ fn place_of(setting: &str) -> &str {
     }
 }
 
-/// A listener that is tagged has its Service's sign among its tags.
+/// Adds the Service's legacy owner tag to the tags of a listener that is tagged.
 fn with_tags(attributes: &Attributes, names: Names<'_>) -> Attributes {
     if attributes.get(TAGGED).is_none() {
         return attributes.clone();
@@ -268,13 +268,13 @@ fn with_tags(attributes: &Attributes, names: Names<'_>) -> Attributes {
     attributes.clone().set(TAGS, tags)
 }
 
-/// A new listener, but for its pool.
+/// Returns a new listener without its pool.
 pub(super) fn listener(names: Names<'_>, port: &Port, attributes: &Attributes) -> Attributes {
     let settings = with_tags(attributes, names).only(&LISTENER_SETTINGS);
     settings.set("name", names.of("listener", port)).set("protocol_port", port.number)
 }
 
-/// A new pool with these of its settings.
+/// Returns a new pool with these of its settings.
 pub(super) fn pool(names: Names<'_>, name: &str, attributes: &Attributes, settings: &[&str]) -> Attributes {
     let settings = attributes.clone().only(settings);
     settings.set("name", names.of_pool("pool", name)).set("protocol", name.rsplit(' ').next())

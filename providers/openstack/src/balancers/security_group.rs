@@ -3,79 +3,78 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cloud_provider::{Cluster, Error, Result, Service};
+use cloud_provider::{Error, Result, Service};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use ipnet::IpNet;
 use provider_kit::coalescer::Coalescer;
 use provider_kit::firewall::{Direction, Family, Peer, Ports, Protocol, Rule, difference};
 use provider_kit::load_balancers::{Attributes, Identity, Operation, Part, Targets, in_order};
-use provider_kit::transport::Call;
+use provider_kit::transport::{Call, Transport};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::asked::{Asked, health_check_node_port};
+use super::spec::{ServiceSpec, health_check_node_port};
 use super::tags::{cut, full_name};
 use crate::ports::{Port, Ports as NetworkPorts};
-use crate::services::Services;
 
 const PREFIX: &str = "lb-sg-";
-/// What the name of the pool of ports begins with.
+/// Prefix of the name of the pool of ports.
 const PORTS: &str = "ports with ";
 const RULES: &str = "rules";
-/// So many ports are changed at the same time.
+/// Number of ports that are changed at the same time.
 const AT_ONCE: usize = 8;
-/// Ports that were read so long ago are read again.
+/// Age at which ports are read again.
 const PORTS_AGE: Duration = Duration::from_secs(10);
 
 /// The parts of a security group, with the targets of its pool.
 pub(super) type Parts = Vec<(Part, Attributes, Option<Targets>)>;
 
-/// Its name.
+/// Returns the name of a Service's security group.
 pub(super) fn name(service: &Service) -> String {
     let (namespace, name) = full_name(service);
     cut(format!("{PREFIX}{}-{namespace}-{name}", service.metadata.uid.as_deref().unwrap_or_default()))
 }
 
-/// It stands before its load balancer does.
+/// Returns the part that is the security group, which is created before its load balancer.
 pub(super) fn part(name: &str) -> Part {
     Part::support(0, "security group", name)
 }
 
-/// The pool whose targets are the ports that carry it.
+/// Returns the pool whose targets are the ports that carry the group.
 pub(super) fn pool_name(name: &str) -> String {
     format!("{PORTS}{name}")
 }
 
-/// Whether a part is a security group, or the pool of the ports that carry it.
+/// Returns `true` if a part is a security group, or the pool of the ports that carry one.
 pub(super) fn has_part(part: &Part) -> bool {
     matches!(part, Part::Support(_)) || matches!(part, Part::Pool(pool) if pool.starts_with(PORTS))
 }
 
-/// Whether an operation is about such a part, or those ports.
+/// Returns `true` if an operation changes such a part, or those ports.
 pub(super) fn is_meant_by(operation: &Operation) -> bool {
     operation.part().is_some_and(has_part) || operation.targets_of().is_some_and(|pool| pool.starts_with(PORTS))
 }
 
 /// Returns the rules of a Service: its node ports, from the members' subnets, or with `ovn`, which keeps the senders' addresses,
 /// from those who may reach the load balancer.
-pub(super) fn rules(asked: &Asked, service: &Service, subnets: &[IpNet], keeps_senders: bool) -> Vec<Rule> {
+pub(super) fn rules(spec: &ServiceSpec, service: &Service, subnets: &[IpNet], keeps_senders: bool) -> Vec<Rule> {
     let ingress = |protocol, port, from: &IpNet| Rule::network(Direction::Ingress, protocol, Ports::one(port), *from);
     let mut rules = BTreeSet::new();
     for subnet in subnets {
         let same_family = |range: &&IpNet| range.addr().is_ipv4() == subnet.addr().is_ipv4();
         let senders: Vec<&IpNet> = match keeps_senders {
-            true => asked.ranges.iter().filter(same_family).collect(),
+            true => spec.ranges.iter().filter(same_family).collect(),
             false => vec![subnet],
         };
         rules.extend(health_check_node_port(service).map(|port| ingress(Protocol::Tcp, port, subnet)));
-        for port in asked.ports.iter().filter(|port| port.node_port != 0) {
+        for port in spec.ports.iter().filter(|port| port.node_port != 0) {
             rules.extend(senders.iter().map(|from| ingress(Protocol::named(port.protocol), port.node_port, from)));
         }
     }
     rules.into_iter().collect()
 }
 
-/// A security group, as Neutron shows it.
+/// A security group, as Neutron returns it.
 #[derive(Deserialize)]
 struct Group {
     id: String,
@@ -138,10 +137,9 @@ fn object(group: &str, rule: &Rule) -> Option<Value> {
     }))
 }
 
-/// The security groups of a project. What several Services change on one port goes together, for a port's groups are
-/// replaced as a whole.
+/// The security groups of a project. Changes of several Services to one port go together, for a port's groups are replaced as a
+/// whole.
 pub(super) struct Groups {
-    services: Services,
     ports: NetworkPorts,
     changes: Coalescer<String, Change>,
 }
@@ -149,65 +147,50 @@ pub(super) struct Groups {
 #[derive(Clone, Debug)]
 struct Change {
     group: String,
-    /// Or it is taken off.
+    /// If not set, the group is taken off.
     is_added: bool,
 }
 
 impl Groups {
-    pub(super) fn new(services: Services, ports: NetworkPorts) -> Self {
-        let (network, of_ports) = (services.network.clone(), ports.clone());
+    pub(super) fn new(ports: NetworkPorts) -> Self {
+        let of_changes = ports.clone();
         let changes = Coalescer::retrying_alone(move |port: String, changes: Vec<Change>| {
-            let (network, ports) = (network.clone(), of_ports.clone());
+            let ports = of_changes.clone();
             async move {
-                // One that is gone carries nothing any more, and a Node that is gone will not be a target much longer.
-                let Some(port) = ports.by_id(&port).await? else { return Ok(()) };
-                let id = port.id.to_string();
-                let was_tagged: Vec<_> = changes
-                    .iter()
-                    .filter(|it| !it.is_added && port.tags.iter().any(|tag| **tag == *it.group))
-                    .collect();
-                match ports.change(port, |port| changed(port, &changes)).await {
-                    Err(err) if err.is_not_found() => return Ok(()),
-                    other => other?,
-                };
-                for Change { group, .. } in was_tagged {
-                    let call = Call::delete("/ports/{id}/tags/{tag}", &[&id, group]);
-                    network.remove(call).await?;
+                match change_groups(&ports, &port, &changes).await {
+                    Err(err) if err.is_not_found() => Ok(()),
+                    other => other,
                 }
-                Ok(())
             }
         });
-        Self { services, ports, changes }
+        Self { ports, changes }
     }
 
-    /// Those of this name: one, unless somebody else made another.
+    fn http(&self) -> &Transport {
+        &self.ports.services.network
+    }
+
+    async fn list(&self, call: Call) -> Result<Vec<Group>> {
+        self.ports.services.all(self.http(), call, "security_groups", |it: &Group| it.id.clone()).await
+    }
+
+    /// Reads the groups of a name: one, unless somebody else created another.
     async fn named(&self, name: &str) -> Result<Vec<Group>> {
         self.list(Call::get("/security-groups", &[]).query("name", name)).await
     }
 
-    async fn list(&self, call: Call) -> Result<Vec<Group>> {
-        self.services.all(&self.services.network, call, "security_groups", |it: &Group| it.id.clone()).await
-    }
-
-    /// The one to be changed.
+    /// Reads the group that is to be changed.
     async fn the_one(&self, name: &str) -> Result<Option<Group>> {
         let mut found = self.named(name).await?;
         if found.len() > 1 {
-            let ids: Vec<_> = found.iter().map(|it| &*it.id).collect();
-            let ids = ids.join(", ");
-            return Err(Error::invalid(format!(
-                "there are several security groups {name:?} ({ids}); delete all but one"
-            )));
+            let ids = found.iter().map(|it| &*it.id).collect::<Vec<_>>().join(", ");
+            let text = format!("there are several security groups {name:?} ({ids}); delete all but one");
+            return Err(Error::invalid(text));
         }
         Ok(found.pop())
     }
 
-    async fn make(&self, name: &str, description: &str) -> Result<Group> {
-        let body = json!({"security_group": {"name": name, "description": description}});
-        self.services.network.read(Call::post("/security-groups", &[]).json(&body).inside("security_group")).await
-    }
-
-    /// New rules are created before old ones are deleted: wanted traffic is never kept out.
+    /// Creates new rules before it deletes old ones, so that wanted traffic is never refused.
     async fn set_rules(&self, group: &Group, wanted: &[Rule]) -> Result<()> {
         let present = group.rules();
         let difference = difference(None, wanted, &present);
@@ -215,10 +198,10 @@ impl Groups {
         if !objects.is_empty() {
             // All or none; a *conflict* if somebody else created one of them meanwhile: the group is read again then.
             let body = json!({ "security_group_rules": objects });
-            self.services.network.send(Call::post("/security-group-rules", &[]).json(&body)).await?;
+            self.http().send(Call::post("/security-group-rules", &[]).json(&body)).await?;
         }
         for rule in difference.remove {
-            self.services.network.remove(Call::delete("/security-group-rules/{id}", &[rule])).await?;
+            self.http().remove(Call::delete("/security-group-rules/{id}", &[rule])).await?;
         }
         Ok(())
     }
@@ -229,13 +212,106 @@ impl Groups {
         stream::iter(changes).buffer_unordered(AT_ONCE).try_collect::<()>().await
     }
 
-    async fn take_off_all(&self, group: &str) -> Result<()> {
-        let carrying = self.ports.carrying(group).await?;
-        self.change_ports(group, carrying.into_iter().map(|port| port.id.into()), false).await
+    /// Returns the parts of the group of this name; none if it does not exist.
+    ///
+    /// # Errors
+    /// Neutron's answer.
+    pub(super) async fn of_service(&self, name: &str) -> Result<Parts> {
+        let Some(group) = self.named(name).await?.into_iter().next() else { return Ok(Vec::new()) };
+        let carrying = self.ports.carrying(&group.id).await?;
+        Ok(shown(&group, carrying.iter().map(|port| &*port.id).collect()))
+    }
+
+    /// Returns the parts of all groups of Services, by their names.
+    ///
+    /// # Errors
+    /// Neutron's answer.
+    pub(super) async fn all(&self) -> Result<BTreeMap<String, Parts>> {
+        let mut all = self.list(Call::get("/security-groups", &[])).await?;
+        all.retain(|group| group.name.starts_with(PREFIX));
+        if all.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let ports = self.ports.all(PORTS_AGE).await?;
+        let shown = all.iter().map(|group| {
+            let carrying = ports.iter().filter(|port| port.security_groups.iter().any(|it| **it == *group.id));
+            (group.name.clone(), shown(group, carrying.map(|port| &*port.id).collect()))
+        });
+        Ok(shown.collect())
+    }
+
+    /// Applies one operation whose part is a security group, or the pool of its ports. Returns the attributes of the group
+    /// afterwards, for operations that create or change it.
+    ///
+    /// # Errors
+    /// Neutron's answer; *conflict* if somebody else changed it meanwhile.
+    pub(super) async fn apply(&self, operation: &Operation, identity: &Identity<'_>) -> Result<Option<Attributes>> {
+        let name = name(identity.service);
+        match operation {
+            Operation::Create { part: Part::Support(_), attributes }
+            | Operation::Update { part: Part::Support(_), attributes, .. } => {
+                let group = match self.the_one(&name).await? {
+                    Some(group) => group,
+                    None => {
+                        let (namespace, service) = full_name(identity.service);
+                        let description = described(&identity.cluster.name, namespace, service);
+                        let body = json!({"security_group": {"name": name, "description": description}});
+                        let call = Call::post("/security-groups", &[]).json(&body).inside("security_group");
+                        self.http().read(call).await?
+                    }
+                };
+                if attributes.get(RULES).is_some() {
+                    self.set_rules(&group, &rules_in(attributes)).await?;
+                }
+                return Ok(Some(attributes.clone().set("id", &group.id)));
+            }
+            // Not a group that is only taken for the Service's.
+            Operation::Delete { part: gone } if *gone == part(&name) || *gone == Part::Pool(pool_name(&name)) => {
+                for Group { id, .. } in self.named(&name).await? {
+                    let carrying = self.ports.carrying(&id).await?;
+                    self.change_ports(&id, carrying.into_iter().map(|port| port.id.into()), false).await?;
+                    if matches!(gone, Part::Support(_)) {
+                        self.http().remove(Call::delete("/security-groups/{id}", &[&id])).await?;
+                    }
+                }
+            }
+            Operation::AddTargets { targets, .. } | Operation::RemoveTargets { targets, .. } => {
+                let gone = || Error::conflict(format!("security group {name:?} does not exist any more"));
+                let group = self.the_one(&name).await?.ok_or_else(gone)?;
+                let is_added = matches!(operation, Operation::AddTargets { .. });
+                self.change_ports(&group.id, targets.iter().map(str::to_owned), is_added).await?;
+            }
+            // The pool exists with its group.
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Deletes the Service's own group.
+    ///
+    /// # Errors
+    /// Neutron's answer.
+    pub(super) async fn remove(&self, identity: &Identity<'_>) -> Result<()> {
+        self.apply(&Operation::Delete { part: part(&name(identity.service)) }, identity).await.map(drop)
     }
 }
 
-/// The groups of a port after these changes; `None` if they are the same.
+/// Changes the groups of a port, and removes the tags of groups that are taken off.
+///
+/// # Errors
+/// *Not found* if the port no longer exists: its Node will not be a target much longer; else Neutron's answer.
+async fn change_groups(ports: &NetworkPorts, id: &str, changes: &[Change]) -> Result<()> {
+    let Some(port) = ports.by_id(id).await? else { return Ok(()) };
+    let is_tagged = |it: &&Change| !it.is_added && port.tags.iter().any(|tag| **tag == *it.group);
+    let was_tagged: Vec<_> = changes.iter().filter(is_tagged).collect();
+    ports.change(port, |port| changed(port, changes)).await?;
+    for Change { group, .. } in was_tagged {
+        ports.services.network.remove(Call::delete("/ports/{id}/tags/{tag}", &[id, group])).await?;
+    }
+    Ok(())
+}
+
+/// Returns the groups of a port after these changes; `None` if they are the same.
 fn changed(port: &Port, changes: &[Change]) -> Option<Value> {
     let mut groups: Vec<&str> = port.security_groups.iter().map(|it| &**it).collect();
     for Change { group, is_added } in changes {
@@ -249,84 +325,11 @@ fn changed(port: &Port, changes: &[Change]) -> Option<Value> {
     (!is_same).then(|| json!({ "security_groups": groups }))
 }
 
-/// What is there of the group of this name; nothing if it is not.
-///
-/// # Errors
-/// What Neutron answered.
-pub(super) async fn of_service(groups: &Groups, name: &str) -> Result<Parts> {
-    let Some(group) = groups.named(name).await?.into_iter().next() else { return Ok(Vec::new()) };
-    let carrying = groups.ports.carrying(&group.id).await?;
-    Ok(shown(&group, carrying.iter().map(|port| &*port.id).collect()))
-}
-
-/// What is there of all groups of Services, by their names.
-///
-/// # Errors
-/// What Neutron answered.
-pub(super) async fn all(groups: &Groups) -> Result<BTreeMap<String, Parts>> {
-    let mut all = groups.list(Call::get("/security-groups", &[])).await?;
-    all.retain(|group| group.name.starts_with(PREFIX));
-    if all.is_empty() {
-        return Ok(BTreeMap::new());
-    }
-    let ports = groups.ports.all(PORTS_AGE).await?;
-    let shown = all.iter().map(|group| {
-        let carrying = ports.iter().filter(|port| port.security_groups.iter().any(|it| **it == *group.id));
-        (group.name.clone(), shown(group, carrying.map(|port| &*port.id).collect()))
-    });
-    Ok(shown.collect())
-}
-
 fn shown(group: &Group, ports: Targets) -> Parts {
-    let rules = group.rules().into_iter().map(|(_, rule)| rule).collect::<Vec<_>>();
-    let settings =
-        with_rules(Attributes::default().set("id", &group.id).set("description", &group.description), &rules);
+    let rules: Vec<_> = group.security_group_rules.iter().map(GroupRule::rule).collect();
+    let settings = Attributes::default().set("id", &group.id).set("description", &group.description);
     let pool = Part::Pool(pool_name(&group.name));
-    vec![(part(&group.name), settings, None), (pool, Attributes::default(), Some(ports))]
-}
-
-/// Does one operation whose part is a security group, or the pool of its ports; the attributes of the group afterwards, for
-/// what makes or changes it.
-///
-/// # Errors
-/// What Neutron answered; *conflict* if somebody else changed it meanwhile.
-pub(super) async fn apply(
-    groups: &Groups,
-    operation: &Operation,
-    identity: &Identity<'_>,
-) -> Result<Option<Attributes>> {
-    let name = name(identity.service);
-    match operation {
-        Operation::Create { part: Part::Support(_), attributes }
-        | Operation::Update { part: Part::Support(_), attributes, .. } => {
-            let group = match groups.the_one(&name).await? {
-                Some(group) => group,
-                None => groups.make(&name, &description(identity.cluster, identity.service)).await?,
-            };
-            if attributes.get(RULES).is_some() {
-                groups.set_rules(&group, &rules_in(attributes)).await?;
-            }
-            return Ok(Some(attributes.clone().set("id", &group.id)));
-        }
-        // Not one that is only taken for the Service's.
-        Operation::Delete { part: gone } if *gone == part(&name) || *gone == Part::Pool(pool_name(&name)) => {
-            for group in groups.named(&name).await? {
-                groups.take_off_all(&group.id).await?;
-                if matches!(gone, Part::Support(_)) {
-                    groups.services.network.remove(Call::delete("/security-groups/{id}", &[&group.id])).await?;
-                }
-            }
-        }
-        Operation::AddTargets { targets, .. } | Operation::RemoveTargets { targets, .. } => {
-            let gone = || Error::conflict(format!("security group {name:?} does not exist any more"));
-            let group = groups.the_one(&name).await?.ok_or_else(gone)?;
-            let is_added = matches!(operation, Operation::AddTargets { .. });
-            groups.change_ports(&group.id, targets.iter().map(str::to_owned), is_added).await?;
-        }
-        // The pool is there with its group.
-        _ => {}
-    }
-    Ok(None)
+    vec![(part(&group.name), with_rules(settings, &rules), None), (pool, Attributes::default(), Some(ports))]
 }
 
 /// Sets the rules of a group's part.
@@ -339,30 +342,16 @@ fn rules_in(settings: &Attributes) -> Vec<Rule> {
     rules.filter_map(|rule| rule.as_str()?.parse().ok()).collect()
 }
 
-/// Returns the wanted settings of a group, with its present rules if they admit the same.
+/// Returns the wanted settings of a group, with its present rules if they admit the same traffic.
 pub(super) fn fitted(wanted: &Attributes, present: &Attributes) -> Attributes {
     let rules: Vec<_> = rules_in(present).into_iter().map(|rule| ((), rule)).collect();
     let is_same = wanted.get(RULES).is_some() && difference(None, &rules_in(wanted), &rules).is_empty();
     if is_same { wanted.clone().set(RULES, present.get(RULES)) } else { wanted.clone() }
 }
 
-fn description(cluster: &Cluster, service: &Service) -> String {
-    let (namespace, name) = full_name(service);
-    described(&cluster.name, namespace, name)
-}
-
-/// How the security group of a Service is described.
+/// Returns the description of the security group of a Service.
 pub(super) fn described(cluster: &str, namespace: &str, name: &str) -> String {
     cut(format!("Security Group for {namespace}/{name} Service LoadBalancer in cluster {cluster}"))
-}
-
-/// Removes the Service's own.
-///
-/// # Errors
-/// What Neutron answered.
-pub(super) async fn remove(groups: &Groups, identity: &Identity<'_>) -> Result<()> {
-    let part = part(&name(identity.service));
-    apply(groups, &Operation::Delete { part }, identity).await.map(drop)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a Service wants, as a tree: a pure function of what it asks for and what was found out (§3.3, §3.5).
+//! The desired tree of a Service: a pure function of its spec and of looked-up facts (§3.3, §3.5).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,77 +11,73 @@ use provider_kit::transport::Call;
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use super::asked::{Asked, Selector, Vip};
-use super::octavia::{ADDITIONAL_VIPS, ALLOWED_CIDRS, BALANCER_SETTINGS};
+use super::octavia::{ADDITIONAL_VIPS, ALLOWED_CIDRS, BALANCER_SETTINGS, TAGGED};
 use super::places::member_ports;
 use super::project::Project;
-use super::shown::is_made;
+use super::published::is_made;
+use super::spec::{ServiceSpec, Vip};
 use super::tags::full_name;
 use super::{floating_ip, second_vip, security_group};
-use crate::annotations::{self as key, asked_by, text};
+use crate::annotations as key;
 use crate::config::Balancers;
 use crate::features::Features;
 
 /// The provider of load balancers that keeps the senders' addresses.
 const OVN: &str = "ovn";
 
-/// So many Nodes are told by their names.
+/// Most Nodes that a log line names.
 const FEW: usize = 3;
 
-/// What had to be found out.
+/// Looked-up facts.
 pub(super) struct Facts {
     pub(super) features: Features,
     pub(super) vip: Vip,
-    /// Where the second VIP is, if it has one when it is made.
+    /// The subnet of the second VIP, if the load balancer gets one when it is created.
     pub(super) second_subnet: Option<String>,
     pub(super) member_subnet: Option<String>,
     /// `<node name> <address>`.
     pub(super) targets: Targets,
-    /// If security groups are managed.
+    /// The security group, if such are managed.
     pub(super) group: Option<Group>,
-    /// Whether there is a network for a floating IP.
+    /// If set, there is a network for a floating IP.
     pub(super) has_floating_network: bool,
 }
 
 /// The security group of a Service.
 pub(super) struct Group {
     pub(super) name: String,
-    /// `None`: it cannot be told from where they are reached, and those that are there stay.
+    /// `None`: the members' subnets are unknown, and the present rules stay.
     pub(super) rules: Option<Vec<Rule>>,
-    /// Ids of the members' ports.
+    /// The IDs of the members' ports.
     pub(super) ports: Targets,
 }
 
-/// What a Service wants.
-pub(super) fn wanted(asked: &Asked, config: &Balancers, facts: Facts) -> Tree {
-    let mut tree = Tree::default().balancer(balancer(asked, config, &facts));
-    for port in &asked.ports {
-        let name = pool_name(port, asked.pool_protocol(port));
+/// Returns the desired tree.
+pub(super) fn wanted(spec: &ServiceSpec, config: &Balancers, facts: Facts) -> Tree {
+    let mut tree = Tree::default().balancer(balancer(spec, config, &facts));
+    for port in &spec.ports {
+        // All that cannot be changed on a pool is in its name.
+        let name = format!("{}/{} {}", port.number, port.protocol, spec.pool_protocol(port));
         // A port for which the Service allocates no node port has no members.
         let targets = if port.node_port == 0 { Targets::default() } else { facts.targets.clone() };
-        tree = tree.pool(&name, pool(asked, &facts, port), Some(targets));
-        tree = tree.listener(port.number, port.protocol, &name, listener(asked, &facts, port));
+        tree = tree.pool(&name, pool(spec, &facts, port), Some(targets));
+        tree = tree.listener(port.number, port.protocol, &name, listener(spec, &facts, port));
     }
     if let Some(Group { name, rules, ports }) = facts.group {
         let settings = rules.map(|rules| security_group::with_rules(Attributes::default(), &rules));
         tree = tree.part(security_group::part(&name), settings.unwrap_or_default());
         tree = tree.pool(&security_group::pool_name(&name), Attributes::default(), Some(ports));
     }
-    if facts.has_floating_network && !asked.internal && !asked.is_ipv6() {
+    if facts.has_floating_network && !spec.internal && !spec.is_ipv6() {
         tree = tree.part(floating_ip::part(), Attributes::default());
     }
     tree
 }
 
-/// The name of a pool: all that cannot be changed on it.
-pub(super) fn pool_name(port: &ServicePort, protocol: &str) -> String {
-    format!("{}/{} {protocol}", port.number, port.protocol)
-}
-
-fn balancer(asked: &Asked, config: &Balancers, facts: &Facts) -> Attributes {
+fn balancer(spec: &ServiceSpec, config: &Balancers, facts: &Facts) -> Attributes {
     let Facts { features, vip, .. } = facts;
-    // Else the floating IP is meant.
-    let address = asked.address.as_ref().filter(|_| asked.internal || asked.is_ipv6());
+    // Otherwise the address is that of the floating IP.
+    let address = spec.address.as_ref().filter(|_| spec.internal || spec.is_ipv6());
     let second = facts.second_subnet.as_ref().map(|subnet| json!([{"subnet_id": subnet}]));
     let settings = Attributes::default()
         .set("provider", &config.provider)
@@ -89,43 +85,43 @@ fn balancer(asked: &Asked, config: &Balancers, facts: &Facts) -> Attributes {
         .set("vip_network_id", &vip.network)
         .set("vip_port_id", &vip.port)
         .set("vip_address", address)
-        .set("flavor_id", asked.flavor.as_ref().filter(|_| features.flavors))
-        .set("availability_zone", asked.availability_zone.as_ref().filter(|_| features.availability_zones))
+        .set("flavor_id", spec.flavor.as_ref().filter(|_| features.flavors))
+        .set("availability_zone", spec.availability_zone.as_ref().filter(|_| features.availability_zones))
         .set(ADDITIONAL_VIPS, second);
     settings.to_make().fixed(&BALANCER_SETTINGS)
 }
 
-fn listener(asked: &Asked, facts: &Facts, port: &ServicePort) -> Attributes {
+fn listener(spec: &ServiceSpec, facts: &Facts, port: &ServicePort) -> Attributes {
     let Facts { features, second_subnet, .. } = facts;
     let is_tcp = port.protocol == "TCP";
-    let timed = if features.timeouts { asked.timeouts.clone() } else { Attributes::default() };
+    let timed = if features.timeouts { spec.timeouts.clone() } else { Attributes::default() };
     let mut settings = timed
-        .set("protocol", asked.listener_protocol(port))
+        .set("protocol", spec.listener_protocol(port))
         .fixed(&["protocol"])
-        .set("connection_limit", asked.connection_limit)
-        .set("insert_headers.X-Forwarded-For", (asked.x_forwarded_for && is_tcp).then_some("true"))
-        .set("default_tls_container_ref", asked.tls_container.as_ref().filter(|_| is_tcp));
+        .set("connection_limit", spec.connection_limit)
+        .set("insert_headers.X-Forwarded-For", (spec.x_forwarded_for && is_tcp).then_some("true"))
+        .set("default_tls_container_ref", spec.tls_container.as_ref().filter(|_| is_tcp));
     if features.allowed_cidrs {
-        settings = settings.set(ALLOWED_CIDRS, in_order(json!(asked.allowed(second_subnet.is_some()))));
+        settings = settings.set(ALLOWED_CIDRS, in_order(json!(spec.allowed(second_subnet.is_some()))));
     }
-    if features.tags { settings.set("tagged", true) } else { settings }
+    if features.tags { settings.set(TAGGED, true) } else { settings }
 }
 
-fn pool(asked: &Asked, facts: &Facts, port: &ServicePort) -> Attributes {
-    // Only where a member can be asked by HTTP for its Pods.
+fn pool(spec: &ServiceSpec, facts: &Facts, port: &ServicePort) -> Attributes {
+    // Only if a member can be asked by HTTP for its Pods.
     let features = &facts.features;
     let by_http = if port.protocol == "UDP" { features.udp_http_monitors } else { features.http_monitors };
-    let health_check = asked.health_check_port.filter(|_| by_http);
+    let health_check = spec.health_check_port.filter(|_| by_http);
     let kind = match port.protocol {
         _ if health_check.is_some() => "HTTP",
         "UDP" => "UDP-CONNECT",
         other => other,
     };
-    let mut settings = asked.monitor.clone().unwrap_or_default();
+    let mut settings = spec.monitor.clone().unwrap_or_default();
     settings = settings
-        .set("healthmonitor.type", asked.monitor.is_some().then_some(kind))
-        .set("lb_algorithm", &asked.lb_method)
-        .set("session_persistence.type", asked.is_sticky.then_some("SOURCE_IP"))
+        .set("healthmonitor.type", spec.monitor.is_some().then_some(kind))
+        .set("lb_algorithm", &spec.lb_method)
+        .set("session_persistence.type", spec.is_sticky.then_some("SOURCE_IP"))
         .set("members.protocol_port", port.node_port)
         .set("members.monitor_port", health_check);
     if health_check.is_some() {
@@ -134,20 +130,17 @@ fn pool(asked: &Asked, facts: &Facts, port: &ServicePort) -> Attributes {
             .set("healthmonitor.http_method", "GET")
             .set("healthmonitor.expected_codes", "200");
     }
-    match &facts.member_subnet {
-        Some(subnet) => settings.set("members.subnet_id", subnet),
-        None => settings,
-    }
+    facts.member_subnet.iter().fold(settings, |settings, subnet| settings.set("members.subnet_id", subnet))
 }
 
-/// What a Service wants, with all that must be found out for it.
+/// Looks up the facts, and returns the desired tree.
 ///
 /// # Errors
-/// *Invalid*, naming the annotation or key, for what the user must change; else what the cloud answered.
+/// *Invalid*, naming the annotation or key, for what the user must change; else the cloud's answer.
 pub(super) async fn wanted_tree(
     project: &Project,
     request: &LoadBalancerRequest<'_>,
-    asked: &Asked,
+    spec: &ServiceSpec,
     scope: Scope,
 ) -> Result<Tree> {
     let LoadBalancerRequest { service, nodes, .. } = *request;
@@ -157,47 +150,41 @@ pub(super) async fn wanted_tree(
     }
     let is_whole = scope == Scope::Everything;
     if is_whole {
-        check_tls(project, asked).await?;
+        check_tls(project, spec).await?;
     }
     let features = project.services.octavia().await?;
-    let has_floating_network = is_whole && has_floating_network(project, asked, &mut notes).await?;
+    let has_floating_network = is_whole && has_floating_network(project, spec, &mut notes).await?;
     if has_floating_network {
-        floating_ip::check_named(project, request, asked).await?;
+        floating_ip::check_named(project, request, spec).await?;
     }
-    let (mut vip, mut member_subnet) = (asked.vip.clone(), asked.member_subnet.clone());
+    let (mut vip, mut member_subnet) = (spec.vip.clone(), spec.member_subnet.clone());
     if vip.subnet.is_none() && vip.network.is_none() && (vip.port.is_none() || member_subnet.is_none()) {
-        let found = project.places.of_nodes(&project.ports, asked, nodes).await?;
+        let found = project.places.of_nodes(&project.ports, spec, nodes).await?;
         member_subnet = member_subnet.or_else(|| found.clone());
         vip.subnet = found.filter(|_| vip.port.is_none());
     }
     let second_subnet = match scope {
-        Scope::Everything => second_vip::second_subnet(project, asked, &features, &vip, service, &mut notes).await?,
+        Scope::Everything => second_vip::second_subnet(project, spec, &features, &vip, service, &mut notes).await?,
         Scope::Targets => None,
     };
     let mut members = nodes.to_vec();
-    members.retain(|node| asked.selector.matches(&node.labels));
-    let group = group(project, asked, service, &members, &vip, member_subnet.as_deref()).await?;
-    let targets = targets(project, asked, service, &members);
+    members.retain(|node| spec.selector.matches(&node.labels));
+    let group = group(project, spec, service, &members, &vip, member_subnet.as_deref()).await?;
+    let targets = targets(project, spec, service, &members);
     if is_whole {
-        note(project, asked, &features, &mut notes);
+        note(project, spec, &features, &mut notes);
         project.notices.tell(service, "", &notes);
     }
     let facts = Facts { features, vip, second_subnet, member_subnet, targets, group, has_floating_network };
-    Ok(wanted(asked, &project.config, facts))
+    Ok(wanted(spec, &project.config, facts))
 }
 
-/// Whether the members of a Service depend on labels of Nodes.
-pub(super) fn follows_labels(project: &Project, service: &Service) -> bool {
-    let selector = text(&mut asked_by(service), &key::NODE_SELECTOR, Some(&project.config.node_selector));
-    selector.is_some_and(|selector| !Selector::read(&selector).selects_all())
-}
-
-/// Who is a member, and where. Those who have no address for it are told of, once as long as they are the same.
-fn targets(project: &Project, asked: &Asked, service: &Service, members: &[Arc<Node>]) -> Targets {
+/// Returns the members, each with its address. Nodes without an address are logged, once as long as they are the same.
+fn targets(project: &Project, spec: &ServiceSpec, service: &Service, members: &[Arc<Node>]) -> Targets {
     let (placed, without): (Vec<_>, Vec<_>) =
-        members.iter().map(|node| (&*node.name, asked.member_address(node))).partition(|(_, at)| at.is_some());
-    // A pool has an address once: of two Nodes of one address, as where a server took the place of one that is gone, the
-    // first by name is the member.
+        members.iter().map(|node| (&*node.name, spec.member_address(node))).partition(|(_, at)| at.is_some());
+    // A pool has an address once: of two Nodes with one address, as after the replacement of a server, the first by name is the
+    // member.
     let mut by_address = BTreeMap::new();
     for (node, at) in placed.iter().filter_map(|(node, at)| Some((*node, (*at)?))) {
         by_address.entry(at).and_modify(|it: &mut &str| *it = node.min(it)).or_insert(node);
@@ -205,45 +192,42 @@ fn targets(project: &Project, asked: &Asked, service: &Service, members: &[Arc<N
     let targets = by_address.iter().map(|(at, node)| format!("{node} {at}")).collect();
     let mut without: Vec<&str> = without.into_iter().map(|(node, _)| node).collect();
     without.sort_unstable();
-    let (about, who) = (About::Service(service), without.join(", "));
-    if !without.is_empty() && project.notices.is_first(about, "no address as a member", &who) {
+    let (about, names) = (About::Service(service), without.join(", "));
+    if !without.is_empty() && project.notices.is_first(about, "no address as a member", &names) {
         let (namespace, service) = full_name(service);
         tracing::warn!(namespace, service, "{}", left_out(&without));
     }
     targets
 }
 
-/// Whether there is a network to take a floating IP from, if one is wanted.
-async fn has_floating_network(project: &Project, asked: &Asked, notes: &mut Notes) -> Result<bool> {
-    if asked.internal {
+/// Returns `true` if a floating IP is wanted, and there is a network for it.
+async fn has_floating_network(project: &Project, spec: &ServiceSpec, notes: &mut Notes) -> Result<bool> {
+    if spec.internal {
         return Ok(false);
     }
-    if asked.is_ipv6() {
+    if spec.is_ipv6() {
         let text = "the load balancer is reached by IPv6: it gets no floating IP, and is published by its VIP";
         notes.warn("LoadBalancerFloatingIPSkipped", text);
         return Ok(false);
     }
-    let network = match &asked.floating.network {
+    let network = match &spec.floating.network {
         Some(network) => Some(network.clone()),
         None => project.places.external_network().await?,
     };
-    match network {
-        Some(network) => project.places.check_floating(&network, &asked.floating.subnet).await.map(|()| true),
-        None => {
-            let text = "no external network with IPv4 was found; set floating-network-id";
-            notes.warn("LoadBalancerExternalNetworkSearchFailed", text);
-            let text =
-                "there is no network for a floating IP: a new load balancer is internal, and published by its VIP";
-            notes.warn("LoadBalancerForcedInternal", text);
-            Ok(false)
-        }
+    if let Some(network) = network {
+        return project.places.check_floating(&network, &spec.floating.subnet).await.map(|()| true);
     }
+    let text = "no external network with IPv4 was found; set floating-network-id";
+    notes.warn("LoadBalancerExternalNetworkSearchFailed", text);
+    let text = "there is no network for a floating IP: a new load balancer is internal, and published by its VIP";
+    notes.warn("LoadBalancerForcedInternal", text);
+    Ok(false)
 }
 
-/// The security group, if such are managed.
+/// Returns the security group, if such are managed.
 async fn group(
     project: &Project,
-    asked: &Asked,
+    spec: &ServiceSpec,
     service: &Service,
     members: &[Arc<Node>],
     vip: &Vip,
@@ -255,22 +239,22 @@ async fn group(
     let mut subnets = match (member_subnet, &vip.network) {
         (Some(id), _) => vec![project.places.subnet(id, "member-subnet-id or subnet-id").await?],
         (None, Some(network)) => project.places.subnets_of(network).await?,
-        // Nothing is known without Nodes.
+        // Without Nodes no subnet is known.
         (None, None) => Vec::new(),
     };
     if member_subnet.is_none() {
-        subnets.retain(|subnet| asked.family.has(subnet.cidr.addr()));
+        subnets.retain(|subnet| spec.family.has(subnet.cidr.addr()));
     }
     let subnets: Vec<_> = subnets.iter().map(|subnet| subnet.cidr).collect();
     let keeps_senders = project.config.provider == OVN;
-    let rules = (!subnets.is_empty()).then(|| security_group::rules(asked, service, &subnets, keeps_senders));
-    let ports = member_ports(&project.ports, asked, members, member_subnet).await?;
+    let rules = (!subnets.is_empty()).then(|| security_group::rules(spec, service, &subnets, keeps_senders));
+    let ports = member_ports(&project.ports, spec, members, member_subnet).await?;
     Ok(Some(Group { name: security_group::name(service), rules, ports }))
 }
 
-/// Whether the container or secret that the Service refers to exists.
-async fn check_tls(project: &Project, asked: &Asked) -> Result<()> {
-    let Some(reference) = asked.tls_container.as_ref().filter(|_| project.config.barbican) else { return Ok(()) };
+/// Checks that the container or secret that the Service refers to exists.
+async fn check_tls(project: &Project, spec: &ServiceSpec) -> Result<()> {
+    let Some(reference) = spec.tls_container.as_ref().filter(|_| project.config.barbican) else { return Ok(()) };
     let key = key::DEFAULT_TLS_CONTAINER_REF.key();
     let mut parts = reference.rsplit('/');
     let call = match (parts.next(), parts.next()) {
@@ -289,27 +273,27 @@ async fn check_tls(project: &Project, asked: &Asked) -> Result<()> {
     found.map(|_| ()).ok_or_else(|| Error::invalid(format!("{key}: Barbican has no {reference:?}")))
 }
 
-/// What is asked for, and does not happen.
-fn note(project: &Project, asked: &Asked, features: &Features, notes: &mut Notes) {
+/// Notes settings that have no effect.
+fn note(project: &Project, spec: &ServiceSpec, features: &Features, notes: &mut Notes) {
     let by_group = project.config.manage_security_groups && project.config.provider == OVN;
-    if asked.is_restricted && !features.allowed_cidrs && !by_group {
+    if spec.is_restricted && !features.allowed_cidrs && !by_group {
         let text = "source ranges have no effect: Octavia, or its provider, has none, and everybody can reach the load balancer";
         notes.warn("LoadBalancerSourceRangesIgnored", text);
     }
-    if asked.availability_zone.is_some() && !features.availability_zones {
+    if spec.availability_zone.is_some() && !features.availability_zones {
         let text =
             "the availability zone has no effect: Octavia has them from version 2.14 on, and not with provider ovn";
         notes.warn("LoadBalancerAvailabilityZonesIgnored", text);
     }
-    if let Some(method) = &asked.unknown_method {
-        let (key, used) = (key::LB_METHOD.key(), &asked.lb_method);
+    if let Some(method) = &spec.unknown_method {
+        let (key, used) = (key::LB_METHOD.key(), &spec.lb_method);
         let text = format!("annotation {key}: {method:?} is no algorithm of Octavia's; {used} is used");
         notes.warn("LoadBalancerLbMethodUnknown", text);
     }
-    asked.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
+    spec.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
 }
 
-/// Who is no member, in a line that does not grow with them.
+/// Returns the text about Nodes that are no members, whose length does not grow with their number.
 fn left_out(nodes: &[&str]) -> String {
     let few = nodes[..nodes.len().min(FEW)].join(", ");
     let more = if nodes.len() > FEW { ", …" } else { "" };

@@ -1,6 +1,4 @@
-//! Routes for Pod CIDRs: extra routes of a Neutron router, and what the servers' ports let through (§4).
-
-mod router;
+//! Routes for Pod CIDRs: extra routes of a Neutron router, and the address pairs of the servers' ports (§4).
 
 use std::sync::Arc;
 
@@ -9,30 +7,61 @@ use ipnet::IpNet;
 use provider_kit::cluster::ClusterView;
 use provider_kit::coalescer::Coalescer;
 use provider_kit::routes::{Change, CloudRoute, RouteCloud, RouteTable};
+use provider_kit::shared_document::{DocumentStore, SharedDocuments, Versioned};
+use provider_kit::transport::Call;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::router::Router;
 use crate::ports::{AddressPair, Port, Ports};
-use crate::services::Services;
+use crate::services::{Services, based_on};
 
 /// A router whose routes are listed and changed.
 pub(crate) struct RouterRoutes {
     services: Services,
-    router: Router,
+    router: String,
     ports: Ports,
+    /// The list of routes, for a Neutron that takes only whole lists.
+    documents: SharedDocuments<Routers>,
     /// Ports by address: concurrent callers share one request.
     wanted_ports: Coalescer<(), String, Arc<Vec<Port>>>,
+    /// Concurrent changes share a request.
     changes: Coalescer<Change, CloudRoute>,
+}
+
+#[derive(Deserialize)]
+struct RouterResponse {
+    #[serde(default)]
+    routes: Vec<RouteResponse>,
+    #[serde(default)]
+    revision_number: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct RouteResponse {
+    destination: String,
+    nexthop: String,
+}
+
+impl From<RouteResponse> for CloudRoute {
+    fn from(RouteResponse { destination, nexthop }: RouteResponse) -> Self {
+        Self { name: destination.clone(), destination, next_hops: vec![nexthop], ..Self::default() }
+    }
+}
+
+/// Returns the body of a PUT.
+fn body(routes: &[CloudRoute]) -> Value {
+    let route = |it: &CloudRoute| json!({ "destination": it.destination, "nexthop": it.next_hops.first() });
+    json!({ "router": { "routes": routes.iter().map(route).collect::<Vec<_>>() } })
 }
 
 /// Returns the routes of `[Route] router-id`.
 pub(crate) fn routes(services: Services, ports: Ports, id: String, cluster: ClusterView) -> RouteTable<RouterRoutes> {
-    let router = Router::new(services.clone(), id);
-    let (all_ports, its) = (ports.clone(), router.clone());
+    let documents = SharedDocuments::new(Routers(services.clone()));
+    let (all_ports, router) = (ports.clone(), id.clone());
     let wanted_ports = Coalescer::retrying_alone(move |(), ips: Vec<String>| {
-        let (ports, router) = (all_ports.clone(), its.clone());
+        let (ports, router) = (all_ports.clone(), router.clone());
         async move {
-            let of_router = ports.with("device_id", &[router.id().to_owned()], &[]).await?;
+            let of_router = ports.with("device_id", &[router], &[]).await?;
             if of_router.is_empty() {
                 return Ok(Arc::new(of_router));
             }
@@ -41,8 +70,69 @@ pub(crate) fn routes(services: Services, ports: Ports, id: String, cluster: Clus
             ports.with("fixed_ips", &ips, &networks).await.map(Arc::new)
         }
     });
-    let changes = router.changes();
-    RouteTable::new(RouterRoutes { services, router, ports, wanted_ports, changes }, cluster)
+    let of_changes = documents.clone();
+    let router = id.clone();
+    let changes = Coalescer::retrying_alone(move |change, routes| {
+        let (documents, router) = (of_changes.clone(), router.clone());
+        async move { write(&documents, &router, change, routes).await }
+    });
+    RouteTable::new(RouterRoutes { services, router: id, ports, documents, wanted_ports, changes }, cluster)
+}
+
+async fn write(
+    documents: &SharedDocuments<Routers>,
+    router: &String,
+    change: Change,
+    routes: Vec<CloudRoute>,
+) -> Result<()> {
+    let Routers(services) = documents.store();
+    if !services.has_extension("extraroute-atomic").await? {
+        let edit = move |all: &mut Vec<CloudRoute>| {
+            edit(all, change, &routes);
+            Ok(())
+        };
+        return documents.edit(router, edit).await;
+    }
+    let path = match change {
+        Change::Add => "/routers/{id}/add_extraroutes",
+        Change::Remove => "/routers/{id}/remove_extraroutes",
+    };
+    services.network.send(Call::put(path, &[router]).json(&body(&routes))).await.map(drop)
+}
+
+/// Applies a change to a list of routes. Routes that are there already, or are not there, are left as they are.
+fn edit(all: &mut Vec<CloudRoute>, change: Change, routes: &[CloudRoute]) {
+    all.retain(|it| change == Change::Add || !routes.iter().any(|other| it.is_same(other)));
+    for route in routes.iter().filter(|_| change == Change::Add) {
+        if !all.iter().any(|it| it.is_same(route)) {
+            all.push(route.clone());
+        }
+    }
+}
+
+/// Routers whose list of routes is written as a whole. Neutron refuses a list that is based on an older one.
+struct Routers(Services);
+
+#[async_trait]
+impl DocumentStore for Routers {
+    type Key = String;
+    type Document = Vec<CloudRoute>;
+
+    async fn read(&self, id: &String) -> Result<Versioned<Vec<CloudRoute>>> {
+        let call = Call::get("/routers/{id}", &[id]).inside("router");
+        let found: Option<RouterResponse> = self.0.network.find(call).await?;
+        // A missing router says nothing about its routes.
+        let missing =
+            || Error::invalid(format!("there is no router {id:?} in the project; correct router-id in [Route]"));
+        let RouterResponse { routes, revision_number } = found.ok_or_else(missing)?;
+        let document = routes.into_iter().map(CloudRoute::from).collect();
+        Ok(Versioned { document, version: revision_number.map(|number| number.to_string()) })
+    }
+
+    async fn write(&self, id: &String, routes: Vec<CloudRoute>, version: Option<&str>) -> Result<()> {
+        let call = Call::put("/routers/{id}", &[id]).json(&body(&routes));
+        self.0.network.send(based_on(version, call)).await.map(drop)
+    }
 }
 
 impl RouterRoutes {
@@ -73,7 +163,7 @@ impl RouterRoutes {
             "{} ports have the address {ip} in the networks of router {:?}, of which it should be one: are the server's \
              network and the router connected?",
             found.len(),
-            self.router.id()
+            self.router
         )))
     }
 }
@@ -81,7 +171,7 @@ impl RouterRoutes {
 #[async_trait]
 impl RouteCloud for RouterRoutes {
     async fn list(&self) -> Result<Vec<CloudRoute>> {
-        self.router.routes().await
+        Ok(self.documents.store().read(&self.router).await?.document)
     }
 
     /// The port before the router: a listed route is complete, and an interrupted change is repeated.
@@ -98,7 +188,7 @@ impl RouteCloud for RouterRoutes {
     }
 }
 
-/// Returns the fields of a PUT that changes what a port lets through; `None` if no change is needed.
+/// Returns the fields of a PUT that changes the address pairs of a port; `None` if no change is needed.
 fn pairs(port: &Port, change: Change, route: &CloudRoute) -> Option<Value> {
     let range: IpNet = route.destination.parse().ok()?;
     let is_its = |pair: &AddressPair| pair.ip_address.parse() == Ok(range);

@@ -1,4 +1,4 @@
-//! Which addresses a server's Node gets, and in which order (§2.3). Pure.
+//! The addresses of a server's Node, and their order (§2.3). Pure.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use cloud_provider::{AddressType, NodeAddress, add_addresses};
 use ipnet::IpNet;
 
+use super::Wire;
 use super::attached::Attached;
-use super::wire::Wire;
 use crate::config::Networking;
 
-/// The addresses: of its ports, for access, its host name, of its networks.
+/// Returns the addresses: of its ports, for access, its host name, of its networks.
 pub(super) fn addresses(server: &Wire, attached: &Attached, config: &Networking) -> Box<[NodeAddress]> {
     use AddressType::{ExternalIP, Hostname, InternalIP};
     let access = [&server.access_ipv4, &server.access_ipv6].into_iter().flatten();
@@ -33,8 +33,8 @@ pub(super) fn addresses(server: &Wire, attached: &Attached, config: &Networking)
     list.into()
 }
 
-/// Network, whether it is a floating IP, and address: networks by their names, in each what the server has itself before what
-/// it has through a trunk.
+/// Returns the network, `true` for a floating IP, and the address: networks by their names, in each the server's own addresses
+/// before those that it has through a trunk.
 fn in_networks<'a>(server: &'a Wire, attached: &'a Attached) -> Vec<(&'a str, bool, &'a str)> {
     let own = server.addresses.iter().flat_map(|(network, addresses)| {
         addresses.iter().map(|it| (&**network, it.kind.as_deref() == Some("floating"), &*it.addr))
@@ -45,7 +45,7 @@ fn in_networks<'a>(server: &'a Wire, attached: &'a Attached) -> Vec<(&'a str, bo
     all
 }
 
-/// `address-sort-order`: those in a network of it first, by number; the others stay where they are.
+/// Sorts by `address-sort-order`: addresses in a network of it first, by number; the others keep their order.
 fn sort(addresses: &mut [NodeAddress], order: &[IpNet]) {
     if order.is_empty() {
         return;
@@ -57,7 +57,7 @@ fn sort(addresses: &mut [NodeAddress], order: &[IpNet]) {
     });
 }
 
-/// How far before the end the network of an address stands; 0: it is in none.
+/// Returns the distance of the network of an address from the end of the order; 0: it is in none.
 fn priority(order: &[IpNet], address: &str) -> usize {
     let place = |ip: IpAddr| order.iter().position(|network| network.contains(&ip));
     address.parse().ok().and_then(place).map_or(0, |at| order.len() - at)

@@ -1,9 +1,10 @@
-//! Servers behind Nodes (§2): what is kept of them, and what becomes of them on a Node.
+//! Servers behind Nodes (§2): the kept fields, and the metadata of their Nodes.
 
 mod addresses;
 mod attached;
 mod flavors;
-mod wire;
+
+use std::collections::BTreeMap;
 
 use cloud_provider::{Error, InstanceMetadata, Node, NodeAddress, Result, async_trait};
 use futures::try_join;
@@ -11,30 +12,30 @@ use provider_kit::inventory::{Inventory, Machine, MachineSource, Urgency, system
 use provider_kit::labels::value_from;
 use provider_kit::paging::Reading;
 use provider_kit::transport::{Call, Priority};
+use serde::Deserialize;
 
 use self::attached::{Attached, Attachments, of_all, of_one};
 use self::flavors::{Flavor, Flavors};
-use self::wire::Wire;
 use crate::config::{Config, Networking, Scope};
 use crate::id::ServerId;
 use crate::ports::Ports;
 use crate::services::Services;
 
-/// As many servers are asked for at once; Nova may answer fewer.
+/// Requested number of servers in a page; Nova may answer fewer.
 const PAGE_SIZE: usize = 500;
 
 /// The servers of the project, read once and shared.
 pub(crate) type Servers = Inventory<Source>;
 
-/// How servers are read, and what a Node is told of them.
+/// The source of servers, and of the metadata of their Nodes.
 pub(crate) struct Source {
     services: Services,
     ports: Ports,
     flavors: Flavors,
     networking: Networking,
-    /// Also the Nodes' label.
+    /// Region, which is also the Nodes' label.
     region: String,
-    /// Provider ids carry the region.
+    /// If set, provider IDs carry the region.
     regional: bool,
     place: String,
 }
@@ -44,11 +45,45 @@ pub(crate) struct Server {
     id: Box<str>,
     name: Box<str>,
     is_off: bool,
-    /// Nova has not chosen its place yet, nor its addresses.
+    /// If set, Nova has chosen neither its zone nor its addresses yet.
     is_being_made: bool,
     flavor: Flavor,
     zone: Box<str>,
     addresses: Box<[NodeAddress]>,
+}
+
+/// A server, as Nova returns it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Wire {
+    id: Box<str>,
+    name: Box<str>,
+    status: Box<str>,
+    #[serde(rename = "accessIPv4")]
+    access_ipv4: Option<Box<str>>,
+    #[serde(rename = "accessIPv6")]
+    access_ipv6: Option<Box<str>>,
+    metadata: Metadata,
+    /// Addresses by the name of the network.
+    addresses: BTreeMap<Box<str>, Vec<Address>>,
+    flavor: Flavor,
+    #[serde(rename = "OS-EXT-AZ:availability_zone")]
+    zone: Option<Box<str>>,
+}
+
+/// The metadata of a server, as far as they are read.
+#[derive(Default, Deserialize)]
+struct Metadata {
+    hostname: Option<Box<str>>,
+}
+
+/// An address in a network.
+#[derive(Deserialize)]
+struct Address {
+    addr: Box<str>,
+    /// `fixed` or `floating`.
+    #[serde(rename = "OS-EXT-IPS:type")]
+    kind: Option<Box<str>>,
 }
 
 impl Machine for Server {
@@ -66,7 +101,7 @@ impl Machine for Server {
     }
 }
 
-/// The servers of the project.
+/// Returns the servers of the project.
 pub(crate) fn servers(services: &Services, ports: &Ports, config: &Config) -> Servers {
     let region = config.region.clone().unwrap_or_default();
     let project = match &config.auth.scope {
@@ -117,13 +152,13 @@ impl Source {
 impl MachineSource for Source {
     type Machine = Server;
 
-    /// Ports before servers, so that of each page of these only what is needed is kept.
+    /// Reads ports before servers, so that only the needed fields of each page of servers are kept.
     async fn list(&self, urgency: &Urgency) -> Result<Reading<Server>> {
         let attached = of_all(&self.services, &self.ports, urgency).await?;
         let keep = |wire: Wire| self.server(wire, &attached);
         let call = Call::get("/servers/detail", &[]).query("limit", PAGE_SIZE);
         let id = |server: &Server| server.id.clone();
-        let reading = self.services.list_for_all(&self.services.compute, call, "servers", urgency, keep, id).await?;
+        let reading = self.services.compute.list(call, "servers", urgency, keep, id).await?;
         let flavors = reading.items().iter().map(|server| &server.flavor);
         self.flavors.learn(&self.services, flavors, urgency.now()).await?;
         Ok(reading)
@@ -145,10 +180,9 @@ impl MachineSource for Source {
 
     async fn by_name(&self, name: &str, priority: Priority) -> Result<Vec<Server>> {
         let call = Call::get("/servers/detail", &[]).query("name", exactly(name)).priority(priority);
-        let compute = &self.services.compute;
-        let found = self.services.list(compute, call, "servers", |wire: Wire| wire, |it| it.id.clone()).await?;
+        let found = self.services.all(&self.services.compute, call, "servers", |it: &Wire| it.id.clone()).await?;
         let mut servers = Vec::new();
-        for wire in found.complete()?.into_items().into_iter().filter(|it| it.name.eq_ignore_ascii_case(name)) {
+        for wire in found.into_iter().filter(|it| it.name.eq_ignore_ascii_case(name)) {
             let attached = of_one(&self.services, &self.ports, &wire.id, priority).await?;
             servers.push(self.one(wire, &attached, priority).await?);
         }
@@ -157,7 +191,7 @@ impl MachineSource for Source {
 
     fn machine_id<'a>(&self, provider_id: &'a str) -> Result<&'a str> {
         let ServerId { region, server } = ServerId::read(provider_id)?;
-        // Of another region nothing is known here, least of all that its servers are gone.
+        // Nothing is known of another region, least of all that its servers no longer exist.
         if !region.is_empty() && region != self.region {
             return Err(Error::invalid(format!(
                 "provider id {provider_id:?} is of region {region:?}, and this program looks after {:?} ([Global] region)",
@@ -167,7 +201,7 @@ impl MachineSource for Source {
         Ok(server)
     }
 
-    /// Nova tells a server's firmware its id.
+    /// Returns the IDs in the firmware, where Nova puts a server's.
     fn guesses(&self, node: &Node) -> Vec<String> {
         system_uuids(node)
     }
@@ -197,17 +231,11 @@ impl MachineSource for Source {
     }
 }
 
-/// A pattern that only this name fits.
+/// Returns a pattern that only this name fits.
 fn exactly(name: &str) -> String {
-    let mut pattern = String::with_capacity(name.len() + 8);
-    pattern.push('^');
-    for c in name.chars() {
-        if r"\.+*?()|[]{}^$".contains(c) {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern + "$"
+    let special = |c| r"\.+*?()|[]{}^$".contains(c);
+    let escaped = name.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c]));
+    format!("^{}$", escaped.collect::<String>())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cloud_provider::Service;
 use provider_kit::annotations::{Annotation, Annotations};
 use provider_openstack::annotations as of;
-use provider_openstack::annotations::{PREFIX, ProxyProtocol, asked_by, text};
+use provider_openstack::annotations::{PREFIX, ProxyProtocol, annotations_of, text};
 
 fn service(key: &str, value: &str) -> Service {
     let mut service = Service::default();
@@ -17,7 +17,7 @@ fn service(key: &str, value: &str) -> Service {
 /// The value, and whether there was a warning. Nothing is ever a mistake.
 fn read<T>(annotation: &Annotation<T>, value: Option<&str>) -> (Option<T>, bool) {
     let service = value.map_or_else(Service::default, |value| service(annotation.key(), value));
-    let mut asked = asked_by(&service);
+    let mut asked = annotations_of(&service);
     let value = asked.get(annotation);
     let warned = !asked.warnings().is_empty();
     asked.finish().unwrap();
@@ -151,7 +151,7 @@ fn every_annotation_of_the_reference_is_declared_with_its_key() {
 fn an_annotation_that_nobody_reads_is_warned_of_with_the_one_that_was_meant() {
     let service = service("loadbalancer.openstack.org/keep-floating-ip", "true");
     assert_eq!(
-        asked_by(&service).warnings(),
+        annotations_of(&service).warnings(),
         ["annotation loadbalancer.openstack.org/keep-floating-ip is not known: \
           did you mean loadbalancer.openstack.org/keep-floatingip?"]
     );

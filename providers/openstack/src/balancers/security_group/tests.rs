@@ -12,7 +12,7 @@ fn texts(rules: &[Rule]) -> Vec<String> {
 fn wanted(spec: Value, subnets: &[&str], keeps_senders: bool) -> Vec<Rule> {
     let service = service(json!({}), spec);
     let subnets: Vec<IpNet> = subnets.iter().map(|it| it.parse().unwrap()).collect();
-    rules(&Asked::of(&service, &config()).unwrap(), &service, &subnets, keeps_senders)
+    rules(&ServiceSpec::of(&service, &config()).unwrap(), &service, &subnets, keeps_senders)
 }
 
 fn group(rules: &[Value]) -> Group {

@@ -68,18 +68,18 @@ impl Case {
     }
 
     fn tree(&self) -> Tree {
-        let asked =
-            Asked::of(&service(json!({"annotations": self.annotations}), self.spec.clone()), &self.config).unwrap();
+        let spec = ServiceSpec::of(&service(json!({"annotations": self.annotations}), self.spec.clone()), &self.config)
+            .unwrap();
         let facts = Facts {
             features: self.features,
             vip: self.vip.clone(),
             second_subnet: self.second_subnet.clone(),
-            member_subnet: asked.member_subnet.clone(),
+            member_subnet: spec.member_subnet.clone(),
             targets: ["a 10.0.0.4", "b 10.0.0.5"].into_iter().collect(),
             group: None,
             has_floating_network: true,
         };
-        wanted(&asked, &self.config, facts)
+        wanted(&spec, &self.config, facts)
     }
 
     fn listener(&self) -> Value {

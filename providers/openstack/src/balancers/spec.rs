@@ -1,4 +1,4 @@
-//! What a Service asks for: its annotations and fields, and what the configuration says where they are silent (§3.2, §3.3).
+//! The spec of a Service's load balancer: annotations and fields, with the configuration for what they leave out (§3.2, §3.3).
 
 use std::collections::BTreeSet;
 
@@ -12,93 +12,98 @@ use provider_kit::source_ranges::stated_source_ranges;
 use crate::annotations::{self as key, ProxyProtocol, text};
 use crate::config::{Balancers, Monitor, Networks};
 
-/// Everything that a Service asks for.
-pub(super) struct Asked {
-    /// It gets no floating IP.
+/// The load balancer that a Service asks for.
+pub(super) struct ServiceSpec {
+    /// If set, the load balancer gets no floating IP.
     pub(super) internal: bool,
     /// `spec.loadBalancerIP`.
     pub(super) address: Option<String>,
-    /// Where the VIP is, when it is made.
+    /// Place of the VIP, when it is created.
     pub(super) vip: Vip,
-    /// Where members are; `None`: where the VIP is.
+    /// Subnet of members; `None`: the VIP's.
     pub(super) member_subnet: Option<String>,
     pub(super) floating: Floating,
-    /// The family of the VIP and of its members.
+    /// Family of the VIP and of its members.
     pub(super) family: AddressFamily,
-    /// The other family, if it is asked for, too.
+    /// Second family, if the Service has one.
     pub(super) second: Option<AddressFamily>,
-    /// Whether it is not enough to be reached by one of them.
+    /// If set, one of the families is not enough.
     pub(super) needs_both: bool,
     pub(super) ports: Vec<ServicePort>,
-    /// Who may reach it, of all families that are asked for; never empty of the first.
+    /// Source ranges of all requested families; there is at least one of the first family.
     pub(super) ranges: BTreeSet<IpNet>,
-    /// Whether that is not everybody.
+    /// If set, they are not everybody.
     pub(super) is_restricted: bool,
     pub(super) selector: Selector,
     pub(super) lb_method: String,
-    /// What was asked for, and is no algorithm of Octavia's.
+    /// Requested algorithm that Octavia does not have.
     pub(super) unknown_method: Option<String>,
     /// `PROXY` or `PROXYV2`.
     pub(super) proxy: Option<&'static str>,
     pub(super) x_forwarded_for: bool,
     pub(super) tls_container: Option<String>,
     pub(super) connection_limit: Option<i32>,
-    /// Milliseconds.
+    /// Timeouts in milliseconds.
     pub(super) timeouts: Attributes,
     pub(super) flavor: Option<String>,
     pub(super) availability_zone: Option<String>,
-    /// A client stays at its member.
+    /// If set, a client stays at its member.
     pub(super) is_sticky: bool,
-    /// How members are checked.
+    /// Settings of the health monitor, if members are checked.
     pub(super) monitor: Option<Attributes>,
-    /// Where a Node tells whether it has a Pod of the Service: if only such Nodes are to get traffic, and are checked.
+    /// Port at which a Node reports that it has a Pod of the Service, if only such Nodes get traffic, and are checked.
     pub(super) health_check_port: Option<u16>,
-    /// What works, but hardly as somebody meant it.
+    /// Settings that work, but hardly as intended.
     pub(super) warnings: Vec<String>,
 }
 
-/// Where a VIP is; all of it counts only when it is made.
+/// Place of a VIP, which counts only when it is created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Vip {
     pub(super) subnet: Option<String>,
     pub(super) network: Option<String>,
-    /// Then the others do not count.
+    /// Port of the VIP, which goes before the others.
     pub(super) port: Option<String>,
 }
 
-/// Where floating IPs come from.
+/// Source of a floating IP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Floating {
-    /// `None`: to be found out.
+    /// `None`: to be looked up.
     pub(super) network: Option<String>,
     pub(super) subnet: FloatingSubnet,
 }
 
-/// From which subnet of the network a floating IP comes.
+/// Subnet of a floating IP in its network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum FloatingSubnet {
     #[default]
     Any,
     Id(String),
-    /// One that fits, the first with a free address.
+    /// The first subnet that fits and has a free address.
     Like {
         name: Option<String>,
         tags: Option<String>,
     },
 }
 
-/// Which Nodes are members: `k=v,k2`.
+/// Selector of the Nodes that are members: `k=v,k2`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Selector(Vec<(String, String)>);
 
 impl Selector {
-    /// Reads one; whatever is written means something.
-    pub(super) fn read(text: &str) -> Self {
+    /// Returns the selector of a Service.
+    pub(super) fn of(read: &mut Annotations<'_>, config: &Balancers) -> Self {
+        Self::read(&text(read, &key::NODE_SELECTOR, Some(&config.node_selector)).unwrap_or_default())
+    }
+
+    /// Parses a selector; every text is one.
+    fn read(text: &str) -> Self {
         let pairs = text.split(',').map(|item| item.trim().split_once('=').unwrap_or((item.trim(), "")));
         Self(pairs.filter(|(key, _)| !key.is_empty()).map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 
-    /// Whether a Node with these labels is a member.
+    /// Returns `true` if a Node with these labels is a member.
     pub(super) fn matches(&self, labels: &StringMap) -> bool {
         self.0.iter().all(|(key, value)| labels.get(key).is_some_and(|it| value.is_empty() || it == value))
     }
@@ -108,17 +113,17 @@ impl Selector {
     }
 }
 
-/// What Octavia accepts as `lb_algorithm`.
+/// Values of `lb_algorithm`.
 const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
 
-impl Asked {
-    /// Reads annotations and fields of a Service.
+impl ServiceSpec {
+    /// Parses annotations and fields of a Service.
     ///
     /// # Errors
-    /// *Invalid*, with all that is wrong.
+    /// *Invalid*, with all mistakes.
     pub(super) fn of(service: &Service, config: &Balancers) -> Result<Self> {
-        let mut asked = key::asked_by(service);
-        let (read, spec) = (&mut asked, service.spec.as_ref());
+        let mut annotations = key::annotations_of(service);
+        let (read, fields) = (&mut annotations, service.spec.clone().unwrap_or_default());
         let (class, networks) = (class(read, config).unwrap_or_default(), &config.networks);
         let internal = config.internal || read.get(&key::INTERNAL).unwrap_or_default();
         let (family, second) = families(service);
@@ -131,10 +136,14 @@ impl Asked {
             let (proxy, header) = (key::PROXY_PROTOCOL.key(), key::X_FORWARDED_FOR.key());
             read.mistake(format!("annotations {proxy} and {header} cannot be used together; remove one"));
         }
-        let (lb_method, unknown_method) = method(read, &config.method);
-        let asked_for = Self {
+        // The effect of an unknown algorithm is Octavia's decision; the configured one is used.
+        let (lb_method, unknown_method) = match text(read, &key::LB_METHOD, None) {
+            Some(method) if METHODS.contains(&&*method) => (method, None),
+            other => (config.method.clone(), other),
+        };
+        let spec = Self {
             internal,
-            address: spec.and_then(|spec| spec.load_balancer_ip.clone()).filter(|ip| !ip.is_empty()),
+            address: fields.load_balancer_ip.filter(|ip| !ip.is_empty()),
             member_subnet: place(read, &key::MEMBER_SUBNET_ID, &class.member_subnet, &networks.member_subnet)
                 .or_else(|| networks.subnet.clone())
                 .or_else(|| subnet.clone()),
@@ -142,11 +151,11 @@ impl Asked {
             floating: floating(read, &class, networks),
             family,
             second,
-            needs_both: spec.and_then(|spec| spec.ip_family_policy.as_deref()) == Some("RequireDualStack"),
+            needs_both: fields.ip_family_policy.as_deref() == Some("RequireDualStack"),
             ports: ports(read, service),
             ranges,
             is_restricted,
-            selector: Selector::read(&text(read, &key::NODE_SELECTOR, Some(&config.node_selector)).unwrap_or_default()),
+            selector: Selector::of(read, config),
             lb_method,
             unknown_method,
             proxy,
@@ -160,26 +169,26 @@ impl Asked {
                 .set("timeout_tcp_inspect", read.get(&key::TIMEOUT_TCP_INSPECT)),
             flavor: text(read, &key::FLAVOR_ID, config.flavor.as_deref()),
             availability_zone: text(read, &key::AVAILABILITY_ZONE, config.availability_zone.as_deref()),
-            is_sticky: spec.and_then(|spec| spec.session_affinity.as_deref()) == Some("ClientIP"),
+            is_sticky: fields.session_affinity.as_deref() == Some("ClientIP"),
             monitor,
             health_check_port,
             warnings: read.warnings().to_vec(),
         };
-        asked.finish().map(|()| asked_for)
+        annotations.finish().map(|()| spec)
     }
 
-    /// Whether its VIP has no use for a floating IP.
+    /// Returns `true` if the VIP has no use for a floating IP.
     pub(super) fn is_ipv6(&self) -> bool {
         self.family == AddressFamily::Ipv6
     }
 
-    /// Who may reach a load balancer with a VIP of the first family alone, or of both.
+    /// Returns the source ranges for a load balancer with a VIP of the first family alone, or of both.
     pub(super) fn allowed(&self, is_both: bool) -> Vec<String> {
         let allowed = self.ranges.iter().filter(|range| is_both || self.family.has(range.addr()));
         allowed.map(ToString::to_string).collect()
     }
 
-    /// What a listener of this port speaks. Only TCP can carry HTTP or TLS.
+    /// Returns the protocol of a listener of this port. Only TCP can carry HTTP or TLS.
     pub(super) fn listener_protocol(&self, port: &ServicePort) -> &'static str {
         match port.protocol {
             "TCP" if self.tls_container.is_some() => "TERMINATED_HTTPS",
@@ -188,7 +197,7 @@ impl Asked {
         }
     }
 
-    /// What the members of this port speak.
+    /// Returns the protocol of the members of this port.
     pub(super) fn pool_protocol(&self, port: &ServicePort) -> &'static str {
         match (self.proxy, self.listener_protocol(port)) {
             (Some(proxy), _) => proxy,
@@ -197,7 +206,7 @@ impl Asked {
         }
     }
 
-    /// The address of a Node as a member: of the wanted family, and rather an internal one.
+    /// Returns the address of a Node as a member: of the wanted family, and rather an internal one.
     pub(super) fn member_address<'a>(&self, node: &'a Node) -> Option<&'a str> {
         use cloud_provider::AddressType::{ExternalIP, InternalIP};
         [InternalIP, ExternalIP].iter().find_map(|kind| {
@@ -207,7 +216,7 @@ impl Asked {
     }
 }
 
-/// The class that the Service names. An unknown one is a mistake.
+/// Returns the class that the Service names. An unknown one is a mistake.
 fn class(read: &mut Annotations<'_>, config: &Balancers) -> Option<Networks> {
     let name = text(read, &key::CLASS, None)?;
     let class = config.classes.get(&name).cloned();
@@ -220,7 +229,7 @@ fn class(read: &mut Annotations<'_>, config: &Balancers) -> Option<Networks> {
     class
 }
 
-/// What the annotation says, else the class, else the configuration.
+/// Returns the value of the annotation, else of the class, else of the configuration.
 fn place(
     read: &mut Annotations<'_>,
     annotation: &Annotation<String>,
@@ -230,7 +239,7 @@ fn place(
     text(read, annotation, class.as_deref().or(config.as_deref()))
 }
 
-/// When an external load balancer is made, the class wins over annotations (§3.3).
+/// Returns the place of the VIP. For an external load balancer the class goes before annotations (§3.3).
 fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Networks, config: &Networks, internal: bool) -> Vip {
     let network = place(read, &key::NETWORK_ID, &class.network, &config.network);
     match text(read, &key::PORT_ID, None) {
@@ -240,7 +249,7 @@ fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Networks, con
     }
 }
 
-/// Class before annotations before configuration: the network, and what says which of its subnets.
+/// Returns the source of the floating IP: the class goes before annotations, and these before the configuration.
 fn floating(read: &mut Annotations<'_>, class: &Networks, config: &Networks) -> Floating {
     let network = text(read, &key::FLOATING_NETWORK_ID, config.floating_network.as_deref());
     let annotated = [&key::FLOATING_SUBNET_ID, &key::FLOATING_SUBNET, &key::FLOATING_SUBNET_TAGS];
@@ -265,12 +274,12 @@ fn subnet_of(id_name_and_tags: [Option<String>; 3]) -> FloatingSubnet {
     }
 }
 
-/// Whether a text is an address of this family.
+/// Returns `true` if a text is an address of this family.
 pub(super) fn has(family: AddressFamily, address: &str) -> bool {
     address.parse().is_ok_and(|ip| family.has(ip))
 }
 
-/// The first family, which members have, and the second one, if there are two.
+/// Returns the first family, which members have, and the second one, if there are two.
 pub(super) fn families(service: &Service) -> (AddressFamily, Option<AddressFamily>) {
     let families = service.spec.as_ref().and_then(|spec| spec.ip_families.as_deref()).unwrap_or_default();
     let family = |name: &String| match &**name {
@@ -281,7 +290,7 @@ pub(super) fn families(service: &Service) -> (AddressFamily, Option<AddressFamil
     (families.first().map_or(AddressFamily::Dualstack, family), families.get(1).map(family))
 }
 
-/// Who may reach it, in the families of its VIPs, and whether that is not everybody.
+/// Returns the source ranges, in the families of its VIPs, and `true` if they are not everybody.
 fn ranges(
     read: &mut Annotations<'_>,
     service: &Service,
@@ -310,14 +319,6 @@ fn ranges(
     (ranges, is_restricted)
 }
 
-/// What an unknown one would do is up to Octavia; here the configured one holds.
-fn method(read: &mut Annotations<'_>, configured: &str) -> (String, Option<String>) {
-    match text(read, &key::LB_METHOD, None) {
-        Some(method) if METHODS.contains(&&*method) => (method, None),
-        other => (configured.to_owned(), other),
-    }
-}
-
 fn proxy(read: &mut Annotations<'_>) -> Option<&'static str> {
     match read.get(&key::PROXY_PROTOCOL)? {
         ProxyProtocol::Off => None,
@@ -326,7 +327,8 @@ fn proxy(read: &mut Annotations<'_>) -> Option<&'static str> {
     }
 }
 
-/// With traffic policy Local members are checked unless the Service forbids it: those without a Pod drop what they get (§7).
+/// Returns the settings of the health monitor, and the port that it checks. With traffic policy Local members are checked unless
+/// the Service forbids it: members without a Pod drop what they get (§7).
 fn monitor(read: &mut Annotations<'_>, service: &Service, config: &Balancers) -> (Option<Attributes>, Option<u16>) {
     let is_local = service.spec.as_ref().is_some_and(|spec| spec.external_traffic_policy.as_deref() == Some("Local"));
     let port = health_check_node_port(service).filter(|_| is_local);
@@ -343,13 +345,13 @@ fn monitor(read: &mut Annotations<'_>, service: &Service, config: &Balancers) ->
     (Some(monitor).filter(|_| is_on), port.filter(|_| is_on))
 }
 
-/// Where Nodes tell of their Pods, whatever for.
+/// Returns the port at which Nodes report on their Pods.
 pub(super) fn health_check_node_port(service: &Service) -> Option<u16> {
     let port = service.spec.as_ref()?.health_check_node_port?;
     u16::try_from(port).ok().filter(|port| *port > 0)
 }
 
-/// A port for which the Service allocates no node port has no members.
+/// Returns the ports; those of other protocols are mistakes.
 fn ports(read: &mut Annotations<'_>, service: &Service) -> Vec<ServicePort> {
     let mut ports = each_port(service, &["TCP", "UDP", "SCTP"]).peekable();
     if ports.peek().is_none() {

@@ -8,21 +8,21 @@ use crate::config::Networks;
 const PREFIX: &str = "loadbalancer.openstack.org/";
 
 /// What a Service with these annotations (without their prefix) asks for.
-fn asked_with(annotations: &[(&str, &str)], config: &Balancers) -> Result<Asked> {
+fn asked_with(annotations: &[(&str, &str)], config: &Balancers) -> Result<ServiceSpec> {
     let annotations = annotations.iter().map(|(key, value)| {
         let key = if key.contains('/') { (*key).to_owned() } else { format!("{PREFIX}{key}") };
         (key, json!(value))
     });
     let annotations: Value = Value::Object(annotations.collect());
-    Asked::of(&service(json!({"annotations": annotations}), json!({})), config)
+    ServiceSpec::of(&service(json!({"annotations": annotations}), json!({})), config)
 }
 
-fn asked(annotations: &[(&str, &str)]) -> Asked {
+fn spec(annotations: &[(&str, &str)]) -> ServiceSpec {
     asked_with(annotations, &config()).unwrap()
 }
 
-fn with_spec(spec: Value) -> Asked {
-    Asked::of(&service(json!({}), spec), &config()).unwrap()
+fn with_spec(spec: Value) -> ServiceSpec {
+    ServiceSpec::of(&service(json!({}), spec), &config()).unwrap()
 }
 
 fn some(text: &str) -> Option<String> {
@@ -36,10 +36,10 @@ fn a_truth_value_that_is_neither_true_nor_false_is_warned_of_and_the_default_hol
         [(Some("true"), true), (Some("false"), false), (None, false), (Some("invalid"), false), (Some("True"), false)];
     for (value, expected) in table {
         let given: Vec<_> = value.map(|value| ("x-forwarded-for", value)).into_iter().collect();
-        assert_eq!(asked(&given).x_forwarded_for, expected, "{value:?}");
+        assert_eq!(spec(&given).x_forwarded_for, expected, "{value:?}");
     }
-    let asked = asked(&[("x-forwarded-for", "invalid")]);
-    assert!(asked.warnings[0].contains("loadbalancer.openstack.org/x-forwarded-for"), "{:?}", asked.warnings);
+    let spec = spec(&[("x-forwarded-for", "invalid")]);
+    assert!(spec.warnings[0].contains("loadbalancer.openstack.org/x-forwarded-for"), "{:?}", spec.warnings);
 }
 
 // §8.18
@@ -47,10 +47,10 @@ fn a_truth_value_that_is_neither_true_nor_false_is_warned_of_and_the_default_hol
 fn a_number_that_is_none_is_warned_of_and_the_default_holds() {
     for (value, expected) in [(Some("10"), 10), (None, -1), (Some("many"), -1)] {
         let given: Vec<_> = value.map(|value| ("connection-limit", value)).into_iter().collect();
-        assert_eq!(asked(&given).connection_limit, Some(expected), "{value:?}");
+        assert_eq!(spec(&given).connection_limit, Some(expected), "{value:?}");
     }
     let times =
-        asked(&[("timeout-client-data", "1"), ("timeout-member-connect", "x"), ("timeout-tcp-inspect", "4")]).timeouts;
+        spec(&[("timeout-client-data", "1"), ("timeout-member-connect", "x"), ("timeout-tcp-inspect", "4")]).timeouts;
     let names = ["client_data", "member_connect", "member_data", "tcp_inspect"];
     let times = names.map(|name| times.number(&format!("timeout_{name}")).unwrap_or(0));
     assert_eq!(times, [1, 5000, 50_000, 4]);
@@ -65,11 +65,11 @@ fn a_text_wins_over_the_configuration_even_if_it_is_empty() {
     for (given, expected) in table {
         assert_eq!(asked_with(given, &configured).unwrap().flavor, expected, "{given:?}");
     }
-    assert_eq!(asked(&[("flavor-id", "big")]).flavor, some("big"));
-    assert_eq!(asked(&[]).flavor, None);
-    let asked = asked_with(&[("availability-zone", "az2"), ("flavour-id", "x")], &configured).unwrap();
-    assert_eq!(asked.availability_zone, some("az2"));
-    assert!(asked.warnings[0].contains("flavour-id is not known: did you mean"), "{:?}", asked.warnings);
+    assert_eq!(spec(&[("flavor-id", "big")]).flavor, some("big"));
+    assert_eq!(spec(&[]).flavor, None);
+    let spec = asked_with(&[("availability-zone", "az2"), ("flavour-id", "x")], &configured).unwrap();
+    assert_eq!(spec.availability_zone, some("az2"));
+    assert!(spec.warnings[0].contains("flavour-id is not known: did you mean"), "{:?}", spec.warnings);
 }
 
 // §8.20
@@ -85,7 +85,7 @@ fn the_proxy_protocol_is_off_unless_a_version_is_said() {
     ];
     for (value, expected) in table {
         let given: Vec<_> = value.map(|value| ("proxy-protocol", value)).into_iter().collect();
-        assert_eq!(asked(&given).proxy, expected, "{value:?}");
+        assert_eq!(spec(&given).proxy, expected, "{value:?}");
     }
     let both = asked_with(&[("proxy-protocol", "v2"), ("x-forwarded-for", "true")], &config()).err().unwrap();
     assert!(both.is_invalid() && both.to_string().contains("cannot be used together"), "{both}");
@@ -95,9 +95,9 @@ fn the_proxy_protocol_is_off_unless_a_version_is_said() {
 #[test]
 fn a_listener_speaks_tls_or_http_or_what_the_port_does() {
     let port = |protocol| ServicePort { number: 80, protocol, node_port: 30080 };
-    let (plain, header) = (asked(&[]), asked(&[("x-forwarded-for", "true")]));
-    let tls = asked(&[("default-tls-container-ref", "https://keys/v1/secrets/s")]);
-    let both = asked(&[("default-tls-container-ref", "https://keys/v1/secrets/s"), ("x-forwarded-for", "true")]);
+    let (plain, header) = (spec(&[]), spec(&[("x-forwarded-for", "true")]));
+    let tls = spec(&[("default-tls-container-ref", "https://keys/v1/secrets/s")]);
+    let both = spec(&[("default-tls-container-ref", "https://keys/v1/secrets/s"), ("x-forwarded-for", "true")]);
     for protocol in ["TCP", "UDP", "SCTP"] {
         assert_eq!(plain.listener_protocol(&port(protocol)), protocol);
     }
@@ -113,9 +113,9 @@ fn a_listener_speaks_tls_or_http_or_what_the_port_does() {
 fn members_are_spoken_to_by_the_proxy_protocol_before_http() {
     let tcp = ServicePort { number: 80, protocol: "TCP", node_port: 30080 };
     let tls = ("default-tls-container-ref", "https://keys/v1/secrets/s");
-    assert_eq!(asked(&[("proxy-protocol", "v1"), tls]).pool_protocol(&tcp), "PROXY");
-    assert_eq!(asked(&[("proxy-protocol", "v2")]).pool_protocol(&tcp), "PROXYV2");
-    assert_eq!(asked(&[tls, ("x-forwarded-for", "true")]).pool_protocol(&tcp), "HTTP");
+    assert_eq!(spec(&[("proxy-protocol", "v1"), tls]).pool_protocol(&tcp), "PROXY");
+    assert_eq!(spec(&[("proxy-protocol", "v2")]).pool_protocol(&tcp), "PROXYV2");
+    assert_eq!(spec(&[tls, ("x-forwarded-for", "true")]).pool_protocol(&tcp), "HTTP");
 }
 
 // §8.30
@@ -123,8 +123,8 @@ fn members_are_spoken_to_by_the_proxy_protocol_before_http() {
 fn the_annotated_algorithm_wins_and_an_unknown_one_is_told() {
     let configured = Balancers { method: "SOURCE_IP_PORT".into(), ..config() };
     let method = |given: &[(&str, &str)]| {
-        let asked = asked_with(given, &configured).unwrap();
-        (asked.lb_method, asked.unknown_method)
+        let spec = asked_with(given, &configured).unwrap();
+        (spec.lb_method, spec.unknown_method)
     };
     assert_eq!(method(&[("lb-method", "ROUND_ROBIN")]), ("ROUND_ROBIN".into(), None));
     assert_eq!(method(&[]), ("SOURCE_IP_PORT".into(), None));
@@ -199,8 +199,8 @@ fn members_are_in_the_annotated_subnet_or_the_classs_or_the_configured_one() {
     let networks = Networks { subnet: some("subnet"), ..Networks::default() };
     let plain = Balancers { networks, ..config() };
     assert_eq!(asked_with(&[], &plain).unwrap().member_subnet, some("subnet"));
-    assert_eq!(asked(&[("subnet-id", "mine")]).member_subnet, some("mine"));
-    assert_eq!(asked(&[("network-id", "mine")]).member_subnet, None);
+    assert_eq!(spec(&[("subnet-id", "mine")]).member_subnet, some("mine"));
+    assert_eq!(spec(&[("network-id", "mine")]).member_subnet, None);
 }
 
 // §8.40
@@ -273,10 +273,12 @@ fn members_are_checked_by_themselves_where_only_nodes_with_a_pod_may_get_traffic
     let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
     let checked = |annotations: Value, spec: &Value, create: bool| {
         let monitor = Monitor { create, ..config().monitor };
-        let asked =
-            Asked::of(&service(json!({"annotations": annotations}), spec.clone()), &Balancers { monitor, ..config() });
-        let asked = asked.unwrap();
-        (asked.monitor.is_some(), asked.health_check_port)
+        let spec = ServiceSpec::of(
+            &service(json!({"annotations": annotations}), spec.clone()),
+            &Balancers { monitor, ..config() },
+        );
+        let spec = spec.unwrap();
+        (spec.monitor.is_some(), spec.health_check_port)
     };
     let annotation = |value: &str| json!({"loadbalancer.openstack.org/enable-health-monitor": value});
     assert_eq!(checked(json!({}), &json!({}), false), (false, None));
@@ -294,7 +296,7 @@ fn members_are_checked_by_themselves_where_only_nodes_with_a_pod_may_get_traffic
     let Monitor { timeout, max_retries_down, .. } = config().monitor;
     let expected =
         json!({"delay": 7, "timeout": timeout.as_secs(), "max_retries": 2, "max_retries_down": max_retries_down});
-    assert_eq!(asked(&given).monitor.unwrap().nested()["healthmonitor"], expected);
+    assert_eq!(spec(&given).monitor.unwrap().nested()["healthmonitor"], expected);
 }
 
 #[test]
@@ -303,9 +305,9 @@ fn source_ranges_are_of_the_vips_family_and_everybodys_if_none_is_said() {
         let annotations =
             annotation.map(|text| json!({"service.beta.kubernetes.io/load-balancer-source-ranges": text}));
         let service = service(json!({"annotations": annotations}), spec);
-        Asked::of(&service, &config()).map(|asked| {
-            let ranges: Vec<_> = asked.ranges.iter().map(ToString::to_string).collect();
-            (ranges.join(" "), asked.is_restricted)
+        ServiceSpec::of(&service, &config()).map(|spec| {
+            let ranges: Vec<_> = spec.ranges.iter().map(ToString::to_string).collect();
+            (ranges.join(" "), spec.is_restricted)
         })
     };
     let (v4, v6) = (json!({"ipFamilies": ["IPv4"]}), json!({"ipFamilies": ["IPv6"]}));
@@ -343,8 +345,8 @@ fn of_two_families_the_second_is_known_and_whether_it_is_needed() {
         ),
     ];
     for (spec, second, needs_both) in table {
-        let asked = with_spec(spec.clone());
-        assert_eq!((asked.second, asked.needs_both), (second, needs_both), "{spec}");
+        let spec = with_spec(spec.clone());
+        assert_eq!((spec.second, spec.needs_both), (second, needs_both), "{spec}");
     }
 }
 
@@ -352,7 +354,7 @@ fn of_two_families_the_second_is_known_and_whether_it_is_needed() {
 fn all_mistakes_are_told_at_once() {
     let mut broken = service(json!({"annotations": {"loadbalancer.openstack.org/class": "silver"}}), json!({}));
     broken.spec.as_mut().unwrap().ports = None;
-    let error = Asked::of(&broken, &config()).err().unwrap().to_string();
+    let error = ServiceSpec::of(&broken, &config()).err().unwrap().to_string();
     assert!(error.contains("silver") && error.contains("the Service has no ports"), "{error}");
 }
 

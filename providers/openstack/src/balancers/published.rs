@@ -1,48 +1,44 @@
-//! What is published of a load balancer: on the Service's status, and in annotations (§3.5).
+//! The published state of a load balancer: status and annotations of its Service (§3.5), written and read back.
 
 use cloud_provider::{LoadBalancerStatus, Service};
 use provider_kit::load_balancers::Actual;
-use provider_kit::status::Status;
+use provider_kit::status::{Status, shown};
 
-use super::asked::families;
+use super::spec::families;
 use crate::annotations::{self as key, ProxyProtocol, text};
 use crate::config::Balancers;
 
-/// Where a Service is reached by its load balancer. What is wrong with its annotations is told where they are obeyed.
+/// Returns the status of a Service. Mistakes in its annotations are reported where the load balancer is changed.
 pub(super) fn status(actual: &Actual, service: &Service, config: &Balancers) -> LoadBalancerStatus {
-    let mut asked = key::asked_by(service);
-    let hostname = text(&mut asked, &key::HOSTNAME, None);
-    let is_proxied = asked.get(&key::PROXY_PROTOCOL).is_some_and(|it| it != ProxyProtocol::Off);
-    // Who asks for one family is not led to another one by which somebody else is reached.
-    let shown = if families(service).1.is_some() { usize::MAX } else { 1 };
-    // Clients inside the cluster must not be led past the load balancer, which speaks to Pods in a way that they do not. A
-    // name does that everywhere; `ipMode` only with a kube-proxy that knows it.
+    let mut annotations = key::annotations_of(service);
+    let hostname = text(&mut annotations, &key::HOSTNAME, None);
+    let is_proxied = annotations.get(&key::PROXY_PROTOCOL).is_some_and(|it| it != ProxyProtocol::Off);
+    // A Service of one family does not show an address of the other, by which another Service may be reached.
+    let most = if families(service).1.is_some() { usize::MAX } else { 1 };
+    // Clients inside the cluster must not bypass the load balancer, which speaks to Pods in a way that they do not. A name
+    // prevents that everywhere; `ipMode` only with a kube-proxy that knows it.
     let suffix = config.ingress_hostname_suffix.as_ref().filter(|_| is_proxied);
-    let hostname = hostname.or_else(|| Some(format!("{}.{}", address(actual)?, suffix?)));
-    Status::default().hostname(hostname.as_deref()).proxied(is_proxied).addresses(addresses(actual).take(shown)).build()
+    let hostname = hostname.or_else(|| Some(format!("{}.{}", ingress(actual).next()?, suffix?)));
+    Status::default().hostname(hostname.as_deref()).proxied(is_proxied).addresses(ingress(actual).take(most)).build()
 }
 
-/// What the annotations say that users, and the program before us, look for.
+/// Returns the annotations that users and the Go cloud-controller-manager read.
 pub(super) fn annotations(actual: &Actual) -> Vec<(&'static str, Option<String>)> {
-    // A security group that stands before its load balancer does is none yet.
+    // A security group is created before its load balancer, and has none yet.
     if actual.tree.as_ref().is_some_and(|tree| tree.balancer_attributes().is_none()) {
         return Vec::new();
     }
-    // Another Service's view of a shared one has more to its id.
+    // The ID of another Service's view of a shared load balancer is longer.
     let id = actual.id.split('/').next().filter(|id| !id.is_empty());
+    let address = ingress(actual).next();
     vec![
         (key::LOAD_BALANCER_ID.key(), id.map(str::to_owned)),
-        (key::LOAD_BALANCER_ADDRESS.key(), address(actual).map(str::to_owned)),
+        (key::LOAD_BALANCER_ADDRESS.key(), address.map(str::to_owned)),
     ]
 }
 
-/// The floating IP's address, or the VIP.
-fn address(actual: &Actual) -> Option<&str> {
-    addresses(actual).next()
-}
-
-/// The same, and the second VIP.
-fn addresses(actual: &Actual) -> impl Iterator<Item = &str> {
+/// Returns the floating IP's address, or the VIP; and then the second VIP.
+fn ingress(actual: &Actual) -> impl Iterator<Item = &str> {
     actual.ingress.iter().filter_map(|it| it.ip.as_deref()).filter(|address| !address.is_empty())
 }
 
@@ -50,6 +46,32 @@ fn addresses(actual: &Actual) -> impl Iterator<Item = &str> {
 pub(super) fn lead_by(actual: &mut Actual, address: &str) {
     let first = ..actual.ingress.len().min(1);
     actual.ingress.splice(first, [Actual::ip(address)]);
+}
+
+/// Returns the ID of the load balancer that the Service names.
+pub(super) fn requested_id(service: &Service) -> Option<&str> {
+    key::LOAD_BALANCER_ID.text_on(service).map(str::trim).filter(|id| !id.is_empty())
+}
+
+/// Returns `true` if the Service shows an address to its users.
+pub(super) fn is_published(service: &Service) -> bool {
+    !shown(service).is_empty()
+}
+
+/// Returns `true` if the Service had a load balancer, whose annotations are still there: address and ID are written together.
+pub(super) fn was_made(service: &Service) -> bool {
+    is_published(service) || key::LOAD_BALANCER_ADDRESS.text_on(service).is_some()
+}
+
+/// Returns `true` if the Service has or had a load balancer, or names one.
+pub(super) fn is_made(service: &Service) -> bool {
+    is_published(service) || key::LOAD_BALANCER_ID.text_on(service).is_some()
+}
+
+/// Returns the addresses that the Service shows.
+pub(super) fn addresses(service: &Service) -> Vec<&str> {
+    let shown = shown(service).iter().filter_map(|it| it.ip.as_deref()).filter(|address| !address.is_empty());
+    shown.chain(key::LOAD_BALANCER_ADDRESS.text_on(service)).collect()
 }
 
 #[cfg(test)]
