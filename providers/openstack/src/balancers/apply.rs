@@ -1,22 +1,20 @@
-//! Applies planned operations. [`requests`](super::requests) says which request is next; the kit waits for its end.
+//! Applies planned operations; the kit waits for the end of each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use cloud_provider::{About, Error, Result, SyncObserver};
+use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{Actual, Applied, Change, Operation, Part, State, Tree};
 use provider_kit::transport::Call;
-use serde::Deserialize;
-use serde_json::json;
 
 use super::create::{Made, body};
-use super::octavia::{BALANCERS, ID, MEMBERS, Member, Members, POOLS};
+use super::octavia::{BALANCERS, ID};
 use super::project::Project;
 use super::published::lead_by;
 use super::read::Whole;
-use super::requests::{Names, Request, Step, Subject};
+use super::requests::Names;
 use super::spec::ServiceSpec;
 use super::tags::{View, balancer_id};
-use super::{floating_ip, rename, security_group};
+use super::{floating_ip, rename, requests, security_group};
 
 /// Applies at least the first operation of a change.
 ///
@@ -42,18 +40,13 @@ pub(super) async fn apply(project: &Project, change: Change<'_>, spec: &Result<S
         Operation::Unmark => rename::untag(project, change).await,
         operation if goes_at_once || removes(operation) => remove(project, change, goes_at_once).await,
         operation if security_group::is_meant_by(operation) => secure(project, change, operation).await,
-        _ => change_parts(project, change).await,
+        _ => requests::change_parts(project, change).await,
     }
-}
-
-async fn names<'a>(project: &Project, change: &Change<'a>) -> Result<Names<'a>> {
-    let sign = change.identity.sign.as_deref().unwrap_or_default();
-    Ok(Names { service: change.identity.service, sign, tags: project.services.octavia().await?.tags })
 }
 
 /// Creates everything in one request. The rest is planned from the answer.
 async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
-    let names = names(project, &change).await?;
+    let names = Names::of_change(project, &change).await?;
     let members = change.operations.iter().map(|it| match it {
         Operation::AddTargets { targets, .. } if !project.config.serial => targets.len(),
         _ => 0,
@@ -129,93 +122,6 @@ async fn secure(project: &Project, change: Change<'_>, operation: &Operation) ->
         }
     }
     Ok(shown(outcome))
-}
-
-/// Changes listeners and pools.
-async fn change_parts(project: &Project, change: Change<'_>) -> Result<Applied> {
-    let actual = change.actual.ok_or_else(|| Error::other("a part without a load balancer"))?;
-    let (names, tree) = (names(project, &change).await?, actual.tree.clone().unwrap_or_default());
-    let subject = Subject { id: balancer_id(&actual.id), tree: &tree, names };
-    let step = subject.next(change.operations);
-    let Step { request, done, mut tree, makes } =
-        step.ok_or_else(|| Error::conflict(format!("{} has changed", actual.place())))?;
-    let is_sent = request.is_some();
-    if let Some(request) = request {
-        let made = send(project, subject.id, &change, &request).await?;
-        if let Some((part, key)) = makes {
-            let settings = tree.parts.get(&part).cloned().unwrap_or_default().set(key, made);
-            tree.parts.insert(part, settings);
-        }
-    }
-    let outcome = change.outcome(done).unwrap_or_else(|| actual.clone());
-    let state = if is_sent { State::Busy } else { State::Ready };
-    let outcome = Box::new(Actual { tree: Some(tree), state, ..outcome });
-    Ok(if done == 0 { Applied::PlanAgain(outcome) } else { Applied::Shown(done, outcome) })
-}
-
-/// Sends a request, and returns the ID of the object that it created.
-async fn send(project: &Project, balancer: &str, change: &Change<'_>, request: &Request) -> Result<Option<String>> {
-    let http = &project.services.balancer;
-    if let (Request::Members(pool, members), true) = (request, project.config.serial) {
-        return members_one_by_one(project, balancer, pool, members, change.observer).await.map(|()| None);
-    }
-    let _room = match request {
-        Request::Members(_, members) => project.room_for(members.targets.len()).await,
-        _ => None,
-    };
-    match (request, http.send(request.call()).await) {
-        (Request::Make(..), Ok(answer)) => {
-            let made: BTreeMap<String, Created> = answer.json()?;
-            Ok(made.into_values().next().map(|it| it.id))
-        }
-        (Request::Remove(..), Err(err)) if err.is_not_found() => Ok(None),
-        // A provider need not know every method; the pool serves by the one that it has.
-        (Request::Change(_, pool, changes), Err(err)) if err.is_invalid() && changes.get("lb_algorithm").is_some() => {
-            let text = format!("the method of load balancing cannot be changed: {err}");
-            project.notices.warn(true, About::Service(change.identity.service), "LoadBalancerLbMethodUnknown", &text);
-            if let Some(persistence) = changes.get("session_persistence") {
-                let rest = json!({ "session_persistence": persistence });
-                http.send(Request::Change(POOLS, pool.clone(), rest).call()).await?;
-            }
-            Ok(None)
-        }
-        (_, answer) => answer.map(|_| None),
-    }
-}
-
-/// Changes members one by one, for providers that take no more than one change at a time.
-async fn members_one_by_one(
-    project: &Project,
-    balancer: &str,
-    pool: &str,
-    wanted: &Members,
-    observer: &dyn SyncObserver,
-) -> Result<()> {
-    let http = &project.services.balancer;
-    let mut present = project.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member<'_>| it.id.clone()).await?;
-    for member in wanted.iter() {
-        let is_it = |it: &Member<'_>| (&it.address, it.protocol_port) == (&member.address, member.protocol_port);
-        let name = member.serial_name();
-        let call = match present.iter().position(is_it).map(|at| present.swap_remove(at)) {
-            Some(it) if it.monitor_port == member.monitor_port && it.target() == member.target() => continue,
-            Some(it) => Call::put(MEMBERS.one, &[pool, &it.id])
-                .json(&MEMBERS.body(json!({"name": name, "monitor_port": member.monitor_port}))),
-            None => Call::post(MEMBERS.all, &[pool]).json(&MEMBERS.body(Member { name: Some(name.into()), ..member })),
-        };
-        http.send(call).await?;
-        project.settled(balancer, observer).await?;
-    }
-    for obsolete in present {
-        http.remove(Call::delete(MEMBERS.one, &[pool, &obsolete.id])).await?;
-        project.settled(balancer, observer).await?;
-    }
-    Ok(())
-}
-
-/// A created object, as far as it is read.
-#[derive(Deserialize)]
-struct Created {
-    id: String,
 }
 
 /// Returns the remedy for a load balancer in ERROR.

@@ -1,70 +1,59 @@
-//! Translates operations to requests, one at a time: each change makes Octavia refuse others until it is done.
+//! Changes of listeners and pools, one request at a time: each makes Octavia refuse others until it is done.
 
 use std::collections::BTreeMap;
 
-use cloud_provider::Service;
-use provider_kit::load_balancers::{Attributes, Difference, Operation, POOL, Part, Port, Targets, Tree};
+use cloud_provider::{About, Error, Result, Service};
+use provider_kit::load_balancers::{
+    Applied, Attributes, Change, Difference, Operation, POOL, Part, Port, State, Targets, Tree,
+};
 use provider_kit::transport::Call;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::octavia::{
     ID, Kind, LISTENER_SETTINGS, LISTENERS, MEMBER_PORT, MEMBER_SETTINGS, MEMBERS, MONITOR_ID, MONITOR_SETTINGS,
-    MONITOR_TYPE, MONITORS, Members, POOL_SETTINGS, POOLS, TAGGED, TAGS,
+    MONITOR_TYPE, MONITORS, Member, Members, POOL_SETTINGS, POOLS, TAGGED, TAGS,
 };
-use super::tags::cut;
+use super::project::Project;
+use super::tags::{balancer_id, cut};
 
 /// Field of a listener that names its pool.
 const POOL_ID: &str = "default_pool_id";
 
-/// A request, as data: the kind, the ID and the body.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Request {
-    Make(Kind, Value),
-    Change(Kind, String, Value),
-    Remove(Kind, String),
-    /// Replaces all members of this pool.
-    Members(String, Members),
+/// Applies the first operation on a listener or pool, or its first request; `None` if that has changed meanwhile. The answers to
+/// requests may be long: a pool is returned with the IDs of all its members.
+///
+/// # Errors
+/// Octavia's answer.
+pub(super) async fn change_parts(project: &Project, change: Change<'_>) -> Result<Applied> {
+    let actual = change.actual.ok_or_else(|| Error::other("a part without a load balancer"))?;
+    let names = Names::of_change(project, &change).await?;
+    let (id, tree) = (balancer_id(&actual.id), actual.tree.clone().unwrap_or_default());
+    let step = Subject { project, change, names, id, tree }.step().await?;
+    let (done, is_sent, tree) = step.ok_or_else(|| Error::conflict(format!("{} has changed", actual.place())))?;
+    let mut outcome = Box::new(change.outcome(done).unwrap_or_else(|| actual.clone()));
+    outcome.tree = Some(tree);
+    outcome.state = if is_sent { State::Busy } else { State::Ready };
+    Ok(if done == 0 { Applied::PlanAgain(outcome) } else { Applied::Shown(done, outcome) })
 }
 
-impl Request {
-    /// Returns the call. Its answer may be long: a pool is returned with the IDs of all its members.
-    pub(super) fn call(&self) -> Call {
-        let call = match self {
-            Self::Make(kind, object) => Call::post(kind.all, &[]).json(&kind.body(object)),
-            Self::Change(kind, id, changes) => Call::put(kind.one, &[id]).json(&kind.body(changes)),
-            Self::Remove(kind, id) => Call::delete(kind.one, &[id]),
-            Self::Members(pool, members) => {
-                Call::put(MEMBERS.all, &[pool]).json(&BTreeMap::from([(MEMBERS.names, members)]))
-            }
-        };
-        call.list()
-    }
-}
-
-/// The next request, and the state that it leads to.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Step {
-    /// `None`: no request is needed.
-    pub(super) request: Option<Request>,
-    /// Number of operations that are done then; 0 if the first one takes another request.
-    pub(super) done: usize,
-    /// The load balancer's tree then.
-    pub(super) tree: Tree,
-    /// The part that is created, and the setting that holds its ID.
-    pub(super) makes: Option<(Part, &'static str)>,
-}
-
-impl Step {
-    fn new(request: Option<Request>, done: usize, tree: Tree) -> Self {
-        Self { request, done, tree, makes: None }
-    }
-}
+/// The number of operations that are done, 0 if the first one takes another request; `true` if a request was sent; the load
+/// balancer's tree then.
+type Step = Option<(usize, bool, Tree)>;
 
 /// The load balancer that changes.
-pub(super) struct Subject<'a> {
-    pub(super) id: &'a str,
-    pub(super) tree: &'a Tree,
-    pub(super) names: Names<'a>,
+struct Subject<'a> {
+    project: &'a Project,
+    change: Change<'a>,
+    names: Names<'a>,
+    id: &'a str,
+    tree: Tree,
+}
+
+/// A created object, as far as it is read.
+#[derive(Deserialize)]
+struct Created {
+    id: String,
 }
 
 /// The names of new listeners, pools and monitors.
@@ -76,7 +65,16 @@ pub(super) struct Names<'a> {
     pub(super) tags: bool,
 }
 
-impl Names<'_> {
+impl<'a> Names<'a> {
+    /// Returns the names for a change.
+    ///
+    /// # Errors
+    /// Octavia's answer.
+    pub(super) async fn of_change(project: &Project, change: &Change<'a>) -> Result<Self> {
+        let sign = change.identity.sign.as_deref().unwrap_or_default();
+        Ok(Self { service: change.identity.service, sign, tags: project.services.octavia().await?.tags })
+    }
+
     /// Returns `listener_0_<legacy owner tag>`, with the position of the port in the Service.
     pub(super) fn of(&self, kind: &str, port: &Port) -> String {
         let place = self.port(port).map_or(0, |(place, _)| place);
@@ -117,120 +115,180 @@ fn port_of(pool: &str) -> Port {
 }
 
 impl Subject<'_> {
-    /// Returns the next step of operations on listeners and pools.
-    pub(super) fn next(&self, operations: &[Operation]) -> Option<Step> {
-        match operations.first()? {
-            Operation::Create { part: Part::Pool(name), attributes } => Some(self.make_pool(name, attributes)),
-            Operation::Update { part: Part::Pool(name), attributes, .. } => {
-                self.change_pool(name, attributes, operations)
+    async fn step(&self) -> Result<Step> {
+        let operations = self.change.operations;
+        match &operations[0] {
+            Operation::Create { part: Part::Pool(name), attributes } => {
+                let object = pool(self.names, name, attributes, &POOL_SETTINGS).set("loadbalancer_id", self.id);
+                let id = self.create(&POOLS, object.nested()).await?;
+                // Its health monitor and its members are next.
+                let settings = attributes.clone().only(&POOL_SETTINGS).set(ID, id);
+                Ok(Some((0, true, self.tree.clone().pool(name, settings, Some(Targets::default())))))
             }
+            Operation::Update { part: Part::Pool(name), attributes, .. } => self.change_pool(name, attributes).await,
             Operation::AddTargets { pool, .. } | Operation::RemoveTargets { pool, .. } => {
-                self.change_pool(pool, self.tree.pool_attributes(pool)?, operations)
+                let Some(settings) = self.tree.pool_attributes(pool) else { return Ok(None) };
+                self.change_pool(pool, settings).await
             }
             Operation::Create { part: part @ Part::Listener(port), attributes } => {
-                Some(self.make_listener(part, port, attributes))
+                let object = listener(self.names, port, attributes).set("loadbalancer_id", self.id);
+                let id = self.create(&LISTENERS, object.set(POOL_ID, self.pool_id(attributes)).nested()).await?;
+                let settings = with_tags(attributes, self.names).set(ID, id);
+                Ok(Some((1, true, self.tree.clone().part(part.clone(), settings))))
             }
             Operation::Update { part: part @ Part::Listener(_), attributes, changes } => {
-                Some(self.change_listener(part, attributes, changes))
+                let settings = with_tags(attributes, self.names);
+                let object = settings.clone().set(POOL_ID, self.pool_id(&settings));
+                self.update(&LISTENERS, settings.text(ID).unwrap_or_default(), listener_changes(&object, changes))
+                    .await?;
+                Ok(Some((1, true, self.tree.clone().part(part.clone(), settings))))
             }
             Operation::Delete { part: part @ (Part::Listener(_) | Part::Pool(_)) } => {
                 let kind = if matches!(part, Part::Pool(_)) { POOLS } else { LISTENERS };
                 let id = self.tree.parts.get(part).and_then(|it| it.text(ID));
-                let request = id.map(|id| Request::Remove(kind, id.to_owned()));
-                Some(Step::new(request, 1, self.tree.after(&operations[..1])))
+                if let Some(id) = id {
+                    self.remove(&kind, id).await?;
+                }
+                Ok(Some((1, id.is_some(), self.tree.after(&operations[..1]))))
             }
-            _ => None,
+            _ => Ok(None),
         }
-    }
-
-    fn make_pool(&self, name: &str, attributes: &Attributes) -> Step {
-        let object = pool(self.names, name, attributes, &POOL_SETTINGS).set("loadbalancer_id", self.id);
-        // Its health monitor and its members are next.
-        let tree = self.tree.clone().pool(name, attributes.clone().only(&POOL_SETTINGS), Some(Targets::default()));
-        let makes = Some((Part::Pool(name.to_owned()), ID));
-        Step { makes, ..Step::new(Some(Request::Make(POOLS, object.nested())), 0, tree) }
     }
 
     /// Changes the pool itself, its monitor or its members: the first that differs.
-    fn change_pool(&self, name: &str, wanted: &Attributes, operations: &[Operation]) -> Option<Step> {
-        let actual = self.tree.pool_attributes(name)?;
-        let id = actual.text(ID).unwrap_or_default().to_owned();
+    async fn change_pool(&self, name: &str, wanted: &Attributes) -> Result<Step> {
+        let Some(actual) = self.tree.pool_attributes(name) else { return Ok(None) };
+        let id = actual.text(ID).unwrap_or_default();
         let own = differing(wanted, actual, &POOL_SETTINGS);
         let of_monitor = differing(wanted, actual, &MONITOR_SETTINGS);
         let of_members = differing(wanted, actual, &MEMBER_SETTINGS);
-        let after = |settings: &[&'static str]| self.with_settings(name, wanted, settings);
         if !own.is_empty() {
+            self.update_pool(id, told(wanted, &own)).await?;
             let done = usize::from(of_monitor.is_empty() && of_members.is_empty());
-            return Some(Step::new(Some(Request::Change(POOLS, id, told(wanted, &own))), done, after(&own)));
+            return Ok(Some((done, true, self.with_settings(name, wanted, &own))));
         }
         if !of_monitor.is_empty() {
             let done = usize::from(of_members.is_empty());
-            return self.change_monitor(name, wanted, &of_monitor, done);
+            return self.change_monitor(name, wanted, &of_monitor, done).await;
         }
         // Only an update names settings; the targets follow from all operations on this pool.
         let is_it = |part: &Part| matches!(part, Part::Pool(pool) if pool == name);
         let is_about_it = |it: &&Operation| it.targets_of() == Some(name) || it.updates(is_it);
+        let operations = self.change.operations;
         let count = operations.iter().take_while(is_about_it).count();
         let moves: Vec<_> = operations[..count].iter().filter(|it| it.targets_of().is_some()).cloned().collect();
-        let tree = after(&of_members).after(&moves);
-        let request = !(of_members.is_empty() && moves.is_empty());
-        let request = request.then(|| Request::Members(id, self.names.members(name, &tree)));
-        Some(Step::new(request, count.max(1), tree))
+        let tree = self.with_settings(name, wanted, &of_members).after(&moves);
+        let is_sent = !(of_members.is_empty() && moves.is_empty());
+        if is_sent {
+            self.replace_members(id, &self.names.members(name, &tree)).await?;
+        }
+        Ok(Some((count.max(1), is_sent, tree)))
     }
 
     /// Returns the tree once some settings of a pool are as wanted.
     fn with_settings(&self, pool: &str, wanted: &Attributes, settings: &[&'static str]) -> Tree {
         let changed = settings.iter().fold(Attributes::default(), |all, key| all.set(*key, wanted.get(key)));
-        let mut tree = self.tree.clone();
-        if let Some(actual) = self.tree.pool_attributes(pool) {
-            tree = tree.part(Part::Pool(pool.to_owned()), actual.overlaid_with(&changed));
-        }
-        tree
+        let actual = self.tree.pool_attributes(pool).cloned().unwrap_or_default();
+        self.tree.clone().part(Part::Pool(pool.to_owned()), actual.overlaid_with(&changed))
     }
 
     /// Changes the monitor; for another type it is deleted and created again.
-    fn change_monitor(&self, pool: &str, wanted: &Attributes, differing: &[&'static str], done: usize) -> Option<Step> {
-        let actual = self.tree.pool_attributes(pool)?;
+    async fn change_monitor(
+        &self,
+        pool: &str,
+        wanted: &Attributes,
+        differing: &[&'static str],
+        done: usize,
+    ) -> Result<Step> {
+        let Some(actual) = self.tree.pool_attributes(pool) else { return Ok(None) };
         let after = self.with_settings(pool, wanted, differing);
         let body = |settings: Attributes| settings.nested()[MONITORS.name].take();
-        let Some(id) = actual.text(MONITOR_ID).map(str::to_owned) else {
+        let Some(id) = actual.text(MONITOR_ID) else {
             let settings = wanted.clone().only(&MONITOR_SETTINGS);
             let settings = settings.set("healthmonitor.name", self.names.of_pool("monitor", pool));
-            let request = Request::Make(MONITORS, body(settings.set("healthmonitor.pool_id", actual.text(ID))));
-            let makes = Some((Part::Pool(pool.to_owned()), MONITOR_ID));
-            return Some(Step { makes, ..Step::new(Some(request), done, after) });
+            let object = body(settings.set("healthmonitor.pool_id", actual.text(ID)));
+            let id = self.create(&MONITORS, object).await?;
+            let settings = after.pool_attributes(pool).cloned().unwrap_or_default().set(MONITOR_ID, id);
+            return Ok(Some((done, true, after.part(Part::Pool(pool.to_owned()), settings))));
         };
         if wanted.get(MONITOR_TYPE) == actual.get(MONITOR_TYPE) {
-            let request = Request::Change(MONITORS, id, body(wanted.clone().only(differing)));
-            return Some(Step::new(Some(request), done, after));
+            self.update(&MONITORS, id, body(wanted.clone().only(differing))).await?;
+            return Ok(Some((done, true, after)));
         }
+        self.remove(&MONITORS, id).await?;
         let done = if wanted.get(MONITOR_TYPE).is_none() { done } else { 0 };
         let none = [&[MONITOR_ID][..], &MONITOR_SETTINGS].concat();
-        let after = self.with_settings(pool, &Attributes::default(), &none);
-        Some(Step::new(Some(Request::Remove(MONITORS, id)), done, after))
-    }
-
-    fn make_listener(&self, part: &Part, port: &Port, attributes: &Attributes) -> Step {
-        let object = listener(self.names, port, attributes).set("loadbalancer_id", self.id);
-        let object = object.set(POOL_ID, self.pool_id(attributes)).nested();
-        let tree = self.tree.clone().part(part.clone(), with_tags(attributes, self.names));
-        Step { makes: Some((part.clone(), ID)), ..Step::new(Some(Request::Make(LISTENERS, object)), 1, tree) }
-    }
-
-    fn change_listener(&self, part: &Part, attributes: &Attributes, changes: &[Difference]) -> Step {
-        let attributes = with_tags(attributes, self.names);
-        let places: Vec<&str> = changes.iter().map(|it| place_of(&it.key)).collect();
-        let mut changes = told(&attributes.clone().set(POOL_ID, self.pool_id(&attributes)), &places);
-        if let Some(headers @ Value::Null) = changes.get_mut("insert_headers") {
-            *headers = json!({});
-        }
-        let id = attributes.text(ID).unwrap_or_default().to_owned();
-        let request = Request::Change(LISTENERS, id, changes);
-        Step::new(Some(request), 1, self.tree.clone().part(part.clone(), attributes))
+        Ok(Some((done, true, self.with_settings(pool, &Attributes::default(), &none))))
     }
 
     fn pool_id(&self, listener: &Attributes) -> Option<&str> {
         self.tree.pool_attributes(listener.text(POOL)?)?.text(ID)
+    }
+
+    async fn create(&self, kind: &Kind, object: Value) -> Result<String> {
+        let call = Call::post(kind.all, &[]).list().json(&kind.body(object)).inside(kind.name);
+        Ok(self.project.services.balancer.read::<Created>(call).await?.id)
+    }
+
+    async fn update(&self, kind: &Kind, id: &str, changes: Value) -> Result<()> {
+        let call = Call::put(kind.one, &[id]).list().json(&kind.body(changes));
+        self.project.services.balancer.send(call).await.map(drop)
+    }
+
+    async fn remove(&self, kind: &Kind, id: &str) -> Result<()> {
+        self.project.services.balancer.remove(Call::delete(kind.one, &[id]).list()).await
+    }
+
+    /// Changes a pool itself. A provider need not support each algorithm; the pool serves by the one that it has.
+    async fn update_pool(&self, id: &str, changes: Value) -> Result<()> {
+        let (has_method, persistence) =
+            (changes.get("lb_algorithm").is_some(), changes.get("session_persistence").cloned());
+        match self.update(&POOLS, id, changes).await {
+            Err(err) if err.is_invalid() && has_method => {
+                let text = format!("the method of load balancing cannot be changed: {err}");
+                let about = About::Service(self.change.identity.service);
+                self.project.notices.warn(true, about, "LoadBalancerLbMethodUnknown", &text);
+                match persistence {
+                    Some(persistence) => self.update(&POOLS, id, json!({ "session_persistence": persistence })).await,
+                    None => Ok(()),
+                }
+            }
+            answer => answer,
+        }
+    }
+
+    async fn replace_members(&self, pool: &str, members: &Members) -> Result<()> {
+        if self.project.config.serial {
+            return self.members_one_by_one(pool, members).await;
+        }
+        let _room = self.project.room_for(members.targets.len()).await;
+        let call = Call::put(MEMBERS.all, &[pool]).list().json(&BTreeMap::from([(MEMBERS.names, members)]));
+        self.project.services.balancer.send(call).await.map(drop)
+    }
+
+    /// Changes members one by one, for providers that take no more than one change at a time.
+    async fn members_one_by_one(&self, pool: &str, wanted: &Members) -> Result<()> {
+        let (project, http, observer) = (self.project, &self.project.services.balancer, self.change.observer);
+        let mut present = project.all_of(&MEMBERS, MEMBERS.list(pool), |it: &Member<'_>| it.id.clone()).await?;
+        for member in wanted.iter() {
+            let is_it = |it: &Member<'_>| (&it.address, it.protocol_port) == (&member.address, member.protocol_port);
+            let name = member.serial_name();
+            let call = match present.iter().position(is_it).map(|at| present.swap_remove(at)) {
+                Some(it) if it.monitor_port == member.monitor_port && it.target() == member.target() => continue,
+                Some(it) => Call::put(MEMBERS.one, &[pool, &it.id])
+                    .json(&MEMBERS.body(json!({"name": name, "monitor_port": member.monitor_port}))),
+                None => {
+                    Call::post(MEMBERS.all, &[pool]).json(&MEMBERS.body(Member { name: Some(name.into()), ..member }))
+                }
+            };
+            http.send(call).await?;
+            project.settled(self.id, observer).await?;
+        }
+        for obsolete in present {
+            http.remove(Call::delete(MEMBERS.one, &[pool, &obsolete.id])).await?;
+            project.settled(self.id, observer).await?;
+        }
+        Ok(())
     }
 }
 
@@ -247,13 +305,18 @@ fn told(settings: &Attributes, places: &[&str]) -> Value {
     object
 }
 
-/// Returns the field of a listener that holds a setting.
-fn place_of(setting: &str) -> &str {
-    match setting {
+/// Returns the body that changes a listener.
+fn listener_changes(object: &Attributes, changes: &[Difference]) -> Value {
+    let places = changes.iter().map(|change| match &*change.key {
         POOL => POOL_ID,
         TAGGED => TAGS,
         other => other,
+    });
+    let mut body = told(object, &places.collect::<Vec<_>>());
+    if let Some(headers @ Value::Null) = body.get_mut("insert_headers") {
+        *headers = json!({});
     }
+    body
 }
 
 /// Adds the Service's legacy owner tag to the tags of a listener that is tagged.

@@ -1,4 +1,4 @@
-//! Who we are: of `[Global]`, completed from `clouds.yaml` (§1.2).
+//! The credential: `[Global]`, completed from `clouds.yaml` (§1.2).
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use provider_kit::gcfg::{Key, Settings};
 use provider_kit::transport::has_valid_port;
 use secrecy::SecretString;
 
-use super::{Auth, Domain, Interface, Method, Named, Scope, Tls, User};
+use super::{Auth, Domain, Domain as By, Interface, Method, Named, Scope, Tls, User};
 use crate::clouds_yaml::Clouds;
 use crate::keys::*;
 
@@ -20,12 +20,6 @@ const APPLICATION: [&Key<String>; 3] =
 pub(super) struct Global<'a> {
     file: &'a mut Settings,
     clouds: Clouds,
-}
-
-/// By its id or by its name.
-enum By {
-    Id(String),
-    Name(String),
 }
 
 impl<'a> Global<'a> {
@@ -45,8 +39,8 @@ impl<'a> Global<'a> {
 
     pub(super) fn auth(&mut self) -> Auth {
         let url = self.url();
-        let domain = self.domain(&DOMAIN_ID, &DOMAIN_NAME, "auth.domain_");
-        let of_user = self.domain(&USER_DOMAIN_ID, &USER_DOMAIN_NAME, "auth.user_domain_");
+        let domain = self.named(&DOMAIN_ID, &DOMAIN_NAME, "auth.domain_");
+        let of_user = self.named(&USER_DOMAIN_ID, &USER_DOMAIN_NAME, "auth.user_domain_");
         let method = self.method(of_user.or_else(|| domain.clone()));
         let scope = self.scope(&method, domain);
         Auth { url, method, scope }
@@ -81,7 +75,7 @@ impl<'a> Global<'a> {
         Tls { roots, identity: cert.zip(key), insecure: self.file.get(&TLS_INSECURE).unwrap_or_default() }
     }
 
-    /// Ends the reading. What was read beside the file.
+    /// Ends the reading, and returns the other files that were read.
     pub(super) fn finish(self) -> Vec<PathBuf> {
         for mistake in self.clouds.mistakes {
             self.file.mistake(mistake);
@@ -89,7 +83,7 @@ impl<'a> Global<'a> {
         self.clouds.files
     }
 
-    /// Keystone's, without its version.
+    /// Returns Keystone's URL, without its version.
     fn url(&mut self) -> String {
         let Some(url) = self.text(&AUTH_URL, "auth.auth_url") else {
             self.missing(&AUTH_URL, "the URL of Keystone");
@@ -109,8 +103,8 @@ impl<'a> Global<'a> {
         url.strip_suffix("/v3").unwrap_or(url).trim_end_matches('/').to_owned()
     }
 
-    /// The token if there is one, else the application credential, else the password; what the file itself says goes before
-    /// what `clouds.yaml` says.
+    /// Returns the token if there is one, else the application credential, else the password; the file itself goes before
+    /// `clouds.yaml`.
     fn method(&mut self, domain: Option<Domain>) -> Method {
         let is_set = |key: &Key<String>| self.file.is_set(key);
         let (mut token, mut application) = (is_set(&TOKEN), APPLICATION.into_iter().any(is_set));
@@ -134,7 +128,7 @@ impl<'a> Global<'a> {
         Method::ApplicationCredential { credential, secret }
     }
 
-    /// Of a user, or of a trustee in its place.
+    /// Returns the password of a user, or of a trustee in its place.
     fn password(&mut self, domain: Option<Domain>) -> Method {
         for key in [&TRUSTEE_ID, &TRUSTEE_PASSWORD] {
             if self.file.is_set(key) && !self.file.is_set(&TRUST_ID) {
@@ -169,7 +163,7 @@ impl<'a> Global<'a> {
         if is_application {
             return Scope::None;
         }
-        let of_project = self.domain(&TENANT_DOMAIN_ID, &TENANT_DOMAIN_NAME, "auth.project_domain_");
+        let of_project = self.named(&TENANT_DOMAIN_ID, &TENANT_DOMAIN_NAME, "auth.project_domain_");
         match (self.named(&TENANT_ID, &TENANT_NAME, "auth.project_"), domain) {
             (Some(By::Id(id)), _) => Scope::ProjectId(id),
             (Some(By::Name(name)), domain) => {
@@ -188,23 +182,15 @@ impl Global<'_> {
         if self.file.is_set(key) { self.file.get(key) } else { self.clouds.text(path) }
     }
 
-    /// The id, else the name. One that the file has goes before both of `clouds.yaml`, whose fields begin with `path`.
+    /// Returns the ID, else the name. Those of the file go before those of `clouds.yaml`, whose fields begin with `path`.
     fn named(&mut self, id: &Key<String>, name: &Key<String>, path: &str) -> Option<By> {
-        match (self.file.get(id), self.file.get(name)) {
-            (Some(id), _) => return Some(By::Id(id)),
-            (None, Some(name)) => return Some(By::Name(name)),
-            (None, None) => {}
+        let (id, name) = (self.file.get(id).map(By::Id), self.file.get(name).map(By::Name));
+        if id.is_some() || name.is_some() {
+            return id.or(name);
         }
         // `domain_id` and `domain_name`, but `user_id` and `username`.
         let in_clouds = self.clouds.text(&format!("{}_id", path.trim_end_matches('_'))).map(By::Id);
         in_clouds.or_else(|| self.clouds.text(&format!("{path}name")).map(By::Name))
-    }
-
-    fn domain(&mut self, id: &Key<String>, name: &Key<String>, path: &str) -> Option<Domain> {
-        Some(match self.named(id, name, path)? {
-            By::Id(id) => Domain::Id(id),
-            By::Name(name) => Domain::Name(name),
-        })
     }
 
     fn required(&mut self, domain: Option<Domain>, key: &Key<String>, of: &str) -> Domain {
@@ -217,7 +203,7 @@ impl Global<'_> {
         SecretString::from(text.unwrap_or_else(|| self.missing(key, "nothing else proves who we are")))
     }
 
-    /// A file that must be readable.
+    /// Returns the path of a file, which must be readable.
     fn path(&mut self, key: &Key<String>, path: &str) -> Option<PathBuf> {
         let file = self.text(key, path).map(PathBuf::from)?;
         if let Err(err) = std::fs::File::open(&file) {
@@ -226,7 +212,7 @@ impl Global<'_> {
         Some(file)
     }
 
-    /// Tells that it is missing, unless it is there, or may be where something else is wrong.
+    /// Refuses a missing key, unless it is set, or may be set where something else is wrong.
     fn missing(&mut self, key: &Key<String>, why: &str) -> String {
         if !self.file.is_set(key) && self.clouds.mistakes.is_empty() {
             self.file.refuse(key, &format!("is missing: {why}"));

@@ -344,9 +344,9 @@ fn of_two_families_the_second_is_known_and_whether_it_is_needed() {
             true,
         ),
     ];
-    for (spec, second, needs_both) in table {
-        let spec = with_spec(spec.clone());
-        assert_eq!((spec.second, spec.needs_both), (second, needs_both), "{spec}");
+    for (fields, second, needs_both) in table {
+        let spec = with_spec(fields.clone());
+        assert_eq!((spec.second, spec.needs_both), (second, needs_both), "{fields}");
     }
 }
 
