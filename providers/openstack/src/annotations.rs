@@ -9,6 +9,8 @@ use cloud_provider::Service;
 use provider_kit::annotations::{Annotation, Annotations};
 use provider_kit::declared::{Kind, Value};
 
+use crate::keys;
+
 /// Protocol that tells targets the client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyProtocol {
@@ -53,7 +55,7 @@ provider_kit::declare! {
     /// Name of a `[LoadBalancerClass "name"]` of the configuration, which says where things are.
     pub CLASS: String = "class";
     /// Id of the network that floating IPs come from; counts only if the class has none.
-    pub FLOATING_NETWORK_ID: String = "floating-network-id", otherwise("`floating-network-id`, else the first external one");
+    pub FLOATING_NETWORK_ID: String = "floating-network-id", or(&keys::FLOATING_NETWORK_ID), otherwise("`floating-network-id`, else the first external one");
     /// Id of the subnet that the floating IP comes from; it must be in that network. Counts, as the next two, only if the class has none of the three.
     pub FLOATING_SUBNET_ID: String = "floating-subnet-id", otherwise("`floating-subnet-id`");
     /// The floating IP comes from a subnet with such a name: a glob, or `~` and a regular expression; a leading `!` means the others.
@@ -61,11 +63,11 @@ provider_kit::declare! {
     /// The floating IP comes from a subnet with one of these tags (a comma list); after `&` with all of them. A leading `!` negates that: `!a,b` takes a subnet with neither tag, `!&a,b` one that lacks at least one of them.
     pub FLOATING_SUBNET_TAGS: String = "floating-subnet-tags", otherwise("`floating-subnet-tags`");
     /// Id of the subnet of the VIP. Read when the load balancer is made; the class goes before it unless that is internal.
-    pub SUBNET_ID: String = "subnet-id", otherwise("the class, `subnet-id`, else the subnet of the first Node");
+    pub SUBNET_ID: String = "subnet-id", or(&keys::CLASS_SUBNET_ID), otherwise("the class, `subnet-id`, else the subnet of the first Node");
     /// Id of the network of the VIP. Read when the load balancer is made; the class goes before it unless that is internal.
-    pub NETWORK_ID: String = "network-id", otherwise("the class, `network-id`");
+    pub NETWORK_ID: String = "network-id", or(&keys::CLASS_NETWORK_ID), otherwise("the class, `network-id`");
     /// Id of the subnet that members are put in.
-    pub MEMBER_SUBNET_ID: String = "member-subnet-id", otherwise("the class, `member-subnet-id`, else the subnet of the VIP");
+    pub MEMBER_SUBNET_ID: String = "member-subnet-id", or(&keys::CLASS_MEMBER_SUBNET_ID), otherwise("the class, `member-subnet-id`, else the subnet of the VIP");
     /// Id of a Neutron port that becomes the port of the VIP; subnet and network do not count then. Read when the load balancer is made.
     pub PORT_ID: String = "port-id";
     /// Id of the load balancer. Written by this program; on another Service it shares that load balancer.
@@ -81,7 +83,7 @@ provider_kit::declare! {
     /// Listeners speak HTTP, and tell members the client's address in the header `X-Forwarded-For`.
     pub X_FORWARDED_FOR: bool = "x-forwarded-for", kind(TRUTH), default("false"), lenient();
     /// Reference of a container or secret in Barbican; listeners end TLS with it.
-    pub DEFAULT_TLS_CONTAINER_REF: String = "default-tls-container-ref", otherwise("`default-tls-container-ref`");
+    pub DEFAULT_TLS_CONTAINER_REF: String = "default-tls-container-ref", or(&keys::DEFAULT_TLS_CONTAINER_REF);
     /// How many connections a listener takes at once; `-1`: any number.
     pub CONNECTION_LIMIT: i32 = "connection-limit", kind(Kind::number(-1, 2_147_483_647).verbatim()), default("-1"), lenient();
     /// How a member is chosen: `ROUND_ROBIN`, `LEAST_CONNECTIONS`, `SOURCE_IP` or `SOURCE_IP_PORT`. Another one is an event, and the
@@ -96,39 +98,41 @@ provider_kit::declare! {
     /// So many milliseconds are waited for more data to inspect.
     pub TIMEOUT_TCP_INSPECT: u64 = "timeout-tcp-inspect", kind(MILLISECONDS), default("0"), lenient();
     /// Octavia flavor of the load balancer. Read when it is made. Not with `ovn`.
-    pub FLAVOR_ID: String = "flavor-id", otherwise("`flavor-id`");
+    pub FLAVOR_ID: String = "flavor-id", or(&keys::FLAVOR_ID);
     /// Octavia availability zone of the load balancer. Read when it is made. Not with `ovn`.
-    pub AVAILABILITY_ZONE: String = "availability-zone", otherwise("`availability-zone`");
+    pub AVAILABILITY_ZONE: String = "availability-zone", or(&keys::AVAILABILITY_ZONE);
     /// Members are checked.
     pub ENABLE_HEALTH_MONITOR: bool = "enable-health-monitor", kind(TRUTH), otherwise("`create-monitor`"), lenient();
     /// How often a member is checked.
-    pub HEALTH_MONITOR_DELAY: Duration = "health-monitor-delay", kind(SECONDS), otherwise("`monitor-delay`"), lenient();
+    pub HEALTH_MONITOR_DELAY: Duration = "health-monitor-delay", kind(SECONDS), or(&keys::MONITOR_DELAY), lenient();
     /// How long a check may take.
-    pub HEALTH_MONITOR_TIMEOUT: Duration = "health-monitor-timeout", kind(SECONDS), otherwise("`monitor-timeout`"), lenient();
+    pub HEALTH_MONITOR_TIMEOUT: Duration = "health-monitor-timeout", kind(SECONDS), or(&keys::MONITOR_TIMEOUT), lenient();
     /// How many good checks make a member good.
     pub HEALTH_MONITOR_MAX_RETRIES: u16 = "health-monitor-max-retries", kind(RETRIES),
-        otherwise("`monitor-max-retries`"), lenient();
+        or(&keys::MONITOR_MAX_RETRIES), lenient();
     /// How many failed checks make a member bad.
     pub HEALTH_MONITOR_MAX_RETRIES_DOWN: u16 = "health-monitor-max-retries-down", kind(RETRIES),
-        otherwise("`monitor-max-retries-down`"), lenient();
+        or(&keys::MONITOR_MAX_RETRIES_DOWN), lenient();
     /// Only these Nodes are members: a comma list of `label=value`, or `label` alone if its value does not matter.
-    pub NODE_SELECTOR: String = "node-selector", otherwise("`node-selector`");
+    pub NODE_SELECTOR: String = "node-selector", or(&keys::NODE_SELECTOR);
 }
 
 /// Returns the annotation if it is set, else the value of the configuration; an empty text is none.
 ///
 /// ```
 /// use cloud_provider::Service;
-/// use provider_kit::annotations::Annotations;
-/// use provider_openstack::annotations::{FLAVOR_ID, text};
+/// use provider_kit::declared::Defaults;
+/// use provider_openstack::annotations::{FLAVOR_ID, annotations_of, text};
+/// use provider_openstack::keys;
 ///
+/// let configuration = Defaults::default().set(keys::FLAVOR_ID.key(), "small");
 /// let mut service = Service::default();
-/// assert_eq!(text(&mut Annotations::of(&service), &FLAVOR_ID, Some("small")), Some("small".to_owned()));
+/// assert_eq!(text(&mut annotations_of(&service).over(&configuration), &FLAVOR_ID), Some("small".to_owned()));
 /// service.metadata.annotations = Some([(FLAVOR_ID.key().to_owned(), String::new())].into());
-/// assert_eq!(text(&mut Annotations::of(&service), &FLAVOR_ID, Some("small")), None);
+/// assert_eq!(text(&mut annotations_of(&service).over(&configuration), &FLAVOR_ID), None);
 /// ```
-pub fn text(read: &mut Annotations<'_>, annotation: &Annotation<String>, configured: Option<&str>) -> Option<String> {
-    read.get(annotation).or_else(|| configured.map(str::to_owned)).filter(|text| !text.is_empty())
+pub fn text(read: &mut Annotations<'_>, annotation: &Annotation<String>) -> Option<String> {
+    read.get(annotation).filter(|text| !text.is_empty())
 }
 
 /// Returns the annotations of a Service, to be read. Unknown keys that begin with [`PREFIX`] are warned of.

@@ -8,9 +8,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
+use provider_kit::declared::Defaults;
+use provider_kit::gcfg::Key;
 pub use provider_kit::transport::Tls;
 use secrecy::SecretString;
 use serde::Serialize;
+
+use crate::keys::{CONTAINER_STORE, ENABLE_INGRESS_HOSTNAME, INGRESS_HOSTNAME_SUFFIX, LB_METHOD, LB_PROVIDER};
 
 /// The configuration, validated.
 #[derive(Clone, Debug)]
@@ -164,72 +168,49 @@ pub struct Networking {
 /// Load balancers (§1.4).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Balancers {
-    /// `lb-provider`.
-    pub provider: String,
-    /// `lb-method`.
-    pub method: String,
-    /// Networks and subnets of load balancers, their members and floating IPs.
-    pub networks: Networks,
-    /// `internal-lb`.
-    pub internal: bool,
-    /// `node-selector`, as it is written.
-    pub node_selector: String,
-    /// `cascade-delete`.
-    pub cascade_delete: bool,
-    /// `flavor-id`.
-    pub flavor: Option<String>,
-    /// `availability-zone`.
-    pub availability_zone: Option<String>,
-    /// `create-monitor` and `monitor-…`.
-    pub monitor: Monitor,
-    /// `manage-security-groups`.
-    pub manage_security_groups: bool,
-    /// `ingress-hostname-suffix`, if `enable-ingress-hostname`.
-    pub ingress_hostname_suffix: Option<String>,
-    /// `default-tls-container-ref`.
-    pub tls_container: Option<String>,
-    /// `container-store` is `barbican`: references are checked.
-    pub barbican: bool,
-    /// `max-shared-lb`.
-    pub max_shared: usize,
-    /// `provider-requires-serial-api-calls`.
-    pub serial: bool,
+    /// `[LoadBalancer]`.
+    pub settings: Defaults,
+    /// `[LoadBalancerClass "name"]`.
+    pub classes: BTreeMap<String, Defaults>,
     /// `OCCM_WAIT_LB_ACTIVE_STEPS`: number of polls of a load balancer that changes.
     pub wait_steps: u32,
-    /// `[LoadBalancerClass "name"]`.
-    pub classes: BTreeMap<String, Networks>,
 }
 
-/// Networks and subnets of `[LoadBalancer]`, or of a class.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Networks {
-    /// `network-id`: of the VIP.
-    pub network: Option<String>,
-    /// `subnet-id`: of the VIP.
-    pub subnet: Option<String>,
-    /// `member-subnet-id`.
-    pub member_subnet: Option<String>,
-    /// `floating-network-id`.
-    pub floating_network: Option<String>,
-    /// `floating-subnet-id`.
-    pub floating_subnet_id: Option<String>,
-    /// `floating-subnet`: a pattern.
-    pub floating_subnet: Option<String>,
-    /// `floating-subnet-tags`: an expression.
-    pub floating_subnet_tags: Option<String>,
-}
+impl Balancers {
+    /// Returns the value of a key of `[LoadBalancer]`, else its default.
+    #[must_use]
+    pub fn get<T>(&self, key: &Key<T>) -> Option<T> {
+        self.settings.get(key)
+    }
 
-/// Health monitors, unless a Service says otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Monitor {
-    /// `create-monitor`.
-    pub create: bool,
-    /// `monitor-delay`.
-    pub delay: Duration,
-    /// `monitor-timeout`.
-    pub timeout: Duration,
-    /// `monitor-max-retries`.
-    pub max_retries: u16,
-    /// `monitor-max-retries-down`.
-    pub max_retries_down: u16,
+    /// Returns the truth value of a key of `[LoadBalancer]`.
+    #[must_use]
+    pub fn flag(&self, key: &Key<bool>) -> bool {
+        self.get(key).unwrap_or_default()
+    }
+
+    /// Returns Octavia's provider.
+    #[must_use]
+    pub fn provider(&self) -> String {
+        self.get(&LB_PROVIDER).unwrap_or_default()
+    }
+
+    /// Returns the algorithm that chooses a member: OVN has only one.
+    #[must_use]
+    pub fn method(&self) -> String {
+        let default = if self.provider() == "ovn" { "SOURCE_IP_PORT" } else { "ROUND_ROBIN" };
+        self.get(&LB_METHOD).unwrap_or_else(|| default.to_owned())
+    }
+
+    /// Returns the suffix of host names, if ingresses have such.
+    #[must_use]
+    pub fn ingress_hostname_suffix(&self) -> Option<String> {
+        self.get(&INGRESS_HOSTNAME_SUFFIX).filter(|_| self.flag(&ENABLE_INGRESS_HOSTNAME))
+    }
+
+    /// Returns `true` if references to containers are checked in Barbican.
+    #[must_use]
+    pub fn has_barbican(&self) -> bool {
+        self.get(&CONTAINER_STORE).as_deref() == Some("barbican")
+    }
 }

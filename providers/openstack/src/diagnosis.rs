@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use cloud_provider::{Error, Finding, Result};
 use provider_kit::catalog::quoted;
 use provider_kit::checks::{self, endpoint_remedy, unavailable, undecided};
+use provider_kit::gcfg::Key;
 use provider_kit::transport::Call;
 use serde_json::Value;
 
 use crate::catalogue::Service;
-use crate::config::{Balancers, Config, Networks};
+use crate::config::{Balancers, Config};
+use crate::keys::*;
 use crate::services::Services;
 
 /// Roles of which one is needed to change anything: Octavia has roles of its own.
@@ -17,6 +19,17 @@ const WRITING_ROLES: [&str; 6] =
     ["load-balancer_member", "load-balancer_admin", "member", "_member_", "manager", "admin"];
 /// Most names that a finding quotes.
 const EXAMPLES: usize = 5;
+
+/// The keys of networks and subnets, of `[LoadBalancer]` and of a class.
+const PLACES: [&Key<String>; 5] =
+    [&NETWORK_ID, &SUBNET_ID, &MEMBER_SUBNET_ID, &FLOATING_NETWORK_ID, &FLOATING_SUBNET_ID];
+const CLASS_PLACES: [&Key<String>; 5] = [
+    &CLASS_NETWORK_ID,
+    &CLASS_SUBNET_ID,
+    &CLASS_MEMBER_SUBNET_ID,
+    &CLASS_FLOATING_NETWORK_ID,
+    &CLASS_FLOATING_SUBNET_ID,
+];
 
 /// The services and the configuration that are checked.
 pub(crate) struct Diagnosis<'a> {
@@ -76,7 +89,8 @@ impl Diagnosis<'_> {
     /// Returns the services that are used, which must be in the catalogue.
     fn used(&self) -> impl Iterator<Item = Service> {
         let balancers = self.config.balancers.as_ref();
-        let has_references = balancers.is_some_and(|it| it.barbican && it.tls_container.is_some());
+        let has_references =
+            balancers.is_some_and(|it| it.has_barbican() && it.get(&DEFAULT_TLS_CONTAINER_REF).is_some());
         let balancer = balancers.map(|_| Service::Balancer);
         let keys = has_references.then_some(Service::Keys);
         [Service::Compute, Service::Network].into_iter().chain(balancer).chain(keys)
@@ -117,7 +131,7 @@ impl Diagnosis<'_> {
         let call = Call::get("/lbaas/providers", &[]);
         let enabled = self.services.texts(&self.services.balancer, call, "providers", ["name"]).await;
         let enabled: Vec<_> = enabled.map_err(refused(CHECK))?.into_iter().flatten().collect();
-        let (wanted, (major, minor)) = (&balancers.provider, features.version);
+        let (wanted, (major, minor)) = (&balancers.provider(), features.version);
         let enabled = enabled.iter().map(String::as_str);
         if let Some(missing) = unavailable(CHECK, "`lb-provider` in [LoadBalancer]", wanted, enabled) {
             return Err(Finding { text: format!("the provider {wanted:?} is not enabled"), ..missing });
@@ -132,14 +146,15 @@ impl Diagnosis<'_> {
     /// Checks the networks and subnets that the configuration names, and the source of floating IPs.
     async fn places(&self, balancers: &Balancers) -> Vec<Finding> {
         let mut findings = Vec::new();
-        let classes =
-            balancers.classes.iter().map(|(name, networks)| (format!("[LoadBalancerClass {name:?}]"), networks));
-        for (section, networks) in [("[LoadBalancer]".to_owned(), &balancers.networks)].into_iter().chain(classes) {
-            for (key, id) in named(networks) {
-                findings.push(either(self.place(&section, key, id).await));
+        let classes = balancers.classes.iter();
+        let classes = classes.map(|(name, class)| (format!("[LoadBalancerClass {name:?}]"), class, CLASS_PLACES));
+        let general = ("[LoadBalancer]".to_owned(), &balancers.settings, PLACES);
+        for (section, settings, keys) in [general].into_iter().chain(classes) {
+            for (key, id) in keys.iter().filter_map(|key| Some((key.key().rsplit("] ").next()?, settings.get(key)?))) {
+                findings.push(either(self.place(&section, key, &id).await));
             }
         }
-        if balancers.networks.floating_network.is_none() && !balancers.internal {
+        if balancers.get(&FLOATING_NETWORK_ID).is_none() && !balancers.flag(&INTERNAL_LB) {
             findings.push(either(self.external_networks().await));
         }
         findings
@@ -210,17 +225,6 @@ fn writing(roles: &[String]) -> Finding {
     let remedy = "give the user the roles `member` and `load-balancer_member` in the project";
     let text = if names.is_empty() { "the token has none".to_owned() } else { format!("only {names}") };
     Finding::warning("roles", format!("{text}: this may not be enough to change load balancers"), remedy)
-}
-
-fn named(networks: &Networks) -> impl Iterator<Item = (&'static str, &String)> {
-    let all = [
-        ("network-id", &networks.network),
-        ("subnet-id", &networks.subnet),
-        ("member-subnet-id", &networks.member_subnet),
-        ("floating-network-id", &networks.floating_network),
-        ("floating-subnet-id", &networks.floating_subnet_id),
-    ];
-    all.into_iter().filter_map(|(key, id)| Some((key, id.as_ref()?))).filter(|(_, id)| !id.is_empty())
 }
 
 /// Returns the finding about a service's refusal.

@@ -1,9 +1,9 @@
-//! The keys of `cloud.conf`, and the environment variables (§1). docs/providers/openstack.md is made from these declarations.
+//! The keys of `cloud.conf`, and the environment variables (§1). docs/providers/openstack.md is generated from these declarations.
 
 use std::time::Duration;
 
 use provider_kit::declared::{Declared, Kind, Value};
-use provider_kit::gcfg::TRUTH;
+use provider_kit::gcfg::{Key, TRUTH};
 
 use crate::config::Interface;
 
@@ -19,7 +19,7 @@ impl Value for Interface {
     .any_case();
 }
 
-/// Exactly this word switches verification off, as before us: whatever else was written left it on.
+/// Exactly this word switches verification off, as in the Go cloud-controller-manager: any other one leaves it on.
 const INSECURE: Kind<bool> = Kind::one_of(&[("true", true), ("false", false)]).verbatim();
 const RETRIES: Kind<u16> = Kind::number(1, 10);
 const VERSION: Kind<String> = Kind::of("v2", |text| (text == "v2").then(|| text.to_owned()));
@@ -28,8 +28,19 @@ const SEARCH_ORDER: Kind<String> = Kind::of("a comma list of one or both of conf
     (text.split(',').count() <= 2 && text.split(',').all(is_known)).then(|| text.to_owned())
 });
 const POLLS: Kind<u32> = Kind::number(0, 10_000);
-/// The comma list, its items unread: those that are no range are left out with a warning.
+/// The comma list without a check of its items: those that are no range are left out with a warning.
 const RANGES: Kind<String> = Kind::of("a comma list of address ranges", |text| Some(text.to_owned()));
+
+/// The truth values of `[LoadBalancer]`, which are true without a value.
+pub(crate) const FLAGS: [&Key<bool>; 7] = [
+    &ENABLED,
+    &INTERNAL_LB,
+    &CASCADE_DELETE,
+    &CREATE_MONITOR,
+    &MANAGE_SECURITY_GROUPS,
+    &ENABLE_INGRESS_HOSTNAME,
+    &PROVIDER_REQUIRES_SERIAL_API_CALLS,
+];
 
 /// Every list of keys, in the order of the reference page.
 pub const SECTIONS: &[&[&dyn Declared]] = &[GLOBAL, NETWORKING, LOAD_BALANCER, LOAD_BALANCER_CLASS, ROUTE, METADATA];
@@ -177,19 +188,19 @@ provider_kit::declare! {
     pub LOAD_BALANCER_CLASS: "[LoadBalancerClass \"name\"] ";
 
     /// As in `[LoadBalancer]`.
-    pub CLASS_FLOATING_NETWORK_ID: String = "floating-network-id";
+    pub CLASS_FLOATING_NETWORK_ID: String = "floating-network-id", or(&FLOATING_NETWORK_ID);
     /// As in `[LoadBalancer]`.
-    pub CLASS_FLOATING_SUBNET_ID: String = "floating-subnet-id";
+    pub CLASS_FLOATING_SUBNET_ID: String = "floating-subnet-id", or(&FLOATING_SUBNET_ID);
     /// As in `[LoadBalancer]`.
-    pub CLASS_FLOATING_SUBNET: String = "floating-subnet";
+    pub CLASS_FLOATING_SUBNET: String = "floating-subnet", or(&FLOATING_SUBNET);
     /// As in `[LoadBalancer]`.
-    pub CLASS_FLOATING_SUBNET_TAGS: String = "floating-subnet-tags";
+    pub CLASS_FLOATING_SUBNET_TAGS: String = "floating-subnet-tags", or(&FLOATING_SUBNET_TAGS);
     /// As in `[LoadBalancer]`.
-    pub CLASS_NETWORK_ID: String = "network-id";
+    pub CLASS_NETWORK_ID: String = "network-id", or(&NETWORK_ID);
     /// As in `[LoadBalancer]`.
-    pub CLASS_SUBNET_ID: String = "subnet-id";
+    pub CLASS_SUBNET_ID: String = "subnet-id", or(&SUBNET_ID);
     /// As in `[LoadBalancer]`.
-    pub CLASS_MEMBER_SUBNET_ID: String = "member-subnet-id";
+    pub CLASS_MEMBER_SUBNET_ID: String = "member-subnet-id", or(&MEMBER_SUBNET_ID);
 }
 
 provider_kit::declare! {

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::catalogue::Service;
-use crate::config::Config;
+use crate::config::{Balancers, Config};
 use crate::features::Features;
 use crate::keystone::{Identity, Keystone, Token};
 use crate::transports::{Microversion, furnished, meaning};
@@ -160,7 +160,7 @@ impl Services {
         let read = async || self.texts(versions, Call::get("/", &[]), "versions", ["id"]).await;
         let (versions, _) = octavia.get(FEATURES_AGE, read).await?;
         let version = Features::version(versions.iter().map(|[id]| &**id)).unwrap_or((2, 0));
-        Ok(Features::of(version, config.balancers.as_ref().map_or("", |it| &it.provider)))
+        Ok(Features::of(version, &config.balancers.as_ref().map_or_else(String::new, Balancers::provider)))
     }
 
     /// Returns `true` if Neutron has an extension, such as `extraroute-atomic`; read about once an hour.

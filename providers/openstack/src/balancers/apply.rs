@@ -15,6 +15,7 @@ use super::requests::Names;
 use super::spec::ServiceSpec;
 use super::tags::{View, balancer_id};
 use super::{floating_ip, rename, requests, security_group};
+use crate::keys::{CASCADE_DELETE, PROVIDER_REQUIRES_SERIAL_API_CALLS};
 
 /// Applies at least the first operation of a change.
 ///
@@ -30,7 +31,7 @@ pub(super) async fn apply(project: &Project, change: Change<'_>, spec: &Result<S
         return Err(cannot_change(actual, text));
     }
     // Octavia lets nothing of one that failed be removed but all of it.
-    let goes_at_once = is_removed && (project.config.cascade_delete || failed.is_some());
+    let goes_at_once = is_removed && (project.config.flag(&CASCADE_DELETE) || failed.is_some());
     match &change.operations[0] {
         operation if operation.part().is_some_and(|part| matches!(part, Part::Front(_))) => {
             front(project, change, operation, spec).await
@@ -47,12 +48,13 @@ pub(super) async fn apply(project: &Project, change: Change<'_>, spec: &Result<S
 /// Creates everything in one request. The rest is planned from the answer.
 async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
     let names = Names::of_change(project, &change).await?;
+    let is_serial = project.config.flag(&PROVIDER_REQUIRES_SERIAL_API_CALLS);
     let members = change.operations.iter().map(|it| match it {
-        Operation::AddTargets { targets, .. } if !project.config.serial => targets.len(),
+        Operation::AddTargets { targets, .. } if !is_serial => targets.len(),
         _ => 0,
     });
     let _room = project.room_for(members.sum()).await;
-    let body = body(change.identity, change.operations, names, project.config.serial);
+    let body = body(change.identity, change.operations, names, is_serial);
     // The answer repeats all members, twice: those of ten thousand are more than a MiB.
     let call = Call::post(BALANCERS.all, &[]).list().json(&body).inside(BALANCERS.name);
     let whole = Whole::from(project.services.balancer.read::<Made>(call).await?);

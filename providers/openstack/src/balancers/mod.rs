@@ -71,7 +71,7 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
 
     fn spec(&self, service: &Service) -> Parsed<Self::Spec> {
         let config = &self.0.config;
-        let selector = Selector::of(&mut key::annotations_of(service), config);
+        let selector = Selector::of(&mut key::annotations_of(service).over(&config.settings));
         let parsed = Annotations::of(service).parsed(ServiceSpec::of(service, config));
         parsed.targets_follow_labels(!selector.selects_all())
     }

@@ -11,13 +11,13 @@ use crate::config::Balancers;
 /// Returns the status of a Service. Mistakes in its annotations are reported where the load balancer is changed.
 pub(super) fn status(actual: &Actual, service: &Service, config: &Balancers) -> LoadBalancerStatus {
     let mut annotations = key::annotations_of(service);
-    let hostname = text(&mut annotations, &key::HOSTNAME, None);
+    let hostname = text(&mut annotations, &key::HOSTNAME);
     let is_proxied = annotations.get(&key::PROXY_PROTOCOL).is_some_and(|it| it != ProxyProtocol::Off);
     // A Service of one family does not show an address of the other, by which another Service may be reached.
     let most = if families(service).1.is_some() { usize::MAX } else { 1 };
     // Clients inside the cluster must not bypass the load balancer, which speaks to Pods in a way that they do not. A name
     // prevents that everywhere; `ipMode` only with a kube-proxy that knows it.
-    let suffix = config.ingress_hostname_suffix.as_ref().filter(|_| is_proxied);
+    let suffix = config.ingress_hostname_suffix().filter(|_| is_proxied);
     let hostname = hostname.or_else(|| Some(format!("{}.{}", ingress(actual).next()?, suffix?)));
     Status::default().hostname(hostname.as_deref()).proxied(is_proxied).addresses(ingress(actual).take(most)).build()
 }
@@ -79,12 +79,13 @@ mod tests {
     use provider_kit::load_balancers::Tree;
     use serde_json::{Value, json};
 
+    use super::super::wanted::tests::configured;
     use super::*;
 
     fn shown(annotations: &Value, suffix: Option<&str>) -> Value {
         let service: Service = serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap();
-        let config =
-            Balancers { ingress_hostname_suffix: suffix.map(str::to_owned), ..super::super::wanted::tests::config() };
+        let suffix = suffix.map(|it| format!("enable-ingress-hostname\ningress-hostname-suffix={it}"));
+        let config = configured(suffix.as_deref().unwrap_or_default());
         let actual = Actual { id: "lb/x".into(), ingress: vec![Actual::ip("203.0.113.9")], ..Actual::default() };
         serde_json::to_value(status(&actual, &service, &config)).unwrap()["ingress"].clone()
     }

@@ -9,6 +9,7 @@ use super::octavia::{BALANCERS, ID, LISTENERS, MONITORS, POOLS, TAGS, text, text
 use super::project::Project;
 use super::read::is_pool_of;
 use super::tags::{View, balancer_id, cluster_of, renamed, with_ours, without};
+use crate::keys::MAX_SHARED_LB;
 
 /// Adds the tags of the Service. The tags of others stay: they are read right before.
 ///
@@ -95,7 +96,7 @@ async fn put(project: &Project, id: &str, changes: Map<String, Value>, outcome: 
 /// Checks that one more Service may use the load balancer.
 fn check_share(project: &Project, actual: &Actual, balancer: &Value, has_tags: bool) -> Result<()> {
     let View { is_owner, sign, others, .. } = View::with_id(balancer, &actual.id);
-    let (place, most) = (actual.place(), project.config.max_shared);
+    let (place, most) = (actual.place(), usize::from(project.config.get(&MAX_SHARED_LB).unwrap_or_default()));
     if is_owner || sign.is_some() {
         return Ok(());
     }

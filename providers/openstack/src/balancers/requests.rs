@@ -16,6 +16,7 @@ use super::octavia::{
 };
 use super::project::Project;
 use super::tags::{balancer_id, cut};
+use crate::keys::PROVIDER_REQUIRES_SERIAL_API_CALLS;
 
 /// Field of a listener that names its pool.
 const POOL_ID: &str = "default_pool_id";
@@ -258,7 +259,7 @@ impl Subject<'_> {
     }
 
     async fn replace_members(&self, pool: &str, members: &Members) -> Result<()> {
-        if self.project.config.serial {
+        if self.project.config.flag(&PROVIDER_REQUIRES_SERIAL_API_CALLS) {
             return self.members_one_by_one(pool, members).await;
         }
         let _room = self.project.room_for(members.targets.len()).await;

@@ -5,12 +5,15 @@ use std::collections::BTreeSet;
 use cloud_provider::{Node, Result, Service, StringMap};
 use ipnet::IpNet;
 use provider_kit::addresses::AddressFamily;
-use provider_kit::annotations::{Annotation, Annotations};
+use provider_kit::annotations::Annotations;
+use provider_kit::declared::Defaults;
+use provider_kit::gcfg::Key;
 use provider_kit::load_balancers::{Attributes, ServicePort, each_port};
 use provider_kit::source_ranges::stated_source_ranges;
 
 use crate::annotations::{self as key, ProxyProtocol, text};
-use crate::config::{Balancers, Monitor, Networks};
+use crate::config::Balancers;
+use crate::keys;
 
 /// The load balancer that a Service asks for.
 pub(super) struct ServiceSpec {
@@ -93,8 +96,8 @@ pub(super) struct Selector(Vec<(String, String)>);
 
 impl Selector {
     /// Returns the selector of a Service.
-    pub(super) fn of(read: &mut Annotations<'_>, config: &Balancers) -> Self {
-        Self::read(&text(read, &key::NODE_SELECTOR, Some(&config.node_selector)).unwrap_or_default())
+    pub(super) fn of(read: &mut Annotations<'_>) -> Self {
+        Self::read(&text(read, &key::NODE_SELECTOR).unwrap_or_default())
     }
 
     /// Parses a selector; every text is one.
@@ -123,13 +126,15 @@ impl ServiceSpec {
     /// *Invalid*, with all mistakes.
     pub(super) fn of(service: &Service, config: &Balancers) -> Result<Self> {
         let mut annotations = key::annotations_of(service);
+        let class = class(&mut annotations, config).unwrap_or_default();
+        let defaults = config.settings.clone().with(&class);
+        let mut annotations = annotations.over(&defaults);
         let (read, fields) = (&mut annotations, service.spec.clone().unwrap_or_default());
-        let (class, networks) = (class(read, config).unwrap_or_default(), &config.networks);
-        let internal = config.internal || read.get(&key::INTERNAL).unwrap_or_default();
+        let internal = config.flag(&keys::INTERNAL_LB) || read.get(&key::INTERNAL).unwrap_or_default();
         let (family, second) = families(service);
         let (ranges, is_restricted) = ranges(read, service, family, second);
         let (monitor, health_check_port) = monitor(read, service, config);
-        let subnet = place(read, &key::SUBNET_ID, &class.subnet, &networks.subnet);
+        let subnet = text(read, &key::SUBNET_ID);
         let proxy = proxy(read);
         let x_forwarded_for = read.get(&key::X_FORWARDED_FOR).unwrap_or_default();
         if proxy.is_some() && x_forwarded_for {
@@ -137,38 +142,38 @@ impl ServiceSpec {
             read.mistake(format!("annotations {proxy} and {header} cannot be used together; remove one"));
         }
         // The effect of an unknown algorithm is Octavia's decision; the configured one is used.
-        let (lb_method, unknown_method) = match text(read, &key::LB_METHOD, None) {
+        let (lb_method, unknown_method) = match text(read, &key::LB_METHOD) {
             Some(method) if METHODS.contains(&&*method) => (method, None),
-            other => (config.method.clone(), other),
+            other => (config.method(), other),
         };
         let spec = Self {
             internal,
             address: fields.load_balancer_ip.filter(|ip| !ip.is_empty()),
-            member_subnet: place(read, &key::MEMBER_SUBNET_ID, &class.member_subnet, &networks.member_subnet)
-                .or_else(|| networks.subnet.clone())
+            member_subnet: text(read, &key::MEMBER_SUBNET_ID)
+                .or_else(|| config.get(&keys::SUBNET_ID))
                 .or_else(|| subnet.clone()),
-            vip: vip(read, subnet, &class, networks, internal),
-            floating: floating(read, &class, networks),
+            vip: vip(read, subnet, &class, internal),
+            floating: floating(read, &class, config),
             family,
             second,
             needs_both: fields.ip_family_policy.as_deref() == Some("RequireDualStack"),
             ports: ports(read, service),
             ranges,
             is_restricted,
-            selector: Selector::of(read, config),
+            selector: Selector::of(read),
             lb_method,
             unknown_method,
             proxy,
             x_forwarded_for,
-            tls_container: text(read, &key::DEFAULT_TLS_CONTAINER_REF, config.tls_container.as_deref()),
+            tls_container: text(read, &key::DEFAULT_TLS_CONTAINER_REF),
             connection_limit: read.get(&key::CONNECTION_LIMIT),
             timeouts: Attributes::default()
                 .set("timeout_client_data", read.get(&key::TIMEOUT_CLIENT_DATA))
                 .set("timeout_member_connect", read.get(&key::TIMEOUT_MEMBER_CONNECT))
                 .set("timeout_member_data", read.get(&key::TIMEOUT_MEMBER_DATA))
                 .set("timeout_tcp_inspect", read.get(&key::TIMEOUT_TCP_INSPECT)),
-            flavor: text(read, &key::FLAVOR_ID, config.flavor.as_deref()),
-            availability_zone: text(read, &key::AVAILABILITY_ZONE, config.availability_zone.as_deref()),
+            flavor: text(read, &key::FLAVOR_ID),
+            availability_zone: text(read, &key::AVAILABILITY_ZONE),
             is_sticky: fields.session_affinity.as_deref() == Some("ClientIP"),
             monitor,
             health_check_port,
@@ -217,8 +222,8 @@ impl ServiceSpec {
 }
 
 /// Returns the class that the Service names. An unknown one is a mistake.
-fn class(read: &mut Annotations<'_>, config: &Balancers) -> Option<Networks> {
-    let name = text(read, &key::CLASS, None)?;
+fn class(read: &mut Annotations<'_>, config: &Balancers) -> Option<Defaults> {
+    let name = text(read, &key::CLASS)?;
     let class = config.classes.get(&name).cloned();
     if class.is_none() {
         let known: Vec<_> = config.classes.keys().map(String::as_str).collect();
@@ -229,41 +234,36 @@ fn class(read: &mut Annotations<'_>, config: &Balancers) -> Option<Networks> {
     class
 }
 
-/// Returns the value of the annotation, else of the class, else of the configuration.
-fn place(
-    read: &mut Annotations<'_>,
-    annotation: &Annotation<String>,
-    class: &Option<String>,
-    config: &Option<String>,
-) -> Option<String> {
-    text(read, annotation, class.as_deref().or(config.as_deref()))
-}
-
 /// Returns the place of the VIP. For an external load balancer the class goes before annotations (§3.3).
-fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Networks, config: &Networks, internal: bool) -> Vip {
-    let network = place(read, &key::NETWORK_ID, &class.network, &config.network);
-    match text(read, &key::PORT_ID, None) {
+fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Defaults, internal: bool) -> Vip {
+    let network = text(read, &key::NETWORK_ID);
+    match text(read, &key::PORT_ID) {
         Some(port) => Vip { port: Some(port), ..Vip::default() },
         None if internal => Vip { subnet, network, port: None },
-        None => Vip { subnet: class.subnet.clone().or(subnet), network: class.network.clone().or(network), port: None },
+        None => Vip {
+            subnet: class.get(&keys::CLASS_SUBNET_ID).or(subnet),
+            network: class.get(&keys::CLASS_NETWORK_ID).or(network),
+            port: None,
+        },
     }
 }
 
 /// Returns the source of the floating IP: the class goes before annotations, and these before the configuration.
-fn floating(read: &mut Annotations<'_>, class: &Networks, config: &Networks) -> Floating {
-    let network = text(read, &key::FLOATING_NETWORK_ID, config.floating_network.as_deref());
+fn floating(read: &mut Annotations<'_>, class: &Defaults, config: &Balancers) -> Floating {
+    let network = text(read, &key::FLOATING_NETWORK_ID);
     let annotated = [&key::FLOATING_SUBNET_ID, &key::FLOATING_SUBNET, &key::FLOATING_SUBNET_TAGS];
     let is_annotated = annotated.iter().any(|annotation| read.is_set(annotation));
-    let annotated = annotated.map(|annotation| text(read, annotation, None));
-    let configured = |it: &Networks| {
-        subnet_of([&it.floating_subnet_id, &it.floating_subnet, &it.floating_subnet_tags].map(Clone::clone))
-    };
-    let subnet = match configured(class) {
+    let annotated = annotated.map(|annotation| text(read, annotation));
+    let in_class: [&Key<String>; 3] =
+        [&keys::CLASS_FLOATING_SUBNET_ID, &keys::CLASS_FLOATING_SUBNET, &keys::CLASS_FLOATING_SUBNET_TAGS];
+    let subnet = match subnet_of(in_class.map(|key| class.get(key))) {
         FloatingSubnet::Any if is_annotated => subnet_of(annotated),
-        FloatingSubnet::Any => configured(config),
+        FloatingSubnet::Any => subnet_of(
+            [&keys::FLOATING_SUBNET_ID, &keys::FLOATING_SUBNET, &keys::FLOATING_SUBNET_TAGS].map(|key| config.get(key)),
+        ),
         subnet => subnet,
     };
-    Floating { network: class.floating_network.clone().or(network), subnet }
+    Floating { network: class.get(&keys::CLASS_FLOATING_NETWORK_ID).or(network), subnet }
 }
 
 fn subnet_of(id_name_and_tags: [Option<String>; 3]) -> FloatingSubnet {
@@ -332,16 +332,13 @@ fn proxy(read: &mut Annotations<'_>) -> Option<&'static str> {
 fn monitor(read: &mut Annotations<'_>, service: &Service, config: &Balancers) -> (Option<Attributes>, Option<u16>) {
     let is_local = service.spec.as_ref().is_some_and(|spec| spec.external_traffic_policy.as_deref() == Some("Local"));
     let port = health_check_node_port(service).filter(|_| is_local);
-    let is_on = read.get(&key::ENABLE_HEALTH_MONITOR).unwrap_or(config.monitor.create || port.is_some());
-    let Monitor { delay, timeout, max_retries, max_retries_down, .. } = config.monitor;
+    let is_on = read.get(&key::ENABLE_HEALTH_MONITOR);
+    let is_on = is_on.unwrap_or_else(|| config.flag(&keys::CREATE_MONITOR) || port.is_some());
     let monitor = Attributes::default()
-        .set("healthmonitor.delay", read.get(&key::HEALTH_MONITOR_DELAY).unwrap_or(delay).as_secs())
-        .set("healthmonitor.timeout", read.get(&key::HEALTH_MONITOR_TIMEOUT).unwrap_or(timeout).as_secs())
-        .set("healthmonitor.max_retries", read.get(&key::HEALTH_MONITOR_MAX_RETRIES).unwrap_or(max_retries))
-        .set(
-            "healthmonitor.max_retries_down",
-            read.get(&key::HEALTH_MONITOR_MAX_RETRIES_DOWN).unwrap_or(max_retries_down),
-        );
+        .set("healthmonitor.delay", read.get(&key::HEALTH_MONITOR_DELAY).map(|it| it.as_secs()))
+        .set("healthmonitor.timeout", read.get(&key::HEALTH_MONITOR_TIMEOUT).map(|it| it.as_secs()))
+        .set("healthmonitor.max_retries", read.get(&key::HEALTH_MONITOR_MAX_RETRIES))
+        .set("healthmonitor.max_retries_down", read.get(&key::HEALTH_MONITOR_MAX_RETRIES_DOWN));
     (Some(monitor).filter(|_| is_on), port.filter(|_| is_on))
 }
 

@@ -21,6 +21,7 @@ use super::{floating_ip, second_vip, security_group};
 use crate::annotations as key;
 use crate::config::Balancers;
 use crate::features::Features;
+use crate::keys;
 
 /// The provider of load balancers that keeps the senders' addresses.
 const OVN: &str = "ovn";
@@ -80,7 +81,7 @@ fn balancer(spec: &ServiceSpec, config: &Balancers, facts: &Facts) -> Attributes
     let address = spec.address.as_ref().filter(|_| spec.internal || spec.is_ipv6());
     let second = facts.second_subnet.as_ref().map(|subnet| json!([{"subnet_id": subnet}]));
     let settings = Attributes::default()
-        .set("provider", &config.provider)
+        .set("provider", config.provider())
         .set("vip_subnet_id", &vip.subnet)
         .set("vip_network_id", &vip.network)
         .set("vip_port_id", &vip.port)
@@ -233,7 +234,7 @@ async fn group(
     vip: &Vip,
     member_subnet: Option<&str>,
 ) -> Result<Option<Group>> {
-    if !project.config.manage_security_groups {
+    if !project.config.flag(&keys::MANAGE_SECURITY_GROUPS) {
         return Ok(None);
     }
     let mut subnets = match (member_subnet, &vip.network) {
@@ -246,7 +247,7 @@ async fn group(
         subnets.retain(|subnet| spec.family.has(subnet.cidr.addr()));
     }
     let subnets: Vec<_> = subnets.iter().map(|subnet| subnet.cidr).collect();
-    let keeps_senders = project.config.provider == OVN;
+    let keeps_senders = project.config.provider() == OVN;
     let rules = (!subnets.is_empty()).then(|| security_group::rules(spec, service, &subnets, keeps_senders));
     let ports = member_ports(&project.ports, spec, members, member_subnet).await?;
     Ok(Some(Group { name: security_group::name(service), rules, ports }))
@@ -254,7 +255,7 @@ async fn group(
 
 /// Checks that the container or secret that the Service refers to exists.
 async fn check_tls(project: &Project, spec: &ServiceSpec) -> Result<()> {
-    let Some(reference) = spec.tls_container.as_ref().filter(|_| project.config.barbican) else { return Ok(()) };
+    let Some(reference) = spec.tls_container.as_ref().filter(|_| project.config.has_barbican()) else { return Ok(()) };
     let key = key::DEFAULT_TLS_CONTAINER_REF.key();
     let mut parts = reference.rsplit('/');
     let call = match (parts.next(), parts.next()) {
@@ -275,7 +276,7 @@ async fn check_tls(project: &Project, spec: &ServiceSpec) -> Result<()> {
 
 /// Notes settings that have no effect.
 fn note(project: &Project, spec: &ServiceSpec, features: &Features, notes: &mut Notes) {
-    let by_group = project.config.manage_security_groups && project.config.provider == OVN;
+    let by_group = project.config.flag(&keys::MANAGE_SECURITY_GROUPS) && project.config.provider() == OVN;
     if spec.is_restricted && !features.allowed_cidrs && !by_group {
         let text = "source ranges have no effect: Octavia, or its provider, has none, and everybody can reach the load balancer";
         notes.warn("LoadBalancerSourceRangesIgnored", text);

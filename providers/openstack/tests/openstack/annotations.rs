@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cloud_provider::Service;
 use provider_kit::annotations::{Annotation, Annotations};
+use provider_kit::declared::{Declared, Defaults};
 use provider_openstack::annotations as of;
 use provider_openstack::annotations::{PREFIX, ProxyProtocol, annotations_of, text};
 
@@ -113,10 +114,13 @@ fn a_text_is_taken_as_it_stands_and_an_empty_one_cancels_what_the_configuration_
         &of::NODE_SELECTOR,
     ] {
         let key = annotation.key();
-        let read = |value: Option<&str>, configured| {
+        let fallback = annotation.row().fallback;
+        let read = |value: Option<&str>, configured: Option<&str>| {
             let service = value.map_or_else(Service::default, |value| service(key, value));
-            let mut asked = Annotations::of(&service);
-            let text = text(&mut asked, annotation, configured);
+            let defaults = fallback.zip(configured);
+            let defaults = defaults.map_or_else(Defaults::default, |(key, text)| Defaults::default().set(key, text));
+            let mut asked = Annotations::of(&service).over(&defaults);
+            let text = text(&mut asked, annotation);
             assert!(asked.warnings().is_empty(), "{key}");
             asked.finish().unwrap();
             text
@@ -124,7 +128,7 @@ fn a_text_is_taken_as_it_stands_and_an_empty_one_cancels_what_the_configuration_
         assert_eq!(read(Some(" a, !b "), None).as_deref(), Some(" a, !b "), "{key}");
         assert_eq!(read(Some("a"), Some("")).as_deref(), Some("a"), "{key}: present with an empty configuration");
         assert_eq!(read(Some("a"), Some("b")).as_deref(), Some("a"), "{key}");
-        assert_eq!(read(None, Some("b")).as_deref(), Some("b"), "{key}: absent");
+        assert_eq!(read(None, Some("b")).as_deref(), fallback.map(|_| "b"), "{key}: absent");
         assert_eq!(read(None, None), None, "{key}");
         assert_eq!(read(None, Some("")), None, "{key}");
         assert_eq!(read(Some(""), Some("b")), None, "{key}: empty");

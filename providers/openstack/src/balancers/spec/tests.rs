@@ -1,9 +1,9 @@
 use cloud_provider::Node;
 use serde_json::{Value, json};
 
-use super::super::wanted::tests::{config, service};
+use super::super::wanted::tests::{config, configured, service};
 use super::*;
-use crate::config::Networks;
+use crate::keys::{MONITOR_MAX_RETRIES_DOWN, MONITOR_TIMEOUT};
 
 const PREFIX: &str = "loadbalancer.openstack.org/";
 
@@ -59,7 +59,7 @@ fn a_number_that_is_none_is_warned_of_and_the_default_holds() {
 // §8.19
 #[test]
 fn a_text_wins_over_the_configuration_even_if_it_is_empty() {
-    let configured = Balancers { flavor: some("small"), availability_zone: some("az1"), ..config() };
+    let configured = configured("flavor-id=small\navailability-zone=az1");
     let table =
         [(&[][..], some("small")), (&[("flavor-id", "big")][..], some("big")), (&[("flavor-id", "")][..], None)];
     for (given, expected) in table {
@@ -121,7 +121,7 @@ fn members_are_spoken_to_by_the_proxy_protocol_before_http() {
 // §8.30
 #[test]
 fn the_annotated_algorithm_wins_and_an_unknown_one_is_told() {
-    let configured = Balancers { method: "SOURCE_IP_PORT".into(), ..config() };
+    let configured = configured("lb-method=SOURCE_IP_PORT");
     let method = |given: &[(&str, &str)]| {
         let spec = asked_with(given, &configured).unwrap();
         (spec.lb_method, spec.unknown_method)
@@ -164,23 +164,12 @@ fn a_member_has_an_address_of_the_wanted_family_and_rather_an_internal_one() {
 }
 
 fn with_class() -> Balancers {
-    let class = Networks {
-        subnet: some("class-subnet"),
-        network: some("class-network"),
-        member_subnet: some("class-members"),
-        floating_network: some("class-floating"),
-        floating_subnet: some("class-*"),
-        ..Networks::default()
-    };
-    let networks = Networks {
-        subnet: some("subnet"),
-        network: some("network"),
-        member_subnet: some("members"),
-        floating_network: some("floating"),
-        floating_subnet_id: some("floating-subnet"),
-        ..Networks::default()
-    };
-    Balancers { networks, classes: [("gold".to_owned(), class)].into(), ..config() }
+    configured(
+        "subnet-id=subnet\nnetwork-id=network\nmember-subnet-id=members\nfloating-network-id=floating\n\
+         floating-subnet-id=floating-subnet\n[LoadBalancerClass \"gold\"]\nsubnet-id=class-subnet\n\
+         network-id=class-network\nmember-subnet-id=class-members\nfloating-network-id=class-floating\n\
+         floating-subnet=class-*\n",
+    )
 }
 
 // §8.39
@@ -196,9 +185,7 @@ fn members_are_in_the_annotated_subnet_or_the_classs_or_the_configured_one() {
         "annotation loadbalancer.openstack.org/class: \"silver\" is no [LoadBalancerClass] of the configuration; it has gold"
     );
     // Where nobody says: where the VIP is.
-    let networks = Networks { subnet: some("subnet"), ..Networks::default() };
-    let plain = Balancers { networks, ..config() };
-    assert_eq!(asked_with(&[], &plain).unwrap().member_subnet, some("subnet"));
+    assert_eq!(asked_with(&[], &configured("subnet-id=subnet")).unwrap().member_subnet, some("subnet"));
     assert_eq!(spec(&[("subnet-id", "mine")]).member_subnet, some("mine"));
     assert_eq!(spec(&[("network-id", "mine")]).member_subnet, None);
 }
@@ -263,7 +250,7 @@ fn members_carry_every_label_that_is_asked_for() {
     }
     assert!(Selector::read("").selects_all() && !Selector::read("gpu").selects_all());
     assert!(!Selector::read("env").matches(&StringMap::default()));
-    let configured = Balancers { node_selector: "env=prod".into(), ..config() };
+    let configured = configured("node-selector=\"env=prod\"");
     assert!(!asked_with(&[], &configured).unwrap().selector.selects_all());
     assert!(asked_with(&[("node-selector", "")], &configured).unwrap().selector.selects_all());
 }
@@ -272,12 +259,8 @@ fn members_carry_every_label_that_is_asked_for() {
 fn members_are_checked_by_themselves_where_only_nodes_with_a_pod_may_get_traffic() {
     let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
     let checked = |annotations: Value, spec: &Value, create: bool| {
-        let monitor = Monitor { create, ..config().monitor };
-        let spec = ServiceSpec::of(
-            &service(json!({"annotations": annotations}), spec.clone()),
-            &Balancers { monitor, ..config() },
-        );
-        let spec = spec.unwrap();
+        let config = configured(if create { "create-monitor" } else { "" });
+        let spec = ServiceSpec::of(&service(json!({"annotations": annotations}), spec.clone()), &config).unwrap();
         (spec.monitor.is_some(), spec.health_check_port)
     };
     let annotation = |value: &str| json!({"loadbalancer.openstack.org/enable-health-monitor": value});
@@ -293,7 +276,8 @@ fn members_are_checked_by_themselves_where_only_nodes_with_a_pod_may_get_traffic
         .into_iter()
         .chain([("health-monitor-max-retries-down", "11"), ("enable-health-monitor", "true")])
         .collect();
-    let Monitor { timeout, max_retries_down, .. } = config().monitor;
+    let (timeout, max_retries_down) =
+        (config().get(&MONITOR_TIMEOUT).unwrap(), config().get(&MONITOR_MAX_RETRIES_DOWN));
     let expected =
         json!({"delay": 7, "timeout": timeout.as_secs(), "max_retries": 2, "max_retries_down": max_retries_down});
     assert_eq!(spec(&given).monitor.unwrap().nested()["healthmonitor"], expected);
@@ -360,10 +344,11 @@ fn all_mistakes_are_told_at_once() {
 
 #[test]
 fn a_configuration_with_internal_load_balancers_only_has_no_others() {
-    let internal = |value: Option<&str>, configured: bool| {
+    let internal = |value: Option<&str>, is_configured: bool| {
         let key = "service.beta.kubernetes.io/openstack-internal-load-balancer";
         let given: Vec<_> = value.map(|value| (key, value)).into_iter().collect();
-        asked_with(&given, &Balancers { internal: configured, ..config() }).unwrap().internal
+        let config = if is_configured { "internal-lb" } else { "" };
+        asked_with(&given, &configured(config)).unwrap().internal
     };
     let table = [
         (None, false, false),

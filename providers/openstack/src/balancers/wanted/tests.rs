@@ -7,8 +7,13 @@ use crate::config::Config;
 
 /// A configuration that says nothing about load balancers.
 pub(in crate::balancers) fn config() -> Balancers {
-    let text = "[Global]\nauth-url=http://127.0.0.1:1\nuser-id=u\npassword=p\ntenant-id=t\n";
-    let file = ConfigFile { path: "cloud.conf".into(), text: text.into() };
+    configured("")
+}
+
+/// A configuration with these lines of `[LoadBalancer]`.
+pub(in crate::balancers) fn configured(lines: &str) -> Balancers {
+    let text = "[Global]\nauth-url=http://127.0.0.1:1\nuser-id=u\npassword=p\ntenant-id=t\n[LoadBalancer]\n";
+    let file = ConfigFile { path: "cloud.conf".into(), text: format!("{text}{lines}") };
     Config::read(&Setup::of(file)).unwrap().balancers.unwrap()
 }
 
@@ -200,8 +205,8 @@ fn persistence_and_algorithm_follow_the_service() {
     assert_eq!(Case::of_spec(json!({"sessionAffinity": "None"})).pool().1["session_persistence"]["type"], Value::Null);
     let changes = plan(&sticky.tree(), &Case::default().tree());
     assert_eq!(changes.len(), 1, "changed in place: {changes:?}");
-    let configured = Balancers { method: "SOURCE_IP_PORT".into(), ..config() };
-    let annotated = Case { config: configured, ..Case::annotated(&[("lb-method", "ROUND_ROBIN")]) };
+    let annotated =
+        Case { config: configured("lb-method=SOURCE_IP_PORT"), ..Case::annotated(&[("lb-method", "ROUND_ROBIN")]) };
     assert_eq!(annotated.pool().1["lb_algorithm"], "ROUND_ROBIN");
 }
 
@@ -266,8 +271,7 @@ fn two_ports_of_one_number_are_two_listeners_with_a_pool_each() {
 
 #[test]
 fn what_counts_only_when_it_is_made_is_fixed() {
-    let configured = Balancers { flavor: Some("small".into()), availability_zone: Some("az1".into()), ..config() };
-    let case = Case { config: configured, ..Case::default() };
+    let case = Case { config: configured("flavor-id=small\navailability-zone=az1"), ..Case::default() };
     let balancer = case.balancer();
     let expected =
         json!({"provider": "amphora", "vip_subnet_id": "s1", "flavor_id": "small", "availability_zone": "az1"});

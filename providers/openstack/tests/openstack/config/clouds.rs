@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use provider_openstack::config::{Config, Domain, Interface, Method, Named, Scope, User};
+use provider_openstack::keys::{CREATE_MONITOR, MONITOR_DELAY};
 use secrecy::ExposeSecret;
 
 use super::setup;
@@ -67,8 +68,8 @@ fn what_the_file_itself_says_goes_before_clouds_yaml_which_says_the_rest() {
     assert_eq!(password(&config), (&User::Id("user".into()), "mypass"));
     assert_eq!(config.auth.scope, Scope::Project("demo".into(), Domain::Name("default".into())));
     assert_eq!(config.region.as_deref(), Some("RegionOne"));
-    let monitor = config.balancers.unwrap().monitor;
-    assert_eq!((monitor.create, monitor.delay.as_secs()), (true, 60));
+    let balancers = config.balancers.unwrap();
+    assert_eq!((balancers.flag(&CREATE_MONITOR), balancers.get(&MONITOR_DELAY).unwrap().as_secs()), (true, 60));
     let trust = directory.read("password = mypass\ntrust-id = mytrust").unwrap();
     assert_eq!(trust.auth.scope, Scope::Trust("mytrust".into()));
 }

@@ -2,10 +2,46 @@
 
 use std::time::Duration;
 
-use provider_openstack::config::{Balancers, Config, Monitor, Networking, Networks};
-use provider_openstack::keys::SECTIONS;
+use provider_kit::gcfg::Key;
+use provider_openstack::config::{Balancers, Config, Networking};
+use provider_openstack::keys::*;
 
 use super::{ENOUGH, read, setup, with, wrong};
+
+/// The truth values, but for `enabled`.
+const FLAGS: [&Key<bool>; 5] =
+    [&INTERNAL_LB, &CASCADE_DELETE, &CREATE_MONITOR, &MANAGE_SECURITY_GROUPS, &PROVIDER_REQUIRES_SERIAL_API_CALLS];
+/// The texts without a default.
+const TEXTS: [&Key<String>; 11] = [
+    &NETWORK_ID,
+    &SUBNET_ID,
+    &MEMBER_SUBNET_ID,
+    &FLOATING_NETWORK_ID,
+    &FLOATING_SUBNET_ID,
+    &FLOATING_SUBNET,
+    &FLOATING_SUBNET_TAGS,
+    &NODE_SELECTOR,
+    &FLAVOR_ID,
+    &AVAILABILITY_ZONE,
+    &DEFAULT_TLS_CONTAINER_REF,
+];
+/// The texts of a class.
+const OF_CLASS: [&Key<String>; 7] = [
+    &CLASS_FLOATING_NETWORK_ID,
+    &CLASS_FLOATING_SUBNET_ID,
+    &CLASS_FLOATING_SUBNET,
+    &CLASS_FLOATING_SUBNET_TAGS,
+    &CLASS_NETWORK_ID,
+    &CLASS_SUBNET_ID,
+    &CLASS_MEMBER_SUBNET_ID,
+];
+
+/// Delay and timeout of health monitors in milliseconds, and both numbers of retries.
+fn monitor(balancers: &Balancers) -> [u64; 4] {
+    let millis = |key| balancers.get::<Duration>(key).unwrap().as_millis().try_into().unwrap();
+    let number = |key| balancers.get::<u16>(key).unwrap().into();
+    [millis(&MONITOR_DELAY), millis(&MONITOR_TIMEOUT), number(&MONITOR_MAX_RETRIES), number(&MONITOR_MAX_RETRIES_DOWN)]
+}
 
 fn balancers(text: &str) -> Balancers {
     with(&format!("[LoadBalancer]\n{text}\n")).balancers.unwrap()
@@ -14,34 +50,13 @@ fn balancers(text: &str) -> Balancers {
 #[test]
 fn what_is_not_set_has_the_defaults_of_the_go_program() {
     let config = with("");
-    assert_eq!(
-        config.balancers,
-        Some(Balancers {
-            provider: "amphora".into(),
-            method: "ROUND_ROBIN".into(),
-            networks: Networks::default(),
-            internal: false,
-            node_selector: String::new(),
-            cascade_delete: true,
-            flavor: None,
-            availability_zone: None,
-            monitor: Monitor {
-                create: false,
-                delay: Duration::from_secs(5),
-                timeout: Duration::from_secs(3),
-                max_retries: 1,
-                max_retries_down: 3,
-            },
-            manage_security_groups: false,
-            ingress_hostname_suffix: None,
-            tls_container: None,
-            barbican: true,
-            max_shared: 2,
-            serial: false,
-            wait_steps: 23,
-            classes: [].into(),
-        })
-    );
+    let read = config.balancers.unwrap();
+    assert_eq!((&*read.provider(), &*read.method(), read.wait_steps), ("amphora", "ROUND_ROBIN", 23));
+    assert_eq!(FLAGS.map(|key| read.flag(key)), [false, true, false, false, false]);
+    assert_eq!(TEXTS.map(|key| read.get(key)), [const { None }; 11]);
+    assert_eq!(monitor(&read), [5_000, 3_000, 1, 3]);
+    assert_eq!((read.ingress_hostname_suffix(), read.has_barbican(), read.get(&MAX_SHARED_LB)), (None, true, Some(2)));
+    assert!(read.classes.is_empty());
     assert_eq!(config.networking, Networking::default());
     assert_eq!((config.router, config.regional), (None, false));
     assert_eq!(config.request_timeout, Duration::from_secs(60));
@@ -55,9 +70,8 @@ fn durations_truth_values_and_the_search_order_are_read_as_the_go_program_does()
         " [LoadBalancer]\n create-monitor = yes\n monitor-delay = 1m\n monitor-timeout = 30s\n monitor-max-retries = 1\n \
          monitor-max-retries-down = 3\n [Metadata]\n search-order = configDrive, metadataService\n",
     );
-    let monitor = config.balancers.unwrap().monitor;
-    let (delay, timeout) = (Duration::from_secs(60), Duration::from_secs(30));
-    assert_eq!(monitor, Monitor { create: true, delay, timeout, max_retries: 1, max_retries_down: 3 });
+    let read = config.balancers.unwrap();
+    assert_eq!((read.flag(&CREATE_MONITOR), monitor(&read)), (true, [60_000, 30_000, 1, 3]));
 }
 
 // §8.2
@@ -78,43 +92,15 @@ fn each_key_of_load_balancers_is_read() {
          ingress-hostname-suffix = sslip.io\ndefault-tls-container-ref = https://b/v1/containers/c\ncontainer-store = external\n\
          max-shared-lb = 5\nprovider-requires-serial-api-calls = yes",
     );
-    let some = |text: &str| Some(text.to_owned());
-    assert_eq!(
-        read,
-        Balancers {
-            provider: "octavia".into(),
-            method: "LEAST_CONNECTIONS".into(),
-            networks: Networks {
-                network: some("n"),
-                subnet: some("s"),
-                member_subnet: some("m"),
-                floating_network: some("fn"),
-                floating_subnet_id: some("fs"),
-                floating_subnet: some("~^pub.*$"),
-                floating_subnet_tags: some("!&a,b"),
-            },
-            internal: true,
-            node_selector: "env=prod,spot".into(),
-            cascade_delete: false,
-            flavor: some("f"),
-            availability_zone: some("az"),
-            monitor: Monitor {
-                create: true,
-                delay: Duration::from_secs(10),
-                timeout: Duration::from_millis(1500),
-                max_retries: 10,
-                max_retries_down: 1,
-            },
-            manage_security_groups: true,
-            ingress_hostname_suffix: some("sslip.io"),
-            tls_container: some("https://b/v1/containers/c"),
-            barbican: false,
-            max_shared: 5,
-            serial: true,
-            wait_steps: 23,
-            classes: [].into(),
-        }
-    );
+    assert_eq!((&*read.provider(), &*read.method(), read.wait_steps), ("octavia", "LEAST_CONNECTIONS", 23));
+    assert_eq!(FLAGS.map(|key| read.flag(key)), [true, false, true, true, true]);
+    let texts =
+        ["n", "s", "m", "fn", "fs", "~^pub.*$", "!&a,b", "env=prod,spot", "f", "az", "https://b/v1/containers/c"];
+    assert_eq!(TEXTS.map(|key| read.get(key).unwrap()), texts);
+    assert_eq!(monitor(&read), [10_000, 1_500, 10, 1]);
+    assert_eq!(read.ingress_hostname_suffix().as_deref(), Some("sslip.io"));
+    assert_eq!((read.has_barbican(), read.get(&MAX_SHARED_LB)), (false, Some(5)));
+    assert!(read.classes.is_empty());
 }
 
 #[test]
@@ -125,20 +111,20 @@ fn load_balancers_can_be_switched_off_and_their_keys_are_checked_all_the_same() 
 
 #[test]
 fn ovn_has_its_only_method_unless_another_is_written() {
-    assert_eq!(balancers("lb-provider = ovn").method, "SOURCE_IP_PORT");
-    assert_eq!(balancers("lb-provider = ovn\nlb-method = ROUND_ROBIN").method, "ROUND_ROBIN", "with a warning");
+    assert_eq!(balancers("lb-provider = ovn").method(), "SOURCE_IP_PORT");
+    assert_eq!(balancers("lb-provider = ovn\nlb-method = ROUND_ROBIN").method(), "ROUND_ROBIN", "with a warning");
 }
 
 #[test]
 fn a_provider_or_a_store_that_nobody_tried_is_used_and_references_of_the_store_are_not_checked() {
     let read = balancers("lb-provider = acme\ncontainer-store = vault");
-    assert_eq!((read.provider.as_str(), read.barbican), ("acme", false));
+    assert_eq!((&*read.provider(), read.has_barbican()), ("acme", false));
 }
 
 #[test]
 fn the_suffix_counts_only_with_ingress_hostnames_and_has_its_default_then() {
-    assert_eq!(balancers("ingress-hostname-suffix = x").ingress_hostname_suffix, None);
-    assert_eq!(balancers("enable-ingress-hostname").ingress_hostname_suffix.as_deref(), Some("nip.io"));
+    assert_eq!(balancers("ingress-hostname-suffix = x").ingress_hostname_suffix(), None);
+    assert_eq!(balancers("enable-ingress-hostname").ingress_hostname_suffix().as_deref(), Some("nip.io"));
 }
 
 #[test]
@@ -150,21 +136,10 @@ fn there_are_as_many_classes_as_sections_with_a_name_each_with_its_own_places() 
     )
     .classes;
     assert_eq!(classes.keys().collect::<Vec<_>>(), ["A b", "a b", "empty"]);
-    let some = |text: &str| Some(text.to_owned());
-    assert_eq!(
-        classes["a b"],
-        Networks {
-            network: some("5"),
-            subnet: some("6"),
-            member_subnet: some("7"),
-            floating_network: some("1"),
-            floating_subnet_id: some("2"),
-            floating_subnet: some("3"),
-            floating_subnet_tags: some("4"),
-        }
-    );
-    assert_eq!(classes["A b"], Networks { subnet: some("other"), ..Networks::default() });
-    assert_eq!(classes["empty"], Networks::default());
+    let of = |name: &str| OF_CLASS.map(|key| classes[name].get(key));
+    assert_eq!(of("a b"), ["1", "2", "3", "4", "5", "6", "7"].map(|text| Some(text.to_owned())));
+    assert_eq!(of("A b"), [None, None, None, None, None, Some("other".to_owned()), None]);
+    assert_eq!(of("empty"), [const { None }; 7]);
 }
 
 #[test]
