@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::actions::Actions;
 
-/// As many as the API allows.
+/// Page size: the maximum that the API allows.
 pub(crate) const PAGE_SIZE: usize = 50;
 
 /// The cloud's API with one token.

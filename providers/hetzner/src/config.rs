@@ -66,7 +66,7 @@ pub struct Instances {
 /// `HCLOUD_SERVER_CACHE_MODE` and `HCLOUD_SERVER_CACHE_MAX_AGE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
-    /// Nothing is set: the inventory that all loops share decides what is cheapest.
+    /// Unset: the inventory that all loops share decides what is cheapest.
     Shared,
     /// `all`: always the whole list, kept for so long.
     All(Duration),

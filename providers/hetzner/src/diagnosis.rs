@@ -3,25 +3,14 @@
 use cloud_provider::{Error, Finding};
 use provider_kit::checks::{endpoint_remedy, rate_limit, reached, unavailable};
 use provider_kit::declared::Defaults;
-use provider_kit::transport::{Call, Transport};
+use provider_kit::transport::Call;
 use serde::Deserialize;
 
 use crate::annotations::DEFAULT_TYPE;
-use crate::api::Api;
 use crate::balancers::catalogue::Catalogue;
-use crate::config::Config;
 use crate::network::PrivateNetwork;
-use crate::robot::Robot;
+use crate::provider::Hetzner;
 use crate::variables::{LOAD_BALANCERS_LOCATION, LOAD_BALANCERS_NETWORK_ZONE, LOAD_BALANCERS_TYPE};
-
-/// The parts of the provider that are checked.
-pub(crate) struct Diagnosis<'a> {
-    pub(crate) api: &'a Api,
-    pub(crate) config: &'a Config,
-    pub(crate) network: Option<&'a PrivateNetwork>,
-    pub(crate) metadata: &'a Transport,
-    pub(crate) robot: Option<&'a Robot>,
-}
 
 #[derive(Deserialize)]
 struct Location {
@@ -29,13 +18,13 @@ struct Location {
     network_zone: String,
 }
 
-impl Diagnosis<'_> {
-    /// From the outside in; what fails hides what is behind it.
+impl Hetzner {
+    /// Checks from the outside in; a failure hides what is behind it.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let Some(locations) = self.locations(&mut findings).await else { return findings };
         findings.push(self.token_may_write().await);
-        findings.extend(self.network().await);
+        findings.extend(self.network_findings().await);
         if let Some(defaults) = &self.config.load_balancers {
             findings.push(place(defaults, &locations));
             findings.extend(self.load_balancer_type(defaults).await);
@@ -44,7 +33,7 @@ impl Diagnosis<'_> {
         findings
     }
 
-    /// One request tells of endpoint, token and rate limit.
+    /// Checks endpoint, token and rate limit with one request.
     async fn locations(&self, findings: &mut Vec<Finding>) -> Option<Vec<Location>> {
         const SETTING: &str = "HCLOUD_ENDPOINT";
         const CREDENTIAL: &str =
@@ -81,8 +70,8 @@ impl Diagnosis<'_> {
         }
     }
 
-    async fn network(&self) -> Vec<Finding> {
-        let Some(network) = self.network else {
+    async fn network_findings(&self) -> Vec<Finding> {
+        let Some(network) = &self.network else {
             return vec![Finding::ok("network", "none is configured (HCLOUD_NETWORK)")];
         };
         let found = match network.find().await {
@@ -93,7 +82,7 @@ impl Diagnosis<'_> {
             }
         };
         let there = Finding::ok("network", format!("{:?} ({}), {}", found.name, found.id, found.ip_range));
-        let attached = match PrivateNetwork::is_attached(self.metadata, found.id).await {
+        let attached = match PrivateNetwork::is_attached(&self.metadata, found.id).await {
             Ok(true) => Finding::ok("network", "this machine is attached to it"),
             Ok(false) => Finding::failure(
                 "network",
@@ -131,7 +120,7 @@ impl Diagnosis<'_> {
     }
 
     async fn robot(&self) -> Option<Finding> {
-        Some(match self.robot?.servers().await {
+        Some(match self.robot.as_ref()?.servers().await {
             Ok(servers) => Finding::ok("robot", format!("the credential shows {} servers", servers.machines().len())),
             Err(error) if error.is_rate_limited() => {
                 Finding::warning("robot", error.to_string(), "see what else uses this credential, and wait")

@@ -54,12 +54,12 @@ pub(crate) fn digits(provider_id: &str) -> &str {
     &provider_id[provider_id.trim_end_matches(|c: char| c.is_ascii_digit()).len()..]
 }
 
-/// Of a server's IPv6 network, the first address is the server's.
+/// Returns the first address of a server's IPv6 network, which is the server's.
 pub(crate) fn first_address(net: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from_bits(net.to_bits() | 1)
 }
 
-/// Whether a Node is, or may turn out to be, a machine of Hetzner's (P-15).
+/// Returns `true` if a Node is, or may turn out to be, a machine of Hetzner's (P-15).
 pub(crate) fn is_ours(node: &Node) -> bool {
     node.provider_id().is_none_or(|id| !matches!(MachineId::read(id), Err(IdError::UnknownPrefix { .. })))
 }

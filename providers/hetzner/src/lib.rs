@@ -1,19 +1,19 @@
 //! Hetzner Cloud, with dedicated servers from Robot: the provider `hcloud`.
 //!
-//! It takes the place of `hcloud-cloud-controller-manager`: the same environment variables, annotations, labels, provider
+//! Drop-in replacement for `hcloud-cloud-controller-manager`: the same environment variables, annotations, labels, provider
 //! ids, events and metrics. What is different, and why, is in `docs/providers/hetzner.md`.
 //!
 //! | module | what for |
 //! |---|---|
 //! | [`config`], [`variables`] | the environment variables |
-//! | [`annotations`] | what a Service may ask for |
+//! | [`annotations`] | the annotations of a Service |
 //! | [`id`] | `hcloud://<id>`, `hrobot://<number>` |
 //! | [`transports`], `api`, `actions`, `robot` | the HTTP APIs |
 //! | `servers` | machines behind Nodes |
 //! | `balancers` | load balancers |
 //! | `network`, `routes` | the private network and its routes |
-//! | `diagnosis` | what `doctor` is told |
-//! | [`metrics`] | the series of Hetzner's own program |
+//! | `diagnosis` | the checks of `doctor` |
+//! | [`metrics`] | the series of the Go program |
 //!
 //! ```
 //! use cloud_provider::{Environment, Setup};

@@ -38,7 +38,7 @@ impl PrivateNetwork {
         Self { api, config: Arc::new(config), id: Arc::default() }
     }
 
-    /// Its id.
+    /// Returns the ID of the network.
     ///
     /// # Errors
     /// Before the provider was initialised.
@@ -47,10 +47,10 @@ impl PrivateNetwork {
         self.id.get().copied().ok_or_else(unknown)
     }
 
-    /// The network as it is now.
+    /// Reads the network.
     ///
     /// # Errors
-    /// What the API refuses with; *invalid* if it is gone, which is no answer about any of its routes.
+    /// The API's refusal; *invalid* if the network no longer exists, which says nothing about its routes.
     pub(crate) async fn read(&self) -> Result<Network> {
         self.by_id(&self.id()?.to_string()).await?.ok_or_else(|| self.missing())
     }
@@ -75,14 +75,14 @@ impl PrivateNetwork {
         found.into_iter().find(|network| network.name == *wanted).ok_or_else(|| self.missing())
     }
 
-    /// From now on the id is known.
+    /// Looks the network up, and keeps its ID.
     pub(crate) async fn resolve(&self) -> Result<Network> {
         let found = self.find().await?;
         self.id.get_or_init(|| found.id);
         Ok(found)
     }
 
-    /// Whether this machine is attached to the network `id`, as the `metadata` service tells it.
+    /// Returns `true` if this machine is attached to the network `id`, according to the `metadata` service.
     pub(crate) async fn is_attached(metadata: &Transport, id: u64) -> Result<bool> {
         let answer = metadata.send(Call::get("/private-networks", &[])).await?;
         // YAML of which one line counts.

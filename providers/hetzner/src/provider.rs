@@ -1,4 +1,4 @@
-//! The provider: what it is made of, and its start.
+//! The provider: its parts, and its start.
 
 use std::sync::Arc;
 
@@ -15,7 +15,6 @@ use provider_kit::transport::Transport;
 use crate::api::Api;
 use crate::balancers::HcloudLoadBalancers;
 use crate::config::Config;
-use crate::diagnosis::Diagnosis;
 use crate::id::is_ours;
 use crate::metrics::counted;
 use crate::network::PrivateNetwork;
@@ -38,11 +37,11 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
 
 /// The provider.
 pub struct Hetzner {
-    api: Api,
-    config: Config,
-    network: Option<PrivateNetwork>,
-    metadata: Transport,
-    robot: Option<Robot>,
+    pub(crate) api: Api,
+    pub(crate) config: Config,
+    pub(crate) network: Option<PrivateNetwork>,
+    pub(crate) metadata: Transport,
+    pub(crate) robot: Option<Robot>,
     cluster: ClusterView,
     servers: Counted<Servers>,
     balancers: Option<Counted<Balancers>>,
@@ -113,8 +112,7 @@ impl CloudProvider for Hetzner {
     }
 
     async fn diagnose(&self) -> Vec<Finding> {
-        let Self { api, config, network, metadata, robot, .. } = self;
-        Diagnosis { api, config, network: network.as_ref(), metadata, robot: robot.as_ref() }.findings().await
+        self.findings().await
     }
 
     fn set_caches(&self, caches: Arc<dyn Caches>) {

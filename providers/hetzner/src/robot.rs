@@ -21,7 +21,8 @@ use crate::servers::dedicated::{DedicatedServer, Telling};
 /// Several refusals in a row block the address of the caller; after so long one is no longer in a row.
 const AFTER_UNAUTHORIZED: Duration = Duration::from_secs(15 * 60);
 
-/// So many lists are read at once, and then one in this time: of about 200 requests an hour, which others need, too.
+/// The number of lists that are read without a pause, and the time after which one more may be read. Robot answers about 200
+/// requests an hour, which other programs need, too.
 const LISTS_AT_ONCE: u32 = 10;
 const LIST_EACH: Duration = Duration::from_secs(30);
 
@@ -60,10 +61,10 @@ impl Robot {
         Self { servers }
     }
 
-    /// All servers, no older than `ROBOT_CACHE_TIMEOUT`.
+    /// Returns all servers, no older than `ROBOT_CACHE_TIMEOUT`.
     ///
     /// # Errors
-    /// What Robot answered; *rate limited* or *unauthorized* as long as it is not asked because of an earlier refusal;
+    /// Robot's refusal; *rate limited* or *unauthorized* as long as Robot is spared because of an earlier refusal;
     /// *unauthorized* if it shows none, as another account would.
     pub(crate) async fn servers(&self) -> Result<Arc<Snapshot<DedicatedServer>>> {
         let list = self.servers.snapshot(Priority::Ordinary).await?;
@@ -76,7 +77,7 @@ impl Robot {
         }
     }
 
-    /// Whether a server is shut down, asked now. One that cannot tell counts as running.
+    /// Asks whether a server is shut down. A server that does not support the question counts as running.
     ///
     /// # Errors
     /// As [`servers`](Self::servers); *not found* if there is no such server.
@@ -91,13 +92,13 @@ impl Robot {
     }
 }
 
-/// How dedicated servers are read.
+/// The Robot account, as the inventory reads it.
 #[derive(Clone)]
 pub(crate) struct Account {
     http: Transport,
     telling: Telling,
     breaker: Arc<Breaker>,
-    /// When as many lists as are read at once could be read again.
+    /// The time at which [`LISTS_AT_ONCE`] lists may be read again.
     lists: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -185,7 +186,7 @@ impl MachineSource for Account {
     }
 }
 
-/// What Robot's words mean beyond the status of the answer.
+/// Returns the meaning of Robot's error codes, where the status does not say it.
 fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
     match &*refusal.code {
         // For how long is the user's to say.

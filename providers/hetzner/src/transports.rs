@@ -1,4 +1,4 @@
-//! How the three HTTP APIs are reached: the cloud's, Robot's, and that of the machine's metadata.
+//! The clients of the three HTTP APIs: the cloud's, Robot's, and the metadata service's.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use provider_kit::transport::{Budget, Builder, Call, Credential, Jitter, Patienc
 use crate::config::{Config, Robot};
 use crate::metrics::Requests;
 
-/// Where a server finds out about itself.
+/// Address of the metadata service.
 const METADATA: &str = "http://169.254.169.254/hetzner/v1/metadata";
 
 /// The patience that §5.1 asks for.

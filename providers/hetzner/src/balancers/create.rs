@@ -27,7 +27,7 @@ struct Created {
     action: Option<Action>,
 }
 
-/// Everything that the API takes in one request; the rest is planned from what it shows then.
+/// Creates a load balancer with everything that the API takes in one request; the rest is planned from the answer.
 pub(super) async fn create(
     backing: &HcloudLoadBalancers,
     change: Change<'_>,

@@ -306,8 +306,8 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
         Ok(desired)
     }
 
-    /// By its name: that is how one made by other means is imported. One that is signed for a Service that this cluster does
-    /// not know may be another cluster's, and in use; its targets tell.
+    /// Adopts by name: that is how users import load balancers that were created by other means. A load balancer with the legacy
+    /// owner tag of a Service that this cluster does not know may be another cluster's: then its targets are.
     fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption {
         let targets = observed.tree.as_ref().map(|tree| tree.targets_of(POOL)).unwrap_or_default();
         let is_free = observed.sign.is_none() || targets::are_of(&targets, &self.nodes());

@@ -12,7 +12,7 @@ use provider_kit::status::Status;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::wire::NETWORK;
+use super::wire::{BalancerSettings, NETWORK};
 use crate::annotations::{self as key, CertificateRef, CertificateType, DEFAULT_TYPE, Protocol};
 
 /// The settings of a Service, without its ports.
@@ -40,7 +40,7 @@ pub(crate) struct ServiceSpec {
 /// The certificates of every listener.
 #[derive(Default)]
 pub(super) enum Certificates {
-    /// Those that the load balancer has.
+    /// No statement: certificates of the load balancer stay.
     #[default]
     Unstated,
     /// Certificates that a user uploaded.
@@ -194,17 +194,17 @@ impl ServiceSpec {
         let (location, network_zone) = (read.text(&key::LOCATION), read.text(&key::NETWORK_ZONE));
         // An empty type does not exist, and so states nothing.
         let balancer_type = read.text(&key::TYPE).or_else(|| read.annotations.default(&key::TYPE));
-        let balancer = Attributes::default()
-            .set("type", balancer_type.as_deref().unwrap_or(DEFAULT_TYPE))
-            .set("name", read.text(&key::NAME))
-            .set("network_zone", network_zone.filter(|_| location.is_none()))
-            .set("location", location)
-            .set("algorithm", read.get(&key::ALGORITHM_TYPE))
-            .set("public", read.get(&key::DISABLE_PUBLIC_NETWORK).map(|is_private| !is_private))
-            .set("ipv4_rdns", read.text(&key::IPV4_RDNS))
-            .set("ipv6_rdns", read.text(&key::IPV6_RDNS))
-            .to_make()
-            .fixed(&["location", "network_zone"]);
+        let balancer = BalancerSettings(json!({
+            "type": balancer_type.as_deref().unwrap_or(DEFAULT_TYPE),
+            "name": read.text(&key::NAME),
+            "network_zone": network_zone.filter(|_| location.is_none()),
+            "location": location,
+            "algorithm": read.get(&key::ALGORITHM_TYPE),
+            "public": read.get(&key::DISABLE_PUBLIC_NETWORK).map(|is_private| !is_private),
+            "ipv4_rdns": read.text(&key::IPV4_RDNS),
+            "ipv6_rdns": read.text(&key::IPV6_RDNS),
+        }));
+        let balancer = Attributes::desired(&balancer).unwrap_or_default();
         // A type that nobody chose is not a reason to make a load balancer smaller.
         let balancer = if balancer_type.is_none() { balancer.fixed(&["type"]) } else { balancer };
         read.annotations.unknown(key::PREFIX, key::ALL);

@@ -1,4 +1,4 @@
-//! From Nodes to targets (§3.3, step 6).
+//! Targets of Nodes (§3.3, step 6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +12,18 @@ use crate::id::{IdError, MachineId};
 
 const NO_INTERNAL_IP: &str = "InternalIPNotConfigured";
 
-/// What is known of dedicated servers.
+/// Knowledge of dedicated servers.
 pub(super) enum Dedicated {
-    /// They are no targets here.
+    /// Dedicated servers are no targets.
     Off,
-    /// That they exist: there is no credential to ask with.
+    /// Dedicated servers exist, but there is no credential for Robot.
     Unasked,
-    /// Their public addresses, by number.
+    /// Public addresses of dedicated servers, by number.
     Known(BTreeMap<u64, String>),
 }
 
-/// The targets of a Service; `notes`: what is to be told. `None`: there are Nodes, and nobody knows the machine of any (P-25).
+/// Returns the targets of a Service, and adds events to `notes`. `None` if there are Nodes, but the machine of none is known
+/// (P-25).
 pub(super) fn targets(
     nodes: &[Arc<Node>],
     by_private_ip: bool,
@@ -58,32 +59,32 @@ fn dedicated_ip(
     dedicated: &Dedicated,
     note: &mut impl FnMut(&'static str, String),
 ) -> Option<String> {
-    let internal = node.addresses.iter().find(|it| it.kind == AddressType::InternalIP).map(|it| it.address.to_string());
-    let public = match dedicated {
-        Dedicated::Off => return None,
+    let internal = node.addresses.iter().find(|it| it.kind == AddressType::InternalIP).filter(|_| by_private_ip);
+    let internal = internal.map(|it| it.address.to_string());
+    let is_missing = by_private_ip && internal.is_none();
+    match dedicated {
+        Dedicated::Off => None,
         Dedicated::Unasked if by_private_ip => {
-            if internal.is_none() {
-                note(
-                    NO_INTERNAL_IP,
-                    "it has no InternalIP, and there are no Robot credentials to ask for its public one; it is left out".to_owned(),
-                );
+            if is_missing {
+                let text = "it has no InternalIP, and there are no Robot credentials to ask for its public one; it is left out";
+                note(NO_INTERNAL_IP, text.to_owned());
             }
-            return internal;
+            internal
         }
-        Dedicated::Unasked => None,
-        Dedicated::Known(addresses) => addresses.get(&number),
-    };
-    let Some(public) = public else {
-        note("ServerNotFound", format!("no server with number {number} was found in Robot; it is left out"));
-        return None;
-    };
-    if by_private_ip && internal.is_none() {
-        note(NO_INTERNAL_IP, "it has no InternalIP; its public address is taken".to_owned());
+        Dedicated::Known(addresses) if addresses.contains_key(&number) => {
+            if is_missing {
+                note(NO_INTERNAL_IP, "it has no InternalIP; its public address is taken".to_owned());
+            }
+            internal.or_else(|| addresses.get(&number).cloned())
+        }
+        Dedicated::Unasked | Dedicated::Known(_) => {
+            note("ServerNotFound", format!("no server with number {number} was found in Robot; it is left out"));
+            None
+        }
     }
-    Some(internal.filter(|_| by_private_ip).unwrap_or_else(|| public.clone()))
 }
 
-/// Whether all of these targets are machines of these Nodes.
+/// Returns `true` if all of these targets are machines of these Nodes.
 pub(super) fn are_of(targets: &Targets, nodes: &[Arc<Node>]) -> bool {
     let of = |node: &Arc<Node>| match MachineId::read(&node.provider_id) {
         Ok(MachineId::Cloud(id)) => vec![server_target(id, false)],
@@ -93,7 +94,7 @@ pub(super) fn are_of(targets: &Targets, nodes: &[Arc<Node>]) -> bool {
     targets.iter().all(|target| known.contains(machine(target)))
 }
 
-/// Whether a Node's machine is among these targets.
+/// Returns `true` if a Node's machine is among these targets.
 pub(super) fn is_among(node: &Node, targets: &Targets) -> bool {
     match MachineId::read(&node.provider_id) {
         Ok(MachineId::Cloud(id)) => [false, true].iter().any(|private| targets.contains(&server_target(id, *private))),

@@ -1,21 +1,20 @@
-//! What a Service wants, as a tree: a pure function of what it asks for and what was found out.
+//! The desired state: a pure function of a Service's spec and of looked-up facts.
 
 use cloud_provider::{Error, Result};
-use provider_kit::load_balancers::{Attributes, ServicePort, Targets, Tree, in_order};
-use serde_json::json;
+use provider_kit::load_balancers::{Attributes, ServicePort, Targets, Tree};
 
 use super::spec::{Certificates, ServiceSpec};
-use super::wire::{CERTIFICATES, POOL, certificate_part, network_part};
+use super::wire::{CERTIFICATES, POOL, ServiceSettings, certificate_part, network_part};
 use crate::annotations as key;
 
-/// Stands for the ids of a certificate that is still to be made.
+/// Stands for the ID of a certificate that does not exist yet.
 pub(super) const TO_BE_MADE: &str = "to be made";
 
-/// What had to be found out.
+/// Facts that are looked up.
 pub(super) struct Facts {
     /// The private network's id.
     pub(super) network: Option<u64>,
-    /// How many targets the type takes.
+    /// The maximum number of targets of the type.
     pub(super) most_targets: usize,
     /// TCP ports.
     pub(super) ports: Vec<ServicePort>,
@@ -25,7 +24,7 @@ pub(super) struct Facts {
     pub(super) certificates: Option<Vec<u64>>,
 }
 
-/// What a Service wants.
+/// Builds the desired state.
 ///
 /// # Errors
 /// *Invalid*, if it asks for private addresses without a network.
@@ -48,7 +47,7 @@ pub(super) fn wanted(spec: &ServiceSpec, facts: Facts) -> Result<Tree> {
             listener = listener.set(CERTIFICATES, TO_BE_MADE);
         }
         (Certificates::Unstated, _) => {}
-        (_, ids) => listener = listener.set(CERTIFICATES, in_order(json!(ids.unwrap_or_default()))),
+        (_, ids) => listener = listener.set(CERTIFICATES, ids.unwrap_or_default()),
     }
     tree = tree.pool(POOL, Attributes::default(), facts.targets).limit(POOL, facts.most_targets);
     for port in facts.ports {
@@ -56,13 +55,14 @@ pub(super) fn wanted(spec: &ServiceSpec, facts: Facts) -> Result<Tree> {
         if settings.get("health_check.port").is_none() {
             settings = settings.set("health_check.port", port.node_port);
         }
+        let settings = Attributes::desired(&ServiceSettings(settings.nested()))?;
         tree = tree.listener(port.number, port.protocol, POOL, settings);
     }
     Ok(tree)
 }
 
 impl ServiceSpec {
-    /// Whether targets can be reached as it is asked for.
+    /// Checks that targets can be reached by the addresses that the spec demands.
     pub(super) fn check_network(&self, network: Option<u64>) -> Result<()> {
         match network {
             None if self.use_private_ip => Err(Error::invalid(format!(

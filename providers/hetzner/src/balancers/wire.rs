@@ -6,44 +6,75 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use provider_kit::load_balancers::{Actual, Attributes, Marks, Part, Port, Targets, Tree};
-use serde::Deserialize;
+use cloud_provider::Result;
+use provider_kit::load_balancers::{
+    self as kit, Actual, Attributes, Field, Marks, Part, Port, Resource, Targets, Tree,
+};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::adoption::ADOPTED;
+use crate::annotations as key;
 
-/// Whose it is, as the reference writes it.
+/// The legacy owner tag: the label that the Go cloud controller manager writes.
 pub(super) const SIGN: &str = "hcloud-ccm/service-uid";
-/// Targets are those of the whole load balancer.
+/// The name of the only pool: targets are those of the whole load balancer.
 pub(super) const POOL: &str = "main";
 pub(super) const NETWORK: &str = "network";
 pub(super) const CERTIFICATE: &str = "certificate";
 pub(super) const CERTIFICATES: &str = "http.certificates";
-/// Where a load balancer stands. Not named as the settings that decide about it once, or a plan would overwrite them.
+/// The location of a load balancer. Not named as the settings that decide about it once, or a plan would overwrite them.
 pub(super) const LOCATION: &str = "current_location";
 pub(super) const NETWORK_ZONE: &str = "current_network_zone";
 
-/// Settings of a service, by their place in it.
-const SERVICE: [&str; 18] = [
-    "protocol",
-    "destination_port",
-    "proxyprotocol",
-    "http.cookie_name",
-    "http.cookie_lifetime",
-    "http.timeout_idle",
-    CERTIFICATES,
-    "http.redirect_http",
-    "http.sticky_sessions",
-    "health_check.protocol",
-    "health_check.port",
-    "health_check.interval",
-    "health_check.timeout",
-    "health_check.retries",
-    "health_check.http.domain",
-    "health_check.http.path",
-    "health_check.http.status_codes",
-    "health_check.http.tls",
-];
+/// Settings of the load balancer itself, by name.
+#[derive(Serialize)]
+pub(super) struct BalancerSettings(pub(super) Value);
+
+impl Resource for BalancerSettings {
+    const FIELDS: &'static [Field] = &[
+        Field::update("name").setting(&key::NAME),
+        Field::update("type").setting(&key::TYPE),
+        Field::create_only("location").setting(&key::LOCATION),
+        Field::create_only("network_zone").setting(&key::NETWORK_ZONE),
+        Field::update("algorithm").setting(&key::ALGORITHM_TYPE),
+        Field::update("public"),
+        Field::update("ipv4_rdns").setting(&key::IPV4_RDNS),
+        Field::update("ipv6_rdns").setting(&key::IPV6_RDNS),
+        Field::observed(LOCATION),
+        Field::observed(NETWORK_ZONE),
+        Field::observed("ipv4"),
+        Field::observed("ipv6"),
+        Field::observed("protected"),
+    ];
+}
+
+/// A service, as the API writes it.
+#[derive(Serialize)]
+pub(super) struct ServiceSettings(pub(super) Value);
+
+impl Resource for ServiceSettings {
+    const FIELDS: &'static [Field] = &[
+        Field::update("protocol").setting(&key::PROTOCOL),
+        Field::update("destination_port"),
+        Field::update("proxyprotocol").setting(&key::USES_PROXYPROTOCOL),
+        Field::update("http.cookie_name").setting(&key::HTTP_COOKIE_NAME),
+        Field::update("http.cookie_lifetime").setting(&key::HTTP_COOKIE_LIFETIME),
+        Field::update("http.timeout_idle").setting(&key::HTTP_TIMEOUT_IDLE),
+        Field::update(CERTIFICATES).setting(&key::HTTP_CERTIFICATES).set(),
+        Field::update("http.redirect_http").setting(&key::HTTP_REDIRECT_HTTP),
+        Field::update("http.sticky_sessions").setting(&key::HTTP_STICKY_SESSIONS),
+        Field::update("health_check.protocol").setting(&key::HEALTH_CHECK_PROTOCOL),
+        Field::update("health_check.port").setting(&key::HEALTH_CHECK_PORT),
+        Field::update("health_check.interval").setting(&key::HEALTH_CHECK_INTERVAL),
+        Field::update("health_check.timeout").setting(&key::HEALTH_CHECK_TIMEOUT),
+        Field::update("health_check.retries").setting(&key::HEALTH_CHECK_RETRIES),
+        Field::update("health_check.http.domain").setting(&key::HEALTH_CHECK_HTTP_DOMAIN),
+        Field::update("health_check.http.path").setting(&key::HEALTH_CHECK_HTTP_PATH),
+        Field::update("health_check.http.status_codes").setting(&key::HTTP_STATUS_CODES).set(),
+        Field::update("health_check.http.tls").setting(&key::HEALTH_CHECK_HTTP_VALIDATE_CERTIFICATE),
+    ];
+}
 
 /// A load balancer, as the API shows it.
 #[derive(Deserialize)]
@@ -127,17 +158,17 @@ struct TargetIp {
     ip: String,
 }
 
-/// The part for an attachment to a network. The one that counts has no name.
+/// The part for an attachment to a network. The one to the configured network has no name.
 pub(super) fn network_part(name: &str) -> Part {
     Part::support(1, NETWORK, name)
 }
 
-/// The part for a certificate that is still to be made.
+/// The part for a certificate that does not exist yet.
 pub(super) fn certificate_part(name: &str) -> Part {
     Part::support(0, CERTIFICATE, name)
 }
 
-/// Whether each interface has got its address.
+/// Returns `true` if each interface has its address.
 pub(super) fn has_addresses(tree: &Tree) -> bool {
     let is_public = |it: &Attributes| it.get("public") == Some(&json!(true));
     let public = tree.balancer_attributes().is_none_or(|it| !is_public(it) || it.text("ipv4").is_some());
@@ -160,12 +191,12 @@ pub(super) fn domain(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// A target without the way it is reached: what is taken out, and what can be there only once.
+/// Returns a target without the way it is reached: a load balancer has each machine only once.
 pub(super) fn machine(target: &str) -> &str {
     target.strip_suffix(":private").unwrap_or(target)
 }
 
-/// A target, as the API is told to add it.
+/// Returns the target of a request that adds it.
 pub(super) fn to_add(target: &str) -> Value {
     let mut value = to_remove(target);
     if target.starts_with("server:") {
@@ -174,7 +205,7 @@ pub(super) fn to_add(target: &str) -> Value {
     value
 }
 
-/// A target, as the API is told to take it out.
+/// Returns the target of a request that removes it.
 pub(super) fn to_remove(target: &str) -> Value {
     match machine(target).split_once(':') {
         Some(("server", id)) => json!({"type": "server", "server": {"id": id.parse::<u64>().unwrap_or_default()}}),
@@ -182,17 +213,25 @@ pub(super) fn to_remove(target: &str) -> Value {
     }
 }
 
-/// A service, as the API is told it: all that is set, but nothing for HTTP where there is none.
+/// Returns the service to send: all settings, but none of HTTP where HTTP is not spoken.
 pub(super) fn to_service(port: &Port, settings: &Attributes) -> Value {
     let is_tcp = |key| settings.text(key) == Some("tcp");
-    let (plain, unchecked) = (is_tcp("protocol"), is_tcp("health_check.protocol"));
-    let is_void = |key: &&str| plain && key.starts_with("http.") || unchecked && key.starts_with("health_check.http.");
-    let keys: Vec<&str> = SERVICE.into_iter().filter(|key| !is_void(key)).collect();
-    settings.clone().only(&keys).set("listen_port", port.number).nested()
+    let mut service = settings.clone().set("listen_port", port.number).nested();
+    let mut remove = |place: &str, name: &str| {
+        service.pointer_mut(place).and_then(Value::as_object_mut).and_then(|object| object.remove(name));
+    };
+    remove("", kit::POOL);
+    if is_tcp("protocol") {
+        remove("", "http");
+    }
+    if is_tcp("health_check.protocol") {
+        remove("/health_check", "http");
+    }
+    service
 }
 
 impl LoadBalancer {
-    /// What the kit compares. `network`: the one that counts.
+    /// Converts the load balancer to what the engine compares. `network`: the configured one.
     pub(super) fn into_actual(mut self, network: Option<u64>) -> Actual {
         let marks = Marks::take_from(&mut self.labels);
         let public = [&self.public_net.ipv4, &self.public_net.ipv6].into_iter().flatten().map(|it| &it.ip);
@@ -200,7 +239,7 @@ impl LoadBalancer {
         Actual {
             id: self.id.to_string(),
             ingress: all.map(|ip| Actual::ip(ip)).collect(),
-            tree: Some(self.tree(network)),
+            tree: self.tree(network).ok(),
             name: self.name,
             marks,
             sign: self.labels.get(SIGN).cloned(),
@@ -210,23 +249,24 @@ impl LoadBalancer {
         }
     }
 
-    fn tree(&mut self, network: Option<u64>) -> Tree {
+    fn tree(&mut self, network: Option<u64>) -> Result<Tree> {
         let enabled = self.public_net.enabled;
         let [ipv4, ipv6] =
             [&mut self.public_net.ipv4, &mut self.public_net.ipv6].map(|it| it.take().unwrap_or_default());
-        let balancer = Attributes::default()
-            .set("name", &self.name)
-            .set("type", &self.load_balancer_type.name)
-            .set(LOCATION, &self.location.name)
-            .set(NETWORK_ZONE, &self.location.network_zone)
-            .set("algorithm", &self.algorithm.r#type)
-            .set("public", enabled)
-            .set("ipv4", ipv4.ip)
-            .set("ipv6", ipv6.ip)
-            .set("ipv4_rdns", ipv4.dns_ptr.as_deref().map(domain))
-            .set("ipv6_rdns", ipv6.dns_ptr.as_deref().map(domain))
-            .set("protected", self.protection.delete.then_some("yes"))
-            .to_make();
+        let balancer = BalancerSettings(json!({
+            "name": self.name,
+            "type": self.load_balancer_type.name,
+            LOCATION: self.location.name,
+            NETWORK_ZONE: self.location.network_zone,
+            "algorithm": self.algorithm.r#type,
+            "public": enabled,
+            "ipv4": ipv4.ip,
+            "ipv6": ipv6.ip,
+            "ipv4_rdns": ipv4.dns_ptr.as_deref().map(domain),
+            "ipv6_rdns": ipv6.dns_ptr.as_deref().map(domain),
+            "protected": self.protection.delete.then_some("yes"),
+        }));
+        let balancer = Attributes::observed(&balancer)?;
         let targets: Targets = self.targets.iter().filter_map(Target::text).collect();
         let mut tree = Tree::default().balancer(balancer).pool(POOL, Attributes::default(), Some(targets));
         tree = tree.limit(POOL, self.load_balancer_type.max_targets);
@@ -236,18 +276,18 @@ impl LoadBalancer {
             let settings = Attributes::default().set("network", network).set("ip", ip);
             tree = tree.part(network_part(&name), settings);
         }
-        for service in &self.services {
+        for service in std::mem::take(&mut self.services) {
             let port = service["listen_port"].as_u64().and_then(|port| u16::try_from(port).ok());
             if let Some(port) = port {
-                tree = tree.listener(port, "TCP", POOL, Attributes::at(&SERVICE, service));
+                tree = tree.listener(port, "TCP", POOL, Attributes::observed(&ServiceSettings(service))?);
             }
         }
-        tree
+        Ok(tree)
     }
 }
 
 impl Target {
-    /// `None` for what nobody wants here, such as a label selector: it is left alone.
+    /// Returns `None` for a target that no Service has, such as a label selector: it is left alone.
     fn text(&self) -> Option<String> {
         match (&self.server, &self.ip) {
             (Some(server), _) => Some(server_target(server.id, self.use_private_ip)),

@@ -1,4 +1,4 @@
-//! Cloud servers: what is kept of them, and what becomes of them on a Node (§2.2, §2.3).
+//! Cloud servers: the fields that are kept, and the metadata of their Nodes (§2.2, §2.3).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ use crate::config;
 use crate::id::{MachineId, PROVIDED_BY, digits, first_address};
 use crate::network::PrivateNetwork;
 
-/// The cloud servers of the token's project, and what a Node is told of them.
+/// The cloud servers of the token's project, and the metadata of their Nodes.
 #[derive(Clone)]
 pub(crate) struct CloudServers {
     pub(super) api: Api,
@@ -72,7 +72,7 @@ struct PublicNet {
     ipv6: Option<Public>,
 }
 
-/// As text: one odd address must not hide all servers.
+/// A public address, as text: one odd address must not hide all servers.
 #[derive(Deserialize)]
 struct Public {
     ip: Box<str>,
@@ -98,7 +98,7 @@ impl From<Wire> for CloudServer {
 }
 
 impl CloudServer {
-    /// Its address in a private network, if it is attached to it.
+    /// Returns the server's address in a private network, if the server is attached to it.
     pub(crate) fn private_ip(&self, network: u64) -> Option<IpAddr> {
         self.private_ips(network).next()
     }

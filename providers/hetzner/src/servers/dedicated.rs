@@ -1,4 +1,4 @@
-//! Dedicated servers: what is kept of them, and what becomes of them on a Node (§2.2, §2.3).
+//! Dedicated servers: the fields that are kept, and the metadata of their Nodes (§2.2, §2.3).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -16,11 +16,8 @@ use crate::id::{MachineId, PROVIDED_BY, first_address};
 #[serde(from = "Wire")]
 pub(crate) struct DedicatedServer {
     id: Box<str>,
-    /// Its number.
     pub(crate) number: u64,
-    /// Its name.
     pub(crate) name: Box<str>,
-    /// Its IPv4 address.
     pub(crate) ipv4: Option<Ipv4Addr>,
     /// The first address of its IPv6 network.
     pub(crate) ipv6: Option<Ipv6Addr>,
@@ -60,13 +57,13 @@ impl Machine for DedicatedServer {
     fn name(&self) -> &str {
         &self.name
     }
-    /// Not in the list: see `Robot::is_shut_down`.
+    /// Returns `false`, because the list does not tell: see `Robot::is_shut_down`.
     fn is_shut_down(&self) -> bool {
         false
     }
 }
 
-/// What a Node is told of dedicated servers.
+/// The settings of the metadata of dedicated servers' Nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Telling {
     pub(crate) address_family: AddressFamily,
@@ -104,7 +101,7 @@ impl Telling {
         addresses
     }
 
-    /// Why an InternalIP that the kubelet reports is not one of the Node's addresses.
+    /// Returns the reason why an InternalIP that the kubelet reports is not kept.
     fn misconfigured(&self, address: &NodeAddress, before: &[NodeAddress]) -> Option<&'static str> {
         if before.iter().any(|it| it.address == address.address) {
             return Some("it is one of the node's other addresses already; give the kubelet another --node-ip");

@@ -1,4 +1,4 @@
-//! Two products, two credentials: what one of them shows says nothing about the other's (INV-1).
+//! Control reads for two products with a credential each: Nodes of one say nothing about the credential of the other (INV-1).
 //!
 //! The deletion guard asks for witnesses: Nodes that are found in the same read. In a cluster with machines of both products
 //! these may all be of the other one, so an absence is only told here if the same credential shows another machine of the

@@ -35,12 +35,3 @@ async fn a_node_whose_id_cannot_be_read_is_an_error_and_never_gone() {
     }
     assert!(machines.requests().is_empty());
 }
-
-#[tokio::test(start_paused = true)]
-async fn the_old_form_of_a_dedicated_servers_id_is_read_and_the_new_one_written() {
-    let mut machines = Machines::with_robot();
-    machines.fake.add_robot_server(321, "bm-1");
-    let node = node("bm-1", "hcloud://bm-321");
-    assert!(machines.exists(&node).await.unwrap());
-    assert_eq!(machines.metadata(&node).await.provider_id, "hrobot://321");
-}

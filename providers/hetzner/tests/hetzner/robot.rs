@@ -298,18 +298,6 @@ async fn a_dedicated_server_that_stays_away_does_not_use_up_robots_requests() {
     assert!(machines.fake.count("GET /server") <= 135, "{:?}", machines.requests());
 }
 
-/// Its Nodes may have no provider id yet, and nobody can ask for them.
-#[tokio::test(start_paused = true)]
-async fn without_robots_credential_a_name_that_the_cloud_lacks_is_no_absence() {
-    let mut machines = one();
-    machines.robot().credential = None;
-    machines.fake.add_server("worker-0");
-    assert!(machines.exists(&node("worker-0", "")).await.unwrap());
-    let err = machines.exists(&node("bm-1", "")).await.unwrap_err();
-    assert!(err.to_string().contains("not known without ROBOT_USER and ROBOT_PASSWORD"), "{err}");
-    assert!(!machines.exists(&node("worker-9", "hcloud://9")).await.unwrap(), "that is the cloud's to say");
-}
-
 #[tokio::test(start_paused = true)]
 async fn robot_is_asked_one_thing_at_a_time() {
     let mut machines = Machines::with_robot();

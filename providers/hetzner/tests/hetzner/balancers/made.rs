@@ -240,14 +240,6 @@ async fn a_type_on_its_way_out_is_told_and_one_that_is_gone_is_an_error() {
     assert!(err.is_invalid() && err.to_string().contains("\"lb11\" cannot be had any more"), "{err}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_type_that_does_not_exist_is_an_error_that_lists_those_that_do() {
-    let mut scene = Scene::new();
-    scene.annotate("type", "lb12");
-    let err = scene.refused().await;
-    assert!(err.is_invalid() && err.to_string().ends_with("available: \"lb11\", \"lb21\", \"lb31\""), "{err}");
-}
-
 /// §8.51.
 #[tokio::test(start_paused = true)]
 async fn ports_that_are_not_tcp_are_left_out_and_told() {
@@ -296,17 +288,17 @@ async fn an_annotation_that_nobody_reads_is_told_with_what_may_be_meant() {
 
 /// P-31.
 #[tokio::test(start_paused = true)]
-async fn a_plan_says_what_would_be_done_and_does_nothing() {
+async fn plan_names_settings_by_their_annotations_and_changes_nothing() {
     let mut scene = Scene::new();
-    scene.network();
-    scene.annotate("protocol", "https");
-    scene.annotate("certificate-type", "managed");
-    scene.annotate("http-managed-certificate-domains", "example.com");
+    scene.ensure().await;
+    scene.changes();
+    scene.annotate("algorithm-type", "least_connections");
+    scene.annotate("health-check-interval", "30s");
     let (service, nodes, cluster) = (scene.service.clone(), scene.nodes.clone(), kubernetes());
     let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &nodes, observer: &() };
     let plan = scene.balancers().await.plan(request, cloud_provider::Goal::Ensured).await.unwrap();
-    let steps: Vec<_> = plan.steps.iter().map(ToString::to_string).collect();
-    assert!(steps[0].starts_with(&format!("create certificate \"ccm-managed-certificate-{UID}\"")), "{steps:#?}");
-    assert!(steps.iter().any(|it| it.starts_with("create listener 80/TCP")), "{steps:#?}");
+    let details: Vec<_> = plan.steps.iter().map(|step| step.detail.as_str()).collect();
+    assert_eq!(details[0], format!("{PREFIX}algorithm-type: round_robin → least_connections"));
+    assert!(details[1].contains(&format!("{PREFIX}health-check-interval: 15 → 30")), "{details:?}");
     assert_eq!(scene.changes(), [""; 0]);
 }

@@ -18,21 +18,6 @@ async fn one_of_the_right_name_is_taken_over_and_signed() {
     assert_eq!((scene.targets(), scene.balancer().services.len()), (scene.servers(), 1));
 }
 
-/// §8.44 and D-11: what the reference made is used as it is.
-#[tokio::test(start_paused = true)]
-async fn what_the_reference_left_is_accepted_without_a_change() {
-    let mut scene = Scene::new();
-    scene.ensure().await;
-    scene.meddle(|it| it.labels.retain(|key, _| key == SIGN)).await;
-    scene.ensure().await;
-    scene.try_update().await.unwrap();
-    assert_eq!(scene.changes(), [""; 0]);
-    scene.ports(json!([{"port": 80, "nodePort": 30081}]));
-    scene.ensure().await;
-    assert_eq!(scene.changes(), ["PUT /load_balancers/{id}", &action("update_service")]);
-    assert_eq!(scene.balancer().labels["ccm-rs/service"], UID);
-}
-
 /// §8.44: the sign is missing, or stale.
 #[tokio::test(start_paused = true)]
 async fn a_sign_that_is_missing_or_of_a_service_that_is_gone_is_replaced_and_other_labels_stay() {
@@ -49,22 +34,6 @@ async fn a_sign_that_is_missing_or_of_a_service_that_is_gone_is_replaced_and_oth
         let labels = scene.balancer().labels;
         assert_eq!((labels[SIGN].as_str(), labels["team"].as_str()), (UID, "blue"));
         assert_eq!(scene.changes(), ["PUT /load_balancers/{id}"]);
-    }
-}
-
-/// §8.26.
-#[tokio::test(start_paused = true)]
-async fn an_update_finds_it_by_its_sign_or_its_name() {
-    for is_signed in [true, false] {
-        let mut scene = Scene::new();
-        scene.ensure().await;
-        if !is_signed {
-            scene.meddle(|it| it.labels.retain(|key, _| key != SIGN)).await;
-        }
-        scene.add_node("worker-3");
-        scene.changes();
-        scene.try_update().await.unwrap();
-        assert_eq!(scene.targets(), scene.servers());
     }
 }
 
@@ -99,22 +68,4 @@ async fn one_that_another_cluster_uses_is_refused_until_its_machines_are_gone() 
     scene.start().await;
     scene.ensure().await;
     assert_eq!(scene.balancer().labels[SIGN], UID);
-}
-
-/// §3.1: "non-unique".
-#[tokio::test(start_paused = true)]
-async fn of_two_that_carry_the_sign_none_is_deleted() {
-    let mut scene = Scene::new();
-    scene.ensure().await;
-    scene.fake.add_load_balancer("copy");
-    scene.fake.change_load_balancer("copy", |it| drop(it.labels.insert(SIGN.into(), UID.into())));
-    scene.start().await;
-    let err = scene.refused().await;
-    assert!(err.is_invalid() && err.to_string().contains("\"copy\""), "{err}");
-    assert!(scene.try_delete().await.unwrap_err().is_invalid());
-    assert_eq!((scene.changes(), scene.fake.load_balancers().len()), (vec![], 2));
-    scene.fake.remove_load_balancer("copy");
-    tokio::time::advance(LONG).await;
-    scene.try_delete().await.unwrap();
-    assert!(scene.fake.load_balancers().is_empty());
 }
