@@ -1,4 +1,4 @@
-//! Where the services are: Keystone's catalogue (§5.1).
+//! Keystone's catalogue: the URLs of the services (§5.1).
 
 use std::collections::BTreeSet;
 
@@ -25,12 +25,12 @@ pub(crate) enum Service {
 impl Service {
     pub(crate) const ALL: [Self; 5] = [Self::Compute, Self::Network, Self::Balancer, Self::BalancerRoot, Self::Keys];
 
-    /// What the catalogue calls it.
+    /// Returns its type in the catalogue.
     pub(crate) fn kind(self) -> &'static str {
         self.names().0
     }
 
-    /// That, and what comes after the catalogue's URL, which may have it already.
+    /// Returns its type in the catalogue, and the version that follows the catalogue's URL, unless that ends with it.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Compute => ("compute", ""),
@@ -47,11 +47,11 @@ impl Service {
     }
 }
 
-/// The base URL of a service in a token's catalogue: its first endpoint with this interface, in this region if one is
+/// Returns the base URL of a service in a token's catalogue: its first endpoint with this interface, in this region if one is
 /// configured.
 ///
 /// # Errors
-/// *Invalid*, with what there is instead.
+/// *Invalid*, with the endpoints that exist.
 pub(crate) fn base(catalogue: &Value, service: Service, interface: Interface, region: Option<&str>) -> Result<String> {
     let (kind, interface) = (service.kind(), name(interface));
     let endpoints: Vec<&Value> = endpoints(catalogue, kind).collect();
@@ -78,7 +78,7 @@ pub(crate) fn base(catalogue: &Value, service: Service, interface: Interface, re
     )))
 }
 
-/// The regions that Nova or Neutron are in.
+/// Returns the regions of Nova and Neutron.
 pub(crate) fn regions(catalogue: &Value) -> BTreeSet<String> {
     let used = [Service::Compute, Service::Network].into_iter().flat_map(|it| endpoints(catalogue, it.kind()));
     used.filter_map(|it| it["region"].as_str().or(it["region_id"].as_str())).map(str::to_owned).collect()

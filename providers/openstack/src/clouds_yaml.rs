@@ -12,15 +12,15 @@ type Entries = Map<String, Value>;
 #[derive(Default)]
 pub(crate) struct Clouds {
     entry: Value,
-    /// How messages name it.
+    /// Its name in messages.
     name: String,
-    /// What was read.
+    /// The files that were read.
     pub(crate) files: Vec<PathBuf>,
     pub(crate) mistakes: Vec<String>,
 }
 
 impl Clouds {
-    /// The entry `cloud` of `file`, if somebody named them; else they are looked for.
+    /// Reads the entry `cloud` of `file`; without a name, they are searched.
     pub(crate) fn read(file: Option<&str>, cloud: Option<&str>, environment: &Environment) -> Self {
         let mut clouds = Self::default();
         if let Err(mistake) = clouds.fill(file, cloud, &directories(environment)) {
@@ -29,7 +29,7 @@ impl Clouds {
         clouds
     }
 
-    /// The text of `auth.username` and the like; none if it is empty.
+    /// Returns the text of `auth.username` and the like; none if it is empty.
     pub(crate) fn text(&mut self, path: &str) -> Option<String> {
         match path.split('.').try_fold(&self.entry, |value, key| value.get(key))? {
             Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
@@ -41,7 +41,7 @@ impl Clouds {
         }
     }
 
-    /// Notes what is wrong with a field.
+    /// Notes a mistake in a field.
     pub(crate) fn refuse(&mut self, path: &str, why: &str) {
         self.mistakes.push(format!("{}: {path} {why}", self.name));
     }
@@ -79,7 +79,7 @@ impl Clouds {
         Ok(())
     }
 
-    /// The mapping under `key` of a file; `None` if it is empty.
+    /// Reads the mapping under `key` of a file; `None` if it is empty.
     fn load(&mut self, file: &Path, key: &str) -> Result<Option<Entries>, String> {
         let shown = file.display();
         let text = std::fs::read_to_string(file).map_err(|err| format!("cannot read {shown}: {err}"))?;
@@ -110,7 +110,7 @@ fn names(clouds: &Entries) -> String {
     clouds.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// Where clients look, in this order.
+/// Returns the directories that clients search, in this order.
 fn directories(environment: &Environment) -> Vec<PathBuf> {
     let home = environment.get("HOME").filter(|home| !home.is_empty());
     let of_user = home.map(|home| Path::new(home).join(".config/openstack"));

@@ -83,14 +83,14 @@ pub enum Method {
     Password {
         /// The user.
         user: User,
-        /// Its password.
+        /// The user's password.
         password: SecretString,
     },
     /// An application credential. Never with a scope.
     ApplicationCredential {
         /// By id, or by name and user.
         credential: Named,
-        /// Its secret.
+        /// The credential's secret.
         secret: SecretString,
     },
     /// A given token, which cannot be renewed.

@@ -1,6 +1,6 @@
-//! What Octavia can do, by its version and by the provider of load balancers (§3.3).
+//! Features of Octavia, by its version and by the provider of load balancers (§3.3).
 
-/// What Octavia can do.
+/// Features of Octavia.
 ///
 /// ```
 /// use provider_openstack::features::Features;
@@ -34,7 +34,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// What a version offers with a provider (`lb-provider`).
+    /// Returns the features of a version with a provider (`lb-provider`).
     #[must_use]
     pub fn of(version: (u32, u32), provider: &str) -> Self {
         let is_ovn = provider == "ovn";
@@ -52,7 +52,7 @@ impl Features {
         }
     }
 
-    /// The latest of the versions that Octavia lists: `v2.27`.
+    /// Returns the latest of the versions that Octavia lists: `v2.27`.
     pub(crate) fn version<'a>(ids: impl Iterator<Item = &'a str>) -> Option<(u32, u32)> {
         let parse = |id: &str| {
             let (major, minor) = id.strip_prefix('v')?.split_once('.').unwrap_or((id.strip_prefix('v')?, "0"));

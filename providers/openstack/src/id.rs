@@ -20,12 +20,12 @@ const ACCEPTED: &str = "openstack:///<server id> and openstack://<region>/<serve
 pub struct ServerId<'a> {
     /// Empty where the provider id does not say.
     pub region: &'a str,
-    /// Its id in Nova.
+    /// ID of the server in Nova.
     pub server: &'a str,
 }
 
 impl<'a> ServerId<'a> {
-    /// Reads a provider id. What has no scheme is read as if `openstack://` stood before it: once ids were written so.
+    /// Reads a provider ID. One without a scheme is read as if it began with `openstack://`: such IDs were written once.
     ///
     /// # Errors
     /// See [`IdError`]; never a reason to take a machine for gone.

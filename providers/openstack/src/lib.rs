@@ -1,7 +1,7 @@
 //! OpenStack: the provider `openstack`.
 //!
-//! It takes the place of `openstack-cloud-controller-manager`: the same `cloud.conf`, annotations, labels, provider ids,
-//! events and metrics. What is different, and why, is in `docs/providers/openstack.md`.
+//! Drop-in replacement for `openstack-cloud-controller-manager`: the same `cloud.conf`, annotations, labels, provider IDs,
+//! events and metrics. `docs/providers/openstack.md` explains the differences.
 
 pub mod annotations;
 mod balancers;
@@ -20,7 +20,7 @@ mod routes;
 mod servers;
 pub mod services;
 #[cfg(test)]
-mod stage;
+mod tests;
 mod transports;
 
 pub use provider::{OpenStack, factory};

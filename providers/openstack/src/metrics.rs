@@ -16,7 +16,7 @@ provider_kit::series! {
     ERRORS: Counter = "openstack_api_request_errors_total", "request";
 }
 
-/// A load balancer takes minutes.
+/// Buckets for load balancers, which take minutes.
 const LONG: &[f64] = &[
     0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 12.5, 15.0, 17.5, 20.0, 22.5, 25.0, 27.5, 30.0, 50.0, 75.0, 100.0,
     1000.0,
@@ -45,7 +45,7 @@ pub(crate) fn reconciled<T>(inner: T, metrics: &Arc<dyn CloudMetrics>) -> Counte
     })
 }
 
-/// Hears of requests to the services, and tells them under the names of the program before.
+/// Records requests to the services under the names of the Go cloud-controller-manager.
 pub(crate) struct Requests(pub(crate) Arc<dyn CloudMetrics>);
 
 impl CloudMetrics for Requests {
@@ -55,7 +55,7 @@ impl CloudMetrics for Requests {
     }
 }
 
-/// One more of these: how many there were, how long they took, how many of them failed.
+/// Records one more event: the count, the duration, and the failure if it failed.
 fn note(metrics: &dyn CloudMetrics, series: [&'static ProviderSeries; 3], label: &str, took: Duration, is_ok: bool) {
     let [count, duration, errors] = series;
     metrics.record(count, &[label], 1.0);

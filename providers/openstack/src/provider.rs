@@ -1,4 +1,4 @@
-//! The provider: what it is made of, its start, and what it takes over while it runs.
+//! The provider: its parts, its start, and the reload of its configuration.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -22,7 +22,7 @@ use crate::servers::{Servers, servers};
 use crate::services::Services;
 use crate::{EVENT_SOURCE, NAME};
 
-/// Makes the provider from the configuration file, the files that it names, and the environment.
+/// Creates the provider from the configuration file, the files that it names, and the environment.
 ///
 /// # Errors
 /// *Invalid*, with everything that is wrong with them.
@@ -36,18 +36,18 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
 pub struct OpenStack {
     services: Services,
     setup: Setup,
-    /// As it was at the start, with who we are as it was last read.
+    /// The configuration at the start, with the credential as it was last read.
     config: RwLock<Arc<Config>>,
     cluster: ClusterView,
     servers: Servers,
     balancers: Option<Counted<Balancers>>,
     routes: Option<RouteTable<RouterRoutes>>,
-    /// Whether Neutron has what routes need; asked at the start.
+    /// If set, Neutron has the extensions that routes need; read at the start.
     has_routes: OnceLock<bool>,
 }
 
 impl OpenStack {
-    /// A provider that talks to these services. `setup` is what it was made from.
+    /// Returns a provider that uses these services. `setup` is the setup that it was created from.
     #[must_use]
     pub fn over(config: Config, services: Services, setup: &Setup) -> Self {
         let cluster = ClusterView::new(EVENT_SOURCE);
@@ -100,12 +100,11 @@ impl CloudProvider for OpenStack {
         Diagnosis { services: &self.services, config: &self.config() }.findings().await
     }
 
-    /// Who we are, and the certificates by which the services are known, are taken over (P-39); anything else is read at the
-    /// start only.
+    /// Takes over the credential and the certificates of the services (P-39); anything else is read at the start only.
     async fn reload(&self, file: &ConfigFile) -> Result<Reload> {
         let new = Config::read(&Setup { config: Some(file.clone()), ..self.setup.clone() })?;
         let used = self.config();
-        // What stands in another project is none of this cluster's.
+        // Objects in another project are not this cluster's.
         if !new.auth.may_be_for_the_same(&used.auth) {
             return Ok(Reload::NeedsRestart);
         }

@@ -176,7 +176,7 @@ impl Services {
     /// Restricts a list to this project's objects: an administrator sees those of all projects.
     ///
     /// # Errors
-    /// Those of [`project_id`](Self::project_id).
+    /// The errors of [`project_id`](Self::project_id).
     pub(crate) async fn in_project(&self, call: Call) -> Result<Call> {
         Ok(call.query("project_id", self.project_id().await?))
     }

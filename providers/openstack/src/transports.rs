@@ -1,4 +1,4 @@
-//! How the services are reached, and what their refusals mean (§5.6).
+//! Transports to the services, and the meaning of their refusals (§5.6).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +15,10 @@ use serde_json::Value;
 use crate::config::Config;
 use crate::metrics::Requests;
 
-/// Nova tells the name of a flavor with the server from this version on.
+/// Version of Nova's API from which on a server has the name of its flavor.
 const MICROVERSION: &str = "compute 2.47";
 
-/// What all services have in common.
+/// Sets the properties that all services share.
 pub(crate) fn furnished(builder: Builder, config: &Config, setup: &Setup, leaf: Arc<dyn Leaf>) -> Builder {
     builder
         .setup(setup)
@@ -71,8 +71,8 @@ impl Leaf for Microversion {
     }
 }
 
-/// The services' own error bodies. Only what has a word of its own for what is wrong comes from the service that was meant:
-/// all of them, and what is before them, answer 404 to a path that they do not have, and some of them in JSON.
+/// Reads the services' own error bodies. Only a refusal with an error code comes from the service itself: all services, and the
+/// proxies before them, answer 404 to unknown paths, and some of them in JSON.
 fn refusal(headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
     let value: Value = serde_json::from_slice(body).ok()?;
     let refusal = |code: &str, message: &Value| {
@@ -97,7 +97,7 @@ fn refusal(headers: &HeaderMap, body: &[u8]) -> Option<Refusal> {
     refusal(code, message)
 }
 
-/// What a refusal means beyond its status.
+/// Returns the meaning of a refusal beyond its status.
 pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
     let said = refusal.message.to_ascii_lowercase();
     let is_full = ["OverQuota", "IpAddressGenerationFailure", "ExternalIpAddressExhausted"].contains(&&*refusal.code);

@@ -203,7 +203,7 @@ impl Member<'_> {
     }
 }
 
-/// All members of a pool: the targets, and the settings that they share. The JSON is a list, which is written and read member by
+/// The members of a pool: the targets, and the settings that they share. The JSON is a list, which is written and read member by
 /// member: there are thousands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Members {

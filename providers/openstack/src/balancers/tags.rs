@@ -77,7 +77,7 @@ pub(super) fn belongs_to(tag: &str, legacy: &str) -> bool {
     tag == legacy || read_owner_tag(tag).is_some_and(|(_, of)| stands_beside(of))
 }
 
-/// One Service's share of a load balancer.
+/// The share of one Service in a load balancer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View {
     /// The load balancer's own ID, for the Service that it was created for; else with the Service's legacy owner tag behind it.

@@ -6,7 +6,7 @@ use openstack_fake::{Fake, Fault, FaultKind, Network, Options};
 use provider_kit::transport::Priority;
 
 use super::*;
-use crate::stage::services;
+use crate::tests::services;
 
 /// The Nodes that the controllers know.
 struct Known(Vec<Arc<Node>>);
@@ -384,7 +384,7 @@ async fn a_router_that_is_not_there_says_nothing_about_routes() {
     let error = routes.list(&cluster()).await.unwrap_err();
     assert!(error.is_invalid() && error.to_string().contains("router-id"), "{error}");
     // Nor are routes judged before the Nodes are known.
-    let (services, _) = crate::stage::services(&world.fake, "");
+    let (services, _) = crate::tests::services(&world.fake, "");
     let view = ClusterView::new(crate::EVENT_SOURCE);
     let routes = super::routes(services.clone(), Ports::new(services), world.router.clone(), view);
     assert!(routes.list(&cluster()).await.is_err());

@@ -9,25 +9,25 @@ use provider_kit::transport::{Call, Priority};
 use crate::ports::{Port, Ports, VALUES_AT_ONCE};
 use crate::services::Services;
 
-/// What one server has through its ports.
+/// The addresses of one server's ports.
 #[derive(Debug, Default)]
 pub(super) struct Attached {
     /// Addresses of its active ports, in their order.
     pub(super) ips: Vec<Box<str>>,
-    /// What its ports carry for other networks: the network's name, and an address.
+    /// Addresses that its ports carry for other networks, each with the network's name.
     pub(super) trunk: Vec<(String, Box<str>)>,
 }
 
-/// What servers have, by their ids.
+/// The addresses of servers' ports, by the servers' IDs.
 pub(super) type Attachments = HashMap<Box<str>, Attached>;
 
-/// What all servers of the project have.
+/// Reads the addresses of all servers of the project.
 pub(super) async fn of_all(services: &Services, ports: &Ports, urgency: &Urgency) -> Result<Attachments> {
     let ports = ports.read_all(urgency).await?;
     attachments(services, &ports, &ports).await
 }
 
-/// What one server has.
+/// Reads the addresses of one server.
 pub(super) async fn of_one(
     services: &Services,
     ports: &Ports,
@@ -40,7 +40,7 @@ pub(super) async fn of_one(
     attachments(services, &its, &known).await
 }
 
-/// What servers have through these ports and the known ones that they carry. One that is not known is left out: the others count
+/// Returns the addresses of servers through these ports and the known ones that they carry. An unknown one is left out: the others count
 /// all the same.
 async fn attachments(services: &Services, ports: &[Port], known: &[Port]) -> Result<Attachments> {
     let carried: HashSet<&str> = ports.iter().flat_map(Port::sub_ports).collect();

@@ -1,4 +1,4 @@
-//! Which instance type a flavor is (§2.2).
+//! The instance type of a flavor (§2.2).
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::services::Services;
 
-/// What is told of a flavor with a server: its name from microversion 2.47 on, its id before.
+/// The flavor in a server: its name from microversion 2.47 on, its ID before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub(super) struct Flavor {
@@ -18,7 +18,7 @@ pub(super) struct Flavor {
     id: Option<Box<str>>,
 }
 
-/// The instance types of flavors of which the name is not told, or can be no label.
+/// The instance types of flavors whose name is unknown, or is not valid as a label.
 #[derive(Default)]
 pub(super) struct Flavors(RwLock<HashMap<Flavor, Box<str>>>);
 
@@ -28,10 +28,10 @@ struct Named {
 }
 
 impl Flavors {
-    /// Finds out the instance types of these, as far as they are not known.
+    /// Reads the instance types of these flavors, as far as they are not known.
     ///
     /// # Errors
-    /// What Nova answered.
+    /// Nova's answer.
     pub(super) async fn learn(
         &self,
         services: &Services,
@@ -47,7 +47,7 @@ impl Flavors {
         Ok(())
     }
 
-    /// The instance type; `None` if nobody has learnt it.
+    /// Returns the instance type; `None` if it was not read.
     pub(super) fn instance_type(&self, flavor: &Flavor) -> Option<String> {
         let told = flavor.original_name.as_ref().filter(|name| !name.is_empty() && is_value(name));
         let learnt = || self.0.read().unwrap_or_else(PoisonError::into_inner).get(flavor).map(ToString::to_string);
@@ -56,7 +56,7 @@ impl Flavors {
 }
 
 impl Flavor {
-    /// The name, or else the id. A flavor may be gone while there are servers of it.
+    /// Reads the name, or else the ID. A flavor may be deleted while there are servers of it.
     async fn find(&self, services: &Services, priority: Priority) -> Result<Box<str>> {
         let Self { original_name, id } = self;
         if let Some(id) = id {

@@ -6,7 +6,7 @@ use openstack_fake::{Fake, Fault, FaultKind, Options, Refused};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::stage::services;
+use crate::tests::services;
 
 const FRESH: Want = Want::EXISTENCE.and_shutdown().fresh();
 
@@ -350,24 +350,6 @@ async fn a_node_that_is_named_otherwise_is_found_by_its_firmware() {
     // Neither its name nor an address speaks for it.
     node.addresses = address("10.99.0.1");
     assert!(matches!(state(&servers, Arc::new(node), FRESH).await, Ok(InstanceState::Gone(_))));
-}
-
-/// A page that is full is followed by another one, even if that is empty: hence not quite a thousand.
-#[tokio::test(start_paused = true)]
-async fn a_thousand_servers_cost_their_pages_and_nothing_for_each() {
-    let fake = Fake::default();
-    let network = fake.add_network("k8s-net", "10.6.0.0/16");
-    let nodes: Vec<_> = (0..999)
-        .map(|n| {
-            let server = fake.add_server(&format!("worker-{n}"), &network);
-            with_id(&server.name, &format!("openstack:///{}", server.id))
-        })
-        .collect();
-    let servers = servers_of(&fake, "");
-    let states = servers.lookup(&nodes, Want::METADATA).await;
-    assert!(states.iter().all(|state| matches!(state, Ok(InstanceState::Present { .. }))));
-    let reads = fake.requests().into_iter().filter(|it| it.route.starts_with("GET")).count();
-    assert_eq!((fake.count("GET /servers/detail"), fake.count("GET /ports"), reads), (2, 1, 3));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use openstack_fake::{Fault, FaultKind};
+use openstack_fake::Fault;
 use serde_json::json;
 
 use super::scene::{CREATE, NAME, Scene};
@@ -105,15 +105,6 @@ async fn an_octavia_that_says_when_to_come_back_is_not_asked_before_and_nothing_
     tokio::time::sleep(Duration::from_secs(40)).await;
     scene.ensure("web").await;
     assert_eq!(scene.changes(), [CREATE]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn one_whose_making_was_not_answered_is_found_again() {
-    let mut scene = internal();
-    scene.fake.fail(Fault::new(CREATE, FaultKind::LostAnswer).times(1));
-    let _ = scene.try_ensure("web").await;
-    scene.ensure("web").await;
-    assert_eq!(scene.fake.load_balancers().len(), 1);
 }
 
 // Defect 8 of §7

@@ -1,4 +1,4 @@
-//! The provider's parts over the fake, for their tests.
+//! Services over the fake, for the tests of this crate's modules.
 
 use cloud_provider::{ConfigFile, Setup};
 use openstack_fake::Fake;
@@ -7,7 +7,7 @@ use provider_kit::transport::in_process;
 use crate::config::Config;
 use crate::services::Services;
 
-/// The fake's services, with more of a configuration than it takes to reach them.
+/// Returns the fake's services, with `more` lines of the configuration.
 pub(crate) fn services(fake: &Fake, more: &str) -> (Services, Config) {
     use openstack_fake::{DOMAIN, ENDPOINT, PASSWORD, PROJECT, REGION, USER};
     let text = format!(
