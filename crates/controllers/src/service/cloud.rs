@@ -1,6 +1,7 @@
 //! Calls about load balancers, so that nothing a provider does stops the controller.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ use crate::service::targets::Follows;
 /// A call that takes longer is given up, so that nothing waits for ever. Some clouds take many minutes for a load
 /// balancer; providers have shorter limits for each request of theirs.
 const DEADLINE: Duration = Duration::from_secs(15 * 60);
+/// A call that takes longer than this releases its worker permit: it may hang, or its requests may be sent again after pauses, and
+/// other Services must not wait for that (INV-6).
+const SLOW: Duration = Duration::from_secs(2);
 /// A question that changes nothing.
 const QUESTION: Duration = Duration::from_secs(2 * 60);
 
@@ -99,7 +103,7 @@ impl Cloud {
     /// The load balancer that carries our marks, whatever there is of it.
     pub(super) async fn find(&self, service: &Service) -> Result<Option<LoadBalancerStatus>> {
         let request = self.request(service, &[], &());
-        self.call(Ask::Search, |it| it.get(request)).await
+        self.call(Ask::Search, &(), |it| it.get(request)).await
     }
 
     pub(super) async fn ensure(
@@ -109,7 +113,7 @@ impl Cloud {
         observer: &dyn SyncObserver,
     ) -> Result<Option<LoadBalancerStatus>> {
         let (request, start) = (self.request(service, nodes, observer), Instant::now());
-        let result = self.call(Ask::Change, |it| it.ensure(request)).await;
+        let result = self.call(Ask::Change, observer, |it| it.ensure(request)).await;
         self.metrics.ensured(start.elapsed(), result.is_ok());
         result
     }
@@ -121,12 +125,12 @@ impl Cloud {
         observer: &dyn SyncObserver,
     ) -> Result<()> {
         let request = self.request(service, nodes, observer);
-        self.call(Ask::Change, |it| it.update_targets(request)).await
+        self.call(Ask::Change, observer, |it| it.update_targets(request)).await
     }
 
     pub(super) async fn delete(&self, service: &Service, observer: &dyn SyncObserver) -> Result<()> {
         let (request, start) = (self.request(service, &[], observer), Instant::now());
-        let result = self.call(Ask::Change, |it| it.delete(request)).await;
+        let result = self.call(Ask::Change, observer, |it| it.delete(request)).await;
         self.metrics.deleted(start.elapsed(), result.is_ok());
         result
     }
@@ -134,7 +138,7 @@ impl Cloud {
     /// What would be done to bring the load balancer up to date.
     pub(super) async fn plan(&self, service: &Service, nodes: &[Arc<Node>]) -> Result<Plan> {
         let request = self.request(service, nodes, &());
-        self.call(Ask::Question, |it| it.plan(request, Goal::Ensured)).await
+        self.call(Ask::Question, &(), |it| it.plan(request, Goal::Ensured)).await
     }
 
     fn request<'a>(
@@ -149,6 +153,7 @@ impl Cloud {
     async fn call<'a, T>(
         &'a self,
         ask: Ask,
+        observer: &dyn SyncObserver,
         call: impl FnOnce(&'a dyn LoadBalancers) -> BoxFuture<'a, Result<T>>,
     ) -> Result<T> {
         let provider = self.provider.name();
@@ -160,8 +165,13 @@ impl Cloud {
         }
         // The call is inside, so that a panic before the first await is caught too.
         let deadline = ask.deadline();
-        let answer = timeout(deadline, AssertUnwindSafe(async { call(balancers).await }).catch_unwind());
-        match within_grace(&self.stopping, answer).await {
+        let answer = AssertUnwindSafe(async { call(balancers).await }).catch_unwind();
+        let answer = timeout(deadline, releasing_permit(observer, answer));
+        let answer = within_grace(&self.stopping, answer).await;
+        if answer.is_some() {
+            observer.goes_on().await;
+        }
+        match answer {
             Some(Ok(Ok(result))) => result,
             Some(Ok(Err(_))) => Err(Error::other(format!("cloud provider {provider} panicked"))),
             Some(Err(_)) => {
@@ -173,6 +183,18 @@ impl Cloud {
                 }
                 Err(Error::other("given up: the process is stopping"))
             }
+        }
+    }
+}
+
+/// Waits for a call of the provider, and releases the worker permit while the call is slow.
+async fn releasing_permit<T>(observer: &dyn SyncObserver, call: impl Future<Output = T>) -> T {
+    let mut call = pin!(call);
+    loop {
+        match timeout(SLOW, &mut call).await {
+            Ok(answer) => return answer,
+            // Again after each pause: a provider that waits for its cloud takes the permit back after the wait.
+            Err(_) => observer.waits(),
         }
     }
 }

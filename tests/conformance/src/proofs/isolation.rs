@@ -8,8 +8,8 @@ use super::{minutes, prove, settled};
 use crate::fault_injector::Trouble;
 use crate::profile::MakeProfile;
 
-/// The most that others delay a Service: the pause after which a request that the cloud failed is sent again.
-const DELAY: Duration = Duration::from_secs(45);
+/// The most that others delay a Service: slow calls hold the worker permits for some seconds each.
+const DELAY: Duration = Duration::from_secs(15);
 
 /// More Services than there are workers hang or fail, and others are served all the same.
 ///
