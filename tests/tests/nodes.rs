@@ -156,18 +156,6 @@ async fn one_bad_node_does_not_hold_back_its_batch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_leads_to_the_same_end() {
-    let world = registered(1);
-    world.api.faults().add(Matcher::any().verb("patch").resource("nodes").times(1), Action::AnswerLost);
-    for _ in 0..3 {
-        world.sync(&names(1)).await;
-    }
-    let node = world.node("worker-1").expect("it is there");
-    assert_eq!(node["spec"]["providerID"], "simulated://m-000001");
-    assert_eq!(node["spec"].get("taints"), None, "{node}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_re_created_node_gets_its_own_machine() {
     let world = registered(60);
     world.sync(&names(60)).await;

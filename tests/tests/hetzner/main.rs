@@ -7,4 +7,3 @@ mod budget;
 mod names;
 mod predecessor;
 mod take_over;
-mod waiting;

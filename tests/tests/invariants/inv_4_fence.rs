@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ccm_conformance::Harness;
-use cloud_provider::Fence;
 use kube::Client;
 use runtime::client::{Limits, NoRequestMetrics, wrap};
 use runtime::clock::SystemClock;
@@ -99,14 +98,4 @@ async fn inv_4_a_leader_that_cannot_renew_its_lease_stops_writing_at_the_deadlin
     let passed = mutations_during(&harness, Duration::from_secs(1200), round..round + 10).await;
     assert_eq!((harness.injector.mutations() - before, passed), (0, 0), "{:#?}", harness.injector.last(10));
     assert!(before - began > 20 && round > 30, "it wrote until then: {began}, {before}, {round}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn inv_4_who_never_led_changes_nothing_whatever_is_started() {
-    let (mut harness, _) = scene::harness();
-    harness.fence = Fence::new(|| false);
-    harness.join(1..=5).await;
-    // A program that forgets to wait for the Lease.
-    let _program = harness.start().await.unwrap();
-    assert_eq!(mutations_during(&harness, Duration::from_secs(600), 0..8).await, 0, "{:#?}", harness.injector.last(10));
 }

@@ -6,6 +6,5 @@
 
 mod inv_4_fence;
 mod inv_5_secrets;
-mod inv_7_ownership;
 mod inv_9_forgotten_services;
 mod scene;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloud_provider::{AddressType, CloudProvider};
 use provider_kit::transport::{Credential, Transport};
-use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, Fault, FaultKind, NewMachine, NewRoute};
+use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, NewMachine, NewRoute};
 use provider_simulated::provider::Simulated;
 use serde_json::json;
 
@@ -93,17 +93,6 @@ async fn a_steady_state_lists_every_five_minutes_and_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_changes_nothing() {
-    let (world, cloud) = running(3);
-    seconds(30).await;
-    requests(&cloud);
-    let writes = world.writes();
-    world.run();
-    seconds(200).await;
-    assert_eq!((requests(&cloud).0, world.writes()), (0, writes));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_changed_next_hop_is_replaced() {
     let (world, cloud) = running(2);
     seconds(30).await;
@@ -147,22 +136,6 @@ async fn routes_of_others_are_never_touched() {
     let told = world.events_of("FailedToCreateRoute");
     assert!(told[0].ends_with("a route to 10.244.3.0/24 exists") || told[0].contains("exists"), "{told:?}");
     assert!(told.len() < 10, "it backs off: {}", told.len());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lost_answer_leads_to_the_same_end() {
-    let (world, cloud) = running(0);
-    seconds(30).await;
-    cloud.inject(Fault::new(FaultKind::LostAnswer).on("POST /v1/routes").times(6));
-    cloud.inject(Fault::new(FaultKind::LostAnswer).on("DELETE /v1/routes/{id}").times(6));
-    (1..=3).for_each(|n| boot(&cloud, n));
-    (1..=3).for_each(|n| join(&world, &cloud, n));
-    seconds(120).await;
-    assert_eq!(routes(&cloud).len(), 3);
-    (1..=3).for_each(|n| assert_eq!(world.condition(&format!("worker-{n}")), CREATED));
-    (1..=3).for_each(|n| assert!(world.api.remove("nodes", None, &format!("worker-{n}"))));
-    seconds(120).await;
-    assert_eq!(routes(&cloud), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]

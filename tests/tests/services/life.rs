@@ -48,24 +48,6 @@ async fn all_writes_go_to_the_status_of_services() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_over_a_healthy_cluster_says_and_writes_nothing() {
-    let mut world = world().await;
-    for n in 0..20 {
-        world.create(&format!("web-{n}")).await;
-    }
-    world.settle().await;
-    assert_eq!(world.cloud.balancers().len(), 20);
-    for _ in 0..2 {
-        world.stop().await;
-        world.clear();
-        world.start().await;
-        tokio::time::sleep(Duration::from_secs(3600)).await;
-        assert_eq!((world.writes(), world.cloud.changes(), world.all_events()), (0, 0, vec![]));
-        assert_eq!((world.cloud.count("ensure"), world.cloud.count("update")), (20, 0), "one look at each");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_cloud_without_plans_is_told_of_always() {
     let mut world = World::stopped(Options::default());
     world.cloud = LbCloud::new(&world.api).without_plans();
@@ -286,17 +268,6 @@ async fn a_stuck_service_is_let_go_as_soon_as_somebody_asks() {
     world.user.patch_service("web", &abandon).await;
     world.settle().await;
     assert!(world.service("web").is_null(), "the back-off of minutes is not waited for");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lost_answer_leads_to_the_same_end() {
-    let world = world().await;
-    world.api.faults().add(Matcher::any().verb("patch").resource("services/status").times(1), Action::AnswerLost);
-    world.create("web").await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
-    let finalizers = &world.service("web")["metadata"]["finalizers"];
-    assert_eq!(*finalizers, json!(["service.kubernetes.io/load-balancer-cleanup"]));
-    assert_eq!(world.cloud.balancers().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

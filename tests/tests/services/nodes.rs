@@ -36,21 +36,6 @@ async fn a_node_that_joins_is_one_change_of_each_load_balancer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flapping_node_moves_nothing() {
-    let world = with_services(5).await;
-    for _ in 0..10 {
-        for is_ready in [false, true] {
-            world.user.set_ready("worker-1", is_ready).await;
-            let taint = json!([{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]);
-            let taints = if is_ready { json!([]) } else { taint };
-            world.user.patch_node("worker-1", &json!({"spec": {"taints": taints}})).await;
-            tokio::time::sleep(Duration::from_secs(7)).await;
-        }
-    }
-    assert_eq!((world.cloud.calls().len(), world.writes(), world.all_events()), (0, 0, vec![]));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_node_that_is_excluded_or_deleted_leaves_all_load_balancers() {
     let world = with_services(3).await;
     let label = json!({"metadata": {"labels": {"node.kubernetes.io/exclude-from-external-load-balancers": ""}}});

@@ -36,8 +36,6 @@ pub(super) struct Scene {
 }
 
 const NAME: &str = "a17c0";
-const POST: &str = "POST /v1/load-balancers";
-const LIST: &str = "GET /v1/load-balancers";
 const PUT: &str = "PUT /v1/load-balancers/{id}";
 const DELETE: &str = "DELETE /v1/load-balancers/{id}";
 
@@ -238,50 +236,6 @@ async fn a_delete_is_done_once_and_is_well_with_nothing_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_answer_doubles_nothing() {
-    let scene = Scene::new();
-    scene.cloud.inject(Fault::new(FaultKind::LostAnswer).on(POST).times(1));
-    scene.ensure(1).await.unwrap_err();
-    scene.ensure(1).await.unwrap().unwrap();
-    assert_eq!((scene.cloud.load_balancers().len(), scene.cloud.requests()[POST]), (1, 1));
-    scene.cloud.inject(Fault::new(FaultKind::LostAnswer).on(PUT).times(1));
-    scene.ensure(3).await.unwrap();
-    assert_eq!(scene.only().targets.len(), 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_lists_do_not_show_yet_is_neither_doubled_nor_leaked() {
-    let lagging = Options { list_delay_milliseconds: 600_000, ..Options::default() };
-    // The answer to the creation is lost, or the program dies, and lists do not show it for ten minutes.
-    for restarts in [false, true] {
-        for answer_is_lost in [false, true] {
-            let mut scene = Scene::with(lagging);
-            if answer_is_lost {
-                scene.cloud.inject(Fault::new(FaultKind::LostAnswer).on(POST).times(1));
-            }
-            assert_eq!(scene.ensure(1).await.is_err(), answer_is_lost);
-            if restarts {
-                scene.restart();
-            }
-            assert!(scene.get().await.is_some());
-            scene.ensure(2).await.unwrap();
-            assert_eq!(scene.only().targets.len(), 2);
-            if restarts {
-                scene.restart();
-            }
-            scene.delete().await.unwrap();
-            assert!(scene.cloud.load_balancers().is_empty(), "restarts {restarts}, lost {answer_is_lost}");
-        }
-    }
-    // Straight to the deletion.
-    let scene = Scene::with(lagging);
-    scene.cloud.inject(Fault::new(FaultKind::LostAnswer).on(POST).times(1));
-    scene.ensure(1).await.unwrap_err();
-    scene.delete().await.unwrap();
-    assert!(scene.cloud.load_balancers().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_list_that_lags_behind_does_not_overrule_what_is_certain() {
     let mut scene = Scene::with(Options { list_delay_milliseconds: 600_000, ..Options::default() });
     let after = async |seconds| tokio::time::sleep(std::time::Duration::from_secs(seconds)).await;
@@ -296,26 +250,6 @@ async fn a_list_that_lags_behind_does_not_overrule_what_is_certain() {
     scene.service = first;
     scene.ensure(1).await.unwrap();
     assert_eq!(scene.requests(), [""; 0]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_at_any_moment_doubles_and_leaks_nothing() {
-    use std::time::Duration;
-    for milliseconds in (0..8000).step_by(50) {
-        let scene = Scene::new();
-        scene.cloud.inject(Fault::latency(100));
-        let limit = Duration::from_millis(milliseconds);
-        let is_done = tokio::time::timeout(limit, scene.ensure(2)).await.is_ok();
-        assert!(is_done || milliseconds < 7000);
-        if milliseconds % 100 == 0 {
-            scene.ensure(3).await.unwrap();
-            assert_eq!(scene.only().targets.len(), 3);
-        }
-        let _ = tokio::time::timeout(limit, scene.delete()).await;
-        scene.delete().await.unwrap();
-        assert_eq!(scene.get().await, None);
-        assert!(scene.cloud.load_balancers().is_empty());
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -341,39 +275,6 @@ async fn somebody_elses_load_balancer_is_refused_and_left_alone() {
         scene.delete().await.unwrap();
         assert_eq!(scene.cloud.load_balancers(), before);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_a_live_service_of_this_cluster_has_is_refused_and_what_a_dead_one_left_is_taken_over() {
-    struct These(Vec<Arc<Service>>);
-    impl Caches for These {
-        fn nodes(&self) -> Vec<Arc<Node>> {
-            Vec::new()
-        }
-        fn node(&self, _name: &str) -> Option<Arc<Node>> {
-            None
-        }
-        fn services(&self) -> Vec<Arc<Service>> {
-            self.0.clone()
-        }
-    }
-    let mut scene = Scene::new();
-    scene.somebody_elses(&[("ccm-rs/cluster", "5c1d"), ("ccm-rs/service", "other")]);
-    let [this, other] = [scene.service.clone(), service("other", &json!({}))].map(Arc::new);
-    scene.provider.set_caches(Arc::new(These(vec![Arc::clone(&this), other])));
-    let err = scene.ensure(1).await.unwrap_err();
-    assert!(err.is_invalid() && err.to_string().contains("belongs to Service default/web-other"), "{err:?}");
-    scene.restart();
-    scene.provider.set_caches(Arc::new(These(Vec::new())));
-    assert!(scene.ensure(1).await.is_err(), "a cache that is still empty says nothing about the dead");
-    scene.restart();
-    scene.provider.set_caches(Arc::new(These(vec![this])));
-    scene.delete().await.unwrap();
-    assert_eq!(scene.cloud.load_balancers().len(), 1, "not ours before it is taken over");
-    scene.ensure(1).await.unwrap();
-    assert_eq!((&*scene.only().labels["ccm-rs/service"], scene.only().targets.len()), ("17-c0", 1));
-    scene.delete().await.unwrap();
-    assert!(scene.cloud.load_balancers().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -416,122 +317,6 @@ async fn a_cluster_whose_id_becomes_readable_keeps_what_it_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operation_that_takes_long_is_looked_at_again_later() {
-    let scene = Scene::with(Options { operation_milliseconds: 60_000, ..Options::default() });
-    let err = scene.ensure(1).await.unwrap_err();
-    assert!(err.retry_after().is_some(), "{err:?}");
-    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
-    assert!(scene.ensure(1).await.unwrap().unwrap().ingress.is_some());
-    assert_eq!(scene.cloud.load_balancers().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_protected_load_balancer_stays_and_the_error_says_what_to_lift() {
-    let scene = Scene::new();
-    scene.ensure(1).await.unwrap();
-    scene.cloud.protect_load_balancer(NAME, true);
-    let err = scene.delete().await.unwrap_err();
-    assert!(err.is_protected() && err.to_string().contains("switch its protection off first"), "{err:?}");
-    assert!(scene.get().await.is_some());
-    scene.update_targets(2).await.unwrap();
-    scene.cloud.protect_load_balancer(NAME, false);
-    scene.delete().await.unwrap();
-    assert!(scene.cloud.load_balancers().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_quota_that_is_reached_is_said_and_others_work_on() {
-    let mut scene = Scene::with(Options { load_balancer_quota: Some(1), ..Options::default() });
-    scene.ensure(1).await.unwrap();
-    scene.service = service("18", &json!({}));
-    let err = scene.ensure(1).await.unwrap_err();
-    assert!(err.is_quota(), "{err:?}");
-    scene.cloud.set_options(Options::default());
-    scene.ensure(1).await.unwrap();
-    assert_eq!(scene.cloud.load_balancers().len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_was_changed_or_removed_by_hand_is_seen_within_a_minute_and_by_the_next_change_at_once() {
-    let scene = Scene::with(Options::default());
-    scene.ensure(2).await.unwrap();
-    let change = LoadBalancerChange { tier: Some("premium".into()), ..LoadBalancerChange::default() };
-    scene.cloud.edit_load_balancer(NAME, change);
-    tokio::time::sleep(std::time::Duration::from_secs(61)).await;
-    let drift = scene.plan(2, Goal::Ensured).await.unwrap();
-    assert_eq!(drift, ["update load balancer \"a17c0\": simulated.ccm-rs/tier: premium → basic"]);
-    scene.ensure(2).await.unwrap();
-    scene.cloud.remove_load_balancer(NAME);
-    scene.ensure(3).await.unwrap();
-    assert_eq!((scene.only().targets.len(), scene.cloud.requests()[POST]), (3, 2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_list_that_is_not_whole_or_empty_by_mistake_costs_requests_only() {
-    for kind in [FaultKind::EmptyList, FaultKind::EarlyEnd] {
-        let mut scene = Scene::with(Options::default());
-        scene.ensure(1).await.unwrap();
-        scene.restart();
-        scene.cloud.inject(Fault::new(kind).on(LIST).times(1));
-        scene.ensure(2).await.unwrap();
-        assert_eq!(scene.only().targets.len(), 2, "{kind:?}");
-    }
-}
-
-impl Scene {
-    /// The Service's status tells of an address, and the provider knows the cluster's Nodes.
-    fn published(mut self) -> Self {
-        let status = json!({"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}});
-        self.service.status = serde_json::from_value(status).unwrap();
-        self.provider.set_caches(Arc::new(TheseNodes(self.nodes.clone())));
-        self
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_credential_of_another_project_neither_ends_nor_doubles_a_load_balancer() {
-    let scene = Scene::new();
-    scene.ensure(3).await.unwrap();
-    let scene = scene.published();
-    scene.cloud.add_token(DEFAULT_TOKEN, "another-project");
-    // Also what was read before is too old by then.
-    tokio::time::sleep(std::time::Duration::from_secs(120)).await;
-    let made = scene.cloud.load_balancers();
-    let request = || scene.request(3);
-    let errors = [
-        scene.balancers().get(request()).await.map(drop).unwrap_err(),
-        scene.balancers().delete(request()).await.unwrap_err(),
-        scene.balancers().ensure(request()).await.map(drop).unwrap_err(),
-        scene.balancers().update_targets(request()).await.unwrap_err(),
-        scene.balancers().plan(request(), Goal::Deleted).await.map(drop).unwrap_err(),
-        scene.balancers().plan(request(), Goal::Ensured).await.map(drop).unwrap_err(),
-    ];
-    for error in errors {
-        assert!(error.is_unauthorized() && error.to_string().contains("project or account"), "{error}");
-    }
-    assert_eq!(scene.cloud.load_balancers().len(), made.len(), "nothing was made in the wrong place");
-    scene.cloud.add_token(DEFAULT_TOKEN, provider_simulated::cloud::DEFAULT_PROJECT);
-    assert!(scene.balancers().get(request()).await.unwrap().is_some());
-    scene.balancers().delete(request()).await.unwrap();
-    assert!(scene.cloud.load_balancers().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_load_balancer_that_somebody_deleted_is_gone_if_a_machine_testifies() {
-    let scene = Scene::new();
-    scene.ensure(3).await.unwrap();
-    let scene = scene.published();
-    // By hand, in the cloud's console.
-    scene.balancers().delete(scene.request(0)).await.unwrap();
-    let fresh = provider(&scene.cloud);
-    fresh.set_caches(Arc::new(TheseNodes(scene.nodes.clone())));
-    let fresh = fresh.load_balancers().unwrap();
-    assert!(fresh.get(scene.request(0)).await.unwrap().is_none());
-    assert!(fresh.ensure(scene.request(3)).await.unwrap().is_some());
-    assert_eq!(scene.cloud.load_balancers().len(), 1);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_machine_that_is_gone_is_left_out_and_keeps_no_other_from_being_a_target() {
     let scene = Scene::new();
     assert!(scene.cloud.terminate("m-000002"));
@@ -541,15 +326,4 @@ async fn a_machine_that_is_gone_is_left_out_and_keeps_no_other_from_being_a_targ
     assert_eq!(scene.only().targets.len(), 2, "it was changed");
     scene.update_targets(2).await.unwrap();
     assert_eq!(scene.only().targets.len(), 1, "its targets were changed");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_load_balancer_none_of_whose_machines_is_known_is_not_made_without_targets() {
-    let scene = Scene::new();
-    // As with a credential of another, empty project.
-    for number in 1..=2 {
-        assert!(scene.cloud.terminate(&format!("m-00000{number}")));
-    }
-    assert!(scene.ensure(2).await.is_err());
-    assert_eq!(scene.cloud.load_balancers(), []);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cloud_provider::AddressType;
-use provider_simulated::cloud::{Fault, FaultKind, NewMachine, Options, RateLimit};
+use provider_simulated::cloud::{Fault, NewMachine, Options, RateLimit};
 
 use super::*;
 
@@ -79,44 +79,6 @@ async fn five_hundred_gone_nodes_cost_a_list_and_one_costs_single_reads() {
     assert_eq!(count(&look_up(&provider, &nodes[600..602], FRESH).await), [1, 1, 0]);
     assert_eq!(count(&look_up(&provider, &nodes[600..601], FRESH).await), [0, 1, 0]);
     assert_eq!(requests(&cloud), only(MACHINE, 3));
-}
-
-/// What is broken, whether 200 Nodes or two are asked for, and what is answered: present, gone, unknown. Ten machines of
-/// the 200 are really gone.
-#[tokio::test(start_paused = true)]
-async fn nothing_but_an_absence_is_an_absence() {
-    type Break = fn(&Cloud);
-    let table: [(&str, Break, [usize; 3], [usize; 3]); 12] = [
-        ("nothing", |_| (), [190, 10, 0], [1, 1, 0]),
-        ("wrong credentials", |cloud| cloud.inject(Fault::new(FaultKind::WrongCredentials)), [0, 0, 200], [0, 0, 2]),
-        ("revoked token", |cloud| assert!(cloud.revoke_token(DEFAULT_TOKEN)), [0, 0, 200], [0, 0, 2]),
-        ("500", |cloud| cloud.inject(Fault::status(500)), [0, 0, 200], [0, 0, 2]),
-        ("503 in the middle", |cloud| cloud.inject(Fault::status(503).times(2)), [190, 10, 0], [1, 1, 0]),
-        ("429", |cloud| cloud.inject(Fault::status(429)), [0, 0, 200], [0, 0, 2]),
-        ("time-out", |cloud| cloud.inject(Fault::new(FaultKind::Hang)), [0, 0, 200], [0, 0, 2]),
-        ("cut connections", |cloud| cloud.inject(Fault::new(FaultKind::LostAnswer)), [0, 0, 200], [0, 0, 2]),
-        ("an empty list", |cloud| cloud.inject(Fault::new(FaultKind::EmptyList)), [0, 0, 200], [1, 1, 0]),
-        ("a missing page", |cloud| cloud.inject(Fault::new(FaultKind::MissingPage)), [140, 0, 60], [1, 1, 0]),
-        ("an early end", |cloud| cloud.inject(Fault::new(FaultKind::EarlyEnd)), [50, 0, 150], [1, 1, 0]),
-        (
-            "an early end without the total",
-            |cloud| cloud.inject(Fault::new(FaultKind::EarlyEnd).without_total()),
-            [50, 0, 150],
-            [1, 1, 0],
-        ),
-    ];
-    for (what, broken, of_200, of_2) in table {
-        for (asked, expected) in [(0..200, of_200), (9..11, of_2)] {
-            let cloud = Cloud::default();
-            let ids = cloud.create_machines("w-", 200);
-            for id in &ids[..10] {
-                cloud.terminate(id);
-            }
-            broken(&cloud);
-            let answers = look_up(&provider(&cloud), &nodes(&ids)[asked], FRESH).await;
-            assert_eq!(count(&answers), expected, "{what}: {:?}", answers.iter().find(|answer| answer.is_err()));
-        }
-    }
 }
 
 #[tokio::test(start_paused = true)]
