@@ -86,3 +86,43 @@ fn arrows_that_point_elsewhere_are_told() {
     }
     assert_eq!(objection("acme-fake", "fake-cloud"), None);
 }
+
+/// Adds the files and directories under `of` as paths from the root: `docs/index.md`, `docs/providers/`.
+fn collect_paths(of: &Path, paths: &mut Vec<String>) {
+    for entry in std::fs::read_dir(of).into_iter().flatten().flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        let is_directory = path.is_dir();
+        if is_directory && (name == "target" || name == ".git") {
+            continue;
+        }
+        let relative = path.strip_prefix(ROOT).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+        paths.push(format!("/{relative}{}", if is_directory { "/" } else { "" }));
+        if is_directory {
+            collect_paths(&path, paths);
+        }
+    }
+}
+
+/// Returns the paths in code marks of a page that are the end of no path in `all`. `NAME` stands for a name of the reader's.
+fn missing_paths(page: &str, all: &[String]) -> Vec<String> {
+    let path = regex_lite::Regex::new(r"`([\w./-]+(?:\.rs|\.md|\.toml|\.sh|/))`").unwrap();
+    let named = path.captures_iter(page).map(|found| found[1].to_owned());
+    let named = named.filter(|path| !path.contains("NAME") && !path.starts_with('/'));
+    named.filter(|path| !all.iter().any(|known| known.ends_with(&format!("/{path}")))).collect()
+}
+
+#[test]
+fn every_path_that_a_page_names_exists() {
+    let mut all = Vec::new();
+    collect_paths(Path::new(ROOT), &mut all);
+    let is_page =
+        |path: &&String| path.ends_with(".md") && !path.contains("/design/") && !path.starts_with("/CHANGELOG");
+    let pages: Vec<_> = all.iter().filter(is_page).collect();
+    assert!(pages.len() > 20, "{pages:?}");
+    let missing = pages.iter().flat_map(|page| {
+        let text = std::fs::read_to_string(format!("{ROOT}{page}")).unwrap();
+        missing_paths(&text, &all).into_iter().map(move |path| format!("{page}: {path}"))
+    });
+    assert_eq!(missing.collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(missing_paths("see `plan/gone.rs` and `docs/`", &all), ["plan/gone.rs"]);
+}

@@ -1,6 +1,6 @@
-//! INV-1 … INV-9 (ARCHITECTURE.md §7), each by its name.
+//! The invariants INV-1 … INV-9 of ARCHITECTURE.md that are not about one cloud, each named after its invariant.
 //!
-//! They are the shortest proof of each; the long ones are `deletion_guard.rs` (INV-1), `crash.rs` (INV-2) and `chaos.rs`.
+//! These are the shortest proofs; `deletion_guard.rs` (INV-1) and the crash and chaos proofs of `ccm-conformance` go further.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
