@@ -45,6 +45,7 @@ impl Helm {
         let mut command = Command::new(&self.program);
         command.args(["template", "cloud-controller-manager"]).arg(deploy().join("helm/ccm-rs"));
         command.args(["--namespace", "kube-system", "--kube-version", "1.35.0"]);
+        command.args(["--set", "image.repository=registry.example.com/cloud-controller-manager"]);
         for value in values {
             command.args(["--set", value]);
         }

@@ -231,6 +231,7 @@ pub(crate) fn the_chart_refuses_what_cannot_work(helm: &Helm) -> Result<()> {
     for (values, said) in [
         (&[][..], "cloudProvider"),
         (&["cloudProvider=external"][..], "cloudProvider"),
+        (&["cloudProvider=x", "image.repository="][..], "image.repository is required"),
         (&["cloudProvider=x", "leaderElection.enabled=false"][..], "leaderElection.enabled"),
         (&["cloudProvider=x", "kind=Deployment", "leaderElection.enabled=false"][..], "leaderElection.enabled"),
         (
