@@ -7,9 +7,13 @@ use std::process::ExitCode;
 use cloud_provider::Registry;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os();
-    if arguments.nth(1).is_some_and(|first| first == "demo") {
-        return demo::main(arguments);
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next() {
+        Some(first) if first == "demo" => return demo::main(arguments),
+        Some(first) if first == "help" && arguments.next().is_some_and(|next| next == "demo") => {
+            return demo::main(["--help".into()]);
+        }
+        _ => {}
     }
     manager::run(&providers())
 }

@@ -94,6 +94,19 @@ impl Registry {
         self.factories.contains_key(name)
     }
 
+    /// Refuses a name that is not registered. The empty name and `external` mean that there is no provider.
+    ///
+    /// # Errors
+    /// *Invalid*, with the names that this binary has.
+    pub fn check(&self, name: &str) -> Result<()> {
+        if name.is_empty() || name == PROVIDER_EXTERNAL || self.contains(name) {
+            return Ok(());
+        }
+        let known: Vec<_> = self.names().collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Err(Error::invalid(format!("unknown cloud provider {name:?}; this binary has: {known}")))
+    }
+
     /// All names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.factories.keys().copied()
@@ -116,11 +129,7 @@ impl Registry {
         if name.is_empty() || name == PROVIDER_EXTERNAL {
             return Ok(None);
         }
-        if !self.contains(name) {
-            let known: Vec<_> = self.names().collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return Err(Error::invalid(format!("unknown cloud provider {name:?}; this binary has: {known}")));
-        }
+        self.check(name)?;
         let config = config.map(read_config).transpose()?.or(setup.config);
         self.get(name, &Setup { config, ..setup })
             .map_err(|err| err.context(format!("could not init cloud provider {name:?}")))

@@ -55,7 +55,7 @@ pub use exit::{Failure, LostLease};
 pub use logging::init as init_logging;
 pub use manager::{Manager, WebhookFactory};
 pub use prepared::Prepared;
-pub use process::{block_on, install_crypto, run};
+pub use process::{block_on, install_crypto, print, run};
 pub use selection::Selection;
 pub use serving::webhook;
 pub use start::launch;

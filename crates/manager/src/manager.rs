@@ -71,6 +71,7 @@ impl<'a> Manager<'a> {
     /// The program that this is, if it is called so.
     pub(crate) fn called(&self, name: &OsStr) -> Program {
         let program = self.program.clone().unwrap_or_else(|| Program::called(name));
+        let program = program.with_providers(self.providers.names());
         self.webhooks.iter().fold(program, |program, (name, _)| program.with_webhook(name))
     }
 

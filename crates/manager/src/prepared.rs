@@ -56,6 +56,9 @@ pub struct Prepared {
 impl Prepared {
     pub(crate) async fn new(manager: &Manager<'_>, flags: &Flags, stop: &CancellationToken) -> Result<Self, Failure> {
         flags.log_inert();
+        // Before anything that takes time, or that would hide a misspelt name.
+        let is_known = manager.providers.check(&flags.cloud.cloud_provider);
+        is_known.map_err(|error| Failure::Fatal(error.into()))?;
         let mut settings = flags.settings();
         settings.start_interval = flags.controller_start_interval();
         if let Some(clients) = &manager.clients {

@@ -1,6 +1,7 @@
 //! The process: arguments in, exit code out.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use futures::FutureExt as _;
@@ -30,10 +31,7 @@ pub(crate) fn run_manager(manager: Manager<'_>) -> ExitCode {
     }
     let flags = match Flags::parse_as(&program, arguments) {
         Parsed::Flags(flags) => *flags,
-        Parsed::Say(text) => {
-            print!("{text}");
-            return ExitCode::SUCCESS;
-        }
+        Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
         Parsed::Wrong(text) => {
             eprintln!("Error: {text}");
             return ExitCode::FAILURE;
@@ -87,11 +85,27 @@ impl From<ExitCode> for Ended {
 /// The subcommand that the first argument names, run to its end.
 fn subcommand(manager: &Manager<'_>, program: &Program, arguments: &[OsString]) -> Option<ExitCode> {
     let name = arguments.get(1)?.to_str()?;
-    let rest = || arguments.iter().take(1).chain(arguments.iter().skip(2)).cloned();
-    match name {
-        plan::SUBCOMMAND => Some(plan::main(manager.providers, program, rest())),
-        doctor::SUBCOMMAND => Some(doctor::main(manager.providers, program, rest())),
+    let rest: Vec<_> = arguments.iter().take(1).chain(arguments.iter().skip(2)).cloned().collect();
+    let help = || [arguments[0].clone(), "--help".into()];
+    match (name, arguments.get(2).and_then(|next| next.to_str())) {
+        (plan::SUBCOMMAND, _) => Some(plan::main(manager.providers, program, rest)),
+        (doctor::SUBCOMMAND, _) => Some(doctor::main(manager.providers, program, rest)),
+        ("help", Some(plan::SUBCOMMAND)) => Some(plan::main(manager.providers, program, help())),
+        ("help", Some(doctor::SUBCOMMAND)) => Some(doctor::main(manager.providers, program, help())),
         _ => None,
+    }
+}
+
+/// Prints to standard output, and returns `code`. A reader that has gone, as of `| head`, is no error; a full disk is.
+#[must_use]
+pub fn print(text: &str, code: ExitCode) -> ExitCode {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("Error: cannot write to standard output: {error}");
+            ExitCode::FAILURE
+        }
+        _ => code,
     }
 }
 

@@ -42,10 +42,7 @@ const INTERRUPTED: u8 = 130;
 pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match arguments::parse(arguments) {
         Parsed::Run(arguments) => manager::block_on(run(arguments)),
-        Parsed::Say(text) => {
-            print!("{text}");
-            ExitCode::SUCCESS
-        }
+        Parsed::Say(text) => manager::print(&text, ExitCode::SUCCESS),
         Parsed::Wrong(text) => fail(&text),
     }
 }

@@ -14,7 +14,7 @@ use crate::diagnosis::Situation;
 use crate::flags::{Flags, MigrationSettings, Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::logging;
 use crate::permissions::Features;
-use crate::process::block_on;
+use crate::process::{block_on, print};
 
 const COMMAND: ReportCommand = ReportCommand {
     name: super::SUBCOMMAND,
@@ -31,10 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let ReportFlags { flags, output } = match COMMAND.parse(program, arguments) {
         Parsed::Flags(flags) => flags,
-        Parsed::Say(text) => {
-            print!("{text}");
-            return ExitCode::SUCCESS;
-        }
+        Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
         Parsed::Wrong(text) => return wrong(&text),
     };
     // The report says it all; the log is for whoever asks for it.
@@ -43,11 +40,11 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
     }
     block_on(async {
         let report = run(&flags, providers).await;
-        match output {
-            Output::Text => print!("{}", text(&report)),
-            Output::Json => println!("{:#}", json(&report)),
-        }
-        ExitCode::from(report.exit_code())
+        let text = match output {
+            Output::Text => text(&report),
+            Output::Json => format!("{:#}\n", json(&report)),
+        };
+        print(&text, ExitCode::from(report.exit_code()))
     })
 }
 

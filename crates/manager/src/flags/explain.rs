@@ -3,7 +3,9 @@
 use clap::ArgMatches;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Errors as one: a single one as it is, several in brackets, each once (FLAG-10).
+use super::subcommand;
+
+/// Returns the errors as one text, each once and on a line of its own (FLAG-10). The printer writes `Error: ` before the text.
 pub(super) fn together(errors: Vec<String>) -> String {
     let mut distinct: Vec<String> = Vec::new();
     for error in errors {
@@ -11,10 +13,7 @@ pub(super) fn together(errors: Vec<String>) -> String {
             distinct.push(error);
         }
     }
-    match distinct.as_slice() {
-        [one] => one.clone(),
-        several => format!("[{}]", several.join(", ")),
-    }
+    distinct.join("\nError: ")
 }
 
 /// FLAG-8: arguments that are no flags. Empty ones are tolerated.
@@ -23,7 +22,12 @@ pub(super) fn positional(matches: &ArgMatches, command: &str) -> Option<String> 
     let arguments: Vec<_> = arguments.filter(|argument| !argument.is_empty()).collect();
     (!arguments.is_empty()).then(|| {
         let list = arguments.iter().map(|argument| format!("{argument:?}")).collect::<Vec<_>>().join(" ");
-        format!("{command:?} does not take any arguments, got [{list}]; write --name=value")
+        // A subcommand's own name has a space in it, and there are no subcommands below it.
+        let hint = match arguments.first() {
+            Some(word) if !command.contains(' ') => subcommand::hint(word),
+            _ => "write --name=value".to_owned(),
+        };
+        format!("{command:?} does not take any arguments, got [{list}]; {hint}")
     })
 }
 

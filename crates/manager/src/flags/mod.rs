@@ -19,6 +19,7 @@ mod authentication;
 mod authorization;
 mod cloud;
 mod command;
+mod completion;
 mod controllers;
 mod debugging;
 mod election;
@@ -37,6 +38,7 @@ mod report;
 mod route;
 mod service;
 mod serving;
+mod subcommand;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -44,6 +44,8 @@ pub struct Program {
     defaults: Vec<(&'static str, &'static str)>,
     /// Flags of its own.
     pub(super) flags: Vec<VendorFlag>,
+    /// Names of the clouds, for completions.
+    pub(super) providers: Vec<&'static str>,
     /// Webhooks of its own, for `--webhooks`.
     pub(super) webhooks: Vec<&'static str>,
     /// What is done to the flags before they are validated.
@@ -54,10 +56,10 @@ type Adjust = dyn Fn(&mut Flags) + Send + Sync;
 
 impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { binary, name, defaults, flags, webhooks, adjust: _ } = self;
+        let Self { binary, name, defaults, flags, providers, webhooks, adjust: _ } = self;
         let mut debug = f.debug_struct("Program");
         debug.field("binary", binary).field("name", name).field("defaults", defaults).field("flags", flags);
-        debug.field("webhooks", webhooks);
+        debug.field("providers", providers).field("webhooks", webhooks);
         debug.finish_non_exhaustive()
     }
 }
@@ -108,6 +110,7 @@ impl Program {
             name,
             defaults: Vec::new(),
             flags: Vec::new(),
+            providers: Vec::new(),
             webhooks: Vec::new(),
             adjust: None,
         }
@@ -146,6 +149,13 @@ impl Program {
     #[must_use]
     pub fn with_flag(mut self, flag: VendorFlag) -> Self {
         self.flags.push(flag);
+        self
+    }
+
+    /// Adds the names of the clouds that `--cloud-provider` may name, for completions.
+    #[must_use]
+    pub fn with_providers(mut self, names: impl IntoIterator<Item = &'static str>) -> Self {
+        self.providers.extend(names);
         self
     }
 

@@ -1,22 +1,15 @@
-//! The flags as documents: the reference page, completions, the manual page. All come from the declaration.
+//! The flags as documents: the help, the reference page and the manual page. All come from the declaration.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::{Arg, Command, CommandFactory as _};
-use clap_complete::Shell;
 
 use super::program::{PROGRAMS, Program};
-use super::{Flags, GATES, INERT, KUBERNETES_VERSION, Parsed, Stage, command, historic, provider_flags};
+use super::{
+    Flags, GATES, INERT, KUBERNETES_VERSION, Parsed, Stage, command, completion, historic, provider_flags, subcommand,
+};
 
-/// Subcommands, for help and completion.
-const SUBCOMMANDS: [(&str, &str); 5] = [
-    ("plan", "what would be changed, without changing it"),
-    ("doctor", "what is wrong with this installation, and what to do"),
-    ("demo", "a whole cluster and cloud in this process"),
-    ("completion", "completions for bash, zsh or fish"),
-    ("man", "the manual page"),
-];
 /// Flags of which the reference has another default (D-10).
 pub(super) const REFERENCE_DEFAULTS: [(&str, &str); 4] = [
     ("concurrent-node-syncs", "1"),
@@ -41,14 +34,16 @@ pub(super) const SECTIONS: [&str; 13] = [
     "Global",
 ];
 
-/// The subcommands that only write a document: `completion SHELL` and `man`. `None`: another command.
+/// The subcommands that only print a document: `completion SHELL`, `help`, `man` and `version`. `None`: another command.
 pub(super) fn asked(program: &Program, arguments: &[OsString]) -> Option<Parsed> {
     let mut words = arguments.iter().skip(1).map(|word| word.to_string_lossy());
     match words.next()?.as_ref() {
         "man" => Some(Parsed::Say(man(program))),
+        "version" => Some(Parsed::Say(subcommand::version(program.name()))),
+        "help" => Some(help(program, &words.next().unwrap_or_default())),
         "completion" => {
             let shell = words.next().unwrap_or_default();
-            Some(completion(program, &shell).map_or_else(Parsed::Wrong, Parsed::Say))
+            Some(completion::script(program, &shell).map_or_else(Parsed::Wrong, Parsed::Say))
         }
         _ => None,
     }
@@ -56,42 +51,31 @@ pub(super) fn asked(program: &Program, arguments: &[OsString]) -> Option<Parsed>
 
 /// The program as a command of this name.
 pub(super) fn whole(program: &Program) -> Command {
-    let subcommands = SUBCOMMANDS.map(|(name, about)| format!("  {name:<12}{about}")).join("\n");
+    let template =
+        format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\nSubcommands:\n{}\n\n{{all-args}}", subcommand::list());
     command::prepare(Flags::command(), program)
         .name(program.name())
         .bin_name(program.name())
-        .after_help(format!("Subcommands:\n{subcommands}"))
+        .override_usage(format!("{0} [FLAGS]\n       {0} SUBCOMMAND [FLAGS]", program.name()))
+        .help_template(template)
 }
 
-/// # Errors
-/// A shell that there is nothing for.
-fn completion(program: &Program, shell: &str) -> Result<String, String> {
-    let shell = match shell {
-        "bash" => Shell::Bash,
-        "zsh" => Shell::Zsh,
-        "fish" => Shell::Fish,
-        other => return Err(format!("there are completions for bash, zsh and fish, not for {other:?}")),
-    };
-    // What is only accepted is not offered.
-    let flags = || Flags::command().get_arguments().filter(|flag| !flag.is_hide_set()).cloned().collect::<Vec<_>>();
-    let command = command::prepare(Command::new(program.name()).args(flags()), program);
-    let mut command = SUBCOMMANDS.into_iter().fold(command, |command, (name, about)| {
-        let sub = Command::new(name).about(about);
-        command.subcommand(match name {
-            "plan" => command::prepare(sub.args(flags()), program),
-            "completion" => sub.arg(Arg::new("shell").value_parser(["bash", "zsh", "fish"])),
-            _ => sub,
-        })
-    });
-    let mut text = Vec::new();
-    clap_complete::generate(shell, &mut command, program.name(), &mut text);
-    Ok(String::from_utf8_lossy(&text).into_owned())
+/// Returns the help of the program, or what a subcommand without flags does.
+fn help(program: &Program, name: &str) -> Parsed {
+    if name.is_empty() {
+        return Parsed::Say(whole(program).render_help().to_string());
+    }
+    match subcommand::SUBCOMMANDS.into_iter().find(|(known, _)| *known == name) {
+        Some((_, about)) => Parsed::Say(format!("{} {name}: {about}\n", program.name())),
+        None => Parsed::Wrong(format!("unknown subcommand {name:?}; {}", subcommand::hint(name))),
+    }
 }
 
 fn man(program: &Program) -> String {
     let mut text = Vec::new();
     // Writing to memory does not fail.
-    _ = clap_mangen::Man::new(whole(program)).section("8").source(KUBERNETES_VERSION).render(&mut text);
+    let command = whole(program).after_help(format!("Subcommands:\n{}", subcommand::list()));
+    _ = clap_mangen::Man::new(command).section("8").source(KUBERNETES_VERSION).render(&mut text);
     String::from_utf8_lossy(&text).into_owned()
 }
 

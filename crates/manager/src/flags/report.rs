@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::str::FromStr;
 
-use clap::{CommandFactory as _, Parser};
+use clap::{Arg, CommandFactory as _, Parser};
 
 use super::{Flags, Parsed, Program, parse};
 
@@ -44,6 +44,19 @@ impl AsMut<Flags> for ReportFlags {
     }
 }
 
+/// Sections of flags that say nothing about a report.
+const UNRELATED: [&str; 7] = [
+    "Debugging",
+    "Leader-migration",
+    "Webhook",
+    "Webhook serving",
+    "Secure serving",
+    "Authentication",
+    "Authorization",
+];
+const OTHER_FLAGS: &str =
+    "All other flags of the manager are accepted, too, so that the command line of a manifest works as it is.";
+
 /// One of these subcommands.
 pub(crate) struct ReportCommand {
     pub(crate) name: &'static str,
@@ -59,11 +72,13 @@ impl ReportCommand {
         arguments: impl IntoIterator<Item = OsString>,
     ) -> Parsed<ReportFlags> {
         let name = format!("{} {}", program.name(), self.name);
+        let concerns = |flag: &Arg| !flag.get_help_heading().is_some_and(|section| UNRELATED.contains(&section));
         let command = ReportFlags::command()
             .name(self.name)
             .bin_name(&name)
             .about(self.about)
-            .after_help(self.after_help)
+            .after_help(format!("{}\n{OTHER_FLAGS}", self.after_help))
+            .mut_args(|flag| if concerns(&flag) { flag } else { flag.hide(true) })
             .disable_help_subcommand(true)
             .args_override_self(true)
             .max_term_width(120);

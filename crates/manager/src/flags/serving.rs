@@ -91,14 +91,9 @@ impl SecureServingFlags {
     pub(super) fn validate(&self) -> Vec<String> {
         let mut errors = Vec::new();
         let port = self.secure_port;
-        // The reference's second text says that 0 is not allowed; it is.
-        if port < 0 {
+        if !(0..=65535).contains(&port) {
             errors.push(format!(
                 "--secure-port {port} must be between 0 and 65535, inclusive. 0 for turning off secure port"
-            ));
-        } else if port > 65535 {
-            errors.push(format!(
-                "--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0"
             ));
         }
         if let Some(metrics) = self.metrics_listener()

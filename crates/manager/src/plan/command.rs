@@ -15,7 +15,7 @@ use crate::clients::ForProvider;
 use crate::controllers_task::Settings;
 use crate::exit::paragraph;
 use crate::flags::{Parsed, Program, ReportCommand, ReportFlags};
-use crate::process::block_on;
+use crate::process::{block_on, print};
 use crate::{logging, start};
 
 const COMMAND: ReportCommand = ReportCommand {
@@ -32,16 +32,13 @@ const COMMAND: ReportCommand = ReportCommand {
 pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let flags = match COMMAND.parse(program, arguments) {
         Parsed::Flags(flags) => flags,
-        Parsed::Say(text) => {
-            print!("{text}");
-            return ExitCode::SUCCESS;
-        }
+        Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
         Parsed::Wrong(text) => return wrong(&text),
     };
     logging::init_for_output(flags.flags.verbosity);
     block_on(async {
         match run(&flags, providers).await {
-            Ok(outcome) => outcome.into(),
+            Ok(code) => code,
             Err(error) => wrong(&paragraph(&error)),
         }
     })
@@ -52,7 +49,7 @@ fn wrong(text: &str) -> ExitCode {
     Outcome::Incomplete.into()
 }
 
-async fn run(ReportFlags { flags, output }: &ReportFlags, providers: &Registry) -> Result<Outcome> {
+async fn run(ReportFlags { flags, output }: &ReportFlags, providers: &Registry) -> Result<ExitCode> {
     // It changes nothing, whatever a provider would do.
     let settings = Settings { fence: Some(Fence::closed("plan changes nothing")), ..flags.settings() };
     let provider = start::provider(flags, &settings, providers)?;
@@ -65,6 +62,5 @@ async fn run(ReportFlags { flags, output }: &ReportFlags, providers: &Registry) 
     start::initialize(&*provider, &context).await?;
     let report = plan(&settings, &*provider, &cluster).await?;
     shutdown.cancel();
-    print!("{}", render(*output, &report));
-    Ok(report.outcome())
+    Ok(print(&render(*output, &report), report.outcome().into()))
 }

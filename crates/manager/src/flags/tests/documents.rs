@@ -42,6 +42,83 @@ fn completions_know_flags_and_subcommands() {
     assert!(matches!(wrong, Parsed::Wrong(text) if text.contains("bash, zsh and fish, not for \"powershell\"")));
 }
 
+/// Runs a shell with these arguments, and returns its standard output. `None`: there is no such shell.
+fn shell(program: &str, arguments: &[&str]) -> Option<String> {
+    match std::process::Command::new(program).args(arguments).output() {
+        Ok(output) => {
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && complaint.is_empty(), "{program}: {complaint}");
+            Some(String::from_utf8(output.stdout).unwrap())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            assert!(std::env::var_os("CI").is_none(), "{program} is not installed");
+            eprintln!("skipped: {program} is not installed");
+            None
+        }
+        Err(error) => panic!("{program}: {error}"),
+    }
+}
+
+/// Words before the cursor as bash splits them, and a completion that is offered.
+const COMPLETED: [(&[&str], &str); 6] = [
+    (&["doc"], "doctor"),
+    (&["doctor", "--cloud-conf"], "--cloud-config"),
+    (&["completion", "fi"], "fish"),
+    (&["--cloud-provider", "ac"], "acme"),
+    (&["--cloud-provider", "=", "ac"], "acme"),
+    (&["plan", "--cloud-provider", "="], "acme"),
+];
+
+fn completions(name: &str) -> String {
+    let program = Program::new("ccm-test").with_providers(["acme", "simulated"]);
+    match Flags::parse_as(&program, ["ccm-test", "completion", name].map(OsString::from)) {
+        Parsed::Say(script) => script,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn bash_completes_subcommands_their_flags_and_values() {
+    let script = completions("bash");
+    for (words, expected) in COMPLETED {
+        let quoted = words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
+        let (last, before) =
+            (words[words.len() - 1], if words.len() > 1 { words[words.len() - 2] } else { "ccm-test" });
+        let run = format!(
+            "{script}\nCOMP_WORDS=(ccm-test {quoted}); COMP_CWORD={}\n_ccm__test ccm-test '{last}' '{before}'\n\
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            words.len()
+        );
+        let offered = shell("bash", &["-c", &run]).unwrap();
+        assert!(offered.lines().any(|line| line == expected), "{words:?}: {offered}");
+    }
+}
+
+#[test]
+fn fish_completes_subcommands_their_flags_and_values() {
+    let script = completions("fish");
+    for (words, expected) in COMPLETED {
+        // Not after a flag without its value: the generated script refuses such a line before it looks for values.
+        let line = words.join(" ").replace(" = ", "=").replace(" =", "=").replace("provider ac", "provider=ac");
+        let line = format!("ccm-test {line}");
+        let Some(offered) = shell("fish", &["--no-config", "-c", &format!("{script}\ncomplete -C '{line}'")]) else {
+            return;
+        };
+        let offered: Vec<_> = offered.lines().map(|line| line.split('\t').next().unwrap_or_default()).collect();
+        assert!(
+            offered.iter().any(|word| *word == expected || word.ends_with(&format!("={expected}"))),
+            "{line}: {offered:?}"
+        );
+    }
+}
+
+#[test]
+fn zsh_reads_the_completions() {
+    let run = format!("autoload -Uz compinit; compinit -u -D\n{}\nprint $_comps[ccm-test]", completions("zsh"));
+    let Some(function) = shell("zsh", &["-f", "-c", &run]) else { return };
+    assert_eq!(function.trim(), "_ccm-test");
+}
+
 #[test]
 fn the_manual_page_names_every_section_of_the_help() {
     let page = said(&["cloud-controller-manager", "man"]);

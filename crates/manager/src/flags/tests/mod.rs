@@ -163,7 +163,7 @@ fn what_cannot_be_used_is_named_with_what_to_do() {
         (&["--concurrent-node-syncs=0"], "concurrent-node-syncs must be a positive number"),
         (
             &["--concurrent-node-syncs=0", "--node-deletion-guard-share=2"],
-            "[concurrent-node-syncs must be a positive number, node-deletion-guard-share is 2, it must be between 0 and 1]",
+            "concurrent-node-syncs must be a positive number\nError: node-deletion-guard-share is 2, it must be between 0 and 1",
         ),
     ];
     for (arguments, text) in table {
@@ -176,11 +176,28 @@ fn what_cannot_be_used_is_named_with_what_to_do() {
 #[test]
 fn help_is_no_error() {
     let Parsed::Say(help) = parse(&["--help"]) else { panic!("no help") };
-    for part in ["Joins a Kubernetes cluster", "Service-lb-controller:", "--cluster-cidr", "\n  plan "] {
-        assert!(help.contains(part), "{part:?} is missing in:\n{help}");
+    let mut rest = &*help;
+    for part in ["Joins a Kubernetes cluster", "Usage:", "\n  plan ", "--cluster-cidr", "Service-lb-controller:"] {
+        rest = rest.split_once(part).unwrap_or_else(|| panic!("{part:?} is missing, or too early, in:\n{help}")).1;
     }
     assert!(matches!(parse(&["--help"]), Parsed::Say(text) if text.contains("--node-deletion-guard-share")));
     assert!(matches!(parse(&["--version"]), Parsed::Say(text) if text == format!("Kubernetes {KUBERNETES_VERSION}\n")));
+}
+
+#[test]
+fn version_and_help_are_subcommands_and_a_misspelt_one_gets_a_suggestion() {
+    let Parsed::Say(version) = parse(&["version"]) else { panic!("no version") };
+    assert!(
+        version.starts_with(&format!("cloud-controller-manager v{} (commit ", env!("CARGO_PKG_VERSION"))),
+        "{version}"
+    );
+    assert!(version.ends_with(&format!("for Kubernetes {KUBERNETES_VERSION}\n")), "{version}");
+    assert!(matches!(parse(&["help"]), Parsed::Say(text) if text.contains("--cluster-cidr")));
+    assert!(matches!(parse(&["help", "version"]), Parsed::Say(text) if text.contains("print the versions")));
+    for arguments in [&["dokter"][..], &["help", "dokter"]] {
+        let Parsed::Wrong(text) = parse(arguments) else { panic!("{arguments:?}") };
+        assert!(text.contains("did you mean \"doctor\"?"), "{text}");
+    }
 }
 
 #[test]

@@ -162,7 +162,6 @@ fn all_that_is_wrong_is_said_at_once() {
         "--concurrent-node-syncs=0",
     ]);
     for part in [
-        "[",
         "\"--leader-elect\" flag",
         "unknown flag: --nope;",
         "unknown flag: --also-nope;",

@@ -1,0 +1,76 @@
+//! Completions for shells: flags, subcommands with their flags, and values.
+
+use clap::builder::{PossibleValuesParser, Resettable};
+use clap::{Arg, Command, CommandFactory as _};
+use clap_complete::Shell;
+
+use super::program::Program;
+use super::subcommand::SUBCOMMANDS;
+use super::{Flags, command};
+
+const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+/// Flags with few values. The names of the clouds are the program's.
+const VALUES: [(&str, &[&str]); 3] = [
+    ("node-deletion", &["on", "dry-run", "off"]),
+    ("logging-format", &["text", "json"]),
+    ("output", &["text", "json"]),
+];
+
+/// Returns the script for a shell.
+///
+/// # Errors
+/// A shell without completions.
+pub(super) fn script(program: &Program, shell: &str) -> Result<String, String> {
+    let generator = match shell {
+        "bash" => Shell::Bash,
+        "zsh" => Shell::Zsh,
+        "fish" => Shell::Fish,
+        other => return Err(format!("there are completions for bash, zsh and fish, not for {other:?}")),
+    };
+    let mut script = Vec::new();
+    clap_complete::generate(generator, &mut described(program), program.name(), &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    Ok(if shell == "bash" { corrected_for_bash(&script, program.name()) } else { script })
+}
+
+/// Returns the command with its subcommands, the flags that are offered, and their values.
+fn described(program: &Program) -> Command {
+    // A flag that is only accepted is not offered.
+    let flags = || Flags::command().get_arguments().filter(|flag| !flag.is_hide_set()).cloned().collect::<Vec<_>>();
+    let output = || Arg::new("output").long("output").help("Form of the output");
+    let complete = |command: Command| command::prepare(command, program).mut_args(|flag| with_values(flag, program));
+    let top = complete(Command::new(program.name()).args(flags()));
+    SUBCOMMANDS.into_iter().fold(top, |top, (name, about)| {
+        let sub = Command::new(name).about(about);
+        top.subcommand(match name {
+            "plan" | "doctor" => complete(sub.args(flags()).arg(output())),
+            // Subcommands instead of values: the generator for fish knows no values of arguments that are no flags.
+            "completion" => sub.subcommands(SHELLS.map(Command::new)),
+            "help" => sub.subcommands(SUBCOMMANDS.map(|(name, _)| Command::new(name))),
+            _ => sub,
+        })
+    })
+}
+
+/// Offers the values of a flag that has few.
+fn with_values(flag: Arg, program: &Program) -> Arg {
+    let name = flag.get_long().unwrap_or_default();
+    let values = VALUES.into_iter().find(|(flag, _)| *flag == name).map(|(_, values)| values.to_vec());
+    let values = if name == "cloud-provider" { Some(program.providers.clone()) } else { values };
+    match values.filter(|values| !values.is_empty()) {
+        // An empty default is none of the values.
+        Some(values) => flag.value_parser(PossibleValuesParser::new(values)).default_value(Resettable::Reset),
+        None => flag,
+    }
+}
+
+/// Corrects what the generator does wrong in bash: the words of a name with dashes stand in its cases as if they were subcommands,
+/// so that nothing is completed after a subcommand; and bash splits `--flag=VALUE` at `=`, so that the flag is a word further back.
+fn corrected_for_bash(script: &str, name: &str) -> String {
+    let case = |separator: &str| format!("{}__subcmd__", name.replace('-', separator));
+    let previous_word = "    prev=\"$3\"\n";
+    let previous_flag = "    if [[ \"$cur\" == \"=\" ]]; then\n        cur=\"\"; prev=\"${COMP_WORDS[COMP_CWORD-1]}\"\n    elif \
+                         [[ \"$prev\" == \"=\" ]]; then\n        prev=\"${COMP_WORDS[COMP_CWORD-2]}\"\n    fi\n";
+    let script = script.replace(&case("__subcmd__"), &case("__"));
+    script.replacen(previous_word, &format!("{previous_word}{previous_flag}"), 1)
+}

@@ -1,0 +1,55 @@
+//! The subcommands: their names, for help, completions and suggestions, and the text of `version`.
+
+use super::KUBERNETES_VERSION;
+
+/// Names of the subcommands, and what each does.
+pub(super) const SUBCOMMANDS: [(&str, &str); 7] = [
+    ("plan", "print what would change, without changing it"),
+    ("doctor", "check this installation, and print what is wrong and what to do"),
+    ("demo", "run a whole cluster and cloud in this process"),
+    ("version", "print the versions of this program and of Kubernetes"),
+    ("help", "print the help of a subcommand"),
+    ("completion", "print completions for bash, zsh or fish"),
+    ("man", "print the manual page"),
+];
+
+/// A word that is at least so similar to a subcommand may be meant to be that one.
+const SIMILAR: f64 = 0.75;
+
+/// Returns one line for each subcommand.
+pub(super) fn list() -> String {
+    SUBCOMMANDS.map(|(name, about)| format!("  {name:<12}{about}")).join("\n")
+}
+
+/// Returns a hint about a word that is no subcommand.
+pub(super) fn hint(word: &str) -> String {
+    let similarity = |name: &str| strsim::jaro_winkler(name, word);
+    let names = SUBCOMMANDS.map(|(name, _)| name);
+    match names.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b))) {
+        Some(name) if similarity(name) >= SIMILAR => format!("did you mean {name:?}?"),
+        _ => format!("write --name=value, or one of the subcommands {}", names.join(", ")),
+    }
+}
+
+/// Returns the answer of `version`.
+pub(super) fn version(program: &str) -> String {
+    let commit = match env!("CCM_REVISION") {
+        "" => "unknown",
+        commit => commit,
+    };
+    format!("{program} v{} (commit {commit}), for Kubernetes {KUBERNETES_VERSION}\n", env!("CARGO_PKG_VERSION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelt_subcommand_gets_a_suggestion() {
+        for (word, name) in [("dokter", "doctor"), ("pla", "plan"), ("complete", "completion"), ("versions", "version")]
+        {
+            assert_eq!(hint(word), format!("did you mean {name:?}?"), "{word}");
+        }
+        assert!(hint("false").starts_with("write --name=value, or one of the subcommands plan, "), "{}", hint("false"));
+    }
+}
