@@ -74,6 +74,33 @@ fn an_unknown_flag_fails_with_a_suggestion() {
 }
 
 #[test]
+fn plan_that_fails_prints_an_object_with_the_error_to_programs() {
+    for arguments in [&["--cloud-provider=nowhere"][..], &["--cloud-provider=hcloud", "--kubeconfig=/nowhere"]] {
+        let failed = run(&[&["plan", "--output=json"], arguments].concat());
+        assert_eq!(failed.status.code(), Some(1), "{}", stderr(&failed));
+        let report: serde_json::Value = serde_json::from_str(&stdout(&failed)).unwrap();
+        let error = report["errors"][0].as_str().unwrap();
+        assert!(error.contains("nowhere") || error.contains("HCLOUD_TOKEN"), "{error}");
+        assert_eq!((&report["version"], &report["summary"]["exitCode"]), (&1.into(), &1.into()), "{report}");
+    }
+}
+
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    for arguments in [&["--help"][..], &["plan", "--help"], &["help"], &["demo", "--help"], &["man"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager")).args(arguments).stdout(full).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let complaint = stderr(&output);
+        assert!(
+            complaint.starts_with("Error: cannot write to standard output: ") && complaint.lines().count() == 1,
+            "{complaint}"
+        );
+    }
+}
+
+#[test]
 fn a_historic_flag_is_accepted_with_one_line_on_standard_error() {
     let start = |flag: &str| run(&["--cloud-provider=simulated", "--kubeconfig=/nowhere", "--secure-port=0", flag]);
     let lines = stderr(&start("--logtostderr=true"));

@@ -5,16 +5,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use cloud_provider::{Fence, NoEvents, Registry};
+use cloud_provider::{Cluster, Fence, NoEvents, Registry};
 use tokio_util::sync::CancellationToken;
 
 use super::output::render;
-use super::report::Outcome;
+use super::report::{Outcome, Report};
 use super::{plan, read_only_client};
 use crate::clients::ForProvider;
 use crate::controllers_task::Settings;
 use crate::exit::paragraph;
-use crate::flags::{Parsed, Program, ReportCommand, ReportFlags};
+use crate::flags::{Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::process::{block_on, print};
 use crate::{logging, start};
 
@@ -39,9 +39,19 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
     block_on(async {
         match run(&flags, providers).await {
             Ok(code) => code,
-            Err(error) => wrong(&paragraph(&error)),
+            Err(error) => failed(&flags, paragraph(&error)),
         }
     })
+}
+
+/// Reports that there is no plan: as text for people, and as a report of nothing but the error for programs.
+fn failed(ReportFlags { flags, output }: &ReportFlags, error: String) -> ExitCode {
+    if *output == Output::Text {
+        return wrong(&error);
+    }
+    let cluster = Cluster { name: flags.cloud.cluster_name.clone(), id: None };
+    let report = Report { errors: vec![error], ..Report::new(&flags.cloud.cloud_provider, &cluster) };
+    print(&render(*output, &report), report.outcome().into())
 }
 
 fn wrong(text: &str) -> ExitCode {
