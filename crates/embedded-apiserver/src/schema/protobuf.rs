@@ -12,7 +12,7 @@ const MAGIC: &[u8] = b"k8s\0";
 /// Seconds of Go's zero time.
 const ZERO_TIME: i64 = -62_135_596_800;
 
-/// Reads an object; none if it is malformed or says something that the table does not know.
+/// Reads an object; `None` if it is malformed. Fields that the schema does not have are skipped, as in kube-apiserver.
 pub(crate) fn decode(body: &[u8], ty: &Type) -> Option<Value> {
     let envelope = Message::parse(body.strip_prefix(MAGIC)?)?;
     let meta = Message::parse(envelope.bytes(1).unwrap_or_default())?;
@@ -99,7 +99,8 @@ fn object(bytes: &[u8], ty: &Type) -> Option<Value> {
     let object = Schema::get().object(*index);
     let mut out = Map::new();
     for (number, wire) in Message::parse(bytes)?.0 {
-        let (name, field) = object.fields.iter().find(|(_, field)| field.number == number)?;
+        // As protobuf wants it: a field of another version, such as the `clusterName` of old metadata, is skipped.
+        let Some((name, field)) = object.fields.iter().find(|(_, field)| field.number == number) else { continue };
         match &field.ty {
             Type::List { item, .. } => {
                 let list = out.entry(name.clone()).or_insert_with(|| json!([]));
@@ -190,6 +191,20 @@ mod tests {
             decoded,
             json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "cm"}, "data": {"key": "value"}})
         );
+    }
+
+    #[test]
+    fn unknown_fields_of_old_clients_are_skipped() {
+        // `clusterName` was field 15 of ObjectMeta until Kubernetes 1.27; 100 is a varint, 101 has eight bytes, 102 four.
+        let metadata = [field(1, b"web"), field(15, b"a-cluster"), vec![0xa0, 0x06, 1]].concat();
+        let unknown = [vec![0xa9, 0x06], vec![0; 8], vec![0xb5, 0x06], vec![0; 4]].concat();
+        for (kind, name) in [("core.v1.Service", "Service"), ("core.v1.Node", "Node")] {
+            let meta = [field(1, b"v1"), field(2, name.as_bytes())].concat();
+            let body =
+                [MAGIC.to_vec(), field(1, &meta), field(2, &[field(1, &metadata), unknown.clone()].concat())].concat();
+            let decoded = decode(&body, &Schema::get().type_of(kind));
+            assert_eq!(decoded, Some(json!({"kind": name, "apiVersion": "v1", "metadata": {"name": "web"}})));
+        }
     }
 
     #[test]
