@@ -3,8 +3,6 @@
 //! It is added when something fails, changed when the reason changes, and set to `True` when all is well again; a Service
 //! that always was well never gets one. Other conditions are not touched.
 
-use std::time::Duration;
-
 use cloud_provider::names::{ANNOTATION_ABANDON_LOAD_BALANCER, CONDITION_LOAD_BALANCER_READY};
 use cloud_provider::{Error, Service};
 use jiff::Timestamp;
@@ -34,8 +32,9 @@ impl Condition {
         Self { is_ready: true, reason: READY, message }
     }
 
-    /// Why a sync failed, what to do about it, and when it is tried again.
-    pub(super) fn failed(error: &Error, operation: Operation, retry: Retry, delay: Duration, now: Timestamp) -> Self {
+    /// Says why a sync failed and what to do about it. There is no time in the message, because nobody would keep it true; and
+    /// nothing about retries where a person must act.
+    pub(super) fn failed(error: &Error, operation: Operation, retry: Retry) -> Self {
         let cause = Cause::of(error);
         let is_deletion = operation != Operation::Ensure;
         let reason = match (cause, is_deletion) {
@@ -50,12 +49,14 @@ impl Condition {
             (Cause::Invalid, false) => "Invalid",
         };
         let text: String = error.to_string().chars().take(LONGEST).collect();
-        let at = seconds(now.checked_add(delay).unwrap_or(now));
-        let next = match retry {
-            Retry::BackOff => {
-                format!("Next try at {at}, then at growing intervals of up to {} minutes.", CAP.as_secs() / 60)
+        let next = match (cause, retry) {
+            (Cause::Passing | Cause::Waiting, Retry::BackOff) => {
+                format!("It is retried at growing intervals of up to {} minutes.", CAP.as_secs() / 60)
             }
-            Retry::After(_) | Retry::Never => format!("Next try at {at}, as the cloud asked."),
+            (Cause::Passing | Cause::Waiting, _) => {
+                "It is retried after the pause that the cloud asked for.".to_owned()
+            }
+            _ => String::new(),
         };
         let parts = [format!("{}.", text.trim_end_matches('.')), cause.advice(is_deletion), next];
         let message = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
@@ -143,7 +144,7 @@ impl Cause {
         };
         if is_deletion {
             format!(
-                "It does not heal by itself: {}{} Or annotate this service, once it is being deleted, with {ANNOTATION_ABANDON_LOAD_BALANCER}=true to let it go and leave the load balancer behind.",
+                "A person must act: {}{} Or annotate this service, once it is being deleted, with {ANNOTATION_ABANDON_LOAD_BALANCER}=true to let it go and leave the load balancer behind.",
                 what[..1].to_lowercase(),
                 &what[1..]
             )
@@ -155,13 +156,14 @@ impl Cause {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const NOW: &str = "2026-01-01T00:00:00.5Z";
 
     fn failed(error: &Error, operation: Operation) -> Condition {
-        let retry = Retry::of(&Err(error.clone()));
-        Condition::failed(error, operation, retry, retry.delay(1).unwrap_or_default(), NOW.parse().unwrap())
+        Condition::failed(error, operation, Retry::of(&Err(error.clone())))
     }
 
     #[test]
@@ -183,17 +185,18 @@ mod tests {
     }
 
     #[test]
-    fn the_message_says_what_to_do_and_when_it_is_tried_again() {
+    fn the_message_says_what_to_do_and_names_retries_only_where_they_help() {
         let locked = failed(&Error::protected("load balancer lb-7 is locked"), Operation::TearDown);
         assert_eq!(
             locked.message,
-            "load balancer lb-7 is locked. It does not heal by itself: lift the lock or protection in the cloud. Or \
-             annotate this service, once it is being deleted, with ccm-rs/abandon-load-balancer=true to let it go and \
-             leave the load balancer behind. Next try at 2026-01-01T00:00:10Z, then at growing intervals of up to 5 \
-             minutes."
+            "load balancer lb-7 is locked. A person must act: lift the lock or protection in the cloud. Or annotate this \
+             service, once it is being deleted, with ccm-rs/abandon-load-balancer=true to let it go and leave the load \
+             balancer behind."
         );
+        let unavailable = failed(&Error::other("503"), Operation::Ensure);
+        assert_eq!(unavailable.message, "503. It is retried at growing intervals of up to 5 minutes.");
         let busy = failed(&Error::retry_in("busy", Duration::from_secs(9)), Operation::Ensure);
-        assert_eq!(busy.message, "busy. Next try at 2026-01-01T00:00:09Z, as the cloud asked.");
+        assert_eq!(busy.message, "busy. It is retried after the pause that the cloud asked for.");
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl ServiceController {
         let retry = Retry::of(&result);
         if let Err(error) = &result {
             tracing::warn!(service = key, %error, "service sync failed, it is tried again");
-            self.explain(&key, error, retry, queue.retries(&key)).await;
+            self.explain(&key, error, retry).await;
         }
         match retry {
             Retry::Never => claim.succeed(),
@@ -189,13 +189,12 @@ impl ServiceController {
     }
 
     /// Says on the Service why its sync failed: only if that is another reason than what it shows (D-3).
-    async fn explain(&self, key: &str, error: &Error, retry: Retry, failures: u32) {
+    async fn explain(&self, key: &str, error: &Error, retry: Retry) {
         let Some(service) = self.services.get(key).filter(|_| self.explain && !self.cloud.is_stopping()) else {
             return;
         };
         let (operation, now) = (Operation::of(&service, &self.options), self.context.clock.now());
-        let delay = retry.delay(failures).unwrap_or_default();
-        let condition = Condition::failed(error, operation, retry, delay, now);
+        let condition = Condition::failed(error, operation, retry);
         if self.shown_reason(key, &service) == Some(condition.reason) {
             return;
         }
