@@ -43,6 +43,24 @@ async fn without_a_witness_nothing_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn held_deletion_that_ends_well_is_reported_once() {
+    let world = World::with_nodes(4, false);
+    let gone: Vec<_> = (2..=4).filter_map(|n| world.cloud.machine(&format!("worker-{n}"))).collect();
+    for machine in &gone {
+        world.cloud.terminate(&machine.name);
+    }
+    world.pass().await;
+    assert_eq!(world.events_of("NodeDeletionHeld").len(), 3);
+    assert_eq!(world.events_of("NodeDeletionAverted"), Vec::<String>::new());
+    world.cloud.restore(gone);
+    world.passes_for(Duration::from_secs(30)).await;
+    let averted = world.events_of("NodeDeletionAverted");
+    assert_eq!(averted.len(), 3, "{averted:?}");
+    assert!(averted[0].contains("is not deleted: the cloud has its instance"), "{averted:?}");
+    assert_eq!(world.node_count(), 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stale_cache_deletes_nothing() {
     let world = World::with_nodes(MANY, true);
     // Fills the provider's cache, before the machine of the next Node exists.

@@ -207,6 +207,9 @@ async fn a_stopped_machine_taints_its_node_and_a_ready_node_loses_the_taint() {
     world.pass().await;
     let taint = json!([{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}]);
     assert_eq!(world.node("worker-2").expect("it is kept")["spec"]["taints"], taint);
+    world.pass().await;
+    let events = world.events_of("ShutdownTaintSet");
+    assert_eq!(events, ["The cloud reports the instance of node worker-2 as shut down"]);
 
     world.cloud.start("worker-2");
     world.pass().await;
@@ -218,6 +221,7 @@ async fn a_stopped_machine_taints_its_node_and_a_ready_node_loses_the_taint() {
     world.set_ready("worker-2", true);
     world.pass().await;
     assert_eq!(world.node("worker-2").expect("it is kept")["spec"].get("taints"), None);
+    assert_eq!(world.events_of("ShutdownTaintRemoved"), ["Node worker-2 is ready again"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -57,6 +57,13 @@ async fn expect(world: &World, check: &str, parts: &[&str]) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn node_whose_instance_is_shut_down_is_a_warning() {
+    let world = World::well();
+    world.cloud.stop("worker-2");
+    expect(&world, "nodes", &["warn worker-2: the cloud reports its instance as shut down; start the instance"]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_answer_fails_and_what_needs_it_is_named_once() {
     let world = World::well();
     world.api.faults().add(World::any(), Action::Refused);

@@ -91,6 +91,7 @@ impl World {
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "creationTimestamp": ago(minutes_old * 60)},
             "spec": {"providerID": provider_id, "taints": if uninitialized { json!([taint]) } else { json!([]) }},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
         }));
     }
 

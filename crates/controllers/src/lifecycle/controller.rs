@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cloud_provider::{Error, InstanceState, Node, Result, Want};
+use cloud_provider::{ConditionStatus, Error, InstanceState, Node, Result, Want};
 use kube::Api;
 use runtime::api_error::api_error;
 use runtime::events::{EventRecorder, EventType, ObjectRef};
@@ -244,6 +244,12 @@ impl NodeLifecycleController {
                     self.memory().tainted.insert(node.uid.clone(), node.resource_version.clone());
                 } else {
                     self.metrics.tainted("set");
+                    tracing::info!(
+                        node = &*node.name,
+                        "shutdown taint set, the cloud reports the instance as shut down"
+                    );
+                    let message = format!("The cloud reports the instance of node {} as shut down", node.name);
+                    self.note(node, "ShutdownTaintSet", message);
                 }
             }
             Err(error) => {
@@ -257,12 +263,23 @@ impl NodeLifecycleController {
     async fn untaint(&self, node: &Node) -> bool {
         let result = remove_taints(&self.api, node.into(), Some(node), &[shutdown_taint()]).await;
         match &result {
-            Ok(()) => self.metrics.tainted("removed"),
+            Ok(()) => {
+                self.metrics.tainted("removed");
+                tracing::info!(node = &*node.name, "shutdown taint removed, the node is ready");
+                self.note(node, "ShutdownTaintRemoved", format!("Node {} is ready again", node.name));
+            }
             Err(error) => {
                 tracing::error!(node = &*node.name, error = %api_error(error), "removing the shutdown taint failed");
             }
         }
         result.is_ok()
+    }
+
+    /// Records a normal event of a Node. The Go cloud-controller-manager has no such events, so its option set has none.
+    fn note(&self, node: &Node, reason: &'static str, message: String) {
+        if self.options.guard.is_some() {
+            self.events.event(&ObjectRef::node(&node.name, &node.uid), EventType::Normal, reason, message);
+        }
     }
 
     /// Says once per Node and cause why it is kept.
@@ -310,10 +327,19 @@ impl NodeLifecycleController {
         let mut memory = self.memory();
         let gone: HashSet<&str> = gone.iter().map(|(node, _)| &*node.uid).collect();
         let unanswered: HashSet<&str> = unanswered.iter().map(|(node, _)| &*node.uid).collect();
-        memory.said.retain(&gone, &unanswered);
+        let released = memory.said.retain(&gone, &unanswered);
         if !memory.tainted.is_empty() {
             let alive: HashSet<&str> = nodes.iter().map(|node| &*node.uid).collect();
             memory.tainted.retain(|uid, _| alive.contains(&**uid));
+        }
+        drop(memory);
+        for node in nodes.iter().filter(|node| !node.terminating && released.contains(&node.uid)) {
+            tracing::info!(node = &*node.name, "node deletion no longer held, the node is kept");
+            let why = match node.ready {
+                ConditionStatus::True => "it is ready",
+                _ => "the cloud has its instance",
+            };
+            self.note(node, "NodeDeletionAverted", format!("Node {} is not deleted: {why}", node.name));
         }
     }
 

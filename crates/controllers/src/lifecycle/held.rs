@@ -34,9 +34,13 @@ impl Said {
         *passes >= PATIENCE || error.chain().any(Error::is_unauthorized)
     }
 
-    /// Keeps only what concerns Nodes that still look gone, or are still unanswered.
-    pub(super) fn retain(&mut self, suspects: &HashSet<&str>, unanswered: &HashSet<&str>) {
-        self.causes.retain(|uid, _| suspects.contains(&**uid) || unanswered.contains(&**uid));
+    /// Keeps only the Nodes that still look gone, or are still unanswered. Returns the UIDs of those whose deletion was held until
+    /// now.
+    pub(super) fn retain(&mut self, suspects: &HashSet<&str>, unanswered: &HashSet<&str>) -> HashSet<Box<str>> {
+        let is_held = |uid: &str| suspects.contains(uid) || unanswered.contains(uid);
+        let released = self.causes.extract_if(|uid, _| !is_held(uid)).filter(|(_, causes)| !causes.is_empty());
+        let released = released.map(|(uid, _)| uid).collect();
         self.unanswered.retain(|uid, _| unanswered.contains(&**uid));
+        released
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::names::{NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER, TAINT_UNINITIALIZED};
-use cloud_provider::{CloudProvider, Finding, InstanceState, NO_INSTANCES, Node, Result, Want};
+use cloud_provider::{CloudProvider, ConditionStatus, Finding, InstanceState, NO_INSTANCES, Node, Result, Want};
 use controllers::look_up::look_up;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
@@ -38,7 +38,7 @@ pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp
     };
     let count = all.len();
     let nodes: Vec<_> = all.into_iter().filter(|node| !node.terminating && provider.owns(node)).map(Arc::new).collect();
-    let mut answers = look_up(&**provider, &nodes, Want::EXISTENCE.fresh(), NO_INSTANCES).await;
+    let mut answers = look_up(&**provider, &nodes, Want::EXISTENCE.and_shutdown().fresh(), NO_INSTANCES).await;
     find_closest_names(&**provider, &nodes, &mut answers).await;
     let mut findings = unanswered(&nodes, &answers);
     findings.extend(nodes.iter().zip(&answers).filter_map(|(node, answer)| judge(node, answer.as_ref().ok()?, now)));
@@ -108,7 +108,7 @@ fn judge(node: &Node, state: &InstanceState, now: Timestamp) -> Option<Finding> 
             "if the machine is really gone, the manager removes the Node once it is not ready; if not, check the credential's \
              project",
         )),
-        InstanceState::Present { .. } => age.filter(|age| node.is_uninitialized() && *age > LONG).map(|age| {
+        InstanceState::Present { .. } if node.is_uninitialized() => age.filter(|age| *age > LONG).map(|age| {
             Finding::warning(
                 "nodes",
                 format!(
@@ -118,6 +118,17 @@ fn judge(node: &Node, state: &InstanceState, now: Timestamp) -> Option<Finding> 
                 "see that a manager leads (lease) and runs cloud-node-controller, and look at the Node's events",
             )
         }),
+        InstanceState::Present { shutdown: Some(true), .. } => Some(Finding::warning(
+            "nodes",
+            format!("{name}: the cloud reports its instance as shut down"),
+            "start the instance, or delete it and the Node if it is not needed any more",
+        )),
+        InstanceState::Present { .. } if node.ready != ConditionStatus::True => Some(Finding::warning(
+            "nodes",
+            format!("{name} is not ready although the cloud has its instance"),
+            "look at the kubelet and the network of that machine: kubectl describe node shows the condition",
+        )),
+        InstanceState::Present { .. } => None,
     }
 }
 
@@ -150,6 +161,7 @@ mod tests {
             name: "worker-1".into(),
             created: Some(created),
             provider_id: provider_id.into(),
+            ready: ConditionStatus::True,
             taints: if uninitialized { [taint].into() } else { [].into() },
             ..Node::default()
         }
@@ -163,7 +175,11 @@ mod tests {
     fn only_what_does_not_match_fails_and_only_what_waits_long_warns() {
         let present = InstanceState::Present { shutdown: None, metadata: None };
         let gone = InstanceState::Gone(Gone::no_such_name("worker-1").with_hint("closest: \"worker-01\""));
+        let shut_down = InstanceState::Present { shutdown: Some(true), metadata: None };
+        let not_ready = Node { ready: ConditionStatus::Unknown, ..node(60, false, "x://1") };
         assert_eq!(severity(&node(60, false, "x://1"), &present), None);
+        assert_eq!(severity(&not_ready, &present), Some(Severity::Warning));
+        assert_eq!(severity(&not_ready, &shut_down), Some(Severity::Warning));
         assert_eq!(severity(&node(4, true, ""), &present), None);
         assert_eq!(severity(&node(6, true, ""), &present), Some(Severity::Warning));
         assert_eq!(severity(&node(1, true, ""), &gone), Some(Severity::Failure));
