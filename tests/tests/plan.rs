@@ -227,6 +227,18 @@ fn a_deleted_service_is_torn_down_and_one_that_is_not_ours_is_left_alone() {
 }
 
 #[test]
+fn load_balancer_of_a_service_that_no_longer_exists_is_a_note() {
+    let mut world = World::settled(1);
+    world.live(async |harness, _| {
+        harness.user.create_service("shop", &[80]).await;
+    });
+    assert_eq!(world.plan().notes, [""; 0]);
+    world.harness.api.remove("services", Some("default"), "web");
+    let notes = world.plan().notes;
+    assert!(notes.len() == 1 && notes[0].contains("carries the owner tags of a Service"), "{notes:?}");
+}
+
+#[test]
 fn a_node_whose_machine_is_gone_is_deleted_or_held_and_it_is_said_why() {
     let mut world = World::settled(4);
     world.cloud.terminate("worker-1");

@@ -1,10 +1,16 @@
-//! What is left in the cloud of Services that are gone (P-19).
+//! Load balancers of Services that no longer exist.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use cloud_provider::{CloudProvider, Cluster, Service};
 use runtime::cache::Cache;
+use runtime::loops::sliding;
+use tokio_util::sync::CancellationToken;
+
+/// Pause between two checks. They cost nothing: the load balancers were read for other reasons.
+const PERIOD: Duration = Duration::from_secs(5 * 60);
 
 /// The load balancers of a cluster that no Service of it has any more, from what was read of the cloud anyhow.
 pub(crate) struct Orphans {
@@ -20,25 +26,49 @@ impl Orphans {
         Self { provider, cluster, services, told: Mutex::default() }
     }
 
+    /// Counts them on a timer, so that the log names a new one although nobody reads the metrics.
+    pub(crate) async fn watch(self: Arc<Self>, shutdown: CancellationToken) {
+        sliding(PERIOD, shutdown, || {
+            _ = self.count();
+            std::future::ready(())
+        })
+        .await;
+    }
+
     /// How many there are. `None`: nobody knows, because the Services or the cloud's load balancers were not listed yet, or
     /// because the cloud does not tell whose is what.
     pub(crate) fn count(&self) -> Option<usize> {
         if !self.services.is_synced() {
             return None;
         }
-        let services = self.services.list();
-        let living: HashSet<&str> = services.iter().filter_map(|service| service.metadata.uid.as_deref()).collect();
-        let orphans = self.provider.load_balancers()?.orphans(&self.cluster, &|uid| living.contains(uid))?;
-        let orphans: BTreeSet<String> = orphans.into_iter().collect();
+        let orphans = orphans_among(&*self.provider, &self.cluster, &self.services.list())?;
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         for orphan in orphans.difference(&told) {
-            tracing::warn!(
-                "{orphan} is marked for a Service of this cluster that is gone; delete it if nothing else uses it"
-            );
+            tracing::warn!("{}", advice(orphan));
         }
         *told = orphans;
         Some(told.len())
     }
+}
+
+/// Returns the load balancers that carry owner tags of a Service that is not among these. `None`: the cloud's load balancers were not
+/// listed yet, or do not show their owners.
+pub(crate) fn orphans_among(
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+    services: &[Arc<Service>],
+) -> Option<BTreeSet<String>> {
+    let living: HashSet<&str> = services.iter().filter_map(|service| service.metadata.uid.as_deref()).collect();
+    let orphans = provider.load_balancers()?.orphans(cluster, &|uid| living.contains(uid))?;
+    Some(orphans.into_iter().collect())
+}
+
+/// Returns the sentence about an orphan.
+pub(crate) fn advice(orphan: &str) -> String {
+    format!(
+        "{orphan} carries the owner tags of a Service of this cluster that no longer exists; delete it if nothing else \
+         uses it"
+    )
 }
 
 #[cfg(test)]
@@ -95,6 +125,17 @@ mod tests {
         services.insert(service);
         assert_eq!((counted.count(), counted.told.lock().unwrap().len()), (Some(1), 1), "it is forgotten");
         assert_eq!(orphans(None, services).count(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn orphans_are_counted_although_nobody_reads_the_metrics() {
+        let orphans = Arc::new(orphans(Some("c1"), Cache::with([])));
+        let stop = CancellationToken::new();
+        let watch = tokio::spawn(Arc::clone(&orphans).watch(stop.clone()));
+        tokio::time::sleep(PERIOD).await;
+        assert_eq!(orphans.told.lock().unwrap().len(), 3);
+        stop.cancel();
+        watch.await.unwrap();
     }
 
     #[test]

@@ -136,7 +136,8 @@ impl Starter {
         let (cluster, services, options) = (self.cluster.clone(), self.caches.services.clone(), &self.settings.options);
         if self.provider.load_balancers().is_some() {
             self.settings.metrics.count_services(services.clone(), options.service.clone());
-            let orphans = Orphans::new(Arc::clone(&self.provider), cluster.clone(), services.clone());
+            let orphans = Arc::new(Orphans::new(Arc::clone(&self.provider), cluster.clone(), services.clone()));
+            tokio::spawn(Arc::clone(&orphans).watch(self.shutdown.clone()));
             self.settings.metrics.count_orphans("load_balancer", move || orphans.count());
         }
         let made =

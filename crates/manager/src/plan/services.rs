@@ -16,6 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::ask::ask;
 use super::report::{Kind, ObjectPlan, Report};
 use crate::controllers_task::Settings;
+use crate::orphans::{advice, orphans_among};
 
 /// Services that the cloud is asked about at the same time.
 const AT_A_TIME: usize = 16;
@@ -56,6 +57,8 @@ pub(super) async fn plan(
         let (namespace, name) = (service.metadata.namespace.as_deref(), service.metadata.name.as_deref());
         report.add(Kind::Service, namespace.unwrap_or_default(), name.unwrap_or_default(), plan);
     }
+    let orphans = orphans_among(provider, cluster, services).unwrap_or_default();
+    report.notes.extend(orphans.iter().map(|orphan| advice(orphan)));
 }
 
 async fn of_one(
