@@ -92,6 +92,7 @@ mod attributes;
 mod balancer_sync;
 mod balancers;
 mod change;
+mod change_log;
 mod cloud;
 mod erased;
 mod known;

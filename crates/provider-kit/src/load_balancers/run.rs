@@ -1,10 +1,12 @@
 //! Carries out the actions of a [`ServiceSync`].
 
 use cloud_provider::{LoadBalancerRequest, Result};
+use tokio::time::Instant;
 
 use super::aim::Aim;
 use super::balancers::Balancers;
 use super::change::{Change, Step};
+use super::change_log::log_change;
 use super::cloud::{Names, Notice, Scope};
 use super::locks::Held;
 use super::model::{Actual, Shared, State};
@@ -94,12 +96,14 @@ impl Run<'_> {
         let change = Change { identity: self.identity, actual: actual.as_deref(), operations, observer };
         // Also if this is dropped before the answer.
         known.doubt(uid);
+        let begun = Instant::now();
         let applied = known.cloud().apply(change).await.inspect_err(|err| {
             if actual.is_none() && err.is_rate_limited() && known.cloud().names() == Names::Unique {
                 known.hold_back(self.identity);
             }
         })?;
         let step = applied.step(change).map(|outcome| known.put(outcome));
+        log_change(self.request.service, actual.as_deref(), &step, operations, begun.elapsed());
         match (&step, &actual) {
             // A load balancer that is protected exists, but nobody follows it any more.
             (Step::Kept, Some(kept)) => known.lose_sight(&kept.id),
