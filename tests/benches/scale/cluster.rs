@@ -200,9 +200,9 @@ impl Cluster {
         .await
     }
 
-    /// Waits until every Node has a zone: the first of its two writes.
-    pub(crate) async fn all_have_a_zone(&self, limit: Duration) -> Result<()> {
-        let selector = format!("{OURS},!{}", cloud_provider::names::LABEL_ZONE);
+    /// Waits until every Node has a region: the first of its two writes.
+    pub(crate) async fn all_have_a_region(&self, limit: Duration) -> Result<()> {
+        let selector = format!("{OURS},!{}", cloud_provider::names::LABEL_REGION);
         let one = ListParams::default().labels(&selector).limit(1);
         // Each look costs the API server some milliseconds, of which the controller would have made use.
         until_every(Duration::from_millis(250), "all Nodes have labels", limit, async || {

@@ -79,7 +79,7 @@ impl Run<'_> {
 
     /// Returns when the last Node was complete, to a moment.
     async fn burst(&self) -> Result<Instant> {
-        self.cluster.all_have_a_zone(LIMIT).await?;
+        self.cluster.all_have_a_region(LIMIT).await?;
         tokio::time::sleep(MOMENT).await;
         until("all Nodes are initialised", LIMIT, async || {
             let now = Instant::now();

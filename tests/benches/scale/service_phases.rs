@@ -1,5 +1,6 @@
 //! The phases of Services, over a cluster whose Nodes are initialised.
 
+use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -115,11 +116,13 @@ impl Run<'_> {
     async fn restart(&self, start: impl Fn() -> Result<Controller>, controller: &mut Controller) -> Result<Phase> {
         eprintln!("scale: restart");
         let begun = Measurement::begin_with_the_process("restart", self.names.len(), self.cluster, self.cloud).await?;
-        let lists = || self.cloud.count_on(self.cloud.cloud.api().load_balancers);
-        let before = lists();
+        // A list, or one load balancer after the other.
+        let reads =
+            || self.cloud.requests().into_iter().collect::<Counters>().reads(|it| self.cloud.is_of_load_balancers(it));
+        let before = reads();
         *controller = start()?;
-        until("the load balancers are listed", LIMIT, async || {
-            ensure!(lists() > before, "they are not");
+        until("the load balancers are read", LIMIT, async || {
+            ensure!(reads() > before, "they are not");
             Ok(())
         })
         .await?;
@@ -156,6 +159,8 @@ impl Run<'_> {
 
 async fn end(controller: &mut Controller) -> Result<()> {
     let status = controller.stop(Duration::from_secs(10)).await?;
-    ensure!(status.success(), "the controller ended with {status}");
+    // Go programs may let the signal end them.
+    let is_ended_by_us = status.success() || status.signal() == Some(rustix::process::Signal::TERM.as_raw());
+    ensure!(is_ended_by_us, "the controller ended with {status}");
     Ok(())
 }
