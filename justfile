@@ -66,7 +66,7 @@ scale NODES="5000" SERVICES="0":
 process:
     cargo bench -p ccm-tests --bench process
 
-# The race on a real kube-apiserver with a fake Hetzner Cloud: `just race ../shared/bench/peer.sh --peer OTHER-BINARY`.
+# The race on a real kube-apiserver with a fake cloud: `just race ../shared/bench/peer.sh --cloud digitalocean --peer OTHER-BINARY`.
 race SCRIPT *FLAGS:
     cargo bench -p ccm-tests --bench race -- --script {{SCRIPT}} {{FLAGS}}
 
