@@ -30,8 +30,7 @@
 //! Of a list at most 16 MiB are read ([`Call::list`]), of any other answer 1 MiB, of a refusal 64 KiB; of a refusal's words
 //! 1 KiB are told. A pause lasts five minutes at most, whatever the cloud asks for: then one request finds out.
 //!
-//! At the bottom a [`Leaf`] carries the request: the network, an axum router in the same process, or a
-//! [`recording`].
+//! At the bottom a [`Leaf`] carries the request: the network, or an axum router in the same process.
 
 mod access;
 mod attempt;
@@ -50,14 +49,12 @@ mod measure;
 mod network;
 mod patience;
 mod priority;
-pub mod recording;
 mod redact;
 mod retry;
 mod tee;
 mod throttle;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use access::endpoint;
@@ -104,9 +101,6 @@ struct Inner {
 /// How the program names itself.
 const AGENT: &str = concat!("ccm-rs/", env!("CARGO_PKG_VERSION"));
 
-/// A leaf around another. A closure, so that a program that records nothing has no code for it.
-type Wrap = Box<dyn FnOnce(Box<dyn Leaf>) -> Result<Box<dyn Leaf>> + Send>;
-
 /// Makes a [`Transport`].
 pub struct Builder {
     base: String,
@@ -124,7 +118,6 @@ pub struct Builder {
     words: Words,
     validate: Option<Call>,
     dump: bool,
-    wrap: Option<Wrap>,
 }
 
 impl Builder {
@@ -286,14 +279,6 @@ impl Builder {
         self
     }
 
-    /// Adds all exchanges to this file, for [`recording::Replay`].
-    #[must_use]
-    pub fn record(mut self, file: impl Into<PathBuf>) -> Self {
-        let file = file.into();
-        self.wrap = Some(Box::new(move |leaf| Ok(Box::new(recording::Recorder::new(leaf, file)?))));
-        self
-    }
-
     /// Carries requests with `leaf` instead of over the network.
     #[must_use]
     pub fn leaf(mut self, leaf: impl Leaf) -> Self {
@@ -322,7 +307,7 @@ impl Builder {
         if self.session.is_none() {
             endpoint(&self.base)?;
         }
-        let mut leaf = match self.leaf {
+        let leaf = match self.leaf {
             Some(leaf) => leaf,
             None => {
                 let network = Network::new(&self.tls)?;
@@ -332,9 +317,6 @@ impl Builder {
                 Box::new(network)
             }
         };
-        if let Some(wrap) = self.wrap {
-            leaf = wrap(leaf)?;
-        }
         let base = self.base.trim_end_matches('/').to_owned();
         let (patience, metrics, signer) = (self.patience, self.metrics, self.signer);
         let words = Words { refill: self.budget.refill, ..self.words };
@@ -396,7 +378,6 @@ impl Transport {
             },
             validate: None,
             dump: false,
-            wrap: None,
         }
     }
 

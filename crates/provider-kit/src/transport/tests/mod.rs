@@ -12,7 +12,7 @@ use super::*;
 
 mod credentials;
 mod limits;
-mod recordings;
+mod dump;
 mod refusals;
 mod sessions;
 mod signatures;
