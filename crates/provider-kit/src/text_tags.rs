@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::load_balancers::Marks;
+use crate::load_balancers::OwnerTags;
 use crate::signing::sha256_hex;
 
 const CLUSTER: &str = "ccmrs-cluster:";
@@ -19,11 +19,11 @@ const DIGITS: usize = 32;
 /// is read back as it is [stored](Self::stored).
 ///
 /// ```
-/// use provider_kit::load_balancers::Marks;
+/// use provider_kit::load_balancers::OwnerTags;
 /// use provider_kit::text_tags::TextTags;
 ///
 /// let tags = TextTags::of_length(255);
-/// let owner = Marks { cluster: Some("Prod".into()), service: Some("6f9e".into()) };
+/// let owner = OwnerTags { cluster: Some("Prod".into()), service: Some("6f9e".into()) };
 /// let mut all = tags.among(&owner, vec!["team:web".to_owned()]);
 /// assert_eq!(all, ["team:web", "ccmrs-cluster:_50rod", "ccmrs-service:6f9e"]);
 /// assert_eq!((tags.take_from(&mut all), all), (owner.clone(), vec!["team:web".to_owned()]));
@@ -45,15 +45,15 @@ impl TextTags {
 
     /// Returns the owner tags of an object, behind its other tags.
     #[must_use]
-    pub fn among(self, owner: &Marks, mut others: Vec<String>) -> Vec<String> {
+    pub fn among(self, owner: &OwnerTags, mut others: Vec<String>) -> Vec<String> {
         others.extend(self.tags(owner));
         others
     }
 
     /// Takes the owner tags out of an object's tags; the others stay. Two tags of one key name nobody.
     #[must_use]
-    pub fn take_from(self, tags: &mut Vec<String>) -> Marks {
-        let mut owner = Marks::default();
+    pub fn take_from(self, tags: &mut Vec<String>) -> OwnerTags {
+        let mut owner = OwnerTags::default();
         tags.retain(|tag| {
             let (part, value) = match (tag.strip_prefix(CLUSTER), tag.strip_prefix(SERVICE)) {
                 (Some(value), _) => (&mut owner.cluster, decoded(value)),
@@ -71,20 +71,20 @@ impl TextTags {
 
     /// Returns a description whose first line is the owner tags. A cloud may cut the end of a long one.
     #[must_use]
-    pub fn describe(self, owner: &Marks, text: &str) -> String {
+    pub fn describe(self, owner: &OwnerTags, text: &str) -> String {
         let tags = self.tags(owner).join(" ");
         if tags.is_empty() || text.is_empty() { tags + text } else { tags + "\n" + text }
     }
 
     /// Reads the owner from a description, and returns the rest of the text with it.
     #[must_use]
-    pub fn described(self, description: &str) -> (Marks, String) {
+    pub fn described(self, description: &str) -> (OwnerTags, String) {
         let (line, rest) = description.split_once('\n').unwrap_or((description, ""));
         let mut tags = line.split(' ').map(str::to_owned).collect();
         match self.take_from(&mut tags) {
-            owner if owner != Marks::default() && tags.is_empty() => (owner, rest.to_owned()),
+            owner if owner != OwnerTags::default() && tags.is_empty() => (owner, rest.to_owned()),
             // A line of somebody else.
-            _ => (Marks::default(), description.to_owned()),
+            _ => (OwnerTags::default(), description.to_owned()),
         }
     }
 
@@ -95,7 +95,7 @@ impl TextTags {
         decoded(&encoded).unwrap_or(encoded)
     }
 
-    fn tags(self, owner: &Marks) -> Vec<String> {
+    fn tags(self, owner: &OwnerTags) -> Vec<String> {
         let tags = [(CLUSTER, &owner.cluster), (SERVICE, &owner.service)];
         tags.into_iter()
             .filter_map(|(key, value)| Some(format!("{key}{}", self.encoded(value.as_ref()?, key))))
@@ -156,8 +156,8 @@ mod tests {
 
     use super::*;
 
-    fn owner(cluster: &str, service: &str) -> Marks {
-        Marks { cluster: Some(cluster.to_owned()), service: Some(service.to_owned()) }
+    fn owner(cluster: &str, service: &str) -> OwnerTags {
+        OwnerTags { cluster: Some(cluster.to_owned()), service: Some(service.to_owned()) }
     }
 
     #[test]
@@ -173,12 +173,12 @@ mod tests {
         let tags = TextTags::of_length(255);
         for text in ["ccmrs-cluster:_4", "ccmrs-cluster:_zz", "ccmrs-cluster", "k8s:ccmrs-cluster:a"] {
             let mut all = vec![text.to_owned()];
-            assert_eq!((tags.take_from(&mut all), all.len()), (Marks::default(), 1), "{text}");
-            assert_eq!(tags.described(text), (Marks::default(), text.to_owned()));
+            assert_eq!((tags.take_from(&mut all), all.len()), (OwnerTags::default(), 1), "{text}");
+            assert_eq!(tags.described(text), (OwnerTags::default(), text.to_owned()));
         }
         let mut two = ["a", "b", "b"].map(|id| format!("ccmrs-service:{id}")).to_vec();
         assert_eq!(tags.take_from(&mut two).service.as_deref(), Some("a b b"));
-        assert_eq!(tags.described("ccmrs-service:a and more").0, Marks::default());
+        assert_eq!(tags.described("ccmrs-service:a and more").0, OwnerTags::default());
     }
 
     proptest! {
@@ -191,13 +191,13 @@ mod tests {
             longest in 50usize..300,
         ) {
             let tags = TextTags::of_length(longest);
-            let owner = Marks { cluster: Some(cluster.clone()), service };
+            let owner = OwnerTags { cluster: Some(cluster.clone()), service };
             let mut all = tags.among(&owner, vec![other.clone()]);
             for tag in &all[1..] {
                 prop_assert!(tag.len() <= longest, "{}", tag);
                 prop_assert!(tag.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || b":-_".contains(&it)));
             }
-            let read = Marks { cluster: Some(tags.stored(&cluster)), service: owner.service.clone() };
+            let read = OwnerTags { cluster: Some(tags.stored(&cluster)), service: owner.service.clone() };
             prop_assert_eq!(tags.take_from(&mut all), read.clone());
             prop_assert_eq!(all, vec![other]);
             prop_assert_eq!(tags.described(&tags.describe(&owner, &text)), (read, text));

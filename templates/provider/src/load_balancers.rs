@@ -92,7 +92,7 @@ impl Object for LoadBalancer {
         Actual {
             id: self.id.clone(),
             name: self.name.clone(),
-            marks: OWNER.take_from(&mut tags),
+            owner_tags: OWNER.take_from(&mut tags),
             // Tags of others are kept here, and written back.
             labels: tags.into_iter().map(|tag| (tag, String::new())).collect(),
             state: if self.status == "active" { State::Ready } else { State::Busy },
@@ -103,7 +103,7 @@ impl Object for LoadBalancer {
 
     fn set_owner(&mut self, head: &Actual) {
         self.name.clone_from(&head.name);
-        self.tags = OWNER.among(&head.marks, head.labels.keys().cloned().collect());
+        self.tags = OWNER.among(&head.owner_tags, head.labels.keys().cloned().collect());
     }
 
     fn targets(&mut self) -> &mut Targets {

@@ -2,7 +2,7 @@
 
 use cloud_provider::{Error, Result};
 
-use super::model::{Actual, Marks, Part, Tree};
+use super::model::{Actual, OwnerTags, Part, Tree};
 use super::ownership::Identity;
 use super::plan::{Operation, plan, plan_removal};
 
@@ -46,15 +46,15 @@ pub(super) fn operations(
     };
     let tree = actual.known_tree();
     if aim == Aim::Tagged {
-        let is_tagged = actual.marks.service.as_deref() == Some(identity.uid());
-        return Ok(if is_tagged { Vec::new() } else { vec![Operation::Mark] });
+        let is_tagged = actual.owner_tags.service.as_deref() == Some(identity.uid());
+        return Ok(if is_tagged { Vec::new() } else { vec![Operation::Tag] });
     }
     // Another Service may have it by now; and a load balancer that was let go needs nothing more.
     if aim.deletes() && !identity.owns(actual) {
         return Ok(Vec::new());
     }
     if wanted.is_none() && actual.adopted {
-        return Ok(vec![Operation::Unmark]);
+        return Ok(vec![Operation::Untag]);
     }
     let Some(wanted) = wanted else { return Ok(plan_removal(&tree, !actual.foreign.is_empty())) };
     let targets_only;
@@ -71,7 +71,7 @@ pub(super) fn operations(
     let mut operations = plan(wanted, &tree);
     let is_created = operations.iter().any(|it| matches!(it, Operation::Create { part: Part::Balancer, .. }));
     if !is_created && is_to_be_tagged(actual, identity, !operations.is_empty()) {
-        operations.insert(0, Operation::Mark);
+        operations.insert(0, Operation::Tag);
     }
     Ok(operations)
 }
@@ -80,17 +80,21 @@ pub(super) fn operations(
 /// taken over is tagged in any case, and one that lost its legacy owner tag, by which it may be looked for, gets it back. One
 /// that carries the legacy owner tag alone is tagged along with a change, so that taking over writes nothing (D-11).
 fn is_to_be_tagged(actual: &Actual, identity: &Identity<'_>, changes: bool) -> bool {
-    let has_another_legacy_tag = actual.sign.is_some() && identity.sign.is_some() && actual.sign != identity.sign;
-    let lacks_legacy_tag = identity.signs && actual.sign.is_none() && identity.sign.is_some();
-    let is_outdated = actual.marks != identity.marks() || has_another_legacy_tag;
+    let has_another_legacy_tag = actual.legacy_owner.is_some()
+        && identity.legacy_owner.is_some()
+        && actual.legacy_owner != identity.legacy_owner;
+    let lacks_legacy_tag =
+        identity.writes_legacy_owner && actual.legacy_owner.is_none() && identity.legacy_owner.is_some();
+    let is_outdated = actual.owner_tags != identity.owner_tags() || has_another_legacy_tag;
     !identity.owns(actual) || lacks_legacy_tag || (changes && is_outdated)
 }
 
 impl Identity<'_> {
     /// Returns `true` if the load balancer carries the Service's owner tags, or no owner tags and its legacy owner tag.
     pub(super) fn owns(&self, actual: &Actual) -> bool {
-        let has_legacy_tag_alone =
-            actual.marks == Marks::default() && actual.sign.is_some() && actual.sign == self.sign;
-        has_legacy_tag_alone || actual.marks.service.as_deref() == Some(self.uid())
+        let has_legacy_tag_alone = actual.owner_tags == OwnerTags::default()
+            && actual.legacy_owner.is_some()
+            && actual.legacy_owner == self.legacy_owner;
+        has_legacy_tag_alone || actual.owner_tags.service.as_deref() == Some(self.uid())
     }
 }

@@ -9,6 +9,7 @@ use cloud_provider::{
 
 use super::aim::{Aim, operations};
 use super::cloud::{LoadBalancerCloud, Names, Options, Scope};
+use super::control_read::ControlReads;
 use super::erased::{AnyCloud, Erased};
 use super::known::{Found, Known};
 use super::left_out::LeftOut;
@@ -18,13 +19,12 @@ use super::model::{Actual, Shared};
 use super::ownership::{Identity, Others, Sorted, living};
 use super::plan::steps;
 use super::run::Run;
-use super::witness::Witnesses;
 
 /// The load balancers of a cloud: `get`, `ensure`, `update_targets`, `delete` and `plan` from what a [`LoadBalancerCloud`] says.
 pub struct Balancers {
     pub(super) known: Known,
     caches: OnceLock<Arc<dyn Caches>>,
-    witnesses: Witnesses,
+    control_reads: ControlReads,
     pub(super) left_out: LeftOut,
     pub(super) locks: Locks,
 }
@@ -36,7 +36,7 @@ impl Balancers {
         Self {
             known: Known::new(Box::new(Erased { cloud, machines, options })),
             caches: OnceLock::new(),
-            witnesses: Witnesses::default(),
+            control_reads: ControlReads::default(),
             left_out: LeftOut::default(),
             locks: Locks::default(),
         }
@@ -80,7 +80,7 @@ impl Balancers {
         let cloud = self.cloud();
         let others = Others {
             caches: self.caches(),
-            sign: &|service| cloud.naming(identity.cluster, service).legacy_owner,
+            legacy_owner: &|service| cloud.naming(identity.cluster, service).legacy_owner,
             adopts: &|actual| cloud.adopts(actual, identity),
         };
         Sorted::new(found.actuals, identity, &others)
@@ -128,13 +128,13 @@ impl Balancers {
         self.believed(sorted, identity).await
     }
 
-    /// That nothing is there of what was, only with a witness; and then it is read once more, because the first answer is
-    /// older than the witness: a credential that came right in between would bear out what another project said.
+    /// Believes that nothing is left of what was there only after a control read. Then it is read once more, because the first
+    /// answer is older than the control read: with a credential that came right in between, that would prove nothing.
     pub(super) async fn believed(&self, sorted: Sorted, identity: &Identity<'_>) -> Result<Sorted> {
         if !sorted.is_empty() {
             return Ok(sorted);
         }
-        if self.witnesses.bear_out(&self.known, identity, self.caches.get()).await? {
+        if self.control_reads.verify(&self.known, identity, self.caches.get()).await? {
             return Ok(self.sorted(self.known.find(identity).await?, identity));
         }
         Ok(sorted)
@@ -156,7 +156,7 @@ impl Balancers {
     async fn found_to_ensure(&self, identity: &Identity<'_>) -> Result<Sorted> {
         let names_are_unique = self.cloud().names() == Names::Unique;
         if names_are_unique && self.known.has_never_seen(identity) {
-            if self.known.is_held_back(identity) {
+            if self.known.is_creation_deferred(identity) {
                 return Ok(Sorted::default());
             }
             return self.believed(Sorted::default(), identity).await;

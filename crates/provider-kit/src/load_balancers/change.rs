@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use cloud_provider::SyncObserver;
 
-use super::model::{Actual, Marks, State, Tree};
+use super::model::{Actual, OwnerTags, State, Tree};
 use super::ownership::Identity;
 use super::plan::Operation;
 
@@ -33,18 +33,18 @@ impl Change<'_> {
         let mut outcome = self.actual.cloned().unwrap_or_default();
         if self.actual.is_none() {
             outcome.name.clone_from(&self.identity.name);
-            outcome.marks = self.identity.marks();
-            outcome.sign.clone_from(&self.identity.sign);
+            outcome.owner_tags = self.identity.owner_tags();
+            outcome.legacy_owner.clone_from(&self.identity.legacy_owner);
         }
         for operation in operations {
             match operation {
-                Operation::Mark => {
-                    outcome.marks = self.identity.marks();
-                    outcome.sign.clone_from(&self.identity.sign);
+                Operation::Tag => {
+                    outcome.owner_tags = self.identity.owner_tags();
+                    outcome.legacy_owner.clone_from(&self.identity.legacy_owner);
                 }
-                Operation::Unmark => {
-                    outcome.marks = Marks::default();
-                    outcome.sign = outcome.sign.filter(|_| !self.identity.signs);
+                Operation::Untag => {
+                    outcome.owner_tags = OwnerTags::default();
+                    outcome.legacy_owner = outcome.legacy_owner.filter(|_| !self.identity.writes_legacy_owner);
                 }
                 _ => {}
             }
@@ -71,9 +71,9 @@ pub enum Applied {
     /// that changes more than it was told (a network that is detached takes its targets along), or makes something new from
     /// what it likes. Not endlessly: what comes to the same plan again is an error that names what keeps differing.
     PlanAgain(Box<Actual>),
-    /// All of them: it was not there any more, or nobody knows. Nothing is left of it, if a witness bears that out.
+    /// All of them: it was not there any more, or nobody knows. Nothing is left of it, if a control read verifies that.
     Gone,
-    /// All of them: the cloud said that it removed it just now, which needs no witness.
+    /// All of them: the cloud said that it removed it just now, which needs no control read.
     Removed,
     /// A person has protected it: it is left as it is, and nothing more is to be done about its removal.
     Kept,

@@ -29,7 +29,7 @@ pub const SETTLING: Duration = Duration::from_secs(60);
 const RIGHT_BEFORE: Duration = Duration::from_secs(5);
 
 /// How long it counts that nothing was there when one was to be made and the cloud had no time.
-const HELD_BACK: Duration = Duration::from_secs(60 * 60);
+const DEFERRED: Duration = Duration::from_secs(60 * 60);
 
 /// How long a read of one that is awaited waits for others to join.
 const WINDOW: Duration = Duration::from_millis(250);
@@ -63,13 +63,13 @@ struct State {
     /// Ids that are gone, and since when we know.
     gone: HashMap<String, Instant>,
     /// UIDs of Services for which a request was sent whose outcome is not known.
-    in_doubt: HashSet<String>,
+    stale: HashSet<String>,
     /// UIDs of Services of which everything was read for certain, when that began, and no request was sent since.
     found: HashMap<String, Instant>,
     /// UIDs of Services for which one was about to be made, nothing being there, when the cloud had no time for it; its name,
     /// and when.
-    held_back: HashMap<String, (String, Instant)>,
-    /// Who takes over what had no marks, by its id, and since when.
+    deferred: HashMap<String, (String, Instant)>,
+    /// Who takes over what had no owner tags, by its id, and since when.
     claimed: HashMap<String, (String, Instant)>,
     /// Single reads since the last list, and when the last one was.
     spent: usize,
@@ -115,7 +115,7 @@ impl Known {
         if let Some(found) = recalled {
             return self.whole(found).await;
         }
-        if self.state().in_doubt.contains(identity.uid()) || !self.list_is_cheaper() {
+        if self.state().stale.contains(identity.uid()) || !self.list_is_cheaper() {
             return self.find(identity).await;
         }
         self.list().await?;
@@ -170,7 +170,7 @@ impl Known {
     /// refuses a second one of the same name.
     pub(super) fn has_never_seen(&self, identity: &Identity<'_>) -> bool {
         let state = self.state();
-        state.listed.is_some() && !state.in_doubt.contains(identity.uid()) && state.ids(identity).is_empty()
+        state.listed.is_some() && !state.stale.contains(identity.uid()) && state.ids(identity).is_empty()
     }
 
     /// What is known and marked for a Service of this cluster that does not live. Only an id says that the Service was this
@@ -180,8 +180,8 @@ impl Known {
         let state = self.state();
         state.listed?;
         let actuals = state.entries.values().map(|entry| &entry.actual);
-        let of_this_cluster = actuals.filter(|actual| actual.marks.cluster.as_deref() == Some(id));
-        let orphans = of_this_cluster.filter(|it| it.marks.service.as_deref().is_some_and(|uid| !lives(uid)));
+        let of_this_cluster = actuals.filter(|actual| actual.owner_tags.cluster.as_deref() == Some(id));
+        let orphans = of_this_cluster.filter(|it| it.owner_tags.service.as_deref().is_some_and(|uid| !lives(uid)));
         Some(orphans.map(|actual| actual.place()).collect())
     }
 
@@ -273,7 +273,7 @@ impl Known {
     }
 
     /// Remembers nothing of it any more.
-    pub(super) fn lose_sight(&self, id: &str) {
+    pub(super) fn evict(&self, id: &str) {
         self.state().remove(id);
     }
 
@@ -292,39 +292,39 @@ impl Known {
 
     /// From now on nobody knows what is there for this Service, until [`settle`](Self::settle) or [`find`](Self::find). Said
     /// before a request is sent, so that it holds for one whose answer is never heard, too.
-    pub(super) fn doubt(&self, uid: &str) {
+    pub(super) fn mark_stale(&self, uid: &str) {
         let mut state = self.state();
-        state.in_doubt.insert(uid.to_owned());
+        state.stale.insert(uid.to_owned());
         state.found.remove(uid);
-        state.held_back.remove(uid);
+        state.deferred.remove(uid);
     }
 
-    /// The cloud had no time to make one where nothing was. Nothing needs to be read before it is tried again, nor a witness be
-    /// asked: that has happened, and if it was made all the same the next try is a conflict.
-    pub(super) fn hold_back(&self, identity: &Identity<'_>) {
+    /// The cloud had no time to make one where nothing was. Nothing needs to be read before it is tried again, nor verified by
+    /// a control read: that has happened, and if it was made all the same the next try is a conflict.
+    pub(super) fn defer_creation(&self, identity: &Identity<'_>) {
         let mut state = self.state();
-        state.in_doubt.remove(identity.uid());
-        if state.held_back.len() >= MANY {
-            state.held_back.retain(|_, (_, at)| at.elapsed() < HELD_BACK);
+        state.stale.remove(identity.uid());
+        if state.deferred.len() >= MANY {
+            state.deferred.retain(|_, (_, at)| at.elapsed() < DEFERRED);
         }
-        state.held_back.insert(identity.uid().to_owned(), (identity.name.clone(), Instant::now()));
+        state.deferred.insert(identity.uid().to_owned(), (identity.name.clone(), Instant::now()));
     }
 
     /// Whether [that](Self::hold_back) was the last that happened, and nothing was seen of this Service's since.
-    pub(super) fn is_held_back(&self, identity: &Identity<'_>) -> bool {
+    pub(super) fn is_creation_deferred(&self, identity: &Identity<'_>) -> bool {
         let state = self.state();
-        let held_back = state.held_back.get(identity.uid());
-        held_back.is_some_and(|(name, at)| *name == identity.name && at.elapsed() < HELD_BACK)
+        let deferred = state.deferred.get(identity.uid());
+        deferred.is_some_and(|(name, at)| *name == identity.name && at.elapsed() < DEFERRED)
     }
 
     /// The request was answered.
     pub(super) fn settle(&self, uid: &str) {
-        self.state().in_doubt.remove(uid);
+        self.state().stale.remove(uid);
     }
 
     /// Reads one on which the cloud is at work, together with all others that are awaited; without its parts if the cloud is
     /// asked for less.
-    pub(super) async fn look(&self, id: &str) -> Result<Option<Shared>> {
+    pub(super) async fn poll(&self, id: &str) -> Result<Option<Shared>> {
         let in_a_moment = |_| Instant::now() + WINDOW;
         match self.0.reads.join_at((), (self.clone(), id.to_owned()), in_a_moment).await {
             Ok(seen) => Ok(seen.get(id).cloned()),
@@ -368,11 +368,11 @@ impl Known {
 impl State {
     /// What is known and not too old; `None`: the cloud must be asked.
     fn recall(&self, identity: &Identity<'_>) -> Option<Found> {
-        if self.in_doubt.contains(identity.uid()) {
+        if self.stale.contains(identity.uid()) {
             return None;
         }
         let is_young = |at: Instant| at.elapsed() < MAX_AGE;
-        let is_ours = |entry: &Entry| entry.actual.marks.service.as_deref() == Some(identity.uid());
+        let is_ours = |entry: &Entry| entry.actual.owner_tags.service.as_deref() == Some(identity.uid());
         let ids = self.ids(identity);
         let mut entries = ids.iter().filter_map(|id| self.entries.get(id));
         let known = self.listed.is_some_and(is_young) || entries.any(|entry| is_ours(entry) && is_young(entry.at));
@@ -380,7 +380,7 @@ impl State {
     }
 
     fn found_all(&mut self, uid: &str, began: Instant) {
-        self.in_doubt.remove(uid);
+        self.stale.remove(uid);
         if self.found.len() >= MANY {
             self.found.retain(|_, at| at.elapsed() < RIGHT_BEFORE);
         }
@@ -448,5 +448,5 @@ impl State {
 }
 
 fn handles(actual: &Actual) -> impl Iterator<Item = &str> {
-    [Some(&*actual.name), actual.marks.service.as_deref(), actual.sign.as_deref()].into_iter().flatten()
+    [Some(&*actual.name), actual.owner_tags.service.as_deref(), actual.legacy_owner.as_deref()].into_iter().flatten()
 }

@@ -5,7 +5,7 @@
 //!
 //! * **Order.** [`plan`] compares two [`Tree`]s of [`Part`]s; the operations are safe at every step, and can be broken off
 //!   after any of them: the next plan goes on from there (INV-2). Planned again after all is done, there is nothing to do.
-//! * **Ownership** (D-11, INV-7). What carries our [`Marks`] is ours. What carries the reference's own sign and no mark is
+//! * **Ownership** (D-11, INV-7). What carries our [`OwnerTags`] is ours. What carries the legacy owner tag and no mark is
 //!   ours too, and is marked along with its next real change. What is marked for another cluster, or for another live
 //!   Service, is refused and never changed; what a dead Service of this cluster left under our name is taken over.
 //! * **Cost** (INV-8). All Services share what was read: one list for a start of the program, no read at all for a change
@@ -94,6 +94,7 @@ mod balancers;
 mod change;
 mod change_log;
 mod cloud;
+mod control_read;
 mod erased;
 mod known;
 mod left_out;
@@ -111,7 +112,6 @@ mod service_sync;
 mod sorted_map;
 mod step;
 mod targets;
-mod witness;
 
 pub use attributes::{Attributes, Difference, in_order};
 pub use balancers::Balancers;
@@ -121,7 +121,7 @@ pub use cloud::{
 };
 pub use known::{MAX_AGE, SETTLING};
 pub use machines::Machines;
-pub use model::{Actual, Aside, Marks, POOL, Part, Port, State, Tree};
+pub use model::{Actual, Auxiliary, OwnerTags, POOL, Part, Port, State, Tree};
 pub use naming::Naming;
 pub use objects::{Object, ObjectApi, Paths, WholeObjects, numeric};
 pub use ownership::Identity;

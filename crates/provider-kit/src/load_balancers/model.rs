@@ -20,15 +20,15 @@ pub const POOL: &str = "pool";
 /// |---|---|
 /// | listeners and targets of the whole load balancer | one [`Pool`](Part::Pool) |
 /// | a pool, target group or back-end for each listener | as many pools, named for their port |
-/// | a firewall, a certificate, a reserved address, a health check as an object of its own | [`Support`](Part::Support) |
-/// | a floating IP or DNS name on top | [`Front`](Part::Front) |
+/// | a firewall, a certificate, a reserved address, a health check as an object of its own | [`CreatedBefore`](Part::CreatedBefore) |
+/// | a floating IP or DNS name on top | [`CreatedAfter`](Part::CreatedAfter) |
 ///
 /// What cannot be changed on a pool (its protocol, say) belongs into its name: then the new pool is made, the listener moves
 /// and the old pool goes, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// Something that must be there before it.
-    Support(Aside),
+    CreatedBefore(Auxiliary),
     /// The load balancer itself.
     Balancer,
     /// Targets that belong together, and how they are checked.
@@ -36,32 +36,32 @@ pub enum Part {
     /// A port that takes traffic, for the pool in its setting [`POOL`].
     Listener(Port),
     /// Something that leads traffic to it once it works.
-    Front(Aside),
+    CreatedAfter(Auxiliary),
 }
 
 impl Part {
     /// Something of this kind that must be there before it; lower ranks are made first.
     #[must_use]
-    pub fn support(rank: u8, kind: &'static str, name: impl Into<String>) -> Self {
-        Self::Support(Aside { rank, kind: kind.into(), name: name.into() })
+    pub fn created_before(rank: u8, kind: &'static str, name: impl Into<String>) -> Self {
+        Self::CreatedBefore(Auxiliary { rank, kind: kind.into(), name: name.into() })
     }
 
     /// Something of this kind on top of it.
     #[must_use]
-    pub fn front(kind: &'static str, name: impl Into<String>) -> Self {
-        Self::Front(Aside { rank: 0, kind: kind.into(), name: name.into() })
+    pub fn created_after(kind: &'static str, name: impl Into<String>) -> Self {
+        Self::CreatedAfter(Auxiliary { rank: 0, kind: kind.into(), name: name.into() })
     }
 
     /// Whether it is something of this kind beside the load balancer.
     #[must_use]
     pub fn is_of_kind(&self, wanted: &str) -> bool {
-        matches!(self, Self::Support(Aside { kind, .. }) | Self::Front(Aside { kind, .. }) if kind == wanted)
+        matches!(self, Self::CreatedBefore(Auxiliary { kind, .. }) | Self::CreatedAfter(Auxiliary { kind, .. }) if kind == wanted)
     }
 }
 
 /// A part beside the load balancer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Aside {
+pub struct Auxiliary {
     /// Lower ranks are made first.
     pub rank: u8,
     /// What it is, for messages: `security group`.
@@ -89,7 +89,9 @@ impl fmt::Display for Port {
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Support(aside) | Self::Front(aside) => write!(f, "{} {:?}", aside.kind, aside.name),
+            Self::CreatedBefore(auxiliary) | Self::CreatedAfter(auxiliary) => {
+                write!(f, "{} {:?}", auxiliary.kind, auxiliary.name)
+            }
             Self::Balancer => f.write_str("load balancer"),
             Self::Pool(name) => write!(f, "pool {name:?}"),
             Self::Listener(port) => write!(f, "listener {port}"),
@@ -216,7 +218,7 @@ impl Tree {
 
     fn apply(&mut self, operation: &Operation) {
         match operation {
-            Operation::Mark | Operation::Unmark => {}
+            Operation::Tag | Operation::Untag => {}
             Operation::Create { part, attributes } | Operation::Update { part, attributes, .. } => {
                 self.parts.insert(part.clone(), attributes.clone());
             }
@@ -258,14 +260,14 @@ impl Tree {
 
 /// Whose a load balancer is: written on it when it is made, in labels, tags or a description (INV-2, D-11).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct OwnerTags {
     /// The cluster's id, or its name where the id may not be read.
     pub cluster: Option<String>,
     /// The Service's UID.
     pub service: Option<String>,
 }
 
-impl Marks {
+impl OwnerTags {
     /// The key of the cluster's mark, where a cloud has labels by key.
     pub const CLUSTER: &str = "ccm-rs/cluster";
     /// The key of the Service's mark.
@@ -286,8 +288,8 @@ impl Marks {
     /// Puts them among an object's other labels.
     #[must_use]
     pub fn among(self, mut labels: BTreeMap<String, String>) -> BTreeMap<String, String> {
-        let marks = [(Self::CLUSTER, self.cluster), (Self::SERVICE, self.service)];
-        labels.extend(marks.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
+        let owner_tags = [(Self::CLUSTER, self.cluster), (Self::SERVICE, self.service)];
+        labels.extend(owner_tags.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))));
         labels
     }
 }
@@ -314,11 +316,11 @@ pub struct Actual {
     /// Name and ID in the cloud, if `name` and `id` are those of one Service's share in it. Messages show these.
     pub shown_as: Option<(String, String)>,
     /// Whose it is.
-    pub marks: Marks,
+    pub owner_tags: OwnerTags,
     /// Other labels, for clouds that replace all labels at once: they stay.
     pub labels: BTreeMap<String, String>,
-    /// The Service that the reference's own sign on it names (a label, tag or name), in the provider's terms.
-    pub sign: Option<String>,
+    /// The Service that the legacy owner tag on it names (a label, tag or name), in the provider's terms.
+    pub legacy_owner: Option<String>,
     /// What it is doing.
     pub state: State,
     /// Where it is reached.
@@ -327,11 +329,11 @@ pub struct Actual {
     pub tree: Option<Tree>,
     /// Parts of it that belong to somebody else, and to whom. They stay, and with them the load balancer itself (INV-7).
     pub foreign: BTreeMap<Part, String>,
-    /// The marks of those who have parts of it, if all of them are known by such. Needed of one that has
+    /// The owner tags of those who have parts of it, if all of them are known by such. Needed of one that has
     /// [failed](State::Failed) for good, which nobody can leave: it goes when the last of them goes.
-    pub sharers: Option<Vec<Marks>>,
-    /// If set, it was not made for the Service that has it, but taken over, and is [let go](super::Operation::Unmark) instead
-    /// of deleted. The provider keeps this on the load balancer itself, written together with the marks.
+    pub sharers: Option<Vec<OwnerTags>>,
+    /// If set, it was not made for the Service that has it, but taken over, and is [let go](super::Operation::Untag) instead
+    /// of deleted. The provider keeps this on the load balancer itself, written together with the owner tags.
     pub adopted: bool,
 }
 

@@ -12,7 +12,8 @@ pub struct Naming {
     /// Names that it may have from earlier times.
     pub former_names: Vec<String>,
     /// The value of the owner tag that the Go cloud controller manager writes; compared with
-    /// [`Actual::sign`](super::Actual::sign). A load balancer with this tag and without owner labels is the Service's own.
+    /// [`Actual::legacy_owner`](super::Actual::legacy_owner). A load balancer with this tag and without owner labels is the
+    /// Service's own.
     pub legacy_owner: Option<String>,
     /// Set if ccm-rs writes the legacy owner tag, too, because it looks for it.
     pub writes_legacy_owner: bool,

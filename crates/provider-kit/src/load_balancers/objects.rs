@@ -144,8 +144,8 @@ impl<A: ObjectApi> WholeObjects<A> {
             Query::Owner(identity) => {
                 let is_candidate = |actual: &Actual| {
                     let is_named = identity.name == actual.name || identity.other_names.contains(&actual.name);
-                    let is_tagged = actual.sign.is_some() && actual.sign == identity.sign;
-                    is_named || is_tagged || actual.marks.service.as_deref() == Some(identity.uid())
+                    let is_tagged = actual.legacy_owner.is_some() && actual.legacy_owner == identity.legacy_owner;
+                    is_named || is_tagged || actual.owner_tags.service.as_deref() == Some(identity.uid())
                 };
                 Ok(self.api.candidates(identity, &observed).await?.filter(is_candidate))
             }

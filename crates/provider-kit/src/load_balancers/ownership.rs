@@ -1,6 +1,6 @@
 //! Which load balancers are a Service's, and which must be left alone (D-11, INV-7, P-21).
 //!
-//! | marks | the reference's sign | it is |
+//! | owner tags | the legacy owner tag | it is |
 //! |---|---|---|
 //! | ours, for this Service | any | the Service's own |
 //! | of another cluster; of this one for another Service that lives, or for none | any | refused |
@@ -20,7 +20,7 @@ use cloud_provider::{Caches, Cluster, Error, Result, Service};
 use super::cloud::Adoption;
 #[cfg(doc)]
 use super::cloud::LoadBalancerCloud;
-use super::model::{Actual, Marks, Shared, State};
+use super::model::{Actual, OwnerTags, Shared, State};
 use super::naming::Naming;
 use crate::annotations::Parsed;
 
@@ -34,10 +34,10 @@ pub struct Identity<'a> {
     pub name: String,
     /// Names that it may have from earlier times.
     pub other_names: Vec<String>,
-    /// What the reference's own sign on it would say.
-    pub sign: Option<String>,
+    /// What the legacy owner tag on it would say.
+    pub legacy_owner: Option<String>,
     /// Whether [we write it](Naming::writes_legacy_owner), too.
-    pub signs: bool,
+    pub writes_legacy_owner: bool,
     /// The ID of the load balancer that the Service asks for.
     pub requested_id: Option<String>,
     /// Addresses at which the Service says that it is reached.
@@ -50,8 +50,18 @@ impl<'a> Identity<'a> {
     pub(super) fn new(cluster: &'a Cluster, service: &'a Service, naming: Naming) -> Self {
         let Naming { name, former_names, legacy_owner, writes_legacy_owner, requested_id, published_addresses } =
             naming;
-        let (other_names, sign, signs, spec) = (former_names, legacy_owner, writes_legacy_owner, OnceLock::new());
-        Self { cluster, service, name, other_names, sign, signs, requested_id, published_addresses, spec }
+        let (other_names, spec) = (former_names, OnceLock::new());
+        Self {
+            cluster,
+            service,
+            name,
+            other_names,
+            legacy_owner,
+            writes_legacy_owner,
+            requested_id,
+            published_addresses,
+            spec,
+        }
     }
 
     /// Returns whether this is the load balancer that the Service asks for by its ID; `None`: it asks for none.
@@ -80,11 +90,11 @@ impl Identity<'_> {
         self.service.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// The marks of what is made for it.
+    /// The owner tags of what is made for it.
     #[must_use]
-    pub fn marks(&self) -> Marks {
-        let cluster = Marks::cluster(self.cluster).to_owned();
-        Marks { cluster: Some(cluster), service: Some(self.uid().to_owned()) }
+    pub fn owner_tags(&self) -> OwnerTags {
+        let cluster = OwnerTags::cluster(self.cluster).to_owned();
+        OwnerTags { cluster: Some(cluster), service: Some(self.uid().to_owned()) }
     }
 
     /// Whether the Service will not have a load balancer any more: it is being deleted, or of another type by now.
@@ -96,7 +106,7 @@ impl Identity<'_> {
     /// Everything that it can be found by.
     pub(super) fn handles(&self) -> impl Iterator<Item = &str> {
         let names = [&self.name].into_iter().chain(&self.other_names).map(String::as_str);
-        names.chain([self.uid()]).chain(self.sign.as_deref())
+        names.chain([self.uid()]).chain(self.legacy_owner.as_deref())
     }
 }
 
@@ -110,7 +120,7 @@ fn leaves(service: &Service) -> bool {
 enum Claim {
     /// Marked as its own.
     Marked,
-    /// Not marked, but with the reference's sign for it.
+    /// Not marked, but with the legacy owner tag for it.
     Signed,
     /// Marked for a Service of this cluster that is gone, and of the right name: free to be taken over.
     Orphaned,
@@ -170,7 +180,7 @@ impl Sorted {
         let is_asked_for = |actual: &Actual| identity.asks_for(actual) == Some(true);
         if sorted.choice == Choice::Found {
             // Another cluster may have a Service of the same sign: what this one has is what it shows.
-            sorted.ours.retain(|it| it.marks != Marks::default() || is_asked_for(it) || is_shown(it));
+            sorted.ours.retain(|it| it.owner_tags != OwnerTags::default() || is_asked_for(it) || is_shown(it));
         }
         // Of two, the one that is asked for; else the one whose address users know.
         sorted.ours.sort_by_cached_key(|actual| {
@@ -201,13 +211,13 @@ impl Sorted {
         self.choice == Choice::Elsewhere || self.asked.is_some() || self.is_only_named()
     }
 
-    /// Those that are too many are removed only if we made them: of two that carry the reference's sign alone, which users can
+    /// Those that are too many are removed only if we made them: of two that carry the legacy owner tag alone, which users can
     /// write too, nobody knows which one is meant.
     pub(super) fn check_surplus(&self) -> Result<()> {
         if self.has_requested() {
             return Ok(());
         }
-        let unmarked = self.surplus().iter().find(|it| it.marks == Marks::default());
+        let unmarked = self.surplus().iter().find(|it| it.owner_tags == OwnerTags::default());
         match (self.ours.first(), unmarked) {
             (Some(first), Some(other)) => Err(Error::invalid(format!(
                 "{} and {} both carry the sign of this Service, which is meant for one; take it off the other one, or delete that",
@@ -256,7 +266,7 @@ pub(super) struct Others<'a> {
     /// The Services of the cluster.
     pub(super) caches: Option<&'a dyn Caches>,
     /// The reference's sign for one of them.
-    pub(super) sign: &'a (dyn Fn(&Service) -> Option<String> + Sync),
+    pub(super) legacy_owner: &'a (dyn Fn(&Service) -> Option<String> + Sync),
     /// Whether the provider takes over what nobody else has.
     pub(super) adopts: &'a (dyn Fn(&Actual) -> Adoption + Sync),
 }
@@ -273,10 +283,10 @@ fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim
             "Give one of the two another name for its load balancer",
         )
     };
-    let is_for_this_service = actual.marks.service.as_deref() == Some(identity.uid());
+    let is_for_this_service = actual.owner_tags.service.as_deref() == Some(identity.uid());
     let signed = |services: &[Arc<Service>]| owner_by_sign(actual, identity, others, services);
-    match (actual.marks.cluster.as_deref(), actual.marks.service.as_deref()) {
-        (None, None) if actual.sign.is_some() && actual.sign == identity.sign => Claim::Signed,
+    match (actual.owner_tags.cluster.as_deref(), actual.owner_tags.service.as_deref()) {
+        (None, None) if actual.legacy_owner.is_some() && actual.legacy_owner == identity.legacy_owner => Claim::Signed,
         (None, None) => match signed(&others.services()) {
             Owner::Alive(name) => belongs_to(&name),
             owner @ (Owner::Gone | Owner::Unknown) => {
@@ -287,21 +297,26 @@ fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim
                 if adoption == Adoption::Adopted && matches!(owner, Owner::Gone) {
                     return Claim::Named;
                 }
-                let marks =
-                    format!("{}={}, {}={}", Marks::CLUSTER, Marks::cluster(cluster), Marks::SERVICE, identity.uid());
+                let owner_tags = format!(
+                    "{}={}, {}={}",
+                    OwnerTags::CLUSTER,
+                    OwnerTags::cluster(cluster),
+                    OwnerTags::SERVICE,
+                    identity.uid()
+                );
                 let hint = match adoption {
                     Adoption::RefusedUnless(hint) => format!(", {hint}"),
                     Adoption::Adopted | Adoption::Refused => String::new(),
                 };
                 refused(
                     "carries no mark of this cluster",
-                    &format!("Rename or delete it, or mark it to have it taken over: {marks}{hint}"),
+                    &format!("Rename or delete it, or mark it to have it taken over: {owner_tags}{hint}"),
                 )
             }
         },
         // Marked before the cluster's id could be read, or as long as it cannot: a Service's UID is given only once.
         (Some(mark), _) if is_for_this_service && (mark == cluster.name || cluster.id.is_none()) => Claim::Marked,
-        (Some(mark), _) if mark != Marks::cluster(cluster) => refused(
+        (Some(mark), _) if mark != OwnerTags::cluster(cluster) => refused(
             &format!("is marked for another cluster, {mark:?}"),
             "Delete it there, or take its marks off if that cluster is gone, or give this Service another name for its load \
              balancer",
@@ -337,10 +352,12 @@ enum Owner {
     Unknown,
 }
 
-/// Whose the reference's sign says that it is, if it is another Service's.
+/// Whose the legacy owner tag says that it is, if it is another Service's.
 fn owner_by_sign(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>, services: &[Arc<Service>]) -> Owner {
-    let is_ours = actual.sign == identity.sign;
-    owner(identity, services, |it| !is_ours && actual.sign.is_some() && (others.sign)(it) == actual.sign)
+    let is_ours = actual.legacy_owner == identity.legacy_owner;
+    owner(identity, services, |it| {
+        !is_ours && actual.legacy_owner.is_some() && (others.legacy_owner)(it) == actual.legacy_owner
+    })
 }
 
 /// Which Service is the one. A cache that does not even know the Service at hand proves nothing.
@@ -354,18 +371,18 @@ fn owner(identity: &Identity<'_>, services: &[Arc<Service>], is_it: impl Fn(&Ser
 
 /// Returns `true` if the load balancer has failed, and all Services that share it go: then it is deleted as a whole.
 pub(super) fn is_left_by_all(actual: &Actual, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> bool {
-    let all_go = |all: &Vec<Marks>| all.iter().all(|marks| is_going(marks, identity, caches));
+    let all_go = |all: &Vec<OwnerTags>| all.iter().all(|owner_tags| is_going(owner_tags, identity, caches));
     matches!(actual.state, State::Failed(_)) && actual.sharers.as_ref().is_some_and(all_go)
 }
 
-/// Whether these are the marks of a Service of this cluster that goes away, or is gone.
-fn is_going(marks: &Marks, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> bool {
+/// Whether these are the owner tags of a Service of this cluster that goes away, or is gone.
+fn is_going(owner_tags: &OwnerTags, identity: &Identity<'_>, caches: Option<&dyn Caches>) -> bool {
     let services = caches.map(Caches::services).unwrap_or_default();
     let of = |uid: Option<&str>| services.iter().find(|it| uid.is_some() && it.metadata.uid.as_deref() == uid);
     // A cache that does not even know the Service at hand proves nothing; nor does a name that two clusters may have.
-    let is_known = of(Some(identity.uid())).is_some() && marks.service.is_some();
-    let is_of_cluster = identity.cluster.id.is_some() && marks.cluster == identity.cluster.id;
-    is_known && is_of_cluster && of(marks.service.as_deref()).is_none_or(|service| leaves(service))
+    let is_known = of(Some(identity.uid())).is_some() && owner_tags.service.is_some();
+    let is_of_cluster = identity.cluster.id.is_some() && owner_tags.cluster == identity.cluster.id;
+    is_known && is_of_cluster && of(owner_tags.service.as_deref()).is_none_or(|service| leaves(service))
 }
 
 fn full_name(service: &Service) -> String {
@@ -409,7 +426,7 @@ mod tests {
     struct Case {
         cluster: Option<&'static str>,
         service: Option<&'static str>,
-        sign: Option<&'static str>,
+        legacy_owner: Option<&'static str>,
         name: &'static str,
         adopts: bool,
         cluster_has_id: bool,
@@ -421,10 +438,12 @@ mod tests {
         let clusters = [None, Some("c1"), Some("kubernetes"), Some("c2")];
         let uids = [None, Some("us"), Some("live"), Some("dead")];
         for (cluster, service) in clusters.iter().flat_map(|it| uids.iter().map(move |uid| (*it, *uid))) {
-            for (sign, name) in uids.iter().flat_map(|sign| ["ours", "other"].map(|name| (*sign, name))) {
+            for (legacy_owner, name) in
+                uids.iter().flat_map(|legacy_owner| ["ours", "other"].map(|name| (*legacy_owner, name)))
+            {
                 for bits in 0..8_u8 {
                     let [adopts, cluster_has_id, knows_us] = [1, 2, 4].map(|bit| bits & bit != 0);
-                    cases.push(Case { cluster, service, sign, name, adopts, cluster_has_id, knows_us });
+                    cases.push(Case { cluster, service, legacy_owner, name, adopts, cluster_has_id, knows_us });
                 }
             }
         }
@@ -434,8 +453,8 @@ mod tests {
     fn decide(case: &Case) -> Claim {
         let id = case.cluster_has_id.then(|| "c1".to_owned());
         let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id });
-        let sign = |service: &Service| service.metadata.uid.as_ref().map(|uid| format!("sign of {uid}"));
-        let (name, sign_of_us) = ("ours".to_owned(), sign(&us));
+        let legacy_owner = |service: &Service| service.metadata.uid.as_ref().map(|uid| format!("sign of {uid}"));
+        let (name, sign_of_us) = ("ours".to_owned(), legacy_owner(&us));
         let naming = Naming {
             name,
             former_names: vec!["other".into()],
@@ -446,15 +465,22 @@ mod tests {
         let identity = Identity::new(&cluster, &us, naming);
         let known = if case.knows_us { vec![service("live"), us.clone()] } else { Vec::new() };
         let known = Known(known.into_iter().map(Arc::new).collect());
-        let marks = Marks { cluster: case.cluster.map(str::to_owned), service: case.service.map(str::to_owned) };
-        let sign_on_it = case.sign.map(|uid| format!("sign of {uid}"));
-        let actual = Actual { id: "lb".into(), name: case.name.into(), marks, sign: sign_on_it, ..Actual::default() };
+        let owner_tags =
+            OwnerTags { cluster: case.cluster.map(str::to_owned), service: case.service.map(str::to_owned) };
+        let sign_on_it = case.legacy_owner.map(|uid| format!("sign of {uid}"));
+        let actual = Actual {
+            id: "lb".into(),
+            name: case.name.into(),
+            owner_tags,
+            legacy_owner: sign_on_it,
+            ..Actual::default()
+        };
         claim(
             &actual,
             &identity,
             &Others {
                 caches: Some(&known),
-                sign: &sign,
+                legacy_owner: &legacy_owner,
                 adopts: &|_| if case.adopts { Adoption::Adopted } else { Adoption::Refused },
             },
         )
@@ -470,18 +496,18 @@ mod tests {
             let our_mark = if case.cluster_has_id { "c1" } else { "kubernetes" };
             let is_ours = case.service == Some("us")
                 && case.cluster.is_none_or(|mark| mark == our_mark || mark == "kubernetes" || !case.cluster_has_id);
-            let signed = is_free && case.sign == Some("us");
+            let signed = is_free && case.legacy_owner == Some("us");
             let orphaned = case.cluster == Some("c1")
                 && case.cluster_has_id
                 && case.knows_us
                 && case.service == Some("dead")
-                && !lives(case.sign);
+                && !lives(case.legacy_owner);
             let named = is_free
                 && case.adopts
                 && case.knows_us
                 && case.name == "ours"
-                && case.sign != Some("us")
-                && !lives(case.sign);
+                && case.legacy_owner != Some("us")
+                && !lives(case.legacy_owner);
             let expected = match (is_ours, signed, orphaned, named) {
                 (true, ..) => "Marked",
                 (_, true, ..) => "Signed",
@@ -494,7 +520,7 @@ mod tests {
             let is_another_clusters = case.cluster.is_some_and(|mark| mark != our_mark);
             if let Claim::Foreign(err) = claim
                 && !is_another_clusters
-                && (lives(case.service) || (is_free && lives(case.sign)))
+                && (lives(case.service) || (is_free && lives(case.legacy_owner)))
             {
                 assert!(err.is_invalid() && err.to_string().contains("Service shop/live of this cluster"), "{err}");
             }
@@ -507,12 +533,12 @@ mod tests {
         let naming = Naming { name: "ours".into(), ..Naming::default() };
         let identity = Identity::new(&cluster, &us, naming);
         let known = Known(vec![Arc::new(us.clone())]);
-        let others = Others { caches: Some(&known), sign: &|_| None, adopts: &|_| Adoption::Adopted };
+        let others = Others { caches: Some(&known), legacy_owner: &|_| None, adopts: &|_| Adoption::Adopted };
         let named = || Arc::new(Actual { id: "named".into(), name: "ours".into(), ..Actual::default() });
         let sorted = Sorted::new(vec![named(), named()], &identity, &others);
         assert!(sorted.ours.is_empty() && sorted.surplus().is_empty() && sorted.is_only_named());
         assert_eq!(sorted.for_changes().unwrap().unwrap().id, "named");
-        let marked = Actual { id: "marked".into(), marks: identity.marks(), ..Actual::default() };
+        let marked = Actual { id: "marked".into(), owner_tags: identity.owner_tags(), ..Actual::default() };
         let sorted = Sorted::new(vec![named(), marked.into(), named()], &identity, &others);
         assert_eq!((sorted.ours.len(), sorted.surplus().len(), sorted.to_take_over().is_some()), (1, 0, false));
         assert_eq!(sorted.for_changes().unwrap().unwrap().id, "marked");

@@ -8,11 +8,11 @@ use super::{Attributes, Part, Targets, Tree};
 /// One change. Each can be repeated: made again, it finds its work done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Writes our marks on what exists already.
-    Mark,
-    /// Takes our marks off: somebody else uses it too, or it was [not made](super::Actual::adopted) for its Service.
-    Unmark,
-    /// Makes a part. The load balancer itself is made with our marks.
+    /// Writes our owner tags on what exists already.
+    Tag,
+    /// Takes our owner tags off: somebody else uses it too, or it was [not made](super::Actual::adopted) for its Service.
+    Untag,
+    /// Makes a part. The load balancer itself is made with our owner tags.
     Create {
         /// Which one.
         part: Part,
@@ -160,7 +160,7 @@ pub fn removals_first(operations: Vec<Operation>, actual: &Tree) -> Vec<Operatio
     let mut left = actual.targets.clone();
     for operation in operations {
         match operation {
-            Operation::Delete { part: part @ (Part::Listener(_) | Part::Front(_)) } if !made.contains(&part) => {
+            Operation::Delete { part: part @ (Part::Listener(_) | Part::CreatedAfter(_)) } if !made.contains(&part) => {
                 first.push(Operation::Delete { part });
             }
             Operation::Delete { part } if actual.after(&first).is_unused_pool(&part) => {
@@ -187,14 +187,14 @@ pub fn removals_first(operations: Vec<Operation>, actual: &Tree) -> Vec<Operatio
 }
 
 /// The operations after which nothing of it is left. `shared`: somebody else has parts in it, so the load balancer itself,
-/// and what it stands on, stays and only loses our marks.
+/// and what it stands on, stays and only loses our owner tags.
 #[must_use]
 pub fn plan_removal(actual: &Tree, shared: bool) -> Vec<Operation> {
-    let stays = |part: &Part| shared && matches!(part, Part::Balancer | Part::Support(_));
+    let stays = |part: &Part| shared && matches!(part, Part::Balancer | Part::CreatedBefore(_));
     let parts = actual.parts.keys().rev().filter(|part| !stays(part));
     let mut operations: Vec<_> = parts.map(|part| Operation::Delete { part: part.clone() }).collect();
     if shared {
-        operations.push(Operation::Unmark);
+        operations.push(Operation::Untag);
     }
     operations
 }
@@ -206,7 +206,7 @@ pub fn steps(operations: &[Operation], name: &str) -> Plan {
 }
 
 impl Operation {
-    /// The part that is made, changed or removed; `None` for marks and targets.
+    /// The part that is made, changed or removed; `None` for owner tags and targets.
     #[must_use]
     pub fn part(&self) -> Option<&Part> {
         match self {
@@ -274,8 +274,8 @@ impl Operation {
         };
         let step = |action, what, detail| PlanStep { action, what, detail };
         match self {
-            Self::Mark => step(PlanAction::Update, what(&Part::Balancer), "our marks are added".to_owned()),
-            Self::Unmark => step(PlanAction::Update, what(&Part::Balancer), "our marks are removed".to_owned()),
+            Self::Tag => step(PlanAction::Update, what(&Part::Balancer), "our owner tags are added".to_owned()),
+            Self::Untag => step(PlanAction::Update, what(&Part::Balancer), "our owner tags are removed".to_owned()),
             Self::Create { part, attributes } => step(PlanAction::Create, what(part), attributes.to_string()),
             Self::Update { part, changes, .. } => {
                 let changes: Vec<_> = changes.iter().map(ToString::to_string).collect();

@@ -71,7 +71,7 @@ impl Run<'_> {
             Report::Moved { from, to } => {
                 cloud.report(Notice::Moved { service: request.service, from: &from, to: &to });
             }
-            Report::Outdated => balancers.known.doubt(identity.uid()),
+            Report::Outdated => balancers.known.mark_stale(identity.uid()),
             Report::Unlocked => self.held = None,
         }
     }
@@ -95,18 +95,18 @@ impl Run<'_> {
         let observer = self.request.observer;
         let change = Change { identity: self.identity, actual: actual.as_deref(), operations, observer };
         // Also if this is dropped before the answer.
-        known.doubt(uid);
+        known.mark_stale(uid);
         let begun = Instant::now();
         let applied = known.cloud().apply(change).await.inspect_err(|err| {
             if actual.is_none() && err.is_rate_limited() && known.cloud().names() == Names::Unique {
-                known.hold_back(self.identity);
+                known.defer_creation(self.identity);
             }
         })?;
         let step = applied.step(change).map(|outcome| known.put(outcome));
         log_change(self.request.service, actual.as_deref(), &step, operations, begun.elapsed());
         match (&step, &actual) {
             // A load balancer that is protected exists, but nobody follows it any more.
-            (Step::Kept, Some(kept)) => known.lose_sight(&kept.id),
+            (Step::Kept, Some(kept)) => known.evict(&kept.id),
             (Step::Done(_, after) | Step::PlanAgain(after), Some(before)) if after.id == before.id => known.settle(uid),
             (_, before) => {
                 before.iter().for_each(|before| known.forget(&before.id));
@@ -122,7 +122,7 @@ impl Run<'_> {
         let (polling, place) = (known.cloud().options().polling, actual.place());
         observer.waits();
         let seen = until_done(&place, polling, || async {
-            Ok(match known.look(&actual.id).await? {
+            Ok(match known.poll(&actual.id).await? {
                 Some(actual) if actual.state == State::Busy => None,
                 seen => Some(seen),
             })

@@ -16,7 +16,7 @@ pub use ipnet::IpNet;
 
 use self::owners::Nodes;
 use crate::cluster::ClusterView;
-use crate::load_balancers::Marks;
+use crate::load_balancers::OwnerTags;
 
 /// A route, as a cloud has it: addresses are spelled as the cloud spells them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct CloudRoute {
     pub next_hops: Vec<String>,
     /// Machine that the route leads to.
     pub target: Target,
-    /// Cluster that the route's owner tag ([`Marks::CLUSTER`]) names; empty if the route has no tag. `None` in a cloud whose
+    /// Cluster that the route's owner tag ([`OwnerTags::CLUSTER`]) names; empty if the route has no tag. `None` in a cloud whose
     /// routes cannot have tags: there the ranges of Pods decide.
     pub owner: Option<String>,
 }
@@ -215,8 +215,8 @@ impl<C: RouteCloud> RouteTable<C> {
             Error::invalid(format!(
                 "the route to {} that exists is not this cluster's and is left alone; remove it, or mark it with {}={}",
                 route.destination,
-                Marks::CLUSTER,
-                Marks::cluster(cluster)
+                OwnerTags::CLUSTER,
+                OwnerTags::cluster(cluster)
             ))
         })
     }
@@ -239,7 +239,7 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
         let node =
             self.cluster.node(name).ok_or_else(|| Error::other(format!("node {name:?} is not known (any more)")))?;
         let (next_hops, target) = self.cloud.lead(&node, route, destination).await?;
-        let (name, owner) = (String::new(), Some(Marks::cluster(cluster).to_owned()));
+        let (name, owner) = (String::new(), Some(OwnerTags::cluster(cluster).to_owned()));
         let wanted = CloudRoute { name, destination: text.clone(), next_hops, target, owner };
         self.change(cluster, Change::Add, &wanted, false).await
     }

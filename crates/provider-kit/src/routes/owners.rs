@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use super::{CloudRoute, RouteCloud, Target};
 use crate::cluster::ClusterView;
-use crate::load_balancers::Marks;
+use crate::load_balancers::OwnerTags;
 
 /// The Nodes that routes may lead to.
 pub(super) struct Nodes<'a> {
@@ -99,7 +99,7 @@ impl<'a> Nodes<'a> {
         let is_its = |node: &Node| node.pod_cidrs.iter().any(|cidr| **cidr == *route.destination);
         match &cluster.id {
             _ if tag.is_empty() => false,
-            _ if tag == Marks::cluster(cluster) => true,
+            _ if tag == OwnerTags::cluster(cluster) => true,
             Some(_) => *tag == cluster.name && (matches!(route.target, Target::Gone(_)) || node.is_some()),
             // The tag may hold our ID: what leads to a Node from its own Pod CIDR. All else stays until the ID is known again.
             None => node.is_some_and(is_its),

@@ -16,8 +16,8 @@ use provider_kit::cluster::ClusterView;
 use provider_kit::events::Notices;
 use provider_kit::inventory::Urgency;
 use provider_kit::load_balancers::{
-    Actual, Adoption, Applied, Change, Desire, Detail, Identity, LoadBalancerCloud, Marks, Names, Naming, Object,
-    ObjectApi, Operation, Published, Query, Recovery, Scope, State, Tree, WholeObjects,
+    Actual, Adoption, Applied, Change, Desire, Detail, Identity, LoadBalancerCloud, Names, Naming, Object, ObjectApi,
+    Operation, OwnerTags, Published, Query, Recovery, Scope, State, Tree, WholeObjects,
 };
 use provider_kit::paging::Reading;
 use provider_kit::transport::{Call, Priority, Transport};
@@ -58,7 +58,7 @@ impl ObjectApi for Api {
         let urgency = Urgency::of(if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary });
         let call = Call::get(ALL, &[]).query("names", &identity.name);
         let named = self.http.list(call, COLLECTION, &urgency, keep, |actual: &Actual| actual.id.clone()).await?;
-        let Some(id) = identity.sign.as_ref().filter(|id| !named.items().iter().any(|it| it.id == **id)) else {
+        let Some(id) = identity.legacy_owner.as_ref().filter(|id| !named.items().iter().any(|it| it.id == **id)) else {
             return Ok(named);
         };
         let mut found = named.complete()?.into_items();
@@ -91,7 +91,7 @@ impl DigitalOceanLoadBalancers {
     }
 
     /// Adds the owner tags that a load balancer lacks.
-    async fn tag(&self, id: &str, owner: &Marks) -> Result<()> {
+    async fn tag(&self, id: &str, owner: &OwnerTags) -> Result<()> {
         for tag in OWNER_TAGS.among(owner, Vec::new()) {
             crate::tags::add(self.api(), &tag, &[id.to_owned()]).await?;
         }
@@ -213,8 +213,8 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         {
             return Ok(Applied::PlanAgain(Box::new(before.clone())));
         }
-        if change.operations.iter().any(|it| matches!(it, Operation::Mark)) {
-            self.tag(&before.id, &change.identity.marks()).await?;
+        if change.operations.iter().any(|it| matches!(it, Operation::Tag)) {
+            self.tag(&before.id, &change.identity.owner_tags()).await?;
             if change.operations.len() == 1 {
                 return Ok(Applied::all(change, after));
             }

@@ -144,9 +144,9 @@ impl Object for LoadBalancer {
         Actual {
             id: self.id.clone(),
             name: self.name.clone(),
-            marks: OWNER_TAGS.take_from(&mut self.tags.clone()),
+            owner_tags: OWNER_TAGS.take_from(&mut self.tags.clone()),
             // The Go program writes the ID into an annotation of the Service.
-            sign: Some(self.id.clone()),
+            legacy_owner: Some(self.id.clone()),
             // An address that is asked for is shown before traffic can reach it.
             ingress: if state == State::Busy { Vec::new() } else { addresses.map(|ip| Actual::ip(ip)).collect() },
             state,
@@ -160,7 +160,7 @@ impl Object for LoadBalancer {
         }
         // Owner tags of before.
         let _ = OWNER_TAGS.take_from(&mut self.tags);
-        self.tags = OWNER_TAGS.among(&head.marks, std::mem::take(&mut self.tags));
+        self.tags = OWNER_TAGS.among(&head.owner_tags, std::mem::take(&mut self.tags));
         // Only a new one can have an address of one's own.
         if !head.id.is_empty() {
             self.ip = None;

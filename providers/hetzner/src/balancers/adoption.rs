@@ -6,7 +6,7 @@ use std::fmt;
 
 use cloud_provider::default_load_balancer_name;
 use provider_kit::declared::{Kind, Value};
-use provider_kit::load_balancers::{Actual, Identity, Marks};
+use provider_kit::load_balancers::{Actual, Identity, OwnerTags};
 
 /// The label of a load balancer that was taken over by its name. It is written together with the owner labels, and removed
 /// together with them, so that a process that is killed in between cannot mistake such a load balancer for one that was made
@@ -58,7 +58,8 @@ impl fmt::Display for AdoptionLabel {
 /// Returns `true` if a load balancer that carries no owner labels of this Service was not made for it either. A name with the
 /// Service's UID in it can only have been given by a cloud controller manager.
 pub(super) fn is_adoption(actual: &Actual, identity: &Identity<'_>) -> bool {
-    let is_unmarked = actual.marks == Marks::default() && (actual.sign.is_none() || actual.sign != identity.sign);
+    let is_unmarked = actual.owner_tags == OwnerTags::default()
+        && (actual.legacy_owner.is_none() || actual.legacy_owner != identity.legacy_owner);
     actual.adopted || is_unmarked && actual.name != default_load_balancer_name(identity.service)
 }
 

@@ -24,7 +24,7 @@ impl HcloudLoadBalancers {
             return self.remove(change, actual).await;
         }
         let Some(actual) = change.actual else { return create(self, change, spec, now).await };
-        if change.operations.contains(&Operation::Unmark) {
+        if change.operations.contains(&Operation::Untag) {
             return self.disown(change, actual).await;
         }
         let operations = &self.resolved(change, spec).await?;
@@ -159,7 +159,7 @@ impl HcloudLoadBalancers {
         observer: &dyn SyncObserver,
     ) -> Result<()> {
         let mut body = Map::new();
-        if operations.contains(&Operation::Mark) {
+        if operations.contains(&Operation::Tag) {
             body.insert("labels".to_owned(), labels(identity, actual));
         }
         let name = operations.iter().flat_map(Operation::changes).find(|it| it.key == "name");
@@ -287,7 +287,7 @@ fn settled(mut outcome: Actual) -> Actual {
 
 /// All labels of a load balancer: the reference's, ours, and those that others put there.
 pub(super) fn labels(identity: &Identity<'_>, actual: &Actual) -> Value {
-    let mut labels = identity.marks().among(actual.labels.clone());
+    let mut labels = identity.owner_tags().among(actual.labels.clone());
     labels.insert(SIGN.to_owned(), identity.uid().to_owned());
     if !actual.id.is_empty() && is_adoption(actual, identity) {
         labels.insert(ADOPTED.to_owned(), "true".to_owned());

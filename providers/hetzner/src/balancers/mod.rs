@@ -310,7 +310,7 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
     /// owner tag of a Service that this cluster does not know may be another cluster's: then its targets are.
     fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption {
         let targets = observed.tree.as_ref().map(|tree| tree.targets_of(POOL)).unwrap_or_default();
-        let is_free = observed.sign.is_none() || targets::are_of(&targets, &self.nodes());
+        let is_free = observed.legacy_owner.is_none() || targets::are_of(&targets, &self.nodes());
         match &self.defaults.get(&LOAD_BALANCERS_ADOPTION_LABEL) {
             label if is_free && label.as_ref().is_none_or(|label| label.allows(observed, identity)) => {
                 Adoption::Adopted

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use cloud_provider::Result;
 use provider_kit::load_balancers::{
-    self as kit, Actual, Attributes, Field, Marks, Part, Port, Resource, Targets, Tree,
+    self as kit, Actual, Attributes, Field, OwnerTags, Part, Port, Resource, Targets, Tree,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -160,12 +160,12 @@ struct TargetIp {
 
 /// The part for an attachment to a network. The one to the configured network has no name.
 pub(super) fn network_part(name: &str) -> Part {
-    Part::support(1, NETWORK, name)
+    Part::created_before(1, NETWORK, name)
 }
 
 /// The part for a certificate that does not exist yet.
 pub(super) fn certificate_part(name: &str) -> Part {
-    Part::support(0, CERTIFICATE, name)
+    Part::created_before(0, CERTIFICATE, name)
 }
 
 /// Returns `true` if each interface has its address.
@@ -233,7 +233,7 @@ pub(super) fn to_service(port: &Port, settings: &Attributes) -> Value {
 impl LoadBalancer {
     /// Converts the load balancer to what the engine compares. `network`: the configured one.
     pub(super) fn into_actual(mut self, network: Option<u64>) -> Actual {
-        let marks = Marks::take_from(&mut self.labels);
+        let owner_tags = OwnerTags::take_from(&mut self.labels);
         let public = [&self.public_net.ipv4, &self.public_net.ipv6].into_iter().flatten().map(|it| &it.ip);
         let all = public.chain(self.private_net.iter().map(|it| &it.ip)).flatten();
         Actual {
@@ -241,8 +241,8 @@ impl LoadBalancer {
             ingress: all.map(|ip| Actual::ip(ip)).collect(),
             tree: self.tree(network).ok(),
             name: self.name,
-            marks,
-            sign: self.labels.get(SIGN).cloned(),
+            owner_tags,
+            legacy_owner: self.labels.get(SIGN).cloned(),
             adopted: self.labels.contains_key(ADOPTED),
             labels: self.labels,
             ..Actual::default()

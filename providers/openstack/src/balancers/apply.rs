@@ -33,12 +33,12 @@ pub(super) async fn apply(project: &Project, change: Change<'_>, spec: &Result<S
     // Octavia lets nothing of one that failed be removed but all of it.
     let goes_at_once = is_removed && (project.config.flag(&CASCADE_DELETE) || failed.is_some());
     match &change.operations[0] {
-        operation if operation.part().is_some_and(|part| matches!(part, Part::Front(_))) => {
+        operation if operation.part().is_some_and(|part| matches!(part, Part::CreatedAfter(_))) => {
             front(project, change, operation, spec).await
         }
         Operation::Create { part: Part::Balancer, .. } => create(project, change).await,
-        Operation::Mark => rename::tag(project, change).await,
-        Operation::Unmark => rename::untag(project, change).await,
+        Operation::Tag => rename::tag(project, change).await,
+        Operation::Untag => rename::untag(project, change).await,
         operation if goes_at_once || removes(operation) => remove(project, change, goes_at_once).await,
         operation if security_group::is_meant_by(operation) => secure(project, change, operation).await,
         _ => requests::change_parts(project, change).await,
@@ -62,7 +62,7 @@ async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
     let shown = view.and_then(|view| whole.seen(view, Vec::new()));
     let mut shown = shown.ok_or_else(|| Error::other("Octavia shows a new load balancer as deleted, or untagged"))?;
     if let (Some(tree), Some(before)) = (&mut shown.tree, change.actual.and_then(|it| it.tree.as_ref())) {
-        let group = before.parts.iter().filter(|(part, _)| !matches!(part, Part::Front(_)));
+        let group = before.parts.iter().filter(|(part, _)| !matches!(part, Part::CreatedAfter(_)));
         tree.parts.extend(group.map(|(part, settings)| (part.clone(), settings.clone())));
         tree.targets.extend(before.targets.iter().map(|(pool, targets)| (pool.clone(), targets.clone())));
     }
@@ -72,7 +72,7 @@ async fn create(project: &Project, change: Change<'_>) -> Result<Applied> {
 /// Deletes everything. The security group, which is found by the load balancer, is deleted first.
 async fn remove(project: &Project, change: Change<'_>, cascade: bool) -> Result<Applied> {
     let Some(actual) = change.actual else { return Ok(Applied::Gone) };
-    if change.operations.iter().any(|it| it.deletes(|part| matches!(part, Part::Support(_)))) {
+    if change.operations.iter().any(|it| it.deletes(|part| matches!(part, Part::CreatedBefore(_)))) {
         project.groups.remove(change.identity).await?;
     }
     let call = Call::delete(BALANCERS.one, &[balancer_id(&actual.id)]);
@@ -91,7 +91,7 @@ async fn front(
     spec: &Result<ServiceSpec>,
 ) -> Result<Applied> {
     let actual = change.actual.ok_or_else(|| Error::other("a floating IP without a load balancer"))?;
-    let stays = change.operations.contains(&Operation::Unmark);
+    let stays = change.operations.contains(&Operation::Untag);
     let settings = actual.tree.as_ref().and_then(Tree::balancer_attributes);
     let setting = |key: &str| settings.and_then(|it| it.text(key)).unwrap_or_default().to_owned();
     let mut outcome = change.outcome(1);

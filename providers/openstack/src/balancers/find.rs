@@ -239,7 +239,7 @@ impl Project {
         if !self.services.octavia().await?.tags {
             return Ok(Vec::new());
         }
-        let tags = format!("{},{}", identity.sign.as_deref().unwrap_or_default(), owner_tag(identity));
+        let tags = format!("{},{}", identity.legacy_owner.as_deref().unwrap_or_default(), owner_tag(identity));
         self.found_by("tags-any", tags).await
     }
 
@@ -267,8 +267,9 @@ impl Project {
                 tree = tree.part(part, settings);
             }
         }
-        let (name, sign, marks) = (identity.name.clone(), identity.sign.clone(), identity.marks());
-        Ok(id.map(|id| Actual { id, name, sign, marks, tree: Some(tree), ..Actual::default() }))
+        let (name, legacy_owner, owner_tags) =
+            (identity.name.clone(), identity.legacy_owner.clone(), identity.owner_tags());
+        Ok(id.map(|id| Actual { id, name, legacy_owner, owner_tags, tree: Some(tree), ..Actual::default() }))
     }
 }
 
@@ -283,14 +284,14 @@ fn unknown(id: &str) -> Error {
 fn group_name(view: &View) -> Option<String> {
     let (namespace, name) = service_of(view.sign.as_deref()?)?;
     let mut service = Service::default();
-    service.metadata.uid = Some(view.marks.service.clone()?);
+    service.metadata.uid = Some(view.owner_tags.service.clone()?);
     (service.metadata.namespace, service.metadata.name) = (Some(namespace.to_owned()), Some(name.to_owned()));
     Some(security_group::name(&service))
 }
 
 /// Returns the security group of a view's Service, whose UID is not known without an owner tag.
 fn group_of(view: &View, groups: &BTreeMap<String, Parts>) -> Parts {
-    if view.marks.service.is_some() {
+    if view.owner_tags.service.is_some() {
         return group_name(view).and_then(|name| groups.get(&name)).cloned().unwrap_or_default();
     }
     let sign = view.sign.as_deref();

@@ -36,7 +36,7 @@ pub(super) fn fitted(mut wanted: Tree, actual: &Actual, spec: &ServiceSpec) -> R
                 let is_both = tree.balancer_attributes().is_some_and(|it| second_vip::is_there(it, spec));
                 settings.clone().set(ALLOWED_CIDRS, in_order(json!(spec.allowed(is_both))))
             }
-            (Part::Support(_), Some(present)) => security_group::fitted(settings, present),
+            (Part::CreatedBefore(_), Some(present)) => security_group::fitted(settings, present),
             _ => continue,
         };
         wanted.parts.insert(part.clone(), settings);

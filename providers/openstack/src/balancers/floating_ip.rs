@@ -45,7 +45,7 @@ impl FloatingIp {
 
 /// Returns the part that a floating IP is. Nothing is wanted of it but that it exists: an existing one is never moved.
 pub(super) fn part() -> Part {
-    Part::front("floating ip", "floating ip")
+    Part::created_after("floating ip", "floating ip")
 }
 
 fn description(cluster: &Cluster, service: &Service) -> String {

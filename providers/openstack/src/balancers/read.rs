@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use provider_kit::load_balancers::{Actual, Attributes, Marks, POOL, Part, Port, State, Tree};
+use provider_kit::load_balancers::{Actual, Attributes, OwnerTags, POOL, Part, Port, State, Tree};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -49,10 +49,10 @@ pub(super) fn cheap(view: View, balancer: &Value) -> Option<Actual> {
     let more = balancer.get(ADDITIONAL_VIPS).and_then(Value::as_array).into_iter().flatten();
     let addresses = std::iter::once(text(balancer, "vip_address")).chain(more.map(|vip| text(vip, "ip_address")));
     let ingress = addresses.filter(|it| !it.is_empty()).map(Actual::ip).collect();
-    let View { id, name, sign, marks, .. } = view;
+    let View { id, name, sign: legacy_owner, owner_tags, .. } = view;
     let cloud = (text(balancer, "name").to_owned(), text(balancer, ID).to_owned());
     let shown_as = (cloud.0 != name || cloud.1 != id).then_some(cloud);
-    Some(Actual { id, name, shown_as, marks, sign, state, ingress, ..Actual::default() })
+    Some(Actual { id, name, shown_as, owner_tags, legacy_owner, state, ingress, ..Actual::default() })
 }
 
 impl Whole {
@@ -90,7 +90,7 @@ impl Whole {
 
     /// Returns the owner tags of the other Services that share a load balancer in ERROR, which nobody can leave; `None` if any
     /// object of it is not known to belong to a tagged Service, or if it was not created for a Service.
-    fn sharers(&self, view: &View) -> Option<Vec<Marks>> {
+    fn sharers(&self, view: &View) -> Option<Vec<OwnerTags>> {
         let is_failed = matches!(state(&self.balancer), Some(State::Failed(_)));
         if !is_failed || !text(&self.balancer, "name").starts_with(LEGACY) {
             return None;
@@ -106,7 +106,7 @@ impl Whole {
             return None;
         }
         let others = all.iter().filter(|it| it.id != view.id);
-        others.map(|it| it.marks.service.is_some().then(|| it.marks.clone())).collect()
+        others.map(|it| it.owner_tags.service.is_some().then(|| it.owner_tags.clone())).collect()
     }
 }
 
@@ -122,11 +122,12 @@ impl Seen<'_> {
     /// Adds the other users of the load balancer, and the floating IP.
     fn users(&mut self) {
         let Self { whole: Whole { balancer, floating, .. }, view, .. } = *self;
-        let others = view.others.iter().map(|other| (Part::support(0, "user", other), format!("used by {other}")));
+        let others =
+            view.others.iter().map(|other| (Part::created_before(0, "user", other), format!("used by {other}")));
         self.foreign.extend(others);
         let name = text(balancer, "name");
         if !view.is_owner && !name.starts_with(LEGACY) {
-            self.foreign.insert(Part::support(0, "user", name), "not made for a Service".to_owned());
+            self.foreign.insert(Part::created_before(0, "user", name), "not made for a Service".to_owned());
         }
         let Some((part, settings)) = floating.as_ref().map(FloatingIp::part) else { return };
         if view.is_owner || self.foreign.is_empty() {

@@ -19,10 +19,11 @@ pub(super) async fn tag(project: &Project, change: Change<'_>) -> Result<Applied
     let (identity, Some(actual)) = (change.identity, change.actual) else { return Ok(Applied::Gone) };
     let id = balancer_id(&actual.id);
     let Some(balancer) = project.balancer(id).await? else { return Ok(Applied::Gone) };
-    let (sign, has_tags) = (identity.sign.as_deref().unwrap_or_default(), project.services.octavia().await?.tags);
+    let (sign, has_tags) =
+        (identity.legacy_owner.as_deref().unwrap_or_default(), project.services.octavia().await?.tags);
     check_share(project, actual, &balancer, has_tags)?;
     let mut changes = Map::new();
-    let before = actual.sign.as_deref().filter(|it| *it != sign);
+    let before = actual.legacy_owner.as_deref().filter(|it| *it != sign);
     if let (Some(before), Some(from)) = (before, before.and_then(cluster_of)) {
         let text = format!("load balancer {id} is renamed from cluster {from:?} to {:?}", identity.cluster.name);
         project.notices.warn(true, About::Service(identity.service), "LoadBalancerRename", &text);
@@ -60,7 +61,7 @@ pub(super) async fn untag(project: &Project, change: Change<'_>) -> Result<Appli
     let mut outcome = change.outcome(1).unwrap_or_else(|| actual.clone());
     if let Some(tree) = &mut outcome.tree {
         let before = tree.parts.len();
-        tree.parts.retain(|part, _| !matches!(part, Part::Support(_)));
+        tree.parts.retain(|part, _| !matches!(part, Part::CreatedBefore(_)));
         if tree.parts.len() < before {
             project.groups.remove(identity).await?;
         }
@@ -68,7 +69,7 @@ pub(super) async fn untag(project: &Project, change: Change<'_>) -> Result<Appli
     let id = balancer_id(&actual.id);
     let Some(balancer) = project.balancer(id).await? else { return Ok(Applied::Gone) };
     let tags: Vec<String> = texts(&balancer, TAGS).map(str::to_owned).collect();
-    let left = without(without(tags.clone(), actual.sign.as_deref()), identity.sign.as_deref());
+    let left = without(without(tags.clone(), actual.legacy_owner.as_deref()), identity.legacy_owner.as_deref());
     let mut changes = Map::new();
     if left.len() != tags.len() {
         changes.insert(TAGS.to_owned(), json!(left));
@@ -162,8 +163,8 @@ async fn rename_parts(
 /// Returns the event about a load balancer that outlives the Service for which it was created.
 fn kept(actual: &Actual, floating: Option<&str>) -> String {
     let whose = actual.foreign.iter().filter_map(|(part, whose)| match part {
-        Part::Front(_) => None,
-        Part::Support(_) => Some(whose.clone()),
+        Part::CreatedAfter(_) => None,
+        Part::CreatedBefore(_) => Some(whose.clone()),
         part => Some(format!("{part} is {whose}")),
     });
     let whose: Vec<String> = whose.collect();

@@ -72,7 +72,7 @@ impl<'a> Names<'a> {
     /// # Errors
     /// Octavia's answer.
     pub(super) async fn of_change(project: &Project, change: &Change<'a>) -> Result<Self> {
-        let sign = change.identity.sign.as_deref().unwrap_or_default();
+        let sign = change.identity.legacy_owner.as_deref().unwrap_or_default();
         Ok(Self { service: change.identity.service, sign, tags: project.services.octavia().await?.tags })
     }
 

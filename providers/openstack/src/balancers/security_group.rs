@@ -37,7 +37,7 @@ pub(super) fn name(service: &Service) -> String {
 
 /// Returns the part that is the security group, which is created before its load balancer.
 pub(super) fn part(name: &str) -> Part {
-    Part::support(0, "security group", name)
+    Part::created_before(0, "security group", name)
 }
 
 /// Returns the pool whose targets are the ports that carry the group.
@@ -47,7 +47,7 @@ pub(super) fn pool_name(name: &str) -> String {
 
 /// Returns `true` if a part is a security group, or the pool of the ports that carry one.
 pub(super) fn has_part(part: &Part) -> bool {
-    matches!(part, Part::Support(_)) || matches!(part, Part::Pool(pool) if pool.starts_with(PORTS))
+    matches!(part, Part::CreatedBefore(_)) || matches!(part, Part::Pool(pool) if pool.starts_with(PORTS))
 }
 
 /// Returns `true` if an operation changes such a part, or those ports.
@@ -248,8 +248,8 @@ impl Groups {
     pub(super) async fn apply(&self, operation: &Operation, identity: &Identity<'_>) -> Result<Option<Attributes>> {
         let name = name(identity.service);
         match operation {
-            Operation::Create { part: Part::Support(_), attributes }
-            | Operation::Update { part: Part::Support(_), attributes, .. } => {
+            Operation::Create { part: Part::CreatedBefore(_), attributes }
+            | Operation::Update { part: Part::CreatedBefore(_), attributes, .. } => {
                 let group = match self.the_one(&name).await? {
                     Some(group) => group,
                     None => {
@@ -270,7 +270,7 @@ impl Groups {
                 for Group { id, .. } in self.named(&name).await? {
                     let carrying = self.ports.carrying(&id).await?;
                     self.change_ports(&id, carrying.into_iter().map(|port| port.id.into()), false).await?;
-                    if matches!(gone, Part::Support(_)) {
+                    if matches!(gone, Part::CreatedBefore(_)) {
                         self.http().remove(Call::delete("/security-groups/{id}", &[&id])).await?;
                     }
                 }

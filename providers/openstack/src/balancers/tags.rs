@@ -6,7 +6,7 @@
 //! balancer yet, its name counts, if it is such a text.
 
 use cloud_provider::{Cluster, Service, default_load_balancer_name};
-use provider_kit::load_balancers::{Identity, Marks};
+use provider_kit::load_balancers::{Identity, OwnerTags};
 use serde_json::Value;
 
 use super::octavia::{text, texts};
@@ -59,16 +59,16 @@ pub(super) fn renamed(name: &str, from: &str, to: &str) -> String {
 
 /// Returns this program's owner tag for a Service.
 pub(super) fn owner_tag(identity: &Identity<'_>) -> String {
-    let legacy = identity.sign.as_deref().unwrap_or_default();
-    cut(format!("{OWNER}{}:{}:{legacy}", Marks::cluster(identity.cluster), identity.uid()))
+    let legacy = identity.legacy_owner.as_deref().unwrap_or_default();
+    cut(format!("{OWNER}{}:{}:{legacy}", OwnerTags::cluster(identity.cluster), identity.uid()))
 }
 
 /// Reads an owner tag, and the legacy owner tag, perhaps cut, that it stands beside.
-fn read_owner_tag(tag: &str) -> Option<(Marks, &str)> {
+fn read_owner_tag(tag: &str) -> Option<(OwnerTags, &str)> {
     let rest = tag.strip_prefix(OWNER)?;
     let at = rest.find(&format!(":{LEGACY}"))?;
     let (cluster, service) = rest[..at].rsplit_once(':')?;
-    Some((Marks { cluster: Some(cluster.to_owned()), service: Some(service.to_owned()) }, &rest[at + 1..]))
+    Some((OwnerTags { cluster: Some(cluster.to_owned()), service: Some(service.to_owned()) }, &rest[at + 1..]))
 }
 
 /// Returns `true` if a tag is this legacy owner tag of a Service, or the owner tag beside it.
@@ -87,7 +87,7 @@ pub(super) struct View {
     /// The legacy owner tag of the Service that it belongs to.
     pub(super) sign: Option<String>,
     /// The owner tags.
-    pub(super) marks: Marks,
+    pub(super) owner_tags: OwnerTags,
     /// If set, the load balancer was created for this Service.
     pub(super) is_owner: bool,
     /// The legacy owner tags of the other Services that use it.
@@ -104,13 +104,13 @@ impl View {
         }
         let view = |sign: &&str| {
             let owner = texts(balancer, "tags").filter(|tag| belongs_to(tag, sign)).find_map(read_owner_tag);
-            let marks = owner.map(|(marks, _)| marks).unwrap_or_default();
-            let is_owner = *sign == name || marks.service.as_deref().is_some_and(|uid| name == legacy_name(uid));
+            let owner_tags = owner.map(|(owner_tags, _)| owner_tags).unwrap_or_default();
+            let is_owner = *sign == name || owner_tags.service.as_deref().is_some_and(|uid| name == legacy_name(uid));
             Self {
                 id: if is_owner { id.to_owned() } else { format!("{id}/{sign}") },
                 name: (*sign).to_owned(),
                 sign: Some((*sign).to_owned()),
-                marks,
+                owner_tags,
                 is_owner,
                 others: signs.iter().filter(|other| *other != sign).map(|it| (*it).to_owned()).collect(),
             }
@@ -123,7 +123,7 @@ impl View {
     pub(super) fn of(balancer: &Value, identity: &Identity<'_>, is_requested: bool) -> Option<Self> {
         let all = Self::all(balancer);
         let (id, name) = (text(balancer, "id"), text(balancer, "name"));
-        let sign = identity.sign.as_deref().unwrap_or_default();
+        let sign = identity.legacy_owner.as_deref().unwrap_or_default();
         let is_renamed = |view: &&Self| {
             let ours = service_of(sign);
             // A Service that never had it is a namesake from another cluster, which wants to share.
@@ -146,7 +146,8 @@ impl View {
 
     /// Returns `true` if the load balancer is tagged for this Service.
     pub(super) fn is_of(&self, identity: &Identity<'_>) -> bool {
-        self.marks.service.as_deref() == Some(identity.uid()) || (self.sign.is_some() && self.sign == identity.sign)
+        self.owner_tags.service.as_deref() == Some(identity.uid())
+            || (self.sign.is_some() && self.sign == identity.legacy_owner)
     }
 
     /// Returns the view with this ID.
@@ -165,7 +166,7 @@ impl View {
             id: id.to_owned(),
             name: name.to_owned(),
             sign: None,
-            marks: Marks::default(),
+            owner_tags: OwnerTags::default(),
             is_owner: name == text(balancer, "name") && (is_legacy || name.starts_with(LEGACY)),
             others,
         }
@@ -187,9 +188,9 @@ pub(super) fn balancer_id(view: &str) -> &str {
 /// Returns all tags of a load balancer with the Service's own among them. `before`: its former legacy owner tag, if it had one.
 pub(super) fn with_ours(tags: Vec<String>, before: Option<&str>, identity: &Identity<'_>) -> Vec<String> {
     // Also without the owner tag of a deleted Service whose place it takes: with two of them the owner would be unknown.
-    let mut tags = without(without(tags, before), identity.sign.as_deref());
+    let mut tags = without(without(tags, before), identity.legacy_owner.as_deref());
     tags.retain(|tag| read_owner_tag(tag).is_none_or(|(it, _)| it.service.as_deref() != Some(identity.uid())));
-    tags.extend([identity.sign.clone().unwrap_or_default(), owner_tag(identity)]);
+    tags.extend([identity.legacy_owner.clone().unwrap_or_default(), owner_tag(identity)]);
     tags
 }
 
@@ -248,7 +249,7 @@ mod tests {
             "ccm-rs:5c1d:uid-b:kube_service_c_ns_b", "kube_service_c_ns_a", "kube_service_c_ns_b", "mine",
         ]});
         let views = View::all(&balancer);
-        let told: Vec<_> = views.iter().map(|it| (&*it.id, it.is_owner, it.marks.service.as_deref())).collect();
+        let told: Vec<_> = views.iter().map(|it| (&*it.id, it.is_owner, it.owner_tags.service.as_deref())).collect();
         assert_eq!(told, [("lb", true, None), ("lb/kube_service_c_ns_b", false, Some("uid-b"))]);
         assert_eq!(views[1].others, ["kube_service_c_ns_a"]);
         let untagged = json!({"id": "lb", "name": "kube_service_c_ns_a"});

@@ -9,8 +9,9 @@ use provider_kit::declared::Kind;
 use provider_kit::health_check::HealthCheck;
 use provider_kit::inventory::Urgency;
 use provider_kit::load_balancers::{
-    Actual, Applied, Balancers, Change, Desire, Detail, Field, Identity, LoadBalancerCloud, Marks, Names, Naming,
-    Object, ObjectApi, Options, Paths, Query, Resource, State, Targets, Tree, WholeObjects, machine_ids, service_ports,
+    Actual, Applied, Balancers, Change, Desire, Detail, Field, Identity, LoadBalancerCloud, Names, Naming, Object,
+    ObjectApi, Options, OwnerTags, Paths, Query, Resource, State, Targets, Tree, WholeObjects, machine_ids,
+    service_ports,
 };
 use provider_kit::paging::Reading;
 use provider_kit::source_ranges::{allows_all, source_ranges};
@@ -69,8 +70,8 @@ impl Object for LoadBalancer {
         Actual {
             id: self.id.clone(),
             name: self.name.clone(),
-            marks: Marks::take_from(&mut labels),
-            sign: labels.get(LEGACY_OWNER).cloned(),
+            owner_tags: OwnerTags::take_from(&mut labels),
+            legacy_owner: labels.get(LEGACY_OWNER).cloned(),
             labels,
             state: if self.status == Some(Status::Active) { State::Ready } else { State::Busy },
             ingress: self.ip.iter().map(|ip| Actual::ip(ip)).collect(),
@@ -80,7 +81,7 @@ impl Object for LoadBalancer {
 
     fn set_owner(&mut self, head: &Actual) {
         self.name.clone_from(&head.name);
-        self.labels = head.marks.clone().among(head.labels.clone());
+        self.labels = head.owner_tags.clone().among(head.labels.clone());
     }
 
     fn targets(&mut self) -> &mut Targets {

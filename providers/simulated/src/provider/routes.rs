@@ -2,7 +2,7 @@
 
 use cloud_provider::{AddressType, Error, Node, Result, Route, async_trait};
 use provider_kit::inventory::Urgency;
-use provider_kit::load_balancers::Marks;
+use provider_kit::load_balancers::OwnerTags;
 use provider_kit::routes::{Change, CloudRoute, IpNet, RouteCloud, Target};
 use provider_kit::transport::Call;
 
@@ -22,7 +22,7 @@ impl RouteCloud for Api {
                 true => Target::Gone(route.machine),
                 false => Target::Machine { id: route.machine, name: String::new() },
             },
-            owner: Some(route.labels.get(Marks::CLUSTER).cloned().unwrap_or_default()),
+            owner: Some(route.labels.get(OwnerTags::CLUSTER).cloned().unwrap_or_default()),
         };
         let (name, urgency) = (|route: &CloudRoute| route.name.clone(), Urgency::default());
         Ok(self.http.list(Call::get(ALL, &[]), "routes", &urgency, keep, name).await?.complete()?.into_items())
@@ -49,7 +49,7 @@ impl RouteCloud for Api {
             destination: destination.clone(),
             machine: id.clone(),
             next_hop: next_hops.clone(),
-            labels: owner.iter().map(|cluster| (Marks::CLUSTER.to_owned(), cluster.clone())).collect(),
+            labels: owner.iter().map(|cluster| (OwnerTags::CLUSTER.to_owned(), cluster.clone())).collect(),
         };
         self.http.send(Call::post(ALL, &[]).json(&new)).await.map(drop)
     }

@@ -2,7 +2,7 @@
 
 use cloud_provider::{Goal, LoadBalancers, Service};
 
-use super::super::{MAX_AGE, Marks};
+use super::super::{MAX_AGE, OwnerTags};
 use super::small::{Town, with_targets};
 
 /// A town in which load balancers of a name are taken over.
@@ -21,18 +21,18 @@ fn wants_web(town: &Town, uid: &str) -> Service {
 
 #[tokio::test(start_paused = true)]
 async fn what_nobody_has_is_marked_first_even_if_nothing_else_differs() {
-    for sign in [None, Some("sign-of-a-service-elsewhere")] {
+    for legacy_owner in [None, Some("sign-of-a-service-elsewhere")] {
         let town = adopting();
         let service = wants_web(&town, "s1");
-        let id = town.cloud.add("web", Marks::default(), sign, with_targets(&["a"]));
+        let id = town.cloud.add("web", OwnerTags::default(), legacy_owner, with_targets(&["a"]));
         let plan = town.balancers.plan(town.request(&service), Goal::Ensured).await.unwrap();
-        assert_eq!(plan.steps[0].to_string(), "update load balancer \"web\": our marks are added");
+        assert_eq!(plan.steps[0].to_string(), "update load balancer \"web\": our owner tags are added");
         town.cloud.requests();
         let status = town.balancers.ensure(town.request(&service)).await.unwrap().unwrap();
         assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), Some("192.0.2.1"), "it keeps its address");
-        assert_eq!(town.cloud.requests(), ["find", "Mark"], "read for certain, then marked");
+        assert_eq!(town.cloud.requests(), ["find", "Tag"], "read for certain, then marked");
         let adopted = town.cloud.one(&id);
-        assert_eq!((adopted.marks, adopted.sign.as_deref()), (town.marks("s1"), Some("sign-s1")));
+        assert_eq!((adopted.owner_tags, adopted.legacy_owner.as_deref()), (town.owner_tags("s1"), Some("sign-s1")));
         town.balancers.ensure(town.request(&service)).await.unwrap();
         assert!(town.cloud.requests().is_empty());
     }
@@ -42,9 +42,9 @@ async fn what_nobody_has_is_marked_first_even_if_nothing_else_differs() {
 async fn marks_come_before_every_other_change() {
     let town = adopting();
     let service = wants_web(&town, "s1");
-    town.cloud.add("web", Marks::default(), None, with_targets(&["b"]));
+    town.cloud.add("web", OwnerTags::default(), None, with_targets(&["b"]));
     town.balancers.update_targets(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.requests()[2..], ["Mark", "AddTargets", "RemoveTargets"]);
+    assert_eq!(town.cloud.requests()[2..], ["Tag", "AddTargets", "RemoveTargets"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -53,18 +53,18 @@ async fn one_that_was_made_since_the_list_is_taken_over_after_the_conflict() {
     let service = wants_web(&town, "s1");
     let other = town.service("s2", with_targets(&[]));
     town.balancers.ensure(town.request(&other)).await.unwrap();
-    let id = town.cloud.add("web", Marks::default(), None, with_targets(&["a"]));
+    let id = town.cloud.add("web", OwnerTags::default(), None, with_targets(&["a"]));
     town.cloud.requests();
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.requests(), ["create", "find", "Mark"]);
-    assert_eq!(town.cloud.one(&id).marks, town.marks("s1"));
+    assert_eq!(town.cloud.requests(), ["create", "find", "Tag"]);
+    assert_eq!(town.cloud.one(&id).owner_tags, town.owner_tags("s1"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn it_is_not_deleted_before_it_was_marked() {
     let town = adopting();
     let service = wants_web(&town, "s1");
-    let id = town.cloud.add("web", Marks::default(), Some("sign-dead"), with_targets(&["a"]));
+    let id = town.cloud.add("web", OwnerTags::default(), Some("sign-dead"), with_targets(&["a"]));
     assert!(town.balancers.get(town.request(&service)).await.unwrap().is_none(), "nothing of it is ours");
     town.balancers.delete(town.request(&service)).await.unwrap();
     let plan = town.balancers.plan(town.request(&service), Goal::Deleted).await.unwrap();
@@ -79,14 +79,14 @@ async fn what_another_living_service_signed_is_its_own() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     town.service("s2", with_targets(&["a"]));
-    let id = town.cloud.add("web", Marks::default(), Some("sign-s2"), with_targets(&["a"]));
+    let id = town.cloud.add("web", OwnerTags::default(), Some("sign-s2"), with_targets(&["a"]));
     let err = town.balancers.ensure(town.request(&service)).await.unwrap_err();
     assert!(err.is_invalid() && err.to_string().contains("belongs to Service default/s2"), "{err}");
-    assert_eq!(town.cloud.one(&id).marks, Marks::default());
+    assert_eq!(town.cloud.one(&id).owner_tags, OwnerTags::default());
     // It goes.
     town.cached.services.lock().unwrap().retain(|it| it.metadata.uid.as_deref() != Some("s2"));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.one(&id).marks, town.marks("s1"));
+    assert_eq!(town.cloud.one(&id).owner_tags, town.owner_tags("s1"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -94,7 +94,7 @@ async fn who_does_not_know_the_services_of_the_cluster_takes_nothing_over() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     town.cached.services.lock().unwrap().clear();
-    town.cloud.add("web", Marks::default(), Some("sign-dead"), with_targets(&["a"]));
+    town.cloud.add("web", OwnerTags::default(), Some("sign-dead"), with_targets(&["a"]));
     assert!(town.balancers.ensure(town.request(&service)).await.unwrap_err().is_invalid());
 }
 
@@ -103,12 +103,12 @@ async fn of_two_services_that_want_it_one_has_it_and_keeps_it() {
     for restarts in [false, true] {
         let mut town = adopting();
         let (one, two) = (wants_web(&town, "s1"), wants_web(&town, "s2"));
-        let id = town.cloud.add("web", Marks::default(), None, with_targets(&["a"]));
+        let id = town.cloud.add("web", OwnerTags::default(), None, with_targets(&["a"]));
         let (first, second) =
             tokio::join!(town.balancers.ensure(town.request(&one)), town.balancers.ensure(town.request(&two)));
         assert_eq!([&first, &second].iter().filter(|it| it.is_ok()).count(), 1);
         let (winner, loser) = if first.is_ok() { (&one, &two) } else { (&two, &one) };
-        assert_eq!(town.cloud.requests().iter().filter(|it| *it == "Mark").count(), 1, "nobody writes over the other");
+        assert_eq!(town.cloud.requests().iter().filter(|it| *it == "Tag").count(), 1, "nobody writes over the other");
         if restarts {
             town.restart();
         }
@@ -117,7 +117,7 @@ async fn of_two_services_that_want_it_one_has_it_and_keeps_it() {
             town.balancers.ensure(town.request(winner)).await.unwrap();
             let err = town.balancers.ensure(town.request(loser)).await.unwrap_err();
             assert!(err.is_invalid() && err.to_string().contains("of this cluster"), "{err}");
-            assert_eq!(town.cloud.one(&id).marks.service, winner.metadata.uid);
+            assert_eq!(town.cloud.one(&id).owner_tags.service, winner.metadata.uid);
         }
         // The one that has it goes without taking it along, as where it is protected.
         let gone = winner.metadata.uid.clone();
@@ -125,7 +125,7 @@ async fn of_two_services_that_want_it_one_has_it_and_keeps_it() {
         town.balancers.ensure(town.request(loser)).await.unwrap();
         let taken = town.cloud.one(&id);
         assert_eq!(
-            (taken.marks.service, taken.sign),
+            (taken.owner_tags.service, taken.legacy_owner),
             (loser.metadata.uid.clone(), Some(format!("sign-{}", loser.metadata.uid.clone().unwrap())))
         );
     }
@@ -135,23 +135,23 @@ async fn of_two_services_that_want_it_one_has_it_and_keeps_it() {
 async fn a_wrong_sign_is_rewritten_along_with_the_next_change() {
     let town = Town::default();
     let service = wants_web(&town, "s1");
-    let id = town.cloud.add("web", town.marks("s1"), Some("sign-dead"), with_targets(&["a"]));
+    let id = town.cloud.add("web", town.owner_tags("s1"), Some("sign-dead"), with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.requests(), ["list"], "by our marks it is ours");
     town.want("s1", with_targets(&["b"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.requests()[0], "Mark");
-    assert_eq!(town.cloud.one(&id).sign.as_deref(), Some("sign-s1"));
+    assert_eq!(town.cloud.requests()[0], "Tag");
+    assert_eq!(town.cloud.one(&id).legacy_owner.as_deref(), Some("sign-s1"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sign_that_was_taken_off_is_written_again_at_once() {
     let town = Town::default();
     let service = wants_web(&town, "s1");
-    let id = town.cloud.add("web", town.marks("s1"), None, with_targets(&["a"]));
+    let id = town.cloud.add("web", town.owner_tags("s1"), None, with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.requests(), ["list", "Mark"]);
-    assert_eq!(town.cloud.one(&id).sign.as_deref(), Some("sign-s1"));
+    assert_eq!(town.cloud.requests(), ["list", "Tag"]);
+    assert_eq!(town.cloud.one(&id).legacy_owner.as_deref(), Some("sign-s1"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +159,7 @@ async fn of_two_that_the_reference_may_have_made_none_is_touched() {
     let town = Town::default();
     let service = wants_web(&town, "s1");
     for name in ["web", "copy"] {
-        town.cloud.add(name, Marks::default(), Some("sign-s1"), with_targets(&["b"]));
+        town.cloud.add(name, OwnerTags::default(), Some("sign-s1"), with_targets(&["b"]));
     }
     let err = town.balancers.ensure(town.request(&service)).await.unwrap_err();
     assert!(err.is_invalid() && err.to_string().contains("both carry the sign"), "{err}");
@@ -172,14 +172,14 @@ async fn of_two_that_the_reference_may_have_made_none_is_touched() {
 async fn what_was_not_made_for_its_service_only_loses_its_marks_with_it() {
     let town = adopting();
     let service = wants_web(&town, "s1");
-    let id = town.cloud.add("web", town.marks("s1"), Some("sign-s1"), with_targets(&["a"]));
+    let id = town.cloud.add("web", town.owner_tags("s1"), Some("sign-s1"), with_targets(&["a"]));
     town.cloud.state().balancers.get_mut(&id).unwrap().adopted = true;
     let plan = town.balancers.plan(town.request(&service), Goal::Deleted).await.unwrap();
     assert_eq!(
         plan.steps.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        ["update load balancer \"web\": our marks are removed"]
+        ["update load balancer \"web\": our owner tags are removed"]
     );
     town.balancers.delete(town.request(&service)).await.unwrap();
     let left = town.cloud.one(&id);
-    assert_eq!((left.marks, left.tree), (Marks::default(), Some(with_targets(&["a"]))));
+    assert_eq!((left.owner_tags, left.tree), (OwnerTags::default(), Some(with_targets(&["a"]))));
 }

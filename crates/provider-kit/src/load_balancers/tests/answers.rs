@@ -175,7 +175,7 @@ async fn what_a_person_protects_stays_and_its_removal_is_done() {
     town.cloud.requests();
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.requests(), ["find"], "it is neither taken for gone nor made a second time");
-    assert_eq!(town.cloud.one("lb-1").marks, town.marks("s1"));
+    assert_eq!(town.cloud.one("lb-1").owner_tags, town.owner_tags("s1"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,8 +9,8 @@ use cloud_provider::{Error, Node, Result, Service, async_trait};
 use tokio::time::Instant;
 
 use super::super::{
-    Actual, Applied, Attributes, Balancers, Change, Desire, Detail, Identity, LoadBalancerCloud, Machines, Marks,
-    Names, Operation, Options, Part, Port, Published, Query, Recovery, State, Targets, Tree,
+    Actual, Applied, Attributes, Balancers, Change, Desire, Detail, Identity, LoadBalancerCloud, Machines, Names,
+    Operation, Options, OwnerTags, Part, Port, Published, Query, Recovery, State, Targets, Tree,
 };
 use crate::annotations::{Annotations, Parsed};
 use crate::paging::Reading;
@@ -84,12 +84,12 @@ impl Model {
         if is_lost { Err(Error::other("the answer was lost")) } else { Ok(()) }
     }
 
-    pub(super) fn add(&mut self, name: &str, marks: Marks, tree: Tree) -> String {
+    pub(super) fn add(&mut self, name: &str, owner_tags: OwnerTags, tree: Tree) -> String {
         self.made += 1;
         let id = format!("lb-{}", self.made);
         let ingress = vec![Actual::ip(&format!("192.0.2.{}", self.made))];
         let actual =
-            Actual { id: id.clone(), name: name.into(), marks, ingress, tree: Some(tree), ..Actual::default() };
+            Actual { id: id.clone(), name: name.into(), owner_tags, ingress, tree: Some(tree), ..Actual::default() };
         self.balancers.insert(id.clone(), actual);
         id
     }
@@ -159,7 +159,7 @@ impl LoadBalancerCloud for StepByStep {
             Query::Owner(identity) => {
                 model.reads.push("find".into());
                 let all = model.balancers.keys().filter_map(|id| model.show(id));
-                let of_it = |it: &Actual| it.name == identity.name || it.marks == identity.marks();
+                let of_it = |it: &Actual| it.name == identity.name || it.owner_tags == identity.owner_tags();
                 all.filter(of_it).map(|head| Actual { tree: None, ..head }).collect()
             }
             Query::Ids(ids, _) => {
@@ -231,7 +231,7 @@ impl LoadBalancerCloud for StepByStep {
             (Some(id), Some(outcome)) => {
                 let stored = model.balancers.get_mut(&id).ok_or_else(|| Error::not_found("gone"))?;
                 stored.tree.clone_from(&outcome.tree);
-                stored.marks.clone_from(&outcome.marks);
+                stored.owner_tags.clone_from(&outcome.owner_tags);
                 id
             }
             (None, _) => {
@@ -240,7 +240,7 @@ impl LoadBalancerCloud for StepByStep {
                     return Err(Error::conflict("name taken"));
                 }
                 let tree = outcome.and_then(|outcome| outcome.tree).unwrap_or_default();
-                let id = model.add(&name, change.identity.marks(), tree);
+                let id = model.add(&name, change.identity.owner_tags(), tree);
                 if model.fails > 0 {
                     model.fails -= 1;
                     model.balancers.get_mut(&id).unwrap().state = State::Failed("no compute host".into());
@@ -263,7 +263,7 @@ impl LoadBalancerCloud for StepByStep {
 pub(super) fn wish(ports: &[u16], targets: &[&str]) -> Tree {
     let tree = Tree::default()
         .part(
-            Part::Support(super::super::Aside { rank: 0, kind: "firewall".into(), name: "f".into() }),
+            Part::CreatedBefore(super::super::Auxiliary { rank: 0, kind: "firewall".into(), name: "f".into() }),
             Attributes::default(),
         )
         .balancer(Attributes::default().set("tier", "basic"));

@@ -65,7 +65,7 @@ impl LoadBalancerCloud for Acme {
 
     async fn apply(&self, change: Change<'_>, _spec: &Self::Spec) -> Result<Applied> {
         let removed = change.operations.iter().any(|it| it.deletes(|part| *part == Part::Balancer));
-        let outcome = change.outcome_of_all().filter(|_| !removed && !change.operations.contains(&Operation::Unmark));
+        let outcome = change.outcome_of_all().filter(|_| !removed && !change.operations.contains(&Operation::Untag));
         let outcome = outcome.map(|outcome| Actual { id: "lb-1".into(), ..outcome });
         self.0.load_balancer.lock().unwrap().clone_from(&outcome);
         Ok(outcome.map_or(Applied::Removed, |outcome| Applied::all(change, outcome)))

@@ -6,7 +6,7 @@ use cloud_provider::{Caches, Cluster, Goal, LoadBalancerRequest, LoadBalancers, 
 use k8s_openapi::api::core::v1::ServiceStatus;
 use tokio::time::Instant;
 
-use super::super::{Balancers, Marks, Part, Port, Tree, plan};
+use super::super::{Balancers, OwnerTags, Part, Port, Tree, plan};
 use super::cloud::{StepByStep, TAKES, wish};
 
 struct Scene {
@@ -60,7 +60,7 @@ impl Scene {
         assert_eq!(model.balancers.len(), 1, "{:?}", model.balancers);
         let actual = model.balancers.values().next().unwrap();
         assert_eq!(plan(&model.wanted, actual.tree.as_ref().unwrap()), []);
-        assert_eq!(actual.marks, marks("s1"));
+        assert_eq!(actual.owner_tags, owner_tags("s1"));
     }
 }
 
@@ -68,8 +68,8 @@ fn service(uid: &str) -> Service {
     serde_json::from_value(serde_json::json!({"metadata": {"uid": uid}})).unwrap()
 }
 
-fn marks(service: &str) -> Marks {
-    Marks { cluster: Some("c1".into()), service: Some(service.into()) }
+fn owner_tags(service: &str) -> OwnerTags {
+    OwnerTags { cluster: Some("c1".into()), service: Some(service.into()) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,14 +156,14 @@ async fn at_a_limit_surplus_goes_first() {
 async fn of_two_the_one_whose_address_is_published_stays() {
     let mut scene = Scene::new(wish(&[80], &["a"]));
     scene.cloud.model().names_are_not_unique = true;
-    scene.cloud.model().add("as1", marks("s1"), wish(&[80], &["a"]));
-    let second = scene.cloud.model().add("as1", marks("s1"), wish(&[80], &["a"]));
+    scene.cloud.model().add("as1", owner_tags("s1"), wish(&[80], &["a"]));
+    let second = scene.cloud.model().add("as1", owner_tags("s1"), wish(&[80], &["a"]));
     let status = serde_json::json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.2"}]}});
     scene.service.status = serde_json::from_value(status).unwrap();
     scene.ensure().await.unwrap();
     scene.check();
     assert!(scene.cloud.model().balancers.contains_key(&second));
-    scene.cloud.model().add("as1", marks("s1"), wish(&[80], &["a"]));
+    scene.cloud.model().add("as1", owner_tags("s1"), wish(&[80], &["a"]));
     scene.restart();
     scene.delete().await.unwrap();
     assert!(scene.cloud.model().balancers.is_empty(), "of ours nothing stays");
@@ -184,7 +184,7 @@ async fn somebody_elses_part_stays_and_with_it_the_load_balancer() {
     scene.delete().await.unwrap();
     let model = scene.cloud.model();
     let left = model.balancers.values().next().unwrap();
-    assert_eq!((left.marks.clone(), left.known_tree().listeners().count()), (Marks::default(), 0));
+    assert_eq!((left.owner_tags.clone(), left.known_tree().listeners().count()), (OwnerTags::default(), 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,8 +214,8 @@ async fn a_call_without_a_uid_is_refused_before_anything_is_asked() {
 async fn a_double_that_cannot_be_removed_at_once_costs_the_other_nothing() {
     let mut scene = Scene::new(wish(&[80], &["a"]));
     scene.cloud.model().names_are_not_unique = true;
-    let first = scene.cloud.model().add("as1", marks("s1"), wish(&[80], &["a"]));
-    let second = scene.cloud.model().add("as1", marks("s1"), wish(&[80], &["a"]));
+    let first = scene.cloud.model().add("as1", owner_tags("s1"), wish(&[80], &["a"]));
+    let second = scene.cloud.model().add("as1", owner_tags("s1"), wish(&[80], &["a"]));
     scene.service.status = published("192.0.2.1");
     scene.cloud.model().contested.insert(second.clone());
     let plan = scene.balancers.plan(scene.request(), Goal::Ensured).await.unwrap();
@@ -228,7 +228,7 @@ async fn a_double_that_cannot_be_removed_at_once_costs_the_other_nothing() {
 #[tokio::test(start_paused = true)]
 async fn one_that_cannot_be_read_is_no_news_of_those_awaited_with_it() {
     let scene = Scene::new(wish(&[80], &["a"]));
-    let bad = scene.cloud.model().add("other", marks("s2"), wish(&[80], &["a"]));
+    let bad = scene.cloud.model().add("other", owner_tags("s2"), wish(&[80], &["a"]));
     scene.ensure().await.unwrap();
     scene.cloud.model().unreadable.insert(bad.clone());
     scene.want(wish(&[80, 81], &["a"]));
@@ -270,12 +270,12 @@ async fn what_a_dead_service_left_is_taken_over_only_where_clusters_can_be_told_
         let mut scene = Scene::new(wish(&[80], &["a"]));
         scene.cluster.id = id.map(str::to_owned);
         scene.balancers.set_caches(Arc::new(TheseServices(vec![Arc::new(service("s1"))])));
-        let dead = Marks { cluster: Some(mark.into()), service: Some("dead".into()) };
+        let dead = OwnerTags { cluster: Some(mark.into()), service: Some("dead".into()) };
         scene.cloud.model().add("as1", dead.clone(), wish(&[80], &["a"]));
         let answer = scene.ensure().await;
         assert_eq!(answer.is_ok(), is_taken, "{id:?} {mark}: {answer:?}");
         let model = scene.cloud.model();
-        assert_eq!(model.balancers.values().any(|it| it.marks == dead), !is_taken, "{id:?} {mark}");
+        assert_eq!(model.balancers.values().any(|it| it.owner_tags == dead), !is_taken, "{id:?} {mark}");
     }
 }
 

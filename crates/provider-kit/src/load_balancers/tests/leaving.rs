@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cloud_provider::{LoadBalancers, Service};
 use serde_json::json;
 
-use super::super::{Aside, Marks, Part, State};
+use super::super::{Auxiliary, OwnerTags, Part, State};
 use super::small::{Town, with_targets};
 
 /// `s1` has a load balancer that failed, and that `s2` shares.
@@ -14,8 +14,8 @@ async fn shared() -> (Town, Service) {
     let service = town.service("s1", with_targets(&["a"]));
     town.service("s2", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    let user = Part::Support(Aside { rank: 0, kind: "user".into(), name: "s2".into() });
-    let sharers = Some(vec![town.marks("s2")]);
+    let user = Part::CreatedBefore(Auxiliary { rank: 0, kind: "user".into(), name: "s2".into() });
+    let sharers = Some(vec![town.owner_tags("s2")]);
     let mut state = town.cloud.state();
     let shared = state.balancers.get_mut("lb-1").unwrap();
     shared.foreign.insert(user, "used by s2".to_owned());
@@ -66,20 +66,20 @@ async fn it_stays_where_that_is_not_certain() {
         ("it works", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().state = State::Ready),
         ("somebody is not known", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = None),
         ("another cluster's", |town| {
-            let marks = Marks { cluster: Some("c2".to_owned()), service: Some("s2".to_owned()) };
-            town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = Some(vec![marks]);
+            let owner_tags = OwnerTags { cluster: Some("c2".to_owned()), service: Some("s2".to_owned()) };
+            town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = Some(vec![owner_tags]);
         }),
         ("one of two lives", |town| {
             town.service("s3", with_targets(&[]));
-            let marks = vec![town.marks("s2"), town.marks("s3")];
-            town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = Some(marks);
+            let owner_tags = vec![town.owner_tags("s2"), town.owner_tags("s3")];
+            town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = Some(owner_tags);
         }),
         ("a cache that knows nothing", |town| town.cached.services.lock().unwrap().clear()),
     ];
-    for (text, doubt) in doubts {
+    for (text, mark_stale) in doubts {
         let (town, service) = shared().await;
         let_other(&town, |_| None);
-        doubt(&town);
+        mark_stale(&town);
         assert!(!is_removed(town, &service).await, "{text}");
     }
 }

@@ -7,7 +7,7 @@ use cloud_provider::{
     async_trait,
 };
 
-use super::super::{Aside, Attributes, Marks, Part, Tree};
+use super::super::{Attributes, Auxiliary, OwnerTags, Part, Tree};
 use super::small::{Small, Town, with_targets};
 
 /// What is published in the middle of a sync, and how many load balancers there are then.
@@ -56,7 +56,7 @@ async fn moving() -> (Town, Service) {
     let mut service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     shows(&mut service, "192.0.2.1");
-    let id = town.cloud.add("as1", Marks::default(), None, with_targets(&["a"]));
+    let id = town.cloud.add("as1", OwnerTags::default(), None, with_targets(&["a"]));
     asks_for(&mut service, &id);
     town.cloud.requests();
     (town, service)
@@ -71,12 +71,12 @@ async fn it_moves_when_the_new_one_stands_and_its_address_is_shown() {
     let (town, service) = moving().await;
     let plan = town.balancers.plan(town.request(&service), Goal::Ensured).await.unwrap();
     let steps: Vec<_> = plan.steps.iter().map(ToString::to_string).collect();
-    assert!(steps[0].contains("our marks are added") && steps.last().unwrap().contains("delete"), "{steps:?}");
+    assert!(steps[0].contains("our owner tags are added") && steps.last().unwrap().contains("delete"), "{steps:?}");
     let board = board(&town);
     ensure(&town, &service, &board).await.unwrap();
     assert_eq!(*board.shown.lock().unwrap(), [("192.0.2.2".to_owned(), 2)], "shown while both are there");
     assert_eq!(ids(&town), ["lb-2"]);
-    assert_eq!(town.cloud.one("lb-2").marks, town.marks("s1"));
+    assert_eq!(town.cloud.one("lb-2").owner_tags, town.owner_tags("s1"));
     assert_eq!(town.cloud.state().moved, [("s1".to_owned(), "lb-1".to_owned(), "lb-2".to_owned())]);
     town.cloud.requests();
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -113,7 +113,7 @@ async fn who_ends_in_between_goes_on_after_a_start() {
 async fn who_may_not_have_it_keeps_what_it_has_up_to_date() {
     let (town, service) = moving().await;
     town.service("s2", with_targets(&["a"]));
-    town.cloud.state().balancers.get_mut("lb-2").unwrap().marks = town.marks("s2");
+    town.cloud.state().balancers.get_mut("lb-2").unwrap().owner_tags = town.owner_tags("s2");
     town.want("s1", with_targets(&["b"]));
     let err = ensure(&town, &service, &board(&town)).await.unwrap_err();
     assert!(err.is_invalid() && err.to_string().contains("belongs to Service default/s2"), "{err}");
@@ -131,8 +131,8 @@ async fn the_twin_of_another_cluster_is_none_of_its_own() {
         town.cloud.state().adopts = true;
         let mut service = town.service("s1", with_targets(&["a"]));
         // The reference made it, for this Service or for one of the same name elsewhere.
-        town.cloud.add("twin", Marks::default(), Some("sign-s1"), with_targets(&["a"]));
-        let id = town.cloud.add("as1", Marks::default(), None, with_targets(&["a"]));
+        town.cloud.add("twin", OwnerTags::default(), Some("sign-s1"), with_targets(&["a"]));
+        let id = town.cloud.add("as1", OwnerTags::default(), None, with_targets(&["a"]));
         asks_for(&mut service, &id);
         if is_shown {
             shows(&mut service, "192.0.2.1");
@@ -142,7 +142,7 @@ async fn the_twin_of_another_cluster_is_none_of_its_own() {
         assert_eq!(ids(&town), left);
         if is_shown {
             assert_eq!(
-                town.cloud.requests().iter().filter(|it| *it == "Mark").count(),
+                town.cloud.requests().iter().filter(|it| *it == "Tag").count(),
                 2,
                 "marked before it is removed"
             );
@@ -154,12 +154,12 @@ async fn the_twin_of_another_cluster_is_none_of_its_own() {
 async fn what_is_the_services_own_stays_with_it() {
     let town = Town::default();
     town.cloud.state().adopts = true;
-    let group = Part::Support(Aside { rank: 0, kind: "group".into(), name: "g".into() });
+    let group = Part::CreatedBefore(Auxiliary { rank: 0, kind: "group".into(), name: "g".into() });
     let tree = |targets: &[&str]| -> Tree { with_targets(targets).part(group.clone(), Attributes::default()) };
     let mut service = town.service("s1", tree(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     shows(&mut service, "192.0.2.1");
-    let id = town.cloud.add("as1", Marks::default(), None, tree(&["a"]));
+    let id = town.cloud.add("as1", OwnerTags::default(), None, tree(&["a"]));
     asks_for(&mut service, &id);
     let removed = removed_operations(&town, &service).await;
     assert!(removed.iter().any(|it| it.contains("load balancer")) && !removed.iter().any(|it| it.contains("group")));
@@ -179,5 +179,5 @@ async fn one_that_is_not_there_is_no_reason_to_have_none() {
     asks_for(&mut service, "lb-9");
     ensure(&town, &service, &board(&town)).await.unwrap();
     assert_eq!(ids(&town), ["lb-1", "lb-2"]);
-    assert_eq!(town.cloud.one("lb-2").marks, Marks::default());
+    assert_eq!(town.cloud.one("lb-2").owner_tags, OwnerTags::default());
 }

@@ -2,19 +2,21 @@
 
 use cloud_provider::{Cluster, LoadBalancers};
 
-use super::super::Marks;
+use super::super::OwnerTags;
 use super::small::{Town, with_targets};
 
 #[tokio::test(start_paused = true)]
 async fn what_is_marked_for_a_dead_service_of_this_cluster_is_told_from_what_was_read_anyhow() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
-    let of_another_cluster = Marks { cluster: Some("c2".into()), ..town.marks("s2") };
-    let of_no_service = Marks { service: None, ..town.marks("s2") };
-    for (name, marks) in [("left", town.marks("dead")), ("theirs", of_another_cluster), ("odd", of_no_service)] {
-        town.cloud.add(name, marks, None, with_targets(&[]));
+    let of_another_cluster = OwnerTags { cluster: Some("c2".into()), ..town.owner_tags("s2") };
+    let of_no_service = OwnerTags { service: None, ..town.owner_tags("s2") };
+    for (name, owner_tags) in
+        [("left", town.owner_tags("dead")), ("theirs", of_another_cluster), ("odd", of_no_service)]
+    {
+        town.cloud.add(name, owner_tags, None, with_targets(&[]));
     }
-    town.cloud.add("by-hand", Marks::default(), Some("sign-dead"), with_targets(&[]));
+    town.cloud.add("by-hand", OwnerTags::default(), Some("sign-dead"), with_targets(&[]));
     let cluster = town.request(&service).cluster.clone();
     let orphans = |cluster: &Cluster| town.balancers.orphans(cluster, &|uid| uid == "s1");
     assert_eq!(orphans(&cluster), None, "nothing was read yet");

@@ -4,7 +4,9 @@ use proptest::collection::{btree_map, btree_set};
 use proptest::prelude::*;
 
 use super::super::plan::{left_out, limit, with_room};
-use super::super::{Aside, Attributes, Operation, POOL, Part, Port, Targets, Tree, plan, plan_removal, removals_first};
+use super::super::{
+    Attributes, Auxiliary, Operation, POOL, Part, Port, Targets, Tree, plan, plan_removal, removals_first,
+};
 
 const POOLS: [&str; 3] = ["p", "q", "r"];
 
@@ -13,8 +15,8 @@ fn port(number: usize) -> Part {
     Part::Listener(Port { number, protocol: protocol.into() })
 }
 
-fn aside(number: usize) -> Aside {
-    Aside { rank: u8::try_from(number / 2).unwrap(), kind: "thing".into(), name: number.to_string() }
+fn auxiliary(number: usize) -> Auxiliary {
+    Auxiliary { rank: u8::try_from(number / 2).unwrap(), kind: "thing".into(), name: number.to_string() }
 }
 
 fn targets() -> impl Strategy<Value = Targets> {
@@ -47,9 +49,9 @@ pub(super) fn tree(wanted: bool) -> impl Strategy<Value = Tree> {
             tree = tree.part(port(number), settings.set(POOL, pool));
         }
         for (number, settings) in supports {
-            tree = tree.part(Part::Support(aside(number)), settings);
+            tree = tree.part(Part::CreatedBefore(auxiliary(number)), settings);
         }
-        fronts.into_iter().fold(tree, |tree, (number, it)| tree.part(Part::Front(aside(number)), it))
+        fronts.into_iter().fold(tree, |tree, (number, it)| tree.part(Part::CreatedAfter(auxiliary(number)), it))
     })
 }
 
@@ -70,7 +72,7 @@ pub(super) fn check_possible(tree: &Tree, operation: &Operation) {
     let is_there = |part: &Part| tree.parts.contains_key(part);
     let pool = |pool: &String| is_there(&Part::Pool(pool.clone()));
     match operation {
-        Operation::Mark | Operation::Unmark => {}
+        Operation::Tag | Operation::Untag => {}
         Operation::Create { part, .. } => assert!(!is_there(part), "made twice: {part}"),
         Operation::Update { part, .. } | Operation::Delete { part } => assert!(is_there(part), "not there: {part}"),
         Operation::AddTargets { pool: name, targets } => {
@@ -243,20 +245,20 @@ proptest! {
 #[test]
 fn a_shared_load_balancer_stays_when_our_parts_go() {
     let actual = Tree::default()
-        .part(Part::Support(aside(0)), Attributes::default())
+        .part(Part::CreatedBefore(auxiliary(0)), Attributes::default())
         .balancer(Attributes::default())
         .pool("p", Attributes::default(), None)
         .listener(80, "TCP", "p", Attributes::default());
     let operations = plan_removal(&actual, true);
     let deleted: Vec<_> = operations.iter().filter(|it| matches!(it, Operation::Delete { .. })).collect();
-    assert_eq!((deleted.len(), operations.last()), (2, Some(&Operation::Unmark)));
+    assert_eq!((deleted.len(), operations.last()), (2, Some(&Operation::Untag)));
 }
 
 #[test]
 fn an_operation_says_what_it_is_about() {
-    let thing = Part::support(0, "thing", "a");
+    let thing = Part::created_before(0, "thing", "a");
     let tree = |size: u8| {
-        let tree = Tree::default().part(Part::support(0, "thing", "a"), Attributes::default().set("size", size));
+        let tree = Tree::default().part(Part::created_before(0, "thing", "a"), Attributes::default().set("size", size));
         tree.pool("p", Attributes::default(), Some([size.to_string()].into_iter().collect()))
     };
     let operations = plan(&tree(2), &tree(1));
@@ -265,6 +267,8 @@ fn an_operation_says_what_it_is_about() {
     assert_eq!((operations[1].part(), operations[1].targets_of()), (None, Some("p")));
     assert!(plan(&Tree::default(), &tree(1)).iter().any(|it| it.deletes(|part| *part == thing)));
     assert!(
-        thing.is_of_kind("thing") && Part::front("name", "a").is_of_kind("name") && !Part::Balancer.is_of_kind("thing")
+        thing.is_of_kind("thing")
+            && Part::created_after("name", "a").is_of_kind("name")
+            && !Part::Balancer.is_of_kind("thing")
     );
 }

@@ -10,8 +10,8 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::super::{
-    Actual, Adoption, Applied, Aside, Attributes, Balancers, Change, Desire, Identity, LoadBalancerCloud, Marks, Names,
-    Naming, Operation, Options, Part, Port, Query, State, Tree,
+    Actual, Adoption, Applied, Attributes, Auxiliary, Balancers, Change, Desire, Identity, LoadBalancerCloud, Names,
+    Naming, Operation, Options, OwnerTags, Part, Port, Query, State, Tree,
 };
 use super::cloud_trait::NoMachines;
 use super::small::Cached;
@@ -54,14 +54,14 @@ impl Shared {
         }
         let others = tags.iter().filter(|tag| *tag != uid);
         for tag in others.clone() {
-            let part = Part::Support(Aside { rank: 0, kind: "tag".into(), name: tag.clone() });
+            let part = Part::CreatedBefore(Auxiliary { rank: 0, kind: "tag".into(), name: tag.clone() });
             foreign.insert(part, tag.clone());
         }
-        let marks = if tags.contains(uid) { marks(uid) } else { Marks::default() };
+        let owner_tags = if tags.contains(uid) { owner_tags(uid) } else { OwnerTags::default() };
         let labels = others.map(|tag| (tag.clone(), String::new())).collect();
         let state = if model.is_busy { State::Busy } else { State::Ready };
         let (id, name) = (format!("lb/{uid}"), format!("shared by {uid}"));
-        Some(Actual { id, name, marks, labels, foreign, state, tree: Some(tree), ..Actual::default() })
+        Some(Actual { id, name, owner_tags, labels, foreign, state, tree: Some(tree), ..Actual::default() })
     }
 
     fn change(&self, change: Change<'_>) -> Result<Applied> {
@@ -82,8 +82,8 @@ impl Shared {
             }
             Operation::Create { part: Part::Balancer, .. } => model.tags = Some([uid.clone()].into()),
             _ if model.tags.is_none() => return Err(Error::not_found("no such load balancer")),
-            Operation::Mark => replaced(&mut model, known.into_iter().chain([uid.clone()]).collect()),
-            Operation::Unmark => replaced(&mut model, known),
+            Operation::Tag => replaced(&mut model, known.into_iter().chain([uid.clone()]).collect()),
+            Operation::Untag => replaced(&mut model, known),
             Operation::Create { part: Part::Listener(port), .. } => {
                 let before = model.listeners.insert(port.number, uid.clone());
                 model.violations.extend(before.map(|other| format!("{uid} took port {port} of {other}")));
@@ -112,8 +112,8 @@ fn listener(number: u16) -> Part {
     Part::Listener(Port { number, protocol: "TCP".into() })
 }
 
-fn marks(uid: &str) -> Marks {
-    Marks { cluster: Some("c1".into()), service: Some(uid.into()) }
+fn owner_tags(uid: &str) -> OwnerTags {
+    OwnerTags { cluster: Some("c1".into()), service: Some(uid.into()) }
 }
 
 fn service(uid: &str) -> Service {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use cloud_provider::{Caches, Cluster, Error, LoadBalancerRequest, Node, Result, Service, async_trait};
 
 use super::super::{
-    Actual, Adoption, Applied, Attributes, Balancers, Change, Desire, Identity, LoadBalancerCloud, Machines, Marks,
-    Names, Naming, Notice, Operation, Options, Part, Published, Query, Targets, Tree,
+    Actual, Adoption, Applied, Attributes, Balancers, Change, Desire, Identity, LoadBalancerCloud, Machines, Names,
+    Naming, Notice, Operation, Options, OwnerTags, Part, Published, Query, Targets, Tree,
 };
 use crate::annotations::{Annotations, Parsed};
 use crate::paging::Reading;
@@ -61,13 +61,13 @@ impl Small {
         std::mem::take(&mut self.state().requests)
     }
 
-    pub(super) fn add(&self, name: &str, marks: Marks, sign: Option<&str>, tree: Tree) -> String {
+    pub(super) fn add(&self, name: &str, owner_tags: OwnerTags, legacy_owner: Option<&str>, tree: Tree) -> String {
         let mut state = self.state();
         state.made += 1;
         let (id, ingress) = (format!("lb-{}", state.made), vec![Actual::ip(&format!("192.0.2.{}", state.made))]);
-        let sign = sign.map(str::to_owned);
+        let legacy_owner = legacy_owner.map(str::to_owned);
         let (name, tree) = (name.to_owned(), Some(tree));
-        let actual = Actual { id: id.clone(), name, marks, sign, ingress, tree, ..Actual::default() };
+        let actual = Actual { id: id.clone(), name, owner_tags, legacy_owner, ingress, tree, ..Actual::default() };
         state.balancers.insert(id.clone(), actual);
         id
     }
@@ -105,7 +105,7 @@ impl State {
         let known = attributes(&tree).set(IGNORED, ()).to_make();
         tree = tree.balancer(known);
         let stored = self.balancers.get_mut(&id).unwrap();
-        (stored.tree, stored.marks, stored.sign) = (Some(tree), outcome.marks, outcome.sign);
+        (stored.tree, stored.owner_tags, stored.legacy_owner) = (Some(tree), outcome.owner_tags, outcome.legacy_owner);
         let stored = stored.clone();
         let shown = Box::new(self.shown(&stored));
         Ok(if has_moved || ignores { Applied::PlanAgain(shown) } else { Applied::Shown(1, shown) })
@@ -139,7 +139,7 @@ fn name(operation: &Operation) -> String {
 
 impl Small {
     fn balancers(&self) -> Balancers {
-        let outlives = |part: &Part| matches!(part, Part::Support(_));
+        let outlives = |part: &Part| matches!(part, Part::CreatedBefore(_));
         Balancers::of(self.clone(), Arc::new(self.clone()), Options { outlives, ..Options::default() })
     }
 
@@ -150,8 +150,8 @@ impl Small {
             state.requests.push("find".into());
             let is_its = |it: &&Actual| {
                 it.name == identity.name
-                    || it.marks.service == identity.marks().service
-                    || it.sign == identity.sign
+                    || it.owner_tags.service == identity.owner_tags().service
+                    || it.legacy_owner == identity.legacy_owner
                     || identity.requested_id.as_ref().is_some_and(|id| *id == it.id)
             };
             state.balancers.values().filter(is_its).map(|it| state.shown(it)).collect()
@@ -321,8 +321,8 @@ impl Town {
         self.cloud.state().wanted.insert(uid.into(), wanted);
     }
 
-    pub(super) fn marks(&self, uid: &str) -> Marks {
-        Marks { cluster: self.cluster.id.clone(), service: Some(uid.into()) }
+    pub(super) fn owner_tags(&self, uid: &str) -> OwnerTags {
+        OwnerTags { cluster: self.cluster.id.clone(), service: Some(uid.into()) }
     }
 
     pub(super) fn request<'a>(&'a self, service: &'a Service) -> LoadBalancerRequest<'a> {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::super::aim::Aim;
 use super::super::change::Step;
 use super::super::erased::Erased;
-use super::super::model::{Actual, Marks, Part, Port, Shared, State, Tree};
+use super::super::model::{Actual, OwnerTags, Part, Port, Shared, State, Tree};
 use super::super::ownership::{Others, Sorted};
 use super::super::service_sync::ServiceSync;
 use super::super::step::{Action, Answer};
@@ -93,14 +93,14 @@ fn cluster() -> Cluster {
     Cluster { name: "kubernetes".into(), id: Some("c1".into()) }
 }
 
-fn marks(cluster: &str, service: &str) -> Marks {
-    Marks { cluster: Some(cluster.into()), service: Some(service.into()) }
+fn owner_tags(cluster: &str, service: &str) -> OwnerTags {
+    OwnerTags { cluster: Some(cluster.into()), service: Some(service.into()) }
 }
 
 /// Says whether a load balancer carries the Service's owner tags, or its legacy owner tag and no other.
 fn is_own(actual: &Actual) -> bool {
-    let is_legacy = actual.marks == Marks::default() && actual.sign.as_deref() == Some("legacy-s1");
-    actual.marks == marks("c1", "s1") || is_legacy
+    let is_legacy = actual.owner_tags == OwnerTags::default() && actual.legacy_owner.as_deref() == Some("legacy-s1");
+    actual.owner_tags == owner_tags("c1", "s1") || is_legacy
 }
 
 impl Cloud {
@@ -118,10 +118,12 @@ impl Cloud {
 
     fn found(&self, identity: &Identity<'_>) -> Sorted {
         let is_candidate = |it: &&Actual| {
-            it.name == identity.name || it.marks.service.as_deref() == Some("s1") || it.sign == identity.sign
+            it.name == identity.name
+                || it.owner_tags.service.as_deref() == Some("s1")
+                || it.legacy_owner == identity.legacy_owner
         };
         let found = self.balancers.values().filter(is_candidate).cloned().map(Arc::new).collect();
-        let others = Others { caches: None, sign: &|_| None, adopts: &|_| Adoption::Refused };
+        let others = Others { caches: None, legacy_owner: &|_| None, adopts: &|_| Adoption::Refused };
         Sorted::new(found, identity, &others)
     }
 
@@ -148,7 +150,8 @@ impl Cloud {
             },
             |actual| actual.id.clone(),
         );
-        let new = Actual { id: id.clone(), marks: marks("c1", "s1"), ..change.outcome(count).unwrap_or_default() };
+        let new =
+            Actual { id: id.clone(), owner_tags: owner_tags("c1", "s1"), ..change.outcome(count).unwrap_or_default() };
         let mut stored = match change.actual {
             Some(_) => self.balancers.remove(&id).ok_or_else(|| Error::not_found("gone"))?,
             None => Actual { tree: None, ..new },
@@ -235,7 +238,7 @@ fn own() -> impl Strategy<Value = Vec<Actual>> {
         let state = if failed { State::Failed("no host".into()) } else { State::Ready };
         Actual {
             name: "web".into(),
-            marks: marks("c1", "s1"),
+            owner_tags: owner_tags("c1", "s1"),
             state,
             tree: Some(tree),
             adopted: is_adopted,
@@ -245,7 +248,8 @@ fn own() -> impl Strategy<Value = Vec<Actual>> {
     (proptest::collection::vec(one, 0..3), any::<bool>()).prop_map(|(mut own, is_legacy)| {
         own.retain(|actual| !actual.known_tree().parts.is_empty());
         if let ([only], true) = (&mut own[..], is_legacy) {
-            (only.marks, only.sign, only.adopted) = (Marks::default(), Some("legacy-s1".into()), false);
+            (only.owner_tags, only.legacy_owner, only.adopted) =
+                (OwnerTags::default(), Some("legacy-s1".into()), false);
         }
         own.iter_mut().skip(1).for_each(|second| second.state = State::Ready);
         own
@@ -254,10 +258,10 @@ fn own() -> impl Strategy<Value = Vec<Actual>> {
 
 /// Load balancers of another cluster, of another Service, and of nobody.
 fn others() -> impl Strategy<Value = Vec<Actual>> {
-    let owners = vec![marks("c2", "s9"), marks("c1", "s2"), Marks::default()];
-    let one = (tree(false), prop::sample::select(owners)).prop_map(|(tree, marks)| Actual {
-        name: format!("other-{}", marks.service.clone().unwrap_or_default()),
-        marks,
+    let owners = vec![owner_tags("c2", "s9"), owner_tags("c1", "s2"), OwnerTags::default()];
+    let one = (tree(false), prop::sample::select(owners)).prop_map(|(tree, owner_tags)| Actual {
+        name: format!("other-{}", owner_tags.service.clone().unwrap_or_default()),
+        owner_tags,
         tree: Some(tree),
         ..Actual::default()
     });
@@ -332,11 +336,11 @@ proptest! {
 
     #[test]
     fn a_load_balancer_of_our_name_and_of_other_owner_is_refused(
-        stranger in (tree(false), prop::sample::select(vec![marks("c2", "s9"), marks("c1", "s2"), Marks::default()])),
+        stranger in (tree(false), prop::sample::select(vec![owner_tags("c2", "s9"), owner_tags("c1", "s2"), OwnerTags::default()])),
         desired in tree(true), aim in prop::sample::select(vec![Aim::Ensured, Aim::Targets, Aim::Deleted])
     ) {
-        let (tree, marks) = stranger;
-        let stranger = Actual { id: "lb-0".into(), name: "web".into(), marks, tree: Some(tree), ..Actual::default() };
+        let (tree, owner_tags) = stranger;
+        let stranger = Actual { id: "lb-0".into(), name: "web".into(), owner_tags, tree: Some(tree), ..Actual::default() };
         let balancers = [("lb-0".to_owned(), stranger)].into();
         let mut cloud = Cloud { balancers, desired, moods: vec![Mood::One], created: 0 };
         let others = cloud.others();
@@ -349,11 +353,11 @@ proptest! {
     fn a_load_balancer_with_parts_of_others_outlives_its_service(actual in tree(false), moods in moods()) {
         let theirs = Part::Listener(Port { number: 8443, protocol: "TCP".into() });
         let foreign = [(theirs, "Service default/other's".to_owned())].into();
-        let shared = Actual { id: "lb-0".into(), name: "web".into(), marks: marks("c1", "s1"), tree: Some(actual), foreign, ..Actual::default() };
+        let shared = Actual { id: "lb-0".into(), name: "web".into(), owner_tags: owner_tags("c1", "s1"), tree: Some(actual), foreign, ..Actual::default() };
         let balancers = [("lb-0".to_owned(), shared)].into();
         let mut cloud = Cloud { balancers, desired: Tree::default(), moods, created: 0 };
         cloud.finish(Aim::Deleted);
         let left = &cloud.balancers["lb-0"];
-        prop_assert!(left.known_tree().listeners().next().is_none() && left.marks == Marks::default());
+        prop_assert!(left.known_tree().listeners().next().is_none() && left.owner_tags == OwnerTags::default());
     }
 }

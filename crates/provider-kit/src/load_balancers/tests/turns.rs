@@ -6,7 +6,7 @@ use std::time::Duration;
 use cloud_provider::{Cluster, Goal, LoadBalancerRequest, LoadBalancers, Plan, Service, SyncObserver, async_trait};
 use serde_json::json;
 
-use super::super::{Aside, Balancers, Marks, Part, State};
+use super::super::{Auxiliary, Balancers, OwnerTags, Part, State};
 use super::cloud::{StepByStep, wish};
 
 /// Writes down what it hears.
@@ -74,8 +74,8 @@ fn service(uid: &str) -> Service {
     serde_json::from_value(json!({"metadata": {"uid": uid}})).unwrap()
 }
 
-fn marks(service: &str) -> Marks {
-    Marks { cluster: Some("c1".into()), service: Some(service.into()) }
+fn owner_tags(service: &str) -> OwnerTags {
+    OwnerTags { cluster: Some("c1".into()), service: Some(service.into()) }
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +171,7 @@ async fn one_that_worked_or_is_somebody_elses_too_stays_though_it_failed() {
             model.balancers.get_mut("lb-1").unwrap().state = State::Failed("no compute host".into());
             model.is_replaced = is_shared;
             if is_shared {
-                let part = Part::Support(Aside { rank: 1, kind: "rule".into(), name: "other".into() });
+                let part = Part::CreatedBefore(Auxiliary { rank: 1, kind: "rule".into(), name: "other".into() });
                 model.foreign.insert(part, "another's".into());
             }
         }
@@ -197,7 +197,7 @@ async fn what_two_services_share_is_changed_for_one_after_the_other() {
     let model = scene.cloud.model();
     let turns: Vec<_> = model.turns.chunk_by(|a, b| a == b).map(|turn| &*turn[0]).collect();
     assert_eq!(turns, ["s1", "s2"], "{:?}", model.turns);
-    assert_eq!(model.balancers.values().filter(|it| it.marks == marks("s1")).count(), 1);
+    assert_eq!(model.balancers.values().filter(|it| it.owner_tags == owner_tags("s1")).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

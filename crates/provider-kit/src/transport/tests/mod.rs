@@ -11,8 +11,8 @@ use http::{HeaderMap, StatusCode};
 use super::*;
 
 mod credentials;
-mod limits;
 mod dump;
+mod limits;
 mod refusals;
 mod sessions;
 mod signatures;

@@ -283,7 +283,7 @@ fn what_counts_only_when_it_is_made_is_fixed() {
 
 #[test]
 fn the_wanted_address_is_the_vips_only_where_there_is_no_floating_ip() {
-    let front = |tree: &Tree| tree.parts.keys().any(|part| matches!(part, Part::Front(_)));
+    let front = |tree: &Tree| tree.parts.keys().any(|part| matches!(part, Part::CreatedAfter(_)));
     let internal = ("service.beta.kubernetes.io/openstack-internal-load-balancer", "true");
     let table = [
         (json!({"loadBalancerIP": "192.0.2.9", "ipFamilies": ["IPv4"]}), false, Value::Null, true),

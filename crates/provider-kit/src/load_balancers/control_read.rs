@@ -1,7 +1,7 @@
 //! An empty answer proves nothing: of a load balancer that was there it is believed only if the cloud still shows something
 //! else of the cluster with the same credential.
 //!
-//! A credential of another project or account finds no load balancer, and no error. Without a witness a finalizer would go
+//! A credential of another project or account finds no load balancer, and no error. Without a control read a finalizer would go
 //! while the load balancer stays, or a second one be made in the wrong place.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::coalescer::Coalescer;
 use crate::status::shown;
 
 /// Machines that are asked for, one after the other, until one is there.
-const QUESTIONS: usize = 3;
+const MOST_READS: usize = 3;
 
 /// Whether the Service may have a load balancer: its status tells of one, or its finalizer, which comes before the first
 /// write to the cloud, while a status that could not be written tells of nothing (INV-2).
@@ -25,24 +25,24 @@ fn may_have_one(service: &Service) -> bool {
     finalizers.iter().any(|it| it == FINALIZER_LOAD_BALANCER) || !shown(service).is_empty()
 }
 
-/// What the cluster's machines say.
+/// The result of a control read.
 #[derive(Clone)]
-enum Testimony {
+enum ControlRead {
     /// The cloud shows one.
     Seen,
-    /// There is nobody who could testify.
-    NobodyToAsk,
+    /// The cluster has no machine to read.
+    NoMachines,
     /// It shows none of these.
     NoneSeen(Arc<str>),
 }
 
-/// Those who wait for a witness together: one machine bears out all that was said before it was asked for.
-pub(super) struct Witnesses(Coalescer<(), Caller, Testimony>);
+/// Control reads that several callers share: one machine verifies all answers that came before it was read.
+pub(super) struct ControlReads(Coalescer<(), Caller, ControlRead>);
 
 /// What one caller asks with.
 type Caller = (Known, Option<Arc<dyn Caches>>);
 
-impl Default for Witnesses {
+impl Default for ControlReads {
     fn default() -> Self {
         Self(Coalescer::new(|(), callers: Vec<Caller>| async move {
             let (known, caches) = &callers[0];
@@ -51,13 +51,13 @@ impl Default for Witnesses {
     }
 }
 
-impl Witnesses {
-    /// Asks for a witness that nothing is there for this Service: whether there is one. It may be believed without one too, if
-    /// this answers at all: a Service that never had a load balancer needs none, a cluster without machines has none to offer.
+impl ControlReads {
+    /// Reads a machine of the cluster to verify that nothing is there for this Service. Returns `false` if that may be believed
+    /// without: a Service that never had a load balancer needs no control read, a cluster without machines has none to offer.
     ///
     /// # Errors
     /// *Unauthorized* if none of the machines asked for is there either.
-    pub(super) async fn bear_out(
+    pub(super) async fn verify(
         &self,
         known: &Known,
         identity: &Identity<'_>,
@@ -68,9 +68,9 @@ impl Witnesses {
         }
         // One that was asked for earlier proves nothing: the credential may have become another project's since.
         match self.0.join((), (known.clone(), caches.cloned())).await {
-            Ok(Testimony::Seen) => Ok(true),
-            Ok(Testimony::NobodyToAsk) => Ok(false),
-            Ok(Testimony::NoneSeen(machines)) => Err(Error::unauthorized(format!(
+            Ok(ControlRead::Seen) => Ok(true),
+            Ok(ControlRead::NoMachines) => Ok(false),
+            Ok(ControlRead::NoneSeen(machines)) => Err(Error::unauthorized(format!(
                 "load balancer {:?}, which this service had or was about to have, is not found, but neither are the machines of {machines}: nothing is concluded from that. Check that the credential is for this cluster's project or account",
                 identity.name,
             ))),
@@ -79,17 +79,17 @@ impl Witnesses {
     }
 }
 
-async fn ask(cloud: &dyn AnyCloud, caches: Option<&dyn Caches>) -> Result<Testimony> {
+async fn ask(cloud: &dyn AnyCloud, caches: Option<&dyn Caches>) -> Result<ControlRead> {
     let mut nodes = caches.map(Caches::nodes).unwrap_or_default();
     nodes.retain(|node| node.provider_id().is_some() && !node.terminating);
     nodes.sort_by_key(|node| (node.ready != ConditionStatus::True, node.name.clone()));
     let (mut asked, mut silent) = (Vec::new(), Ok(()));
     for node in &nodes {
-        if asked.len() >= QUESTIONS {
+        if asked.len() >= MOST_READS {
             break;
         }
         match cloud.has_machine(node).await {
-            Ok(true) => return Ok(Testimony::Seen),
+            Ok(true) => return Ok(ControlRead::Seen),
             Ok(false) => asked.push(&*node.name),
             // No machine of this cloud (P-15).
             Err(error) if error.is_invalid() => {}
@@ -101,7 +101,7 @@ async fn ask(cloud: &dyn AnyCloud, caches: Option<&dyn Caches>) -> Result<Testim
     }
     silent?;
     let is_silent = asked.is_empty();
-    Ok(if is_silent { Testimony::NobodyToAsk } else { Testimony::NoneSeen(asked.join(", ").into()) })
+    Ok(if is_silent { ControlRead::NoMachines } else { ControlRead::NoneSeen(asked.join(", ").into()) })
 }
 
 #[cfg(test)]
