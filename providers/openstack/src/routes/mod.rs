@@ -18,10 +18,8 @@ use crate::services::{Services, based_on};
 /// A router whose routes are listed and changed.
 pub(crate) struct RouterRoutes {
     services: Services,
-    router: String,
+    router: Router,
     ports: Ports,
-    /// The list of routes, for a Neutron that takes only whole lists.
-    documents: SharedDocuments<Routers>,
     /// Ports by address: concurrent callers share one request.
     wanted_ports: Coalescer<(), String, Arc<Vec<Port>>>,
     /// Concurrent changes share a request.
@@ -56,7 +54,6 @@ fn body(routes: &[CloudRoute]) -> Value {
 
 /// Returns the routes of `[Route] router-id`.
 pub(crate) fn routes(services: Services, ports: Ports, id: String, cluster: ClusterView) -> RouteTable<RouterRoutes> {
-    let documents = SharedDocuments::new(Routers(services.clone()));
     let (all_ports, router) = (ports.clone(), id.clone());
     let wanted_ports = Coalescer::retrying_alone(move |(), ips: Vec<String>| {
         let (ports, router) = (all_ports.clone(), router.clone());
@@ -70,34 +67,38 @@ pub(crate) fn routes(services: Services, ports: Ports, id: String, cluster: Clus
             ports.with("fixed_ips", &ips, &networks).await.map(Arc::new)
         }
     });
-    let of_changes = documents.clone();
-    let router = id.clone();
+    let router = Router { id, documents: SharedDocuments::new(Routers(services.clone())) };
+    let of_changes = router.clone();
     let changes = Coalescer::retrying_alone(move |change, routes| {
-        let (documents, router) = (of_changes.clone(), router.clone());
-        async move { write(&documents, &router, change, routes).await }
+        let router = of_changes.clone();
+        async move { router.change(change, routes).await }
     });
-    RouteTable::new(RouterRoutes { services, router: id, ports, documents, wanted_ports, changes }, cluster)
+    RouteTable::new(RouterRoutes { services, router, ports, wanted_ports, changes }, cluster)
 }
 
-async fn write(
-    documents: &SharedDocuments<Routers>,
-    router: &String,
-    change: Change,
-    routes: Vec<CloudRoute>,
-) -> Result<()> {
-    let Routers(services) = documents.store();
-    if !services.has_extension("extraroute-atomic").await? {
-        let edit = move |all: &mut Vec<CloudRoute>| {
-            edit(all, change, &routes);
-            Ok(())
+/// A router, and the lists of routes for a Neutron that takes only whole lists.
+#[derive(Clone)]
+struct Router {
+    id: String,
+    documents: SharedDocuments<Routers>,
+}
+
+impl Router {
+    async fn change(&self, change: Change, routes: Vec<CloudRoute>) -> Result<()> {
+        let Routers(services) = self.documents.store();
+        if !services.has_extension("extraroute-atomic").await? {
+            let edit = move |all: &mut Vec<CloudRoute>| {
+                edit(all, change, &routes);
+                Ok(())
+            };
+            return self.documents.edit(&self.id, edit).await;
+        }
+        let path = match change {
+            Change::Add => "/routers/{id}/add_extraroutes",
+            Change::Remove => "/routers/{id}/remove_extraroutes",
         };
-        return documents.edit(router, edit).await;
+        services.network.send(Call::put(path, &[&self.id]).json(&body(&routes))).await.map(drop)
     }
-    let path = match change {
-        Change::Add => "/routers/{id}/add_extraroutes",
-        Change::Remove => "/routers/{id}/remove_extraroutes",
-    };
-    services.network.send(Call::put(path, &[router]).json(&body(&routes))).await.map(drop)
 }
 
 /// Applies a change to a list of routes. Routes that are there already, or are not there, are left as they are.
@@ -163,7 +164,7 @@ impl RouterRoutes {
             "{} ports have the address {ip} in the networks of router {:?}, of which it should be one: are the server's \
              network and the router connected?",
             found.len(),
-            self.router
+            self.router.id
         )))
     }
 }
@@ -171,7 +172,7 @@ impl RouterRoutes {
 #[async_trait]
 impl RouteCloud for RouterRoutes {
     async fn list(&self) -> Result<Vec<CloudRoute>> {
-        Ok(self.documents.store().read(&self.router).await?.document)
+        Ok(self.router.documents.store().read(&self.router.id).await?.document)
     }
 
     /// The port before the router: a listed route is complete, and an interrupted change is repeated.
