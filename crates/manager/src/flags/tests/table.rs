@@ -8,14 +8,6 @@ use serde_json::{Value, json};
 
 use crate::flags::Flags;
 
-/// How much of a flag there must be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    Must,
-    Should,
-    NoopAccept,
-}
-
 /// What a changed value changes.
 #[derive(Clone, Copy)]
 pub(super) enum Effect {
@@ -29,39 +21,21 @@ pub(super) enum Effect {
     Says,
 }
 
-/// One row.
+/// One row. Type and section of each flag are in docs/reference/flags.md, which a test compares.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
     pub(super) name: &'static str,
-    pub(super) kind: &'static str,
     /// The reference's default.
     pub(super) reference: &'static str,
-    /// Ours, where it differs (D-10).
-    pub(super) ours: Option<&'static str>,
-    pub(super) class: Class,
-    pub(super) section: &'static str,
     /// Arguments with a changed value.
     pub(super) changed: &'static [&'static str],
     pub(super) effect: Effect,
 }
 
-const fn row(
-    section: &'static str,
-    (name, kind, reference, class): (&'static str, &'static str, &'static str, Class),
-    changed: &'static [&'static str],
-    effect: Effect,
-) -> Row {
-    Row { name, kind, reference, ours: None, class, section, changed, effect }
+const fn row(name: &'static str, reference: &'static str, changed: &'static [&'static str], effect: Effect) -> Row {
+    Row { name, reference, changed, effect }
 }
 
-impl Row {
-    /// With another default of ours.
-    const fn ours(self, ours: &'static str) -> Self {
-        Self { ours: Some(ours), ..self }
-    }
-}
-
-use Class::{Must, NoopAccept, Should};
 use Effect::{Configz, Option as Opt, Says, Warns};
 
 const fn secs(seconds: u64) -> std::time::Duration {
@@ -84,23 +58,23 @@ pub(super) fn rows() -> Vec<Row> {
     sections.concat()
 }
 
-/// This project's own flags, with type, default and section.
-pub(super) const OWN: [(&str, &str, &str, &str); 15] = [
-    ("adopt-nodes", "bool", "false", "Cloud-node-controller"),
-    ("cloud-config-change", "string", "reload", "Generic"),
-    ("default-load-balancer", "bool", "true", "Service-lb-controller"),
-    ("exclude-nodes-without-network", "bool", "false", "Service-lb-controller"),
-    ("explain", "bool", "true", "Generic"),
-    ("load-balancer-classes", "strings", "", "Service-lb-controller"),
-    ("load-balancer-drift", "string", "report", "Service-lb-controller"),
-    ("load-balancer-drift-check-period", "duration", "0s", "Service-lb-controller"),
-    ("metrics-bind-address", "address", "", "Secure serving"),
-    ("node-deletion", "string", "on", "Cloud-node-lifecycle-controller"),
-    ("node-deletion-guard", "bool", "true", "Cloud-node-lifecycle-controller"),
-    ("node-deletion-guard-delay", "duration", "5m0s", "Cloud-node-lifecycle-controller"),
-    ("node-deletion-guard-share", "float64", "0.5", "Cloud-node-lifecycle-controller"),
-    ("refresh-node-labels", "bool", "false", "Cloud-node-controller"),
-    ("shutdown-timeout", "duration", "10s", "Generic"),
+/// This project's own flags.
+pub(super) const OWN: [&str; 15] = [
+    "adopt-nodes",
+    "cloud-config-change",
+    "default-load-balancer",
+    "exclude-nodes-without-network",
+    "explain",
+    "load-balancer-classes",
+    "load-balancer-drift",
+    "load-balancer-drift-check-period",
+    "metrics-bind-address",
+    "node-deletion",
+    "node-deletion-guard",
+    "node-deletion-guard-delay",
+    "node-deletion-guard-share",
+    "refresh-node-labels",
+    "shutdown-timeout",
 ];
 
 /// §14: flags that are accepted for nothing, each with a value.
