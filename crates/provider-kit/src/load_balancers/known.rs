@@ -310,7 +310,8 @@ impl Known {
         state.deferred.insert(identity.uid().to_owned(), (identity.name.clone(), Instant::now()));
     }
 
-    /// Whether [that](Self::hold_back) was the last that happened, and nothing was seen of this Service's since.
+    /// Returns `true` if a [deferred creation](Self::defer_creation) was the last that happened, and nothing was seen of this
+    /// Service's since.
     pub(super) fn is_creation_deferred(&self, identity: &Identity<'_>) -> bool {
         let state = self.state();
         let deferred = state.deferred.get(identity.uid());
