@@ -11,7 +11,7 @@ use runtime::cache::Cache;
 use runtime::claim::Claim;
 use runtime::cluster::ClusterIdentity;
 use runtime::events::EventRecorder;
-use runtime::queue::{Queue, QueueMetrics};
+use runtime::queue::QueueMetrics;
 use runtime::writes::strategic_patch;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -107,15 +107,15 @@ impl ServiceController {
         running::run(self, service_queue, node_queue, shutdown).await;
     }
 
-    /// Works on a key of the queue `service` to the end: syncs the Service, says on it why that failed, and gives the key
+    /// Works on a key of the queue of Services to the end: syncs the Service, says on it why that failed, and gives the key
     /// back as the outcome asks (SVC-31, D-3).
-    pub async fn work(&self, queue: &Queue<String>, claim: Claim<String>) {
+    pub async fn work(&self, claim: Claim<String>) {
         let cached = self.services.get(claim.key());
-        self.work_as(queue, claim, cached).await;
+        self.work_as(claim, cached).await;
     }
 
     /// The same with what the cache showed.
-    pub(super) async fn work_as(&self, queue: &Queue<String>, claim: Claim<String>, cached: Option<Arc<Service>>) {
+    pub(super) async fn work_as(&self, claim: Claim<String>, cached: Option<Arc<Service>>) {
         let key = claim.key().clone();
         let start = Instant::now();
         let result = self.sync_as(&key, cached, &claim.place()).await;

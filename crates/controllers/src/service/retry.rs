@@ -28,17 +28,6 @@ impl Retry {
             Err(error) => error.retry_after().filter(|d| !d.is_zero()).map_or(Self::BackOff, Self::After),
         }
     }
-
-    /// How long it takes until the key comes again, if it failed so often before.
-    pub(super) fn delay(self, failures: u32) -> Option<Duration> {
-        match self {
-            Self::Never => None,
-            Self::After(delay) => Some(delay),
-            Self::BackOff => {
-                Some(2u32.checked_pow(failures).map_or(CAP, |factor| BASE.saturating_mul(factor).min(CAP)))
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -53,12 +42,5 @@ mod tests {
         assert_eq!(Retry::of(&Err(Error::retry_in("now", Duration::ZERO))), Retry::BackOff);
         assert_eq!(Retry::of(&Err(Error::other("boom"))), Retry::BackOff);
         assert_eq!(Retry::of(&Ok(())), Retry::Never);
-    }
-
-    #[test]
-    fn the_back_off_is_that_of_the_queue() {
-        let delays: Vec<u64> =
-            [0, 1, 2, 3, 4, 5, 6, 40].iter().filter_map(|n| Retry::BackOff.delay(*n)).map(|d| d.as_secs()).collect();
-        assert_eq!(delays, [5, 10, 20, 40, 80, 160, 300, 300]);
     }
 }

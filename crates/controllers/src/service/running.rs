@@ -177,7 +177,7 @@ impl Running {
         let Some(_turn) = self.turns.take(claim.key(), Lane::Sync) else { return claim.set_aside() };
         let key = claim.key().clone();
         match self.controller.confirmed(&key).await {
-            Ok(cached) => self.controller.work_as(&self.services, claim, cached).await,
+            Ok(cached) => self.controller.work_as(claim, cached).await,
             Err(error) => {
                 tracing::warn!(service = key, %error, "nothing is done about a service that may be gone or not");
                 claim.fail();

@@ -158,7 +158,7 @@ async fn work_once(controller: &Arc<ServiceController>, key: &str, prior: u32) -
             async move {
                 if worked.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
                     let key = claim.key().clone();
-                    controller.work(&queue, claim).await;
+                    controller.work(claim).await;
                     note(&worked, queue.retries(&key));
                 } else {
                     // It came again: that is all there is to know.
