@@ -1,5 +1,7 @@
 //! Who knows whom (ARCHITECTURE.md), read in the manifests. What only tests of a crate need is free.
 
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

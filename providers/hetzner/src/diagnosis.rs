@@ -141,15 +141,19 @@ impl Hetzner {
 /// Checks where load balancers go whose Services do not say.
 fn place(defaults: &Defaults, locations: &[Location]) -> Finding {
     const CHECK: &str = "load balancer location";
-    let places: [(_, fn(&Location) -> &str); 2] =
-        [(&LOAD_BALANCERS_LOCATION, |it| &it.name), (&LOAD_BALANCERS_NETWORK_ZONE, |it| &it.network_zone)];
-    let Some((setting, wanted, name)) = places.iter().find_map(|(it, name)| Some((it.key(), defaults.get(it)?, name)))
-    else {
+    let location = (LOAD_BALANCERS_LOCATION.key(), defaults.get(&LOAD_BALANCERS_LOCATION));
+    let zone = (LOAD_BALANCERS_NETWORK_ZONE.key(), defaults.get(&LOAD_BALANCERS_NETWORK_ZONE));
+    let names = locations.iter();
+    let (setting, wanted, names): (_, _, Vec<&str>) = if let (setting, Some(wanted)) = location {
+        (setting, wanted, names.map(|it| &*it.name).collect())
+    } else if let (setting, Some(wanted)) = zone {
+        (setting, wanted, names.map(|it| &*it.network_zone).collect())
+    } else {
         return Finding::warning(
             CHECK,
             "none is configured, so each Service must name one",
             "set HCLOUD_LOAD_BALANCERS_LOCATION or HCLOUD_LOAD_BALANCERS_NETWORK_ZONE",
         );
     };
-    unavailable(CHECK, setting, &wanted, locations.iter().map(name)).unwrap_or_else(|| Finding::ok(CHECK, wanted))
+    unavailable(CHECK, setting, &wanted, names).unwrap_or_else(|| Finding::ok(CHECK, wanted))
 }

@@ -185,8 +185,8 @@ impl<'a> ServiceSync<'a> {
 
     /// A Service that has another load balancer than the requested one is served by it until the requested one works.
     fn not_ensured(&mut self, found: &Sorted, failure: Failure) -> Action {
-        let others = if found.has_requested() { found.surplus() } else { &[] };
-        self.serve_on(others.to_vec().into_iter(), failure)
+        let others = if found.has_requested() { found.surplus().to_vec() } else { Vec::new() };
+        self.serve_on(others.into_iter(), failure)
     }
 
     fn serve_on(&mut self, mut rest: IntoIter<Shared>, failure: Failure) -> Action {

@@ -17,6 +17,8 @@ use crate::robot::Robot;
 /// Number of other cloud servers that are asked for.
 const QUESTIONS: usize = 3;
 
+type Nodes = Vec<Arc<Node>>;
+
 impl Servers {
     pub(super) async fn borne_out_by_the_cloud(
         &self,
@@ -53,9 +55,9 @@ impl Servers {
 
     /// Returns the Nodes on machines of each product. `None` if they are not known, or if all are of one product: then the
     /// guard's own witnesses are enough.
-    fn mixed_cluster(&self) -> Option<(Vec<Arc<Node>>, Vec<Arc<Node>>)> {
+    fn mixed_cluster(&self) -> Option<(Nodes, Nodes)> {
         self.robot.as_ref()?;
-        let (mut cloud, mut dedicated) = (Vec::new(), Vec::new());
+        let (mut cloud, mut dedicated) = (Nodes::new(), Nodes::new());
         for node in self.cluster.nodes()?.into_iter().filter(|node| !node.terminating) {
             match MachineId::read(&node.provider_id) {
                 Ok(MachineId::Cloud(_)) => cloud.push(node),
