@@ -1,7 +1,7 @@
 //! A simulated cloud as an HTTP service ([`cloud`]), and the provider that talks to it ([`provider`]).
 //!
 //! The cloud is there for tests, for the demo, and for a person who wants to see what a cluster does when its cloud
-//! misbehaves. The provider is the example for vendors.
+//! misbehaves. The example for vendors is `templates/provider`.
 //!
 //! # A cloud in a test
 //!
