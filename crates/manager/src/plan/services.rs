@@ -57,8 +57,9 @@ pub(super) async fn plan(
         let (namespace, name) = (service.metadata.namespace.as_deref(), service.metadata.name.as_deref());
         report.add(Kind::Service, namespace.unwrap_or_default(), name.unwrap_or_default(), plan);
     }
-    let orphans = orphans_among(provider, cluster, services).unwrap_or_default();
-    report.notes.extend(orphans.iter().map(|orphan| advice(orphan)));
+    // Services that could not be listed are none here, and would make an orphan of each load balancer.
+    let orphans = if services.is_empty() { None } else { orphans_among(provider, cluster, services) };
+    report.notes.extend(orphans.unwrap_or_default().iter().map(|orphan| advice(orphan)));
 }
 
 async fn of_one(
