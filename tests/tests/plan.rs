@@ -502,6 +502,9 @@ impl LoadBalancers for Planless {
     async fn delete(&self, _: LoadBalancerRequest<'_>) -> Result<()> {
         unreachable!("a plan deletes nothing")
     }
+    fn orphans(&self, _: &Cluster, _: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+        Some(vec!["load balancer \"left\" (7)".to_owned()])
+    }
 }
 
 impl CloudProvider for Planless {
@@ -558,4 +561,6 @@ fn services_that_may_not_be_listed_are_an_error_and_nodes_are_planned() {
     assert_eq!(report.outcome(), Outcome::Incomplete);
     assert!(report.errors[0].starts_with("cannot list services: "), "{:?}", report.errors);
     assert!(!steps(&report, Kind::Node, "worker-1").is_empty());
+    let notes = world.plan_of(&Planless, |_| {}).notes;
+    assert!(notes.iter().all(|note| !note.contains("owner tags")), "nobody knows whose they are: {notes:?}");
 }
