@@ -1,0 +1,189 @@
+//! Doc comments that do not read like the field's: counted in each crate, and never more than before.
+//!
+//! A doc block is a run of `///` or `//!` lines. It falls short if it begins with a pronoun or a wh-word, or has three words or
+//! fewer. `prose/limits.txt` has the counts that each crate may have. `CCM_WRITE_REFERENCE=1 cargo test --workspace --test prose`
+//! lowers the limits of crates that have improved; nothing raises them but an edit. A crate without a limit meets the goal:
+//! 1 % of its blocks with such a beginning, 5 % with three words or fewer. `-- --nocapture` shows the figures.
+
+#![allow(clippy::unwrap_used)] // helpers are not seen as tests
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+const LIMITS: &str = "tests/tests/prose/limits.txt";
+
+/// First words of a doc block that do not name its subject.
+const STARTS: &str = "what where when which who whom whose whoever whatever why how whether that this these those it its \
+    they their he she one ones such so same others another somebody nobody everybody everything something nothing all \
+    both neither either as";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    Start,
+    Short,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Figures {
+    blocks: usize,
+    starts: usize,
+    short: usize,
+}
+
+/// Returns the first line number of each doc block with its fault, if it has one.
+fn blocks(text: &str) -> Vec<(usize, Option<Fault>)> {
+    let mut found = Vec::new();
+    let mut lines = text.lines().enumerate().peekable();
+    while let Some((number, line)) = lines.next() {
+        let Some((sign, first)) = doc(line) else { continue };
+        let mut whole = first.to_owned();
+        while let Some((_, more)) = lines.peek().and_then(|(_, line)| doc(line)).filter(|(other, _)| *other == sign) {
+            _ = write!(whole, " {more}");
+            lines.next();
+        }
+        let is_prose = !["```", "|", "#", "-", "*", "<"].iter().any(|it| first.starts_with(it));
+        if is_prose && let Some(word) = words(first).next() {
+            found.push((number + 1, fault(word, words(&whole).count())));
+        }
+    }
+    found
+}
+
+/// Returns the sign of a line of documentation and its text.
+fn doc(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim_start();
+    let (sign, text) = line.split_at_checked(3)?;
+    ["///", "//!"].contains(&sign).then(|| (sign, text.strip_prefix(' ').unwrap_or(text)))
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|it: char| !it.is_ascii_alphanumeric() && !"_'`-".contains(it)).filter(|it| !it.is_empty())
+}
+
+fn fault(first: &str, count: usize) -> Option<Fault> {
+    let first = first.trim_matches(['`', '\'']).to_lowercase();
+    if STARTS.split_whitespace().any(|it| it == first) {
+        return Some(Fault::Start);
+    }
+    (count <= 3).then_some(Fault::Short)
+}
+
+/// Adds the figures of the `.rs` files in a folder to those of its crate.
+fn measure(folder: &Path, name: &str, figures: &mut BTreeMap<String, Figures>) {
+    for path in std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if path.is_dir() && path.file_name().is_some_and(|name| name != "target") {
+            measure(&path, name, figures);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            let of = figures.entry(name.to_owned()).or_default();
+            for (_, fault) in blocks(&std::fs::read_to_string(&path).unwrap()) {
+                of.blocks += 1;
+                of.starts += usize::from(fault == Some(Fault::Start));
+                of.short += usize::from(fault == Some(Fault::Short));
+            }
+        }
+    }
+}
+
+/// Returns the figures of each crate: a folder in `crates` or `providers`, `templates` or `tests`.
+fn figures() -> BTreeMap<String, Figures> {
+    let mut figures = BTreeMap::new();
+    for top in ["crates", "providers"] {
+        for entry in std::fs::read_dir(format!("{ROOT}/{top}")).unwrap() {
+            let entry = entry.unwrap();
+            measure(&entry.path(), &format!("{top}/{}", entry.file_name().display()), &mut figures);
+        }
+    }
+    for top in ["templates", "tests"] {
+        measure(&Path::new(ROOT).join(top), top, &mut figures);
+    }
+    figures
+}
+
+/// Reads lines of a crate with the counts of beginnings and of short blocks that it may have.
+fn limits(text: &str) -> BTreeMap<String, [usize; 2]> {
+    let rows = text.lines().filter(|line| !line.starts_with('#')).map(|line| {
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        let [name, starts, short] = cells[..] else { panic!("{LIMITS}: {line:?}") };
+        (name.to_owned(), [starts.parse().unwrap(), short.parse().unwrap()])
+    });
+    rows.collect()
+}
+
+/// Returns the limits of a crate: those of the file, else the goal.
+fn limit(name: &str, figures: Figures, limits: &BTreeMap<String, [usize; 2]>) -> [usize; 2] {
+    limits.get(name).copied().unwrap_or([figures.blocks / 100, figures.blocks / 20])
+}
+
+/// Returns a sentence for each crate that has more faults than it may have.
+fn worse(figures: &BTreeMap<String, Figures>, limits: &BTreeMap<String, [usize; 2]>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, it) in figures {
+        let [starts, short] = limit(name, *it, limits);
+        if it.starts > starts {
+            found.push(format!("{name}: {} doc blocks begin with a pronoun or a wh-word, {starts} may", it.starts));
+        }
+        if it.short > short {
+            found.push(format!("{name}: {} doc blocks have three words or fewer, {short} may", it.short));
+        }
+    }
+    found
+}
+
+/// Returns the figures as a table.
+fn table(figures: &BTreeMap<String, Figures>) -> String {
+    let mut out = format!("{:36}{:>10}{:>18}{:>18}\n", "crate", "blocks", "bad beginning", "≤ 3 words");
+    let total = figures.values().fold(Figures::default(), |sum, it| Figures {
+        blocks: sum.blocks + it.blocks,
+        starts: sum.starts + it.starts,
+        short: sum.short + it.short,
+    });
+    let rows = figures.iter().map(|(name, it)| (name.as_str(), *it)).chain([("total", total)]);
+    for (name, it) in rows {
+        #[allow(clippy::cast_precision_loss)] // thousands
+        let percent = |count: usize| 100.0 * count as f64 / it.blocks.max(1) as f64;
+        let (starts, short) = (percent(it.starts), percent(it.short));
+        _ = writeln!(out, "{name:36}{:>10}{:>10} {starts:>6.1}%{:>10} {short:>6.1}%", it.blocks, it.starts, it.short);
+    }
+    out
+}
+
+#[test]
+fn doc_comments_of_a_crate_never_get_worse() {
+    let figures = figures();
+    println!("{}", table(&figures));
+    let path = format!("{ROOT}/{LIMITS}");
+    let limits = limits(&std::fs::read_to_string(&path).unwrap());
+    if std::env::var_os("CCM_WRITE_REFERENCE").is_some() {
+        let mut text = String::from("# crate, doc blocks with a bad beginning, doc blocks of three words or fewer\n");
+        for (name, it) in figures.iter().filter(|(name, _)| limits.contains_key(*name)) {
+            let [starts, short] = limit(name, *it, &limits);
+            _ = writeln!(text, "{name} {} {}", it.starts.min(starts), it.short.min(short));
+        }
+        std::fs::write(&path, text).unwrap();
+        return;
+    }
+    let worse = worse(&figures, &limits);
+    assert_eq!(worse, [""; 0], "begin with a noun phrase or a third-person verb, and name the subject");
+}
+
+#[test]
+fn faults_of_a_doc_block_are_found() {
+    let text = "//! Whether it is.\n\n/// A noun phrase that names\n/// its subject.\nfn a() {}\n/// Two words.\n/// ```\n/// it\n/// ```\n    /// Short one.\n";
+    let faults = [(1, Some(Fault::Start)), (3, None), (6, None)];
+    assert_eq!(blocks(text)[..2], faults[..2]);
+    assert_eq!(blocks("/// Two words.\nfn a() {}"), [(1, Some(Fault::Short))]);
+    assert!(blocks("/// | a | table |").is_empty());
+}
+
+#[test]
+fn crate_with_more_faults_than_before_is_reported() {
+    let limits = limits("# comment\ncrates/a 2 1\n");
+    let of = |blocks, starts, short| Figures { blocks, starts, short };
+    let figures = BTreeMap::from([("crates/a".to_owned(), of(100, 3, 2)), ("crates/new".to_owned(), of(100, 2, 5))]);
+    let worse = worse(&figures, &limits);
+    assert_eq!(worse.len(), 3, "{worse:?}");
+    assert!(worse[2].starts_with("crates/new: 2 doc blocks begin"), "{worse:?}");
+    assert!(self::worse(&BTreeMap::from([("crates/a".to_owned(), of(9, 2, 1))]), &limits).is_empty());
+}
