@@ -14,12 +14,16 @@ use std::sync::Arc;
 /// assert_eq!(format!("{environment:?}"), "Environment(ACME_TOKEN)");
 /// ```
 #[derive(Clone, Default)]
-pub struct Environment(Arc<BTreeMap<String, String>>);
+pub struct Environment {
+    variables: Arc<BTreeMap<String, String>>,
+    is_offline: bool,
+}
 
 impl Environment {
     /// These variables and no others.
     pub fn of<K: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
-        Self(Arc::new(variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect()))
+        let variables = variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { variables: Arc::new(variables), is_offline: false }
     }
 
     /// The variables of this process as they are now. One that is no Unicode is left out.
@@ -31,15 +35,34 @@ impl Environment {
         Self::of(std::env::vars_os().filter_map(text))
     }
 
+    /// Returns the same variables for a program that never calls the cloud, such as `check` in a pipeline.
+    ///
+    /// ```
+    /// use cloud_provider::Environment;
+    ///
+    /// assert!(Environment::default().offline().is_offline());
+    /// ```
+    #[must_use]
+    pub fn offline(self) -> Self {
+        Self { is_offline: true, ..self }
+    }
+
+    /// Returns `true` if the cloud is never called: whatever only a call needs may be missing from the configuration, such as
+    /// credentials, endpoints and certificates.
+    #[must_use]
+    pub fn is_offline(&self) -> bool {
+        self.is_offline
+    }
+
     /// The value of a variable; an empty one is `Some("")`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str)
+        self.variables.get(name).map(String::as_str)
     }
 
     /// The names of all variables, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.variables.keys().map(String::as_str)
     }
 }
 

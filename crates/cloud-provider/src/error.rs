@@ -72,6 +72,7 @@ enum Kind {
     Protected,
     VolumeInUse,
     DanglingAttach,
+    Unanswered,
     Other,
 }
 
@@ -157,6 +158,11 @@ impl Error {
     #[must_use]
     pub fn dangling_attach(message: &str, current_node: &str, device_path: &str) -> Self {
         Self::of(Kind::DanglingAttach, format!("{message} (node {current_node:?}, device {device_path:?})"))
+    }
+
+    /// The API gave no answer: no address, no connection, no TLS session, or a time-out. Nobody knows what was carried out.
+    pub fn unanswered(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::of(Kind::Unanswered, message)
     }
 
     /// Anything else: transient faults, 5xx, broken answers. Retried with back-off.
@@ -252,6 +258,20 @@ impl Error {
     #[must_use]
     pub fn is_dangling_attach(&self) -> bool {
         self.0.kind == Kind::DanglingAttach
+    }
+
+    /// Returns `true` if this error or one of its causes is that the API gave no answer.
+    ///
+    /// ```
+    /// use cloud_provider::Error;
+    ///
+    /// let error = Error::unanswered("GET / was not answered: connection refused");
+    /// assert!(error.context("the cloud cannot be used").is_unanswered());
+    /// assert!(!Error::other("GET / was answered 500").is_unanswered());
+    /// ```
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        self.chain().any(|error| error.0.kind == Kind::Unanswered)
     }
 
     /// How long to wait before the next try, when the provider says so. Causes are looked at too (PROV-69: for a

@@ -52,6 +52,7 @@
 
 mod addresses;
 mod clusters;
+mod description;
 mod diagnosis;
 mod environment;
 mod error;
@@ -64,6 +65,7 @@ mod listing;
 mod load_balancers;
 pub mod names;
 mod node;
+mod owned;
 mod provider;
 mod registry;
 mod routes;
@@ -79,6 +81,7 @@ pub use addresses::{add_addresses, addresses_for_node_ip};
 /// The attribute that makes these traits' `async fn` work behind `dyn`.
 pub use async_trait::async_trait;
 pub use clusters::Clusters;
+pub use description::{LoadBalancerDescription, Ownership, TargetDescription, TargetHealth};
 pub use diagnosis::{Finding, Severity};
 pub use environment::Environment;
 pub use error::{Error, Result};
@@ -89,9 +92,10 @@ pub use instances::{InstanceMetadata, InstanceState, Instances, Want, WantMetada
 pub use listing::{CompleteListing, Gone, Listing};
 pub use load_balancers::{
     Goal, LoadBalancerIngress, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, PlanAction, PlanStep,
-    Service, SyncObserver, default_load_balancer_name,
+    Service, ServiceReview, SyncObserver, default_load_balancer_name,
 };
 pub use node::{AddressType, ConditionStatus, NetworkCondition, Node, NodeAddress, Taint};
+pub use owned::{OwnedResource, Owner, Removal};
 pub use provider::{Caches, ClientBuilder, CloudProvider, Cluster, Context, KubernetesApi, Reload};
 pub use registry::{ConfigFile, Factory, Registry};
 pub use routes::{Route, Routes};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 pub use k8s_openapi::api::core::v1::{LoadBalancerIngress, LoadBalancerStatus, Service};
 
-use crate::{Cluster, Error, Node, Result};
+use crate::{Cluster, Error, LoadBalancerDescription, Node, OwnedResource, Removal, Result};
 
 /// What every call about one load balancer is given.
 ///
@@ -54,6 +54,10 @@ pub trait SyncObserver: Send + Sync {
     /// Asks for this annotation on the Service; `None`: that it goes. It is written after the call, whether that succeeds or
     /// not, with all others in one request, and only if it is not so already.
     fn annotate(&self, _key: &'static str, _value: Option<String>) {}
+
+    /// Reports the ID of the Service's load balancer, if no annotation of the provider's own names it. The controller shows it in
+    /// `ccm-rs/load-balancer-id`, and sends no request for it alone.
+    fn identified(&self, _id: &str) {}
 
     /// Shows these addresses on the Service now, with the annotations that were asked for: what the addresses lead to that it
     /// shows yet is about to be taken away.
@@ -163,6 +167,32 @@ pub enum Goal {
     Deleted,
 }
 
+/// Mistakes in a Service that are found without asking the cloud, for those who write the Service: an admission webhook and
+/// `check`.
+///
+/// ```
+/// use cloud_provider::ServiceReview;
+///
+/// let review = ServiceReview { errors: vec!["port 53: protocol \"UDP\" is not one of TCP".into()], warnings: vec![] };
+/// assert!(!review.is_clean() && ServiceReview::default().is_clean());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceReview {
+    /// Mistakes for which [`ensure`](LoadBalancers::ensure) refuses the Service: each names the annotation or field, its value
+    /// and what is accepted.
+    pub errors: Vec<String>,
+    /// Settings that work, but hardly as the user means them, such as unknown annotations.
+    pub warnings: Vec<String>,
+}
+
+impl ServiceReview {
+    /// Returns `true` if there is nothing to correct.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.errors.is_empty() && self.warnings.is_empty()
+    }
+}
+
 /// Load balancers of a cloud.
 ///
 /// Calls for different Services run in parallel; calls for one Service never overlap (PROV-36, D-9). Every call is
@@ -223,11 +253,62 @@ pub trait LoadBalancers: Send + Sync {
         false
     }
 
+    /// Returns the keys of Node annotations that decide about targets, such as one that makes a Node a backend: for Services whose
+    /// targets [follow labels](Self::targets_follow_labels), [`update_targets`](Self::update_targets) is called when one of these
+    /// changes, too.
+    fn target_annotations(&self) -> &[String] {
+        &[]
+    }
+
     /// Load balancers that were marked for a Service of this cluster that is gone, as the cloud showed them when it was last
     /// asked for all: a text that names each for people (P-19). `lives`: whether there is a Service of this UID. Nothing is sent:
     /// this is asked for whenever somebody reads the metrics. `None`: nobody knows.
     fn orphans(&self, _cluster: &Cluster, _lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
         None
+    }
+
+    /// Finds mistakes in a Service without asking the cloud. Sends nothing, and needs no credential: called for each write of a
+    /// Service, and for files in pipelines. The Service has no status, and its node ports may stand for others.
+    fn review(&self, _service: &Service) -> ServiceReview {
+        ServiceReview::default()
+    }
+
+    /// Reads all load balancers with owner tags of this cluster, whether their Services exist or not: those that name its ID, and
+    /// those that name it by its name. From a complete list, or not at all.
+    ///
+    /// # Errors
+    /// *Not implemented* by default.
+    async fn owned(&self, _cluster: &Cluster) -> Result<Vec<OwnedResource>> {
+        Err(Error::not_implemented())
+    }
+
+    /// Reads one of them by its ID, with everything that is known of it. `services`: all Services of the cluster, among which an
+    /// [heir](OwnedResource::heir) is looked for. `None` if it no longer exists, or carries no owner tags of this cluster.
+    ///
+    /// # Errors
+    /// *Not implemented* by default.
+    async fn read_owned(
+        &self,
+        _cluster: &Cluster,
+        _id: &str,
+        _services: &[Arc<Service>],
+    ) -> Result<Option<OwnedResource>> {
+        Err(Error::not_implemented())
+    }
+
+    /// Deletes a load balancer whose Service no longer exists, with all that was created for it. The load balancer is read first,
+    /// and left alone if its owner tags are not those of `resource` any more, or if one of `services`, which are all of the
+    /// cluster, may take it over.
+    ///
+    /// # Errors
+    /// *Protected* if a person must lift a protection first; *invalid* if it is not what it was; *not implemented* by default.
+    async fn delete_owned(
+        &self,
+        _cluster: &Cluster,
+        _resource: &OwnedResource,
+        _services: &[Arc<Service>],
+    ) -> Result<Removal> {
+        Err(Error::not_implemented())
     }
 
     /// Whether this provider tells the observer what it will do, and answers [`plan`](Self::plan).
@@ -240,6 +321,15 @@ pub trait LoadBalancers: Send + Sync {
     /// # Errors
     /// *Not implemented* by default.
     async fn plan(&self, _request: LoadBalancerRequest<'_>, _goal: Goal) -> Result<Plan> {
+        Err(Error::not_implemented())
+    }
+
+    /// Returns what the cloud has of this Service's load balancer, for `explain`: the Service's own, and what stands where its own
+    /// would be. Sends nothing but reads. The Nodes of the request are those that targets are named after.
+    ///
+    /// # Errors
+    /// *Not implemented* by default.
+    async fn describe(&self, _request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
         Err(Error::not_implemented())
     }
 }

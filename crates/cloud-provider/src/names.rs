@@ -46,6 +46,8 @@ pub const CONDITION_NETWORK_UNAVAILABLE: &str = "NetworkUnavailable";
 pub const CONDITION_LOAD_BALANCER_READY: &str = "ccm-rs/LoadBalancerReady";
 /// Service annotation, ours: let a Service that is being deleted go without touching the cloud.
 pub const ANNOTATION_ABANDON_LOAD_BALANCER: &str = "ccm-rs/abandon-load-balancer";
+/// The ID of the Service's load balancer in the cloud, where the provider has no annotation of its own for it.
+pub const ANNOTATION_LOAD_BALANCER_ID: &str = "ccm-rs/load-balancer-id";
 
 /// Placeholder name of a volume that is still being provisioned (PROV-79).
 pub const VOLUME_PLACEHOLDER: &str = "placeholder-for-provisioning";
@@ -157,6 +159,7 @@ mod tests {
             (CONDITION_NETWORK_UNAVAILABLE, "NetworkUnavailable"),
             (CONDITION_LOAD_BALANCER_READY, "ccm-rs/LoadBalancerReady"),
             (ANNOTATION_ABANDON_LOAD_BALANCER, "ccm-rs/abandon-load-balancer"),
+            (ANNOTATION_LOAD_BALANCER_ID, "ccm-rs/load-balancer-id"),
             (VOLUME_PLACEHOLDER, "placeholder-for-provisioning"),
             (ZONE_DELIMITER, "__"),
             (DEFAULT_CLUSTER_NAME, "kubernetes"),

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use crate::{Cluster, NodeAddress, Result};
+use crate::{Cluster, Error, NodeAddress, OwnedResource, Removal, Result};
 
 /// A route of the cloud: traffic for one Pod CIDR goes to one Node (PROV-60).
 ///
@@ -60,4 +60,21 @@ pub trait Routes: Send + Sync {
     async fn create(&self, cluster: &Cluster, hint: &str, route: &Route) -> Result<()>;
     /// Deletes a route, an element of an earlier [`list`](Self::list) (PROV-59).
     async fn delete(&self, cluster: &Cluster, route: &Route) -> Result<()>;
+
+    /// Reads all routes with an owner tag of this cluster, whether their Nodes exist or not. None in a cloud whose routes have no
+    /// tags: there nothing but a range of addresses tells whose a route is.
+    ///
+    /// # Errors
+    /// The cloud's answer.
+    async fn owned(&self, _cluster: &Cluster) -> Result<Vec<OwnedResource>> {
+        Ok(Vec::new())
+    }
+
+    /// Deletes one of them, which is read again first.
+    ///
+    /// # Errors
+    /// The cloud's answer; *not implemented* by default.
+    async fn delete_owned(&self, _cluster: &Cluster, _resource: &OwnedResource) -> Result<Removal> {
+        Err(Error::not_implemented())
+    }
 }

@@ -25,6 +25,11 @@ pub struct Setup {
     pub cluster_cidr: Option<String>,
     /// What the user wants to stand in the User-Agent of requests to the cloud, before what the provider says.
     pub user_agent: Vec<String>,
+    /// Longest time of a call to the cloud, which is then sent once; `None`: as the provider finds right. Set where a person waits
+    /// for the answer.
+    pub call_timeout: Option<Duration>,
+    /// The flags of this cloud's Go cloud-controller-manager that were given, by name with its dashes: `--vpc-names`.
+    pub flags: Environment,
     /// Whether the cloud may be changed now (INV-4).
     pub fence: Fence,
     /// Hears of the requests to the cloud.
@@ -47,6 +52,8 @@ impl Default for Setup {
             environment: Environment::default(),
             cluster_cidr: None,
             user_agent: Vec::new(),
+            call_timeout: None,
+            flags: Environment::default(),
             fence: Fence::open(),
             metrics: Arc::new(NoCloudMetrics),
         }
@@ -55,10 +62,15 @@ impl Default for Setup {
 
 impl fmt::Debug for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { config, environment, cluster_cidr, user_agent, fence, metrics: _ } = self;
+        let Self { config, environment, cluster_cidr, user_agent, flags, call_timeout, fence, metrics: _ } = self;
         let mut debug = f.debug_struct("Setup");
         debug.field("config", config).field("environment", environment).field("cluster_cidr", cluster_cidr);
-        debug.field("user_agent", user_agent).field("fence", fence).finish_non_exhaustive()
+        debug
+            .field("user_agent", user_agent)
+            .field("flags", flags)
+            .field("call_timeout", call_timeout)
+            .field("fence", fence)
+            .finish_non_exhaustive()
     }
 }
 

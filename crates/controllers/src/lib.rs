@@ -19,6 +19,7 @@
 //! name: providers are behind [`cloud_provider::CloudProvider`].
 
 mod context;
+mod event_reason;
 mod explain;
 mod grace;
 pub mod lifecycle;
@@ -32,6 +33,7 @@ pub mod taints;
 pub mod volume;
 
 pub use context::{ConstructionError, ControllerContext};
+pub use event_reason::EventReason;
 pub use lifecycle::NodeLifecycleController;
 pub use node::NodeController;
 pub use options::Options;

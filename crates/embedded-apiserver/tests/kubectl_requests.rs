@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use embedded_apiserver::ApiServer;
 use serde_json::{Value, json};
 use support::{Watch, get, patch, post, send};
@@ -58,6 +60,19 @@ async fn get_with_watch_lists_a_table_and_watches_rows_from_its_version() {
     patch(&server, "merge", "/api/v1/nodes/n", json!({"spec": {"unschedulable": true}})).await;
     let event = watch.event().await;
     assert_eq!((&event["type"], &cells(&event["object"])[1]), (&json!("MODIFIED"), &json!("Ready,SchedulingDisabled")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ages_in_a_watched_table_are_those_of_the_event() {
+    let server = cluster();
+    let list = send(&server, "GET", "/api/v1/nodes", TABLE, None).await.body;
+    let version = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let mut watch = Watch::open(&server, &format!("/api/v1/nodes?resourceVersion={version}&watch=true"), TABLE).await;
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    patch(&server, "merge", "/api/v1/nodes/n", json!({"spec": {"unschedulable": true}})).await;
+    assert_eq!(cells(&watch.event().await["object"])[3], "90s");
+    post(&server, "/api/v1/nodes", json!({"metadata": {"name": "m"}})).await;
+    assert_eq!(cells(&watch.event().await["object"])[3], "0s", "it is younger than the watch");
 }
 
 trait Slice {

@@ -1,4 +1,4 @@
-//! Figures about Nodes and Services that the caches hold (MET §13), as pure functions.
+//! Figures about Nodes and Services that the caches hold (MET-50), as pure functions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Which build this is, and which gates are on (MET §7).
+//! Which build this is, and which gates are on (MET-26).
 
 use crate::samples::Samples;
 use crate::series::{BUILD_INFO, FEATURES, OWN_BUILD_INFO};

@@ -1,4 +1,4 @@
-//! What the system knows of this process (MET §8), from `/proc`. What cannot be read is left out.
+//! What the system knows of this process (MET-27), from `/proc`. What cannot be read is left out.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

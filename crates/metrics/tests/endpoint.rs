@@ -1,4 +1,6 @@
 //! `/metrics` and `/metrics/slis`, as a scraper sees them.
+//!
+//! Rules: MET-1, MET-2, MET-30.
 
 // The helpers of these tests too may fail a test by a panic.
 #![allow(clippy::unwrap_used)]

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use cloud_provider::{Caches, Context, Node};
+use cloud_provider::{Caches, ClientBuilder, Context, Error, KubernetesApi, Node, Result};
 use ipnet::IpNet;
 
 use crate::events::EventWriter;
@@ -25,19 +25,37 @@ pub struct ClusterView {
     events: EventWriter,
     caches: Arc<OnceLock<Arc<dyn Caches>>>,
     ranges: Arc<OnceLock<Vec<IpNet>>>,
+    clients: Arc<OnceLock<Arc<dyn ClientBuilder>>>,
+    /// Opened when it is first needed: most providers never ask the Kubernetes API.
+    api: Arc<OnceLock<Arc<dyn KubernetesApi>>>,
 }
 
 impl ClusterView {
     /// One of which nothing is known. `component`: the source of events.
     #[must_use]
     pub fn new(component: &'static str) -> Self {
-        Self { events: EventWriter::new(component), caches: Arc::default(), ranges: Arc::default() }
+        let (caches, ranges) = (Arc::default(), Arc::default());
+        Self { events: EventWriter::new(component), caches, ranges, clients: Arc::default(), api: Arc::default() }
     }
 
-    /// From now on events are written, and the ranges of Pods are known.
+    /// From now on events are written, the ranges of Pods are known, and the Kubernetes API can be asked if there is access.
     pub fn connect(&self, context: &Context) {
         self.events.connect(&context.events);
         self.learn_ranges(&context.cluster_cidrs);
+        self.clients.get_or_init(|| Arc::clone(&context.clients));
+    }
+
+    /// Returns access to the Kubernetes API.
+    ///
+    /// # Errors
+    /// *Other*, before the program is connected; the error of opening the access.
+    pub fn api(&self) -> Result<&dyn KubernetesApi> {
+        if let Some(api) = self.api.get() {
+            return Ok(&**api);
+        }
+        let missing = || Error::other("there is no access to the Kubernetes API yet");
+        let api = self.clients.get().ok_or_else(missing)?.client(self.events.component())?;
+        Ok(&**self.api.get_or_init(|| api))
     }
 
     /// From now on these are the ranges of Pods; what is no range does not count.

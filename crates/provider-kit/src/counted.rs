@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud_provider::{
-    Cluster, Goal, InstanceState, Instances, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Node, Plan,
-    Result, Route, Routes, Service, Want, WantMetadata, async_trait,
+    Cluster, Goal, InstanceState, Instances, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus,
+    LoadBalancers, Node, OwnedResource, Plan, Removal, Result, Route, Routes, Service, ServiceReview, Want,
+    WantMetadata, async_trait,
 };
 use tokio::time::Instant;
 
@@ -112,11 +113,42 @@ impl<T: LoadBalancers> LoadBalancers for Counted<T> {
     fn targets_follow_addresses(&self) -> bool {
         self.inner.targets_follow_addresses()
     }
+    fn target_annotations(&self) -> &[String] {
+        self.inner.target_annotations()
+    }
+    fn review(&self, service: &Service) -> ServiceReview {
+        self.inner.review(service)
+    }
+    fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+        self.inner.orphans(cluster, lives)
+    }
+    async fn owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
+        self.inner.owned(cluster).await
+    }
+    async fn read_owned(
+        &self,
+        cluster: &Cluster,
+        id: &str,
+        services: &[Arc<Service>],
+    ) -> Result<Option<OwnedResource>> {
+        self.inner.read_owned(cluster, id, services).await
+    }
+    async fn delete_owned(
+        &self,
+        cluster: &Cluster,
+        resource: &OwnedResource,
+        services: &[Arc<Service>],
+    ) -> Result<Removal> {
+        self.inner.delete_owned(cluster, resource, services).await
+    }
     fn has_plans(&self) -> bool {
         self.inner.has_plans()
     }
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
         self.inner.plan(request, goal).await
+    }
+    async fn describe(&self, request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
+        self.inner.describe(request).await
     }
 }
 
@@ -130,5 +162,49 @@ impl<T: Routes> Routes for Counted<T> {
     }
     async fn delete(&self, cluster: &Cluster, route: &Route) -> Result<()> {
         self.call(Called::DeleteRoute, self.inner.delete(cluster, route)).await
+    }
+    async fn owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
+        self.inner.owned(cluster).await
+    }
+    async fn delete_owned(&self, cluster: &Cluster, resource: &OwnedResource) -> Result<Removal> {
+        self.inner.delete_owned(cluster, resource).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Load balancers of which one is an orphan.
+    struct Left;
+
+    #[async_trait]
+    impl LoadBalancers for Left {
+        async fn get(&self, _: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+            Ok(None)
+        }
+        async fn ensure(&self, _: LoadBalancerRequest<'_>) -> Result<Option<LoadBalancerStatus>> {
+            Ok(None)
+        }
+        async fn update_targets(&self, _: LoadBalancerRequest<'_>) -> Result<()> {
+            Ok(())
+        }
+        async fn delete(&self, _: LoadBalancerRequest<'_>) -> Result<()> {
+            Ok(())
+        }
+        fn orphans(&self, _: &Cluster, _: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
+            Some(vec!["left".to_owned()])
+        }
+        async fn owned(&self, _: &Cluster) -> Result<Vec<OwnedResource>> {
+            Ok(vec![OwnedResource::default()])
+        }
+    }
+
+    #[tokio::test]
+    async fn counted_load_balancers_show_their_orphans() {
+        let counted = Counted::new(Left, |_| {});
+        let cluster = Cluster { name: "kubernetes".into(), id: None };
+        assert_eq!(counted.orphans(&cluster, &|_| false), Some(vec!["left".to_owned()]));
+        assert_eq!(counted.owned(&cluster).await.unwrap().len(), 1);
     }
 }

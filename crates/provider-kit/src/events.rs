@@ -35,6 +35,12 @@ impl EventWriter {
         Self { component, events: Arc::default() }
     }
 
+    /// Returns the source of the events, which is also the name of the component towards the Kubernetes API.
+    #[must_use]
+    pub fn component(&self) -> &'static str {
+        self.component
+    }
+
     /// From now on events are written.
     pub fn connect(&self, events: &Arc<dyn Events>) {
         self.events.get_or_init(|| Arc::clone(events));

@@ -20,6 +20,7 @@
 //! | [`streamed`] | long lists in an answer, read item by item |
 //! | [`shared_document`] | cloud objects that many Services change: one writer, many edits in one write |
 //! | [`coalescer`] | requests that concurrent callers share, such as many small changes of one object |
+//! | [`key_pair`] | certificates with their keys, from Secrets |
 //! | [`keyed_lock`] | locks by key: callers that change the same object take turns |
 //! | [`routes`] | [`Routes`](cloud_provider::Routes) for any cloud that can list, add and remove routes |
 //! | [`firewall`] | firewall rules: normal form, comparison, rules to add and to remove |
@@ -55,6 +56,7 @@ pub mod gcfg;
 pub mod health_check;
 mod hint;
 pub mod inventory;
+pub mod key_pair;
 pub mod keyed_lock;
 pub mod labels;
 pub mod load_balancers;

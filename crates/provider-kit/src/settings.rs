@@ -4,6 +4,7 @@ use cloud_provider::{Error, Result, Setup};
 use serde_json::{Map, Value};
 
 use crate::transport::{Builder, Credential, Transport, check_endpoint};
+use crate::variables::OFFLINE;
 
 /// A configuration that is being read. Ask for each setting, then [`finish`](Self::finish).
 ///
@@ -60,19 +61,21 @@ impl Settings {
         }
     }
 
-    /// A text that must be there; empty if it is not, and a mistake.
+    /// A text that must be there; empty if it is not, and a mistake, unless the cloud is [never
+    /// called](cloud_provider::Environment::is_offline).
     pub fn required(&mut self, key: &'static str) -> String {
         self.text(key).unwrap_or_else(|| {
-            if !self.values.contains_key(key) {
+            if !self.values.contains_key(key) && !self.setup.environment.is_offline() {
                 self.mistake(format!("{key} is missing"));
             }
             String::new()
         })
     }
 
-    /// The credential: exactly one of `token` and `tokenFile`.
+    /// The credential: exactly one of `token` and `tokenFile`. Neither is needed if the cloud is never called.
     pub fn credential(&mut self) -> Credential {
         match (self.text("token"), self.text("tokenFile")) {
+            _ if self.setup.environment.is_offline() => Credential::token(OFFLINE),
             (Some(token), None) => Credential::token(token),
             (None, Some(file)) => Credential::file(file).unwrap_or_else(|err| {
                 self.mistake(err.to_string());
@@ -112,6 +115,11 @@ impl Settings {
             None => self.required("endpoint"),
         };
         let credential = self.credential();
+        let endpoint = if endpoint.is_empty() && self.setup.environment.is_offline() {
+            format!("http://{OFFLINE}.invalid")
+        } else {
+            endpoint
+        };
         if let (Err(err), false) = (check_endpoint(&endpoint), endpoint.is_empty()) {
             self.mistake(err.to_string());
         }

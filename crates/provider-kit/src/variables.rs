@@ -10,6 +10,9 @@ use crate::declared::{Declaration, Declared, Defaults, Reading};
 use crate::hint::closest;
 use crate::transport::{Credential, ValueOrFile};
 
+/// Stands for a credential that nothing uses, where the cloud is never called.
+pub(crate) const OFFLINE: &str = "offline";
+
 /// The declaration of a variable.
 pub type Variable<T> = Declaration<T>;
 
@@ -72,8 +75,11 @@ impl<'a> Variables<'a> {
     }
 
     /// The value of a variable, or else what is in the file that `<VAR>_FILE` names. A file that cannot be read, or that is
-    /// empty, is a mistake.
+    /// empty, is a mistake. Where the cloud is [never called](Environment::is_offline), a secret that nothing uses.
     pub fn secret(&mut self, variable: &Variable<String>) -> Option<Secret> {
+        if self.environment.is_offline() {
+            return Some(Secret { text: SecretString::from(OFFLINE), file: None });
+        }
         if let Some(text) = set(self.environment, variable.key).map(str::trim).filter(|text| !text.is_empty()) {
             return Some(Secret { text: SecretString::from(text), file: None });
         }
@@ -224,6 +230,15 @@ mod tests {
             assert_eq!(shown, expected, "{variables:?}");
             asked.finish().unwrap();
         }
+    }
+
+    #[test]
+    fn offline_secrets_are_not_read() {
+        let environment = Environment::of([("ACME_TOKEN_FILE", "/nowhere"), ("ACME_DEBUG", "yes")]).offline();
+        let mut variables = Variables::of(&environment);
+        assert_eq!(variables.secret(&TOKEN).unwrap().text.expose_secret(), OFFLINE);
+        variables.get(&DEBUG);
+        assert_eq!(variables.finish().unwrap_err().to_string(), "ACME_DEBUG: \"yes\" is not true or false");
     }
 
     #[test]

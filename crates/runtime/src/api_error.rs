@@ -41,12 +41,16 @@ impl ApiErrorText<'_> {
             }
             kube::Error::Api(status) => f.write_str(&status.message),
             other => {
-                let mut said = other.to_string();
+                // That a layer of the client failed says nothing.
+                let (mut said, mut cause) = match other {
+                    kube::Error::Service(inner) => (inner.to_string(), inner.source()),
+                    other => (other.to_string(), other.source()),
+                };
                 f.write_str(&said)?;
-                let mut cause = other.source();
                 // Many errors repeat their cause in their own text; say everything once.
                 while let Some(next) = cause {
                     let text = next.to_string();
+                    let text = text.trim_start_matches("ServiceError: ").to_owned();
                     if !said.contains(&text) {
                         write!(f, ": {text}")?;
                         said = text;
@@ -138,6 +142,6 @@ mod tests {
     fn causes_are_told_once() {
         let io = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "connection refused");
         let error = kube::Error::Service(Box::new(io));
-        assert_eq!(api_error(&error).to_string(), "ServiceError: connection refused");
+        assert_eq!(api_error(&error).to_string(), "connection refused");
     }
 }

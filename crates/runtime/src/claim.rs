@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::place::Place;
-use crate::queue::Queue;
+use crate::queue::{Failure, Queue};
 
 /// A key that this worker alone works on. It is given back when the claim ends: as a success, as a failure, or, if it is
 /// simply dropped (a panic, a cancelled task), as a failure too.
@@ -53,6 +53,21 @@ impl<K: Eq + Hash + Clone> Claim<K> {
     /// The work failed; the key comes again after its back-off.
     pub fn fail(self) {}
 
+    /// The work failed; the key comes again after its back-off. Returns what the log should say, unless it has reported the same
+    /// cause of this key a moment ago.
+    pub fn fail_by(mut self, cause: &str) -> Option<Failure> {
+        let retry_in = self.queue.add_rate_limited(self.key.clone());
+        self.end = End::Aside;
+        self.queue.report(&self.key, cause, retry_in)
+    }
+
+    /// Retries after a delay as [`retry_after`](Self::retry_after), and returns what the log should say, as
+    /// [`fail_by`](Self::fail_by) does.
+    pub fn retry_after_by(mut self, delay: Duration, cause: &str) -> Option<Failure> {
+        self.end = End::Later(delay);
+        self.queue.report(&self.key, cause, delay)
+    }
+
     /// The key comes again after exactly this delay: somebody said when to ask again. Its failures are neither counted
     /// nor forgotten.
     pub fn retry_after(mut self, delay: Duration) {
@@ -70,7 +85,7 @@ impl<K: Eq + Hash + Clone> Drop for Claim<K> {
     fn drop(&mut self) {
         match self.end {
             End::Success => self.queue.forget(&self.key),
-            End::Failure => self.queue.add_rate_limited(self.key.clone()),
+            End::Failure => _ = self.queue.add_rate_limited(self.key.clone()),
             End::Later(delay) => self.queue.add_after(self.key.clone(), delay),
             End::Aside => {}
         }
@@ -101,6 +116,22 @@ mod tests {
         }
         claim(queue.next().await.unwrap()).succeed();
         assert_eq!((queue.retries(&"a"), queue.len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ten_failures_with_one_cause_are_one_line() {
+        let queue = Queue::new("q", RateLimiter::standard(), Arc::new(NoMetrics));
+        queue.add("a");
+        let mut reports = Vec::new();
+        for _ in 0..10 {
+            reports.extend(Claim::new(queue.clone(), queue.next().await.unwrap()).fail_by("503"));
+        }
+        assert_eq!(reports, [Failure { attempt: 1, retry_in: Duration::from_millis(5) }]);
+        let report = Claim::new(queue.clone(), queue.next().await.unwrap()).fail_by("quota");
+        assert_eq!(report, Some(Failure { attempt: 11, retry_in: Duration::from_millis(5120) }));
+        let later =
+            Claim::new(queue.clone(), queue.next().await.unwrap()).retry_after_by(Duration::from_secs(7), "busy");
+        assert_eq!(later, Some(Failure { attempt: 11, retry_in: Duration::from_secs(7) }));
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ mod retry;
 #[cfg(test)]
 mod tests;
 mod token_file;
+mod unanswered;
 
 pub use address::shown_url;
 pub use agent::UserAgent;

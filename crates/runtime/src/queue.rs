@@ -3,6 +3,7 @@
 //! The semantics are those of client-go's rate-limiting work queue (RT-1 … RT-6), plus taking many ready keys at
 //! once ([`Queue::next_batch`]): whoever asks a cloud takes a burst of Nodes together and pays for pages, not Nodes.
 
+mod failures;
 mod metrics;
 mod state;
 #[cfg(test)]
@@ -17,6 +18,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::limiter::RateLimiter;
+pub use failures::Failure;
+use failures::Reports;
 pub use metrics::{NoMetrics, QueueMetrics};
 use state::{Added, State};
 
@@ -60,6 +63,7 @@ struct Shared<K> {
 struct Inner<K> {
     state: State<K>,
     limiter: RateLimiter<K>,
+    reports: Reports<K>,
 }
 
 impl<K> Clone for Queue<K> {
@@ -79,7 +83,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
     pub fn new(name: impl Into<String>, limiter: RateLimiter<K>, metrics: Arc<dyn QueueMetrics>) -> Self {
         let name = name.into();
         metrics.created(&name);
-        let inner = Mutex::new(Inner { state: State::new(), limiter });
+        let inner = Mutex::new(Inner { state: State::new(), limiter, reports: Reports::default() });
         Self { shared: Arc::new(Shared { name, metrics, inner, changed: Notify::new(), finished: Notify::new() }) }
     }
 
@@ -108,14 +112,23 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    /// Adds a key after the delay that the rate limiter demands, and counts it as a failure of the key.
-    pub fn add_rate_limited(&self, key: K) {
+    /// Adds a key after the delay that the rate limiter demands, and counts it as a failure of the key. Returns the delay.
+    pub fn add_rate_limited(&self, key: K) -> Duration {
         let now = Instant::now();
         let mut inner = self.lock();
-        if !inner.state.is_shut_down() {
-            let delay = inner.limiter.delay(now, &key);
-            self.add_delayed(&mut inner, key, now, delay);
+        if inner.state.is_shut_down() {
+            return Duration::ZERO;
         }
+        let delay = inner.limiter.delay(now, &key);
+        self.add_delayed(&mut inner, key, now, delay);
+        delay
+    }
+
+    /// Returns the failure of a key that is worked on again after `retry_in`, unless the same cause was reported a moment ago.
+    pub(crate) fn report(&self, key: &K, cause: &str, retry_in: Duration) -> Option<Failure> {
+        let mut inner = self.lock();
+        let attempt = inner.limiter.failures(key).max(1);
+        inner.reports.take_due(key, cause, Instant::now()).then_some(Failure { attempt, retry_in })
     }
 
     fn add_delayed(&self, inner: &mut MutexGuard<'_, Inner<K>>, key: K, now: Instant, delay: Duration) {
@@ -135,7 +148,9 @@ impl<K: Eq + Hash + Clone> Queue<K> {
 
     /// Forgets the failures of a key: it succeeded. It does not take the key out of the queue.
     pub fn forget(&self, key: &K) {
-        self.lock().limiter.forget(key);
+        let mut inner = self.lock();
+        inner.limiter.forget(key);
+        inner.reports.forget(key);
     }
 
     /// Failures of a key since it was last forgotten.

@@ -62,7 +62,7 @@ impl Probe {
     }
 }
 
-/// What the probes have found of one check so far (metrics.md §9).
+/// What the probes have found of one check so far (MET-30).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sli {
     /// The check.

@@ -1,5 +1,5 @@
 //! The HTTPS endpoints of a Kubernetes component: who may listen, who calls, what they may do, and what is said about
-//! the component's health (APP §10 to §13).
+//! the component's health (APP-95 to APP-143).
 //!
 //! | module | what it is |
 //! |---|---|

@@ -1,4 +1,6 @@
 //! The server under attack: its process, a child of the test's, must keep answering and stay small.
+//!
+//! Rules: P-38, D-170, D-217.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by it, their helpers too")]
 

@@ -1,3 +1,5 @@
+//! Rules: PROV-13, PROV-85, PROV-86.
+
 use std::sync::Mutex;
 
 use futures::FutureExt;

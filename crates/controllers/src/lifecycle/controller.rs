@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{ConstructionError, ControllerContext};
+use crate::event_reason::EventReason;
 use crate::lifecycle::guard::{Guard, Held, Testimony, population};
 use crate::lifecycle::held::Said;
 use crate::lifecycle::metrics::LifecycleMetrics;
@@ -212,7 +213,7 @@ impl NodeLifecycleController {
         self.events.event(
             &reference,
             EventType::Normal,
-            "DeletingNode",
+            EventReason::DeletingNode.as_str(),
             format!("Deleting node {name} because it does not exist in the cloud provider"),
         );
         let result = delete_with_uid(&self.api, name, &node.uid).await;
@@ -225,7 +226,7 @@ impl NodeLifecycleController {
             Err(error) => {
                 tracing::error!(node = name, error = %api_error(&error), "deleting the node failed");
                 let message = format!("Failed deleting node {name}: {}", api_error(&error));
-                self.events.event(&reference, EventType::Warning, "DeletingNodeFailed", message);
+                self.events.event(&reference, EventType::Warning, EventReason::DeletingNodeFailed.as_str(), message);
             }
         }
         well
@@ -249,7 +250,7 @@ impl NodeLifecycleController {
                         "shutdown taint set, the cloud reports the instance as shut down"
                     );
                     let message = format!("The cloud reports the instance of node {} as shut down", node.name);
-                    self.note(node, "ShutdownTaintSet", message);
+                    self.note(node, EventReason::ShutdownTaintSet, message);
                 }
             }
             Err(error) => {
@@ -266,7 +267,7 @@ impl NodeLifecycleController {
             Ok(()) => {
                 self.metrics.tainted("removed");
                 tracing::info!(node = &*node.name, "shutdown taint removed, the node is ready");
-                self.note(node, "ShutdownTaintRemoved", format!("Node {} is ready again", node.name));
+                self.note(node, EventReason::ShutdownTaintRemoved, format!("Node {} is ready again", node.name));
             }
             Err(error) => {
                 tracing::error!(node = &*node.name, error = %api_error(error), "removing the shutdown taint failed");
@@ -276,9 +277,9 @@ impl NodeLifecycleController {
     }
 
     /// Records a normal event of a Node. The Go cloud-controller-manager has no such events, so its option set has none.
-    fn note(&self, node: &Node, reason: &'static str, message: String) {
+    fn note(&self, node: &Node, reason: EventReason, message: String) {
         if self.options.guard.is_some() {
-            self.events.event(&ObjectRef::node(&node.name, &node.uid), EventType::Normal, reason, message);
+            self.events.event(&ObjectRef::node(&node.name, &node.uid), EventType::Normal, reason.as_str(), message);
         }
     }
 
@@ -296,7 +297,12 @@ impl NodeLifecycleController {
             }
             _ => format!("Keeping node {name}, whose instance the cloud does not show: {held}"),
         };
-        if !self.events.event(&ObjectRef::node(name, &node.uid), EventType::Warning, "NodeDeletionHeld", message) {
+        if !self.events.event(
+            &ObjectRef::node(name, &node.uid),
+            EventType::Warning,
+            EventReason::DeletionHeld.as_str(),
+            message,
+        ) {
             self.memory().said.unsay(node, held.cause());
         }
     }
@@ -339,7 +345,7 @@ impl NodeLifecycleController {
                 ConditionStatus::True => "it is ready",
                 _ => "the cloud has its instance",
             };
-            self.note(node, "NodeDeletionAverted", format!("Node {} is not deleted: {why}", node.name));
+            self.note(node, EventReason::DeletionAverted, format!("Node {} is not deleted: {why}", node.name));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What becomes of a Node, from its readiness and from what the cloud says (§2 of the lifecycle controller's rules).
+//! What becomes of a Node, from its readiness and from what the cloud says (LIFE-11 to LIFE-17).
 
 use cloud_provider::names::{EFFECT_NO_SCHEDULE, LABEL_EXCLUDE_LIFECYCLE, TAINT_SHUTDOWN};
 use cloud_provider::{CloudProvider, ConditionStatus, Gone, InstanceState, Node, Result, Taint};

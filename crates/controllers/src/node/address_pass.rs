@@ -1,4 +1,4 @@
-//! The periodic address pass (§8 of the node controller's rules).
+//! The periodic address pass (NODE-70 to NODE-76).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Addresses of one Node: what the list becomes, and whether that is a change (§7 of the node controller's rules).
+//! Addresses of one Node: what the list becomes, and whether that is a change (NODE-60 to NODE-67).
 
 use cloud_provider::{AddressType, Node, NodeAddress, Result, addresses_for_node_ip};
 use serde_json::{Value, json};

@@ -16,7 +16,7 @@ use runtime::events::{EventRecorder, EventType, ObjectRef};
 use runtime::limiter::RateLimiter;
 use runtime::loops::sliding;
 use runtime::node::NodeObject;
-use runtime::queue::{Queue, QueueMetrics};
+use runtime::queue::{Failure, Queue, QueueMetrics};
 use runtime::retry::ConflictRetry;
 use runtime::workers::run_batch_workers;
 use runtime::writes::{strategic_patch, strategic_patch_unread};
@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{ConstructionError, ControllerContext};
+use crate::event_reason::EventReason;
 use crate::explain::Explainer;
 use crate::node::metrics::NodeMetrics;
 use crate::node::plan::Initialization;
@@ -40,12 +41,6 @@ pub(super) const BATCH: usize = 100;
 
 /// Queue name in the work-queue metrics (NODE-10).
 const QUEUE: &str = "Nodes";
-
-/// Event: why a Node waits (D-3, NODE-28).
-const INITIALIZATION_FAILED: &str = "InitializationFailed";
-
-/// Event: the cloud gives the Node labels that the API does not accept.
-const LABELS_LEFT_OUT: &str = "LabelsLeftOut";
 
 /// cloud-node-controller.
 pub struct NodeController {
@@ -156,8 +151,9 @@ impl NodeController {
             match (claim, result) {
                 (Some(claim), Ok(())) => claim.succeed(),
                 (Some(claim), Err(error)) => {
-                    tracing::warn!(node = key, %error, "node sync failed, it is tried again");
-                    claim.fail();
+                    if let Some(Failure { attempt, retry_in }) = claim.fail_by(&error.to_string()) {
+                        tracing::warn!(node = key, %error, attempt, ?retry_in, "node sync failed");
+                    }
                 }
                 (None, _) => {}
             }
@@ -251,7 +247,12 @@ impl NodeController {
             (Err(error), Some(explainer))
                 if self.is_there(node) && explainer.is_news(&node.uid, error, Instant::now()) =>
             {
-                self.events.event(&reference(node), EventType::Warning, INITIALIZATION_FAILED, error.to_string());
+                self.events.event(
+                    &reference(node),
+                    EventType::Warning,
+                    EventReason::InitializationFailed.as_str(),
+                    error.to_string(),
+                );
             }
             _ => {}
         }
@@ -281,10 +282,15 @@ impl NodeController {
         }
         if let Some(text) = plan.left_out_labels(&written) {
             tracing::warn!(node = &*written.name, "{text}");
-            self.events.event(&reference(&written), EventType::Warning, LABELS_LEFT_OUT, text);
+            self.events.event(&reference(&written), EventType::Warning, EventReason::LabelsLeftOut.as_str(), text);
         }
         self.update_addresses(&written, &plan.metadata().node_addresses).await;
-        self.events.event(&reference(&written), EventType::Normal, "Synced", "Node synced successfully");
+        self.events.event(
+            &reference(&written),
+            EventType::Normal,
+            EventReason::Synced.as_str(),
+            "Node synced successfully",
+        );
         if node.is_uninitialized() {
             self.metrics.synced(self.age(&written));
         }
@@ -338,7 +344,7 @@ impl NodeController {
         }
     }
 
-    /// HELP-20 … HELP-22: a fresh read, then the difference, if there is one.
+    /// NODE-53, HELP-20 … HELP-22: a fresh read, then the difference, if there is one.
     pub(super) async fn write_labels(&self, stale: &Node, wanted: &BTreeMap<String, String>) -> Result<()> {
         let name = &*stale.name;
         let result = ConflictRetry::LABELS

@@ -1,4 +1,4 @@
-//! Asking the cloud for what initialises Nodes (§5 of the node controller's rules).
+//! Asking the cloud for what initialises Nodes (NODE-40 to NODE-48).
 
 use std::sync::Arc;
 

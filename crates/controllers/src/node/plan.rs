@@ -1,4 +1,4 @@
-//! What initialisation changes on a Node, decided before anything is written (§4 of the node controller's rules).
+//! What initialisation changes on a Node, decided before anything is written (NODE-15 to NODE-29).
 
 use cloud_provider::{Error, InstanceMetadata, Node, Result, Taint, addresses_for_node_ip};
 use serde_json::{Map, Value, json};

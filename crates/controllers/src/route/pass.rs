@@ -23,6 +23,7 @@ use super::responsibility::{is_in_range, is_responsible};
 use super::witness::list_is_believed;
 use super::work::{Done, Item, Work, items};
 use super::{Destination, calls};
+use crate::event_reason::EventReason;
 use crate::grace::within_grace;
 
 /// A condition that takes longer to be written is given up until the next pass.
@@ -197,7 +198,12 @@ impl RouteController {
                 {
                     let message =
                         format!("Could not delete route {name} {destination} for node {}: {error}", node.name);
-                    self.events.event(&reference(&node), EventType::Warning, "FailedToDeleteRoute", message);
+                    self.events.event(
+                        &reference(&node),
+                        EventType::Warning,
+                        EventReason::FailedToDeleteRoute.as_str(),
+                        message,
+                    );
                 }
                 Err(Refused::Failed(error))
             }
@@ -227,7 +233,12 @@ impl RouteController {
                     let (hint, name) = (&node.uid, &node.name);
                     let message =
                         format!("Could not create route {hint} {cidr} for node {name} after {elapsed}: {error}");
-                    self.events.event(&reference(node), EventType::Warning, "FailedToCreateRoute", message);
+                    self.events.event(
+                        &reference(node),
+                        EventType::Warning,
+                        EventReason::FailedToCreateRoute.as_str(),
+                        message,
+                    );
                 }
                 Err(Refused::Failed(error))
             }
@@ -281,7 +292,7 @@ impl RouteController {
                 }
             }
             if self.explain {
-                self.events.event(&reference(node), EventType::Warning, "RouteFlapping", message);
+                self.events.event(&reference(node), EventType::Warning, EventReason::RouteFlapping.as_str(), message);
             }
         }
     }
@@ -304,7 +315,12 @@ impl RouteController {
                 );
                 tracing::warn!(node = &*node.name, "{message}");
                 if self.explain
-                    && !self.events.event(&reference(node), EventType::Warning, "PodCIDROutsideClusterCIDR", message)
+                    && !self.events.event(
+                        &reference(node),
+                        EventType::Warning,
+                        EventReason::PodCidrOutside.as_str(),
+                        message,
+                    )
                 {
                     self.memory().untell(node, &destination);
                 }

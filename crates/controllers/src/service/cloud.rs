@@ -82,11 +82,12 @@ impl Cloud {
     }
 
     /// On what of Nodes the targets of this Service depend.
-    pub(super) fn follows(&self, service: &Service) -> Follows {
+    pub(super) fn follows(&self, service: &Service) -> Follows<'_> {
         let ask = || {
             let balancers = self.provider.load_balancers()?;
             let labels = balancers.targets_follow_labels(service);
-            Some(Follows { labels, addresses: balancers.targets_follow_addresses() })
+            let (addresses, annotations) = (balancers.targets_follow_addresses(), balancers.target_annotations());
+            Some(Follows { labels, addresses, annotations })
         };
         std::panic::catch_unwind(AssertUnwindSafe(ask)).ok().flatten().unwrap_or_default()
     }

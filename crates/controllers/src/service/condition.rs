@@ -14,6 +14,70 @@ use crate::service::wants::Operation;
 /// Longer messages are cut; the API takes 32 KiB, and nobody reads as much.
 const LONGEST: usize = 2048;
 
+/// Reason of the condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The load balancer is as its Service asks for.
+    Ensured,
+    /// The sync failed for an unknown cause; it is retried.
+    EnsureFailed,
+    /// The deletion failed for an unknown cause; it is retried.
+    DeletionFailed,
+    /// The cloud is at work, or asked for a pause.
+    Waiting,
+    /// The cloud is at work on the deletion, or asked for a pause.
+    Deleting,
+    /// The deletion needs a person.
+    DeletionBlocked,
+    /// A lock or protection must be lifted.
+    Protected,
+    /// The credential is refused, or may not do this.
+    Unauthorized,
+    /// A quota is used up.
+    QuotaExceeded,
+    /// The Service or the cloud must be changed.
+    Invalid,
+}
+
+impl Reason {
+    /// List of all reasons.
+    pub const ALL: [Self; 10] = [
+        Self::Ensured,
+        Self::EnsureFailed,
+        Self::DeletionFailed,
+        Self::Waiting,
+        Self::Deleting,
+        Self::DeletionBlocked,
+        Self::Protected,
+        Self::Unauthorized,
+        Self::QuotaExceeded,
+        Self::Invalid,
+    ];
+
+    /// Returns the text in the condition.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ensured => "Ensured",
+            Self::EnsureFailed => "EnsureFailed",
+            Self::DeletionFailed => "DeletionFailed",
+            Self::Waiting => "Waiting",
+            Self::Deleting => "Deleting",
+            Self::DeletionBlocked => "DeletionBlocked",
+            Self::Protected => "Protected",
+            Self::Unauthorized => "Unauthorized",
+            Self::QuotaExceeded => "QuotaExceeded",
+            Self::Invalid => "Invalid",
+        }
+    }
+
+    /// Returns the reason that this text is.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+    }
+}
+
 /// What the condition says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
@@ -22,14 +86,11 @@ pub(super) struct Condition {
     message: String,
 }
 
-/// Reason of a load balancer that is as its Service wants it.
-const READY: &str = "Ensured";
-
 impl Condition {
     /// All is well again.
     pub(super) fn ready() -> Self {
         let message = "The load balancer is as this service asks for.".to_owned();
-        Self { is_ready: true, reason: READY, message }
+        Self { is_ready: true, reason: Reason::Ensured.as_str(), message }
     }
 
     /// Says why a sync failed and what to do about it. There is no time in the message, because nobody would keep it true; and
@@ -38,15 +99,15 @@ impl Condition {
         let cause = Cause::of(error);
         let is_deletion = operation != Operation::Ensure;
         let reason = match (cause, is_deletion) {
-            (Cause::Passing, false) => "EnsureFailed",
-            (Cause::Passing, true) => "DeletionFailed",
-            (Cause::Waiting, false) => "Waiting",
-            (Cause::Waiting, true) => "Deleting",
-            (_, true) => "DeletionBlocked",
-            (Cause::Protected, false) => "Protected",
-            (Cause::Unauthorized, false) => "Unauthorized",
-            (Cause::Quota, false) => "QuotaExceeded",
-            (Cause::Invalid, false) => "Invalid",
+            (Cause::Passing, false) => Reason::EnsureFailed,
+            (Cause::Passing, true) => Reason::DeletionFailed,
+            (Cause::Waiting, false) => Reason::Waiting,
+            (Cause::Waiting, true) => Reason::Deleting,
+            (_, true) => Reason::DeletionBlocked,
+            (Cause::Protected, false) => Reason::Protected,
+            (Cause::Unauthorized, false) => Reason::Unauthorized,
+            (Cause::Quota, false) => Reason::QuotaExceeded,
+            (Cause::Invalid, false) => Reason::Invalid,
         };
         let text: String = error.to_string().chars().take(LONGEST).collect();
         let next = match (cause, retry) {
@@ -60,7 +121,7 @@ impl Condition {
         };
         let parts = [format!("{}.", text.trim_end_matches('.')), cause.advice(is_deletion), next];
         let message = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
-        Self { is_ready: false, reason, message }
+        Self { is_ready: false, reason: reason.as_str(), message }
     }
 
     /// Puts it into a patch of the Service.
@@ -182,6 +243,11 @@ mod tests {
             assert_eq!(failed(&error, Operation::Ensure).reason, ensure, "{error}");
             assert_eq!(failed(&error, Operation::TearDown).reason, deletion, "{error}");
         }
+    }
+
+    #[test]
+    fn reasons_are_read_back_as_they_were_written() {
+        assert!(Reason::ALL.into_iter().all(|reason| Reason::parse(reason.as_str()) == Some(reason)));
     }
 
     #[test]

@@ -11,9 +11,10 @@ use runtime::cache::Cache;
 use runtime::claim::Claim;
 use runtime::cluster::ClusterIdentity;
 use runtime::events::EventRecorder;
-use runtime::queue::QueueMetrics;
+use runtime::queue::{Failure, QueueMetrics};
 use runtime::writes::strategic_patch;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +28,7 @@ use crate::service::leftovers::Leftovers;
 use crate::service::metrics::ServiceMetrics;
 use crate::service::own_writes::OwnWrites;
 use crate::service::patch::SUBRESOURCE;
+use crate::service::refused::Refused;
 use crate::service::retry::Retry;
 use crate::service::running;
 use crate::service::targets::{Given, Members, Targets};
@@ -49,6 +51,9 @@ pub struct ServiceController {
     pub(super) identity: (ClusterIdentity, Client),
     pub(super) targets: Targets,
     pub(super) writes: OwnWrites,
+    pub(super) refused: Refused,
+    /// Notified when the cloud accepts the credential again.
+    pub(super) credential_accepted: Arc<Notify>,
 }
 
 impl ServiceController {
@@ -78,6 +83,8 @@ impl ServiceController {
             leftovers: Leftovers::default(),
             targets: Targets::new(context.nodes.clone(), options.service.exclude_without_network),
             writes: OwnWrites::default(),
+            refused: Refused::default(),
+            credential_accepted: Arc::default(),
             context,
         })
     }
@@ -87,6 +94,13 @@ impl ServiceController {
     #[must_use]
     pub fn of_cluster(mut self, identity: ClusterIdentity, client: Client) -> Self {
         self.identity = (identity, client);
+        self
+    }
+
+    /// Retries what the cloud refused because of the credential as soon as this is notified.
+    #[must_use]
+    pub fn retried_on(mut self, credential_accepted: Arc<Notify>) -> Self {
+        self.credential_accepted = credential_accepted;
         self
     }
 
@@ -120,15 +134,22 @@ impl ServiceController {
         let start = Instant::now();
         let result = self.sync_as(&key, cached, &claim.place()).await;
         self.metrics.reconciled(start.elapsed(), result.is_ok());
+        self.refused.note(&key, &result);
         let retry = Retry::of(&result);
         if let Err(error) = &result {
-            tracing::warn!(service = key, %error, "service sync failed, it is tried again");
             self.explain(&key, error, retry).await;
         }
-        match retry {
-            Retry::Never => claim.succeed(),
-            Retry::After(delay) => claim.retry_after(delay),
-            Retry::BackOff => claim.fail(),
+        let cause = || result.as_ref().err().map(ToString::to_string).unwrap_or_default();
+        let failure = match retry {
+            Retry::Never => {
+                claim.succeed();
+                None
+            }
+            Retry::After(delay) => claim.retry_after_by(delay, &cause()),
+            Retry::BackOff => claim.fail_by(&cause()),
+        };
+        if let (Some(Failure { attempt, retry_in }), Err(error)) = (failure, &result) {
+            tracing::warn!(service = key, %error, attempt, ?retry_in, "service sync failed");
         }
     }
 

@@ -1,7 +1,9 @@
-//! What is said on a Service (§11 of the service controller's rules), and what the reference does not say.
+//! What is said on a Service (SVC-90), and what the reference does not say.
 
 use cloud_provider::Service;
 use runtime::events::{EventRecorder, EventType, ObjectRef};
+
+use crate::event_reason::EventReason;
 
 /// What there is to say. [`message`](Self::message) is what people read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,20 +33,20 @@ pub(super) enum News {
 }
 
 impl News {
-    fn reason(&self) -> &'static str {
+    fn reason(&self) -> EventReason {
         match self {
-            Self::Ensuring => "EnsuringLoadBalancer",
-            Self::Ensured => "EnsuredLoadBalancer",
-            Self::Deleting => "DeletingLoadBalancer",
-            Self::Deleted => "DeletedLoadBalancer",
-            Self::TargetsUpdated => "UpdatedLoadBalancer",
-            Self::NoTargets => "UnAvailableLoadBalancer",
-            Self::SyncFailed(_) => "SyncLoadBalancerFailed",
-            Self::UpdateFailed { .. } => "UpdateLoadBalancerFailed",
-            Self::DeleteFailed(_) => "DeleteLoadBalancerFailed",
-            Self::Abandoned(_) => "LoadBalancerAbandoned",
-            Self::DeletionHeld(_) => "LoadBalancerDeletionHeld",
-            Self::Drift { .. } => "LoadBalancerDrift",
+            Self::Ensuring => EventReason::Ensuring,
+            Self::Ensured => EventReason::Ensured,
+            Self::Deleting => EventReason::Deleting,
+            Self::Deleted => EventReason::Deleted,
+            Self::TargetsUpdated => EventReason::TargetsUpdated,
+            Self::NoTargets => EventReason::NoTargets,
+            Self::SyncFailed(_) => EventReason::SyncFailed,
+            Self::UpdateFailed { .. } => EventReason::UpdateFailed,
+            Self::DeleteFailed(_) => EventReason::DeleteFailed,
+            Self::Abandoned(_) => EventReason::Abandoned,
+            Self::DeletionHeld(_) => EventReason::BalancerDeletionHeld,
+            Self::Drift { .. } => EventReason::Drift,
         }
     }
 
@@ -93,6 +95,6 @@ impl News {
 
     /// Says it on the Service.
     pub(super) fn say(&self, events: &EventRecorder, service: &Service) {
-        events.event(&ObjectRef::of(service), self.event_type(), self.reason(), self.message());
+        events.event(&ObjectRef::of(service), self.event_type(), self.reason().as_str(), self.message());
     }
 }

@@ -171,10 +171,10 @@ impl Ledger {
 
     /// All keys whose load balancer was last given other targets than these, in order; with `None` all that have a load
     /// balancer (SVC-64, SVC-68). `follows`: whose targets depend on labels.
-    pub(super) fn with_other_targets(
+    pub(super) fn with_other_targets<'a>(
         &self,
         now: Option<&TargetSet>,
-        follows: impl Fn(&Service) -> Follows,
+        follows: impl Fn(&Service) -> Follows<'a>,
         options: &ServiceOptions,
     ) -> Vec<String> {
         let has_others = |entry: &Entry| match (now, &entry.targets) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Hooks for the service controller's series (§12 of its rules), and for what the reference does not measure.
+/// Hooks for the service controller's series (SVC-91), and for what the reference does not measure.
 pub trait ServiceMetrics: Send + Sync {
     /// `service_controller_loadbalancer_sync_total`: the targets of a load balancer are about to be moved (SVC-70).
     fn targets_sync_started(&self);

@@ -28,7 +28,7 @@
 //! for but comes again when that ends.
 
 mod cloud;
-mod condition;
+pub mod condition;
 mod controller;
 mod drift;
 mod events;
@@ -40,6 +40,7 @@ mod node_sync;
 mod observers;
 mod own_writes;
 pub mod patch;
+mod refused;
 mod retry;
 mod running;
 mod settle;

@@ -40,17 +40,22 @@ impl ServiceController {
         self.ledger.with_other_targets(now.as_ref(), |service| self.cloud.follows(service), &self.options)
     }
 
-    /// Whether the change of a Node makes a node sync necessary: SVC-65, or its network is there at last, or its labels or addresses are others, and there is a
-    /// Service whose targets depend on them.
+    /// Returns `true` if the change of a Node makes a node sync necessary: SVC-65, or its network is there at last, or its labels, addresses or annotations are others, and
+    /// there is a Service whose targets depend on them.
     pub(super) fn concerns_targets(&self, old: &Node, new: &Node) -> bool {
         let (labels, addresses) = (old.labels != new.labels, old.addresses != new.addresses);
+        let annotations = old.annotations != new.annotations;
         let concerns = |service: &Service| {
             let follows = self.cloud.follows(service);
+            let is_other = |key: &String| old.annotations.get(key) != new.annotations.get(key);
+            let labels = labels || annotations && follows.annotations.iter().any(is_other);
             (labels && follows.labels) || (addresses && follows.addresses)
         };
         needs_node_sync(old, new)
             || (self.options.exclude_without_network && lacks_network(old) && !lacks_network(new))
-            || ((labels || addresses) && is_eligible(new) && self.ledger.has_any(concerns, &self.options))
+            || ((labels || addresses || annotations)
+                && is_eligible(new)
+                && self.ledger.has_any(concerns, &self.options))
     }
 
     /// Gives the load balancer of this Service the targets as they are now, if it has others (SVC-64).
@@ -84,7 +89,7 @@ impl ServiceController {
         result
     }
 
-    /// §10. `is_quiet`: nothing is said unless something changes.
+    /// SVC-70 to SVC-72. `is_quiet`: nothing is said unless something changes.
     async fn update_targets(
         &self,
         key: &str,

@@ -4,12 +4,13 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cloud_provider::names::ANNOTATION_LOAD_BALANCER_ID;
 use cloud_provider::{LoadBalancerIngress, LoadBalancerStatus, Plan, Result, Service, SyncObserver, async_trait};
 use runtime::place::Place;
 
 use crate::service::controller::ServiceController;
 use crate::service::events::News;
-use crate::service::patch::Annotations;
+use crate::service::patch::{self, Annotations};
 
 /// Hears that the provider only waits, and gives the worker's place to others for that time (INV-6).
 pub(super) struct Waits<'a>(pub(super) &'a Place);
@@ -66,6 +67,7 @@ pub(super) struct Narrator<'a> {
     is_quiet: bool,
     has_begun: AtomicBool,
     annotations: Mutex<Annotations>,
+    id: Mutex<Option<String>>,
     published: Mutex<Option<Published>>,
     place: Waits<'a>,
 }
@@ -80,9 +82,9 @@ pub(super) struct Published {
 impl<'a> Narrator<'a> {
     pub(super) fn new(controller: &'a ServiceController, key: &'a str, service: &'a Service, place: &'a Place) -> Self {
         let is_quiet = controller.options.quiet && controller.cloud.has_plans();
-        let (annotations, published) = (Mutex::default(), Mutex::default());
+        let (annotations, id, published) = (Mutex::default(), Mutex::default(), Mutex::default());
         let (has_begun, place) = (AtomicBool::new(false), Waits(place));
-        let narrator = Self { controller, key, service, is_quiet, has_begun, annotations, published, place };
+        let narrator = Self { controller, key, service, is_quiet, has_begun, annotations, id, published, place };
         if !is_quiet {
             narrator.begin();
         }
@@ -107,6 +109,16 @@ impl<'a> Narrator<'a> {
         self.annotations.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Returns what was asked for so far, and the ID of the load balancer if it is due.
+    pub(super) fn annotations_with_id(&self) -> Annotations {
+        let mut annotations = self.annotations();
+        let id = self.id.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if id.is_some() && patch::id_is_due(self.service, self.has_begun.load(Ordering::Relaxed)) {
+            annotations.insert(ANNOTATION_LOAD_BALANCER_ID, id);
+        }
+        annotations
+    }
+
     /// What need not be written again.
     pub(super) fn published(&self) -> Option<Published> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner).take()
@@ -125,8 +137,12 @@ impl SyncObserver for Narrator<'_> {
         self.annotations.lock().unwrap_or_else(PoisonError::into_inner).insert(key, value);
     }
 
+    fn identified(&self, id: &str) {
+        *self.id.lock().unwrap_or_else(PoisonError::into_inner) = Some(id.to_owned());
+    }
+
     async fn publish(&self, status: &LoadBalancerStatus) -> Result<()> {
-        let (ingress, annotations) = (status.ingress.clone().unwrap_or_default(), self.annotations());
+        let (ingress, annotations) = (status.ingress.clone().unwrap_or_default(), self.annotations_with_id());
         self.controller.ledger.remember_annotations(self.key, &annotations);
         self.controller.write_status(self.key, self.service, &ingress, &annotations).await?;
         *self.published.lock().unwrap_or_else(PoisonError::into_inner) = Some(Published { ingress, annotations });

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use cloud_provider::names::FINALIZER_LOAD_BALANCER;
+use cloud_provider::names::{ANNOTATION_LOAD_BALANCER_ID, FINALIZER_LOAD_BALANCER};
 use cloud_provider::{LoadBalancerIngress, Service};
 use serde_json::{Map, Value, json};
 
@@ -76,6 +76,21 @@ pub(super) fn annotate<K: AsRef<str>>(patch: &mut Value, service: &Service, aske
             patch["metadata"]["annotations"][key] = json!(value);
         }
     }
+}
+
+/// Returns `true` if the ID of the load balancer is to be written: with the first address, after a change of the load balancer, and
+/// wherever an ID is shown already. Services of a cluster that is upgraded are not written for their ID alone.
+pub(super) fn id_is_due(service: &Service, is_changed: bool) -> bool {
+    is_changed || ingress(service).is_empty() || shows_id(service)
+}
+
+/// Returns the annotations of a Service whose load balancer is deleted.
+pub(super) fn no_id() -> Annotations {
+    BTreeMap::from([(ANNOTATION_LOAD_BALANCER_ID, None)])
+}
+
+fn shows_id(service: &Service) -> bool {
+    service.metadata.annotations.as_ref().is_some_and(|present| present.contains_key(ANNOTATION_LOAD_BALANCER_ID))
 }
 
 /// The addresses that the Service has.

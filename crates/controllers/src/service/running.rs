@@ -86,6 +86,7 @@ pub(super) async fn run(
         run_workers(&running.services, workers, shutdown.clone(), running.each(Running::sync)),
         run_workers(&running.targets, workers, shutdown.clone(), running.each(Running::refresh_targets)),
         run_workers(&running.drift, workers, shutdown.clone(), running.each(Running::check_drift)),
+        running.retry_refused(&shutdown),
         run_batch_workers(&running.nodes, 1, usize::MAX, shutdown.clone(), {
             let (running, shutdown) = (Arc::clone(&running), shutdown.clone());
             move |claims| Arc::clone(&running).node_sync(claims, shutdown.clone())
@@ -98,6 +99,14 @@ impl Running {
     fn each<F>(self: &Arc<Self>, work: fn(Arc<Self>, Claim<String>) -> F) -> impl Fn(Claim<String>) -> F + use<F> {
         let running = Arc::clone(self);
         move |claim| work(Arc::clone(&running), claim)
+    }
+
+    /// Syncs the Services that wait for a credential as soon as the cloud accepts one, whatever their back-off.
+    async fn retry_refused(&self, shutdown: &CancellationToken) {
+        let accepted = async || self.controller.credential_accepted.notified().await;
+        while shutdown.run_until_cancelled(accepted()).await.is_some() {
+            self.controller.refused.take().into_iter().for_each(|key| self.services.add(key));
+        }
     }
 
     /// SVC-15 … SVC-19. There is nothing to do at a resync: what failed waits in the queue (SVC-18).

@@ -137,7 +137,7 @@ impl ServiceController {
         result
     }
 
-    /// §7.
+    /// SVC-50 to SVC-55.
     async fn ensure(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
         let narrator = Narrator::new(self, key, service, place);
         if let Some(patch) = patch::add_finalizer(service) {
@@ -150,7 +150,12 @@ impl ServiceController {
         }
         self.ledger.remember_targets(key, targets.given(self.cloud.follows(service)));
         let outcome = self.cloud.ensure(service, &targets.nodes, &narrator).await;
-        let (annotations, published) = (narrator.annotations(), narrator.published());
+        let published = narrator.published();
+        // A failure is not worth a write of the ID.
+        let annotations = match outcome.is_ok() || published.is_some() {
+            true => narrator.annotations_with_id(),
+            false => narrator.annotations(),
+        };
         self.ledger.remember_annotations(key, &annotations);
         match outcome {
             Ok(Some(status)) => {
@@ -184,7 +189,7 @@ impl ServiceController {
         }
     }
 
-    /// §6. What is gone already is done (P-20).
+    /// SVC-42 to SVC-48. What is gone already is done (P-20).
     async fn tear_down(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
         let exists = self.cloud.exists(service).await;
         let exists = exists.map_err(|e| e.context("failed to check if load balancer exists before cleanup"))?;
@@ -200,21 +205,24 @@ impl ServiceController {
             tracing::debug!(service = key, "cleanup is left to the controller of the service's class");
             return Ok(());
         }
-        self.remove_finalizer(key, service).await?;
+        let mut patch = patch::remove_finalizer(service).unwrap_or_else(|| json!({}));
+        self.put_annotations(key, service, &patch::no_id(), &mut patch);
+        self.let_go(key, service, patch).await?;
         self.say(service, &News::Deleted);
         self.write_status(key, service, &[], &Annotations::default()).await
     }
 
     /// P-20: the finalizer goes without a call to the cloud.
     async fn abandon(&self, key: &str, service: &Service) -> Result<()> {
-        self.remove_finalizer(key, service).await?;
+        let patch = patch::remove_finalizer(service).unwrap_or_else(|| json!({}));
+        self.let_go(key, service, patch).await?;
         self.say(service, &News::Abandoned(self.cloud.name(service)));
         Ok(())
     }
 
-    /// SVC-46. With it goes our condition: the Service may stay, by its type or by another finalizer.
-    async fn remove_finalizer(&self, key: &str, service: &Service) -> Result<()> {
-        let mut patch = patch::remove_finalizer(service).unwrap_or_else(|| json!({}));
+    /// Removes our condition with the patch that removes our finalizer (SVC-46): the Service may stay, by its type or by another
+    /// finalizer.
+    async fn let_go(&self, key: &str, service: &Service, mut patch: Value) -> Result<()> {
         self.remove_condition(key, service, &mut patch);
         match self.write(key, service, &patch).await {
             Err(error) if !is_not_found(&error) => {
@@ -276,7 +284,7 @@ impl ServiceController {
         }
     }
 
-    /// §8: the Service is gone, or another one has its name; what is remembered of it goes with its load balancer.
+    /// SVC-80 to SVC-86: the Service is gone, or another one has its name; what is remembered of it goes with its load balancer.
     async fn delete_remembered(&self, key: &str, place: &Place) -> Result<()> {
         let Some(service) = self.ledger.service(key) else { return Ok(()) };
         if !wants_load_balancer(&service, &self.options) {

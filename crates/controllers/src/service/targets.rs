@@ -107,16 +107,18 @@ type Sum = Arc<OnceLock<u64>>;
 
 /// On what of Nodes, besides their number, the targets of a Service depend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Follows {
+pub(super) struct Follows<'a> {
     pub(super) labels: bool,
     pub(super) addresses: bool,
+    /// Keys of annotations that count where labels do.
+    pub(super) annotations: &'a [String],
 }
 
 /// What is remembered of what a load balancer was given.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Given {
     pub(super) members: Members,
-    /// A hash of their labels, if the targets of its Service follow labels.
+    /// A hash of their labels and annotations, if the targets of its Service follow labels.
     labels: Option<u64>,
     /// Likewise of their addresses.
     addresses: Option<u64>,
@@ -147,10 +149,10 @@ impl TargetSet {
     }
 
     /// What a load balancer is given with them; `follows`: what its targets depend on.
-    pub(super) fn given(&self, follows: Follows) -> Given {
+    pub(super) fn given(&self, follows: Follows<'_>) -> Given {
         Given {
             members: self.members.clone(),
-            labels: follows.labels.then(|| self.labels()),
+            labels: follows.labels.then(|| self.labels(follows.annotations)),
             addresses: follows.addresses.then(|| self.addresses()),
         }
     }
@@ -163,10 +165,13 @@ impl TargetSet {
         })
     }
 
-    fn labels(&self) -> u64 {
+    fn labels(&self, annotations: &[String]) -> u64 {
         *self.labels.get_or_init(|| {
             let mut hasher = DefaultHasher::new();
-            self.nodes.iter().for_each(|node| (&node.name, &node.labels).hash(&mut hasher));
+            for node in &*self.nodes {
+                (&node.name, &node.labels).hash(&mut hasher);
+                annotations.iter().for_each(|key| node.annotations.get(key).hash(&mut hasher));
+            }
             hasher.finish()
         })
     }
@@ -279,12 +284,24 @@ mod tests {
         let with = |value: &str| Node { labels: [("pool", value)].into_iter().collect(), ..node("a", "p://a") };
         let set = |value: &str| TargetSet::eligible(&[with(value).into()]);
         let (before, after) = (set("x"), set("y"));
-        let follows = |labels| Follows { labels, addresses: false };
+        let follows = |labels| Follows { labels, ..Follows::default() };
         for (then, now, is) in [(true, true, false), (false, true, false), (true, false, true), (false, false, true)] {
             assert_eq!(before.given(follows(then)).is(&after.given(follows(now))), is, "{then} {now}");
         }
         let given = before.given(follows(true));
         assert!(given.is(&set("x").given(follows(true))) && !Given::of(&before.members).is(&given));
+    }
+
+    #[test]
+    fn declared_annotations_count_as_labels_do() {
+        let with = |value: &str| Node { annotations: [("ingress", value)].into_iter().collect(), ..node("a", "p://a") };
+        let given = |value: &str, annotations| {
+            TargetSet::eligible(&[with(value).into()]).given(Follows { labels: true, addresses: false, annotations })
+        };
+        let keys = ["ingress".to_owned()];
+        assert!(!given("true", &keys).is(&given("false", &keys)));
+        assert!(given("true", &keys).is(&given("true", &keys)));
+        assert!(given("true", &[]).is(&given("false", &[])), "nobody asks for it");
     }
 
     #[test]
@@ -296,7 +313,7 @@ mod tests {
             ])
         };
         let (none, one) = (with(&[]), with(&["10.0.0.4"]));
-        let follows = |addresses| Follows { labels: false, addresses };
+        let follows = |addresses| Follows { addresses, ..Follows::default() };
         assert!(!none.given(follows(true)).is(&one.given(follows(true))));
         assert!(none.given(follows(false)).is(&one.given(follows(false))));
         assert!(one.given(follows(true)).is(&with(&["10.0.0.4"]).given(follows(true))));

@@ -10,7 +10,7 @@ use runtime::cache::{Cache, CacheEvent, Resync};
 use runtime::claim::Claim;
 use runtime::events::{EventRecorder, EventType, ObjectRef};
 use runtime::limiter::RateLimiter;
-use runtime::queue::{Queue, QueueMetrics};
+use runtime::queue::{Failure, Queue, QueueMetrics};
 use runtime::retry::ConflictRetry;
 use runtime::workers::run_workers;
 use runtime::writes::{is_empty_patch, strategic_patch};
@@ -124,10 +124,13 @@ impl VolumeLabelController {
         match self.sync(claim.key()).await {
             Ok(()) => claim.succeed(),
             Err(error) => {
-                tracing::warn!(volume = claim.key(), %error, "volume sync failed, it is tried again");
-                match error.retry_after() {
-                    Some(delay) => claim.retry_after(delay),
-                    None => claim.fail(),
+                let (volume, cause) = (claim.key().clone(), error.to_string());
+                let failure = match error.retry_after() {
+                    Some(delay) => claim.retry_after_by(delay, &cause),
+                    None => claim.fail_by(&cause),
+                };
+                if let Some(Failure { attempt, retry_in }) = failure {
+                    tracing::warn!(volume, %error, attempt, ?retry_in, "volume sync failed");
                 }
             }
         }

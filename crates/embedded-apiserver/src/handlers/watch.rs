@@ -236,6 +236,8 @@ impl Watcher {
     }
 
     fn queue(&mut self, kind: &str, stored: &Stored) {
+        // Ages are those of now, and not of the start of the watch.
+        self.view.now = self.inner.now().as_second();
         // A watch in YAML is one in JSON.
         let object = self.view.object(stored, self.first_row);
         self.first_row = false;

@@ -1,4 +1,4 @@
-//! Callers and webhooks (MET §6, §2). Callers are few, so these look up their child each time.
+//! Callers and webhooks (MET-25, APP-143). Callers are few, so these look up their child each time.
 
 use std::time::Duration;
 

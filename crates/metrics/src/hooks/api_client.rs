@@ -1,4 +1,4 @@
-//! Requests to the API server (MET §4).
+//! Requests to the API server (MET-21).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The four controllers (MET §2, §13).
+//! The four controllers (MET-10, MET-11).
 
 use std::time::Duration;
 

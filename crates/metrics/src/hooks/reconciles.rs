@@ -1,4 +1,4 @@
-//! Whether a controller still gets something done (MET §13).
+//! Whether a controller still gets something done (MET-50).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! MET §6, and the webhooks of §2.
+//! Series about callers and webhooks (MET-25, APP-143).
 
 use super::Presence::{Start, Use};
 use super::{CALLS, CONVENTIONAL, Series, table};

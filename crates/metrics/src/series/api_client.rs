@@ -1,4 +1,4 @@
-//! MET §4.
+//! Series about requests to the API server (MET-21).
 
 use super::Presence::Use;
 use super::{Series, table};

@@ -1,4 +1,4 @@
-//! MET §2.
+//! Series of the controllers (MET-10, MET-11).
 
 use super::Presence::{Leader, Start, Use};
 use super::Stability::{Alpha, Beta};

@@ -1,4 +1,4 @@
-//! MET §5.
+//! Series of leader election (MET-22).
 
 use super::Presence::Use;
 use super::{Series, table};

@@ -1,4 +1,4 @@
-//! MET §9, at a path of its own (MET-2).
+//! Series about health (MET-30), at a path of its own (MET-2).
 
 use super::Presence::{Start, Use};
 use super::Stability::{Convention, Stable};

@@ -1,4 +1,4 @@
-//! MET §7.
+//! Series about the build and its feature gates (MET-26).
 
 use super::Presence::Start;
 use super::Stability::Beta;

@@ -1,4 +1,4 @@
-//! MET §13: what the reference does not measure (MET-50).
+//! Series that the Go cloud-controller-manager does not have (MET-50).
 
 use super::Presence::{Leader, Start, Use};
 use super::{CONVENTIONAL, Series, table};

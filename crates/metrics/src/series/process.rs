@@ -1,4 +1,4 @@
-//! MET §8.
+//! Series about the process (MET-27).
 
 use super::Presence::Start;
 use super::Stability::Convention;

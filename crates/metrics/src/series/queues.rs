@@ -1,4 +1,4 @@
-//! MET §3.
+//! Series of the work queues (MET-15).
 
 use super::Presence::Use;
 use super::Stability::Beta;

@@ -1,12 +1,16 @@
 //! What a user asks for in a Service's annotations, and all mistakes at once.
 
-use cloud_provider::{Result, Service};
+use cloud_provider::{Result, Service, ServiceReview};
 
 use crate::declared::{Declaration, Declared, Defaults, Mistake, Reading, refused};
 use crate::hint::closest;
 
 #[cfg(test)]
 mod tests;
+
+/// Unknown annotations for which a known one is suggested; further ones are named only. Anybody may send a Service with
+/// thousands of annotations to an admission webhook.
+const SUGGESTIONS: usize = 20;
 
 /// The declaration of an annotation.
 pub type Annotation<T> = Declaration<T>;
@@ -88,11 +92,12 @@ impl<'a> Annotations<'a> {
     pub fn unknown(&mut self, prefix: &str, declared: &[&dyn Declared]) {
         let rows: Vec<_> = declared.iter().map(|it| it.row()).collect();
         let known: Vec<_> = rows.iter().flat_map(|row| std::iter::once(&row.key).chain(row.aliases)).collect();
-        for key in self.service.metadata.annotations.iter().flatten().map(|(key, _)| key) {
-            if key.starts_with(prefix) && !known.iter().any(|known| **known == key) {
-                let hint = closest(key, &known).map_or_else(String::new, |meant| format!(": did you mean {meant}?"));
-                self.reading.warning(format!("annotation {key} is not known{hint}"));
-            }
+        let keys = self.service.metadata.annotations.iter().flatten().map(|(key, _)| key);
+        let unknown = keys.filter(|key| key.starts_with(prefix) && !known.iter().any(|known| **known == **key));
+        for (index, key) in unknown.enumerate() {
+            let meant = if index < SUGGESTIONS { closest(key, &known) } else { None };
+            let hint = meant.map_or_else(String::new, |meant| format!(": did you mean {meant}?"));
+            self.reading.warning(format!("annotation {key} is not known{hint}"));
         }
     }
 
@@ -105,7 +110,8 @@ impl<'a> Annotations<'a> {
     /// Ends the reading, with what was made of it. The mistakes stay beside it: each caller decides which of them matter.
     #[must_use]
     pub fn parsed<S>(self, spec: S) -> Parsed<S> {
-        Parsed { spec, mistakes: self.reading.into_mistakes(), targets_follow_labels: false }
+        let warnings = self.reading.warnings().to_vec();
+        Parsed { spec, mistakes: self.reading.into_mistakes(), warnings, targets_follow_labels: false }
     }
 
     /// Ends the reading.
@@ -143,6 +149,7 @@ pub struct Parsed<S> {
     /// The provider's own form of the Service. A setting with a mistake is as if it were not set.
     pub spec: S,
     mistakes: Vec<Mistake>,
+    warnings: Vec<String>,
     pub(crate) targets_follow_labels: bool,
 }
 
@@ -151,6 +158,27 @@ impl<S> Parsed<S> {
     #[must_use]
     pub fn targets_follow_labels(self, follow: bool) -> Self {
         Self { targets_follow_labels: follow, ..self }
+    }
+
+    /// Adds warnings that the provider reports in another way when it syncs the Service, such as by events with reasons of
+    /// their own.
+    #[must_use]
+    pub fn warned(mut self, warnings: impl IntoIterator<Item = String>) -> Self {
+        self.warnings.extend(warnings);
+        self
+    }
+
+    /// Turns the spec into another form.
+    pub fn map<T>(self, form: impl FnOnce(S) -> T) -> Parsed<T> {
+        let Self { spec, mistakes, warnings, targets_follow_labels } = self;
+        Parsed { spec: form(spec), mistakes, warnings, targets_follow_labels }
+    }
+
+    /// Returns all mistakes and warnings, for [`LoadBalancers::review`](cloud_provider::LoadBalancers::review).
+    #[must_use]
+    pub fn review(&self) -> ServiceReview {
+        let errors = self.mistakes.iter().map(|mistake| mistake.text.clone()).collect();
+        ServiceReview { errors, warnings: self.warnings.clone() }
     }
 
     /// Refuses a Service with any mistake.

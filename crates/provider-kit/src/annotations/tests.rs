@@ -135,3 +135,19 @@ fn an_unknown_key_is_warned_of_with_the_one_that_was_meant() {
     );
     asked.finish().unwrap();
 }
+
+#[test]
+fn suggestions_are_limited_and_long_names_are_not_compared() {
+    let keys: Vec<_> = (0..30)
+        .map(|number| format!("acme/txet{number:02}"))
+        .chain([format!("acme/{}", "x".repeat(1 << 20))])
+        .collect();
+    let annotations: Vec<_> = keys.iter().map(|key| (key.as_str(), "")).collect();
+    let service = service(&annotations);
+    let mut annotations = Annotations::of(&service);
+    let known: Vec<_> = (0..30).map(|number| &*format!("acme/text{number:02}").leak()).collect();
+    let declared: Vec<Annotation<String>> = known.iter().map(|key| Annotation::new(key, Value::KIND, "")).collect();
+    annotations.unknown("acme/", &declared.iter().map(|it| it as &dyn Declared).collect::<Vec<_>>());
+    let suggested = annotations.warnings().iter().filter(|text| text.contains("did you mean")).count();
+    assert_eq!((annotations.warnings().len(), suggested), (31, SUGGESTIONS));
+}

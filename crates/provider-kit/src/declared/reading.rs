@@ -98,7 +98,12 @@ impl Reading {
         self.mistakes
     }
 
-    pub(crate) fn finish(self) -> cloud_provider::Result<()> {
+    /// Ends the reading. Warnings that name a likely misspelling are in the error as well.
+    pub(crate) fn finish(mut self) -> cloud_provider::Result<()> {
+        if !self.mistakes.is_empty() {
+            let hints: Vec<_> = self.warnings.iter().filter(|it| it.contains(DID_YOU_MEAN)).cloned().collect();
+            hints.into_iter().for_each(|hint| self.mistake(hint));
+        }
         refused(self.mistakes.iter())
     }
 }
@@ -113,6 +118,9 @@ impl<T> Declaration<T> {
         })
     }
 }
+
+/// The beginning of a hint at a misspelt name, which may be the reason of another mistake: a value that seems to be missing.
+const DID_YOU_MEAN: &str = "did you mean";
 
 /// *Invalid*, with all of these mistakes.
 pub(crate) fn refused<'a>(mistakes: impl Iterator<Item = &'a Mistake>) -> cloud_provider::Result<()> {

@@ -172,6 +172,19 @@ fn a_mistake_names_file_line_section_key_and_what_is_accepted_but_no_secret() {
 }
 
 #[test]
+fn error_about_a_missing_key_names_the_misspelt_one_as_well() {
+    const ADDRESS: Key<String> = Declaration::new("[Main] auth-url", Value::KIND, "");
+    let mut file = settings("[Main]\nauth_url = http://cloud\nzebra = 1\n");
+    assert_eq!(file.get(&ADDRESS), None);
+    file.unknown(&[&[&ADDRESS]]);
+    file.mistake("f.conf: [Main] auth-url is missing");
+    assert_eq!(
+        file.finish().unwrap_err().to_string(),
+        "f.conf: [Main] auth-url is missing; f.conf:2: [Main] auth_url is not known: did you mean auth-url?"
+    );
+}
+
+#[test]
 fn what_is_no_section_no_key_and_no_comment_is_a_mistake_and_the_rest_is_read() {
     let table = [
         ("text = a", vec![1]),

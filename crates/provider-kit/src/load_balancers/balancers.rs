@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 
 use cloud_provider::{
-    Caches, Cluster, Error, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, Result, Service,
-    async_trait,
+    Caches, Cluster, Error, Goal, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers,
+    OwnedResource, Plan, Removal, Result, Service, ServiceReview, async_trait,
 };
 
 use super::aim::{Aim, operations};
@@ -62,7 +62,7 @@ impl Balancers {
         identity: &Identity<'_>,
         aim: Aim,
     ) -> Result<Option<Shared>> {
-        Run { balancers: self, request, identity, held: None }.sync(aim).await
+        Run { balancers: self, request, identity, held: None, only: None }.sync(aim).await
     }
 
     pub(super) fn identity<'a>(&self, request: &LoadBalancerRequest<'a>) -> Result<Identity<'a>> {
@@ -211,8 +211,38 @@ impl LoadBalancers for Balancers {
         self.cloud().options().targets_follow_addresses
     }
 
+    fn target_annotations(&self) -> &[String] {
+        self.cloud().target_annotations()
+    }
+
     fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
         self.known.orphans(cluster, lives)
+    }
+
+    fn review(&self, service: &Service) -> ServiceReview {
+        self.cloud().review(service)
+    }
+
+    async fn owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
+        self.all_owned(cluster).await
+    }
+
+    async fn read_owned(
+        &self,
+        cluster: &Cluster,
+        id: &str,
+        services: &[Arc<Service>],
+    ) -> Result<Option<OwnedResource>> {
+        self.read_one_owned(cluster, id, services).await
+    }
+
+    async fn delete_owned(
+        &self,
+        cluster: &Cluster,
+        resource: &OwnedResource,
+        services: &[Arc<Service>],
+    ) -> Result<Removal> {
+        self.delete_orphan(cluster, resource, services).await
     }
 
     fn has_plans(&self) -> bool {
@@ -240,6 +270,10 @@ impl LoadBalancers for Balancers {
             steps(&operations(Some(&wanted), actual.map(|actual| &**actual), &identity, Aim::Ensured)?, name);
         plan.steps.extend(removal(sorted.surplus(), &identity)?.steps);
         Ok(plan)
+    }
+
+    async fn describe(&self, request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
+        self.descriptions(&request).await
     }
 }
 

@@ -33,6 +33,7 @@ impl Change<'_> {
         let mut outcome = self.actual.cloned().unwrap_or_default();
         if self.actual.is_none() {
             outcome.name.clone_from(&self.identity.name);
+            outcome.kind = self.identity.kind;
             outcome.owner_tags = self.identity.owner_tags();
             outcome.legacy_owner.clone_from(&self.identity.legacy_owner);
         }

@@ -1,8 +1,9 @@
 //! The trait by which a provider describes its cloud's load balancers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cloud_provider::{Cluster, LoadBalancerRequest, LoadBalancerStatus, Result, Service, async_trait};
+use cloud_provider::{Cluster, LoadBalancerRequest, LoadBalancerStatus, Result, Service, TargetHealth, async_trait};
 
 use super::model::{Actual, Part, Tree};
 use super::ownership::Identity;
@@ -82,10 +83,31 @@ pub trait LoadBalancerCloud: Send + Sync + 'static {
         None
     }
 
+    /// Returns namespace and name of the Service in the owner tags, where these tell more than its UID. What was created for a
+    /// Service and is found by such a name is deleted with the orphan of a Service that no longer exists.
+    fn owner_name(&self, _observed: &Actual) -> Option<(String, String)> {
+        None
+    }
+
     /// Says what becomes of a load balancer of the Service's own that [failed](super::State::Failed) and has no parts of
     /// others.
     fn recovery(&self, _observed: &Actual, _service: &Service) -> Recovery {
         Recovery::Never
+    }
+
+    /// Returns the keys of Node annotations that decide about targets. They count for Services whose targets
+    /// [follow labels](Parsed::targets_follow_labels).
+    fn target_annotations(&self) -> &[String] {
+        &[]
+    }
+
+    /// Reads the health of a load balancer's targets, for `explain`. `None`: the cloud does not tell; targets without an entry are
+    /// not checked yet.
+    ///
+    /// # Errors
+    /// The cloud's answer.
+    async fn target_health(&self, _observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        Ok(None)
     }
 
     /// Takes note of something that the user should hear of, such as by an event.
@@ -206,13 +228,17 @@ pub struct Options {
     pub polling: Polling,
     /// Whether targets are addresses of Nodes and not machines: they are planned again when addresses change.
     pub targets_follow_addresses: bool,
+    /// If set, an annotation in [`Published`] names the load balancer's ID, and the Service needs no other one for it.
+    pub annotates_id: bool,
     /// Parts that belong to the Service and not to one load balancer: they stay where one of two is removed.
     pub outlives: fn(&Part) -> bool,
+    /// Settings of the load balancer itself that decide about its price, such as type and size; `orphans` shows them.
+    pub price: &'static [&'static str],
 }
 
 impl Default for Options {
     fn default() -> Self {
         let polling = Polling { longest: Duration::from_secs(1), ..Polling::default() };
-        Self { polling, targets_follow_addresses: false, outlives: |_| false }
+        Self { polling, targets_follow_addresses: false, annotates_id: false, outlives: |_| false, price: &[] }
     }
 }

@@ -1,8 +1,9 @@
 //! A [`LoadBalancerCloud`] without its type parameters: the engine is compiled once for all clouds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{Cluster, LoadBalancerRequest, Node, Result, Service, async_trait};
+use cloud_provider::{Cluster, LoadBalancerRequest, Node, Result, Service, ServiceReview, TargetHealth, async_trait};
 
 use super::change::{Applied, Change};
 use super::cloud::{Adoption, Desire, LoadBalancerCloud, Names, Notice, Options, Published, Query, Recovery, Scope};
@@ -20,16 +21,20 @@ pub(super) trait AnyCloud: Send + Sync + 'static {
     fn names(&self) -> Names;
     fn naming(&self, cluster: &Cluster, service: &Service) -> Naming;
     fn targets_follow_labels(&self, service: &Service) -> bool;
+    fn target_annotations(&self) -> &[String];
+    fn review(&self, service: &Service) -> ServiceReview;
     fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption;
     fn fit(&self, desired: Tree, observed: &Actual, identity: &Identity<'_>) -> Result<Tree>;
     fn published(&self, observed: &Actual, identity: &Identity<'_>) -> Published;
     fn lock(&self, observed: &Actual) -> Option<String>;
+    fn owner_name(&self, observed: &Actual) -> Option<(String, String)>;
     fn recovery(&self, observed: &Actual, service: &Service) -> Recovery;
     fn report(&self, notice: Notice<'_>);
     async fn desired(&self, request: &LoadBalancerRequest<'_>, identity: &Identity<'_>, scope: Scope) -> Result<Tree>;
     async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>>;
     async fn apply(&self, change: Change<'_>) -> Result<Applied>;
     async fn has_machine(&self, node: &Node) -> Result<bool>;
+    async fn target_health(&self, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>>;
 }
 
 pub(super) struct Erased<C> {
@@ -62,6 +67,14 @@ impl<C: LoadBalancerCloud> AnyCloud for Erased<C> {
         self.cloud.spec(service).targets_follow_labels
     }
 
+    fn target_annotations(&self) -> &[String] {
+        self.cloud.target_annotations()
+    }
+
+    fn review(&self, service: &Service) -> ServiceReview {
+        self.cloud.spec(service).review()
+    }
+
     fn adopts(&self, observed: &Actual, identity: &Identity<'_>) -> Adoption {
         self.cloud.adopts(observed, identity)
     }
@@ -76,6 +89,10 @@ impl<C: LoadBalancerCloud> AnyCloud for Erased<C> {
 
     fn lock(&self, observed: &Actual) -> Option<String> {
         self.cloud.lock(observed)
+    }
+
+    fn owner_name(&self, observed: &Actual) -> Option<(String, String)> {
+        self.cloud.owner_name(observed)
     }
 
     fn recovery(&self, observed: &Actual, service: &Service) -> Recovery {
@@ -105,5 +122,9 @@ impl<C: LoadBalancerCloud> AnyCloud for Erased<C> {
 
     async fn has_machine(&self, node: &Node) -> Result<bool> {
         self.machines.has(node).await
+    }
+
+    async fn target_health(&self, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        self.cloud.target_health(observed).await
     }
 }

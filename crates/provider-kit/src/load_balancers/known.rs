@@ -242,6 +242,11 @@ impl Known {
         Ok(())
     }
 
+    /// Reads all, past what is known. A partial list is an error.
+    pub(super) async fn read_all(&self) -> Result<Vec<Actual>> {
+        Ok(self.cloud().read(Query::All(&self.0.sets)).await?.complete()?.into_items())
+    }
+
     fn shared(&self, actual: Actual) -> Shared {
         Arc::new(actual.sharing(&self.0.sets))
     }

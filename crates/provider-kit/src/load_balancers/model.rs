@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use cloud_provider::{Cluster, LoadBalancerIngress, LoadBalancerStatus};
+use jiff::Timestamp;
 
 use super::plan::Operation;
 use super::{Attributes, SortedMap, TargetSets, Targets};
@@ -321,6 +322,8 @@ pub struct Actual {
     pub labels: BTreeMap<String, String>,
     /// The Service that the legacy owner tag on it names (a label, tag or name), in the provider's terms.
     pub legacy_owner: Option<String>,
+    /// Its kind, in a cloud that has several, such as `classic` and `network`.
+    pub kind: &'static str,
     /// What it is doing.
     pub state: State,
     /// Where it is reached.
@@ -332,6 +335,8 @@ pub struct Actual {
     /// The owner tags of those who have parts of it, if all of them are known by such. Needed of one that has
     /// [failed](State::Failed) for good, which nobody can leave: it goes when the last of them goes.
     pub sharers: Option<Vec<OwnerTags>>,
+    /// Time of creation, if the cloud tells. Shown to people, and compared with nothing.
+    pub created: Option<Timestamp>,
     /// If set, it was not made for the Service that has it, but taken over, and is [let go](super::Operation::Untag) instead
     /// of deleted. The provider keeps this on the load balancer itself, written together with the owner tags.
     pub adopted: bool,

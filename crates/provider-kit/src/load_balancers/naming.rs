@@ -22,6 +22,9 @@ pub struct Naming {
     pub requested_id: Option<String>,
     /// Addresses at which the Service says that it is reached.
     pub published_addresses: Vec<String>,
+    /// The kind of load balancer that the Service asks for, in a cloud that has several: a Service whose load balancers have
+    /// another [`Actual::kind`](super::Actual::kind) gets a new one, shows its address, and then loses the others.
+    pub kind: &'static str,
 }
 
 impl Naming {

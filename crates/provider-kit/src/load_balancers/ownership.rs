@@ -15,7 +15,7 @@
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-use cloud_provider::{Caches, Cluster, Error, Result, Service};
+use cloud_provider::{Caches, Cluster, Error, Ownership, Result, Service};
 
 use super::cloud::Adoption;
 #[cfg(doc)]
@@ -42,13 +42,15 @@ pub struct Identity<'a> {
     pub requested_id: Option<String>,
     /// Addresses at which the Service says that it is reached.
     pub published_addresses: Vec<String>,
+    /// The [kind](Naming::kind) of load balancer that the Service asks for.
+    pub kind: &'static str,
     /// The Service in the provider's own form, parsed when it is first needed.
     spec: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl<'a> Identity<'a> {
     pub(super) fn new(cluster: &'a Cluster, service: &'a Service, naming: Naming) -> Self {
-        let Naming { name, former_names, legacy_owner, writes_legacy_owner, requested_id, published_addresses } =
+        let Naming { name, former_names, legacy_owner, writes_legacy_owner, requested_id, published_addresses, kind } =
             naming;
         let (other_names, spec) = (former_names, OnceLock::new());
         Self {
@@ -60,6 +62,7 @@ impl<'a> Identity<'a> {
             writes_legacy_owner,
             requested_id,
             published_addresses,
+            kind,
             spec,
         }
     }
@@ -133,8 +136,10 @@ enum Claim {
 /// What was found, sorted.
 #[derive(Default)]
 pub(super) struct Sorted {
-    /// The Service's own: the first is the one that counts.
+    /// The Service's own, those of the kind that it asks for first. The first of these is the one that counts.
     pub(super) ours: Vec<Shared>,
+    /// The number of those that are not of this kind.
+    of_other_kinds: usize,
     /// Of a dead Service, in our place.
     pub(super) orphaned: Option<Shared>,
     /// Of nobody, with our name.
@@ -169,6 +174,8 @@ impl Sorted {
             };
             match claim(&actual, identity, others) {
                 Claim::Marked | Claim::Signed => sorted.ours.push(actual),
+                // Another kind has names of its own, and is never what a Service gets.
+                _ if actual.kind != identity.kind && is_asked_for != Some(true) => {}
                 Claim::Orphaned | Claim::Named if is_asked_for == Some(true) => sorted.asked = Some(Ok(actual)),
                 Claim::Foreign(err) if is_asked_for == Some(true) => sorted.asked = Some(Err(err)),
                 Claim::Orphaned => sorted.orphaned = Some(actual),
@@ -185,24 +192,36 @@ impl Sorted {
         // Of two, the one that is asked for; else the one whose address users know.
         sorted.ours.sort_by_cached_key(|actual| {
             (
+                actual.kind != identity.kind,
                 !is_asked_for(actual),
                 !is_shown(actual),
                 actual.tree.as_ref().is_none_or(|tree| tree.balancer_attributes().is_none()),
                 actual.id.clone(),
             )
         });
+        sorted.of_other_kinds = sorted.ours.iter().filter(|actual| actual.kind != identity.kind).count();
         sorted
+    }
+
+    /// Returns the Service's own of the kind that it asks for.
+    fn of_its_kind(&self) -> &[Shared] {
+        self.ours.get(..self.ours.len() - self.of_other_kinds).unwrap_or_default()
+    }
+
+    /// Returns what is known to be the Service's own, without a search.
+    pub(super) fn of(own: Option<Shared>) -> Self {
+        Self { ours: own.into_iter().collect(), ..Self::default() }
     }
 
     /// The Service's own but for the one that counts.
     pub(super) fn surplus(&self) -> &[Shared] {
-        let counts = usize::from(self.asked.is_none());
+        let counts = usize::from(self.asked.is_none() && !self.of_its_kind().is_empty());
         self.ours.get(counts..).unwrap_or_default()
     }
 
-    /// Returns `true` if the load balancer that the Service asks for was found.
-    pub(super) fn has_requested(&self) -> bool {
-        self.choice == Choice::Found
+    /// Returns `true` if the Service moves from what it has: to the load balancer that it asks for, or to one of another kind.
+    pub(super) fn moves(&self) -> bool {
+        !self.surplus().is_empty() && (self.choice == Choice::Found || self.of_other_kinds > 0)
     }
 
     /// Whether it must be read for certain what is there, before anything is done with it: what is asked for was not seen, or
@@ -214,11 +233,11 @@ impl Sorted {
     /// Those that are too many are removed only if we made them: of two that carry the legacy owner tag alone, which users can
     /// write too, nobody knows which one is meant.
     pub(super) fn check_surplus(&self) -> Result<()> {
-        if self.has_requested() {
+        if self.choice == Choice::Found {
             return Ok(());
         }
-        let unmarked = self.surplus().iter().find(|it| it.owner_tags == OwnerTags::default());
-        match (self.ours.first(), unmarked) {
+        let unmarked = self.of_its_kind().iter().skip(1).find(|it| it.owner_tags == OwnerTags::default());
+        match (self.of_its_kind().first(), unmarked) {
             (Some(first), Some(other)) => Err(Error::invalid(format!(
                 "{} and {} both carry the sign of this Service, which is meant for one; take it off the other one, or delete that",
                 first.place(),
@@ -239,12 +258,12 @@ impl Sorted {
         if let Some(Ok(asked)) = &self.asked {
             return Some(asked);
         }
-        self.orphaned.as_ref().or(self.named.as_ref()).filter(|_| self.ours.is_empty())
+        self.orphaned.as_ref().or(self.named.as_ref()).filter(|_| self.of_its_kind().is_empty())
     }
 
     /// Whether that is so by its name alone.
     fn is_only_named(&self) -> bool {
-        self.ours.is_empty() && self.orphaned.is_none() && self.named.is_some()
+        self.of_its_kind().is_empty() && self.orphaned.is_none() && self.named.is_some()
     }
 
     /// The one that a Service's wish is applied to.
@@ -253,7 +272,7 @@ impl Sorted {
             return asked.as_ref().map(Some).map_err(Clone::clone);
         }
         self.check_surplus()?;
-        let found = self.ours.first().or(self.orphaned.as_ref()).or(self.named.as_ref());
+        let found = self.of_its_kind().first().or(self.orphaned.as_ref()).or(self.named.as_ref());
         match (found, &self.refusal) {
             (None, Some(refusal)) => Err(refusal.clone()),
             (found, _) => Ok(found),
@@ -340,6 +359,15 @@ fn claim(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Claim
     }
 }
 
+/// Returns who owns a load balancer, seen from a Service.
+pub(super) fn ownership(actual: &Actual, identity: &Identity<'_>, others: &Others<'_>) -> Ownership {
+    match claim(actual, identity, others) {
+        Claim::Marked | Claim::Signed => Ownership::Own,
+        Claim::Orphaned | Claim::Named => Ownership::Free,
+        Claim::Foreign(refusal) => Ownership::Foreign(refusal.to_string()),
+    }
+}
+
 impl Others<'_> {
     fn services(&self) -> Vec<Arc<Service>> {
         self.caches.map(Caches::services).unwrap_or_default()
@@ -385,7 +413,7 @@ fn is_going(owner_tags: &OwnerTags, identity: &Identity<'_>, caches: Option<&dyn
     is_known && is_of_cluster && of(owner_tags.service.as_deref()).is_none_or(|service| leaves(service))
 }
 
-fn full_name(service: &Service) -> String {
+pub(super) fn full_name(service: &Service) -> String {
     let part = |text: &Option<String>| text.clone().unwrap_or_default();
     format!("{}/{}", part(&service.metadata.namespace), part(&service.metadata.name))
 }

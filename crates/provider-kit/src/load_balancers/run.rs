@@ -23,6 +23,8 @@ pub(super) struct Run<'a> {
     pub(super) identity: &'a Identity<'a>,
     /// The right to change what is being changed, where several Services may change it.
     pub(super) held: Option<Held>,
+    /// If set, this load balancer is the only one that is found, as it was just read.
+    pub(super) only: Option<&'a Shared>,
 }
 
 impl Run<'_> {
@@ -37,6 +39,13 @@ impl Run<'_> {
         let (mut sync, mut action) = ServiceSync::start(aim, desired, balancers.cloud(), identity, balancers.caches());
         loop {
             let answer = match action {
+                Action::Find { is_fresh: false } if self.only.is_some() => {
+                    Ok(Answer::Found(Sorted::of(self.only.cloned())))
+                }
+                Action::Find { .. } | Action::VerifyAbsence if self.only.is_some() => {
+                    let id = self.only.map(|actual| &*actual.id).unwrap_or_default();
+                    balancers.orphan(id, identity).await.map(Answer::Found)
+                }
                 Action::Find { is_fresh } => balancers.found(identity, aim, is_fresh).await.map(Answer::Found),
                 Action::Claim(free) => balancers.claim(&free, identity).map(|()| Answer::Claimed),
                 Action::Lock { key, actual } => self.lock(key, actual).await.map(Answer::Seen),
@@ -59,6 +68,9 @@ impl Run<'_> {
             Report::Annotated(actual) => {
                 for (key, value) in cloud.published(&actual, identity).annotations {
                     request.observer.annotate(key, value);
+                }
+                if !cloud.options().annotates_id {
+                    request.observer.identified(&actual.id);
                 }
             }
             Report::Planned(plan) => request.observer.planned(&plan),

@@ -166,7 +166,7 @@ impl<'a> ServiceSync<'a> {
     }
 
     fn ensure(&mut self, found: Sorted, actual: Option<Shared>) -> Action {
-        let is_moving = found.has_requested() && !found.surplus().is_empty();
+        let is_moving = found.moves();
         self.phase = Phase::Ensuring(found);
         self.begin(BalancerSync::new(self.aim, actual, self.aim == Aim::Ensured && !is_moving))
     }
@@ -183,9 +183,9 @@ impl<'a> ServiceSync<'a> {
         }
     }
 
-    /// A Service that has another load balancer than the requested one is served by it until the requested one works.
+    /// A Service that moves is served by what it has until the load balancer to which it moves works.
     fn not_ensured(&mut self, found: &Sorted, failure: Failure) -> Action {
-        let others = if found.has_requested() { found.surplus().to_vec() } else { Vec::new() };
+        let others = if found.moves() { found.surplus().to_vec() } else { Vec::new() };
         self.serve_on(others.into_iter(), failure)
     }
 

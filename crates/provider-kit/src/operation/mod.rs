@@ -105,15 +105,12 @@ pub struct OperationState<I = u64> {
 #[derive(Clone)]
 pub struct Operations<I = u64> {
     interval: Duration,
+    /// The longest time that a caller waits, and the time after which it tries again.
+    patience: (Duration, Duration),
     reads: Arc<Coalescer<(), I, Outcomes<I>>>,
 }
 
 type Outcomes<I> = Arc<BTreeMap<I, Option<Result<()>>>>;
-
-/// The longest time that a caller waits.
-const LIMIT: Duration = Duration::from_secs(60);
-/// The time after which a caller that waited so long tries again.
-const COME_BACK: Duration = Duration::from_secs(10);
 
 impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
     /// Reads up to `ids_per_request` operations with `read`, every `interval`. An operation that `read` does not return does
@@ -132,21 +129,30 @@ impl<I: Clone + Ord + fmt::Display + Send + Sync + 'static> Operations<I> {
             let states = read(ids);
             async move { Ok(Arc::new(states.await?.into_iter().map(|state| (state.id, state.outcome)).collect())) }
         });
-        Self { interval: interval.max(Duration::from_millis(1)), reads: Arc::new(reads.at_most(ids_per_request)) }
+        let (interval, reads) = (interval.max(Duration::from_millis(1)), Arc::new(reads.at_most(ids_per_request)));
+        Self { interval, patience: (Duration::from_secs(60), Duration::from_secs(10)), reads }
     }
 
-    /// Waits for at most a minute until all operations have ended.
+    /// Sets the longest time that a caller waits, a minute unless set, and the time after which it tries again, 10 s unless set.
+    #[must_use]
+    pub fn patience(mut self, limit: Duration, come_back: Duration) -> Self {
+        self.patience = (limit, come_back);
+        self
+    }
+
+    /// Waits until all operations have ended, for a limited time.
     ///
     /// # Errors
     /// The error of the first operation that failed; *other* if the cloud does not know one; *retry after* when it takes too
     /// long; the error of reading their states.
     pub async fn wait(&self, ids: &[I]) -> Result<()> {
-        match tokio::time::timeout(LIMIT, join_all(ids.iter().map(|id| self.wait_for_one(id)))).await {
+        let (limit, come_back) = self.patience;
+        match tokio::time::timeout(limit, join_all(ids.iter().map(|id| self.wait_for_one(id)))).await {
             Ok(outcomes) => outcomes.into_iter().collect(),
             Err(_) => {
                 let ids = ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                let text = format!("operations not finished after {LIMIT:?}: {ids}; looking again in {COME_BACK:?}");
-                Err(Error::retry_in(text, COME_BACK))
+                let text = format!("operations not finished after {limit:?}: {ids}; looking again in {come_back:?}");
+                Err(Error::retry_in(text, come_back))
             }
         }
     }

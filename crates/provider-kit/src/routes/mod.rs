@@ -11,7 +11,9 @@ mod owners;
 
 use std::net::IpAddr;
 
-use cloud_provider::{AddressType, Cluster, Error, Node, NodeAddress, Result, Route, Routes, async_trait};
+use cloud_provider::{
+    AddressType, Cluster, Error, Node, NodeAddress, OwnedResource, Owner, Removal, Result, Route, Routes, async_trait,
+};
 pub use ipnet::IpNet;
 
 use self::owners::Nodes;
@@ -67,6 +69,12 @@ pub trait RouteCloud: Send + Sync + 'static {
     /// # Errors
     /// The cloud's answer; a partial list is an error, or routes that it lacks would be created again.
     async fn list(&self) -> Result<Vec<CloudRoute>>;
+
+    /// Returns `true` if each route that this program creates carries its owner tag ([`CloudRoute::owner`]), so that `orphans`
+    /// can list and delete the routes of Nodes that no longer exist.
+    fn has_owner_tags(&self) -> bool {
+        false
+    }
 
     /// Sets the targets of listed routes, if the list does not tell them.
     ///
@@ -185,6 +193,33 @@ impl<C: RouteCloud> RouteTable<C> {
         &self.cloud
     }
 
+    /// Reads the routes whose owner tag names this cluster, by its ID or by its name.
+    async fn tagged(&self, cluster: &Cluster) -> Result<Vec<(OwnedResource, CloudRoute)>> {
+        if !self.cloud.has_owner_tags() {
+            return Ok(Vec::new());
+        }
+        let resource = |route: CloudRoute| {
+            let tag = route.owner.clone().filter(|tag| Some(tag) == cluster.id.as_ref() || *tag == cluster.name)?;
+            let target = match &route.target {
+                Target::Gone(id) => Some(format!("{id}, which no longer exists")),
+                target => target.machine().map(str::to_owned),
+            };
+            let hops = (!route.next_hops.is_empty()).then(|| route.next_hops.join(", "));
+            let facts = [("next hop", hops), ("machine", target)];
+            let resource = OwnedResource {
+                kind: "route",
+                id: if route.name.is_empty() { &route.destination } else { &route.name }.clone(),
+                name: route.destination.clone(),
+                cluster: tag,
+                owner: Owner::PodCidr(route.destination.clone()),
+                facts: facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
+                ..OwnedResource::default()
+            };
+            Some((resource, route))
+        };
+        Ok(self.cloud.list().await?.into_iter().filter_map(resource).collect())
+    }
+
     /// Prepares and sends a change. What was changed of a black hole's next hop decides nothing: where no Node is, the address may
     /// be anybody's, and keeps no route that leads nowhere.
     async fn change(&self, cluster: &Cluster, change: Change, route: &CloudRoute, is_blackhole: bool) -> Result<()> {
@@ -253,6 +288,24 @@ impl<C: RouteCloud> Routes for RouteTable<C> {
         let unwanted =
             CloudRoute { name: name.clone(), destination: destination_cidr.clone(), next_hops, ..Default::default() };
         self.change(cluster, Change::Remove, &unwanted, *blackhole).await
+    }
+
+    async fn owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
+        Ok(self.tagged(cluster).await?.into_iter().map(|(resource, _)| resource).collect())
+    }
+
+    async fn delete_owned(&self, cluster: &Cluster, resource: &OwnedResource) -> Result<Removal> {
+        if cluster.id.as_ref() != Some(&resource.cluster) {
+            return Err(Error::invalid(format!(
+                "{resource} carries the owner tag of another cluster; it is left alone"
+            )));
+        }
+        let listed = self.tagged(cluster).await?.into_iter();
+        let is_it = |(it, _): &(OwnedResource, CloudRoute)| {
+            (&it.id, &it.owner, &it.cluster) == (&resource.id, &resource.owner, &resource.cluster)
+        };
+        let Some((_, route)) = listed.into_iter().find(is_it) else { return Ok(Removal::NotFound) };
+        self.change(cluster, Change::Remove, &route, true).await.map(|()| Removal::Deleted)
     }
 }
 

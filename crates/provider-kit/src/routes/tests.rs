@@ -11,10 +11,15 @@ struct Fake {
     errors: Mutex<Vec<Error>>,
     prepared: Mutex<Vec<Change>>,
     port_error: Option<Error>,
+    has_tags: bool,
 }
 
 #[async_trait]
 impl RouteCloud for Fake {
+    fn has_owner_tags(&self) -> bool {
+        self.has_tags
+    }
+
     async fn list(&self) -> Result<Vec<CloudRoute>> {
         Ok(self.routes.lock().unwrap().clone())
     }
@@ -123,6 +128,36 @@ async fn foreign_route_is_never_removed_and_named_where_it_is_in_the_way() {
     assert!(error.is_invalid() && error.to_string().contains("ccm-rs/cluster=kubernetes"), "{error}");
     table.cloud.routes.lock().unwrap()[0].owner = None;
     assert!(table.create(&cluster(), "uid", &wanted()).await.unwrap_err().is_conflict(), "routes have no tags here");
+}
+
+#[tokio::test]
+async fn only_routes_with_an_owner_tag_of_the_cluster_are_listed_and_deleted_as_orphans() {
+    let cluster = Cluster { id: Some("c1".into()), ..cluster() };
+    for has_tags in [true, false] {
+        let table = table(Fake { has_tags, ..Fake::default() });
+        let all =
+            [("10.0.0.2", Some("c1")), ("10.0.0.3", Some("kubernetes")), ("10.0.0.4", Some("c2")), ("10.0.0.5", None)];
+        table
+            .cloud
+            .routes
+            .lock()
+            .unwrap()
+            .extend(all.map(|(hop, owner)| CloudRoute { name: hop.into(), ..there(hop, owner) }));
+        let owned = table.owned(&cluster).await.unwrap();
+        let told: Vec<_> = owned.iter().map(|it| (&*it.id, &*it.cluster)).collect();
+        if !has_tags {
+            assert_eq!(told, [], "routes have no tags here");
+            continue;
+        }
+        assert_eq!(told, [("10.0.0.2", "c1"), ("10.0.0.3", "kubernetes")]);
+        assert_eq!(table.delete_owned(&cluster, &owned[0]).await.unwrap(), Removal::Deleted);
+        assert_eq!(table.delete_owned(&cluster, &owned[0]).await.unwrap(), Removal::NotFound);
+        assert!(
+            table.delete_owned(&cluster, &owned[1]).await.unwrap_err().is_invalid(),
+            "another cluster may have that name"
+        );
+        assert_eq!(table.cloud.routes.lock().unwrap().len(), 3);
+    }
 }
 
 #[test]

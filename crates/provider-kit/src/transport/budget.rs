@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::Priority;
 use super::failure::{LONGEST_PAUSE, Report};
 
-/// How the requests that a cloud allows are shared out. Nothing is held back until the cloud has said how many are left
-/// (`RateLimit-Limit`, `-Remaining`, `-Reset`, also with `X-`).
+/// How the requests that a cloud allows are shared out. Unless a limit is [stated](Refill::Stated), nothing is held back until
+/// the cloud has said how many are left (`RateLimit-Limit`, `-Remaining`, `-Reset`, also with `X-`).
 ///
 /// | of what is allowed | |
 /// |---|---|
@@ -19,7 +19,7 @@ use super::failure::{LONGEST_PAUSE, Report};
 /// | the next fifth | for these and [`Ordinary`](Priority::Ordinary) ones |
 /// | the rest | for all |
 ///
-/// Others may have used up even what is left to them. Where requests come back [evenly](Refill::Evenly), calls then go on with
+/// Others may have used up even what is left to them. Where requests come back one by one, calls then go on with
 /// a part of what comes back: urgent ones with all but the others' share of it, ordinary ones with half of that, refreshing
 /// ones with a quarter. So nobody starves, and what is left grows.
 ///
@@ -48,6 +48,30 @@ pub enum Refill {
     AtReset,
     /// One by one, the whole limit within this time.
     Evenly(Duration),
+    /// One after each `interval`, up to `burst`, whatever the cloud says: a limit that the user or the cloud's documentation
+    /// states.
+    Stated {
+        /// Time in which one request comes back.
+        interval: Duration,
+        /// Number of requests that can be sent at once.
+        burst: u32,
+    },
+}
+
+impl Refill {
+    /// Returns a limit of this many requests each second, at least one, after this many at once.
+    pub fn per_second(rate: u32, burst: u32) -> Self {
+        Self::Stated { interval: Duration::from_secs(1) / rate.max(1), burst: burst.max(1) }
+    }
+
+    /// Returns the time in which one request of a limit comes back; `None` if all come back together.
+    fn interval(self, limit: f64) -> Option<f64> {
+        match self {
+            Self::AtReset => None,
+            Self::Evenly(period) => Some(period.as_secs_f64() / limit),
+            Self::Stated { interval, .. } => Some(interval.as_secs_f64()),
+        }
+    }
 }
 
 impl Default for Budget {
@@ -202,7 +226,7 @@ impl Allowance {
     /// How long it takes until it is this one's turn, as far as can be said.
     pub(super) fn wait(&self, ticket: Ticket, now: Instant) -> Duration {
         let paused = self.paused_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        let believed = paused.max(self.level.map_or(Duration::ZERO, |level| self.shortage(&level, ticket, now)));
+        let believed = paused.max(self.level(now).map_or(Duration::ZERO, |level| self.shortage(&level, ticket, now)));
         // What a cloud says of its limits may be wrong. After some silence one request finds out.
         let silent = self.last_sent.map_or(Duration::ZERO, |then| now.saturating_duration_since(then));
         believed.min(LONGEST_PAUSE.saturating_sub(silent))
@@ -215,12 +239,19 @@ impl Allowance {
 
     /// Why a call of this priority waits.
     pub(super) fn describe(&self, priority: Priority, now: Instant) -> String {
-        let Some(level) = &self.level else { return "others go first".to_owned() };
-        let (limit, left) = (level.limit, self.left(level, now).max(0.0));
+        let Some(level) = self.level(now) else { return "others go first".to_owned() };
+        let (limit, left) = (level.limit, self.left(&level, now).max(0.0));
         let kept = (limit * self.budget.reserve(priority)).round();
         format!(
             "about {left:.0} of {limit:.0} requests are left, {kept:.0} are kept for others or for what is more urgent"
         )
+    }
+
+    /// Returns the level that is known; at first that of a stated limit, of which nothing is used.
+    fn level(&self, now: Instant) -> Option<Level> {
+        let Refill::Stated { burst, .. } = self.budget.refill else { return self.level };
+        let limit = f64::from(burst);
+        self.level.or(Some(Level { limit, left: limit, at: now, reset: None, told_by: 0 }))
     }
 
     fn shortage(&self, level: &Level, ticket: Ticket, now: Instant) -> Duration {
@@ -236,10 +267,9 @@ impl Allowance {
         if missing <= EPSILON {
             return Duration::ZERO;
         }
-        match self.budget.refill {
-            Refill::AtReset => level.reset.map_or(Duration::ZERO, |reset| reset.saturating_duration_since(now)),
-            Refill::Evenly(period) => {
-                let one = period.as_secs_f64() / level.limit;
+        match self.budget.refill.interval(level.limit) {
+            None => level.reset.map_or(Duration::ZERO, |reset| reset.saturating_duration_since(now)),
+            Some(one) => {
                 let since = self.last_sent.map_or(f64::INFINITY, |then| (now - then).as_secs_f64());
                 let paced = turns * one / self.budget.part_of_refill(priority) - since;
                 let seconds = (missing * one).min(paced.max((turns - left) * one));
@@ -254,10 +284,10 @@ impl Allowance {
 
     /// What can be sent at once, with what is under way counted as sent.
     fn left(&self, level: &Level, now: Instant) -> f64 {
-        let restored = match self.budget.refill {
-            Refill::AtReset if level.reset.is_some_and(|reset| reset <= now) => level.limit,
-            Refill::AtReset => level.left,
-            Refill::Evenly(period) => level.left + level.limit * (now - level.at).as_secs_f64() / period.as_secs_f64(),
+        let restored = match self.budget.refill.interval(level.limit) {
+            None if level.reset.is_some_and(|reset| reset <= now) => level.limit,
+            None => level.left,
+            Some(one) => level.left + (now - level.at).as_secs_f64() / one,
         };
         restored.min(level.limit) - f64::from(self.under_way)
     }
@@ -291,7 +321,8 @@ impl Allowance {
 
     /// An answer may be overtaken by that to a later request, which says more.
     fn learn(&mut self, number: Number, report: &Report, now: Instant) {
-        let Some(left) = report.remaining.map(|left| left as f64) else { return self.spend(now) };
+        let remaining = report.remaining.filter(|_| !matches!(self.budget.refill, Refill::Stated { .. }));
+        let Some(left) = remaining.map(|left| left as f64) else { return self.spend(now) };
         if self.level.is_some_and(|level| level.told_by > number) {
             return;
         }
@@ -300,7 +331,7 @@ impl Allowance {
         let reset = report.reset.map(|reset| now + reset);
         let usable = match self.budget.refill {
             Refill::AtReset => reset.is_some(),
-            Refill::Evenly(_) => limit > 0.0,
+            Refill::Evenly(_) | Refill::Stated { .. } => limit > 0.0,
         };
         self.level = usable.then_some(Level { limit, left, at: now, reset, told_by: number });
     }
@@ -308,7 +339,7 @@ impl Allowance {
     fn spend(&mut self, now: Instant) {
         // A window that is over says nothing of the next one.
         self.level = self.level.filter(|level| self.budget.refill != Refill::AtReset || level.reset > Some(now));
-        let Some(level) = self.level else { return };
+        let Some(level) = self.level(now) else { return };
         // What is under way is subtracted from what this gives.
         let left = self.left(&level, now) + f64::from(self.under_way) - 1.0;
         self.level = Some(Level { left: left.max(0.0), at: now, ..level });

@@ -62,7 +62,7 @@ impl Failure {
     }
 
     pub(super) fn no_answer(call: &Call, cause: &str) -> Self {
-        let error = Error::other(format!("{} was not answered: {cause}", call.place()));
+        let error = Error::unanswered(format!("{} was not answered: {cause}", call.place()));
         Self { repeat: Repeat::IfIdempotent, ..Self::cut_off(error) }
     }
 
@@ -264,10 +264,11 @@ fn beginning(attempt: &Attempt, body: &[u8]) -> String {
 /// After a 429: as long as the cloud asks; where requests come back one by one, the budget knows better than a time by which
 /// all of them are back.
 fn pause(headers: &HeaderMap, report: &Report, refill: Refill) -> Option<Duration> {
-    let known = refill != Refill::AtReset && report.remaining.is_some();
+    let is_even = matches!(refill, Refill::Evenly(_));
+    let known = is_even && report.remaining.is_some();
     retry_after(headers).or_else(|| {
         let reset = report.reset.map(|reset| reset.clamp(Duration::from_secs(1), LONGEST_PAUSE));
-        (!known).then(|| reset.filter(|_| refill == Refill::AtReset).unwrap_or(DEFAULT_PAUSE))
+        (!known).then(|| reset.filter(|_| !is_even).unwrap_or(DEFAULT_PAUSE))
     })
 }
 

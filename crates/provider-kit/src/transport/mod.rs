@@ -56,6 +56,7 @@ mod throttle;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use access::endpoint;
 use attempt::{Attempt, Stack};
@@ -113,6 +114,7 @@ pub struct Builder {
     metrics: Arc<dyn CloudMetrics>,
     fence: Fence,
     patience: Patience,
+    call_timeout: Option<Duration>,
     budget: Budget,
     paging: Paging,
     words: Words,
@@ -149,9 +151,10 @@ impl Builder {
         self
     }
 
-    /// As every provider's: the User-Agent that the user wants, the fence, and who hears of requests.
+    /// Applies the setup of providers: User-Agent, longest time of a call, fence, and observer of requests.
     #[must_use]
-    pub fn setup(self, setup: &Setup) -> Self {
+    pub fn setup(mut self, setup: &Setup) -> Self {
+        self.call_timeout = setup.call_timeout;
         let named = setup.user_agent.iter().fold(self, Builder::user_agent);
         named.fence(setup.fence.clone()).metrics(Arc::clone(&setup.metrics))
     }
@@ -318,7 +321,8 @@ impl Builder {
             }
         };
         let base = self.base.trim_end_matches('/').to_owned();
-        let (patience, metrics, signer) = (self.patience, self.metrics, self.signer);
+        let patience = self.call_timeout.map_or(self.patience, |longest| self.patience.once(longest));
+        let (metrics, signer) = (self.metrics, self.signer);
         let words = Words { refill: self.budget.refill, ..self.words };
         let agent = self.user_agent.into_iter().chain([AGENT.to_owned()]).collect::<Vec<_>>().join(" ");
         let user_agent = HeaderValue::try_from(&agent)
@@ -368,6 +372,7 @@ impl Transport {
             metrics: Arc::new(NoCloudMetrics),
             fence: Fence::open(),
             patience: Patience::default(),
+            call_timeout: None,
             budget: Budget::default(),
             paging: Paging::WHOLE,
             words: Words {

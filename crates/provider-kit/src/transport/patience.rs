@@ -62,6 +62,17 @@ impl Default for Patience {
 }
 
 impl Patience {
+    /// Returns the patience of one try that takes at most so long.
+    pub(super) fn once(self, longest: Duration) -> Self {
+        Self {
+            timeout: self.timeout.min(longest),
+            total: self.total.min(longest),
+            longest_pause: self.longest_pause.min(longest),
+            tries: 1,
+            ..self
+        }
+    }
+
     /// Before the try that follows the one of this number, counted from 1. `dice`: 0 to 1.
     pub(super) fn backoff(&self, attempt: u32, dice: f64) -> Duration {
         let whole = self.backoff.saturating_mul(2_u32.saturating_pow(attempt - 1)).min(self.longest_backoff);

@@ -1,14 +1,21 @@
 //! The layer that tries again.
 
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
 use tokio::time::Instant;
 use tower::service_fn;
 
 use super::Patience;
 use super::attempt::{Attempt, Sends};
 
+/// An API that does not answer is reported this often: many calls meet the same.
+const REPORTED_EVERY: Duration = Duration::from_secs(30);
+
 pub(super) fn retry(inner: impl Sends, patience: Patience) -> impl Sends {
+    let silence = Arc::new(Silence::default());
     service_fn(move |attempt: Attempt| {
-        let inner = inner.clone();
+        let (inner, silence) = (inner.clone(), Arc::clone(&silence));
         async move {
             let mut number = 1;
             loop {
@@ -25,6 +32,9 @@ pub(super) fn retry(inner: impl Sends, patience: Patience) -> impl Sends {
                 {
                     return Err(failure);
                 }
+                if failure.error.is_unanswered() && silence.take_due(Instant::now()) {
+                    tracing::warn!(error = %failure.error, attempt = number, retry_in = ?delay, "the cloud does not answer");
+                }
                 // A pause is sat out, by everybody, before the next try.
                 if failure.pause.is_none() {
                     tokio::time::sleep(delay).await;
@@ -33,4 +43,20 @@ pub(super) fn retry(inner: impl Sends, patience: Patience) -> impl Sends {
             }
         }
     })
+}
+
+/// The time at which the log last said that the API does not answer.
+#[derive(Default)]
+struct Silence(Mutex<Option<Instant>>);
+
+impl Silence {
+    /// Returns `true`, and takes note of it, if the last report is long ago.
+    fn take_due(&self, now: Instant) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|last| now.duration_since(last) >= REPORTED_EVERY);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
 }

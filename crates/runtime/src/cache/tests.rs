@@ -1,4 +1,6 @@
 //! The cache against a small scripted API server, in virtual time.
+//!
+//! Rules: RT-20 to RT-23, APP-152.
 
 mod server;
 

@@ -21,6 +21,7 @@ use super::layer::{Limits, wrap};
 use super::renewal::Source;
 use super::request::RequestMetrics;
 use super::token_file;
+use super::unanswered::naming_urls;
 use crate::cluster::ClusterIdentity;
 
 /// The environment variable that replaces `--master` if there is neither that nor a kubeconfig.
@@ -219,7 +220,7 @@ pub(super) fn build(mut config: Config, origin: &str) -> Result<Client, ClientEr
     let built = catch_unwind(AssertUnwindSafe(|| ClientBuilder::try_from(config)));
     let built = built.map_err(|_| unusable("a defect: making a client panicked, and the log says where".to_owned()))?;
     let builder = built.map_err(|error| unusable(crate::api_error::api_error(&discreet(error)).to_string()))?;
-    Ok(builder.build())
+    Ok(naming_urls(builder.build(), &server))
 }
 
 /// Checks the URLs of server and proxy. The server's keeps neither user nor password.

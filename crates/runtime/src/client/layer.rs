@@ -112,6 +112,7 @@ impl Sender {
     /// in size.
     async fn send_once(&self, info: &RequestInfo, request: Request<Body>) -> Result<Answer, BoxError> {
         let asked = AskedFor::of(&request, &self.host);
+        let place = format!("{} {}{}", request.method(), self.host, request.uri().path());
         let (start, sent) = (Instant::now(), body_size(request.body()));
         let changes = !request.method().is_safe();
         if changes {
@@ -132,9 +133,9 @@ impl Sender {
             if changes { while_open(&self.fence, exchange).await } else { exchange.await.map_err(Into::into) }
         };
         let answer: Result<_, BoxError> = match self.request_timeout {
-            Some(limit) => timeout(limit, exchange).await.unwrap_or_else(|_| {
-                Err(format!("no answer from the API server ({}) within {limit:?}", self.host).into())
-            }),
+            Some(limit) => timeout(limit, exchange)
+                .await
+                .unwrap_or_else(|_| Err(format!("no answer from the API server to {place} within {limit:?}").into())),
             None => exchange.await,
         };
         let status = answer.as_ref().ok().map(|a| a.status().as_u16());

@@ -149,7 +149,7 @@ async fn a_silent_server_is_not_waited_for_for_ever() {
     let limits = Limits { request_timeout: Some(Duration::from_secs(10)), ..Limits::default() };
     let client = wrap(&below, "h:443", "ccm/v1", &limits, Arc::clone(&metrics) as Arc<dyn RequestMetrics>);
     let error = Api::<Node>::all(client).get("n").await.unwrap_err();
-    assert_eq!(api_error(&error).to_string(), "ServiceError: no answer from the API server (h:443) within 10s");
+    assert_eq!(api_error(&error).to_string(), "no answer from the API server to GET h:443/api/v1/nodes/n within 10s");
     assert_eq!(metrics.take(), ["GET get nodes <error> 10s"]);
 }
 

@@ -1,4 +1,6 @@
 //! Merging, counting and limiting as tables; sending in virtual time.
+//!
+//! Rules: RT-25 to RT-27, D-112.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! The queue against a simple model, and what needs a running clock.
+//!
+//! Rules: RT-1, RT-2, RT-6, RT-30.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Several processes, one Lease, and everything that can go wrong between them: never two of them may write at a time.
+//!
+//! Rules: APP-63, APP-64, INV-4, D-160.
 
 #![allow(clippy::unwrap_used, reason = "a test says enough by failing")]
 

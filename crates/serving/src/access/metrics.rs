@@ -1,4 +1,4 @@
-//! What is told about callers (metrics.md §6).
+//! What is told about callers (MET-25).
 
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ pub struct NoAccessMetrics;
 
 impl AccessMetrics for NoAccessMetrics {}
 
-/// A user's name as a label with few values (metrics.md §6).
+/// A user's name as a label with few values (MET-25).
 #[must_use]
 pub fn compressed_username(name: &str) -> &'static str {
     match name {

@@ -1,3 +1,5 @@
+//! Rules: APP-106, APP-120 to APP-127.
+
 use super::*;
 use crate::asking::{Answer, ask};
 use crate::issuing::{Authority, Issued};

@@ -1,3 +1,5 @@
+//! Rules: APP-102, APP-103, APP-108.
+
 use super::*;
 use crate::asking::{ask, call, get};
 use axum::body::Body;

@@ -1,3 +1,5 @@
+//! Rules: APP-95 to APP-98, APP-104, D-172.
+
 use super::*;
 use crate::asking::{ask, call, get};
 use axum::body::Body;

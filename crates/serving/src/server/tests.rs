@@ -1,3 +1,5 @@
+//! Rules: APP-113, APP-115, D-215, D-216.
+
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::{Arc, Mutex};

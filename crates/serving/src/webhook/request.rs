@@ -44,9 +44,27 @@ impl AdmissionRequest {
     /// # Errors
     /// The object is not of this type.
     pub fn object<T: DeserializeOwned>(&self) -> Result<Option<T>, String> {
-        let parse = |object: &RawValue| serde_json::from_str(object.get());
-        self.object.as_deref().map(parse).transpose().map_err(|error| format!("cannot parse the object: {error}"))
+        parsed(self.object.as_deref())
     }
+
+    /// Parses the object as it was before; `None` if there was none.
+    ///
+    /// # Errors
+    /// The object is not of this type.
+    pub fn old_object<T: DeserializeOwned>(&self) -> Result<Option<T>, String> {
+        parsed(self.old_object.as_deref())
+    }
+
+    /// Bytes of JSON of both objects.
+    #[must_use]
+    pub fn object_bytes(&self) -> usize {
+        [&self.object, &self.old_object].into_iter().flatten().map(|object| object.get().len()).sum()
+    }
+}
+
+fn parsed<T: DeserializeOwned>(object: Option<&RawValue>) -> Result<Option<T>, String> {
+    let parse = |object: &RawValue| serde_json::from_str(object.get());
+    object.map(parse).transpose().map_err(|error| format!("cannot parse the object: {error}"))
 }
 
 /// Type of an object.

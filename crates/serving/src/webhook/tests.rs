@@ -1,3 +1,5 @@
+//! Rules: APP-140 to APP-143.
+
 use super::*;
 use crate::asking::{Answer, ask};
 use http::header;

@@ -1,4 +1,6 @@
 //! What other means made, and what others left, is taken over by its name.
+//!
+//! Rules: D-183.
 
 use cloud_provider::{Goal, LoadBalancers, Service};
 

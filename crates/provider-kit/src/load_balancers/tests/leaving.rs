@@ -1,4 +1,6 @@
 //! Nobody can leave a shared load balancer that has failed; it goes with the last.
+//!
+//! Rules: D-211.
 
 use std::sync::Arc;
 

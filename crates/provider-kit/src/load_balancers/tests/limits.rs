@@ -1,4 +1,6 @@
 //! A cloud that takes only so many targets.
+//!
+//! Rules: D-184, D-247.
 
 use cloud_provider::LoadBalancers;
 

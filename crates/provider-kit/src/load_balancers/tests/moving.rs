@@ -181,3 +181,59 @@ async fn one_that_is_not_there_is_no_reason_to_have_none() {
     assert_eq!(ids(&town), ["lb-1", "lb-2"]);
     assert_eq!(town.cloud.one("lb-2").owner_tags, OwnerTags::default());
 }
+
+/// A Service with a load balancer, `lb-1`, that now asks for one of another kind.
+async fn changing_kind() -> (Town, Service) {
+    let town = Town::default();
+    let mut service = town.service("s1", with_targets(&["a"]));
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    shows(&mut service, "192.0.2.1");
+    service.metadata.annotations.get_or_insert_default().insert("network".to_owned(), String::new());
+    town.cloud.requests();
+    (town, service)
+}
+
+#[tokio::test(start_paused = true)]
+async fn service_that_asks_for_another_kind_moves_to_a_new_load_balancer() {
+    let (town, service) = changing_kind().await;
+    let plan = town.balancers.plan(town.request(&service), Goal::Ensured).await.unwrap();
+    let steps: Vec<_> = plan.steps.iter().map(ToString::to_string).collect();
+    assert!(steps[0].contains("create") && steps.last().unwrap().contains("delete"), "{steps:?}");
+    let board = board(&town);
+    ensure(&town, &service, &board).await.unwrap();
+    assert_eq!(*board.shown.lock().unwrap(), [("192.0.2.2".to_owned(), 2)], "shown while both are there");
+    assert_eq!((ids(&town), town.cloud.one("lb-2").kind), (vec!["lb-2".to_owned()], "network"));
+    town.cloud.requests();
+    town.balancers.ensure(town.request(&service)).await.unwrap();
+    assert_eq!(town.cloud.requests(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_of_kind_that_ends_in_between_is_finished_after_a_start() {
+    let (mut town, service) = changing_kind().await;
+    ensure(&town, &service, &Board { refuses: true, ..board(&town) }).await.unwrap_err();
+    assert_eq!(ids(&town), ["lb-1", "lb-2"]);
+    town.restart();
+    ensure(&town, &service, &board(&town)).await.unwrap();
+    assert_eq!(ids(&town), ["lb-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_serves_on_while_one_of_another_kind_cannot_be_created() {
+    let (town, service) = changing_kind().await;
+    town.cloud.state().has_no_time = (9, false);
+    town.want("s1", with_targets(&["b"]));
+    ensure(&town, &service, &board(&town)).await.unwrap_err();
+    assert_eq!(town.cloud.one("lb-1").tree.unwrap().targets_of("main").to_string(), "b");
+    assert_eq!(ids(&town), ["lb-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_of_the_legacy_tag_alone_is_replaced_by_one_of_another_kind() {
+    let town = Town::default();
+    let mut service = town.service("s1", with_targets(&["a"]));
+    town.cloud.add("as1", OwnerTags::default(), Some("sign-s1"), with_targets(&["a"]));
+    service.metadata.annotations.get_or_insert_default().insert("network".to_owned(), String::new());
+    ensure(&town, &service, &board(&town)).await.unwrap();
+    assert_eq!((ids(&town), town.cloud.one("lb-2").kind), (vec!["lb-2".to_owned()], "network"));
+}

@@ -1,5 +1,7 @@
 //! One load balancer that several Services share, in a cloud that replaces all tags at once: whoever changes it from what
 //! was there before another one changed it takes that one's tag, or its whole load balancer, away.
+//!
+//! Rules: P-27, D-201.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};

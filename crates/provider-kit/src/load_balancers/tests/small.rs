@@ -113,7 +113,7 @@ impl State {
 
     fn create(&mut self, change: Change<'_>) -> Result<Actual> {
         self.requests.push("create".into());
-        if self.balancers.values().any(|it| it.name == change.identity.name) {
+        if self.balancers.values().any(|it| it.name == change.identity.name && it.kind == change.identity.kind) {
             return Err(Error::conflict("name taken"));
         }
         self.made += 1;
@@ -181,6 +181,7 @@ impl LoadBalancerCloud for Small {
             legacy_owner: Some(format!("sign-{uid}")),
             writes_legacy_owner: true,
             requested_id: annotations.get("id").cloned(),
+            kind: if annotations.contains_key("network") { "network" } else { "" },
             ..Naming::of(service)
         }
     }

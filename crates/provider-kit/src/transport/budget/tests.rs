@@ -60,6 +60,25 @@ fn without_headers_there_is_no_limit_and_a_single_request_goes_ahead() {
 }
 
 #[test]
+fn a_stated_limit_holds_from_the_first_request_on_whatever_the_cloud_says() {
+    let begun = Instant::now();
+    let budget = Budget { share_left_to_others: 0.0, refill: Refill::per_second(10, 20) };
+    let mut allowance = knowing(budget, told(3600, 3600, None), begun);
+    let mut sent = 1;
+    let mut now = begun;
+    while now < begun + Duration::from_secs(5) {
+        match turn(&mut allowance, Priority::Urgent, now) {
+            Ok(number) => {
+                allowance.finish(number, Outcome::Answered(told(3600, 3600, None)), now);
+                sent += 1;
+            }
+            Err(_) => now += Duration::from_millis(100),
+        }
+    }
+    assert!((68..=71).contains(&sent), "20 at once, and 10 each second: {sent}");
+}
+
+#[test]
 fn a_first_request_without_an_answer_holds_up_the_others_for_a_second_only() {
     let now = Instant::now();
     let mut allowance = Allowance::new(Budget::default());

@@ -1,0 +1,79 @@
+//! Resources with the owner tags of a cluster, as the subcommand `orphans` reads and deletes them.
+
+use jiff::Timestamp;
+
+/// A resource of the cloud with owner tags of a cluster.
+///
+/// ```
+/// use cloud_provider::{OwnedResource, Owner};
+///
+/// let route = OwnedResource {
+///     kind: "route",
+///     id: "r-1".into(),
+///     name: "10.244.7.0/24".into(),
+///     cluster: "5c1d0f9a-…".into(),
+///     owner: Owner::PodCidr("10.244.7.0/24".into()),
+///     ..OwnedResource::default()
+/// };
+/// assert_eq!(route.to_string(), r#"route "10.244.7.0/24" (r-1)"#);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnedResource {
+    /// Kind of the resource: `load balancer`, `route`.
+    pub kind: &'static str,
+    /// ID, as the provider knows it.
+    pub id: String,
+    /// Name and ID in the cloud, if they differ from `name` and `id`: a share in a load balancer has those of the load balancer.
+    pub shown_as: Option<(String, String)>,
+    /// Name, as the provider knows it.
+    pub name: String,
+    /// Cluster in the owner tags: the cluster's ID; or its name, where the ID could not be read when the tags were written.
+    pub cluster: String,
+    /// Owner in the owner tags.
+    pub owner: Owner,
+    /// Namespace and name of the Service that owned it, if the tags tell: `shop/web`.
+    pub owner_name: Option<String>,
+    /// Time of creation, if the cloud tells.
+    pub created: Option<Timestamp>,
+    /// Addresses and host names.
+    pub addresses: Vec<String>,
+    /// Settings that decide about the price, and other facts that help to recognise it: name and value.
+    pub facts: Vec<(String, String)>,
+    /// Auxiliary resources that are deleted with it: `security group "lb-sg-web"`.
+    pub auxiliaries: Vec<String>,
+    /// If set, the resource was adopted and not created for its owner: it is released, and stays.
+    pub is_adopted: bool,
+    /// Service of the cluster that may take the resource over, such as by its name: `shop/web`.
+    pub heir: Option<String>,
+}
+
+impl std::fmt::Display for OwnedResource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (name, id) = self.shown_as.as_ref().map_or((&self.name, &self.id), |(name, id)| (name, id));
+        write!(f, "{} {name:?} ({id})", self.kind)
+    }
+}
+
+/// The owner of a resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Owner {
+    /// The owner tags name only the cluster.
+    #[default]
+    Unnamed,
+    /// The Service of this UID.
+    Service(String),
+    /// The Node with this Pod CIDR.
+    PodCidr(String),
+}
+
+/// The end of a resource that was to be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// The resource is deleted.
+    Deleted,
+    /// The owner tags are removed, and with them everything that was only the owner's. The resource stays: it was adopted, or
+    /// others use it.
+    Released,
+    /// The resource no longer existed.
+    NotFound,
+}

@@ -1,0 +1,125 @@
+//! The reasons of the events that the manager writes on Nodes and Services.
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal,)+) => {
+        /// Reason of an event on a Node or Service.
+        ///
+        /// ```
+        /// use controllers::EventReason;
+        ///
+        /// assert_eq!(EventReason::parse("NodeDeletionHeld"), Some(EventReason::DeletionHeld));
+        /// assert!(EventReason::ALL.iter().all(|reason| EventReason::parse(reason.as_str()) == Some(*reason)));
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum EventReason {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl EventReason {
+            /// List of all reasons.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// Returns the text in the event.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// A Node cannot be initialised (D-3, NODE-28).
+    InitializationFailed = "InitializationFailed",
+    /// The cloud gives the Node labels that the API does not accept.
+    LabelsLeftOut = "LabelsLeftOut",
+    /// A Node was initialised.
+    Synced = "Synced",
+    /// A Node is deleted: its instance does not exist.
+    DeletingNode = "DeletingNode",
+    /// The API server refused the deletion of a Node.
+    DeletingNodeFailed = "DeletingNodeFailed",
+    /// The shutdown taint was set.
+    ShutdownTaintSet = "ShutdownTaintSet",
+    /// The shutdown taint was removed.
+    ShutdownTaintRemoved = "ShutdownTaintRemoved",
+    /// A Node whose instance seems not to exist is kept.
+    DeletionHeld = "NodeDeletionHeld",
+    /// The deletion of a Node is no longer held, and the Node stays.
+    DeletionAverted = "NodeDeletionAverted",
+    /// A Node vanished from the API without being deleted, and is kept as a target.
+    NodeVanished = "NodeVanished",
+    /// A Node that vanished is treated as deleted.
+    VanishedNodeGone = "VanishedNodeGone",
+    /// A Node that vanished is no longer held.
+    VanishedNodeReturned = "VanishedNodeReturned",
+    /// A route of a Node could not be deleted.
+    FailedToDeleteRoute = "FailedToDeleteRoute",
+    /// A route of a Node could not be created.
+    FailedToCreateRoute = "FailedToCreateRoute",
+    /// A second writer keeps changing a route.
+    RouteFlapping = "RouteFlapping",
+    /// A Pod CIDR of a Node lies outside `--cluster-cidr`.
+    PodCidrOutside = "PodCIDROutsideClusterCIDR",
+    /// A load balancer is about to be created or changed.
+    Ensuring = "EnsuringLoadBalancer",
+    /// A load balancer is as its Service asks for.
+    Ensured = "EnsuredLoadBalancer",
+    /// A load balancer is about to be deleted.
+    Deleting = "DeletingLoadBalancer",
+    /// A load balancer was deleted.
+    Deleted = "DeletedLoadBalancer",
+    /// A load balancer has other targets.
+    TargetsUpdated = "UpdatedLoadBalancer",
+    /// No Node is eligible as a target.
+    NoTargets = "UnAvailableLoadBalancer",
+    /// A sync of a Service failed.
+    SyncFailed = "SyncLoadBalancerFailed",
+    /// The targets of a load balancer could not be changed.
+    UpdateFailed = "UpdateLoadBalancerFailed",
+    /// The load balancer of a Service that no longer exists could not be deleted.
+    DeleteFailed = "DeleteLoadBalancerFailed",
+    /// A Service was let go and its load balancer left in the cloud, as its annotation asks.
+    Abandoned = "LoadBalancerAbandoned",
+    /// A Service vanished from the API without being deleted, and its load balancer is kept.
+    BalancerDeletionHeld = "LoadBalancerDeletionHeld",
+    /// A load balancer differs from what its Service asks for.
+    Drift = "LoadBalancerDrift",
+}
+
+impl EventReason {
+    /// Returns the reason that this text is.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                found.push(path);
+            }
+        }
+    }
+
+    /// `explain` knows what each reason means; one that is written as a text would be unknown to it.
+    #[test]
+    fn no_controller_writes_an_event_whose_reason_is_a_text() {
+        let mut found = Vec::new();
+        for directory in ["src", "../manager/src"] {
+            sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(directory), &mut found);
+        }
+        let is_a_text =
+            |source: &str| ["Warning, \"", "Normal, \""].iter().any(|it| source.contains(&format!("EventType::{it}")));
+        found.retain(|path| is_a_text(&std::fs::read_to_string(path).unwrap()));
+        assert_eq!(found, Vec::<PathBuf>::new());
+    }
+}

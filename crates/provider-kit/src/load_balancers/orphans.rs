@@ -1,0 +1,165 @@
+//! Load balancers with owner tags of the cluster, and the deletion of those whose Service no longer exists.
+//!
+//! An orphan is deleted by the sync that deletes a Service's load balancer, for a Service that is made up from the owner tags.
+//! No load balancer is looked for by name: the orphan is read by its ID, and deleted if it still carries the owner tags that
+//! were listed.
+
+use std::sync::Arc;
+
+use cloud_provider::names::FINALIZER_LOAD_BALANCER;
+use cloud_provider::{Cluster, Error, LoadBalancerRequest, OwnedResource, Owner, Removal, Result, Service};
+use serde_json::{Value, json};
+
+use super::Naming;
+use super::aim::Aim;
+use super::balancers::Balancers;
+use super::model::{Actual, OwnerTags, Part, Tree};
+use super::ownership::{Identity, Sorted, full_name};
+use super::run::Run;
+
+impl Balancers {
+    pub(super) async fn all_owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
+        let all = self.known.read_all().await?;
+        Ok(all.iter().filter_map(|actual| self.resource(cluster, actual, &[])).collect())
+    }
+
+    pub(super) async fn read_one_owned(
+        &self,
+        cluster: &Cluster,
+        id: &str,
+        services: &[Arc<Service>],
+    ) -> Result<Option<OwnedResource>> {
+        let read = self.known.read(id).await?;
+        Ok(read.and_then(|actual| self.resource(cluster, &actual, services)))
+    }
+
+    /// Deletes the load balancer of a Service that no longer exists.
+    pub(super) async fn delete_orphan(
+        &self,
+        cluster: &Cluster,
+        resource: &OwnedResource,
+        services: &[Arc<Service>],
+    ) -> Result<Removal> {
+        let left_alone = |why: String| Err(Error::invalid(format!("{resource} {why}; it is left alone")));
+        let Owner::Service(uid) = &resource.owner else {
+            return left_alone("carries the owner tags of no Service".to_owned());
+        };
+        if cluster.id.as_ref() != Some(&resource.cluster) {
+            return left_alone("carries the owner tags of another cluster".to_owned());
+        }
+        let Some(actual) = self.known.read(&resource.id).await? else { return Ok(Removal::NotFound) };
+        if let Some(heir) = self.heir(cluster, services, &actual) {
+            return left_alone(format!("may be taken over by Service {heir}"));
+        }
+        let service = former_service(uid, self.cloud().owner_name(&actual))?;
+        let naming = Naming {
+            name: actual.name.clone(),
+            former_names: Vec::new(),
+            legacy_owner: actual.legacy_owner.clone(),
+            requested_id: None,
+            ..self.cloud().naming(cluster, &service)
+        };
+        let identity = Identity::new(cluster, &service, naming);
+        check_owner(&actual, &identity)?;
+        let request = LoadBalancerRequest { cluster, service: &service, nodes: &[], observer: &() };
+        Run { balancers: self, request: &request, identity: &identity, held: None, only: Some(&actual) }
+            .sync(Aim::Deleted)
+            .await?;
+        match self.known.read(&resource.id).await? {
+            None => Ok(Removal::Deleted),
+            Some(left) if left.owner_tags != identity.owner_tags() => Ok(Removal::Released),
+            Some(left) => Err(Error::protected(format!(
+                "{} is still there: it is protected from deletion; lift the protection and try again",
+                left.place()
+            ))),
+        }
+    }
+
+    /// Reads the load balancer of this ID, if it has the owner tags of this Service.
+    pub(super) async fn orphan(&self, id: &str, identity: &Identity<'_>) -> Result<Sorted> {
+        let read = self.known.read(id).await?;
+        read.iter().try_for_each(|actual| check_owner(actual, identity))?;
+        Ok(Sorted::of(read))
+    }
+
+    /// Returns a load balancer as a resource of the cluster; `None` if its owner tags do not name the cluster.
+    fn resource(&self, cluster: &Cluster, actual: &Actual, services: &[Arc<Service>]) -> Option<OwnedResource> {
+        let OwnerTags { cluster: tag, service } = actual.owner_tags.clone();
+        let tag = tag.filter(|tag| Some(tag) == cluster.id.as_ref() || *tag == cluster.name)?;
+        let owner_name = self.cloud().owner_name(actual);
+        Some(OwnedResource {
+            kind: "load balancer",
+            id: actual.id.clone(),
+            name: actual.name.clone(),
+            shown_as: actual.shown_as.clone(),
+            cluster: tag,
+            owner: service.map_or(Owner::Unnamed, Owner::Service),
+            owner_name: owner_name.map(|(namespace, name)| format!("{namespace}/{name}")),
+            created: actual.created,
+            addresses: actual.ingress.iter().filter_map(|it| it.ip.clone().or_else(|| it.hostname.clone())).collect(),
+            facts: actual.tree.as_ref().map(|tree| facts(tree, self.cloud().options().price)).unwrap_or_default(),
+            auxiliaries: actual.tree.iter().flat_map(|tree| tree.parts.keys()).filter_map(auxiliary).collect(),
+            is_adopted: actual.adopted,
+            heir: self.heir(cluster, services, actual),
+        })
+    }
+
+    /// Returns the Service whose own sync may find the load balancer, and take it over.
+    fn heir(&self, cluster: &Cluster, services: &[Arc<Service>], actual: &Actual) -> Option<String> {
+        let id = actual.id.split('/').next();
+        let takes_over = |service: &&Arc<Service>| {
+            let Naming { name, former_names, legacy_owner, requested_id, .. } = self.cloud().naming(cluster, service);
+            let is_named = name == actual.name || former_names.contains(&actual.name);
+            let has_tag = legacy_owner.is_some() && legacy_owner == actual.legacy_owner;
+            is_named || has_tag || (requested_id.is_some() && requested_id.as_deref() == id)
+        };
+        let is_load_balanced = |service: &&Arc<Service>| {
+            service.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some("LoadBalancer"))
+        };
+        services.iter().filter(is_load_balanced).find(takes_over).map(|service| full_name(service))
+    }
+}
+
+/// Checks that a load balancer has the owner tags of this Service.
+fn check_owner(actual: &Actual, identity: &Identity<'_>) -> Result<()> {
+    if actual.owner_tags == identity.owner_tags() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "{} does not carry the owner tags of the Service with UID {} any more; it is left alone",
+        actual.place(),
+        identity.uid()
+    )))
+}
+
+/// Makes up a Service that is being deleted from what the owner tags tell of it.
+fn former_service(uid: &str, owner_name: Option<(String, String)>) -> Result<Service> {
+    let (namespace, name) = owner_name.unzip();
+    let metadata = json!({
+        "uid": uid, "namespace": namespace, "name": name, "finalizers": [FINALIZER_LOAD_BALANCER],
+        "deletionTimestamp": "1970-01-01T00:00:00Z",
+    });
+    let service = json!({"metadata": metadata, "spec": {"type": "LoadBalancer"}});
+    serde_json::from_value(service).map_err(|error| Error::other(format!("cannot make up a Service: {error}")))
+}
+
+/// Returns the settings that decide about the price, and the ports.
+fn facts(tree: &Tree, price: &[&str]) -> Vec<(String, String)> {
+    let settings = tree.balancer_attributes();
+    let text = |name: &str| match settings?.get(name)? {
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        value => Some(value.to_string()),
+    };
+    let mut facts: Vec<_> = price.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?))).collect();
+    let ports: Vec<_> = tree.listeners().map(|(port, _)| port.to_string()).collect();
+    facts.extend((!ports.is_empty()).then(|| ("ports".to_owned(), ports.join(", "))));
+    facts
+}
+
+fn auxiliary(part: &Part) -> Option<String> {
+    match part {
+        Part::CreatedBefore(it) | Part::CreatedAfter(it) if it.name.is_empty() => Some(it.kind.to_string()),
+        Part::CreatedBefore(_) | Part::CreatedAfter(_) => Some(part.to_string()),
+        Part::Balancer | Part::Pool(_) | Part::Listener(_) => None,
+    }
+}
