@@ -22,6 +22,10 @@ fn main() -> ExitCode {
 fn providers() -> Registry {
     let mut providers = Registry::new();
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);
+    #[cfg(feature = "mycloud")]
+    providers.register(provider_mycloud::NAME, provider_mycloud::factory);
+    #[cfg(feature = "linode")]
+    providers.register(provider_linode::NAME, provider_linode::factory);
     #[cfg(feature = "digitalocean")]
     providers.register(provider_digitalocean::NAME, provider_digitalocean::factory);
     #[cfg(feature = "hcloud")]

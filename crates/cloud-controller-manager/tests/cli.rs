@@ -1,4 +1,6 @@
 //! The binary as a user runs it.
+//!
+//! Rules: APP-1, FLAG-9, FLAG-11, FLAG-13, FLAG-29, P-36, P-41.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
@@ -59,6 +61,7 @@ fn an_unknown_flag_fails_with_a_suggestion() {
         (&["--controllers=*,servce"], "\"servce\" is not in the list of known controllers"),
         (&["--cloud-provider=x", "--feature-gates=Foo=true"], "unrecognized feature gate: Foo"),
         (&["plan"], "--cloud-provider cannot be empty"),
+        (&["orphans"], "--cloud-provider cannot be empty"),
         (&["plan", "--cloud-provider=nowhere"], "unknown cloud provider \"nowhere\"; this binary has: "),
         (&["plan", "--nods"], "did you mean"),
         (&["demo", "--nods", "9"], "did you mean --nodes?"),

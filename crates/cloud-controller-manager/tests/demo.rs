@@ -151,3 +151,41 @@ fn a_demo_that_serves_prints_where_until_it_is_stopped() {
     assert_eq!(demo.wait().unwrap().code(), Some(0));
     assert!(!kubeconfig.exists(), "the temporary directory is left");
 }
+
+/// Starts a demo without controllers that writes its kubeconfig to `path`, and returns it with the places that it tells.
+fn without_controllers(path: &std::path::Path) -> (Child, Value, impl Iterator<Item = Value>) {
+    let mut demo = start(&["--no-controllers", "--output", "json", "--kubeconfig", path.to_str().unwrap()]);
+    let lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut objects = lines.map(|line| serde_json::from_str::<Value>(&line).unwrap());
+    let places = objects.next().unwrap()["serve"].clone();
+    (demo, places, objects)
+}
+
+fn kill(demo: &Child, signal: &str) {
+    assert!(Command::new("kill").args([signal, &demo.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn demo_without_controllers_serves_a_manager_of_ones_own_and_removes_its_files_on_sighup() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config");
+    let (mut demo, places, objects) = without_controllers(&path);
+    assert_eq!(places["kubeconfig"], path.to_str().unwrap());
+    let config = std::path::PathBuf::from(places["cloudConfig"].as_str().unwrap());
+    let mut manager = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
+    let flags =
+        ["--cloud-provider=simulated", "--secure-port=0", "--leader-elect=false", "--configure-cloud-routes=false"];
+    manager
+        .args(flags)
+        .arg(format!("--cloud-config={}", config.display()))
+        .arg(format!("--kubeconfig={}", path.display()));
+    let mut manager = manager.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut events = objects.map(|object| object["event"].clone());
+    let ensured = events.find(|event| event["reason"] == "EnsuredLoadBalancer").expect("an event in the feed");
+    assert!(ensured["name"].as_str().unwrap().starts_with("web-"), "{ensured}");
+    kill(&manager, "-TERM");
+    manager.wait().unwrap();
+    kill(&demo, "-HUP");
+    demo.wait().unwrap();
+    assert!(!path.exists() && !config.exists(), "nothing is left behind");
+}

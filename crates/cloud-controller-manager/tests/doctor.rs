@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 fn doctor(directory: &TempDir, flags: &[&str]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
-    command.args(["doctor", "--cloud-provider=simulated"]);
+    command.args(["doctor", "--cloud-provider=simulated", "--cluster-cidr=10.128.0.0/9"]);
     command.arg("--kubeconfig").arg(directory.path().join("kubeconfig"));
     command.arg("--cloud-config").arg(directory.path().join("cloud.yaml"));
     let Output { status, stdout, stderr } = command.args(flags).output().unwrap();

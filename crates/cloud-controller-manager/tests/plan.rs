@@ -1,78 +1,24 @@
-//! `plan` and the checks at start, as a user runs them: a real process, a Kubernetes API and a cloud on loopback.
+//! `plan`, `orphans` and the checks at start, as a user runs them: a real process, a Kubernetes API and a cloud on loopback.
+//!
+//! Rules: FLAG-21, P-31.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+mod served;
 
-use embedded_apiserver::{ApiServer, kubeconfig};
-use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN};
+use provider_simulated::cloud::LoadBalancerSpec;
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use served::{Served, text};
 
-/// A cluster and its cloud, served until it is dropped.
-struct Served {
-    api: ApiServer,
-    cloud: Cloud,
-    directory: TempDir,
-    shutdown: CancellationToken,
-    _runtime: tokio::runtime::Runtime,
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        self.shutdown.cancel();
-    }
-}
-
-impl Served {
-    fn start() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (api, cloud, shutdown) = (ApiServer::new(), Cloud::default(), CancellationToken::new());
-        let directory = TempDir::with_prefix("ccm-plan-").unwrap();
-        runtime.block_on(async {
-            let listen = || TcpListener::bind("127.0.0.1:0");
-            let (for_api, for_cloud) = (listen().await.unwrap(), listen().await.unwrap());
-            let url = |listener: &TcpListener| format!("http://{}", listener.local_addr().unwrap());
-            std::fs::write(directory.path().join("kubeconfig"), kubeconfig(&url(&for_api), None, None)).unwrap();
-            let config = format!("endpoint: {}\ntoken: {DEFAULT_TOKEN}\n", url(&for_cloud));
-            std::fs::write(directory.path().join("cloud.yaml"), config).unwrap();
-            let (served, stop) = (api.clone(), shutdown.clone());
-            tokio::spawn(async move { served.serve_tcp(for_api, stop).await });
-            let (served, stop) = (cloud.clone(), shutdown.clone());
-            tokio::spawn(async move { served.serve(for_cloud, stop).await });
-        });
-        Self { api, cloud, directory, shutdown, _runtime: runtime }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// Runs the program with the flags that lead here, and these.
-    fn run(&self, subcommand: Option<&str>, flags: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
-        command.args(subcommand).arg("--cloud-provider=simulated");
-        command.arg("--kubeconfig").arg(self.path("kubeconfig")).arg("--cloud-config").arg(self.path("cloud.yaml"));
-        command.args(flags).output().unwrap()
-    }
-
-    fn plan(&self, flags: &[&str]) -> (i32, String, String) {
-        let output = self.run(Some("plan"), &[&["--cluster-cidr=10.244.0.0/16"], flags].concat());
-        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+fn plan(served: &Served, flags: &[&str]) -> (i32, String, String) {
+    let output = served.run(Some("plan"), &[&["--cluster-cidr=10.244.0.0/16"], flags].concat());
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
 #[test]
 fn the_exit_code_says_whether_there_is_anything_to_do_and_nothing_is_changed() {
     let served = Served::start();
-    let (code, stdout, stderr) = served.plan(&[]);
+    let (code, stdout, stderr) = plan(&served, &[]);
     assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, "Nothing to do: 0 Nodes, 0 Routes, 0 Services.\n", ""));
 
     served.cloud.create_machines("worker-", 1);
@@ -88,7 +34,7 @@ fn the_exit_code_says_whether_there_is_anything_to_do_and_nothing_is_changed() {
     });
     served.api.seed(service).unwrap();
     let revision = served.api.revision();
-    let (code, stdout, stderr) = served.plan(&[]);
+    let (code, stdout, stderr) = plan(&served, &[]);
     assert_eq!((code, stderr.as_str()), (2, ""), "{stdout}");
     for part in
         ["Node worker-1\n  kubernetes  create  provider id", "cloud       create  route", "Service default/web\n"]
@@ -97,7 +43,7 @@ fn the_exit_code_says_whether_there_is_anything_to_do_and_nothing_is_changed() {
     }
     assert!(stdout.trim_end().ends_with("Nothing was changed."), "{stdout}");
 
-    let (code, stdout, _) = served.plan(&["--output=json", "--controllers=*,-service"]);
+    let (code, stdout, _) = plan(&served, &["--output=json", "--controllers=*,-service"]);
     let value: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!((code, &value["version"]), (2, &json!(1)));
     assert!(value["objects"].as_array().unwrap().iter().all(|object| object["kind"] != "Service"));
@@ -114,18 +60,18 @@ fn what_keeps_a_plan_from_being_made_is_said_with_what_to_do() {
     let missing = served.run(Some("plan"), &[]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(text(&missing.stderr).contains("--configure-cloud-routes=false"), "{}", text(&missing.stderr));
-    let (code, stdout, stderr) = served.plan(&["--output=yaml"]);
+    let (code, stdout, stderr) = plan(&served, &["--output=yaml"]);
     assert_eq!((code, stdout.as_str()), (1, ""));
     assert_eq!(stderr, "Error: invalid argument \"yaml\" for \"--output\" flag: \"yaml\" is not one of text, json\n");
-    let (code, _, stderr) = served.plan(&["--outputs=json"]);
+    let (code, _, stderr) = plan(&served, &["--outputs=json"]);
     assert_eq!(code, 1);
     assert!(stderr.contains("unknown flag: --outputs; did you mean --output?"), "{stderr}");
     assert!(stderr.contains("cloud-controller-manager plan --help"), "{stderr}");
-    let (code, _, stderr) = served.plan(&["--master=http://127.0.0.1:1"]);
+    let (code, _, stderr) = plan(&served, &["--master=http://127.0.0.1:1"]);
     assert_eq!(code, 1);
     assert!(stderr.contains("the Kubernetes API server gave no answer; check its address"), "{stderr}");
     std::fs::write(served.path("cloud.yaml"), "endpoint: http://127.0.0.1:1\ntoken: t\n").unwrap();
-    let (code, _, stderr) = served.plan(&[]);
+    let (code, _, stderr) = plan(&served, &[]);
     assert_eq!(code, 1);
     assert!(stderr.contains("cannot start") && stderr.contains("check endpoint"), "{stderr}");
 }
@@ -141,4 +87,100 @@ fn a_start_without_the_ranges_of_the_cluster_fails_at_once_and_names_the_flag() 
         assert!(stderr.contains("--cluster-cidr=\"") && stderr.contains("--configure-cloud-routes=false"), "{stderr}");
     }
     assert_eq!(served.api.requests().all().len(), 0, "nobody was asked");
+}
+
+/// A load balancer with the owner tags of this Service.
+fn tagged(name: &str, cluster: &str, service: &str) -> LoadBalancerSpec {
+    let labels = [("ccm-rs/cluster", cluster), ("ccm-rs/service", service)];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    LoadBalancerSpec { name: name.to_owned(), labels, ..LoadBalancerSpec::default() }
+}
+
+#[test]
+fn orphans_are_listed_and_deleted_only_after_a_confirmation() {
+    let served = Served::start();
+    let orphans = |flags: &[&str]| {
+        let output = served.run(Some("orphans"), flags);
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, stdout, stderr) = orphans(&[]);
+    let none = "No orphans of cluster \"kubernetes\" in cloud \"simulated\".\n";
+    assert_eq!((code, &*stdout, &*stderr), (0, none, ""));
+
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default", "uid": "u-web"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]},
+    });
+    served.api.seed(service).unwrap();
+    let uid = |object: Option<Value>| object.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let cluster = uid(served.api.get("namespaces", None, "kube-system"));
+    let web = uid(served.api.get("services", Some("default"), "web"));
+    for (name, cluster, service) in [
+        ("web", &*cluster, &*web),
+        ("web-2", &*cluster, &*web),
+        ("web-3", &*cluster, &*web),
+        ("left-1", &*cluster, "dead-1"),
+        ("left-2", &*cluster, "dead-2"),
+        ("named", "kubernetes", "dead-3"),
+        ("theirs", "another-cluster", "dead-4"),
+    ] {
+        served.cloud.add_load_balancer(tagged(name, cluster, service));
+    }
+    let left = || served.cloud.load_balancers().into_iter().map(|it| it.spec.name).collect::<Vec<_>>();
+    let ids: Vec<_> = served.cloud.load_balancers().into_iter().map(|it| it.id).collect();
+
+    let (code, stdout, stderr) = orphans(&[]);
+    assert_eq!((code, &*stderr), (2, ""), "{stdout}");
+    for part in [
+        &*format!(
+            "load balancer \"left-1\" ({}): can be deleted\n  owner             Service with UID dead-1, which no longer",
+            ids[3]
+        ),
+        "  tier              basic\n",
+        "\"named\"",
+        "kept: its owner tags name the cluster by its name, \"kubernetes\"",
+        "3 orphans of cluster \"kubernetes\" in cloud \"simulated\": 2 can be deleted, 1 kept.\n",
+    ] {
+        assert!(stdout.contains(part), "{part:?} is missing in:\n{stdout}");
+    }
+    assert!(!stdout.contains("\"web\"") && !stdout.contains("theirs"), "{stdout}");
+
+    let (code, _, stderr) = orphans(&["--delete"]);
+    assert_eq!((code, left().len()), (1, 7));
+    assert_eq!(stderr, "Error: --delete asks before it deletes, and standard input is no terminal: add --yes\n");
+    let (code, _, stderr) = orphans(&["--delete", "--output=json"]);
+    assert!(code == 1 && stderr.contains("add --yes") && left().len() == 7, "{stderr}");
+    let (code, _, stderr) = orphans(&["--delete", "--yes", "--only=lb-none"]);
+    assert!(code == 1 && stderr.contains("--only=lb-none names no orphan") && left().len() == 7, "{stderr}");
+
+    let (code, stdout, _) = orphans(&["--delete", "--yes", &format!("--only={}", ids[3])]);
+    assert_eq!(
+        (code, left()),
+        (0, ["web", "web-2", "web-3", "left-2", "named", "theirs"].map(str::to_owned).to_vec()),
+        "{stdout}"
+    );
+    let ending =
+        format!("load balancer \"left-1\" ({}): deleted\n1 of 1 orphans removed, 0 kept, 0 not deleted.\n", ids[3]);
+    assert!(stdout.ends_with(&ending), "{stdout}");
+
+    served.cloud.protect_load_balancer("left-2", true);
+    let (code, stdout, _) = orphans(&["--delete", "--yes", "--output=json"]);
+    let value: Value = serde_json::from_str(&stdout).unwrap();
+    let states: Vec<_> = value["orphans"].as_array().unwrap().iter().map(|it| it["state"].as_str().unwrap()).collect();
+    assert_eq!((code, states, left().len()), (1, vec!["failed", "kept"], 6), "{stdout}");
+    served.cloud.protect_load_balancer("left-2", false);
+    let (code, stdout, _) = orphans(&["--delete", "--yes", "--output=json"]);
+    let value: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &value["summary"]["removed"], &value["summary"]["kept"]), (2, &json!(1), &json!(1)), "{stdout}");
+    assert_eq!(left(), ["web", "web-2", "web-3", "named", "theirs"]);
+
+    for number in 1..=4 {
+        served.cloud.add_load_balancer(tagged(&format!("vanished-{number}"), &cluster, &format!("vanished-{number}")));
+    }
+    let (code, stdout, stderr) = orphans(&["--delete", "--yes"]);
+    assert!(
+        stdout.contains("Note: 5 of 8 resources with owner tags of this cluster have no owner; if the API server was")
+    );
+    assert!(code == 1 && stderr.contains("confirm on a terminal") && left().len() == 9, "{stderr}");
+    assert_eq!(served.api.requests().writes().len(), 0, "no write reached the API server");
 }

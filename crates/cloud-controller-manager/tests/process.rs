@@ -1,4 +1,4 @@
-//! The binary as a process: its exit codes (APP §16), its signals, and its endpoints over HTTPS.
+//! The binary as a process: its exit codes (APP-162), its signals, and its endpoints over HTTPS.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 

@@ -1,4 +1,4 @@
-//! Under which leases this process works (APP §7, §8).
+//! Under which leases this process works (APP-60, APP-75, APP-79).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,6 +15,7 @@ use metrics::Metrics;
 use runtime::cache::Cache;
 use runtime::cluster::ClusterIdentity;
 use runtime::events::EventSender;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -49,6 +50,10 @@ pub struct Settings {
     pub identity: ClusterIdentity,
     /// Whether anything may be changed (INV-4); `None`: whatever the clients' own options say.
     pub fence: Option<Fence>,
+    /// Longest time of a call to the cloud, where a person waits for the answer.
+    pub call_timeout: Option<Duration>,
+    /// Notified when the cloud accepts the credential again.
+    pub credential_accepted: Arc<Notify>,
     /// Where `--use-service-account-credentials`, who makes the clients of controllers and provider.
     pub accounts: Option<ServiceAccountClients>,
 }
@@ -68,6 +73,8 @@ impl Settings {
             contact: Contact::default(),
             identity: ClusterIdentity::default(),
             fence: None,
+            call_timeout: None,
+            credential_accepted: Arc::default(),
             accounts: None,
         }
     }

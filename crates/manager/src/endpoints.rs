@@ -1,4 +1,4 @@
-//! What this process serves: its ports, and what is behind them (APP-7, APP-12, APP §10).
+//! What this process serves: its ports, and what is behind them (APP-7, APP-12, APP-95 to APP-107).
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How the process ends, for scripts and for people (APP §16).
+//! How the process ends, for scripts and for people (APP-162).
 
 use std::process::ExitCode;
 
@@ -75,6 +75,8 @@ pub(crate) fn paragraph(error: &anyhow::Error) -> String {
     let mut said = String::new();
     for cause in error.chain() {
         let text = cause.to_string();
+        // That a layer of the Kubernetes client failed says nothing.
+        let text = text.trim_start_matches("ServiceError: ");
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if !said.contains(&text) {
             let colon = if said.is_empty() { "" } else { ": " };
@@ -105,5 +107,7 @@ mod tests {
         let text = "no server: cannot listen on --secure-port: Address already in use; choose another";
         assert_eq!(Failure::Setup(error).to_string(), text);
         assert_eq!(Failure::Fatal(anyhow::Error::new(io()).context("x")).to_string(), "x: Address already in use");
+        let client = anyhow::Error::new(kube::Error::Service(Box::new(io())));
+        assert_eq!(Failure::Fatal(client.context("x")).to_string(), "x: Address already in use");
     }
 }

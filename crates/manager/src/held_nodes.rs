@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cloud_provider::Node;
+use controllers::EventReason;
 use runtime::cache::HoldObserver;
 use runtime::events::{EventRecorder, EventType, ObjectRef};
 
@@ -23,8 +24,8 @@ impl HeldNodes {
         Self { events, delay, told: Mutex::default() }
     }
 
-    fn event(&self, node: &Node, kind: EventType, reason: &'static str, message: String) {
-        self.events.event(&ObjectRef::node(&node.name, &node.uid), kind, reason, message);
+    fn event(&self, node: &Node, kind: EventType, reason: EventReason, message: String) {
+        self.events.event(&ObjectRef::node(&node.name, &node.uid), kind, reason.as_str(), message);
     }
 }
 
@@ -37,7 +38,7 @@ impl HoldObserver<Node> for HeldNodes {
                 "Node vanished from the Kubernetes API without being deleted, together with others ({missing} of {of}); it stays a \
                  target of load balancers and routes until a second list after {seconds} s confirms that it is gone"
             );
-            self.event(node, EventType::Warning, "NodeVanished", message);
+            self.event(node, EventType::Warning, EventReason::NodeVanished, message);
             told.push(Arc::clone(node));
         }
     }
@@ -47,10 +48,10 @@ impl HoldObserver<Node> for HeldNodes {
         for node in told {
             if gone.iter().any(|gone| gone.uid == node.uid) {
                 let message = "A second list did not show the Node either; it is treated as deleted".to_owned();
-                self.event(&node, EventType::Warning, "VanishedNodeGone", message);
+                self.event(&node, EventType::Warning, EventReason::VanishedNodeGone, message);
             } else {
                 let message = "The Node is no longer held: the Kubernetes API shows it again, or reported its deletion";
-                self.event(&node, EventType::Normal, "VanishedNodeReturned", message.to_owned());
+                self.event(&node, EventType::Normal, EventReason::VanishedNodeReturned, message.to_owned());
             }
         }
     }

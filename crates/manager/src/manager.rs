@@ -145,7 +145,7 @@ mod tests {
             let Parsed::Flags(flags) = parse("--webhooks=acme-quota") else { panic!("it is known") };
             assert!(flags.webhooks().includes("acme-quota") && flags.serves_webhooks());
             let Parsed::Wrong(text) = parse("--webhooks=acme") else { panic!("it is not known") };
-            assert!(text.contains("known are *, pvlabel, acme-quota"), "{text}");
+            assert!(text.contains("known are *, pvlabel, lb-service, acme-quota"), "{text}");
         }
     }
 }

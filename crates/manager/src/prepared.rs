@@ -1,4 +1,4 @@
-//! Everything up to the point from which the process serves and stands for election, and the run from there (APP §2).
+//! Everything up to the point from which the process serves and stands for election, and the run from there (APP-1 to APP-13).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +26,7 @@ use crate::exit::Failure;
 use crate::flags::{ElectionSettings, Flags, GATES, Stage};
 use crate::manager::Manager;
 use crate::permissions::{self, Features};
+use crate::provider_start::ProviderStart;
 use crate::service_accounts::ServiceAccountClients;
 use crate::start;
 use crate::webhooks;
@@ -102,7 +103,7 @@ impl Prepared {
             health: health.clone(),
             wedged_after: manager.wedged_after,
             grace: flags.shutdown_timeout(),
-            initialising: Arc::default(),
+            provider_start: ProviderStart::default(),
             leases: candidacy.as_ref().map(Candidacy::leases).unwrap_or_default(),
         };
         let stop = stop.child_token();
@@ -110,7 +111,7 @@ impl Prepared {
         let selected = flags.webhooks();
         let served = manager.webhooks.iter().filter(|(name, _)| selected.includes(name));
         let served = served.map(|(_, make)| make(Arc::clone(&means.provider)));
-        let own = selected.includes("pvlabel").then(|| webhooks::volume_labels(Arc::clone(&means.provider)));
+        let own = webhooks::selected(flags, &means.provider);
         let routes = Routes {
             secure: endpoints::secure(flags, migration.as_ref(), &health, &metrics, manager.log.as_ref()),
             metrics: endpoints::plain(&health, &metrics),
@@ -232,14 +233,7 @@ fn readiness(health: &Health, means: &Means, candidacy: Option<&Candidacy>, stop
     if let Some(candidacy) = candidacy {
         health.add_readiness("lease", candidacy.readiness());
     }
-    let initialising = Arc::clone(&means.initialising);
-    health.add_readiness(
-        "provider",
-        Arc::new(move || match initialising.load(std::sync::atomic::Ordering::Relaxed) {
-            true => Err("the cloud provider is being initialised".to_owned()),
-            false => Ok(()),
-        }),
-    );
+    health.add_readiness("provider", Arc::new(means.provider_start.clone()));
 }
 
 /// The elections that the flags ask for (APP-60, APP-75).
@@ -274,7 +268,7 @@ async fn candidacy(
 }
 
 /// What is to migrate (APP-76, APP-78).
-fn migration(election: Option<&ElectionSettings>) -> Result<Option<LeaderMigration>, Failure> {
+pub(crate) fn migration(election: Option<&ElectionSettings>) -> Result<Option<LeaderMigration>, Failure> {
     let Some(election) = election else { return Ok(None) };
     let Some(settings) = &election.migration else { return Ok(None) };
     let migration = match &settings.file {

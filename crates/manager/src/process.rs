@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::Failure;
 use crate::flags::{Flags, Parsed, Program};
 use crate::manager::Manager;
-use crate::{core_dumps, doctor, logging, plan};
+use crate::{check, core_dumps, doctor, explain, logging, orphans, plan};
 
 /// Worker threads at most: more only cost memory.
 const MAX_THREADS: usize = 4;
@@ -61,7 +61,7 @@ pub(crate) fn run_manager(manager: Manager<'_>) -> ExitCode {
     code
 }
 
-/// A panic where nothing goes on without what panicked ends the process as the reference's do (APP §16).
+/// A panic where nothing goes on without what panicked ends the process as the reference's do (APP-162).
 async fn caught(run: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let ended = std::panic::AssertUnwindSafe(run).catch_unwind().await;
     ended.unwrap_or_else(|panic| Err(Failure::Defect(what(&*panic))))
@@ -89,8 +89,14 @@ fn subcommand(manager: &Manager<'_>, program: &Program, arguments: &[OsString]) 
     let help = || [arguments[0].clone(), "--help".into()];
     match (name, arguments.get(2).and_then(|next| next.to_str())) {
         (plan::SUBCOMMAND, _) => Some(plan::main(manager.providers, program, rest)),
+        (orphans::SUBCOMMAND, _) => Some(orphans::main(manager.providers, program, rest)),
         (doctor::SUBCOMMAND, _) => Some(doctor::main(manager.providers, program, rest)),
+        (check::SUBCOMMAND, _) => Some(check::main(manager.providers, program, rest)),
+        ("help", Some(check::SUBCOMMAND)) => Some(check::main(manager.providers, program, help())),
+        (explain::SUBCOMMAND, _) => Some(explain::main(manager.providers, program, rest)),
+        ("help", Some(explain::SUBCOMMAND)) => Some(explain::main(manager.providers, program, help())),
         ("help", Some(plan::SUBCOMMAND)) => Some(plan::main(manager.providers, program, help())),
+        ("help", Some(orphans::SUBCOMMAND)) => Some(orphans::main(manager.providers, program, help())),
         ("help", Some(doctor::SUBCOMMAND)) => Some(doctor::main(manager.providers, program, help())),
         _ => None,
     }

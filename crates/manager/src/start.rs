@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clients::ForProvider;
 use crate::controllers_task::{Fleet, Handles, Settings};
+use crate::credential_watch::CredentialWatch;
 use crate::flags::Flags;
 use crate::provider_events;
 
@@ -67,10 +68,15 @@ pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry)
     let name = &flags.cloud.cloud_provider;
     let setup = Setup {
         fence: settings.fence.clone().unwrap_or_default(),
-        metrics: settings.metrics.cloud(name),
+        metrics: Arc::new(CredentialWatch::over(
+            settings.metrics.cloud(name),
+            Arc::clone(&settings.credential_accepted),
+        )),
         environment: Environment::of_process(),
         cluster_cidr: Some(flags.route.cluster_cidr.clone()),
         user_agent: flags.cloud_user_agent(),
+        call_timeout: settings.call_timeout,
+        flags: flags.cloud_flags(),
         ..Setup::default()
     };
     let Some(provider) = providers.init(name, flags.cloud.cloud_config.as_deref(), setup)? else {
@@ -80,11 +86,20 @@ pub(crate) fn provider(flags: &Flags, settings: &Settings, providers: &Registry)
             known.join(", ")
         );
     };
-    check_cluster_id(&*provider, flags.cloud.allow_untagged_cloud)?;
+    check(flags, settings, &*provider)?;
+    Ok(provider)
+}
+
+/// Checks what the flags must say for this provider.
+///
+/// # Errors
+/// Why the manager does not start.
+pub(crate) fn check(flags: &Flags, settings: &Settings, provider: &dyn CloudProvider) -> Result<()> {
+    check_cluster_id(provider, flags.cloud.allow_untagged_cloud)?;
     if settings.wants(ROUTE_CONTROLLER) && provider.routes().is_some() {
         flags.route.cluster_cidrs().map_err(anyhow::Error::msg)?;
     }
-    Ok(provider)
+    Ok(())
 }
 
 /// Refuses a provider that recognises its resources by a cluster ID and has none (PROV-7).

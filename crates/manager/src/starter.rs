@@ -146,6 +146,7 @@ impl Starter {
         let informers = self.client("shared-informers").await?;
         let made = made.map(|controller| {
             self.settings.metrics.count_held("service", controller.count_vanished());
+            let controller = controller.retried_on(Arc::clone(&self.settings.credential_accepted));
             controller.of_cluster(self.settings.identity.clone(), informers)
         });
         Ok(self.run(SERVICE_CONTROLLER, pulse, made, sender, |controller| {

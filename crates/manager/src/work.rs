@@ -1,7 +1,7 @@
 //! What a process does once it may: the provider, the controllers, the caches (APP-14 … APP-19), and their end (APP-162).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cloud_provider::names::ControllerNames;
@@ -15,6 +15,7 @@ use crate::clients::ForProvider;
 use crate::controllers_task::{Fleet, Handles, Settings};
 use crate::exit::Failure;
 use crate::provider_events;
+use crate::provider_start::ProviderStart;
 use crate::start;
 use crate::starter::Started;
 use crate::{api_health, callers};
@@ -32,8 +33,8 @@ pub(crate) struct Means {
     pub(crate) wedged_after: Duration,
     /// What is in work when the process is asked to stop may take so long to end, all together (APP-162).
     pub(crate) grace: Duration,
-    /// Whether the provider is finding out if it can work.
-    pub(crate) initialising: Arc<AtomicBool>,
+    /// The start of the provider.
+    pub(crate) provider_start: ProviderStart,
     /// The leases that the work is done under.
     pub(crate) leases: Vec<Leadership>,
 }
@@ -55,7 +56,7 @@ impl Work {
         stop: &CancellationToken,
     ) -> Result<Option<Self>, Failure> {
         let shutdown = stop.child_token();
-        means.initialising.store(true, Ordering::Relaxed);
+        means.provider_start.note(true);
         let reached = stop.run_until_cancelled(reach(&means, &shutdown)).await;
         let (cluster, events) = match reached {
             // What a stop interrupts is no failure.
@@ -63,7 +64,7 @@ impl Work {
             Some(Err(_)) if stop.is_cancelled() => return Ok(None),
             Some(reached) => reached?,
         };
-        means.initialising.store(false, Ordering::Relaxed);
+        means.provider_start.note(false);
         let provider = Arc::clone(&means.provider);
         let fleet = Fleet::new(means.settings.clone(), provider, cluster, shutdown.clone());
         fleet.send_events(events);
@@ -137,7 +138,7 @@ async fn reach(means: &Means, shutdown: &CancellationToken) -> Result<(Cluster, 
     let (events, sender) = provider_events::recorder(writer);
     let clients = Arc::new(ForProvider::Own(Box::new(means.settings.clone())));
     let context = start::context(&means.settings, &cluster, clients, events, shutdown);
-    start::initialize(&*means.provider, &context).await.map_err(Failure::Fatal)?;
+    means.provider_start.run(&*means.provider, &context).await.map_err(Failure::Fatal)?;
     Ok((cluster, sender))
 }
 

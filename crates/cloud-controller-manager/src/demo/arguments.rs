@@ -1,6 +1,7 @@
 //! The command line of the demo.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Parser, ValueEnum};
@@ -25,7 +26,7 @@ const MOST_SERVICES: usize = 2000;
     starts, disappears, the credential is revoked, the cloud's list comes back empty, most machines vanish, everything \
     heals; Services change and go, and the controllers are killed in the middle of it. Every step is asserted from the \
     Kubernetes API and from the cloud; if one does not happen the exit code is 1.",
-    after_help = "NO_COLOR and TERM=dumb are honoured. Nothing outside this process is touched, except for a temporary directory.")]
+    after_help = "NO_COLOR and TERM=dumb are honoured. Nothing outside this process is touched, except for a temporary directory, and the file of --kubeconfig.")]
 pub(super) struct Arguments {
     /// Number of Nodes, 5 to 20000.
     #[arg(long, default_value = "5", value_name = "N", value_parser = node_count)]
@@ -36,6 +37,12 @@ pub(super) struct Arguments {
     /// Stay up after the story, for kubectl and curl, until Ctrl-C.
     #[arg(long)]
     pub(super) serve: bool,
+    /// Tell no story and start no controllers: API server, cloud, kubelets and Services stay up for a manager of yours.
+    #[arg(long)]
+    pub(super) no_controllers: bool,
+    /// Path of the kubeconfig, instead of a temporary directory. The file must not exist, and is removed at the end.
+    #[arg(long, value_name = "PATH")]
+    pub(super) kubeconfig: Option<PathBuf>,
     /// How the story is told; json: one object for each step and one at the end.
     #[arg(long, default_value = "text", value_name = "FORMAT")]
     pub(super) output: Output,
@@ -104,7 +111,7 @@ fn service_count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// One line that says which argument is wrong, and the nearest right one.
+/// Returns a line that says which argument is wrong, and the nearest right one.
 fn explain(error: &clap::Error) -> String {
     let context = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),

@@ -5,21 +5,37 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// A directory of this process, removed when it is dropped.
+/// A directory of this process, removed when it is dropped, and files elsewhere that go with it.
 #[derive(Debug)]
-pub(super) struct Directory(PathBuf);
+pub(super) struct Directory {
+    path: PathBuf,
+    elsewhere: Vec<PathBuf>,
+}
 
 impl Directory {
-    /// Makes a new one.
+    /// Makes a new one in the first of the usual places that can be written to.
     ///
     /// # Errors
-    /// The system's, with the path.
+    /// The system's, with the path, for the first of them.
     pub(super) fn new() -> io::Result<Self> {
+        let run = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+        Self::in_first(
+            [Some(std::env::temp_dir()), run, Some("/dev/shm".into()), Some(".".into())].into_iter().flatten(),
+        )
+    }
+
+    fn in_first(places: impl Iterator<Item = PathBuf>) -> io::Result<Self> {
         let unique = format!("ccm-demo-{}-{:06x}", std::process::id(), fastrand::u32(..1 << 24));
-        let path = std::env::temp_dir().join(unique);
-        // Fails if it exists: nobody can put something of theirs in our place.
-        DirBuilder::new().mode(0o700).create(&path).map_err(|error| about(&path, &error))?;
-        Ok(Self(path))
+        let mut failure = None;
+        for place in places {
+            let path = std::path::absolute(place.join(&unique))?;
+            // Fails if it exists: nobody can put something of theirs in our place.
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(Self { path, elsewhere: Vec::new() }),
+                Err(error) => _ = failure.get_or_insert_with(|| about(&path, &error)),
+            }
+        }
+        Err(failure.unwrap_or_else(|| io::Error::other("there is no place for temporary files")))
     }
 
     /// Writes a new file (mode 600) and returns its path.
@@ -27,9 +43,19 @@ impl Directory {
     /// # Errors
     /// The system's, with the path.
     pub(super) fn write(&self, name: &str, text: &str) -> io::Result<PathBuf> {
-        let path = self.0.join(name);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| about(&path, &error))?;
+        let path = self.path.join(name);
+        create(&path, text)?;
+        Ok(path)
+    }
+
+    /// Writes a new file (mode 600) at a place of the user's, and returns its absolute path.
+    ///
+    /// # Errors
+    /// The system's, with the path; also if the file exists.
+    pub(super) fn write_elsewhere(&mut self, path: &Path, text: &str) -> io::Result<PathBuf> {
+        let path = std::path::absolute(path)?;
+        create(&path, text)?;
+        self.elsewhere.push(path.clone());
         Ok(path)
     }
 }
@@ -37,12 +63,23 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         // The system clears its temporary directory sooner or later.
-        _ = std::fs::remove_dir_all(&self.0);
+        _ = std::fs::remove_dir_all(&self.path);
+        for file in &self.elsewhere {
+            _ = std::fs::remove_file(file);
+        }
     }
 }
 
+fn create(path: &Path, text: &str) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| about(path, &error))
+}
+
 fn about(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot write {}: {error}; TMPDIR chooses another place", path.display()))
+    io::Error::new(
+        error.kind(),
+        format!("cannot write {}: {error}; choose another place with TMPDIR or --kubeconfig", path.display()),
+    )
 }
 
 #[cfg(test)]
@@ -60,5 +97,28 @@ mod tests {
         assert!(directory.write("kubeconfig", "again").is_err());
         drop(directory);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn place_that_cannot_be_written_to_is_passed_over() {
+        let root = tempfile::tempdir().unwrap();
+        let places = || [root.path().join("missing"), root.path().to_owned()].into_iter();
+        let directory = Directory::in_first(places()).unwrap();
+        assert!(directory.path.starts_with(root.path()));
+        let failure = Directory::in_first(places().take(1)).unwrap_err().to_string();
+        assert!(failure.contains("missing/ccm-demo-") && failure.contains("TMPDIR"), "{failure}");
+    }
+
+    #[test]
+    fn file_of_the_users_is_never_overwritten_and_ours_goes() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("config");
+        std::fs::write(&path, "mine").unwrap();
+        let mut directory = Directory::new().unwrap();
+        assert!(directory.write_elsewhere(&path, "ours").is_err());
+        let other = directory.write_elsewhere(&root.path().join("other"), "ours").unwrap();
+        drop(directory);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "mine");
+        assert!(!other.exists());
     }
 }

@@ -27,16 +27,19 @@ mod world;
 use std::ffi::OsString;
 use std::io::{IsTerminal as _, Stdout, stdout};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
 use arguments::{Arguments, Parsed};
+use runner::Stage as _;
 use serve::Places;
-use timeline::{Style, Timeline};
+use story::Action;
+use timeline::{Style, Timeline, Width};
 use world::World;
 
-/// Exit code of a process that Ctrl-C ended.
-const INTERRUPTED: u8 = 130;
+/// Events are looked for this often while the demo serves.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Runs the demo with the arguments that follow `demo`.
 pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -63,7 +66,7 @@ async fn run(arguments: Arguments) -> ExitCode {
     let variable = |name| std::env::var_os(name);
     let (no_color, term) = (variable("NO_COLOR"), variable("TERM"));
     let style = Style::new(arguments.output, stdout().is_terminal(), no_color.as_deref(), term.as_deref());
-    let mut timeline = Timeline::new(stdout(), style);
+    let mut timeline = Timeline::new(stdout(), style, Width::of_terminal());
     // One for the whole run: a signal that comes when the story is just over is not lost.
     let mut stopped = std::pin::pin!(stopped());
     let world = tokio::select! {
@@ -71,17 +74,21 @@ async fn run(arguments: Arguments) -> ExitCode {
             Ok(world) => world,
             Err(text) => return fail(&text),
         },
-        () = &mut stopped => return ExitCode::from(INTERRUPTED),
+        code = &mut stopped => return ExitCode::from(code),
     };
-    if arguments.serve {
+    if arguments.serve || arguments.no_controllers {
         let places = Places {
             api_url: &world.api_url,
             cloud_url: &world.cloud_url,
             kubeconfig: &world.kubeconfig,
             cloud_config: &world.cloud_config,
+            has_controllers: !arguments.no_controllers,
         };
         timeline.announce(&places.text(), &places.object());
-        stopped.await;
+        tokio::select! {
+            _ = &mut stopped => {}
+            () = feed(&world, &mut timeline) => {}
+        }
     }
     ExitCode::SUCCESS
 }
@@ -92,18 +99,39 @@ async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> Result<
     let mut world = world.map_err(|error| format!("the demo did not start: {error:#}"))?;
     timeline.say(&format!("Kubernetes API {}, simulated cloud {}", world.api_url, world.cloud_url));
     let (nodes, services) = (arguments.nodes, arguments.services);
+    if arguments.no_controllers {
+        world.act(&Action::StartKubelets).await?;
+        world.act(&Action::CreateServices(story::services(services))).await?;
+        return Ok(world);
+    }
     runner::tell(&story::story(nodes, services), [nodes, services], &mut world, timeline).await?;
     Ok(world)
 }
 
-/// Returns on SIGINT or SIGTERM.
-async fn stopped() {
-    let (Ok(mut interrupt), Ok(mut term)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+/// Tells each event of the cluster as it comes; never returns.
+async fn feed(world: &World, timeline: &mut Timeline<Stdout>) {
+    let mut told = world.said_since(0).len();
+    loop {
+        let news = world.said_since(told);
+        told += news.len();
+        for said in news {
+            timeline.event(&said);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Returns on SIGINT, SIGTERM or SIGHUP, with the exit code of a process that the signal ended.
+async fn stopped() -> u8 {
+    let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let [Ok(mut interrupt), Ok(mut term), Ok(mut hangup)] = kinds.map(signal) else {
         // Then the signals end the process as they always do.
         return std::future::pending().await;
     };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = term.recv() => {}
-    }
+    let kind = tokio::select! {
+        _ = interrupt.recv() => SignalKind::interrupt(),
+        _ = term.recv() => SignalKind::terminate(),
+        _ = hangup.recv() => SignalKind::hangup(),
+    };
+    u8::try_from(128 + kind.as_raw_value()).unwrap_or(u8::MAX)
 }

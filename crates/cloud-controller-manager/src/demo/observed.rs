@@ -34,6 +34,8 @@ pub(super) struct Observed {
 /// An event about a Node or a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
+    /// The kind of its object.
+    pub(super) kind: String,
     /// Its name.
     pub(super) about: String,
     /// The reason, one word.

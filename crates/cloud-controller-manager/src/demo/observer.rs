@@ -74,8 +74,9 @@ impl Observer {
             }
             let seen = event.object();
             let passes = lock(&passes).passes;
-            let (about, reason, message) = (seen.about.clone(), seen.reason.clone(), seen.message.clone());
-            lock(&said).push(Arc::new(Said { about, reason, message, passes }));
+            let (kind, about) = (seen.kind.clone(), seen.about.clone());
+            let (reason, message) = (seen.reason.clone(), seen.message.clone());
+            lock(&said).push(Arc::new(Said { kind, about, reason, message, passes }));
             changed.notify_one();
         });
     }
@@ -185,6 +186,7 @@ impl Passes {
 struct SeenEvent {
     key: String,
     resource_version: String,
+    kind: String,
     about: String,
     reason: String,
     message: String,
@@ -199,6 +201,7 @@ impl Cached for SeenEvent {
         Self {
             key: format!("{}/{}", text(metadata.namespace), text(metadata.name)),
             resource_version: text(metadata.resource_version),
+            kind: text(event.involved_object.kind),
             about: text(event.involved_object.name),
             reason: text(event.reason),
             message: text(event.message),

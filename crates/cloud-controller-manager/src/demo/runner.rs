@@ -199,10 +199,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_step_that_does_not_happen_ends_the_story_in_one_line() {
-        use crate::demo::timeline::Style;
+        use crate::demo::timeline::{Style, Width};
 
         let mut out = Vec::new();
-        let mut timeline = Timeline::new(&mut out, Style { colour: false, live: false, json: true });
+        let mut timeline =
+            Timeline::new(&mut out, Style { colour: false, live: false, json: true }, Width::of_terminal());
         let story = [step(2), Step { name: "impossible", ..step(3) }, Step { name: "never", ..step(2) }];
         let error = tell(&story, [3, 0], &mut script(2), &mut timeline).await.unwrap_err();
         assert_eq!(

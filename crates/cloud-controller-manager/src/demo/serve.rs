@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::pod_ranges::CLUSTER_CIDR;
 
 /// Where everything is.
+#[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
     /// The Kubernetes API.
     pub(super) api_url: &'a str,
@@ -16,16 +17,27 @@ pub(super) struct Places<'a> {
     pub(super) kubeconfig: &'a Path,
     /// For another cloud controller manager.
     pub(super) cloud_config: &'a Path,
+    /// If set, the demo's own controllers run.
+    pub(super) has_controllers: bool,
 }
 
 impl Places<'_> {
     /// For people.
     pub(super) fn text(&self) -> String {
-        let Self { api_url, cloud_url, kubeconfig, cloud_config } = self;
+        let Self { api_url, cloud_url, kubeconfig, cloud_config, has_controllers } = self;
+        let (who, manager) = match has_controllers {
+            true => {
+                ("kubelets and controllers keep", "What another controller manager would do here, without doing it")
+            }
+            false => (
+                "kubelets keep",
+                "No controllers run. Start a manager of yours; with \"plan\" it tells what it would do",
+            ),
+        };
         let (kubeconfig, cloud_config) = (kubeconfig.display(), cloud_config.display());
         format!(
             r#"
-Everything stays up until Ctrl-C; kubelets and controllers keep following the cloud. In another terminal:
+Everything stays up until Ctrl-C; {who} following the cloud, and events are shown here. In another terminal:
 
   export KUBECONFIG={kubeconfig}
   kubectl get nodes -o wide
@@ -44,6 +56,7 @@ Services and the load balancers that the cloud has for them:
 
   kubectl expose service web-2 --name=shop --type=LoadBalancer --port=80
   kubectl describe service shop                     # address, finalizer, events
+  curl $C/admin                                     # everything that can be done to the cloud
   curl $C/admin/load-balancers                      # listeners and targets; routes: curl $C/admin/routes
   kubectl patch service shop -p '{{"spec": {{"type": "ClusterIP"}}}}'         # and back: "LoadBalancer"
   kubectl delete service shop                       # returns when nothing is left of it in the cloud
@@ -63,7 +76,7 @@ Break the Kubernetes API:
   curl {api_url}/_faults -d '{{"match": {{"verb": "patch", "times": 3}}, "action": {{"status": {{"code": 500}}}}}}'
   curl -X DELETE {api_url}/_faults
 
-What another controller manager would do here, without doing it:
+{manager}:
 
   F="--cloud-provider=simulated --cloud-config={cloud_config} --kubeconfig=$KUBECONFIG --cluster-cidr={CLUSTER_CIDR}"
   cloud-controller-manager plan $F                  # and without "plan" it joins in
@@ -74,6 +87,7 @@ What another controller manager would do here, without doing it:
     /// For programs.
     pub(super) fn object(&self) -> Value {
         json!({"serve": {
+            "admin": format!("{}/admin", self.cloud_url),
             "loadBalancers": format!("{}/admin/load-balancers", self.cloud_url),
             "routes": format!("{}/admin/routes", self.cloud_url),
             "clusterCIDR": CLUSTER_CIDR,
@@ -96,7 +110,10 @@ mod tests {
             cloud_url: "http://127.0.0.1:2",
             kubeconfig: Path::new("/tmp/d/kubeconfig"),
             cloud_config: Path::new("/tmp/d/cloud.yaml"),
+            has_controllers: true,
         };
+        let alone = Places { has_controllers: false, ..places };
+        assert!(alone.text().contains("No controllers run") && !places.text().contains("No controllers run"));
         assert!(places.text().contains("export KUBECONFIG=/tmp/d/kubeconfig\n"));
         assert!(places.text().contains("C=http://127.0.0.1:2 "));
         assert!(places.text().contains("--cluster-cidr=10.128.0.0/9"));

@@ -113,6 +113,11 @@ impl Services {
     }
 }
 
+/// Names and ports of the Services that the story begins with.
+pub(super) fn services(count: usize) -> Vec<(String, u16)> {
+    Services::new(count).ports
+}
+
 /// The name of the n-th Service.
 fn service(number: usize) -> String {
     format!("web-{number}")

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::arguments::Output;
+use super::observed::Said;
 use super::report::Report;
 use super::runner::{Outcome, Progress};
 use super::story::Step;
@@ -19,8 +20,10 @@ const RESET: &str = "\x1b[0m";
 
 /// Characters of the progress bar.
 const BAR: usize = 24;
-/// Columns that a terminal surely has.
+/// Columns of a terminal that does not tell.
 const WIDTH: usize = 100;
+/// Text in fewer columns is hard to read.
+const NARROWEST: usize = 40;
 /// Where titles begin.
 const INDENT: &str = "                  ";
 
@@ -45,17 +48,47 @@ impl Style {
     }
 }
 
+/// The number of columns of the terminal, which changes while the story is told.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Width(fn() -> Option<u16>);
+
+impl Width {
+    /// Returns the width of the terminal that standard output is.
+    pub(super) fn of_terminal() -> Self {
+        Self(|| rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col))
+    }
+
+    /// Columns for text behind the indentation.
+    fn of_text(self) -> usize {
+        let columns = (self.0)().map(usize::from).filter(|columns| *columns > 0).unwrap_or(WIDTH);
+        columns.saturating_sub(INDENT.len()).max(NARROWEST)
+    }
+}
+
 /// Writes the story. What cannot be written (a closed pipe) is left out: the exit code says how it ended.
 pub(super) struct Timeline<W> {
     out: W,
     style: Style,
+    width: Width,
     /// Characters of the live line that stands there now.
     live: usize,
 }
 
 impl<W: Write> Timeline<W> {
-    pub(super) fn new(out: W, style: Style) -> Self {
-        Self { out, style, live: 0 }
+    pub(super) fn new(out: W, style: Style, width: Width) -> Self {
+        Self { out, style, width, live: 0 }
+    }
+
+    /// An event of the cluster.
+    pub(super) fn event(&mut self, said: &Said) {
+        let Said { kind, about, reason, message, .. } = said;
+        match self.style.json {
+            true => {
+                let event = json!({"kind": kind, "name": about, "reason": reason, "message": message});
+                self.line(&json!({ "event": event }).to_string());
+            }
+            false => self.line(&format!("{kind} {about}: {reason}: {message}")),
+        }
     }
 
     /// A line outside the story; programs do not get it.
@@ -98,7 +131,7 @@ impl<W: Write> Timeline<W> {
         let word = self.paint(colour, word);
         self.line(&format!("{:8.2} s  {word} {} {took}", at.as_secs_f64(), step.title));
         // Whoever reads a file or a pipe, such as grep, wants one line for each.
-        let width = if self.style.live { WIDTH - INDENT.len() } else { usize::MAX };
+        let width = if self.style.live { self.width.of_text() } else { usize::MAX };
         for detail in outcome.result.as_deref().unwrap_or_default() {
             for part in wrapped(detail, width) {
                 let part = self.paint(DIM, &part);
@@ -188,7 +221,7 @@ mod tests {
 
     fn told(style: Style, tell: impl FnOnce(&mut Timeline<&mut Vec<u8>>)) -> String {
         let mut out = Vec::new();
-        tell(&mut Timeline::new(&mut out, style));
+        tell(&mut Timeline::new(&mut out, style, Width(|| Some(60))));
         String::from_utf8(out).unwrap()
     }
 
@@ -239,6 +272,35 @@ mod tests {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
         assert_eq!(wrapped("unbreakable words", 3), ["unbreakable", "words"]);
         assert_eq!(wrapped("one line", usize::MAX), ["one line"]);
+    }
+
+    #[test]
+    fn explanations_are_as_wide_as_the_terminal() {
+        let text = told(Style { live: true, ..PLAIN }, |timeline| {
+            let detail = "Node worker-2 has the taint of a Node whose machine was shut down".to_owned();
+            timeline.step(Duration::ZERO, &step(), &Outcome { took: Duration::ZERO, result: Ok(vec![detail]) });
+        });
+        let longest = text.lines().skip(1).map(str::len).max();
+        assert!(longest.is_some_and(|longest| (50..=60).contains(&longest)), "{text}");
+        assert_eq!((Width(|| None).of_text(), Width(|| Some(20)).of_text()), (WIDTH - INDENT.len(), NARROWEST));
+    }
+
+    #[test]
+    fn event_is_a_line_or_an_object() {
+        let said = Said {
+            kind: "Service".to_owned(),
+            about: "web-1".to_owned(),
+            reason: "EnsuredLoadBalancer".to_owned(),
+            message: "Ensured load balancer".to_owned(),
+            passes: 0,
+        };
+        assert_eq!(
+            told(PLAIN, |timeline| timeline.event(&said)),
+            "Service web-1: EnsuredLoadBalancer: Ensured load balancer\n"
+        );
+        let object: serde_json::Value =
+            serde_json::from_str(&told(Style { json: true, ..PLAIN }, |timeline| timeline.event(&said))).unwrap();
+        assert_eq!((&object["event"]["name"], &object["event"]["kind"]), (&json!("web-1"), &json!("Service")));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::arguments::Arguments;
 use super::controllers::Controllers;
 use super::directory::Directory;
 use super::kubelet::Kubelets;
-use super::observed::Observed;
+use super::observed::{Observed, Said};
 use super::observer::Observer;
 use super::requests::{KUBELETS, OBSERVER, Requests, Sender, USER};
 use super::runner::Stage;
@@ -76,7 +76,7 @@ impl World {
     pub(super) async fn start(arguments: &Arguments) -> Result<Self> {
         let started = Instant::now();
         let shutdown = CancellationToken::new();
-        let directory = Directory::new()?;
+        let mut directory = Directory::new()?;
 
         let listener = listen(arguments.port, "--port").await?;
         let api_url = format!("http://{}", listener.local_addr()?);
@@ -88,7 +88,11 @@ impl World {
         });
         let serving = (server.clone(), shutdown.clone());
         tokio::spawn(async move { serving.0.serve_tcp(listener, serving.1).await });
-        let kubeconfig = directory.write("kubeconfig", &kubeconfig(&api_url, None, None))?;
+        let text = kubeconfig(&api_url, None, None);
+        let kubeconfig = match &arguments.kubeconfig {
+            Some(path) => directory.write_elsewhere(path, &text)?,
+            None => directory.write("kubeconfig", &text)?,
+        };
 
         let listener = listen(arguments.cloud_port, "--cloud-port").await?;
         let cloud_url = format!("http://{}", listener.local_addr()?);
@@ -119,6 +123,11 @@ impl World {
             shutdown,
             _directory: directory,
         })
+    }
+
+    /// Events from this one on, and what comes after them.
+    pub(super) fn said_since(&self, count: usize) -> Vec<Arc<Said>> {
+        self.observer.said().into_iter().skip(count).collect()
     }
 
     async fn start_controllers(&mut self) -> Result<()> {

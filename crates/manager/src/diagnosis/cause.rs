@@ -142,5 +142,5 @@ impl TlsProblem {
 /// The error's own words, for the end of a paragraph.
 pub(super) fn words(error: &kube::Error) -> String {
     let text = api_error(error).to_string();
-    text.trim_start_matches("ServiceError: ").trim_end_matches('.').to_owned()
+    text.trim_end_matches('.').to_owned()
 }

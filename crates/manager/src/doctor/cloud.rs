@@ -9,49 +9,60 @@ use futures::FutureExt as _;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use super::{Report, Subject};
+use super::Subject;
+use super::report::Findings;
 use crate::clients::ForProvider;
 use crate::controllers_task::Settings;
 use crate::start;
 
-/// A provider that takes longer to look at itself has failed.
-const DEADLINE: Duration = Duration::from_secs(60);
+/// A provider that takes longer to look at itself than so many requests has failed.
+const REQUESTS: u32 = 3;
 
-pub(super) async fn check(subject: &Subject<'_>, cluster: Option<(&Client, &Cluster)>, report: &mut Report) {
+/// Returns `true` if something failed.
+pub(super) async fn check(
+    subject: &Subject<'_>,
+    cluster: Option<(&Client, &Cluster)>,
+    report: &mut Findings<'_>,
+) -> bool {
     let provider = match &subject.provider {
         Ok(provider) => provider,
         Err(error) => {
             let remedy = "correct --cloud-provider, the file that --cloud-config names, or the variables that the provider reads";
             report.add(Finding::failure("cloud configuration", error.clone(), remedy));
-            return;
+            return true;
         }
     };
     let name = provider.name();
-    if provider.needs_cluster_id() && !provider.has_cluster_id() {
+    if let Some(refusal) = &subject.refusal {
+        let remedy = "the manager does not start until this is corrected";
+        report.add(Finding::failure("cloud configuration", refusal.clone(), remedy));
+    } else if provider.needs_cluster_id() && !provider.has_cluster_id() {
         report.add(Finding::warning(
             "cloud configuration",
             format!("cloud provider {name:?} cannot tell this cluster's resources from another's"),
-            "mark them as the provider's documentation says; to start nevertheless, pass --allow-untagged-cloud",
+            "mark them as the provider's documentation says; --allow-untagged-cloud lets the manager start nevertheless",
         ));
     }
-    let findings = guarded(provider.diagnose()).await;
-    let failed = findings.as_ref().is_ok_and(|it| it.iter().any(|finding| finding.severity == Severity::Failure));
+    let deadline = subject.timeout * REQUESTS;
+    let findings = guarded(deadline, provider.diagnose()).await;
+    let failed = findings.is_err()
+        || findings.as_ref().is_ok_and(|it| it.iter().any(|finding| finding.severity == Severity::Failure));
     match findings {
         Ok(findings) => {
-            for finding in findings {
-                report.add(Finding { check: format!("cloud {}", finding.check), ..finding });
-            }
+            report.extend(findings.into_iter().map(|it| Finding { check: format!("cloud {}", it.check), ..it }));
         }
         Err(error) => report.add(Finding::failure("cloud", error, "report this to the provider's authors")),
     }
     // What it says at a start, unless it has just been said.
     if !failed && let Some((client, cluster)) = cluster {
-        report.add(initialize(subject.settings, provider, client, cluster).await);
+        report.add(initialize(subject.settings, deadline, provider, client, cluster).await);
     }
+    failed
 }
 
 async fn initialize(
     settings: &Settings,
+    deadline: Duration,
     provider: &Arc<dyn CloudProvider>,
     client: &Client,
     cluster: &Cluster,
@@ -59,7 +70,7 @@ async fn initialize(
     let shutdown = CancellationToken::new();
     let clients = Arc::new(ForProvider::Given(client.clone()));
     let context = start::context(settings, cluster, clients, Arc::new(NoEvents), &shutdown);
-    let initialized = guarded(provider.initialize(&context)).await;
+    let initialized = guarded(deadline, provider.initialize(&context)).await;
     shutdown.cancel();
     let name = provider.name();
     match initialized {
@@ -74,10 +85,10 @@ async fn initialize(
 }
 
 /// A provider's defect costs a finding, not the report.
-async fn guarded<T>(call: impl Future<Output = T>) -> Result<T, String> {
-    match tokio::time::timeout(DEADLINE, AssertUnwindSafe(call).catch_unwind()).await {
+async fn guarded<T>(deadline: Duration, call: impl Future<Output = T>) -> Result<T, String> {
+    match tokio::time::timeout(deadline, AssertUnwindSafe(call).catch_unwind()).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(_)) => Err("the provider panicked".to_owned()),
-        Err(_) => Err(format!("the provider gave no answer within {} s", DEADLINE.as_secs())),
+        Err(_) => Err(format!("the provider gave no answer within {deadline:?}")),
     }
 }

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use cloud_provider::{Environment, Fence, Finding, Registry, Setup};
 use runtime::clock::SystemClock;
-use runtime::election::migration::LeaderMigration;
+use runtime::go_duration::GoDuration;
 
-use super::{ElectedBy, Report, Subject, SystemNames, examine, json, text};
+use super::report::{Lines, summary};
+use super::{ElectedBy, Report, Subject, SystemNames, examine, json};
 use crate::controllers_task::{Clients, Settings};
 use crate::diagnosis::Situation;
-use crate::flags::{Flags, MigrationSettings, Output, Parsed, Program, ReportCommand, ReportFlags};
-use crate::logging;
+use crate::flags::{Flags, Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::permissions::Features;
+use crate::prepared::migration;
 use crate::process::{block_on, print};
+use crate::{logging, start};
 
 const COMMAND: ReportCommand = ReportCommand {
     name: super::SUBCOMMAND,
@@ -24,12 +26,12 @@ const COMMAND: ReportCommand = ReportCommand {
                           JSON: {\"version\": 1, \"findings\": [{\"check\", \"severity\": \"ok|warning|failure\", \"text\", \
                           \"remedy\"}], \"summary\": {\"ok\", \"warnings\", \"failures\", \"exitCode\"}}",
 };
-/// A person waits: a server that takes longer does not answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The default of `--timeout`. A person waits: a server that takes longer does not answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the subcommand as this program; the first argument is the program's name.
 pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let ReportFlags { flags, output } = match COMMAND.parse(program, arguments) {
+    let ReportFlags { flags, output, timeout } = match COMMAND.parse(program, arguments) {
         Parsed::Flags(flags) => flags,
         Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
         Parsed::Wrong(text) => return wrong(&text),
@@ -39,12 +41,19 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
         logging::init_for_output(flags.verbosity);
     }
     block_on(async {
-        let report = run(&flags, providers).await;
-        let text = match output {
-            Output::Text => text(&report),
+        let mut lines = Lines::default();
+        let mut told = |finding: &Finding| {
+            if output == Output::Text {
+                // A failure to print shows at the last line, too.
+                _ = print(&lines.line(finding), ExitCode::SUCCESS);
+            }
+        };
+        let report = run(&flags, timeout.map_or(TIMEOUT, GoDuration::to_std_or_zero), providers, &mut told).await;
+        let last = match output {
+            Output::Text => summary(&report),
             Output::Json => format!("{:#}\n", json(&report)),
         };
-        print(&text, ExitCode::from(report.exit_code()))
+        print(&last, ExitCode::from(report.exit_code()))
     })
 }
 
@@ -53,14 +62,19 @@ fn wrong(text: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-async fn run(flags: &Flags, providers: &Registry) -> Report {
+async fn run(
+    flags: &Flags,
+    timeout: Duration,
+    providers: &Registry,
+    told: &mut (dyn FnMut(&Finding) + Send),
+) -> Report {
     let mut options = flags.client_options();
-    options.request_timeout = Some(PATIENCE);
+    options.request_timeout = Some(timeout);
     let situation = Situation::find(&options);
     let settings = Settings { clients: Clients::Configured(Box::new(options)), ..flags.settings() };
     let provider =
         // It changes nothing, whatever a provider would do.
-        match providers.init(&flags.cloud.cloud_provider, flags.cloud.cloud_config.as_deref(), closed(flags)) {
+        match providers.init(&flags.cloud.cloud_provider, flags.cloud.cloud_config.as_deref(), closed(flags, timeout)) {
             Ok(Some(provider)) => Ok(provider),
             Ok(None) => {
                 Err(format!("--cloud-provider={} names nothing that this binary runs", flags.cloud.cloud_provider))
@@ -72,7 +86,8 @@ async fn run(flags: &Flags, providers: &Registry) -> Report {
         name: election.name,
         duration: election.lease_duration,
     });
-    let migration = migration(flags);
+    let migration = migration(flags.election().as_ref());
+    let refusal = provider.as_ref().ok().and_then(|it| start::check(flags, &settings, &**it).err());
     let features = Features::of(flags, migration.as_ref().ok().and_then(Option::as_ref));
     let subject = Subject {
         features,
@@ -80,39 +95,31 @@ async fn run(flags: &Flags, providers: &Registry) -> Report {
         cluster_name: &flags.cloud.cluster_name,
         lease,
         provider,
+        refusal: refusal.map(|error| format!("{error:#}")),
+        timeout,
         situation,
         names: &SystemNames,
         clock: &SystemClock,
     };
-    let mut report = examine(&subject).await;
-    if let Err(error) = migration {
-        report.add(Finding::failure(
-            "leader migration",
-            error,
-            "correct the file that --leader-migration-config names",
-        ));
+    let mut report = examine(&subject, told).await;
+    if let Err(failure) = migration {
+        let remedy = "correct the file that --leader-migration-config names";
+        let finding = Finding::failure("leader migration", failure.to_string(), remedy);
+        told(&finding);
+        report.findings.push(finding);
     }
     report
 }
 
 /// A provider that may change nothing.
-fn closed(flags: &Flags) -> Setup {
+fn closed(flags: &Flags, timeout: Duration) -> Setup {
     Setup {
         fence: Fence::closed("doctor changes nothing"),
         environment: Environment::of_process(),
         cluster_cidr: Some(flags.route.cluster_cidr.clone()),
         user_agent: flags.cloud_user_agent(),
+        call_timeout: Some(timeout),
+        flags: flags.cloud_flags(),
         ..Setup::default()
-    }
-}
-
-/// What is to migrate, or why that cannot be told (APP-76, APP-78).
-fn migration(flags: &Flags) -> Result<Option<LeaderMigration>, String> {
-    match flags.election().and_then(|election| election.migration) {
-        None => Ok(None),
-        Some(MigrationSettings { file: None }) => Ok(Some(LeaderMigration::default())),
-        Some(MigrationSettings { file: Some(path) }) => {
-            LeaderMigration::read(&path).map(Some).map_err(|error| error.to_string())
-        }
     }
 }

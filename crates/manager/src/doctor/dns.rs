@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use cloud_provider::Finding;
@@ -26,7 +27,7 @@ impl Names for SystemNames {
     }
 }
 
-pub(super) async fn check(situation: &Situation, names: &dyn Names) -> Finding {
+pub(super) async fn check(situation: &Situation, names: &dyn Names, timeout: Duration) -> Finding {
     let host = situation.host();
     if host.is_empty() {
         return Finding::ok("dns", "not checked: the API server's address is not known");
@@ -34,7 +35,8 @@ pub(super) async fn check(situation: &Situation, names: &dyn Names) -> Finding {
     if host.parse::<IpAddr>().is_ok() {
         return Finding::ok("dns", format!("the API server's address {host} needs none"));
     }
-    match names.resolve(&host).await {
+    let answer = tokio::time::timeout(timeout, names.resolve(&host)).await;
+    match answer.unwrap_or_else(|_| Err(io::Error::other(format!("no answer within {timeout:?}")))) {
         Ok(addresses) if !addresses.is_empty() => {
             let shown: Vec<_> = addresses.iter().take(3).map(ToString::to_string).collect();
             Finding::ok("dns", format!("{host} is {}", shown.join(", ")))

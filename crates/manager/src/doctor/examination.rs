@@ -1,6 +1,7 @@
 //! All checks, in their order.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cloud_provider::{CloudProvider, Cluster, Finding};
 use kube::Client;
@@ -8,7 +9,8 @@ use runtime::client::ClientError;
 use runtime::clock::Clock;
 
 use super::lease::ElectedBy;
-use super::{Names, Report, api, clock, cloud, dns, lease, nodes, permissions, rivals, services};
+use super::report::Findings;
+use super::{Names, Report, api, clock, cloud, dns, lease, nodes, orphans, permissions, rivals, services};
 use crate::controllers_task::Settings;
 use crate::diagnosis::Situation;
 use crate::permissions::{Features, controllers_that_run};
@@ -26,6 +28,10 @@ pub struct Subject<'a> {
     pub lease: Option<ElectedBy>,
     /// The provider, or why there is none.
     pub provider: Result<Arc<dyn CloudProvider>, String>,
+    /// Reason why the manager would not start with this provider and these flags.
+    pub refusal: Option<String>,
+    /// Longest time of a request to the API server or the cloud.
+    pub timeout: Duration,
     /// Where the API server is.
     pub situation: Situation,
     /// DNS.
@@ -34,9 +40,9 @@ pub struct Subject<'a> {
     pub clock: &'a dyn Clock,
 }
 
-/// Runs all checks.
-pub async fn examine(subject: &Subject<'_>) -> Report {
-    let mut report = Report::default();
+/// Runs all checks. `told` is called with each finding as soon as it is there.
+pub async fn examine(subject: &Subject<'_>, told: &mut (dyn FnMut(&Finding) + Send)) -> Report {
+    let mut report = Findings::new(told);
     let clients = clients(subject).await;
     let api = match &clients {
         Err(error) => {
@@ -49,7 +55,7 @@ pub async fn examine(subject: &Subject<'_>) -> Report {
         }
         Ok(clients) => match api::ask(&clients.read_only, subject.clock).await {
             Ok(version) => {
-                report.findings.extend(api::judge(&version, &subject.situation));
+                report.extend(api::judge(&version, &subject.situation));
                 Some((clients, version))
             }
             Err(error) => {
@@ -59,19 +65,22 @@ pub async fn examine(subject: &Subject<'_>) -> Report {
         },
     };
     if let Some((clients, _)) = &api {
-        report.findings.extend(permissions::check(&clients.any, &features(subject)).await);
+        report.extend(permissions::check(&clients.any, &features(subject)).await);
     }
-    report.add(dns::check(&subject.situation, subject.names).await);
+    report.add(dns::check(&subject.situation, subject.names, subject.timeout).await);
     if let Some((clients, version)) = &api {
         report.add(clock::judge(version.skew, subject.lease.as_ref().map(|lease| lease.duration)));
         // By the server's clock: the holder of the lease runs beside it.
         let now = version.server_time;
         report.add(lease::check(&clients.read_only, subject.lease.as_ref(), now).await);
         let cluster = cluster(subject, &clients.read_only).await;
-        cloud::check(subject, Some((&clients.read_only, &cluster)), &mut report).await;
-        nodes::check(subject, &clients.read_only, now, &mut report).await;
+        let has_failed = cloud::check(subject, Some((&clients.read_only, &cluster)), &mut report).await;
+        nodes::check(subject, &clients.read_only, now, has_failed, &mut report).await;
         services::check(subject, &clients.read_only, now, &mut report).await;
-        report.findings.extend(rivals::check(&clients.read_only, subject.lease.as_ref(), now).await);
+        if !has_failed {
+            orphans::check(subject, &clients.read_only, &cluster, now, &mut report).await;
+        }
+        report.extend(rivals::check(&clients.read_only, subject.lease.as_ref(), now).await);
     } else {
         cloud::check(subject, None, &mut report).await;
         report.add(Finding::warning(
@@ -80,7 +89,7 @@ pub async fn examine(subject: &Subject<'_>) -> Report {
             "they need the API server",
         ));
     }
-    report
+    report.into_report()
 }
 
 struct Clients {

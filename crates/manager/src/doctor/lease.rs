@@ -40,7 +40,7 @@ pub(super) async fn check(client: &Client, lease: Option<&ElectedBy>, now: Times
 }
 
 /// How far a holder is from its last renewal; nothing if nobody holds it.
-pub(super) fn age(lease: &Lease, now: Timestamp) -> Option<(&str, Duration, Duration)> {
+pub(crate) fn age(lease: &Lease, now: Timestamp) -> Option<(&str, Duration, Duration)> {
     let spec = lease.spec.as_ref()?;
     let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty())?;
     let lasts = Duration::from_secs(u64::try_from(spec.lease_duration_seconds.unwrap_or(15)).unwrap_or_default());
@@ -67,7 +67,7 @@ fn judge(name: &str, lease: &Lease, now: Timestamp) -> Finding {
 }
 
 /// `59 s`, `12 min`, `5 h`, `3 d`.
-pub(super) fn seconds(time: Duration) -> String {
+pub(crate) fn seconds(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..120 => format!("{seconds} s"),
         seconds @ ..7200 => format!("{} min", seconds / 60),

@@ -15,6 +15,7 @@ mod dns;
 mod examination;
 mod lease;
 mod nodes;
+mod orphans;
 mod permissions;
 mod report;
 mod rivals;
@@ -24,6 +25,7 @@ pub(crate) use command::main;
 pub use dns::{Names, SystemNames};
 pub use examination::{Subject, examine};
 pub use lease::ElectedBy;
+pub(crate) use lease::{age, seconds};
 pub use report::{JSON_VERSION, Report, json, text};
 
 /// The name of the subcommand.

@@ -10,8 +10,9 @@ use controllers::look_up::look_up;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
+use super::Subject;
 use super::lease::seconds;
-use super::{Report, Subject};
+use super::report::Findings;
 use crate::plan::list;
 
 /// DEP-95.
@@ -23,7 +24,14 @@ pub(super) const SHOWN: usize = 10;
 /// Nodes whose names a finding about many tells.
 const NAMED: usize = 3;
 
-pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp, report: &mut Report) {
+/// `has_failed`: a check of the cloud failed before.
+pub(super) async fn check(
+    subject: &Subject<'_>,
+    client: &Client,
+    now: Timestamp,
+    has_failed: bool,
+    report: &mut Findings<'_>,
+) {
     let wanted = [NODE_CONTROLLER, NODE_LIFECYCLE_CONTROLLER].into_iter().any(|names| subject.settings.wants(names));
     let Ok(provider) = &subject.provider else { return };
     if !wanted || provider.instances().is_none() {
@@ -40,7 +48,7 @@ pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp
     let nodes: Vec<_> = all.into_iter().filter(|node| !node.terminating && provider.owns(node)).map(Arc::new).collect();
     let mut answers = look_up(&**provider, &nodes, Want::EXISTENCE.and_shutdown().fresh(), NO_INSTANCES).await;
     find_closest_names(&**provider, &nodes, &mut answers).await;
-    let mut findings = unanswered(&nodes, &answers);
+    let mut findings = unanswered(&nodes, &answers, has_failed);
     findings.extend(nodes.iter().zip(&answers).filter_map(|(node, answer)| judge(node, answer.as_ref().ok()?, now)));
     if findings.is_empty() {
         let others = match count - nodes.len() {
@@ -73,20 +81,29 @@ async fn find_closest_names(provider: &dyn CloudProvider, nodes: &[Arc<Node>], a
 }
 
 /// Nodes of which the cloud said nothing: one finding for all with the same error, or an outage would hide the rest.
-fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>]) -> Vec<Finding> {
-    let mut by_error = BTreeMap::<String, Vec<&str>>::new();
+fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>], has_failed: bool) -> Vec<Finding> {
+    let mut by_error = BTreeMap::<(bool, String), Vec<&str>>::new();
     for (node, answer) in nodes.iter().zip(answers) {
         if let Err(error) = answer {
-            by_error.entry(error.to_string()).or_default().push(&node.name);
+            let silence = error.is_unanswered();
+            // Why the cloud does not answer is said once, by its own checks.
+            let text = if silence && has_failed { String::new() } else { error.to_string() };
+            by_error.entry((silence, text)).or_default().push(&node.name);
         }
     }
-    let finding = |(error, names): (String, Vec<&str>)| {
+    let finding = |((silence, error), names): ((bool, String), Vec<&str>)| {
         let whose = match names.split_at_checked(NAMED) {
             Some((some, more)) if !more.is_empty() => format!("{} and {} more", some.join(", "), more.len()),
             _ => names.join(", "),
         };
-        let what = format!("{whose}: the cloud could not be asked: {error}");
-        Finding::failure("nodes", what, "see the cloud's findings above")
+        let remedy = "see the cloud's findings above";
+        match silence {
+            true if has_failed => {
+                Finding::warning("nodes", format!("{whose}: not checked, because the cloud does not answer"), remedy)
+            }
+            true => Finding::failure("nodes", format!("{whose}: the cloud could not be asked: {error}"), remedy),
+            false => Finding::failure("nodes", format!("{whose}: {error}"), remedy),
+        }
     };
     by_error.into_iter().map(finding).collect()
 }
@@ -133,13 +150,13 @@ fn judge(node: &Node, state: &InstanceState, now: Timestamp) -> Option<Finding> 
 }
 
 /// The worst first, and a line for those that are too many.
-pub(super) fn add_some(mut findings: Vec<Finding>, what: &str, report: &mut Report) {
+pub(super) fn add_some(mut findings: Vec<Finding>, what: &str, report: &mut Findings<'_>) {
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let more = findings.len().saturating_sub(SHOWN);
     let check = findings.first().map(|finding| finding.check.clone()).unwrap_or_default();
     let severity = findings.get(SHOWN).map(|finding| finding.severity);
     findings.truncate(SHOWN);
-    report.findings.extend(findings);
+    report.extend(findings);
     if let Some(severity) = severity {
         let rest = Finding::warning(check, format!("{more} more {what} have something wrong"), "mend these first");
         report.add(Finding { severity, ..rest });
@@ -193,23 +210,29 @@ mod tests {
         let named = |name: &str| Arc::new(Node { name: name.into(), ..node(60, false, "") });
         let nodes: Vec<_> = ["a", "b", "c", "d", "e"].into_iter().map(named).collect();
         let fails = |text: &str| Err(Error::other(text.to_owned()));
+        let silent = || Err(Error::unanswered("GET / was not answered: timed out"));
         let present = Ok(InstanceState::Present { shutdown: None, metadata: None });
-        let answers = [fails("503"), fails("503"), fails("no such zone"), present, fails("503")];
-        let texts = |answers: &[Result<InstanceState>]| -> Vec<String> {
-            unanswered(&nodes, answers).into_iter().map(|finding| finding.text).collect()
+        let answers = [fails("503"), fails("503"), silent(), present, fails("503")];
+        let told = |answers: &[Result<InstanceState>], has_failed| -> Vec<_> {
+            unanswered(&nodes, answers, has_failed).into_iter().map(|it| (it.severity, it.text)).collect()
         };
-        let text = "the cloud could not be asked:";
-        assert_eq!(texts(&answers), [format!("a, b, e: {text} 503"), format!("c: {text} no such zone")]);
+        let lost = "c: the cloud could not be asked: GET / was not answered: timed out".to_owned();
+        let failed = (Severity::Failure, "a, b, e: 503".to_owned());
+        assert_eq!(told(&answers, false), [failed.clone(), (Severity::Failure, lost)]);
+        let unchecked = "c: not checked, because the cloud does not answer".to_owned();
+        assert_eq!(told(&answers, true), [failed, (Severity::Warning, unchecked)]);
         let all = [0; 5].map(|_| fails("503"));
-        assert_eq!(texts(&all), [format!("a, b, c and 2 more: {text} 503")]);
+        assert_eq!(told(&all, false), [(Severity::Failure, "a, b, c and 2 more: 503".to_owned())]);
     }
 
     #[test]
     fn of_many_the_worst_are_shown_and_the_rest_is_counted() {
-        let mut report = Report::default();
+        let mut ignore = |_: &Finding| ();
+        let mut report = Findings::new(&mut ignore);
         let mut findings: Vec<_> = (0..12).map(|n| Finding::warning("nodes", format!("w{n}"), "")).collect();
         findings.push(Finding::failure("nodes", "the one", ""));
         add_some(findings, "Nodes", &mut report);
+        let report = report.into_report();
         assert_eq!(report.findings.len(), SHOWN + 1);
         assert_eq!(report.findings[0].text, "the one");
         assert_eq!(report.findings[SHOWN].text, "3 more Nodes have something wrong");

@@ -1,6 +1,6 @@
 //! The findings, for people and for programs.
 
-use std::fmt::Write as _;
+use std::collections::HashSet;
 
 use cloud_provider::{Finding, Severity};
 use serde_json::{Value, json};
@@ -12,11 +12,32 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-impl Report {
-    pub(super) fn add(&mut self, finding: Finding) {
-        self.findings.push(finding);
+/// Findings as they come: each is passed on at once, and kept for the report.
+pub(super) struct Findings<'a> {
+    report: Report,
+    told: &'a mut (dyn FnMut(&Finding) + Send),
+}
+
+impl<'a> Findings<'a> {
+    pub(super) fn new(told: &'a mut (dyn FnMut(&Finding) + Send)) -> Self {
+        Self { report: Report::default(), told }
     }
 
+    pub(super) fn add(&mut self, finding: Finding) {
+        (self.told)(&finding);
+        self.report.findings.push(finding);
+    }
+
+    pub(super) fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
+        findings.into_iter().for_each(|finding| self.add(finding));
+    }
+
+    pub(super) fn into_report(self) -> Report {
+        self.report
+    }
+}
+
+impl Report {
     /// How many are this bad.
     #[must_use]
     pub fn count(&self, severity: Severity) -> usize {
@@ -30,26 +51,45 @@ impl Report {
     }
 }
 
-/// One line for each finding, `ok|warn|FAIL  check: text; remedy`, and one with the numbers.
-#[must_use]
-pub fn text(report: &Report) -> String {
-    let mut out = String::new();
-    for Finding { check, severity, text, remedy } in &report.findings {
+/// The text form, line by line. Advice that was given before is not repeated.
+#[derive(Default)]
+pub(super) struct Lines {
+    remedies: HashSet<String>,
+}
+
+impl Lines {
+    /// Returns the line of a finding: `ok|warn|FAIL  check: text; remedy`.
+    pub(super) fn line(&mut self, finding: &Finding) -> String {
+        let Finding { check, severity, text, remedy } = finding;
         let mark = match severity {
             Severity::Ok => "ok",
             Severity::Warning => "warn",
             Severity::Failure => "FAIL",
         };
-        let remedy = remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+        let remedy = match remedy.as_ref().filter(|remedy| !remedy.is_empty()) {
+            None => String::new(),
+            Some(remedy) if self.remedies.insert(remedy.clone()) => format!("; {remedy}"),
+            Some(_) => "; what to do is said above".to_owned(),
+        };
         // What others say may have line breaks; a finding is one line.
         let said = format!("{text}{remedy}");
         let said = said.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-        // Writing to a String never fails.
-        _ = writeln!(out, "{mark:<4}  {check}: {said}");
+        format!("{mark:<4}  {check}: {said}\n")
     }
+}
+
+/// Writes a line for each finding, and one with the numbers.
+#[must_use]
+pub fn text(report: &Report) -> String {
+    let mut lines = Lines::default();
+    let findings: String = report.findings.iter().map(|finding| lines.line(finding)).collect();
+    findings + &summary(report)
+}
+
+/// Returns the line with the numbers of findings.
+pub(super) fn summary(report: &Report) -> String {
     let [ok, warnings, failures] = [Severity::Ok, Severity::Warning, Severity::Failure].map(|it| report.count(it));
-    _ = writeln!(out, "{}, {}, {ok} ok. Nothing was changed.", many(failures, "failure"), many(warnings, "warning"));
-    out
+    format!("{}, {}, {ok} ok. Nothing was changed.\n", many(failures, "failure"), many(warnings, "warning"))
 }
 
 fn many(count: usize, what: &str) -> String {
@@ -116,6 +156,17 @@ mod tests {
              warn  clock: 3 s behind; set it\n\
              FAIL  cloud token: refused: 401; make a new one\n\
              1 failure, 1 warning, 1 ok. Nothing was changed.\n"
+        );
+    }
+
+    #[test]
+    fn advice_is_given_once() {
+        let findings = ["a", "b"].map(|node| Finding::warning("nodes", node, "start the instance")).to_vec();
+        assert_eq!(
+            text(&Report { findings }),
+            "warn  nodes: a; start the instance\n\
+             warn  nodes: b; what to do is said above\n\
+             0 failures, 2 warnings, 0 ok. Nothing was changed.\n"
         );
     }
 

@@ -10,15 +10,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 
+use super::Subject;
 use super::lease::seconds;
 use super::nodes::add_some;
-use super::{Report, Subject};
+use super::report::Findings;
 use crate::plan::list;
 
 /// DEP-95.
 const LONG: Duration = Duration::from_secs(10 * 60);
 
-pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp, report: &mut Report) {
+pub(super) async fn check(subject: &Subject<'_>, client: &Client, now: Timestamp, report: &mut Findings<'_>) {
     let offers = subject.provider.as_ref().is_ok_and(|provider| provider.load_balancers().is_some());
     if !offers || !subject.settings.wants(SERVICE_CONTROLLER) {
         return;

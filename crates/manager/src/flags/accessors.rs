@@ -6,12 +6,16 @@ use std::time::Duration;
 use ::controllers::Options;
 use ::controllers::options::ServiceOptions;
 use ::serving::options::{AuthenticationOptions, AuthorizationOptions, ServingOptions};
+use cloud_provider::Environment;
 use runtime::client::{ClientOptions, UserAgent};
 
-use super::provider_flags::USER_AGENT;
+use super::provider_flags::{self, USER_AGENT};
 use super::{COMMAND, ElectionSettings, FeatureGates, Flags, GATE_WEBHOOK, WebhookSelection};
 use crate::controllers_task::{Clients, Settings};
 use crate::logging::LoggingOptions;
+
+/// The flag that switches node IPAM on.
+const ALLOCATE: &str = "allocate-node-cidrs";
 
 impl Flags {
     /// How the controllers behave.
@@ -162,6 +166,21 @@ impl Flags {
     pub fn cloud_user_agent(&self) -> Vec<String> {
         let given = self.value(USER_AGENT).filter(|_| self.given.has(USER_AGENT)).unwrap_or_default();
         given.split(',').filter(|it| !it.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// The flags of the cloud's Go cloud-controller-manager that were given and that its provider reads.
+    #[must_use]
+    pub fn cloud_flags(&self) -> Environment {
+        let given = provider_flags::all()
+            .map(|flag| (flag.name, flag.is_read_by(&self.cloud.cloud_provider)))
+            .chain([(ALLOCATE, self.has_node_ipam())])
+            .filter(|(name, is_read)| *is_read && self.given.has(name));
+        Environment::of(given.filter_map(|(name, _)| Some((format!("--{name}"), self.value(name)?))))
+    }
+
+    /// Returns `true` if the cloud's provider assigns Pod ranges to Nodes.
+    pub(super) fn has_node_ipam(&self) -> bool {
+        self.cloud.cloud_provider == "linode"
     }
 
     /// Base name of the program.

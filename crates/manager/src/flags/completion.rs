@@ -6,11 +6,12 @@ use clap_complete::Shell;
 
 use super::program::Program;
 use super::subcommand::SUBCOMMANDS;
-use super::{Flags, command};
+use super::{Flags, OrphansFlags, check, command};
 
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 /// Flags with few values. The names of the clouds are the program's.
-const VALUES: [(&str, &[&str]); 3] = [
+const VALUES: [(&str, &[&str]); 4] = [
+    ("service-validation-action", &["Warn", "Deny"]),
     ("node-deletion", &["on", "dry-run", "off"]),
     ("logging-format", &["text", "json"]),
     ("output", &["text", "json"]),
@@ -35,8 +36,7 @@ pub(super) fn script(program: &Program, shell: &str) -> Result<String, String> {
 
 /// Returns the command with its subcommands, the flags that are offered, and their values.
 fn described(program: &Program) -> Command {
-    // A flag that is only accepted is not offered.
-    let flags = || Flags::command().get_arguments().filter(|flag| !flag.is_hide_set()).cloned().collect::<Vec<_>>();
+    let flags = || offered(&Flags::command());
     let output = || Arg::new("output").long("output").help("Form of the output");
     let complete = |command: Command| command::prepare(command, program).mut_args(|flag| with_values(flag, program));
     let top = complete(Command::new(program.name()).args(flags()));
@@ -44,12 +44,20 @@ fn described(program: &Program) -> Command {
         let sub = Command::new(name).about(about);
         top.subcommand(match name {
             "plan" | "doctor" => complete(sub.args(flags()).arg(output())),
+            "check" => complete(sub.args(flags()).args(check::arguments())),
+            "orphans" => complete(sub.args(offered(&OrphansFlags::command()))),
+            "explain" => sub.subcommands(["node", "service"].map(Command::new)),
             // Subcommands instead of values: the generator for fish knows no values of arguments that are no flags.
             "completion" => sub.subcommands(SHELLS.map(Command::new)),
             "help" => sub.subcommands(SUBCOMMANDS.map(|(name, _)| Command::new(name))),
             _ => sub,
         })
     })
+}
+
+/// Returns the flags that are offered: not those that are only accepted.
+fn offered(command: &Command) -> Vec<Arg> {
+    command.get_arguments().filter(|flag| !flag.is_hide_set()).cloned().collect()
 }
 
 /// Offers the values of a flag that has few.

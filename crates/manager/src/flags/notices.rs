@@ -3,7 +3,7 @@
 use clap::CommandFactory as _;
 use runtime::client::shown_url;
 
-use super::provider_flags::{ProviderFlag, USER_AGENT};
+use super::provider_flags::ProviderFlag;
 use super::{Flags, historic, provider_flags};
 
 /// Stands in the dump for a value that is secret.
@@ -69,7 +69,7 @@ impl Flags {
     fn inert_flags(&self) -> Vec<String> {
         let ranges = "kube-controller-manager gives Nodes their Pod ranges";
         let table = [
-            ("allocate-node-cidrs", self.route.allocate_node_cidrs, ranges),
+            ("allocate-node-cidrs", self.route.allocate_node_cidrs && !self.has_node_ipam(), ranges),
             ("cidr-allocator-type", self.given.has("cidr-allocator-type"), ranges),
             (
                 "external-cloud-volume-plugin",
@@ -92,8 +92,7 @@ impl Flags {
     /// Flags of vendors' programs that were given.
     fn vendors_flags(&self) -> Vec<String> {
         let own = |name: &str| self.vendor.iter().any(|flag| flag.name == name);
-        let effective =
-            |flag: &ProviderFlag| flag.name == USER_AGENT && flag.providers.contains(&&*self.cloud.cloud_provider);
+        let effective = |flag: &ProviderFlag| flag.is_read_by(&self.cloud.cloud_provider);
         let given =
             provider_flags::all().filter(|flag| self.given.has(flag.name) && !own(flag.name) && !effective(flag));
         given

@@ -10,6 +10,14 @@ pub(super) struct ProviderFlag {
     pub(super) providers: &'static [&'static str],
 }
 
+impl ProviderFlag {
+    /// Returns `true` if the provider of this name reads the flag.
+    pub(super) fn is_read_by(&self, provider: &str) -> bool {
+        let is_linode = provider == "linode" && !LINODE_INERT.contains(&self.name);
+        (self.name == USER_AGENT || is_linode) && self.providers.contains(&provider)
+    }
+}
+
 const fn flags<const N: usize>(
     providers: &'static [&'static str],
     kind: Kind,
@@ -24,7 +32,7 @@ const fn flags<const N: usize>(
     flags
 }
 
-/// The only one of them that has an effect: providers are told (`Setup::user_agent`).
+/// Goes to its provider as `Setup::user_agent`.
 pub(super) const USER_AGENT: &str = "user-agent";
 
 const AWS: &[&str] = &["aws"];
@@ -33,6 +41,8 @@ const GCP: &[&str] = &["gce"];
 const IPAM: &[&str] = &["azure", "gce"];
 const IPAM_SIZES: &[&str] = &["azure", "gce", "linode"];
 const LINODE: &[&str] = &["linode"];
+/// Flags of Linode's program without effect: BGP is not supported.
+const LINODE_INERT: [&str; 2] = ["bgp-node-selector", "ip-holder-suffix"];
 const OPENSTACK: &[&str] = &["openstack"];
 
 const AZURE_BOOLS: [ProviderFlag; 1] = flags(AZURE, Kind::Bool, ["enable-dynamic-reloading"]);

@@ -1,11 +1,16 @@
-//! Subcommands that take all of the manager's flags, change nothing, and print a report: `plan`, `doctor`.
+//! Subcommands that take all of the manager's flags and print a report: `plan`, `doctor`, `explain`, `orphans`.
 
 use std::ffi::OsString;
 use std::str::FromStr;
 
-use clap::{Arg, CommandFactory as _, Parser};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser};
+use cloud_provider::Fence;
+use runtime::client::ClientOptions;
+use runtime::go_duration::GoDuration;
 
+use super::values::duration;
 use super::{Flags, Parsed, Program, parse};
+use crate::controllers_task::Settings;
 
 /// `--output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +41,56 @@ pub(crate) struct ReportFlags {
     /// Form of the output: text or json.
     #[arg(long, default_value = "text", value_name = "FORM", value_parser = str::parse::<Output>, help_heading = "Report")]
     pub(crate) output: Output,
+    /// Longest time of a request to the API server or to the cloud; doctor and explain: 10s if not given.
+    #[arg(long, value_name = "DURATION", value_parser = timeout, help_heading = "Report")]
+    pub(crate) timeout: Option<GoDuration>,
+}
+
+fn timeout(text: &str) -> Result<GoDuration, String> {
+    match duration(text)? {
+        timeout if timeout.is_positive() => Ok(timeout),
+        _ => Err("write a time above zero, such as 10s".to_owned()),
+    }
+}
+
+impl ReportFlags {
+    /// Returns the settings of the manager with this fence, and with the timeout if it is given.
+    pub(crate) fn settings(&self, fence: Fence) -> Settings {
+        let mut settings = Settings { fence: Some(fence), ..self.flags.settings() };
+        if let Some(timeout) = self.timeout.map(GoDuration::to_std_or_zero) {
+            let within = |options: &ClientOptions| ClientOptions { request_timeout: Some(timeout), ..options.clone() };
+            settings.clients = settings.clients.with(within);
+            settings.call_timeout = Some(timeout);
+        }
+        settings
+    }
 }
 
 impl AsMut<Flags> for ReportFlags {
     fn as_mut(&mut self) -> &mut Flags {
         &mut self.flags
+    }
+}
+
+/// The flags of a report about one object, and the object.
+#[derive(Parser, Debug)]
+pub(crate) struct ObjectFlags {
+    /// Kind of the object: node or service.
+    #[arg(value_name = "KIND")]
+    pub(crate) kind: Option<String>,
+    /// Name of the object; of a Service also NAMESPACE/NAME.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Namespace of the Service; empty: default.
+    #[arg(short = 'n', long, default_value = "", value_name = "NAMESPACE", help_heading = "Report")]
+    pub(crate) namespace: String,
+    #[command(flatten)]
+    pub(crate) report: ReportFlags,
+}
+
+impl AsMut<Flags> for ObjectFlags {
+    fn as_mut(&mut self) -> &mut Flags {
+        &mut self.report.flags
     }
 }
 
@@ -71,9 +121,18 @@ impl ReportCommand {
         program: &Program,
         arguments: impl IntoIterator<Item = OsString>,
     ) -> Parsed<ReportFlags> {
+        self.parse_as(program, arguments)
+    }
+
+    /// Parses the arguments of a subcommand that has more flags than a report.
+    pub(crate) fn parse_as<T: CommandFactory + FromArgMatches + AsMut<Flags>>(
+        &self,
+        program: &Program,
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Parsed<T> {
         let name = format!("{} {}", program.name(), self.name);
         let concerns = |flag: &Arg| !flag.get_help_heading().is_some_and(|section| UNRELATED.contains(&section));
-        let command = ReportFlags::command()
+        let command = T::command()
             .name(self.name)
             .bin_name(&name)
             .about(self.about)
@@ -99,7 +158,7 @@ mod tests {
         let program = Program::new("acme-ccm").with_default("cloud-provider", "acme").with_flag(zone);
         let program = program.adjusted(|flags| flags.cloud.cluster_name = "adjusted".to_owned());
         let parse = |arguments: &[&str]| REPORT.parse(&program, arguments.iter().map(OsString::from));
-        let Parsed::Flags(ReportFlags { flags, output }) = parse(&["x", "--acme-zone=two", "--output=json"]) else {
+        let Parsed::Flags(ReportFlags { flags, output, .. }) = parse(&["x", "--acme-zone=two", "--output=json"]) else {
             panic!()
         };
         assert_eq!((flags.cloud.cloud_provider.as_str(), flags.value("acme-zone")), ("acme", Some("two")));
@@ -108,6 +167,22 @@ mod tests {
         assert!(help.contains("acme-ccm look") && help.contains("--acme-zone"), "{help}");
         let Parsed::Wrong(text) = parse(&["x", "--cloud-provider=", "--node-monitor-period=0s"]) else { panic!() };
         assert!(text.contains("--cloud-provider cannot be empty") && text.contains("node-monitor-period"), "{text}");
+    }
+
+    #[test]
+    fn the_object_stands_before_or_behind_the_flags() {
+        let program = Program::new("acme-ccm").with_default("cloud-provider", "acme");
+        let parse = |line: &str| REPORT.parse_as::<ObjectFlags>(&program, line.split(' ').map(OsString::from));
+        for line in ["x service web -n shop --v=2", "x --v=2 --namespace=shop service web", "x service -n=shop web"] {
+            let Parsed::Flags(ObjectFlags { kind, name, namespace, .. }) = parse(line) else { panic!("{line}") };
+            assert_eq!(
+                (kind.as_deref(), name.as_deref(), &*namespace),
+                (Some("service"), Some("web"), "shop"),
+                "{line}"
+            );
+        }
+        let Parsed::Wrong(text) = parse("x service web more") else { panic!() };
+        assert!(text.contains("does not take any arguments, got [\"more\"]"), "{text}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct RouteFlags {
     /// Keep the cloud's routes to the Nodes' Pod ranges, where the cloud has routes; needs --cluster-cidr.
     #[arg(long, default_value = "true", value_parser = go_bool, action = ArgAction::Set)]
     pub configure_cloud_routes: bool,
-    /// Accepted, without effect: kube-controller-manager gives Nodes their Pod ranges.
+    /// Assign Pod ranges to Nodes, on linode. On other clouds without effect: there kube-controller-manager does it.
     #[arg(long, default_value = "false", value_parser = go_bool, action = ArgAction::Set)]
     pub allocate_node_cidrs: bool,
     /// Accepted, without effect, as --allocate-node-cidrs.

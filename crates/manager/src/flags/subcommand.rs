@@ -3,9 +3,12 @@
 use super::KUBERNETES_VERSION;
 
 /// Names of the subcommands, and what each does.
-pub(super) const SUBCOMMANDS: [(&str, &str); 7] = [
+pub(super) const SUBCOMMANDS: [(&str, &str); 10] = [
     ("plan", "print what would change, without changing it"),
+    ("check", "print mistakes in Services that are in files, without a cluster or a cloud"),
     ("doctor", "check this installation, and print what is wrong and what to do"),
+    ("explain", "tell why a Node or Service is as it is: explain node NAME, explain service NAME"),
+    ("orphans", "list what the cloud has left of deleted Services and Nodes, and delete it on demand"),
     ("demo", "run a whole cluster and cloud in this process"),
     ("version", "print the versions of this program and of Kubernetes"),
     ("help", "print the help of a subcommand"),

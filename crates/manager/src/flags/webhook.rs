@@ -1,6 +1,7 @@
 //! Admission webhooks, and the server that they have to themselves.
 
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use clap::{ArgAction, Args};
 use serving::options::ServingOptions;
@@ -9,7 +10,11 @@ use super::tls::{self, SniFlag, TlsFlags};
 use super::values::{List, PathFlag, go_bool, go_int64, ip, list, path};
 
 /// The webhooks of this program (D-14).
-pub const WEBHOOKS: [&str; 1] = ["pvlabel"];
+pub const WEBHOOKS: [&str; 2] = [VOLUMES, SERVICES];
+/// The webhook that labels volumes as they are created.
+pub(crate) const VOLUMES: &str = "pvlabel";
+/// The webhook that reports mistakes in Services as they are written.
+pub(crate) const SERVICES: &str = "lb-service";
 /// All of them.
 const ALL: &str = "*";
 
@@ -18,9 +23,34 @@ const ALL: &str = "*";
 #[command(next_help_heading = "Webhook")]
 pub struct WebhookFlags {
     /// Webhooks to serve, as in --controllers; none if empty. They need the feature gate CloudControllerManagerWebhook.
-    /// There is one: pvlabel.
+    /// pvlabel labels volumes as they are created, lb-service reports mistakes in Services as they are written.
     #[arg(long, default_value = "", value_parser = list)]
     pub webhooks: Vec<List>,
+    /// What the webhook lb-service does with a Service for which the load balancer would be refused: Warn or Deny.
+    #[arg(long, default_value = "Warn", value_name = "ACTION", value_parser = str::parse::<ValidationAction>)]
+    pub service_validation_action: ValidationAction,
+}
+
+/// `--service-validation-action`, in the words of a ValidatingAdmissionPolicyBinding.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ValidationAction {
+    /// The Service is stored, and its author sees warnings.
+    #[default]
+    Warn,
+    /// The Service is not stored.
+    Deny,
+}
+
+impl FromStr for ValidationAction {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "Warn" | "warn" => Ok(Self::Warn),
+            "Deny" | "deny" => Ok(Self::Deny),
+            other => Err(format!("{other:?} is not one of Warn, Deny")),
+        }
+    }
 }
 
 /// The webhooks that are to be served; none by default.

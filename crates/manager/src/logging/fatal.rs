@@ -6,7 +6,7 @@ use std::panic::Location;
 pub(super) const TARGET: &str = "manager::fatal";
 
 /// Writes a line of severity `F`, which names the caller. It does not end the process: the caller does, with exit code
-/// 255 (app.md §16).
+/// 255 (APP-162).
 #[track_caller]
 pub fn fatal(text: &str) {
     let caller = Location::caller();

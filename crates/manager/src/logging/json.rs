@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::record::{Record, Severity, Value};
 
 /// Names that the record itself has.
-const OWN: [&str; 4] = ["ts", "caller", "msg", "v"];
+const OWN: [&str; 5] = ["ts", "caller", "msg", "v", "logger"];
 
 /// Appends the record and a line break. Errors have no `v`.
 pub(super) fn write(to: &mut String, record: &Record, now: Timestamp) {
@@ -18,6 +18,9 @@ pub(super) fn write(to: &mut String, record: &Record, now: Timestamp) {
     _ = write!(to, r#"{{"ts":{milliseconds},"caller":{caller},"msg":{}"#, Json::from(record.message.as_str()));
     if record.severity < Severity::Error {
         _ = write!(to, r#","v":{}"#, record.verbosity);
+    }
+    if let Some(component) = record.component {
+        _ = write!(to, r#","logger":{}"#, Json::from(component));
     }
     for (name, value) in &record.fields {
         let suffix = if OWN.contains(name) { "_" } else { "" };

@@ -16,6 +16,7 @@
 //! handle.flush();
 //! ```
 
+mod component;
 mod fatal;
 mod filter;
 mod flag_dump;

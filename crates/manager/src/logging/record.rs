@@ -5,7 +5,7 @@ use std::fmt;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
-use super::{fatal, filter};
+use super::{component, fatal, filter};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +36,8 @@ pub(super) struct Record {
     /// Where it was said: a file's path, and the line.
     pub(super) file: String,
     pub(super) line: u32,
+    /// Source of the record: a controller, the provider, a part of the program.
+    pub(super) component: Option<&'static str>,
     pub(super) message: String,
     /// In order, the error first.
     pub(super) fields: Vec<(&'static str, Value)>,
@@ -55,6 +57,7 @@ impl Record {
             verbosity: filter::lowest_verbosity(*metadata.level()).unwrap_or_default(),
             file: metadata.file().unwrap_or("unknown").to_owned(),
             line: metadata.line().unwrap_or_default(),
+            component: component::of(metadata.target()),
             message: String::new(),
             fields: Vec::new(),
         };

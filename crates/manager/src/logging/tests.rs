@@ -1,4 +1,6 @@
 //! Records as they come out, of this program's kind of events.
+//!
+//! Rules: FLAG-51.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -21,9 +23,13 @@ impl Kept {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
-    /// The records without their headers.
+    /// The records without their headers and components.
     fn said(&self) -> Vec<String> {
-        self.text().lines().map(|line| line.split_once("] ").map_or(line, |(_, rest)| rest).to_owned()).collect()
+        let message = |line: &str| {
+            let rest = line.split_once("] ").map_or(line, |(_, rest)| rest);
+            rest.split_once(" logger=").map_or(rest, |(message, _)| message.trim_matches('"')).to_owned()
+        };
+        self.text().lines().map(message).collect()
     }
 }
 
@@ -55,7 +61,7 @@ fn json_options() -> LoggingOptions {
 
 fn record(severity: Severity, message: &str, fields: Vec<(&'static str, Field)>) -> Record {
     let file = "crates/controllers/src/node/shell.rs".to_owned();
-    Record { severity, verbosity: 0, file, line: 42, message: message.to_owned(), fields }
+    Record { severity, verbosity: 0, file, line: 42, component: None, message: message.to_owned(), fields }
 }
 
 fn klog(record: &Record) -> String {
@@ -101,6 +107,9 @@ fn a_record_has_the_layout_of_klog() {
     for (record, expected) in table {
         assert_eq!(klog(&record), expected);
     }
+    let of = |message: &str| Record { component: Some("routes"), ..record(Severity::Info, message, vec![]) };
+    assert_eq!(klog(&of("done")), "I0102 03:04:05.006789     123 shell.rs:42] \"done\" logger=\"routes\"\n");
+    assert!(klog(&of("two\nlines")).ends_with("] two\n\tlines\n"), "a paragraph for people stays one");
     let module = Record { file: "crates/manager/src/logging/mod.rs".into(), ..record(Severity::Info, "x", vec![]) };
     assert!(klog(&module).contains(" logging/mod.rs:42] x"), "a mod.rs comes with its directory");
 }
@@ -126,6 +135,8 @@ fn a_record_in_json_has_the_fields_of_the_reference() {
     let info = write(&Record { verbosity: 4, ..record(Severity::Info, "ok", vec![]) });
     assert_eq!(info, "{\"ts\":1767323045006.789,\"caller\":\"shell.rs:42\",\"msg\":\"ok\",\"v\":4}\n");
     assert!(write(&record(Severity::Warning, "hm", vec![])).contains("\"v\":0"));
+    let named = Record { component: Some("routes"), ..record(Severity::Info, "ok", vec![]) };
+    assert!(write(&named).ends_with("\"msg\":\"ok\",\"v\":0,\"logger\":\"routes\"}\n"));
 }
 
 #[test]

@@ -7,13 +7,18 @@ use jiff::Zoned;
 use super::quote::{quoted, write_visibly};
 use super::record::{Record, Severity, Value};
 
-/// Appends the record and a line break. One with fields is structured: its message is in quotation marks.
+/// Appends the record and a line break. One with fields or a component is structured: its message is in quotation marks.
 pub(super) fn write(to: &mut String, record: &Record, now: &Zoned, pid: u32) {
     write_header(to, record, now, pid);
-    if record.fields.is_empty() {
+    // A paragraph for people stays readable.
+    let component = record.component.filter(|_| !record.fields.is_empty() || !record.message.contains('\n'));
+    if record.fields.is_empty() && component.is_none() {
         write_plain(to, &record.message);
     } else {
         _ = write!(to, "{}", quoted(&record.message));
+    }
+    if let Some(component) = component {
+        _ = write!(to, " logger={}", quoted(component));
     }
     for (name, value) in &record.fields {
         _ = write!(to, " {name}=");

@@ -12,7 +12,6 @@ use super::output::render;
 use super::report::{Outcome, Report};
 use super::{plan, read_only_client};
 use crate::clients::ForProvider;
-use crate::controllers_task::Settings;
 use crate::exit::paragraph;
 use crate::flags::{Output, Parsed, Program, ReportCommand, ReportFlags};
 use crate::process::{block_on, print};
@@ -45,7 +44,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
 }
 
 /// Reports that there is no plan: as text for people, and as a report of nothing but the error for programs.
-fn failed(ReportFlags { flags, output }: &ReportFlags, error: String) -> ExitCode {
+fn failed(ReportFlags { flags, output, .. }: &ReportFlags, error: String) -> ExitCode {
     if *output == Output::Text {
         return wrong(&error);
     }
@@ -59,9 +58,10 @@ fn wrong(text: &str) -> ExitCode {
     Outcome::Incomplete.into()
 }
 
-async fn run(ReportFlags { flags, output }: &ReportFlags, providers: &Registry) -> Result<ExitCode> {
+async fn run(report: &ReportFlags, providers: &Registry) -> Result<ExitCode> {
+    let ReportFlags { flags, output, .. } = report;
     // It changes nothing, whatever a provider would do.
-    let settings = Settings { fence: Some(Fence::closed("plan changes nothing")), ..flags.settings() };
+    let settings = report.settings(Fence::closed("plan changes nothing"));
     let provider = start::provider(flags, &settings, providers)?;
     let shutdown = CancellationToken::new();
     let client = read_only_client(&settings, start::PROVIDER_CLIENT).await?;

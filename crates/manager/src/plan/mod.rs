@@ -27,10 +27,13 @@ use runtime::cache::{Cache, Cached};
 
 use crate::caches::SharedCaches;
 use crate::controllers_task::Settings;
+pub(crate) use ask::{ask, ask_within};
 pub(crate) use command::main;
+pub(crate) use nodes::NodeAnswers;
 pub use output::{JSON_VERSION, json, render, text};
 pub(crate) use read::list;
 pub use report::{Key, Kind, ObjectPlan, Outcome, Report, Side, Step, Totals};
+pub(crate) use services::RUN_ELSEWHERE;
 
 /// The name of the subcommand.
 pub(crate) const SUBCOMMAND: &str = "plan";
@@ -49,12 +52,57 @@ pub async fn plan(settings: &Settings, provider: &dyn CloudProvider, cluster: &C
         volumes: filled::<PersistentVolume>(&client, settings.wants(VOLUME_LABEL_CONTROLLER), &mut report).await,
     };
     provider.set_caches(Arc::new(caches.clone()));
-    let nodes = nodes::plan(settings, provider, &caches.nodes.list(), &mut report).await;
-    show(&caches.nodes, &nodes);
+    let nodes = plan_nodes(settings, provider, &caches.nodes, &mut report).await.0;
     routes::plan(settings, provider, cluster, &nodes, &mut report).await;
-    services::plan(settings, provider, cluster, &nodes, &caches.services.list(), &mut report).await;
+    let services = caches.services.list();
+    services::plan(settings, provider, cluster, &nodes, &services, &mut report).await;
+    services::note_orphans(settings, provider, cluster, &services, &mut report);
     volumes::plan(settings, provider, &caches.volumes.list(), &mut report).await;
     Ok(report)
+}
+
+/// Plans for the Nodes of a cache, and makes the provider see them as they are going to be.
+async fn plan_nodes(
+    settings: &Settings,
+    provider: &dyn CloudProvider,
+    cache: &Cache<Node>,
+    report: &mut Report,
+) -> (Vec<Arc<Node>>, Option<NodeAnswers>) {
+    let before = cache.list();
+    let looked_up = nodes::ask_cloud(settings, provider, &before, report).await;
+    let after = nodes::plan(settings, provider, &before, looked_up.as_ref(), report);
+    show(cache, &after);
+    (after, looked_up)
+}
+
+/// Plans for one Service, after the Nodes. The provider has been given the caches.
+pub(crate) async fn plan_service(
+    settings: &Settings,
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+    nodes: &Cache<Node>,
+    service: &Arc<Service>,
+) -> Report {
+    let mut report = Report::new(provider.name(), cluster);
+    let (nodes, _) = plan_nodes(settings, provider, nodes, &mut report).await;
+    // Only the Service is of interest; what is wrong with Nodes is explained with them.
+    report.objects.clear();
+    services::plan(settings, provider, cluster, &nodes, std::slice::from_ref(service), &mut report).await;
+    report
+}
+
+/// Plans for the Nodes and their routes, and returns what the cloud answered about each Node. The provider has been given the
+/// caches.
+pub(crate) async fn plan_nodes_and_routes(
+    settings: &Settings,
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+    nodes: &Cache<Node>,
+) -> (Report, Option<NodeAnswers>) {
+    let mut report = Report::new(provider.name(), cluster);
+    let (after, looked_up) = plan_nodes(settings, provider, nodes, &mut report).await;
+    routes::plan(settings, provider, cluster, &after, &mut report).await;
+    (report, looked_up)
 }
 
 /// A client of which a write never leaves this process.

@@ -16,23 +16,31 @@ use serde_json::Value;
 use super::report::{Kind, ObjectPlan, Report};
 use crate::controllers_task::Settings;
 
-/// Plans for all Nodes with one look-up. Returns them as they would be afterwards, without those that would be deleted.
-pub(super) async fn plan(
+/// The cloud's answer about each Node, and what the lifecycle controller would do.
+pub(crate) struct NodeAnswers {
+    /// The answers, one for each Node and in their order.
+    pub(crate) answers: Vec<Result<InstanceState>>,
+    /// Next action of the lifecycle controller on each Node, in their order.
+    pub(crate) outlooks: Vec<Outlook>,
+}
+
+/// Asks the cloud about all Nodes with one look-up. `None`: no controller with these flags would ask.
+pub(super) async fn ask_cloud(
     settings: &Settings,
     provider: &dyn CloudProvider,
     nodes: &[Arc<Node>],
     report: &mut Report,
-) -> Vec<Arc<Node>> {
+) -> Option<NodeAnswers> {
     report.looked_at.insert(Kind::Node, nodes.len());
     let (node, lifecycle) = (settings.wants(NODE_CONTROLLER), settings.wants(NODE_LIFECYCLE_CONTROLLER));
     if !node && !lifecycle {
-        return nodes.to_vec();
+        return None;
     }
     if provider.instances().is_none() {
         report
             .notes
             .push(format!("cloud provider {:?} has no machines to offer: Nodes stay as they are", provider.name()));
-        return nodes.to_vec();
+        return None;
     }
     let want = if node { Want::METADATA } else { Want::EXISTENCE };
     let want = if lifecycle { Want { existence: true, ..want.and_shutdown().fresh() } } else { want };
@@ -42,6 +50,19 @@ pub(super) async fn plan(
     } else {
         nodes.iter().map(|_| Outlook::Leave).collect()
     };
+    Some(NodeAnswers { answers, outlooks })
+}
+
+/// Plans for all Nodes. Returns them as they would be afterwards, without those that would be deleted.
+pub(super) fn plan(
+    settings: &Settings,
+    provider: &dyn CloudProvider,
+    nodes: &[Arc<Node>],
+    looked_up: Option<&NodeAnswers>,
+    report: &mut Report,
+) -> Vec<Arc<Node>> {
+    let Some(NodeAnswers { answers, outlooks }) = looked_up else { return nodes.to_vec() };
+    let node = settings.wants(NODE_CONTROLLER);
     let id_is_optional = provider.instances().is_some_and(Instances::provider_id_is_optional);
     let mut after = Vec::with_capacity(nodes.len());
     for ((before, answer), outlook) in nodes.iter().zip(answers).zip(outlooks) {
@@ -52,13 +73,13 @@ pub(super) async fn plan(
                 None
             }
             outlook => {
-                ahead(&mut plan, &outlook);
+                ahead(&mut plan, outlook);
                 let changed = node.then(|| change(&mut plan, before, answer.clone(), id_is_optional)).flatten();
                 let is_asked = |node: &Node| {
                     let options = &settings.options.lifecycle;
                     triage(node) == Triage::Ask && is_ours_to_judge(options, provider, node)
                 };
-                if let (false, Err(error)) = (node, &answer)
+                if let (false, Err(error)) = (node, answer)
                     && is_asked(before)
                 {
                     plan.errors.push(error.to_string());

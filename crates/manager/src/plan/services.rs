@@ -18,6 +18,8 @@ use super::report::{Kind, ObjectPlan, Report};
 use crate::controllers_task::Settings;
 use crate::orphans::{advice, orphans_among};
 
+/// Note on a Service whose load balancer is none of this manager's business.
+pub(crate) const RUN_ELSEWHERE: &str = "another controller runs its load balancer";
 /// Services that the cloud is asked about at the same time.
 const AT_A_TIME: usize = 16;
 
@@ -57,6 +59,19 @@ pub(super) async fn plan(
         let (namespace, name) = (service.metadata.namespace.as_deref(), service.metadata.name.as_deref());
         report.add(Kind::Service, namespace.unwrap_or_default(), name.unwrap_or_default(), plan);
     }
+}
+
+/// Notes load balancers of Services that are not among these.
+pub(super) fn note_orphans(
+    settings: &Settings,
+    provider: &dyn CloudProvider,
+    cluster: &Cluster,
+    services: &[Arc<Service>],
+    report: &mut Report,
+) {
+    if !settings.wants(SERVICE_CONTROLLER) {
+        return;
+    }
     // Services that could not be listed are none here, and would make an orphan of each load balancer.
     let orphans = if services.is_empty() { None } else { orphans_among(provider, cluster, services) };
     report.notes.extend(orphans.unwrap_or_default().iter().map(|orphan| advice(orphan)));
@@ -95,7 +110,7 @@ async fn ensure(cloud: Cloud<'_>, service: &Service, plan: &mut ObjectPlan) -> R
     }
     let steps = match cloud.steps(service, Goal::Ensured).await {
         Err(error) if error.is_implemented_elsewhere() => {
-            plan.notes.push("another controller runs its load balancer".to_owned());
+            plan.notes.push(RUN_ELSEWHERE.to_owned());
             return Ok(());
         }
         answer => answer?,

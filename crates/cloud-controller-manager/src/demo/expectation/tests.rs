@@ -38,7 +38,9 @@ fn seen(nodes: impl IntoIterator<Item = Node>) -> Observed {
 }
 
 fn say(observed: &mut Observed, node: &str, reason: &str, message: &str) {
-    let said = Said { about: node.into(), reason: reason.into(), message: message.into(), passes: observed.passes };
+    let kind = "Node".to_owned();
+    let said =
+        Said { kind, about: node.into(), reason: reason.into(), message: message.into(), passes: observed.passes };
     observed.said.push(Arc::new(said));
 }
 

@@ -1,4 +1,6 @@
 //! What is written from the declaration, and names of the program.
+//!
+//! Rules: FLAG-12, FLAG-15, FLAG-16.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -60,7 +62,10 @@ fn shell(program: &str, arguments: &[&str]) -> Option<String> {
 }
 
 /// Words before the cursor as bash splits them, and a completion that is offered.
-const COMPLETED: [(&[&str], &str); 6] = [
+const COMPLETED: [(&[&str], &str); 9] = [
+    (&["check", "--file"], "--filename"),
+    (&["expl"], "explain"),
+    (&["explain", "no"], "node"),
     (&["doc"], "doctor"),
     (&["doctor", "--cloud-conf"], "--cloud-config"),
     (&["completion", "fi"], "fish"),
@@ -199,7 +204,7 @@ fn the_dump_has_every_flag_in_order_with_canonical_values() {
         assert_eq!(value(name), Some(expected), "--{name}");
     }
     assert_eq!(value("logtostderr"), None);
-    assert_eq!(dump.len(), 86 + 15);
+    assert_eq!(dump.len(), 86 + 16);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! FLAG-70: what shipped manifests pass, under the names by which they call the program (§16).
+//! FLAG-70: what shipped manifests pass, under the names by which they call the program.
 
 use std::ffi::OsString;
 
@@ -148,17 +148,16 @@ fn a_static_pod_without_arguments_is_told_what_is_missing() {
 
 #[test]
 fn flags_of_a_vendors_program_are_accepted_with_a_word_each() {
-    let Parsed::Flags(flags) = parse("ccm-linode", "--linode-tag-filter=a --enable-route-controller") else {
+    let Parsed::Flags(flags) =
+        parse("ccm-linode", "--bgp-node-selector=a --linode-tag-filter=b --vpc-names=c --allocate-node-cidrs")
+    else {
         panic!("they are accepted")
     };
     let texts: Vec<_> = flags.notices().into_iter().map(|notice| notice.text).collect();
-    assert_eq!(
-        texts,
-        [
-            "--enable-route-controller has no effect here; it is accepted for manifests of linode",
-            "--linode-tag-filter has no effect here; it is accepted for manifests of linode",
-        ]
-    );
+    assert_eq!(texts, ["--bgp-node-selector has no effect here; it is accepted for manifests of linode",]);
+    let read = flags.cloud_flags();
+    assert_eq!((read.get("--linode-tag-filter"), read.get("--vpc-names")), (Some("b"), Some("c")));
+    assert_eq!(read.get("--allocate-node-cidrs"), Some("true"), "its provider assigns Pod ranges");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The specification's tables of flags (§2 to §12), row by row, with the effect of one changed value.
+//! Every flag, row by row, with the effect of one changed value.
 
 mod endpoints;
 mod logs;
@@ -59,7 +59,7 @@ pub(super) fn rows() -> Vec<Row> {
 }
 
 /// This project's own flags.
-pub(super) const OWN: [&str; 15] = [
+pub(super) const OWN: [&str; 16] = [
     "adopt-nodes",
     "cloud-config-change",
     "default-load-balancer",
@@ -74,10 +74,11 @@ pub(super) const OWN: [&str; 15] = [
     "node-deletion-guard-delay",
     "node-deletion-guard-share",
     "refresh-node-labels",
+    "service-validation-action",
     "shutdown-timeout",
 ];
 
-/// §14: flags that are accepted for nothing, each with a value.
+/// Flags that are accepted for nothing, each with a value.
 pub(super) const EXTRA: [&str; 17] = [
     "--logtostderr=true",
     "--alsologtostderr",

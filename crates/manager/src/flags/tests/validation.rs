@@ -1,4 +1,6 @@
 //! FLAG-10 and the texts of the tables' column "validation".
+//!
+//! Rules: APP-3, FLAG-20, FLAG-25, FLAG-30 to FLAG-33, FLAG-40.
 
 use super::{flags, wrong};
 
@@ -167,6 +169,6 @@ fn webhooks_need_gate_selection_and_port() {
     let serves = |arguments: &[&str]| flags(arguments).serves_webhooks();
     let gate = "--feature-gates=CloudControllerManagerWebhook=true";
     assert!(serves(&[gate, "--webhooks=*"]) && serves(&[gate, "--webhooks=pvlabel"]));
-    assert!(!serves(&[gate]) && !serves(&["--webhooks=*"]) && !serves(&[gate, "--webhooks=*,-pvlabel"]));
+    assert!(!serves(&[gate]) && !serves(&["--webhooks=*"]) && !serves(&[gate, "--webhooks=*,-pvlabel,-lb-service"]));
     assert!(!serves(&[gate, "--webhooks=*", "--webhook-secure-port=0"]));
 }

@@ -1,3 +1,5 @@
+//! Reviews of permissions, answered by an API server in this process (DEP-31).
+
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};

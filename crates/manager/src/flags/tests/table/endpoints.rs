@@ -1,8 +1,8 @@
-//! The endpoints: §7 to §11.
+//! Flags of the endpoints: webhooks, secure serving, authentication, authorization.
 
 use super::*;
 
-/// §7: webhooks.
+/// Section "Webhook" of `--help`.
 pub(super) const WEBHOOKS: [Row; 11] = [
     row("webhooks", "", &["--webhooks=pvlabel"], Configz("/Webhook/Webhooks", || json!(["pvlabel"]))),
     row(
@@ -65,7 +65,7 @@ pub(super) const WEBHOOKS: [Row; 11] = [
     ),
 ];
 
-/// §8: secure serving.
+/// Section "Secure serving" of `--help`.
 pub(super) const SERVING: [Row; 13] = [
     row(
         "bind-address",
@@ -133,7 +133,7 @@ pub(super) const SERVING: [Row; 13] = [
     ),
 ];
 
-/// §9: authentication.
+/// Section "Authentication" of `--help`.
 pub(super) const AUTHENTICATION: [Row; 11] = [
     row(
         "authentication-kubeconfig",
@@ -203,7 +203,7 @@ pub(super) const AUTHENTICATION: [Row; 11] = [
     ),
 ];
 
-/// §10 and §11: authorization, misc.
+/// Sections "Authorization" and "Misc" of `--help`.
 pub(super) const AUTHORIZATION: [Row; 7] = [
     row(
         "authorization-kubeconfig",

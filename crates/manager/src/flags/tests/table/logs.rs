@@ -1,8 +1,8 @@
-//! Global flags and the log: §12.
+//! Global flags and the log.
 
 use super::*;
 
-/// §12: global and logging.
+/// Section "Global" of `--help`, which includes logging.
 pub(super) const GLOBAL: [Row; 10] = [
     row("help", "", &["--help"], Says),
     row(

@@ -1,8 +1,8 @@
-//! What runs and how it works: §2 to §6.
+//! Flags of the process, the cloud and the controllers.
 
 use super::*;
 
-/// §2: generic.
+/// Section "Generic" of `--help`.
 pub(super) const GENERIC: [Row; 14] = [
     row(
         "controllers",
@@ -86,7 +86,7 @@ pub(super) const GENERIC: [Row; 14] = [
     ),
 ];
 
-/// §3 and §4: debugging, leader migration.
+/// Sections "Debugging" and "Leader-migration" of `--help`.
 pub(super) const DEBUGGING: [Row; 4] = [
     row("profiling", "true", &["--profiling=false"], Configz("/Generic/Debugging/enableProfiling", || json!(false))),
     row(
@@ -109,7 +109,7 @@ pub(super) const DEBUGGING: [Row; 4] = [
     ),
 ];
 
-/// §5: the cloud.
+/// Flags about the cloud, in section "Generic" of `--help`.
 pub(super) const CLOUD: [Row; 13] = [
     row(
         "cloud-provider",
@@ -166,7 +166,7 @@ pub(super) const CLOUD: [Row; 13] = [
     row("external-cloud-volume-plugin", "", &["--external-cloud-volume-plugin=openstack"], Warns),
 ];
 
-/// §6: controllers.
+/// Sections of the controllers in `--help`.
 pub(super) const CONTROLLERS: [Row; 3] = [
     row(
         "concurrent-node-syncs",

@@ -66,8 +66,8 @@ pub(crate) fn orphans_among(
 /// Returns the sentence about an orphan.
 pub(crate) fn advice(orphan: &str) -> String {
     format!(
-        "{orphan} carries the owner tags of a Service of this cluster that no longer exists; delete it if nothing else \
-         uses it"
+        "{orphan} carries the owner tags of a Service of this cluster that no longer exists; the subcommand orphans lists \
+         such load balancers, and deletes them on demand"
     )
 }
 

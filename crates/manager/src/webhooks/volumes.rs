@@ -1,28 +1,23 @@
-//! The admission webhooks of this program: `pvlabel` (D-14).
+//! The admission webhook `pvlabel`: volumes of this cloud are labelled as they are created (D-14).
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cloud_provider::names::VOLUME_LABEL_CONTROLLER;
 use cloud_provider::{CloudProvider, PersistentVolume};
 use controllers::volume::admission;
 use serde_json::{Value, json};
 use serving::webhook::{AdmissionRequest, Handler, Webhook};
 
+use super::LARGEST;
+use crate::flags::VOLUMES;
+
 /// Where the API server sends reviews of volumes.
 const PATH: &str = "/pvlabel";
 
 /// Labels volumes of this cloud as they are created.
-pub(crate) fn volume_labels(provider: Arc<dyn CloudProvider>) -> Webhook {
-    Webhook {
-        name: VOLUME_LABEL_CONTROLLER.alias.to_owned(),
-        path: PATH.to_owned(),
-        handler: Arc::new(VolumeLabels(provider)),
-    }
+pub(super) fn webhook(provider: Arc<dyn CloudProvider>) -> Webhook {
+    Webhook { name: VOLUMES.to_owned(), path: PATH.to_owned(), handler: Arc::new(VolumeLabels(provider)) }
 }
-
-/// Largest volume that is parsed, in bytes of JSON: etcd stores no larger object. Anybody who reaches the port may send one.
-const LARGEST: usize = 3 << 19;
 
 struct VolumeLabels(Arc<dyn CloudProvider>);
 

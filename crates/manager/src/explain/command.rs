@@ -1,0 +1,119 @@
+//! The subcommand: flags in, explanation out, exit code.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud_provider::{CloudProvider, Cluster, Fence, NoEvents, Registry};
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::output::JSON_VERSION;
+use super::{Reader, Subject, explain, text};
+use crate::clients::ForProvider;
+use crate::controllers_task::Settings;
+use crate::doctor::ElectedBy;
+use crate::exit::paragraph;
+use crate::flags::{Flags, ObjectFlags, Output, Parsed, Program, ReportCommand, ReportFlags};
+use crate::plan::{Outcome, read_only_client};
+use crate::process::{block_on, print};
+use crate::{logging, start};
+
+const COMMAND: ReportCommand = ReportCommand {
+    name: super::SUBCOMMAND,
+    about: "Tells why a Node or Service is as it is: what Kubernetes and the cloud have, what waits or is held and since when, \
+            what would change next, and what to do. It changes nothing. Name the object as `node NAME`, `service NAME` or \
+            `service NAMESPACE/NAME`.",
+    after_help: "Exit code: 0 nothing waits and nothing would change, 2 something does, 1 error (the object does not exist, or \
+                 something could not be read; the rest is printed all the same).\n\
+                 JSON: {\"version\": 1, \"kind\", \"namespace\", \"name\", \"exists\", \"causes\": [{\"state\", \"waits\", \"since\", \
+                 \"meaning\", \"detail\", \"advice\"}], \"kubernetes\", \"cloud\", \"loadBalancers\", \"claims\", \"plan\", \
+                 \"lastErrors\", \"events\", \"leader\", \"unknown\", \"errors\", \"exitCode\"}",
+};
+
+/// The default of `--timeout`. A person waits: a server that takes longer does not answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Runs the subcommand as this program; the first argument is the program's name.
+pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let given: ObjectFlags = match COMMAND.parse_as(program, arguments) {
+        Parsed::Flags(flags) => flags,
+        Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
+        Parsed::Wrong(text) => return wrong(&text),
+    };
+    let ObjectFlags { kind, name, namespace, mut report } = given;
+    report.timeout = report.timeout.or(Some(TIMEOUT.into()));
+    let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    let subject = match Subject::parse(kind.as_deref(), name.as_deref(), namespace) {
+        Ok(subject) => subject,
+        Err(text) => return wrong(&text),
+    };
+    logging::init_for_output(report.flags.verbosity);
+    block_on(async {
+        match run(&report, &subject, providers).await {
+            Ok(code) => code,
+            Err(error) => failed(&subject, report.output, &error),
+        }
+    })
+}
+
+/// Reports that nothing can be explained: as text for people, and as an object of nothing but the error for programs.
+fn failed(subject: &Subject, output: Output, error: &str) -> ExitCode {
+    let code = Outcome::Incomplete;
+    if output == Output::Text {
+        return wrong(error);
+    }
+    let value = json!({
+        "version": JSON_VERSION, "kind": subject.kind(), "namespace": subject.namespace(), "name": subject.name(),
+        "errors": [error], "exitCode": code.code(),
+    });
+    print(&format!("{value:#}\n"), code.into())
+}
+
+fn wrong(text: &str) -> ExitCode {
+    eprintln!("Error: {text}");
+    Outcome::Incomplete.into()
+}
+
+async fn run(report: &ReportFlags, subject: &Subject, providers: &Registry) -> Result<ExitCode, String> {
+    let said = |error: anyhow::Error| paragraph(&error);
+    let ReportFlags { flags, output, .. } = report;
+    let settings = report.settings(Fence::closed("explain changes nothing"));
+    let shutdown = CancellationToken::new();
+    let client = read_only_client(&settings, start::PROVIDER_CLIENT).await.map_err(said)?;
+    // A person waits for the answer: one try.
+    let cluster = start::cluster(flags, &client, Duration::ZERO, &shutdown).await.map_err(said)?;
+    let provider = initialized(flags, &settings, providers, &client, &cluster, &shutdown).await.map_err(said);
+    let lease = flags.election().map(|election| ElectedBy {
+        namespace: election.namespace,
+        name: election.name,
+        duration: election.lease_duration,
+    });
+    let reader = Reader { settings: &settings, client, provider, cluster, lease, now: Timestamp::now() };
+    let explanation = explain(&reader, subject).await?;
+    shutdown.cancel();
+    let text = match output {
+        Output::Text => text(&explanation),
+        Output::Json => format!("{:#}\n", super::json(&explanation)),
+    };
+    Ok(print(&text, explanation.outcome().into()))
+}
+
+/// A provider that can be asked. What Kubernetes has is explained without one, too.
+async fn initialized(
+    flags: &Flags,
+    settings: &Settings,
+    providers: &Registry,
+    client: &Client,
+    cluster: &Cluster,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<Arc<dyn CloudProvider>> {
+    let provider = start::provider(flags, settings, providers)?;
+    let clients = Arc::new(ForProvider::Given(client.clone()));
+    let context = start::context(settings, cluster, clients, Arc::new(NoEvents), shutdown);
+    start::initialize(&*provider, &context).await?;
+    Ok(provider)
+}

@@ -1,0 +1,287 @@
+//! The states that the controllers know and in which an object waits, is held, or is left alone: what each means and what to do.
+
+use controllers::EventReason;
+use controllers::lifecycle::outlook::Outlook;
+use controllers::service::Operation;
+use controllers::service::condition::Reason;
+
+/// Importance of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    /// The object waits, is held, or has failed.
+    Waits,
+    /// Worth knowing; nothing waits because of it.
+    Informs,
+}
+
+macro_rules! states {
+    ($($(#[$doc:meta])* $state:ident, $weight:ident, $meaning:literal, $advice:literal;)+) => {
+        /// A state of a Node or Service that needs an explanation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum State {
+            $($(#[$doc])* #[doc = $meaning] $state,)+
+        }
+
+        impl State {
+            /// List of all states.
+            pub const ALL: &[Self] = &[$(Self::$state),+];
+
+            /// Returns the name in the output.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$state => stringify!($state),)+ }
+            }
+
+            /// Returns the importance of the state.
+            #[must_use]
+            pub fn weight(self) -> Weight {
+                match self { $(Self::$state => Weight::$weight,)+ }
+            }
+
+            /// Returns the sentence that says what the state means.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$state => $meaning,)+ }
+            }
+
+            /// Returns what to do; empty if nothing is to be done.
+            #[must_use]
+            pub fn advice(self) -> &'static str {
+                match self { $(Self::$state => $advice,)+ }
+            }
+        }
+    };
+}
+
+states! {
+    // Both.
+    NobodyLeads, Waits, "No manager leads, so nothing is worked on.",
+        "Start the manager, or look into the log of the one that runs; `doctor` tells more.";
+    ControllerOff, Waits, "The controller for this object is not selected with these flags.",
+        "Give `explain` the flags of the manager; if they are the same, change --controllers.";
+    CapabilityMissing, Waits, "The cloud provider has nothing to offer for this object.",
+        "Check --cloud-provider.";
+    CloudUnreachable, Waits, "The cloud could not be asked.",
+        "Read the cloud's answer; `doctor` checks the credential and the connection.";
+
+    // Services.
+    NotALoadBalancer, Informs, "The Service does not ask for a load balancer.",
+        "Set spec.type to LoadBalancer if it shall have one.";
+    OtherClass, Waits, "The Service belongs to another controller: its class is not one of this manager's.",
+        "Ask the controller of that class; or name the class in --load-balancer-classes.";
+    LeftOnOtherClass, Waits, "A load balancer of this manager is left on a Service of another class.",
+        "Nothing: it is deleted once the Service has not shown its address for some minutes.";
+    ImplementedElsewhere, Informs, "The provider says that another controller runs this load balancer.",
+        "Ask that controller.";
+    NotWorkedOnYet, Waits, "No manager has worked on the Service yet: it has neither finalizer nor condition.",
+        "See that a manager leads and runs service-lb-controller with the same classes.";
+    NoNodes, Waits, "No Node can be a target of the load balancer.",
+        "A target must be initialised, and neither excluded nor about to be removed.";
+    EnsureFailed, Waits, "The last sync failed; it is retried with growing pauses of at most 5 minutes.",
+        "If it lasts, remove the cause that the error names.";
+    DeletionFailed, Waits, "The last try to delete the load balancer failed; it is retried with growing pauses of at most 5 minutes.",
+        "If it lasts, remove the cause that the error names.";
+    CloudIsBusy, Waits, "The cloud is at work on the load balancer, or asked for a pause.",
+        "Wait. Nothing is wrong unless it lasts much longer than usual.";
+    DeletionIsBusy, Waits, "The cloud is at work on the deletion, or asked for a pause.",
+        "Wait. Nothing is wrong unless it lasts much longer than usual.";
+    DeletionBlocked, Waits, "The load balancer cannot be deleted, and that does not heal by itself.",
+        "Remove the cause that the error names; or annotate the Service with ccm-rs/abandon-load-balancer=true to let it \
+         go and leave the load balancer in the cloud.";
+    Protected, Waits, "The load balancer is locked or protected, and that does not heal by itself.",
+        "Lift the lock or protection in the cloud.";
+    Unauthorized, Waits, "The cloud refuses the credential, and that does not heal by itself.",
+        "Give the cloud controller manager a valid credential that may do this; see its configuration.";
+    QuotaExceeded, Waits, "A quota of the cloud is used up, and that does not heal by itself.",
+        "Free something or have the limit raised in the cloud.";
+    Invalid, Waits, "The Service asks for something that is not possible, and that does not heal by itself.",
+        "Change what is named here, on this service or in the cloud.";
+    SyncFailed, Waits, "The last sync failed.",
+        "If it lasts, remove the cause that the error names.";
+    ForeignOwner, Waits, "A load balancer of another owner stands where the Service's own would be; it is left alone.",
+        "Decide whose it is; the text says how to hand it over.";
+    TargetsNotUpdated, Waits, "The targets of the load balancer could not be changed; that is retried.",
+        "If it lasts, remove the cause that the error names.";
+    TargetsUnhealthy, Informs, "The cloud reports targets of the load balancer as unhealthy, so they get no traffic.",
+        "Look at the Nodes behind them, and at the Pods and the health check of the Service.";
+    FinalizerHeld, Waits, "The Service is being deleted, and the finalizer stays until its load balancer is deleted.",
+        "Wait. Removing the finalizer by hand leaves the load balancer in the cloud.";
+    OtherFinalizers, Waits, "The Service is being deleted and waits for finalizers of others.",
+        "Ask their owners; this manager has nothing left to do.";
+    ForeignFinalizer, Waits, "The Service is being deleted; its load balancer, and the finalizer, are another controller's.",
+        "Ask the controller of its class.";
+    Abandoning, Informs, "The Service is being let go without its load balancer, as ccm-rs/abandon-load-balancer asks.",
+        "Delete the load balancer in the cloud if nothing else uses it.";
+    Abandoned, Informs, "The Service was let go without its load balancer, as ccm-rs/abandon-load-balancer asked.",
+        "Delete the load balancer in the cloud if nothing else uses it.";
+    Drifted, Informs, "The load balancer differs from what the Service asks for, and is left as it is.",
+        "Change the Service, or run the manager with --load-balancer-drift=repair.";
+    ServiceVanished, Waits, "The Service vanished from the API without being deleted, so its load balancer is kept.",
+        "Check the API server and its storage. If the Service is really gone and was not alone, delete the load balancer in the \
+         cloud.";
+    RemovalFailed, Waits, "The Service no longer exists, and its load balancer could not be deleted; that is retried.",
+        "If it lasts, remove the cause that the error names.";
+
+    // Nodes.
+    Uninitialized, Waits, "The Node carries the taint of Nodes that no cloud has looked at yet.",
+        "Wait a moment; if it stays, see that a manager leads and runs cloud-node-controller.";
+    InitializationFailed, Waits, "The Node cannot be initialised; that is retried with growing pauses of at most 17 minutes.",
+        "Remove the cause that the error names.";
+    MetadataMissing, Waits, "The cloud has the machine, but no metadata of it yet.",
+        "Wait; if it stays, look at the machine in the cloud.";
+    NoSuchMachine, Waits, "The cloud has no machine for the Node.",
+        "Make the kubelet's --hostname-override and the machine's name the same, or set the kubelet's --provider-id; check that \
+         the credential is for the project that the machine is in.";
+    ProviderIdMismatch, Waits, "The Node's provider ID names no machine, but there is a machine of the Node's name.",
+        "If the machine was replaced, delete the Node, so that the kubelet registers it again; a provider ID cannot be changed.";
+    AmbiguousIdentity, Waits, "Name and provider ID of the Node do not name exactly one machine.",
+        "Rename one of the machines, or correct the kubelet's --provider-id.";
+    OtherProvider, Informs, "The Node belongs to another cloud provider, and is left alone.",
+        "Ask the controller of that provider.";
+    MachineMissing, Waits, "The cloud has no such machine, but the kubelet reports the Node as ready, so the Node is kept.",
+        "Check that the credential is for the right project. If the machine is really gone, the Node turns not ready by itself.";
+    DeletionAhead, Waits, "The machine no longer exists; the Node is deleted once a second read confirms that.",
+        "Wait. If the machine does exist, check the credential's project at once.";
+    DeletionHeld, Waits, "The Node would be deleted, and is kept.",
+        "If the machine does exist, check the credential and its project; otherwise wait, or delete the Node by hand.";
+    DeletionRefused, Waits, "The API server refused to delete the Node.",
+        "Remove the cause that the error names.";
+    ShutDown, Waits, "The cloud reports the machine as shut down; the Node has, or is about to get, the shutdown taint.",
+        "Start the machine, or delete it and the Node if it is not needed any more.";
+    ShutdownTaintStays, Waits, "The Node is ready and still carries the shutdown taint, which the next pass removes.",
+        "Wait a moment; if it stays, see that a manager leads and runs cloud-node-lifecycle-controller.";
+    NotReady, Waits, "The Node is not ready although the cloud has its machine and reports it as running.",
+        "Look at the kubelet and the network of that machine: kubectl describe node shows the condition.";
+    Terminating, Waits, "The Node is being deleted and waits for finalizers.",
+        "Ask the owners of the finalizers; this manager has none on Nodes.";
+    NodeVanished, Waits, "The Node vanished from the API together with others, and is kept as a target until that is confirmed.",
+        "Check the API server and its storage.";
+    LabelsLeftOut, Informs, "The cloud gives the Node labels that the API does not accept.",
+        "Rename them in the cloud.";
+    ExcludedFromLifecycle, Informs, "A label keeps the Node from being deleted or tainted because of its machine.",
+        "Remove node.kubernetes.io/exclude-from-lifecycle-management if that is not intended.";
+    ExcludedFromLoadBalancers, Informs, "A label keeps the Node out of load balancers.",
+        "Remove node.kubernetes.io/exclude-from-external-load-balancers if that is not intended.";
+    AutoscalerRemoves, Informs, "The cluster autoscaler is about to remove the Node, so it is no target of load balancers.",
+        "";
+    NoNetworkForTargets, Waits, "The Node has no network yet, so it is no target of load balancers.",
+        "Wait for its route or network plug-in; --exclude-nodes-without-network asks for this.";
+    NoPodCidr, Waits, "The Node has no Pod CIDR, so it gets no route.",
+        "See that kube-controller-manager allocates Pod CIDRs (--allocate-node-cidrs).";
+    RouteWaits, Waits, "The route of the Node waits until the Node is initialised.",
+        "See why the Node is not initialised.";
+    RouteMissing, Waits, "A route to the Node's Pods is missing in the cloud.",
+        "Routes are retried with growing pauses of at most 5 minutes. If it lasts, remove the cause that the error names.";
+    RouteFailed, Waits, "A route of the Node could not be created; that is retried with growing pauses of at most 5 minutes.",
+        "If it lasts, remove the cause that the error names.";
+    RouteStays, Waits, "A route of the Node could not be deleted; that is retried with growing pauses of at most 5 minutes.",
+        "If it lasts, remove the cause that the error names.";
+    RouteContested, Waits, "Another writer keeps changing a route of the Node, which is left alone for some time.",
+        "Look for another controller, or another cluster, that manages the same routes.";
+    PodCidrOutside, Informs, "A Pod CIDR of the Node lies outside --cluster-cidr: its route is never deleted.",
+        "Correct --cluster-cidr.";
+    RoutesUnknown, Waits, "The cloud's routes are not known or not believed, so none is changed.",
+        "Remove the cause that the error names.";
+    NetworkUnavailable, Waits, "Another component reports the Node's network as unavailable.",
+        "Ask the network plug-in that the reason names.";
+}
+
+impl State {
+    /// Returns the state of a Service with this reason in its condition; `None` if all is well.
+    #[must_use]
+    pub fn of_reason(reason: Reason) -> Option<Self> {
+        Some(match reason {
+            Reason::Ensured => return None,
+            Reason::EnsureFailed => Self::EnsureFailed,
+            Reason::DeletionFailed => Self::DeletionFailed,
+            Reason::Waiting => Self::CloudIsBusy,
+            Reason::Deleting => Self::DeletionIsBusy,
+            Reason::DeletionBlocked => Self::DeletionBlocked,
+            Reason::Protected => Self::Protected,
+            Reason::Unauthorized => Self::Unauthorized,
+            Reason::QuotaExceeded => Self::QuotaExceeded,
+            Reason::Invalid => Self::Invalid,
+        })
+    }
+
+    /// Returns the state that an event reports, with the reasons of the events that end it; `None` if it reports none.
+    #[must_use]
+    pub fn of_event(reason: EventReason) -> Option<(Self, &'static [EventReason])> {
+        use EventReason as E;
+        const AT_WORK: &[EventReason] = &[E::Ensured, E::TargetsUpdated, E::Deleted];
+        Some(match reason {
+            E::InitializationFailed => (Self::InitializationFailed, &[E::Synced]),
+            E::LabelsLeftOut => (Self::LabelsLeftOut, &[]),
+            E::DeletingNodeFailed => (Self::DeletionRefused, &[E::DeletionAverted]),
+            E::DeletionHeld => (Self::DeletionHeld, &[E::DeletionAverted, E::DeletingNode]),
+            E::NodeVanished => (Self::NodeVanished, &[E::VanishedNodeGone, E::VanishedNodeReturned]),
+            E::ShutdownTaintSet => (Self::ShutDown, &[E::ShutdownTaintRemoved]),
+            E::FailedToDeleteRoute => (Self::RouteStays, &[]),
+            E::FailedToCreateRoute => (Self::RouteFailed, &[]),
+            E::RouteFlapping => (Self::RouteContested, &[]),
+            E::PodCidrOutside => (Self::PodCidrOutside, &[]),
+            E::NoTargets => (Self::NoNodes, &[E::TargetsUpdated]),
+            E::SyncFailed => (Self::SyncFailed, AT_WORK),
+            E::UpdateFailed => (Self::TargetsNotUpdated, AT_WORK),
+            E::DeleteFailed => (Self::RemovalFailed, &[E::Deleted]),
+            E::Abandoned => (Self::Abandoned, &[]),
+            E::BalancerDeletionHeld => (Self::ServiceVanished, &[E::Deleted]),
+            E::Drift => (Self::Drifted, AT_WORK),
+            E::Synced
+            | E::DeletingNode
+            | E::ShutdownTaintRemoved
+            | E::DeletionAverted
+            | E::VanishedNodeGone
+            | E::VanishedNodeReturned
+            | E::Ensuring
+            | E::Ensured
+            | E::Deleting
+            | E::Deleted
+            | E::TargetsUpdated => return None,
+        })
+    }
+
+    /// Returns the state of a Service to which a sync does this; `None` if it is looked after as usual.
+    #[must_use]
+    pub fn of_operation(operation: Operation) -> Option<Self> {
+        match operation {
+            Operation::Ensure => None,
+            Operation::TearDown => Some(Self::FinalizerHeld),
+            Operation::Abandon => Some(Self::Abandoning),
+            Operation::Nothing => Some(Self::OtherFinalizers),
+        }
+    }
+
+    /// Returns the state of a Node with this ahead of it.
+    #[must_use]
+    pub fn of_outlook(outlook: &Outlook) -> Option<Self> {
+        match outlook {
+            Outlook::Leave => None,
+            Outlook::Taint => Some(Self::ShutDown),
+            Outlook::Untaint => Some(Self::ShutdownTaintStays),
+            Outlook::Delete => Some(Self::DeletionAhead),
+            Outlook::Held(_) => Some(Self::DeletionHeld),
+        }
+    }
+
+    /// Returns what nobody but the leading manager knows about an object in this state.
+    #[must_use]
+    pub fn unknown(self) -> Option<&'static str> {
+        match self {
+            Self::EnsureFailed
+            | Self::DeletionFailed
+            | Self::CloudIsBusy
+            | Self::DeletionIsBusy
+            | Self::SyncFailed
+            | Self::TargetsNotUpdated
+            | Self::InitializationFailed
+            | Self::RouteFailed
+            | Self::RouteStays
+            | Self::RouteContested => Some("when the next try is: only the leading manager has it, in its memory"),
+            Self::DeletionHeld | Self::ServiceVanished | Self::NodeVanished | Self::LeftOnOtherClass => Some(
+                "how long it is still held: the leading manager counts in its memory, from its own start at the latest",
+            ),
+            _ => None,
+        }
+    }
+}

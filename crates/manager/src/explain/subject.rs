@@ -1,0 +1,125 @@
+//! The object that is explained, as the command line names it.
+
+use std::fmt;
+
+/// A Node or a Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A Node of this name.
+    Node(String),
+    /// A Service of this namespace and name.
+    Service {
+        /// Namespace of the Service.
+        namespace: String,
+        /// Name of the Service.
+        name: String,
+    },
+}
+
+impl Subject {
+    /// Reads `node NAME`, `service NAME`, `service NAMESPACE/NAME` and kubectl's `svc/NAME`.
+    ///
+    /// # Errors
+    /// What is missing or not known, and what is accepted.
+    pub fn parse(kind: Option<&str>, name: Option<&str>, namespace: Option<&str>) -> Result<Self, String> {
+        let accepted = "write `explain node NAME`, `explain service NAME --namespace=NAMESPACE` or `explain service \
+                        NAMESPACE/NAME`";
+        let (kind, name) = match (kind, name) {
+            (Some(kind), Some(name)) => (kind, name),
+            (Some(both), None) => both.split_once('/').ok_or_else(|| format!("no name is given; {accepted}"))?,
+            (None, _) => return Err(format!("no object is given; {accepted}")),
+        };
+        let of_namespace = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        match kind.to_ascii_lowercase().as_str() {
+            "node" | "nodes" | "no" if name.contains('/') || name.is_empty() => {
+                Err(format!("{name:?} is no name of a Node; {accepted}"))
+            }
+            "node" | "nodes" | "no" => Ok(Self::Node(name.to_owned())),
+            "service" | "services" | "svc" => {
+                let (given, name) = name.split_once('/').map_or((None, name), |(given, name)| (Some(given), name));
+                if name.is_empty() || name.contains('/') {
+                    return Err(format!("{name:?} is no name of a Service; {accepted}"));
+                }
+                if let (Some(given), Some(flag)) = (given, namespace)
+                    && given != flag
+                {
+                    return Err(format!("namespace {given:?} and --namespace={flag:?} differ; give one of them"));
+                }
+                let namespace = given.or(namespace).and_then(of_namespace).unwrap_or_else(|| "default".to_owned());
+                Ok(Self::Service { namespace, name: name.to_owned() })
+            }
+            other => Err(format!("{other:?} cannot be explained; {accepted}")),
+        }
+    }
+
+    /// Returns the kind of the object.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Node(_) => "Node",
+            Self::Service { .. } => "Service",
+        }
+    }
+
+    /// Returns the namespace; empty for a Node.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::Node(_) => "",
+            Self::Service { namespace, .. } => namespace,
+        }
+    }
+
+    /// Returns the name of the object.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Node(name) | Self::Service { name, .. } => name,
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(name) => write!(f, "Node {name}"),
+            Self::Service { namespace, name } => write!(f, "Service {namespace}/{name}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_named_as_kubectl_users_name_them() {
+        for (kind, name, namespace, expected) in [
+            ("node", Some("worker-1"), None, "Node worker-1"),
+            ("no/worker-1", None, None, "Node worker-1"),
+            ("service", Some("web"), None, "Service default/web"),
+            ("svc", Some("web"), Some("shop"), "Service shop/web"),
+            ("Service", Some("shop/web"), None, "Service shop/web"),
+            ("svc", Some("shop/web"), Some("shop"), "Service shop/web"),
+            ("svc/web", None, Some("shop"), "Service shop/web"),
+        ] {
+            let subject = Subject::parse(Some(kind), name, namespace).unwrap();
+            assert_eq!(subject.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_wrong_object_is_refused_with_what_is_accepted() {
+        for (kind, name, namespace, text) in [
+            (None, None, None, "no object is given"),
+            (Some("node"), None, None, "no name is given"),
+            (Some("pod"), Some("web"), None, "\"pod\" cannot be explained"),
+            (Some("node"), Some("a/b"), None, "\"a/b\" is no name of a Node"),
+            (Some("svc"), Some("shop/"), None, "\"\" is no name of a Service"),
+            (Some("svc"), Some("shop/web"), Some("other"), "\"shop\" and --namespace=\"other\" differ"),
+        ] {
+            let error = Subject::parse(kind, name, namespace).unwrap_err();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The orphans that were found, and what became of them.
+
+use cloud_provider::{Cluster, OwnedResource};
+use jiff::Timestamp;
+
+/// The orphans of a cluster.
+#[derive(Clone, Debug)]
+pub struct OrphanReport {
+    /// Name of the cloud provider.
+    pub provider: String,
+    /// Cluster that the owner tags name.
+    pub cluster: Cluster,
+    /// The time at which the cloud was read.
+    pub time: Timestamp,
+    /// Resources without an owner.
+    pub orphans: Vec<Orphan>,
+    /// If not set, the cloud provider cannot list load balancers by their owner tags.
+    pub is_supported: bool,
+    /// If set, more than half of at least four resources of the cluster have no owner: only a person may confirm that.
+    pub are_too_many: bool,
+    /// Remarks about the list.
+    pub notes: Vec<String>,
+    /// Causes for which the list is not complete. Nothing is deleted then.
+    pub errors: Vec<String>,
+}
+
+/// A resource without an owner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Orphan {
+    /// Resource without an owner.
+    pub resource: OwnedResource,
+    /// State of the deletion.
+    pub state: OrphanState,
+}
+
+/// State of an orphan before and after a deletion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrphanState {
+    /// The orphan can be deleted.
+    Deletable,
+    /// The orphan is kept, for this reason.
+    Kept(String),
+    /// The orphan was deleted.
+    Deleted,
+    /// The owner tags were removed, and the resource stays.
+    Released,
+    /// The resource no longer existed when it was to be deleted.
+    NotFound,
+    /// The deletion failed, for this reason.
+    Failed(String),
+    /// The orphan was not reached, because an earlier deletion failed or was the last.
+    NotTried,
+}
+
+impl OrphanState {
+    /// Returns `true` if nothing is left to be done.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        matches!(self, Self::Deleted | Self::Released | Self::NotFound)
+    }
+}
+
+impl OrphanReport {
+    pub(super) fn new(provider: &str, cluster: &Cluster, time: Timestamp) -> Self {
+        let (provider, cluster) = (provider.to_owned(), cluster.clone());
+        Self {
+            provider,
+            cluster,
+            time,
+            orphans: Vec::new(),
+            is_supported: true,
+            are_too_many: false,
+            notes: Vec::new(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Returns the number of orphans in such a state.
+    pub fn count(&self, is_it: impl Fn(&OrphanState) -> bool) -> usize {
+        self.orphans.iter().filter(|orphan| is_it(&orphan.state)).count()
+    }
+
+    /// Returns the exit code: 0 if there are no orphans any more, 2 if there are, 1 if something could not be found out or deleted.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        let has_failed = |state: &OrphanState| matches!(state, OrphanState::Failed(_) | OrphanState::NotTried);
+        match self.count(OrphanState::is_over) {
+            _ if !self.errors.is_empty() || self.count(has_failed) > 0 => 1,
+            over if over < self.orphans.len() => 2,
+            _ => 0,
+        }
+    }
+}
