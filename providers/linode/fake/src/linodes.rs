@@ -1,0 +1,112 @@
+//! Linodes, their interfaces, VPCs, and what an account has besides.
+
+use fake_cloud::Reply;
+use serde_json::{Value, json};
+
+use crate::{Answer, Asked, Linodes, SUBNET, VPC, array, find, ok, page, refuse};
+
+pub(crate) fn profile(_: &mut Linodes, asked: &Asked) -> Answer {
+    Ok(Reply::new(200, json!({"username": asked.project})))
+}
+
+pub(crate) fn regions(_: &mut Linodes, asked: &Asked) -> Answer {
+    page(asked, vec![json!({"id": "us-east"}), json!({"id": "de-fra-2"})])
+}
+
+pub(crate) fn linodes(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    page(asked, cloud.linodes.clone())
+}
+
+pub(crate) fn linode(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    ok(find(&mut cloud.linodes, asked, 0)?)
+}
+
+/// The VPC interface of a Linode, as its generation shows it.
+fn interface(linode: &Value) -> Value {
+    let vpc = &linode["vpc"];
+    let ipv6 = json!({"slaac": [{"range": vpc["ipv6"]}], "ranges": []});
+    if linode["interface_generation"] == "legacy_config" {
+        return json!({"id": 5, "purpose": "vpc", "vpc_id": VPC, "subnet_id": SUBNET, "ip_ranges": vpc["ranges"],
+            "ipv4": {"vpc": vpc["address"]}, "ipv6": ipv6});
+    }
+    let ranges: Vec<_> = array(&vpc["ranges"]).map(|range| json!({ "range": range })).collect();
+    let ipv4 = json!({"addresses": [{"address": vpc["address"]}], "ranges": ranges});
+    json!({"id": 5, "vpc": {"vpc_id": VPC, "subnet_id": SUBNET, "ipv4": ipv4, "ipv6": ipv6}})
+}
+
+/// The configuration profiles of a Linode.
+pub(crate) fn profiles(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    let interface = interface(find(&mut cloud.linodes, asked, 0)?);
+    page(asked, vec![json!({"id": 6, "interfaces": [{"id": 4, "purpose": "public"}, interface]})])
+}
+
+pub(crate) fn interfaces(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    let interface = interface(find(&mut cloud.linodes, asked, 0)?);
+    Ok(Reply::new(200, json!({ "interfaces": [interface] })))
+}
+
+pub(crate) fn set_ranges(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    let is_legacy = asked.route.contains("configs");
+    let linode = find(&mut cloud.linodes, asked, 0)?;
+    if is_legacy != (linode["interface_generation"] == "legacy_config") {
+        return Err(refuse("this Linode has interfaces of the other generation"));
+    }
+    linode["vpc"]["ranges"] = match is_legacy {
+        true => asked.body["ip_ranges"].clone(),
+        false => array(&asked.body["vpc"]["ipv4"]["ranges"]).map(|it| it["range"].clone()).collect(),
+    };
+    if !linode["vpc"]["ranges"].is_array() {
+        return Err(refuse("ip_ranges: Must be a list"));
+    }
+    Ok(Reply::new(200, interface(linode)))
+}
+
+fn the_subnets() -> [Value; 2] {
+    let subnet = |id: u64, label: &str, range: &str| json!({"id": id, "label": label, "ipv4": range, "linodes": []});
+    [subnet(SUBNET, "default", "10.0.0.0/8"), subnet(71, "backends", "172.16.0.0/16")]
+}
+
+fn the_vpc() -> Value {
+    json!({"id": VPC, "label": "pods", "description": "", "region": "us-east", "subnets": the_subnets()})
+}
+
+pub(crate) fn vpcs(_: &mut Linodes, asked: &Asked) -> Answer {
+    page(asked, vec![the_vpc()])
+}
+
+pub(crate) fn vpc(_: &mut Linodes, asked: &Asked) -> Answer {
+    ok(find(&mut [the_vpc()], asked, 0)?)
+}
+
+pub(crate) fn subnets(_: &mut Linodes, asked: &Asked) -> Answer {
+    page(asked, the_subnets().into())
+}
+
+pub(crate) fn subnet(_: &mut Linodes, asked: &Asked) -> Answer {
+    ok(find(&mut the_subnets(), asked, 1)?)
+}
+
+pub(crate) fn vpc_ips(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    let mut all = Vec::new();
+    for linode in cloud.linodes.iter().filter(|it| it["account"] == *asked.project) {
+        let vpc = &linode["vpc"];
+        let entry = json!({"linode_id": linode["id"], "vpc_id": VPC, "subnet_id": SUBNET, "address": null, "address_range": null,
+            "active": true});
+        let with = |key: &str, value: &Value| {
+            let mut entry = entry.clone();
+            entry[key] = value.clone();
+            entry
+        };
+        if asked.path.ends_with("/ipv6s") {
+            let address = vpc["ipv6"].as_str().unwrap_or_default().replace("::/64", "::5");
+            let mut entry = with("ipv6_range", &vpc["ipv6"]);
+            entry["ipv6_is_public"] = false.into();
+            entry["ipv6_addresses"] = json!([{ "slaac_address": address }]);
+            all.push(entry);
+            continue;
+        }
+        all.push(with("address", &vpc["address"]));
+        all.extend(array(&vpc["ranges"]).map(|range| with("address_range", range)));
+    }
+    page(asked, all)
+}

@@ -1,0 +1,244 @@
+//! NodeBalancers, their configurations and backends.
+
+use std::fmt::Write;
+use std::net::{IpAddr, SocketAddr};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use fake_cloud::{Refused, Reply};
+use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use serde_json::{Value, json};
+
+use crate::{Answer, Asked, Linodes, array, find, not_found, ok, page, refuse};
+
+impl Linodes {
+    pub(crate) fn insert(&mut self, account: &str, body: &Value) -> u64 {
+        let id = self.number();
+        let [high, low] = u16::try_from(id % 1_000_000).unwrap_or_default().to_be_bytes();
+        let ip = body["ipv4"].as_str().map_or_else(|| format!("198.51.{high}.{low}"), str::to_owned);
+        self.nodebalancers.push(json!({
+            "id": id, "account": account, "label": body["label"], "region": body["region"], "tags": body["tags"],
+            "hostname": format!("{}.ip.linodeusercontent.com", ip.replace('.', "-")), "ipv4": ip,
+            "ipv6": format!("2600:3c03:1::{:x}", id % 1_000_000), "client_conn_throttle": body["client_conn_throttle"].as_u64().unwrap_or(0),
+            "type": body["type"].as_str().unwrap_or("common"), "frontend_address_type": "public",
+        }));
+        id
+    }
+
+    pub(crate) fn add_config(&mut self, nodebalancer: u64, body: &Value) -> Answer {
+        let config = self.config(nodebalancer, body, None)?;
+        self.configs.push(config.clone());
+        ok(&config)
+    }
+
+    /// Returns the configuration that a body describes, with what the API does not take left at its default.
+    fn config(&mut self, nodebalancer: u64, body: &Value, id: Option<u64>) -> Result<Value, Refused> {
+        let is_udp = |it: &Value| it["protocol"] == "udp";
+        let others = self
+            .configs
+            .iter()
+            .filter(|it| it["nodebalancer_id"] == nodebalancer && Some(&it["id"]) != id.map(Value::from).as_ref());
+        if { others }.any(|it| it["port"] == body["port"] && is_udp(it) == is_udp(body)) {
+            return Err(refuse("port: Must be unique per NodeBalancer"));
+        }
+        let known = |key: &str, all: &[&str]| body[key].is_null() || all.iter().any(|it| body[key] == **it);
+        let (algorithms, sticky): (&[&str], &[&str]) = match is_udp(body) {
+            true => (&["roundrobin", "leastconn", "ring_hash"], &["none", "session", "source_ip"]),
+            false => (&["roundrobin", "leastconn", "source"], &["none", "table", "http_cookie"]),
+        };
+        for (key, all) in [
+            ("protocol", &["tcp", "udp", "http", "https"][..]),
+            ("algorithm", algorithms),
+            ("stickiness", sticky),
+            ("check", &["none", "connection", "http", "http_body"]),
+            ("proxy_protocol", if is_udp(body) { &["none"] } else { &["none", "v1", "v2"] }),
+        ] {
+            if !known(key, all) {
+                return Err(refuse(&format!("{key}: invalid")));
+            }
+        }
+        if body["port"].as_u64().is_none_or(|port| !(1..=65535).contains(&port)) {
+            return Err(refuse("port: Must be 1-65535"));
+        }
+        if let Some(key) = ["node_port", "pool", "ssl_fingerprint", "id"].iter().find(|key| body.get(**key).is_some()) {
+            return Err(refuse(&format!("{key}: unknown")));
+        }
+        let id = id.unwrap_or_else(|| self.number());
+        let mut config = json!({
+            "id": id, "nodebalancer_id": nodebalancer, "protocol": "http", "algorithm": "roundrobin", "proxy_protocol": "none",
+            "stickiness": sticky[1], "check": "none", "check_interval": 31, "check_timeout": 30, "check_attempts": 3,
+            "check_passive": true, "check_path": "", "check_body": "", "udp_check_port": 80, "cipher_suite": "recommended",
+            "ssl_fingerprint": "", "ssl_commonname": "", "ssl_cert": null, "ssl_key": null, "nodes": [],
+        });
+        for (key, value) in body.as_object().into_iter().flatten().filter(|(key, _)| *key != "nodes") {
+            config[key] = value.clone();
+        }
+        if body["protocol"] == "https" {
+            let (Some(pem), Some(_)) = (body["ssl_cert"].as_str(), body["ssl_key"].as_str()) else {
+                return Err(refuse("ssl_cert: is required with https"));
+            };
+            config["ssl_fingerprint"] = fingerprint(pem).into();
+            (config["ssl_cert"], config["ssl_key"]) = ("<REDACTED>".into(), "<REDACTED>".into());
+        }
+        let mut nodes = Vec::new();
+        for node in array(&body["nodes"]) {
+            let mut node = self.node(node, id, nodebalancer)?;
+            if is_udp(body) {
+                node["mode"] = "none".into();
+            }
+            nodes.push(node);
+        }
+        config["nodes"] = nodes.into();
+        Ok(config)
+    }
+
+    fn node(&mut self, node: &Value, config: u64, nodebalancer: u64) -> Result<Value, Refused> {
+        let ip = node["address"].as_str().and_then(|it| it.parse::<SocketAddr>().ok()).map(|it| it.ip());
+        let owner = self.nodebalancers.iter().find(|it| it["id"] == nodebalancer).map(|it| it["account"].clone());
+        let text = ip.map(|ip| ip.to_string()).unwrap_or_default();
+        let has = |it: &&Value| array(&it["ipv4"]).any(|ip| *ip == text) || it["vpc"]["address"] == text;
+        if self.linodes.iter().find(has).is_some_and(|it| Some(&it["account"]) != owner.as_ref()) {
+            return Err(refuse("address: Must be of a Linode of this account"));
+        }
+        let is_private = match ip {
+            Some(IpAddr::V4(ip)) if node["subnet_id"].is_null() => ip.octets()[..2] == [192, 168],
+            Some(_) => true,
+            None => false,
+        };
+        if !is_private {
+            return Err(refuse("address: Must be a private IPv4 address"));
+        }
+        if !(3..=32).contains(&node["label"].as_str().unwrap_or_default().len()) {
+            return Err(refuse("label: Must be 3-32 characters"));
+        }
+        let there = |it: &&Value| it["id"] == config;
+        let known = self.configs.iter().find(there).map(|it| it["nodes"].clone()).unwrap_or_default();
+        if !node["id"].is_null() && !array(&known).any(|it| it["id"] == node["id"]) {
+            return Err(refuse("id: There is no such node"));
+        }
+        let id = node["id"].as_u64().unwrap_or_else(|| self.number());
+        Ok(
+            json!({"id": id, "address": node["address"], "label": node["label"], "weight": 100, "mode": "accept", "status": "UP"}),
+        )
+    }
+}
+
+fn fingerprint(pem: &str) -> String {
+    let body: String = pem.lines().filter(|line| !line.starts_with("---")).collect();
+    let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, &STANDARD.decode(body).unwrap_or_default());
+    let mut text = String::new();
+    for byte in digest.as_ref() {
+        let _ = write!(text, "{byte:02X}:");
+    }
+    text.trim_end_matches(':').to_owned()
+}
+
+pub(crate) fn nodebalancers(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    page(asked, cloud.nodebalancers.clone())
+}
+
+pub(crate) fn check_tags(body: &Value) -> Result<(), Refused> {
+    let is_wrong = |tag: &Value| tag.as_str().is_none_or(|tag| !(3..=50).contains(&tag.len()));
+    if array(&body["tags"]).any(is_wrong) { Err(refuse("tags: Must be 3-50 characters")) } else { Ok(()) }
+}
+
+pub(crate) fn create_nodebalancer(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    let body = &asked.body;
+    let label = body["label"].as_str().unwrap_or_default();
+    let is_inner = |it: char| it.is_ascii_alphanumeric() || "_-".contains(it);
+    if !(3..=32).contains(&label.len()) || !label.chars().all(is_inner) {
+        return Err(refuse("label: Must be 3-32 characters"));
+    }
+    if cloud.nodebalancers.iter().any(|it| it["account"] == *asked.project && it["label"] == label) {
+        return Err(refuse("label: Label must be unique among your NodeBalancers"));
+    }
+    if !["us-east", "de-fra-2"].iter().any(|region| body["region"] == **region) {
+        return Err(refuse("region: is not valid"));
+    }
+    check_tags(body)?;
+    if let Some(id) = body["firewall_id"].as_u64()
+        && !cloud.firewalls.iter().any(|it| it["id"] == id)
+    {
+        return Err(refuse("firewall_id: does not exist"));
+    }
+    let id = cloud.insert(&asked.project, body);
+    for config in array(&body["configs"]) {
+        if let Err(refused) = cloud.add_config(id, config) {
+            cloud.nodebalancers.retain(|it| it["id"] != id);
+            cloud.configs.retain(|it| it["nodebalancer_id"] != id);
+            return Err(refused);
+        }
+    }
+    let device = json!({"id": cloud.number(), "entity": {"id": id, "type": "nodebalancer"}});
+    for firewall in cloud.firewalls.iter_mut().filter(|it| it["id"] == body["firewall_id"]) {
+        firewall["devices"].as_array_mut().into_iter().for_each(|all| all.push(device.clone()));
+    }
+    cloud.nodebalancers.last().map_or_else(|| Err(not_found()), ok)
+}
+
+pub(crate) fn nodebalancer(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    ok(find(&mut cloud.nodebalancers, asked, 0)?)
+}
+
+pub(crate) fn update_nodebalancer(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    check_tags(&asked.body)?;
+    let found = find(&mut cloud.nodebalancers, asked, 0)?;
+    for key in ["label", "tags", "client_conn_throttle"] {
+        asked.body.get(key).into_iter().for_each(|value| found[key] = value.clone());
+    }
+    ok(found)
+}
+
+pub(crate) fn delete_nodebalancer(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    let id = find(&mut cloud.nodebalancers, asked, 0)?["id"].clone();
+    cloud.nodebalancers.retain(|it| it["id"] != id);
+    cloud.configs.retain(|it| it["nodebalancer_id"] != id);
+    for firewall in &mut cloud.firewalls {
+        firewall["devices"].as_array_mut().into_iter().for_each(|all| all.retain(|it| it["entity"]["id"] != id));
+    }
+    Ok(Reply::new(200, json!({})))
+}
+
+pub(crate) fn configs(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    let id = find(&mut cloud.nodebalancers, asked, 0)?["id"].clone();
+    page(asked, cloud.configs.iter().filter(|it| it["nodebalancer_id"] == id).cloned().collect())
+}
+
+pub(crate) fn create_config(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    let id = find(&mut cloud.nodebalancers, asked, 0)?["id"].as_u64().unwrap_or_default();
+    if !asked.body["nodes"].is_null() {
+        return Err(refuse("nodes: unknown"));
+    }
+    cloud.add_config(id, &asked.body)
+}
+
+/// The configuration that a path names.
+fn config<'a>(cloud: &'a mut Linodes, asked: &Asked) -> Result<&'a mut Value, Refused> {
+    let id = find(&mut cloud.nodebalancers, asked, 0)?["id"].clone();
+    let found = find(&mut cloud.configs, asked, 1)?;
+    if found["nodebalancer_id"] == id { Ok(found) } else { Err(not_found()) }
+}
+
+pub(crate) fn delete_config(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    let id = config(cloud, asked)?["id"].clone();
+    cloud.configs.retain(|it| it["id"] != id);
+    Ok(Reply::new(200, json!({})))
+}
+
+pub(crate) fn rebuild(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    let there = config(cloud, asked)?;
+    let [nodebalancer, id] = ["nodebalancer_id", "id"].map(|key| there[key].as_u64().unwrap_or_default());
+    let rebuilt = cloud.config(nodebalancer, &asked.body, Some(id))?;
+    config(cloud, asked)?.clone_from(&rebuilt);
+    ok(&rebuilt)
+}
+
+pub(crate) fn nodes(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    let nodes = config(cloud, asked)?["nodes"].clone();
+    page(asked, array(&nodes).cloned().collect())
+}
+
+pub(crate) fn release(cloud: &mut Linodes, asked: &Asked) -> Answer {
+    cloud.released.push(asked.id().to_owned());
+    Ok(Reply::new(200, json!({})))
+}

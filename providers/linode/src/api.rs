@@ -1,0 +1,82 @@
+//! The HTTP API: how it is reached, how lists are paged, and what refusals mean.
+
+use std::hash::Hash;
+use std::time::Duration;
+
+use cloud_provider::{Error, Result, Setup};
+use provider_kit::inventory::Urgency;
+use provider_kit::paging::{Paging, Reading};
+use provider_kit::transport::{Budget, Builder, Call, Jitter, Patience, Refill, Refusal, Transport};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::metrics::Requests;
+
+const PAGING: Paging = Paging::page_count("/pages").size("page_size", 500).required_total("/results");
+
+/// Prepares a connection to the API. Lists have a limit of their own (200 requests a minute; all others 1,600), and so they
+/// have a connection of their own.
+#[must_use]
+pub fn cloud(config: &Config, setup: &Setup) -> Builder {
+    let patience = Patience {
+        timeout: config.timeout,
+        tries: 4,
+        total: Duration::from_secs(300),
+        backoff: Duration::from_secs(1),
+        longest_backoff: Duration::from_secs(30),
+        longest_pause: Duration::from_secs(60),
+        jitter: Jitter::Full,
+    };
+    Transport::builder(config.endpoint.clone())
+        .setup(setup)
+        .credential(config.token.clone())
+        .validate(Call::get("/profile", &[]))
+        .patience(patience)
+        .paging(PAGING)
+        .budget(Budget { share_left_to_others: 0.1, refill: Refill::AtReset })
+        .not_applied(|refusal| refusal.message.contains("Linode busy"))
+        .own_series(Requests(std::sync::Arc::clone(&setup.metrics)))
+        .dump(config.debug)
+}
+
+/// The API with one token.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) http: Transport,
+    lists: Transport,
+}
+
+impl Api {
+    pub(crate) fn new(http: Transport, lists: Transport) -> Self {
+        Self { http: http.meaning(meaning), lists: lists.meaning(meaning) }
+    }
+
+    /// Reads a list to its end. `filter`: the conditions of `X-Filter`.
+    pub(crate) async fn list<W: DeserializeOwned, T, K: Hash>(
+        &self,
+        call: Call,
+        filter: Option<Value>,
+        urgency: &Urgency,
+        keep: impl Fn(W) -> T,
+        key: fn(&T) -> K,
+    ) -> Result<Reading<T>> {
+        let call = filter.iter().fold(call, |call, filter| call.header("x-filter", filter));
+        self.lists.list(call, "data", urgency, keep, key).await
+    }
+
+    /// Reads a list that must be complete.
+    pub(crate) async fn all<T: DeserializeOwned, K: Hash>(&self, call: Call, key: fn(&T) -> K) -> Result<Vec<T>> {
+        let list = self.list(call, None, &Urgency::default(), |item: T| item, key).await?;
+        Ok(list.complete()?.into_items())
+    }
+}
+
+fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
+    let message = refusal.message.to_ascii_lowercase();
+    if message.contains("must be unique") || message.contains("already in use") || message.contains("linode busy") {
+        return Some(Error::conflict);
+    }
+    let is_limit = message.contains("limit") && (message.contains("reached") || message.contains("exceed"));
+    if is_limit && !message.contains("too many requests") { Some(Error::quota) } else { None }
+}

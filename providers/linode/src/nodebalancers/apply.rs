@@ -1,0 +1,366 @@
+//! Changes of a NodeBalancer: the order of requests, and what their answers mean.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+use cloud_provider::{Error, Result};
+use provider_kit::load_balancers::{
+    Actual, Applied, Attributes, Change, Identity, Machines, Operation, OwnerTags, Part, Port, Targets, Tree,
+};
+use provider_kit::transport::Call;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value, json};
+
+use super::object::{Backend, NodeBalancer, OWNER_TAGS, POOL};
+use super::spec::{Port as ServicePort, Spec, Subnet};
+use super::{ALL, CONFIGS, NodeBalancers, ONE, firewall};
+use crate::NAME;
+use crate::annotations as key;
+
+/// Nodes that are looked at to find out whether the token is for the account of the cluster.
+const SAMPLE: usize = 3;
+/// Settings that are compared, and not sent.
+const COMPARED: [&str; 3] = [provider_kit::load_balancers::POOL, "node_port", "ssl_fingerprint"];
+
+impl NodeBalancers {
+    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+        let Some(actual) = change.actual else { return self.create(change, spec).await };
+        if change.operations.iter().any(|it| it.deletes(|part| *part == Part::Balancer)) {
+            return self.remove(actual, change.identity, spec).await;
+        }
+        if change.operations.contains(&Operation::Untag) {
+            self.untag(actual).await?;
+            return Ok(Applied::Kept);
+        }
+        self.update(change, actual, spec).await
+    }
+
+    /// Creates a NodeBalancer with everything in one request. One with an ACL gets its ports when its firewall stands.
+    async fn create(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+        let identity = change.identity;
+        if let Some(id) = &identity.requested_id {
+            let annotation = key::ID.key();
+            return Err(Error::invalid(format!(
+                "annotation {annotation}: there is no NodeBalancer {id} in this account"
+            )));
+        }
+        let tree = change.outcome_of_all().and_then(|outcome| outcome.tree).unwrap_or_default();
+        if self.cluster.nodes().is_none_or(|nodes| nodes.is_empty()) {
+            return Err(Error::other("no nodes available: a NodeBalancer is created when the cluster has a Node"));
+        }
+        self.check_account(&tree, spec).await?;
+        let settings = tree.balancer_attributes().cloned().unwrap_or_default();
+        let tags = self.tags(identity.cluster, spec);
+        let mut body = settings.nested();
+        body["label"] = identity.name.as_str().into();
+        body["tags"] = json!(OWNER_TAGS.among(&identity.owner_tags(), tags));
+        let subnet = self.backend_subnet(spec).await?;
+        if let Some(subnet) = self.backend_range(spec, subnet).await? {
+            body["vpcs"] = json!([subnet]);
+        }
+        if let Some(id) = self.frontend_subnet(spec).await? {
+            let ranges = [("ipv4_range", spec.frontend.range), ("ipv6_range", spec.frontend_v6)];
+            let mut entry = json!({ "subnet_id": id });
+            for (key, range) in ranges.into_iter().filter_map(|(key, range)| Some((key, range?))) {
+                entry[key] = range.to_string().into();
+            }
+            body["frontend_vpcs"] = json!([entry]);
+        }
+        let (mut configs, mut secrets) = (Vec::new(), Vec::new());
+        if spec.acl.is_none() {
+            for (port, settings) in tree.listeners() {
+                let (mut config, secret) = self.config(identity, port, settings, spec).await?;
+                config["nodes"] = self.nodes(&tree, (port, settings), spec, subnet, &[]);
+                configs.push(config);
+                secrets.extend(secret);
+            }
+        }
+        body["configs"] = configs.into();
+        let call = secrets.into_iter().fold(Call::post(ALL, &[]).json(&body), Call::hide);
+        let made: NodeBalancer = self.source.api.http.read(call).await?;
+        let made = made.into_actual();
+        if spec.acl.is_none() {
+            return Ok(Applied::all(change, Actual { tree: Some(tree), ..made }));
+        }
+        let mut begun = Tree::default().balancer(settings).pool(POOL, Attributes::default(), Some(Targets::default()));
+        if let Some(settings) = tree.parts.get(&firewall::part()) {
+            firewall::create(&self.source.api, identity, &made.id, &made.name, settings).await?;
+            begun = begun.part(firewall::part(), settings.clone());
+        }
+        Ok(Applied::PlanAgain(Box::new(Actual { tree: Some(begun), ..made })))
+    }
+
+    /// Checks that the token is for the account of the Nodes: elsewhere nobody would find the NodeBalancer.
+    async fn check_account(&self, tree: &Tree, spec: &Spec) -> Result<()> {
+        let (targets, nodes) = (tree.targets_of(POOL), self.cluster.nodes().unwrap_or_default());
+        let is_target = |address: Option<String>| address.is_some_and(|it| targets.contains(&it));
+        let own = nodes.iter().filter(|node| is_target(spec.backend_address(node, &self.config)));
+        let mut is_any = false;
+        for node in own.filter(|node| node.provider_id_scheme() == Some(NAME)).take(SAMPLE) {
+            if Machines::has(&self.source, node).await? {
+                return Ok(());
+            }
+            is_any = true;
+        }
+        match is_any {
+            false => Ok(()),
+            true => Err(Error::invalid(
+                "the account of LINODE_API_TOKEN shows none of the Service's Nodes; use a token of the account that has them",
+            )),
+        }
+    }
+
+    async fn update(&self, change: Change<'_>, actual: &Actual, spec: &Spec) -> Result<Applied> {
+        let (identity, api) = (change.identity, &self.source.api);
+        let (before, outcome) = (actual.tree.clone().unwrap_or_default(), change.outcome_of_all());
+        let Some(outcome) = outcome else { return Ok(Applied::all(change, actual.clone())) };
+        let after = outcome.tree.clone().unwrap_or_default();
+        let settings = after.balancer_attributes().cloned().unwrap_or_default();
+        let changes: Vec<_> = change.operations.iter().flat_map(Operation::changes).collect();
+        let changes_balancer = |key: &str| {
+            let of_balancer = change.operations.iter().filter(|it| it.updates(|part| *part == Part::Balancer));
+            of_balancer.flat_map(Operation::changes).any(|it| it.key == key)
+        };
+        if change.operations.contains(&Operation::Tag)
+            || changes_balancer("client_conn_throttle")
+            || changes_balancer("tags")
+        {
+            let owner = if change.operations.contains(&Operation::Tag) {
+                identity.owner_tags()
+            } else {
+                actual.owner_tags.clone()
+            };
+            let tags = if changes_balancer("tags") {
+                self.tags(identity.cluster, spec)
+            } else {
+                actual.labels.keys().cloned().collect()
+            };
+            let mut body = json!({"label": actual.name, "tags": OWNER_TAGS.among(&owner, tags)});
+            body["client_conn_throttle"] = settings.get("client_conn_throttle").cloned().unwrap_or_default();
+            api.http.send(Call::put(ONE, &[&actual.id]).json(&stated(body))).await?;
+        }
+        if let Some(wanted) = changes.iter().find(|it| it.key == "firewall_id") {
+            firewall::attach(api, wanted.to.as_u64().unwrap_or_default(), &actual.id).await?;
+            if let Some(former) = wanted.from.as_u64() {
+                firewall::detach(api, former, &actual.id).await?;
+            }
+        }
+        let (had, wants) = (before.parts.get(&firewall::part()), after.parts.get(&firewall::part()));
+        if let Some(wants) = wants.filter(|wants| had != Some(*wants)) {
+            self.write_firewall(identity, actual, wants).await?;
+        }
+        self.write_configs(identity, actual, (&before, &after), change.operations, spec).await?;
+        if had.is_some() && wants.is_none() {
+            self.delete_firewall(actual).await?;
+        }
+        Ok(Applied::all(change, outcome))
+    }
+
+    async fn write_firewall(&self, identity: &Identity<'_>, actual: &Actual, wants: &Attributes) -> Result<()> {
+        let (api, there) = (&self.source.api, firewall::of(&self.source.api, &actual.id).await?);
+        match &there[..] {
+            [] => firewall::create(api, identity, &actual.id, &actual.name, wants).await,
+            [one] if one.is_own(&actual.name) => firewall::update(api, identity, one.id, wants).await,
+            _ => Err(Error::invalid(format!(
+                "{} has a firewall that was not created for its Service; detach it, or name it in annotation {} and remove {}",
+                actual.place(),
+                key::FIREWALL_ID.key(),
+                key::FIREWALL_ACL.key()
+            ))),
+        }
+    }
+
+    async fn delete_firewall(&self, actual: &Actual) -> Result<()> {
+        let there = firewall::of(&self.source.api, &actual.id).await?;
+        for firewall in there.iter().filter(|it| it.is_own(&actual.name)) {
+            firewall::delete(&self.source.api, firewall.id, &actual.id).await?;
+        }
+        Ok(())
+    }
+
+    /// Creates, rebuilds and deletes configurations. A rebuild names the backends that are there by their IDs, or connections
+    /// would break.
+    async fn write_configs(
+        &self,
+        identity: &Identity<'_>,
+        actual: &Actual,
+        (before, after): (&Tree, &Tree),
+        operations: &[Operation],
+        spec: &Spec,
+    ) -> Result<()> {
+        let is_touched = |port: &Port| {
+            let is_it = |part: &Part| *part == Part::Listener(port.clone());
+            operations.iter().any(|it| it.targets_of().is_some() || it.part().is_some_and(is_it))
+        };
+        let touched: Vec<_> = after.listeners().filter(|(port, _)| is_touched(port)).collect();
+        let gone: Vec<_> =
+            before.listeners().filter(|(port, _)| !after.listeners().any(|(it, _)| it == *port)).collect();
+        if touched.is_empty() && gone.is_empty() {
+            return Ok(());
+        }
+        let (api, id, subnet) = (&self.source.api, &*actual.id, self.backend_subnet(spec).await?);
+        let there = self.configs(id).await?;
+        let of = |port: &Port| there.iter().find(|it| it.port == port.number && it.transport() == port.protocol);
+        for (port, settings) in touched {
+            let (mut config, secret) = self.config(identity, port, settings, spec).await?;
+            let (number, backends) = match of(port) {
+                Some(there) => (there.id, self.backends(id, there.id).await?),
+                None => {
+                    let call = secret.iter().cloned().fold(Call::post(CONFIGS, &[id]).json(&config), Call::hide);
+                    let made: Value = api.http.read(call).await?;
+                    (made["id"].as_u64().unwrap_or_default(), Vec::new())
+                }
+            };
+            config["nodes"] = self.nodes(after, (port, settings), spec, subnet, &backends);
+            let rebuild = Call::post("/nodebalancers/{id}/configs/{config}/rebuild", &[id, &number.to_string()]);
+            let rebuild = secret.into_iter().fold(rebuild.json(&config).repeatable(), Call::hide);
+            api.http.send(rebuild).await?;
+        }
+        for config in gone.into_iter().filter_map(|(port, _)| of(port)) {
+            let call = Call::delete("/nodebalancers/{id}/configs/{config}", &[id, &config.id.to_string()]);
+            api.http.remove(call).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns a configuration without its backends, and the key of its certificate.
+    async fn config(
+        &self,
+        identity: &Identity<'_>,
+        port: &Port,
+        settings: &Attributes,
+        spec: &Spec,
+    ) -> Result<(Value, Option<SecretString>)> {
+        let mut config = settings.nested();
+        config["port"] = port.number.into();
+        if let Some(fields) = config.as_object_mut() {
+            fields.retain(|key, _| !COMPARED.contains(&&**key));
+        }
+        let Some(name) = wanted(spec, port).and_then(|it| it.secret.as_ref()) else { return Ok((config, None)) };
+        let pair = self.key_pair(identity.service, name).await?;
+        config["ssl_cert"] = pair.certificate.into();
+        config["ssl_key"] = pair.key.expose_secret().into();
+        Ok((config, Some(pair.key)))
+    }
+
+    /// Returns the backends of one configuration.
+    fn nodes(
+        &self,
+        tree: &Tree,
+        (port, settings): (&Port, &Attributes),
+        spec: &Spec,
+        subnet: Option<u64>,
+        there: &[Backend],
+    ) -> Value {
+        let nodes = self.cluster.nodes().unwrap_or_default();
+        let names = nodes.iter().filter_map(|node| Some((spec.backend_address(node, &self.config)?, &*node.name)));
+        let names: HashMap<_, _> = names.collect();
+        let stated = wanted(spec, port).and_then(|it| it.config.node_port);
+        let port = stated.or(settings.number("node_port")).unwrap_or_default();
+        let ids: HashMap<_, _> = there.iter().filter_map(|it| Some((it.socket()?, it.id))).collect();
+        let backend = |address: &str| {
+            let socket = SocketAddr::new(address.parse::<IpAddr>().ok()?, port);
+            let mut entry = Map::new();
+            entry.insert("address".to_owned(), socket.to_string().into());
+            entry.insert("label".to_owned(), label(names.get(address).copied().unwrap_or(address)).into());
+            entry.insert("weight".to_owned(), 100.into());
+            if settings.text("protocol") != Some("udp") {
+                entry.insert("mode".to_owned(), "accept".into());
+            }
+            entry.extend(subnet.map(|subnet| ("subnet_id".to_owned(), subnet.into())));
+            entry.extend(ids.get(&socket).map(|id| ("id".to_owned(), (*id).into())));
+            Some(Value::Object(entry))
+        };
+        tree.targets_of(POOL).iter().filter_map(backend).collect()
+    }
+
+    /// Returns the subnet of the backends, if they are in a VPC.
+    async fn backend_subnet(&self, spec: &Spec) -> Result<Option<u64>> {
+        let Subnet { id, vpc, label, .. } = &spec.backend;
+        if !spec.uses_vpc(&self.config) {
+            return Ok(None);
+        }
+        let is_named = vpc.is_some() || label.is_some();
+        match (*id, is_named, self.config.backend_subnet_id, &self.config.backend_subnet_name) {
+            (Some(id), ..) | (None, false, Some(id), _) => Ok(Some(id)),
+            (None, false, None, Some(label)) => self.source.vpcs.subnet(None, Some(label)).await.map(Some),
+            _ => self.source.vpcs.subnet(vpc.as_deref(), label.as_deref()).await.map(Some),
+        }
+    }
+
+    /// Returns the VPC entry of a new NodeBalancer.
+    async fn backend_range(&self, spec: &Spec, subnet: Option<u64>) -> Result<Option<Value>> {
+        let Some(subnet) = subnet else { return Ok(None) };
+        let is_stated =
+            spec.backend.vpc.is_some() || spec.backend.label.is_some() || self.config.backend_subnet_id.is_some();
+        Ok(Some(match (spec.backend.range, self.config.backend_range.filter(|_| !is_stated)) {
+            (Some(range), _) => json!({"subnet_id": subnet, "ipv4_range": range.to_string()}),
+            (None, Some(range)) => {
+                json!({"subnet_id": subnet, "ipv4_range": range.to_string(), "ipv4_range_auto_assign": true})
+            }
+            (None, None) => json!({"subnet_id": subnet}),
+        }))
+    }
+
+    async fn frontend_subnet(&self, spec: &Spec) -> Result<Option<u64>> {
+        match (spec.frontend.id, spec.frontend.is_named()) {
+            (Some(id), _) => Ok(Some(id)),
+            (None, true) => {
+                let Subnet { vpc, label, .. } = &spec.frontend;
+                self.source.vpcs.subnet(vpc.as_deref(), label.as_deref()).await.map(Some)
+            }
+            (None, false) => Ok(None),
+        }
+    }
+
+    async fn untag(&self, actual: &Actual) -> Result<()> {
+        let tags: Vec<_> = actual.labels.keys().collect();
+        self.source.api.http.send(Call::put(ONE, &[&actual.id]).json(&json!({ "tags": tags }))).await.map(drop)
+    }
+
+    /// Deletes a NodeBalancer. Its firewall is deleted while it still leads there: so it is not forgotten.
+    async fn remove(&self, actual: &Actual, identity: &Identity<'_>, spec: &Spec) -> Result<Applied> {
+        if spec.preserve {
+            tracing::info!(id = actual.id, service = identity.service.metadata.name, "NodeBalancer is preserved");
+            if actual.owner_tags != OwnerTags::default() {
+                self.untag(actual).await?;
+            }
+            return Ok(Applied::Kept);
+        }
+        if actual.tree.as_ref().is_none_or(|tree| tree.parts.contains_key(&firewall::part())) {
+            match self.delete_firewall(actual).await {
+                Err(error) if error.is_not_found() => return Ok(Applied::Gone),
+                outcome => outcome?,
+            }
+        }
+        let api = &self.source.api.http;
+        if let Some(ip) = actual.ingress.iter().filter_map(|it| it.ip.as_deref()).find(|_| spec.releases_ip) {
+            api.remove(Call::delete("/networking/reserved/ips/{address}", &[ip])).await?;
+        }
+        match api.send(Call::delete(ONE, &[&actual.id])).await {
+            Ok(_) => Ok(Applied::Removed),
+            Err(error) if error.is_not_found() => Ok(Applied::Gone),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Returns the port of the Service that a listener is for.
+fn wanted<'a>(spec: &'a Spec, port: &Port) -> Option<&'a ServicePort> {
+    spec.ports.iter().find(|it| it.number == port.number && it.config.transport() == port.protocol)
+}
+
+/// Leaves out what is null.
+fn stated(mut body: Value) -> Value {
+    if let Some(fields) = body.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    body
+}
+
+/// Returns the label of a backend: 3 to 32 characters.
+fn label(name: &str) -> String {
+    let name = name.replace([':', '.'], "-");
+    let name = if name.len() < 3 { format!("node-{name}") } else { name };
+    name.chars().take(32).collect()
+}

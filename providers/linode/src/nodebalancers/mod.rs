@@ -1,0 +1,289 @@
+//! NodeBalancers: what a Service wants here, and how they are found and read. The rest is the kit's.
+
+mod apply;
+mod firewall;
+mod object;
+mod spec;
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cloud_provider::{About, Cluster, LoadBalancerIngress, LoadBalancerStatus, Node, Result, Service, async_trait};
+use futures::future::try_join_all;
+use provider_kit::annotations::Parsed;
+use provider_kit::cluster::ClusterView;
+use provider_kit::events::{Notes, Notices};
+use provider_kit::inventory::Urgency;
+use provider_kit::key_pair::KeyPair;
+use provider_kit::load_balancers::{
+    Actual, Applied, Attributes, Change, Desire, Detail, Identity, LoadBalancerCloud, Names, Naming, OwnerTags, Part,
+    Published, Query, Scope, Targets, Tree,
+};
+use provider_kit::paging::Reading;
+use provider_kit::signing::sha256_hex;
+use provider_kit::status::shown;
+use provider_kit::transport::{Call, Priority};
+use ring::digest::SHA1_FOR_LEGACY_USE_ONLY;
+use serde_json::json;
+
+use self::firewall::Firewall;
+use self::object::{
+    Backend, Config as PortConfig, NodeBalancer, OWNER_TAGS, POOL, Settings, legacy_owner, requested_id,
+};
+use self::spec::Spec;
+use crate::annotations::{PRIVATE_IP, PUBLIC_IPV6, Protocol};
+use crate::config::Config;
+use crate::linodes::Source;
+
+const ALL: &str = "/nodebalancers";
+const ONE: &str = "/nodebalancers/{id}";
+const CONFIGS: &str = "/nodebalancers/{id}/configs";
+
+/// The NodeBalancers of an account.
+pub(crate) struct NodeBalancers {
+    source: Source,
+    config: Arc<Config>,
+    cluster: ClusterView,
+    notices: Notices,
+    /// IDs that Services ask for. A NodeBalancer has one legacy owner tag: this, or else its address.
+    requested: Mutex<BTreeSet<String>>,
+    address_annotations: [String; 2],
+}
+
+impl NodeBalancers {
+    pub(crate) fn new(source: Source, cluster: ClusterView) -> Self {
+        let address_annotations = [PRIVATE_IP, PUBLIC_IPV6].map(str::to_owned);
+        let (notices, config) = (Notices::new(cluster.events().clone()), Arc::clone(&source.config));
+        Self { source, config, cluster, notices, requested: Mutex::default(), address_annotations }
+    }
+
+    async fn list(&self, filter: Option<serde_json::Value>, urgency: &Urgency) -> Result<Reading<NodeBalancer>> {
+        let (call, id) = (Call::get(ALL, &[]), |it: &NodeBalancer| it.id);
+        self.source.api.list(call, filter, urgency, |it: NodeBalancer| it, id).await
+    }
+
+    /// Reads what may be a Service's: by owner tag, by name, by what its status shows and by what it asks for.
+    async fn find(&self, identity: &Identity<'_>) -> Result<Vec<Actual>> {
+        let urgency = Urgency::of(if identity.is_leaving() { Priority::Urgent } else { Priority::Ordinary });
+        let owner = owner_tag(identity);
+        let mut any = vec![json!({"tags": owner}), json!({"label": identity.name})];
+        let ipv4 = identity.legacy_owner.as_ref().filter(|it| it.parse::<Ipv4Addr>().is_ok());
+        any.extend(ipv4.map(|ip| json!({"ipv4": ip})));
+        // A host name and an IPv6 address cannot be filtered by: the whole list is compared.
+        let is_vague = ipv4.is_none() && identity.requested_id.is_none() && !shown(identity.service).is_empty();
+        let filter = (!is_vague).then(|| json!({"+or": any}));
+        let mut found = self.list(filter, &urgency).await?.complete()?.into_items();
+        let requested = identity.requested_id.as_ref().filter(|id| !found.iter().any(|it| it.id.to_string() == **id));
+        if let Some(id) = requested {
+            found.extend(self.source.api.http.find::<NodeBalancer>(Call::get(ONE, &[id])).await?);
+        }
+        let actual = |it: NodeBalancer| {
+            let is_shown = identity.legacy_owner.as_deref().is_some_and(|owner| it.is_found_by(owner));
+            let mut actual = self.actual(it);
+            if is_shown {
+                actual.legacy_owner.clone_from(&identity.legacy_owner);
+            }
+            let is_its = is_shown || actual.name == identity.name;
+            (is_its || actual.owner_tags.service.as_deref() == Some(identity.uid())).then_some(actual)
+        };
+        Ok(found.into_iter().filter_map(actual).collect())
+    }
+
+    fn actual(&self, shown: NodeBalancer) -> Actual {
+        let mut actual = shown.into_actual();
+        if self.requested.lock().unwrap_or_else(PoisonError::into_inner).contains(&actual.id) {
+            actual.legacy_owner = Some(format!("ID {}", actual.id));
+        }
+        actual
+    }
+
+    /// Reads one with all its parts.
+    async fn by_id(&self, id: &str, detail: Detail) -> Result<Option<Actual>> {
+        let Some(found) = self.source.api.http.find::<NodeBalancer>(Call::get(ONE, &[id])).await? else {
+            return Ok(None);
+        };
+        if detail == Detail::State {
+            return Ok(Some(self.actual(found)));
+        }
+        let configs = self.configs(id).await?;
+        let backends = try_join_all(configs.iter().map(|config| self.backends(id, config.id))).await?;
+        let firewalls = firewall::of(&self.source.api, id).await?;
+        let is_own = |it: &&Firewall| it.is_own(found.label());
+        let others = firewalls.iter().find(|it| !is_own(it));
+        let mut tree = found.tree(configs.into_iter().zip(backends).collect(), others.map(|it| it.id))?;
+        if let Some(own) = firewalls.iter().find(is_own) {
+            tree = tree.part(firewall::part(), own.observed());
+        }
+        Ok(Some(Actual { tree: Some(tree), ..self.actual(found) }))
+    }
+
+    /// Reads a Secret of the Service's namespace.
+    async fn key_pair(&self, service: &Service, secret: &str) -> Result<KeyPair> {
+        KeyPair::read(&self.cluster, service.metadata.namespace.as_deref().unwrap_or("default"), secret).await
+    }
+
+    async fn configs(&self, id: &str) -> Result<Vec<PortConfig>> {
+        self.source.api.all(Call::get(CONFIGS, &[id]), |it: &PortConfig| it.id).await
+    }
+
+    async fn backends(&self, id: &str, config: u64) -> Result<Vec<Backend>> {
+        let call = Call::get("/nodebalancers/{id}/configs/{config}/nodes", &[id, &config.to_string()]);
+        self.source.api.all(call, |it: &Backend| it.id).await
+    }
+
+    /// Returns the tags of a NodeBalancer but for its owner tags, in the order of the Go cloud controller manager.
+    fn tags(&self, cluster: &Cluster, spec: &Spec) -> Vec<String> {
+        let all = std::iter::once(&cluster.name).chain(&self.config.tags).chain(&spec.tags);
+        let mut seen = BTreeSet::new();
+        all.filter(|tag| !tag.is_empty() && seen.insert(*tag)).cloned().collect()
+    }
+
+    /// Returns the backend addresses of these Nodes; `None` if nobody knows any.
+    fn targets(&self, spec: &Spec, nodes: &[Arc<Node>], notes: &mut Notes) -> Option<Targets> {
+        let mut found = Vec::new();
+        for node in nodes {
+            match spec.backend_address(node, &self.config) {
+                Some(address) => found.push(address),
+                None if node.is_uninitialized() => {}
+                None => {
+                    let text = "this Node is no backend: it has no address of the kind that the Service asks for";
+                    notes.warn_node(node, "NoBackendAddress", text);
+                }
+            }
+        }
+        (nodes.is_empty() || !found.is_empty()).then(|| found.into_iter().collect())
+    }
+}
+
+/// The owner tag of a Service.
+fn owner_tag(identity: &Identity<'_>) -> String {
+    let owner = identity.owner_tags();
+    let only = OwnerTags { cluster: None, ..owner };
+    OWNER_TAGS.among(&only, Vec::new()).remove(0)
+}
+
+#[async_trait]
+impl LoadBalancerCloud for NodeBalancers {
+    type Spec = Spec;
+
+    fn names(&self) -> Names {
+        Names::NotUnique
+    }
+
+    fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {
+        if let Some(id) = requested_id(service) {
+            self.requested.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        }
+        let uid = service.metadata.uid.as_deref().unwrap_or_default();
+        Naming {
+            name: format!("{}-{}", self.config.prefix, &sha256_hex(uid.as_bytes())[..12]),
+            legacy_owner: legacy_owner(service),
+            requested_id: requested_id(service),
+            ..Naming::of(service)
+        }
+    }
+
+    fn spec(&self, service: &Service) -> Parsed<Spec> {
+        Spec::of(service, &self.config)
+    }
+
+    async fn desired(&self, desire: &Desire<'_, Spec>) -> Result<Tree> {
+        let (spec, request, mut notes) = (desire.spec, desire.request, Notes::default());
+        let targets = self.targets(spec, request.nodes, &mut notes);
+        if desire.scope == Scope::Targets {
+            self.notices.tell(request.service, "targets", &notes);
+            return Ok(Tree::default().pool(POOL, Attributes::default(), targets));
+        }
+        let settings = Settings {
+            region: Some(self.config.region.clone()),
+            kind: Some(spec.kind.text().to_owned()),
+            ipv4: spec.reserved_ip.map(|ip| ip.to_string()),
+            client_conn_throttle: spec.throttle,
+            tags: self.tags(request.cluster, spec),
+            firewall_id: spec.firewall_id,
+        };
+        let mut tree = Tree::default().balancer(Attributes::desired(&settings)?);
+        tree = tree.pool(POOL, Attributes::default(), targets);
+        for port in &spec.ports {
+            let mut config = port.config.clone();
+            if let Some(name) = &port.secret {
+                config.ssl_fingerprint =
+                    self.key_pair(request.service, name).await?.fingerprint(&SHA1_FOR_LEGACY_USE_ONLY);
+            }
+            tree = tree.listener(port.number, config.transport(), POOL, Attributes::desired(&config)?);
+        }
+        if let Some(settings) = firewall::desired(spec) {
+            tree = tree.part(firewall::part(), settings);
+        }
+        spec.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
+        self.notices.tell(request.service, "", &notes);
+        Ok(tree)
+    }
+
+    async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
+        match query {
+            Query::All(_) => {
+                let (call, id) = (Call::get(ALL, &[]), |it: &Actual| it.id.clone());
+                self.source.api.list(call, None, &Urgency::default(), |it| self.actual(it), id).await
+            }
+            Query::Owner(identity) => self.find(identity).await.map(Reading::of),
+            Query::Ids(ids, detail) => {
+                let found = try_join_all(ids.iter().map(|id| self.by_id(id, detail))).await?;
+                Ok(Reading::of(found.into_iter().flatten().collect()))
+            }
+        }
+    }
+
+    /// Without backends nobody knows the node port of a configuration. And another address cannot be had later.
+    fn fit(&self, mut desired: Tree, observed: &Actual, identity: &Identity<'_>, spec: &Spec) -> Result<Tree> {
+        let empty = Targets::default();
+        let has_none = |tree: &Tree| tree.targets.get(POOL).is_none_or(|targets| *targets == empty);
+        if has_none(&desired) && observed.tree.as_ref().is_none_or(has_none) {
+            let listeners: Vec<_> = desired.listeners().map(|(port, it)| (port.clone(), it.clone())).collect();
+            for (port, settings) in listeners {
+                desired.parts.insert(Part::Listener(port), settings.only(&PortConfig::WITHOUT_BACKENDS));
+            }
+        }
+        let ip = observed.tree.as_ref().and_then(Tree::balancer_attributes).and_then(|it| it.text("ipv4"));
+        if let (Some(wanted), Some(ip)) = (spec.reserved_ip.map(|ip| ip.to_string()), ip)
+            && wanted != ip
+        {
+            let text = format!("NodeBalancer {} keeps address {ip}: reserved address {wanted} is ignored", observed.id);
+            self.notices.warn(true, About::Service(identity.service), "NodeBalancerIPChangeIgnored", &text);
+        }
+        Ok(desired)
+    }
+
+    fn target_annotations(&self) -> &[String] {
+        &self.address_annotations
+    }
+
+    async fn apply(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+        self.carry_out(change, spec).await
+    }
+
+    fn published(&self, observed: &Actual, _: &Service, spec: &Spec) -> Published {
+        // Pods reach the NodeBalancer by its address, or its PROXY header and its TLS would be left out.
+        let speaks = |port: &spec::Port| {
+            port.config.proxy_protocol.as_deref().is_some_and(|it| it != "none")
+                || port.config.protocol == Protocol::Https
+        };
+        let is_proxy = spec.ports.iter().any(speaks);
+        let mut ingress = observed.ingress.clone();
+        if !spec.ipv6_ingress {
+            ingress.truncate(1);
+        }
+        let name = ingress.first().and_then(|it| it.hostname.clone());
+        if let (true, Some(name)) = (spec.hostname_only, name) {
+            ingress = vec![Actual::host(&name)];
+        }
+        let mode = |mut it: LoadBalancerIngress| {
+            it.ip_mode = (is_proxy && it.ip.is_some()).then(|| "Proxy".to_owned());
+            it
+        };
+        let ingress: Vec<_> = ingress.into_iter().map(mode).collect();
+        let status = LoadBalancerStatus { ingress: (!ingress.is_empty()).then_some(ingress) };
+        Published { status, annotations: Vec::new() }
+    }
+}

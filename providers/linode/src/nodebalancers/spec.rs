@@ -1,0 +1,289 @@
+//! A Service, parsed once: what its NodeBalancer shall be, but for what must be looked up.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use cloud_provider::{AddressType, Node, Service};
+use ipnet::IpNet;
+use provider_kit::annotations::{Annotations, Parsed};
+use provider_kit::load_balancers::{ServicePort, service_ports};
+use provider_kit::source_ranges::{allows_all, stated_source_ranges};
+use serde::Deserialize;
+
+use super::object::Config as PortConfig;
+use crate::annotations::{self as key, Acl, Protocol, one_of};
+use crate::config::{Config, NodeBalancerType};
+use crate::vpcs::without_length;
+
+/// The wishes of a Service for its NodeBalancer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spec {
+    pub(crate) kind: NodeBalancerType,
+    pub(crate) throttle: u32,
+    pub(crate) tags: Vec<String>,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) preserve: bool,
+    pub(crate) reserved_ip: Option<Ipv4Addr>,
+    pub(crate) releases_ip: bool,
+    pub(crate) hostname_only: bool,
+    pub(crate) ipv6_ingress: bool,
+    pub(crate) ipv6_backends: bool,
+    pub(crate) firewall_id: Option<u64>,
+    pub(crate) acl: Option<Acl>,
+    pub(crate) backend: Subnet,
+    pub(crate) frontend: Subnet,
+    pub(crate) frontend_v6: Option<IpNet>,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// A subnet of a VPC, as a user names it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Subnet {
+    pub(crate) id: Option<u64>,
+    pub(crate) vpc: Option<String>,
+    pub(crate) label: Option<String>,
+    pub(crate) range: Option<IpNet>,
+}
+
+/// A port of the Service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Port {
+    pub(crate) number: u16,
+    pub(crate) config: PortConfig,
+    /// The name of the Secret with the certificate.
+    pub(crate) secret: Option<String>,
+}
+
+/// The annotation `port-<number>`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct PortText {
+    protocol: Option<String>,
+    proxy_protocol: Option<String>,
+    algorithm: Option<String>,
+    stickiness: Option<String>,
+    tls_secret_name: Option<String>,
+    udp_check_port: Option<String>,
+}
+
+/// Settings of the annotations for all ports.
+struct Defaults {
+    protocol: Option<Protocol>,
+    proxy_protocol: Option<String>,
+    algorithm: Option<String>,
+    stickiness: Option<String>,
+    udp_check_port: Option<u16>,
+    check: Option<String>,
+    check_path: Option<String>,
+    check_body: Option<String>,
+    interval: Option<u32>,
+    timeout: Option<u32>,
+    attempts: Option<u32>,
+    passive: bool,
+}
+
+/// Warns of unknown annotations. `port-<number>` has no declaration.
+fn warn_of_unknown(service: &Service, asked: &mut Annotations<'_>) {
+    let of_port = format!("{}port-", key::PREFIX);
+    let annotations = service.metadata.annotations.iter().flatten().filter(|(key, _)| !key.starts_with(&of_port));
+    let mut view = Service::default();
+    view.metadata.annotations = Some(annotations.map(|(key, value)| (key.clone(), value.clone())).collect());
+    let mut declared = Annotations::of(&view);
+    declared.unknown(key::PREFIX, key::ALL);
+    declared.warnings().iter().for_each(|warning| asked.warning(warning));
+}
+
+impl Spec {
+    /// Parses a Service.
+    pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
+        let mut asked = Annotations::of(service);
+        warn_of_unknown(service, &mut asked);
+        let defaults = Defaults::of(&mut asked);
+        let ports = service_ports(service, &["TCP", "UDP"]).unwrap_or_else(|error| {
+            asked.mistake(error.to_string());
+            Vec::new()
+        });
+        let ports = ports.iter().map(|port| defaults.port(service, *port, &mut asked)).collect();
+        let firewall_id = asked.get(&key::FIREWALL_ID);
+        let acl = asked.get(&key::FIREWALL_ACL).or_else(|| source_ranges(service, &mut asked));
+        let backend = Subnet {
+            id: asked.get(&key::BACKEND_SUBNET_ID),
+            vpc: asked.get(&key::BACKEND_VPC),
+            label: asked.get(&key::BACKEND_SUBNET),
+            range: asked.get(&key::BACKEND_RANGE),
+        };
+        if let (Some(range), Some(all)) = (backend.range, config.backend_range)
+            && !all.contains(&range)
+        {
+            let annotation = key::BACKEND_RANGE.key();
+            asked.mistake(format!(
+                "annotation {annotation}: {range} is not in --nodebalancer-backend-ipv4-subnet={all}"
+            ));
+        }
+        let frontend = Subnet {
+            id: asked.get(&key::FRONTEND_SUBNET_ID),
+            vpc: asked.get(&key::FRONTEND_VPC),
+            label: asked.get(&key::FRONTEND_SUBNET),
+            range: asked.get(&key::FRONTEND_V4),
+        };
+        let frontend_v6 = asked.get(&key::FRONTEND_V6);
+        let [id, vpc, label] = [key::FRONTEND_SUBNET_ID.key(), key::FRONTEND_VPC.key(), key::FRONTEND_SUBNET.key()];
+        if frontend.id.is_none() && frontend.vpc.is_some() != frontend.label.is_some() {
+            asked.mistake(format!("annotations {vpc} and {label}: only one is set; set both or neither"));
+        }
+        if !frontend.is_named() && (frontend.range.is_some() || frontend_v6.is_some()) {
+            asked.mistake(format!("a frontend range needs annotation {id}, or {vpc} and {label}"));
+        }
+        let spec = Self {
+            kind: asked.get(&key::TYPE).unwrap_or(config.kind),
+            throttle: asked.get(&key::THROTTLE_LIMIT).unwrap_or_default(),
+            tags: asked.get(&key::TAGS).unwrap_or_default(),
+            ports,
+            preserve: asked.get(&key::PRESERVE).unwrap_or_default(),
+            reserved_ip: asked.get(&key::RESERVED_IP),
+            releases_ip: asked.get(&key::RETAIN_IP) == Some(false),
+            hostname_only: asked.get(&key::HOSTNAME_ONLY).unwrap_or(config.hostname_only),
+            ipv6_ingress: asked.get(&key::IPV6_INGRESS).unwrap_or(config.ipv6_ingress),
+            ipv6_backends: asked.get(&key::IPV6_BACKENDS).unwrap_or(config.ipv6_backends),
+            firewall_id,
+            acl: acl.filter(|_| firewall_id.is_none()),
+            backend,
+            frontend,
+            frontend_v6,
+            warnings: asked.warnings().to_vec(),
+        };
+        let follows = !spec.uses_vpc(config);
+        asked.parsed(spec).targets_follow_labels(follows)
+    }
+
+    /// Returns `true` if backends are addresses in a VPC.
+    pub(crate) fn uses_vpc(&self, config: &Config) -> bool {
+        config.uses_vpc_backends() && !self.ipv6_backends
+    }
+
+    /// Returns the address at which a Node is a backend.
+    pub(crate) fn backend_address(&self, node: &Node, config: &Config) -> Option<String> {
+        if self.ipv6_backends {
+            let ip = node.annotations.get(key::PUBLIC_IPV6).and_then(without_length);
+            return ip.filter(IpAddr::is_ipv6).map(|ip| ip.to_string());
+        }
+        let annotated = node.annotations.get(key::PRIVATE_IP).filter(|_| !self.uses_vpc(config));
+        let internal = node.addresses.iter().find(|it| it.kind == AddressType::InternalIP).map(|it| &*it.address);
+        annotated.or(internal)?.parse().ok().map(|ip: IpAddr| ip.to_string())
+    }
+}
+
+impl Subnet {
+    /// Returns `true` if the user names a subnet.
+    pub(crate) fn is_named(&self) -> bool {
+        self.id.is_some() || self.vpc.is_some() && self.label.is_some()
+    }
+}
+
+/// `spec.loadBalancerSourceRanges`, as an ACL.
+fn source_ranges(service: &Service, asked: &mut Annotations<'_>) -> Option<Acl> {
+    match stated_source_ranges(service) {
+        Ok(ranges) if ranges.is_empty() || allows_all(&ranges) => None,
+        Ok(ranges) => Some(Acl { allows: true, ranges: ranges.into_iter().collect() }),
+        Err(error) => {
+            asked.mistake(error.to_string());
+            None
+        }
+    }
+}
+
+impl Defaults {
+    fn of(asked: &mut Annotations<'_>) -> Self {
+        let (check, check_body) = (asked.get(&key::CHECK), asked.get(&key::CHECK_BODY).filter(|it| !it.is_empty()));
+        if check.as_deref() == Some("http_body") && check_body.is_none() {
+            let [body, check] = [key::CHECK_BODY.key(), key::CHECK.key()];
+            asked.mistake(format!("annotation {body} is required with annotation {check}: http_body"));
+        }
+        Self {
+            protocol: asked.get(&key::PROTOCOL),
+            proxy_protocol: asked.get(&key::PROXY_PROTOCOL),
+            algorithm: asked.get(&key::ALGORITHM),
+            stickiness: asked.get(&key::STICKY),
+            udp_check_port: asked.get(&key::UDP_CHECK_PORT),
+            check_path: asked
+                .get(&key::CHECK_PATH)
+                .filter(|_| check.as_deref().is_some_and(|it| it.starts_with("http"))),
+            check_body: check_body.filter(|_| check.as_deref() == Some("http_body")),
+            check,
+            interval: asked.get(&key::CHECK_INTERVAL),
+            timeout: asked.get(&key::CHECK_TIMEOUT),
+            attempts: asked.get(&key::CHECK_ATTEMPTS),
+            passive: asked.get(&key::CHECK_PASSIVE).unwrap_or(true),
+        }
+    }
+
+    fn port(&self, service: &Service, port: ServicePort, asked: &mut Annotations<'_>) -> Port {
+        let annotation = format!("{}port-{}", key::PREFIX, port.number);
+        let text = service.metadata.annotations.as_ref().and_then(|all| all.get(&annotation));
+        let own = text.map_or_else(|| Ok(PortText::default()), |text| serde_json::from_str(text));
+        let own: PortText = own.unwrap_or_else(|error| {
+            asked.mistake(format!("annotation {annotation}: {error}; it must be a JSON object of texts"));
+            PortText::default()
+        });
+        let mut choose = |member: &str, value: &Option<String>, choices: &[&str]| {
+            let value = value.as_deref()?;
+            let choice = one_of(value, choices);
+            if choice.is_none() {
+                let accepted = choices.join(", ");
+                asked.mistake(format!("port {}: {member} {value:?} is not one of {accepted}", port.number));
+            }
+            choice
+        };
+        let named = own.protocol.map(|text| text.to_ascii_lowercase());
+        let named = choose("protocol", &named, &["tcp", "udp", "http", "https"]);
+        let named = named.and_then(|text| <Protocol as provider_kit::declared::Value>::KIND.parse(&text));
+        // A default for TCP ports says nothing about UDP ports, and the other way round.
+        let fits = |it: &Protocol| (*it == Protocol::Udp) == (port.protocol == "UDP");
+        let plain = if port.protocol == "UDP" { Protocol::Udp } else { Protocol::Tcp };
+        let protocol = named.or(self.protocol.filter(fits)).unwrap_or(plain);
+        let is_udp = protocol == Protocol::Udp;
+        let algorithms: &[&str] =
+            if is_udp { &["roundrobin", "leastconn", "ring_hash"] } else { &["roundrobin", "leastconn", "source"] };
+        let algorithm = choose("algorithm", &own.algorithm.or(self.algorithm.clone()), algorithms);
+        let (sticky, default): (&[&str], _) = match protocol {
+            Protocol::Tcp => (&[], None),
+            Protocol::Udp => (&["none", "session", "source_ip"], Some("session")),
+            Protocol::Http | Protocol::Https => (&["none", "table", "http_cookie"], Some("table")),
+        };
+        let stickiness = own.stickiness.or(self.stickiness.clone()).filter(|_| !sticky.is_empty());
+        let stickiness = choose("stickiness", &stickiness, sticky).or(default.map(str::to_owned));
+        let proxy = own.proxy_protocol.or(self.proxy_protocol.clone());
+        let proxy = choose("proxy-protocol", &proxy, &["none", "v1", "v2"]).unwrap_or_else(|| "none".to_owned());
+        let udp_check = own.udp_check_port.as_ref().map(|text| text.parse::<u16>().ok().filter(|port| *port > 0));
+        let secret = own.tls_secret_name.filter(|name| !name.is_empty());
+        for (is_wrong, text) in [
+            (is_udp && proxy != "none", "the PROXY protocol is not possible with UDP"),
+            (is_udp && secret.is_some(), "TLS is not possible with UDP: remove tls-secret-name"),
+            (protocol == Protocol::Https && secret.is_none(), "https needs tls-secret-name"),
+            (udp_check == Some(None), "udp-check-port is not a whole number from 1 to 65535"),
+        ] {
+            if is_wrong {
+                asked.mistake(format!("annotation {annotation}: {text}"));
+            }
+        }
+        let check =
+            if is_udp { "none".to_owned() } else { self.check.clone().unwrap_or_else(|| "connection".to_owned()) };
+        let config = PortConfig {
+            port: port.number,
+            protocol,
+            proxy_protocol: Some(proxy),
+            algorithm: algorithm.unwrap_or_else(|| "roundrobin".to_owned()),
+            stickiness,
+            check,
+            check_interval: self.interval,
+            check_timeout: self.timeout,
+            check_attempts: self.attempts,
+            check_path: self.check_path.clone().filter(|_| !is_udp),
+            check_body: self.check_body.clone().filter(|_| !is_udp),
+            check_passive: self.passive && !is_udp,
+            udp_check_port: udp_check.flatten().or(self.udp_check_port).filter(|_| is_udp),
+            node_port: Some(port.node_port),
+            ..PortConfig::default()
+        };
+        Port { number: port.number, config, secret: secret.filter(|_| protocol == Protocol::Https) }
+    }
+}

@@ -1,0 +1,49 @@
+//! NodeBalancers that the Go cloud controller manager left: `go.json` is a recording of version 0.9.7 on this fake.
+
+use std::sync::Arc;
+
+use cloud_provider::{Node, Service};
+use serde_json::Value;
+
+use crate::harness::Harness;
+
+fn list(value: &Value) -> Vec<Value> {
+    value.as_array().unwrap().clone()
+}
+
+fn shown(service: &Service) -> Vec<(Option<String>, Option<String>)> {
+    let balancer = service.status.as_ref().and_then(|it| it.load_balancer.as_ref());
+    let ingress = balancer.and_then(|it| it.ingress.as_ref()).into_iter().flatten();
+    ingress.map(|it| (it.ip.clone(), it.hostname.clone())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_that_the_go_program_left_is_written() {
+    let left: Value = serde_json::from_str(include_str!("go.json")).unwrap();
+    let harness = Harness::new();
+    {
+        let mut cloud = harness.fake.lock();
+        (cloud.linodes, cloud.nodebalancers) = (list(&left["linodes"]), list(&left["nodebalancers"]));
+        (cloud.configs, cloud.firewalls) = (list(&left["configs"]), list(&left["firewalls"]));
+    }
+    let node = |it: &Value| {
+        let text = |key: &str| it[key].as_str().unwrap().to_owned();
+        let annotations = [("node.k8s.linode.com/private-ip".to_owned(), text("privateIP"))].into_iter().collect();
+        let (name, provider_id) = (text("name").into(), text("providerID").into());
+        Arc::new(Node { name, provider_id, annotations, ..Node::default() })
+    };
+    *harness.objects.nodes.lock().unwrap() = list(&left["nodes"]).iter().map(node).collect();
+    let certificate = left["certificate"].as_str().unwrap().to_owned();
+    harness.objects.secrets.lock().unwrap().push(("web-tls".to_owned(), certificate));
+
+    let provider = harness.started().await;
+    let services = list(&left["services"]);
+    for service in &services {
+        let mut service: Service = serde_json::from_value(service.clone()).unwrap();
+        let before = shown(&service);
+        harness.ensure(&provider, &mut service).await.unwrap();
+        assert_eq!(harness.changes(), [""; 0], "{service:#?}");
+        assert_eq!(shown(&service), before, "the addresses stay");
+    }
+    assert_eq!(services.len(), 10);
+}

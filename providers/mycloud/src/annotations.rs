@@ -1,0 +1,163 @@
+//! The annotations of a Service. The configuration sets a default for each that has no key of its own there.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use provider_kit::declared::Kind;
+
+use crate::config::{self, Word, words};
+
+/// The beginning of all keys.
+pub const PREFIX: &str = "service.beta.kubernetes.io/dlb-";
+
+provider_kit::declare! {
+    /// Annotations that concern one load balancer, so that the configuration has no defaults for them.
+    pub OWN: "service.beta.kubernetes.io/dlb-";
+
+    /// ID of the load balancer. Written by the controller; together with `dlb-adopt`, chosen by the user.
+    pub ID: String = "id";
+    /// Takes over the load balancer of `dlb-id`, or of the Service's name, that nobody owns. It is not deleted with the Service.
+    pub ADOPT: bool = "adopt", default("false");
+    /// Replaces the load balancer, with another address, where another network, VPC, subnet, family or address asks for it.
+    pub ALLOW_RECREATE: bool = "allow-recreate", default("false");
+    /// Static or reserved address. Default: `spec.loadBalancerIP`.
+    pub IP: IpAddr = "ip";
+    /// Address families of the load balancer. Default: those of the Service.
+    pub IP_FAMILY: Word = "ip-family", kind(words!("ipv4", "ipv6", "dual")), decides_targets();
+    /// Name in the DNS that the status of the Service shows instead of addresses.
+    pub HOSTNAME: String = "hostname";
+    /// Existing access list. Not together with source ranges.
+    pub ACL_ID: String = "acl-id";
+    /// Size of the load balancer.
+    pub SPEC: Word = "spec", kind(words!("small", "medium", "large", "xlarge")), or(&config::SPEC);
+    /// Network of the load balancer.
+    pub NETWORK_TYPE: Word = "network-type", kind(words!("internet", "intranet")), or(&config::NETWORK_TYPE);
+    /// VPC of the load balancer.
+    pub VPC_ID: String = "vpc-id", or(&config::VPC_ID);
+    /// Subnet of the load balancer.
+    pub SUBNET_ID: String = "subnet-id", or(&config::SUBNET_ID);
+    /// Protects the load balancer against deletion by others.
+    pub DELETE_PROTECTION: bool = "delete-protection", or(&config::DELETE_PROTECTION);
+}
+
+/// Declares annotations, and for each the key of the same name in `[LoadBalancerDefaults]` with the default.
+macro_rules! settings {
+    ($(
+        $(#[doc = $doc:literal])+
+        $name:ident: $value:ty = $key:literal, $kind:expr $(, default($default:literal))? $(; $own:ident)?;
+    )*) => {
+        /// The keys of `[LoadBalancerDefaults]`.
+        pub mod defaults {
+            use std::time::Duration;
+
+            use provider_kit::declared::Kind;
+
+            use super::{LIST, TEXT, TRUTH, check_port, selector};
+            use crate::config::{Word, words};
+
+            provider_kit::declare! {
+                /// Every key of the section.
+                pub ALL: "[LoadBalancerDefaults] ";
+                $( $(#[doc = $doc])+ pub $name: $value = $key, kind($kind) $(, default($default))?; )*
+            }
+        }
+
+        provider_kit::declare! {
+            /// Annotations with defaults in the configuration.
+            pub LOAD_BALANCER: "service.beta.kubernetes.io/dlb-";
+            $( $(#[doc = $doc])+ pub $name: $value = $key, kind($kind), or(&defaults::$name) $(, $own())?; )*
+        }
+    };
+}
+
+/// A text that is not empty.
+const TEXT: Kind<String> = Kind::of("a text", |text| (!text.is_empty()).then(|| text.to_owned()));
+/// A truth value, `true` or `false`.
+const TRUTH: Kind<bool> = <bool as provider_kit::declared::Value>::KIND;
+/// A comma list of texts.
+const LIST: Kind<Vec<String>> = <Vec<String> as provider_kit::declared::Value>::KIND;
+
+settings! {
+    /// Keeps the load balancer when the Service is deleted. Its listeners for the Service are removed.
+    PRESERVE: bool = "preserve", TRUTH, default("false");
+    /// Bandwidth in Mbit/s. Only for `internet`.
+    BANDWIDTH: u32 = "bandwidth-mbps", Kind::number(1, 10_000);
+    /// Further labels of the load balancer, as `k=v,k=v`.
+    TAGS: Vec<String> = "tags", LIST;
+    /// Protocol of the listener. Default: that of the port.
+    LISTENER_PROTOCOL: Word = "listener-protocol", words!("tcp", "udp", "http", "https", "tls");
+    /// Requests each second, or new connections for tcp and udp. 0: no limit.
+    LISTENER_MAX_QPS: u32 = "listener-maxqps", Kind::number(0, 1_000_000), default("0");
+    /// Connections at once. 0: no limit.
+    LISTENER_MAX_CONNECTIONS: u32 = "listener-maxconn", Kind::number(0, 5_000_000), default("0");
+    /// Bandwidth of the listener in Mbit/s. 0: no limit.
+    LISTENER_BANDWIDTH: u32 = "listener-bandwidth-mbps", Kind::number(0, 10_000), default("0");
+    /// Choice of the backend.
+    LISTENER_SCHEDULER: Word = "listener-scheduler", words!("wrr", "wlc", "source-hash"), default("wrr");
+    /// Seconds after which an idle connection is closed. Default: 60 for http and https, else 900.
+    LISTENER_IDLE_TIMEOUT: u32 = "listener-idle-timeout", Kind::number(10, 4000);
+    /// Seconds within which a backend must answer. Only for http and https.
+    LISTENER_REQUEST_TIMEOUT: u32 = "listener-request-timeout", Kind::number(1, 300), default("60");
+    /// Sends a client to the same backend. Cookies need http or https. Default: `source-ip` for a Service with session affinity.
+    LISTENER_STICKY: Word = "listener-sticky", words!("off", "source-ip", "cookie-insert", "cookie-rewrite");
+    /// Seconds for which a client keeps its backend. Default: the timeout of the session affinity, else 1000.
+    LISTENER_STICKY_TIMEOUT: u32 = "listener-sticky-timeout", Kind::number(1, 86_400);
+    /// Name of the cookie, of at most 64 characters. Required for `cookie-rewrite`.
+    LISTENER_COOKIE_NAME: String = "listener-cookie-name",
+        Kind::of("1 to 64 characters", |text| (1..=64).contains(&text.len()).then(|| text.to_owned()));
+    /// Version of the PROXY protocol. Only for tcp and tls.
+    LISTENER_PROXY_PROTOCOL: Word = "listener-proxy-protocol", words!("off", "v1", "v2"), default("off");
+    /// Adds `X-Forwarded-For`. Only for http and https.
+    LISTENER_XFF: bool = "listener-xff", TRUTH, default("true");
+    /// Offers HTTP/2. Only for https.
+    LISTENER_HTTP2: bool = "listener-http2", TRUTH, default("true");
+    /// IDs of certificates; the first is the default one. https and tls need it, or `dlb-listener-cert-secret`.
+    LISTENER_CERTIFICATES: Vec<String> = "listener-cert-id", LIST;
+    /// Name of a Secret of type `kubernetes.io/tls` in the namespace of the Service, whose certificate is uploaded.
+    LISTENER_SECRET: String = "listener-cert-secret", TEXT;
+    /// Oldest version of TLS. Only for https and tls.
+    LISTENER_TLS_POLICY: Word = "listener-tls-policy", words!("tls-1-0", "tls-1-2", "tls-1-3"), default("tls-1-2");
+    /// Port of the https listener to which the http listener redirects.
+    LISTENER_REDIRECT: u16 = "listener-redirect", Kind::number(1, 65_535);
+    /// Checks the health of backends.
+    HEALTH_CHECK: bool = "health-check", TRUTH, default("true");
+    /// Protocol of the check. Default: `http` with `externalTrafficPolicy: Local`, else `tcp`.
+    HEALTH_CHECK_PROTOCOL: Word = "health-check-protocol", words!("tcp", "http", "udp");
+    /// Port of the check: a number, `traffic`, or `node-health`, which is the default with `externalTrafficPolicy: Local`.
+    HEALTH_CHECK_PORT: String = "health-check-port", Kind::of("a port, traffic or node-health", check_port);
+    /// Path of an http check. Default: `/healthz` on the port `node-health`, else `/`.
+    HEALTH_CHECK_PATH: String = "health-check-path", TEXT;
+    /// Host name of an http check.
+    HEALTH_CHECK_HOST: String = "health-check-host", TEXT;
+    /// Answers of a healthy backend to an http check.
+    HEALTH_CHECK_CODES: Vec<String> = "health-check-codes", LIST, default("2xx,3xx");
+    /// Seconds between two checks.
+    HEALTH_CHECK_INTERVAL: u32 = "health-check-interval", Kind::number(1, 50), default("5");
+    /// Seconds until a check has failed.
+    HEALTH_CHECK_TIMEOUT: u32 = "health-check-timeout", Kind::number(1, 300), default("3");
+    /// Checks that succeed before a backend is healthy.
+    HEALTHY_THRESHOLD: u32 = "health-check-healthy-threshold", Kind::number(2, 10), default("3");
+    /// Checks that fail before a backend is unhealthy.
+    UNHEALTHY_THRESHOLD: u32 = "health-check-unhealthy-threshold", Kind::number(2, 10), default("3");
+    /// Nodes that are backends: `annotated`, `all`, or those with the labels `k=v,k2=v2`.
+    BACKEND_SELECTOR: String = "backend-selector", Kind::of("annotated, all or labels k=v,k2=v2", selector), default("annotated"); decides_targets;
+    /// Only Nodes whose ingress annotation has this value are backends.
+    BACKEND_GROUP: String = "backend-group", TEXT; decides_targets;
+    /// Weight of a backend whose Node has no weight.
+    BACKEND_WEIGHT: u32 = "backend-default-weight", Kind::number(0, 256), default("100"); decides_targets;
+    /// Meaning of the access list. Default: `white` with source ranges or `dlb-acl-id`.
+    ACL_TYPE: Word = "acl-type", words!("white", "black", "off");
+    /// Seconds for which a backend gets no new connections before it is removed.
+    DRAIN_TIMEOUT: Duration = "drain-timeout", Kind::seconds(), default("0");
+}
+
+fn check_port(text: &str) -> Option<String> {
+    let is_port = text.parse::<u16>().is_ok_and(|port| port > 0);
+    (is_port || text == "traffic" || text == "node-health").then(|| text.to_owned())
+}
+
+fn selector(text: &str) -> Option<String> {
+    let is_label = |item: &str| item.split_once('=').is_some_and(|(key, _)| !key.is_empty());
+    let is_selector = text == "annotated" || text == "all" || text.split(',').all(is_label);
+    is_selector.then(|| text.to_owned())
+}

@@ -1,0 +1,337 @@
+//! Changes of a load balancer: a request for each operation, and one wait for all tasks.
+
+use std::collections::BTreeMap;
+
+use cloud_provider::{Error, Result, SyncObserver};
+use provider_kit::key_pair::KeyPair;
+use provider_kit::load_balancers::{Actual, Applied, Attributes, Change, Difference, Machines, Operation, POOL, Part};
+use provider_kit::transport::Call;
+use secrecy::ExposeSecret;
+use serde_json::{Map, Value, json};
+use tokio::time::Instant;
+
+use super::objects::{
+    CERTIFICATE, LABEL_KEPT, MANAGED, Member, PRESERVED, Settings, UPLOADED, access_list_part, certificate_part,
+};
+use super::spec::Spec;
+use super::{ALL, MycloudLoadBalancers, ONE};
+
+const ADD: &str = "/v1/loadbalancers/{id}/groups/{group}/members:batchAdd";
+const UPDATE: &str = "/v1/loadbalancers/{id}/groups/{group}/members:batchUpdate";
+const REMOVE: &str = "/v1/loadbalancers/{id}/groups/{group}/members:batchRemove";
+/// The most members of one request.
+const BATCH: usize = 100;
+
+/// The paths of parts of one kind.
+struct Collection {
+    all: &'static str,
+    one: &'static str,
+    /// Whether the paths begin with the load balancer; otherwise the body of a new part names it.
+    is_inside: bool,
+}
+
+impl Collection {
+    fn of(part: &Part) -> Self {
+        let (all, one, is_inside) = match part {
+            Part::Pool(_) => ("/v1/loadbalancers/{id}/groups", "/v1/loadbalancers/{id}/groups/{group}", true),
+            Part::Listener(_) => {
+                ("/v1/loadbalancers/{id}/listeners", "/v1/loadbalancers/{id}/listeners/{listener}", true)
+            }
+            _ if part.is_of_kind(CERTIFICATE) => ("/v1/certificates", "/v1/certificates/{id}", false),
+            _ => ("/v1/access-lists", "/v1/access-lists/{id}", false),
+        };
+        Self { all, one, is_inside }
+    }
+}
+
+/// The change of one load balancer that is under way.
+struct Session<'a> {
+    cloud: &'a MycloudLoadBalancers,
+    change: Change<'a>,
+    spec: &'a Spec,
+    actual: &'a Actual,
+    /// IDs of what was created, by part.
+    ids: BTreeMap<Part, String>,
+    tasks: Vec<String>,
+    /// The time when the next member has drained.
+    drained_at: Option<Instant>,
+}
+
+impl MycloudLoadBalancers {
+    pub(super) async fn carry_out(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+        let Some(actual) = change.actual else { return self.create(change, spec).await };
+        if change.operations.iter().any(|it| it.deletes(|part| *part == Part::Balancer)) {
+            return self.remove(actual, change.observer).await;
+        }
+        let differences = change.operations.iter().flat_map(Operation::changes);
+        if differences.into_iter().any(|it| Settings::FIXED.contains(&&*it.key)) {
+            self.remove(actual, change.observer).await?;
+            return Err(Error::conflict(format!("{} was deleted to be created again", actual.place())));
+        }
+        let (ids, tasks) = (BTreeMap::new(), Vec::new());
+        let mut session = Session { cloud: self, change, spec, actual, ids, tasks, drained_at: None };
+        let is_left = change.operations.contains(&Operation::Untag);
+        if is_left {
+            // The labels go last: they lead to the rest.
+            for part in
+                actual.tree.iter().flat_map(|tree| tree.parts.keys().rev()).filter(|part| **part != Part::Balancer)
+            {
+                session.delete(part).await?;
+            }
+        }
+        session.settings(is_left).await?;
+        for operation in change.operations.iter().filter(|_| !is_left) {
+            session.carry_out(operation).await?;
+        }
+        let (tasks, drained_at) = (session.tasks, session.drained_at);
+        self.api.finish(&tasks, change.observer).await?;
+        if let Some(time) = drained_at {
+            let left = time.saturating_duration_since(Instant::now());
+            return Err(Error::retry_in(format!("members of {} are drained for {left:?} more", actual.place()), left));
+        }
+        Ok(match self.by_id(&actual.id).await? {
+            _ if is_left => Applied::Kept,
+            Some(shown) => Applied::all(change, shown),
+            None => Applied::Gone,
+        })
+    }
+
+    /// Creates the load balancer itself. The rest is planned from what the cloud shows then.
+    async fn create(&self, change: Change<'_>, spec: &Spec) -> Result<Applied> {
+        let mut body = json!(spec.settings);
+        body["name"] = change.identity.name.as_str().into();
+        body["labels"] = json!(change.identity.owner_tags().among(spec.labels.clone()));
+        let (task, resource) = self.api.change(Call::post(ALL, &[]).json(&body), Some(change.identity.uid())).await?;
+        self.api.finish(&[task], change.observer).await?;
+        let shown = self.by_id(resource["id"].as_str().unwrap_or_default()).await?;
+        let shown = shown.ok_or_else(|| Error::other("the load balancer that was just created does not exist"))?;
+        Ok(Applied::PlanAgain(Box::new(shown)))
+    }
+
+    /// Deletes the load balancer with everything that belongs to it. A protection is ours, and is switched off.
+    async fn remove(&self, actual: &Actual, observer: &dyn SyncObserver) -> Result<Applied> {
+        let delete = || self.api.run(Call::delete(ONE, &[&actual.id]).query("cascade", true), observer);
+        let outcome = match delete().await {
+            Err(error) if error.is_protected() => {
+                let body = json!({"delete_protection": false});
+                self.api.run(Call::patch(ONE, &[&actual.id]).json(&body), observer).await?;
+                delete().await
+            }
+            outcome => outcome,
+        };
+        match outcome {
+            Err(error) if error.is_not_found() => Ok(Applied::Gone),
+            outcome => outcome.map(|()| Applied::Removed),
+        }
+    }
+}
+
+impl Session<'_> {
+    async fn send(&mut self, call: Call) -> Result<Value> {
+        let (task, resource) = self.cloud.api.change(call, None).await?;
+        self.tasks.push(task);
+        Ok(resource)
+    }
+
+    /// Returns the ID of a part that exists, or was just created.
+    fn id(&self, part: &Part) -> Result<String> {
+        let seen = || self.actual.tree.as_ref()?.parts.get(part)?.text("id").map(str::to_owned);
+        let missing = || Error::conflict(format!("{part} of {} has changed meanwhile", self.actual.place()));
+        self.ids.get(part).cloned().or_else(seen).ok_or_else(missing)
+    }
+
+    /// Writes labels and settings of the load balancer itself.
+    async fn settings(&mut self, is_left: bool) -> Result<()> {
+        let is_own = |it: &&Operation| {
+            matches!(it, Operation::Tag | Operation::Untag) || it.updates(|part| *part == Part::Balancer)
+        };
+        let operations: Vec<_> = self.change.operations.iter().filter(is_own).collect();
+        if operations.is_empty() {
+            return Ok(());
+        }
+        let (identity, mut labels) = (self.change.identity, self.actual.labels.clone());
+        if is_left {
+            labels.retain(|label, _| !self.spec.labels.contains_key(label) && label != LABEL_KEPT);
+        } else {
+            let is_preserved = labels.get(LABEL_KEPT).is_some_and(|value| value == PRESERVED);
+            labels.retain(|label, _| label != LABEL_KEPT || !is_preserved);
+            labels.extend(self.spec.labels.clone());
+            labels = identity.owner_tags().among(labels);
+            let is_free = self.actual.owner_tags.service.is_none() && self.actual.legacy_owner.is_none();
+            if self.actual.adopted && !is_preserved || is_free {
+                labels.insert(LABEL_KEPT.to_owned(), "adopted".to_owned());
+            }
+        }
+        let changes = operations.into_iter().flat_map(Operation::changes);
+        let changes = changes.filter(|it| !it.key.starts_with("label ")).map(|it| (it.key.clone(), it.to.clone()));
+        let mut body: Map<String, Value> = changes.collect();
+        body.insert("labels".to_owned(), json!(labels));
+        self.send(Call::patch(ONE, &[&self.actual.id]).json(&body)).await.map(drop)
+    }
+
+    async fn carry_out(&mut self, operation: &Operation) -> Result<()> {
+        match operation {
+            Operation::Create { part, attributes } => self.create(part, attributes).await,
+            Operation::Update { part, changes, .. } => self.update(part, changes).await,
+            Operation::Delete { part } => self.delete(part).await,
+            Operation::AddTargets { pool, .. } => self.add_members(pool).await,
+            Operation::RemoveTargets { pool, .. } => self.remove_members(pool).await,
+            Operation::Tag | Operation::Untag => Ok(()),
+        }
+    }
+
+    async fn create(&mut self, part: &Part, attributes: &Attributes) -> Result<()> {
+        let (mut body, mut hidden) = (attributes.nested(), None);
+        body["owner"] = self.cloud.api.config.owner().into();
+        match part {
+            Part::Pool(name) => body["name"] = name.as_str().into(),
+            Part::Listener(port) => {
+                body["port"] = port.number.into();
+                self.resolve(&mut body)?;
+            }
+            Part::CreatedBefore(it) if part.is_of_kind(CERTIFICATE) => {
+                let pair = self.key_pair(&it.name).await?;
+                body["name"] = it.name.as_str().into();
+                body["certificate"] = pair.certificate.into();
+                body["private_key"] = pair.key.expose_secret().into();
+                hidden = Some(pair.key);
+            }
+            _ => body["name"] = self.actual.name.as_str().into(),
+        }
+        let (lb, collection) = (&*self.actual.id, Collection::of(part));
+        if !collection.is_inside {
+            body["loadbalancer_id"] = lb.into();
+        }
+        let call = Call::post(collection.all, &[lb][..usize::from(collection.is_inside)]).json(&body);
+        let resource = self.send(hidden.into_iter().fold(call, Call::hide)).await?;
+        self.ids.insert(part.clone(), resource["id"].as_str().unwrap_or_default().to_owned());
+        Ok(())
+    }
+
+    /// Returns the certificate of this name, from the Secret of a listener.
+    async fn key_pair(&self, wanted: &str) -> Result<KeyPair> {
+        for secret in self.spec.ports.iter().filter_map(|it| it.secret.as_ref()) {
+            let (name, pair) = self.cloud.upload(self.change.identity.service, secret).await?;
+            if name == wanted {
+                return Ok(pair);
+            }
+        }
+        Err(Error::conflict(format!("the Secret with certificate {wanted} has changed meanwhile")))
+    }
+
+    async fn update(&mut self, part: &Part, changes: &[Difference]) -> Result<()> {
+        if *part == Part::Balancer {
+            return Ok(());
+        }
+        let settings = changes.iter().fold(Attributes::default(), |all, it| all.set(it.key.clone(), &it.to));
+        let mut body = settings.nested();
+        if matches!(part, Part::Listener(_)) {
+            self.resolve(&mut body)?;
+        }
+        let call = self.one(part, Call::patch)?.json(&body);
+        self.send(call).await.map(drop)
+    }
+
+    async fn delete(&mut self, part: &Part) -> Result<()> {
+        let call = self.one(part, Call::delete)?;
+        match self.send(call).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    }
+
+    /// Returns a call to a part that exists.
+    fn one(&self, part: &Part, call: fn(&'static str, &[&str]) -> Call) -> Result<Call> {
+        let (collection, id) = (Collection::of(part), self.id(part)?);
+        let ids = [&*self.actual.id, &*id];
+        Ok(call(collection.one, &ids[usize::from(!collection.is_inside)..]))
+    }
+
+    /// Replaces names in a listener by the IDs of what they name: the group, the managed access list, uploaded
+    /// certificates.
+    fn resolve(&self, listener: &mut Value) -> Result<()> {
+        let pool = listener.as_object_mut().and_then(|listener| listener.remove(POOL));
+        if let Some(name) = pool.as_ref().and_then(Value::as_str) {
+            listener["group_id"] = self.id(&Part::Pool(name.to_owned()))?.into();
+        }
+        if listener["acl"]["id"] == MANAGED {
+            listener["acl"]["id"] = self.id(&access_list_part())?.into();
+        }
+        for id in listener["certificate_ids"].as_array_mut().into_iter().flatten() {
+            if let Some(name) = id.as_str().and_then(|id| id.strip_prefix(UPLOADED)) {
+                *id = self.id(&certificate_part(name))?.into();
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the members that the change adds to a group, or removes from it.
+    fn members(&self, of: &str, adds: bool) -> Vec<Member> {
+        let targets = self.change.operations.iter().filter_map(|operation| match operation {
+            Operation::AddTargets { pool, targets } if adds && pool == of => Some(targets),
+            Operation::RemoveTargets { pool, targets } if !adds && pool == of => Some(targets),
+            _ => None,
+        });
+        targets.flat_map(|targets| targets.iter().filter_map(Member::of).collect::<Vec<_>>()).collect()
+    }
+
+    /// Adds members. One that is there with another weight gets the new weight.
+    async fn add_members(&mut self, pool: &str) -> Result<()> {
+        let group = self.id(&Part::Pool(pool.to_owned()))?;
+        let (added, removed) = (self.members(pool, true), self.members(pool, false));
+        let is_there = |member: &Member| removed.iter().any(|it| it.is_same(member));
+        let (known, new): (Vec<_>, Vec<_>) = added.into_iter().partition(is_there);
+        self.batch(UPDATE, &group, &known).await?;
+        match self.batch(ADD, &group, &new).await {
+            Err(refused) if refused.is_invalid() => {
+                // The Node of an instance that does not exist must not keep others from being served.
+                let instances = self.cloud.api.ids().await?;
+                let exists = |member: &Member| instances.contains(&member.instance_id);
+                let existing: Vec<_> = new.iter().filter(|member| exists(member)).cloned().collect();
+                if existing.len() == new.len() {
+                    return Err(refused);
+                }
+                self.batch(ADD, &group, &existing).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Removes members, after they had no new connections for the drain timeout.
+    async fn remove_members(&mut self, pool: &str) -> Result<()> {
+        let group = self.id(&Part::Pool(pool.to_owned()))?;
+        let (added, mut removed) = (self.members(pool, true), self.members(pool, false));
+        removed.retain(|member| !added.iter().any(|it| it.is_same(member)));
+        let now = Instant::now();
+        let (drained, waiting): (Vec<_>, Vec<_>) = removed.into_iter().partition(|member| {
+            let due = self.cloud.drained_at(&group, member, now) + self.spec.drain;
+            if due > now {
+                self.drained_at = Some(self.drained_at.map_or(due, |other| other.min(due)));
+            }
+            due <= now
+        });
+        let weightless = |member: Member| Member { weight: 0, ..member };
+        let waiting: Vec<_> = waiting.into_iter().filter(|member| member.weight > 0).map(weightless).collect();
+        self.batch(UPDATE, &group, &waiting).await?;
+        self.batch(REMOVE, &group, &drained).await
+    }
+
+    async fn batch(&mut self, action: &'static str, group: &str, members: &[Member]) -> Result<()> {
+        for members in members.chunks(BATCH) {
+            let call = Call::post(action, &[&self.actual.id, group]).json(&json!({"members": members}));
+            self.send(call).await?;
+        }
+        Ok(())
+    }
+}
+
+impl MycloudLoadBalancers {
+    /// Returns when the drain of a member began: now, unless it is remembered.
+    fn drained_at(&self, group: &str, member: &Member, now: Instant) -> Instant {
+        let mut draining = self.draining.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let day = std::time::Duration::from_secs(24 * 3600);
+        draining.retain(|_, began| now.saturating_duration_since(*began) < day);
+        let key = (group.to_owned(), Member { weight: 0, ..member.clone() }.target());
+        *draining.entry(key).or_insert(now)
+    }
+}

@@ -1,0 +1,96 @@
+//! The Nodes that are backends of a Service. Pure.
+
+use std::sync::Arc;
+
+use cloud_provider::{AddressType, Node};
+use provider_kit::events::Notes;
+use provider_kit::inventory::MachineSource;
+use provider_kit::load_balancers::Targets;
+
+use super::objects::Member;
+use super::spec::Spec;
+use crate::api::Api;
+use crate::config::EMPTY_BACKEND_POLICY;
+
+/// A Node that is a backend.
+pub(super) struct Backend {
+    instance_id: String,
+    address: String,
+    weight: u32,
+}
+
+impl Backend {
+    /// Returns the target that the backend is on a node port.
+    pub(super) fn target(&self, port: u16) -> String {
+        let (instance_id, address) = (self.instance_id.clone(), self.address.clone());
+        Member { instance_id, address, port, weight: self.weight }.target()
+    }
+}
+
+/// Returns the members of a group on this node port.
+pub(super) fn targets(backends: &[Backend], port: u16) -> Targets {
+    backends.iter().map(|backend| backend.target(port)).collect()
+}
+
+/// Returns the backends, and adds events to `notes`. `None`: those that there are stay.
+pub(super) fn backends(nodes: &[Arc<Node>], spec: &Spec, api: &Api, notes: &mut Notes) -> Option<Vec<Backend>> {
+    let mut selected: Vec<&Arc<Node>> = nodes.iter().filter(|node| is_selected(node, spec, api)).collect();
+    if selected.is_empty() && !nodes.is_empty() {
+        let policy = api.config.word(&EMPTY_BACKEND_POLICY);
+        let text = format!("no Node is selected as a backend: annotate Nodes with {}; policy: {policy}", ingress(api));
+        notes.warn("NoIngressNodes", text);
+        match policy {
+            "all" => selected = nodes.iter().collect(),
+            "keep" => return None,
+            _ => {}
+        }
+    }
+    let is_any_selected = !selected.is_empty();
+    let backends: Vec<Backend> = selected.into_iter().filter_map(|node| backend(node, spec, api, notes)).collect();
+    // Nodes whose machines nobody knows yet must not empty a load balancer.
+    (!is_any_selected || !backends.is_empty()).then_some(backends)
+}
+
+fn ingress(api: &Api) -> &str {
+    &api.config.node_annotations[0]
+}
+
+fn is_selected(node: &Node, spec: &Spec, api: &Api) -> bool {
+    let group = node.annotations.get(ingress(api)).unwrap_or_default();
+    if spec.group.as_ref().is_some_and(|wanted| wanted != group) {
+        return false;
+    }
+    let has = |item: &str| item.split_once('=').is_some_and(|(key, value)| node.labels.get(key) == Some(value));
+    match &*spec.selector {
+        "all" => true,
+        "annotated" => !matches!(group, "" | "false"),
+        labels => labels.split(',').all(has),
+    }
+}
+
+fn backend(node: &Arc<Node>, spec: &Spec, api: &Api, notes: &mut Notes) -> Option<Backend> {
+    let id = node.provider_id()?;
+    let instance_id = match api.machine_id(id) {
+        Ok(id) => id.to_owned(),
+        Err(error) => {
+            notes.warn_node(node, "InvalidProviderID", format!("the Node is no backend of load balancers: {error}"));
+            return None;
+        }
+    };
+    let is_ipv6 = spec.settings.ip_family.as_deref() == Some("ipv6");
+    let internal = node.addresses.iter().filter(|it| it.kind == AddressType::InternalIP);
+    let address = internal.map(|it| it.address.to_string()).find(|address| address.contains(':') == is_ipv6)?;
+    let weight = &*api.config.node_annotations[1];
+    let weight = match node.annotations.get(weight).map(|text| (text, text.parse::<u32>().ok().filter(|it| *it <= 256)))
+    {
+        None => spec.weight,
+        Some((_, Some(own))) => own,
+        Some((text, None)) => {
+            let text =
+                format!("annotation {weight}: {text:?} is not a number from 0 to 256; it has the default weight");
+            notes.warn_node(node, "InvalidWeight", text);
+            spec.weight
+        }
+    };
+    Some(Backend { instance_id, address, weight })
+}

@@ -1,0 +1,136 @@
+//! Load balancers.
+
+use fake_cloud::Refused;
+use serde_json::{Value, json};
+
+use super::{ACCOUNT, Answer, Asked, Kind, Mycloud, invalid, not_found, page};
+
+/// Settings that can be changed in place.
+const CHANGEABLE: [&str; 4] = ["spec", "bandwidth_mbps", "labels", "delete_protection"];
+
+/// Gives a new load balancer its addresses.
+pub(super) fn activate(created: &mut Value, number: usize) {
+    let v4 = json!({"family": "ipv4", "address": format!("203.0.{}.{}", 113 + number / 256, number % 256)});
+    let v6 = json!({"family": "ipv6", "address": format!("2001:db8:80::{number:x}")});
+    created["vips"] = match (created["ip"].as_str(), created["ip_family"].as_str()) {
+        (Some(ip), _) => json!([{"family": "ipv4", "address": ip}]),
+        (_, Some("dual")) => json!([v4, v6]),
+        (_, Some("ipv6")) => json!([v6]),
+        _ => json!([v4]),
+    };
+    created["status"] = "ACTIVE".into();
+}
+
+impl Mycloud {
+    pub(super) fn load_balancer(&mut self, asked: &Asked, id: &str) -> Result<&mut Value, Refused> {
+        let found = self.load_balancers.iter_mut().find(|it| it["id"] == id && it["account"] == *asked.project);
+        found.ok_or_else(not_found)
+    }
+
+    /// Changes a load balancer, and answers with the task and the resource.
+    pub(super) fn change(
+        &mut self,
+        asked: &Asked,
+        id: &str,
+        change: impl FnOnce(&mut Value) -> Result<Value, Refused>,
+    ) -> Answer {
+        let found = self.load_balancer(asked, id)?;
+        if found["status"] == "CREATING" || found["status"] == "DELETING" {
+            return Err(Refused::new(409, "ResourceBusy", "the load balancer is created or deleted"));
+        }
+        let mut after = found.clone();
+        let resource = change(&mut after)?;
+        // What fails in the background is not applied.
+        if asked.effects.error().is_none() {
+            *found = after;
+        }
+        found["status"] = "UPDATING".into();
+        self.begin(asked, Kind::Change, id, &resource)
+    }
+}
+
+/// Returns a load balancer as it is shown: its parts only if they are asked for.
+fn shown(asked: &Asked, it: &Value) -> Value {
+    let mut shown = it.clone();
+    let expand: Vec<&str> = asked.query("expand").unwrap_or_default().split(',').collect();
+    for part in ["listeners", "groups", "access_lists", "certificates"] {
+        if !expand.contains(&part) {
+            shown.as_object_mut().map(|it| it.remove(part));
+        }
+    }
+    shown
+}
+
+pub(super) fn list(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    let label = asked.query("label").map(|it| it.split_once('=').unwrap_or((it, "")));
+    let is_selected = |it: &&Value| {
+        asked.query("name").is_none_or(|name| it["name"] == name)
+            && label.is_none_or(|(key, value)| it["labels"][key] == value)
+    };
+    page(asked, cloud.load_balancers.iter().filter(is_selected).map(|it| shown(asked, it)))
+}
+
+pub(super) fn get(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    let found = shown(asked, cloud.load_balancer(asked, asked.id())?);
+    Ok(fake_cloud::Reply::new(200, found))
+}
+
+pub(super) fn create(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    let key = asked.header("idempotency-key").unwrap_or_default();
+    let is_same = |it: &&Value| it["key"] == key && it["account"] == *asked.project && it["status"] != "DELETING";
+    if let Some(found) = cloud.load_balancers.iter().find(is_same).cloned() {
+        return cloud.begin(asked, Kind::Change, found["id"].as_str().unwrap_or_default(), &found);
+    }
+    let name = asked.body["name"].as_str().unwrap_or_default();
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if !(1..=80).contains(&name.len()) || !name.bytes().all(is_valid) {
+        return Err(invalid("name: 1 to 80 characters of A-Z, a-z, 0-9, _ and -"));
+    }
+    if asked.body["subnet_id"] != "sn-1" || asked.project != ACCOUNT {
+        return Err(invalid("subnet_id: there is no such subnet"));
+    }
+    if asked.body["bandwidth_mbps"].is_number() && asked.body["network_type"] != "internet" {
+        return Err(invalid("bandwidth_mbps: only for network_type internet"));
+    }
+    let id = format!("dlb-{}", cloud.number());
+    let mut created = json!({"vips": [], "listeners": [], "groups": [], "access_lists": [], "certificates": [], "status": "CREATING"});
+    for (field, value) in asked.body.as_object().into_iter().flatten() {
+        created[field] = value.clone();
+    }
+    created["id"] = id.as_str().into();
+    created["key"] = key.into();
+    created["account"] = (*asked.project).into();
+    cloud.load_balancers.push(created.clone());
+    cloud.begin(asked, Kind::Creation, &id, &created)
+}
+
+pub(super) fn update(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    cloud.change(asked, asked.id(), |it| {
+        for (field, value) in asked.body.as_object().into_iter().flatten() {
+            if !CHANGEABLE.contains(&&**field) {
+                return Err(invalid(&format!("{field}: cannot be changed")));
+            }
+            it[field] = value.clone();
+        }
+        Ok(json!({"id": it["id"]}))
+    })
+}
+
+pub(super) fn delete(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    let found = cloud.load_balancer(asked, asked.id())?;
+    if found["delete_protection"] == true {
+        return Err(Refused::new(409, "DeleteProtected", "the load balancer is protected"));
+    }
+    let has_parts = found["listeners"].as_array().is_some_and(|it| !it.is_empty());
+    if has_parts && asked.query("cascade") != Some("true") {
+        return Err(Refused::new(409, "ResourceInUse", "the load balancer has listeners"));
+    }
+    if found["status"] == "CREATING" {
+        return Err(Refused::new(409, "ResourceBusy", "the load balancer is created"));
+    }
+    let resource = json!({"id": found["id"]});
+    if asked.effects.error().is_none() {
+        found["status"] = "DELETING".into();
+    }
+    cloud.begin(asked, Kind::Deletion, asked.id(), &resource)
+}

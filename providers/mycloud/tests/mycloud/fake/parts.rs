@@ -1,0 +1,218 @@
+//! Listeners, groups, members and access lists of load balancers.
+
+use fake_cloud::Refused;
+use serde_json::{Value, json};
+
+use super::{Answer, Asked, Mycloud, invalid, not_found};
+
+/// Changes fields one by one, also inside of objects.
+fn merge(target: &mut Value, patch: &Value) {
+    for (field, value) in patch.as_object().into_iter().flatten() {
+        match value.is_object() && target[field].is_object() {
+            true => merge(&mut target[field], value),
+            false => target[field] = value.clone(),
+        }
+    }
+}
+
+fn items<'a>(owner: &'a mut Value, parts: &str) -> &'a mut Vec<Value> {
+    owner[parts].as_array_mut().expect("parts are lists")
+}
+
+fn part<'a>(owner: &'a mut Value, parts: &str, id: &str) -> Result<&'a mut Value, Refused> {
+    items(owner, parts).iter_mut().find(|it| it["id"] == id).ok_or_else(not_found)
+}
+
+fn in_use() -> Refused {
+    Refused::new(409, "ResourceInUse", "a listener uses it")
+}
+
+fn create(cloud: &mut Mycloud, asked: &Asked, parts: &str, check: fn(&Value, &Value) -> Result<(), Refused>) -> Answer {
+    let (prefix, number) = (parts.get(..3).unwrap_or_default(), cloud.number());
+    let balancer = asked.body["loadbalancer_id"].as_str().unwrap_or(asked.id());
+    cloud.change(asked, balancer, |it| {
+        let mut created = asked.body.clone();
+        // A key is never shown again.
+        created.as_object_mut().map(|it| it.remove("private_key"));
+        created["id"] = format!("{prefix}-{number}").into();
+        check(it, &created)?;
+        items(it, parts).push(created.clone());
+        Ok(created)
+    })
+}
+
+fn update(cloud: &mut Mycloud, asked: &Asked, parts: &str, check: fn(&Value, &Value) -> Result<(), Refused>) -> Answer {
+    cloud.change(asked, asked.id(), |it| {
+        let whole = it.clone();
+        let found = part(it, parts, asked.nth_id(1))?;
+        merge(found, &asked.body);
+        check(&whole, found)?;
+        Ok(found.clone())
+    })
+}
+
+fn delete(cloud: &mut Mycloud, asked: &Asked, parts: &str, id: &str, balancer: &str) -> Answer {
+    cloud.change(asked, balancer, |it| {
+        part(it, parts, id)?;
+        let has = |it: &Value| it["certificate_ids"].as_array().is_some_and(|ids| ids.iter().any(|it| it == id));
+        let is_used = |it: &Value| it["group_id"] == id || it["acl"]["id"] == id || has(it);
+        if items(it, "listeners").iter().any(is_used) {
+            return Err(in_use());
+        }
+        items(it, parts).retain(|it| it["id"] != id);
+        Ok(json!({"id": id}))
+    })
+}
+
+fn check_listener(owner: &Value, it: &Value) -> Result<(), Refused> {
+    let list = |parts: &str| owner[parts].as_array().cloned().unwrap_or_default();
+    let protocol = it["protocol"].as_str().unwrap_or_default();
+    let is_udp = |it: &Value| it["protocol"] == "udp";
+    let is_taken =
+        |other: &Value| other["id"] != it["id"] && other["port"] == it["port"] && is_udp(other) == is_udp(it);
+    if list("listeners").iter().any(is_taken) {
+        return Err(Refused::new(409, "AlreadyExists", "the port is taken"));
+    }
+    if !["tcp", "udp", "http", "https", "tls"].contains(&protocol) {
+        return Err(invalid("protocol is not known"));
+    }
+    if !list("groups").iter().any(|group| group["id"] == it["group_id"]) {
+        return Err(invalid("group_id: there is no such group"));
+    }
+    if ["https", "tls"].contains(&protocol) && it["certificate_ids"].as_array().is_none_or(Vec::is_empty) {
+        return Err(invalid("certificate_ids: at least one"));
+    }
+    let is_upload = |id: &Value| list("certificates").iter().any(|it| it["id"] == *id);
+    let mut ids = it["certificate_ids"].as_array().into_iter().flatten();
+    if !ids.all(|id| id.as_str().is_some_and(|text| text.starts_with("crt-")) || is_upload(id)) {
+        return Err(invalid("certificate_ids: there is no such certificate"));
+    }
+    if it["max_qps"].as_u64().is_some_and(|it| it > 1_000_000) {
+        return Err(invalid("max_qps: at most 1000000"));
+    }
+    if it["proxy_protocol"].as_str().is_some_and(|it| it != "off") && !["tcp", "tls"].contains(&protocol) {
+        return Err(invalid("proxy_protocol: only for tcp and tls"));
+    }
+    let is_limited = it["acl"]["type"].as_str().is_some_and(|kind| kind != "off");
+    let is_known = |list: &Value| list["id"] == it["acl"]["id"];
+    if is_limited && it["acl"]["id"] != "acl-shared" && !list("access_lists").iter().any(is_known) {
+        return Err(invalid("acl.id: there is no such access list"));
+    }
+    Ok(())
+}
+
+fn check_group(_: &Value, it: &Value) -> Result<(), Refused> {
+    let port = it["health_check"]["port"].as_u64().unwrap_or_default();
+    if (1..=65_535).contains(&port) { Ok(()) } else { Err(invalid("health_check.port: 1 to 65535")) }
+}
+
+fn check_access_list(_: &Value, it: &Value) -> Result<(), Refused> {
+    let is_range = |it: &Value| it.as_str().is_some_and(|it| it.contains('/'));
+    match it["entries"].as_array().is_some_and(|it| !it.is_empty() && it.len() <= 300 && it.iter().all(is_range)) {
+        true => Ok(()),
+        false => Err(invalid("entries: 1 to 300 ranges")),
+    }
+}
+
+pub(super) fn create_listener(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    create(cloud, asked, "listeners", check_listener)
+}
+
+pub(super) fn update_listener(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    update(cloud, asked, "listeners", check_listener)
+}
+
+pub(super) fn delete_listener(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    delete(cloud, asked, "listeners", asked.nth_id(1), asked.id())
+}
+
+pub(super) fn create_group(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    create(cloud, asked, "groups", check_group)
+}
+
+pub(super) fn update_group(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    update(cloud, asked, "groups", check_group)
+}
+
+pub(super) fn delete_group(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    delete(cloud, asked, "groups", asked.nth_id(1), asked.id())
+}
+
+pub(super) fn create_access_list(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    create(cloud, asked, "access_lists", check_access_list)
+}
+
+pub(super) fn create_certificate(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    let is_pem = |field: &str| asked.body[field].as_str().is_some_and(|text| text.contains("-----BEGIN "));
+    if !is_pem("certificate") || !is_pem("private_key") {
+        return Err(invalid("certificate and private_key: PEM"));
+    }
+    create(cloud, asked, "certificates", |_, _| Ok(()))
+}
+
+pub(super) fn delete_certificate(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    let owner = owner_of(cloud, asked, "certificates")?;
+    delete(cloud, asked, "certificates", asked.id(), &owner)
+}
+
+/// Returns the load balancer that has this part.
+fn owner_of(cloud: &Mycloud, asked: &Asked, parts: &str) -> Result<String, Refused> {
+    let has = |it: &&Value| it[parts].as_array().is_some_and(|it| it.iter().any(|it| it["id"] == asked.id()));
+    let found = cloud.load_balancers.iter().filter(|it| it["account"] == *asked.project).find(has);
+    found.and_then(|it| it["id"].as_str()).map(str::to_owned).ok_or_else(not_found)
+}
+
+pub(super) fn update_access_list(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    let owner = owner_of(cloud, asked, "access_lists")?;
+    cloud.change(asked, &owner, |it| {
+        let found = part(it, "access_lists", asked.id())?;
+        merge(found, &asked.body);
+        check_access_list(&Value::Null, found)?;
+        Ok(found.clone())
+    })
+}
+
+pub(super) fn delete_access_list(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    let owner = owner_of(cloud, asked, "access_lists")?;
+    delete(cloud, asked, "access_lists", asked.id(), &owner)
+}
+
+fn members(cloud: &mut Mycloud, asked: &Asked, change: fn(&mut Vec<Value>, &Value)) -> Answer {
+    let sent = asked.body["members"].as_array().cloned().unwrap_or_default();
+    if sent.is_empty() || sent.len() > 100 {
+        return Err(invalid("members: 1 to 100"));
+    }
+    cloud.change(asked, asked.id(), |it| {
+        let group = part(it, "groups", asked.nth_id(1))?;
+        if group["members"].is_null() {
+            group["members"] = json!([]);
+        }
+        sent.iter().for_each(|member| change(items(group, "members"), member));
+        Ok(json!({"id": group["id"]}))
+    })
+}
+
+fn is_same(one: &Value, other: &Value) -> bool {
+    ["instance_id", "address", "port"].iter().all(|field| one[*field] == other[*field])
+}
+
+pub(super) fn add_members(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    let mut sent = asked.body["members"].as_array().into_iter().flatten();
+    if !sent.all(|it| cloud.has_instance(&asked.project, &it["instance_id"])) {
+        return Err(invalid("instance_id: there is no such instance"));
+    }
+    members(cloud, asked, |all, new| {
+        all.retain(|it| !is_same(it, new));
+        all.push(new.clone());
+    })
+}
+
+pub(super) fn update_members(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    members(cloud, asked, |all, new| {
+        all.iter_mut().filter(|it| is_same(it, new)).for_each(|it| it["weight"] = new["weight"].clone());
+    })
+}
+
+pub(super) fn remove_members(cloud: &mut Mycloud, asked: &Asked) -> Answer {
+    members(cloud, asked, |all, gone| all.retain(|it| !is_same(it, gone)))
+}
