@@ -1,5 +1,7 @@
 //! The series that the program shows are those of the specification: every row of its tables, and nothing beside them
 //! but what has our own prefix.
+//!
+//! Rules: MET-3, MET-4, MET-10, MET-11, MET-21, MET-22, MET-25 to MET-27, MET-40, MET-50, NODE-80, SVC-91.
 
 // The helpers of these tests too may fail a test by a panic.
 #![allow(clippy::unwrap_used)]

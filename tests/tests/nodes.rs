@@ -1,4 +1,6 @@
 //! The node controllers over a whole world: what a Node costs, and what becomes of it when things go wrong.
+//!
+//! Rules: NODE-5, NODE-8, NODE-24, NODE-53, NODE-70, NODE-76, P-4, P-6, P-8, P-9, D-229.
 
 use std::time::Duration;
 

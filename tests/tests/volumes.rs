@@ -1,4 +1,6 @@
 //! The volume label controller over a whole world: what a volume costs, and what becomes of it when things go wrong.
+//!
+//! Rules: PROV-64, D-14, D-129 to D-132.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

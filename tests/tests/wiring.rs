@@ -1,4 +1,6 @@
 //! Which controllers run, what is read for them, and that none waits for another (INV-6, APP-30 … APP-36).
+//!
+//! Rules: PROV-11, PROV-16, PROV-20, PROV-21, NODE-2, LIFE-2, SVC-2, ROUTE-2, ROUTE-5.
 
 use std::sync::Arc;
 use std::time::Duration;

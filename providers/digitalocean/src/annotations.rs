@@ -109,6 +109,10 @@ const PORTS: Kind<Vec<u16>> = Kind::of("a comma list of port numbers", |text| {
 
 /// The prefix of most keys.
 pub const PREFIX: &str = "service.beta.kubernetes.io/do-loadbalancer-";
+/// The prefix of [`DISOWN`].
+pub const DISOWN_PREFIX: &str = "service.kubernetes.io/do-loadbalancer-";
+/// The prefix of [`ID`] and [`FIREWALL_MANAGED`].
+pub const CLUSTER_PREFIX: &str = "kubernetes.digitalocean.com/";
 
 provider_kit::declare! {
     /// Those of other prefixes.

@@ -47,7 +47,8 @@ impl DigitalOcean {
         let (api, cluster) = (Api::new(cloud), ClusterView::new(EVENT_SOURCE));
         let droplets = Droplets(Inventory::new(api.clone()));
         let cloud = DigitalOceanLoadBalancers::new(api.clone(), config.clone(), &cluster);
-        let options = Options { targets_follow_addresses: true, ..Options::default() };
+        let price = &["type", "size", "size_unit", "region"];
+        let options = Options { targets_follow_addresses: true, annotates_id: true, price, ..Options::default() };
         let load_balancers = Disownable(Balancers::of(cloud, Arc::new(api.clone()), options));
         Self { api, config, metadata, cluster, droplets, load_balancers, context: OnceLock::new() }
     }

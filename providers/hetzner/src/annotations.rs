@@ -1,4 +1,4 @@
-//! The annotations of a Service (§3.2). docs/providers/hetzner.md is generated from these declarations.
+//! The annotations of a Service. docs/providers/hetzner.md is generated from these declarations.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,4 +1,4 @@
-//! The cloud's HTTP API (§5.1): how lists are paged, and what its error words mean.
+//! The cloud's HTTP API: how lists are paged, and what its error words mean.
 
 use std::hash::Hash;
 
@@ -41,7 +41,7 @@ impl Api {
         self.http.list(call, collection, &urgency, keep, key).await
     }
 
-    /// §1: the start-up check.
+    /// The start-up check.
     pub(crate) async fn check(&self) -> Result<()> {
         let _: Value = self.http.read(Call::get("/locations", &[]).priority(Priority::Urgent)).await?;
         Ok(())
@@ -52,7 +52,7 @@ pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
     meaning_of(&refusal.code)
 }
 
-/// §5.1: what the API's words mean beyond the status of the answer.
+/// What the API's words mean beyond the status of the answer.
 pub(crate) fn meaning_of(code: &str) -> Option<fn(String) -> Error> {
     Some(match code {
         "conflict" | "locked" | "uniqueness_error" => Error::conflict,

@@ -1,4 +1,4 @@
-//! The configuration, as the environment variables state it (§1 of the provider's page).
+//! The configuration, as the environment variables state it.
 
 use std::time::Duration;
 

@@ -79,7 +79,6 @@ mod tests {
 
     use super::*;
 
-    /// §8.8, §8.9.
     #[test]
     fn every_form_that_was_ever_written_is_read() {
         for (text, id) in [

@@ -1,4 +1,4 @@
-//! The series that dashboards know from the Go program (§6).
+//! The series that dashboards know from the Go program.
 
 use std::sync::Arc;
 use std::time::Duration;

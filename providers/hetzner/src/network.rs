@@ -91,7 +91,7 @@ impl PrivateNetwork {
         Ok(text.lines().any(|it| it.trim().trim_start_matches("- ") == line))
     }
 
-    /// §1: refuses to start on a machine that the Pods' routes would not reach.
+    /// Refuses to start on a machine that the Pods' routes would not reach.
     ///
     /// # Errors
     /// *Invalid* if the machine is not attached; what the metadata service failed with.

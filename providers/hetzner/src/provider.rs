@@ -13,7 +13,7 @@ use provider_kit::routes::RouteTable;
 use provider_kit::transport::Transport;
 
 use crate::api::Api;
-use crate::balancers::HcloudLoadBalancers;
+use crate::balancers::{HcloudLoadBalancers, PRICE};
 use crate::config::Config;
 use crate::id::is_ours;
 use crate::metrics::counted;
@@ -75,7 +75,8 @@ impl Hetzner {
                 cluster.clone(),
             );
             let machines = Arc::new(servers.cloud().source().clone());
-            counted(Balancers::of(backing, machines, Options::default()), &metrics)
+            let options = Options { price: PRICE, ..Options::default() };
+            counted(Balancers::of(backing, machines, options), &metrics)
         });
         let servers = counted(servers, &metrics);
         Self { api, config, network, metadata, robot, cluster, servers, balancers, routes }

@@ -1,4 +1,4 @@
-//! Robot, the web service for dedicated servers (§5.2): about 200 requests an hour, and none at all for a while after it
+//! Robot, the web service for dedicated servers: about 200 requests an hour, and none at all for a while after it
 //! refused one.
 
 use std::sync::{Arc, Mutex, PoisonError};

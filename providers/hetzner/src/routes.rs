@@ -1,4 +1,4 @@
-//! Routes of the private network: each leads to the address of a cloud server (§4).
+//! Routes of the private network: each leads to the address of a cloud server.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -70,7 +70,7 @@ impl NetworkRoutes {
         }
     }
 
-    /// §4: a wrong range is a frequent mistake, and not this Node's.
+    /// A wrong range is a frequent mistake, and not this Node's.
     fn warn_of_ranges(&self, destination: &IpNet, node: &Node) {
         let ranges = self.cluster.ranges();
         if !ranges.is_empty() && !ranges.iter().any(|range| range.contains(destination)) {

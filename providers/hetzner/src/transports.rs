@@ -12,7 +12,7 @@ use crate::metrics::Requests;
 /// Address of the metadata service.
 const METADATA: &str = "http://169.254.169.254/hetzner/v1/metadata";
 
-/// The patience that §5.1 asks for.
+/// Timeouts and retries for the Cloud API and Robot.
 const PATIENCE: Patience = Patience {
     timeout: Duration::from_secs(15),
     tries: 6,

@@ -1,4 +1,4 @@
-//! The environment variables (§1). docs/providers/hetzner.md is generated from these declarations.
+//! The environment variables. docs/providers/hetzner.md is generated from these declarations.
 
 use std::time::Duration;
 

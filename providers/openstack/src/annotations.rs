@@ -1,4 +1,4 @@
-//! The annotations of a Service (§3.2). docs/providers/openstack.md is generated from these declarations.
+//! The annotations of a Service. docs/providers/openstack.md is generated from these declarations.
 //!
 //! A truth value or a number that cannot be read is a warning, and the default holds: the Go cloud-controller-manager created load
 //! balancers so, and they must not change with the program. An empty text cancels the value of the configuration ([`text`]).
@@ -39,6 +39,8 @@ const RETRIES: Kind<u16> = Kind::number(1, 10).verbatim();
 
 /// Prefix of nearly all keys.
 pub const PREFIX: &str = "loadbalancer.openstack.org/";
+/// Prefix of [`INTERNAL`].
+pub const INTERNAL_PREFIX: &str = "service.beta.kubernetes.io/openstack-";
 
 provider_kit::declare! {
     /// The annotation with another prefix.
@@ -140,5 +142,6 @@ pub fn text(read: &mut Annotations<'_>, annotation: &Annotation<String>) -> Opti
 pub fn annotations_of(service: &Service) -> Annotations<'_> {
     let mut annotations = Annotations::of(service);
     annotations.unknown(PREFIX, ALL);
+    annotations.unknown(INTERNAL_PREFIX, INTERNAL_ONES);
     annotations
 }

@@ -1,4 +1,4 @@
-//! Keystone's catalogue: the URLs of the services (§5.1).
+//! Keystone's catalogue: the URLs of the services.
 
 use std::collections::BTreeSet;
 

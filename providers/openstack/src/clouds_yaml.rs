@@ -1,4 +1,4 @@
-//! `clouds.yaml`, as all of OpenStack's clients read it, with `clouds-public.yaml` and `secure.yaml` (§1.2).
+//! `clouds.yaml`, as all of OpenStack's clients read it, with `clouds-public.yaml` and `secure.yaml`.
 
 use std::path::{Path, PathBuf};
 

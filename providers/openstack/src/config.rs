@@ -1,4 +1,4 @@
-//! The configuration from `cloud.conf`, `clouds.yaml` and the environment (§1 of the provider's page), validated.
+//! The configuration from `cloud.conf`, `clouds.yaml` and the environment, validated.
 
 mod auth;
 mod reading;
@@ -55,7 +55,7 @@ impl Config {
     }
 }
 
-/// The request for a token (§1.2).
+/// The request for a token.
 #[derive(Clone, Debug)]
 pub struct Auth {
     /// `auth-url`, without a slash at its end and without `/v3`.
@@ -152,7 +152,7 @@ pub enum Interface {
     Admin,
 }
 
-/// Addresses of Nodes (§1.3).
+/// Addresses of Nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networking {
     /// `ipv6-support-disabled`.
@@ -165,13 +165,15 @@ pub struct Networking {
     pub sort_order: Vec<IpNet>,
 }
 
-/// Load balancers (§1.4).
+/// Load balancers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Balancers {
     /// `[LoadBalancer]`.
     pub settings: Defaults,
     /// `[LoadBalancerClass "name"]`.
     pub classes: BTreeMap<String, Defaults>,
+    /// Unset only where the cloud is never called, and the file with the classes is not at hand.
+    pub has_file: bool,
     /// `OCCM_WAIT_LB_ACTIVE_STEPS`: number of polls of a load balancer that changes.
     pub wait_steps: u32,
 }

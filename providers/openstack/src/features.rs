@@ -1,4 +1,4 @@
-//! Features of Octavia, by its version and by the provider of load balancers (§3.3).
+//! Features of Octavia, by its version and by the provider of load balancers.
 
 /// Features of Octavia.
 ///

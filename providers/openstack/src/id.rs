@@ -59,7 +59,6 @@ mod tests {
 
     use super::*;
 
-    /// §8.6.
     #[test]
     fn every_form_that_was_ever_written_is_read() {
         for (text, region) in [("openstack:///U", ""), ("openstack://RegionOne/U", "RegionOne"), ("/U", "")] {
@@ -69,7 +68,6 @@ mod tests {
         assert_eq!(ServerId { region: "RegionOne", server: "U" }.to_string(), "openstack://RegionOne/U");
     }
 
-    /// §8.7.
     #[test]
     fn what_is_no_provider_id_of_ours_is_invalid_and_says_what_is_accepted() {
         for text in ["openstack://U", "U", "other:///U", "", "openstack:///", "openstack://R/U/x", "openstack:///.."] {

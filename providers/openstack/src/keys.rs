@@ -1,4 +1,4 @@
-//! The keys of `cloud.conf`, and the environment variables (§1). docs/providers/openstack.md is generated from these declarations.
+//! The keys of `cloud.conf`, and the environment variables. docs/providers/openstack.md is generated from these declarations.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Keystone: requests for tokens, and their contents (§5.1). The kit decides when a token is requested.
+//! Keystone: requests for tokens, and their contents. The kit decides when a token is requested.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The series that dashboards know from the program that ran OpenStack before (§6).
+//! The series that dashboards know from the program that ran OpenStack before.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The services of a cloud: reached with one token, read in pages (§5).
+//! The services of a cloud: reached with one token, read in pages.
 
 use std::hash::Hash;
 use std::sync::Arc;

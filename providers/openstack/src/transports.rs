@@ -1,4 +1,4 @@
-//! Transports to the services, and the meaning of their refusals (§5.6).
+//! Transports to the services, and the meaning of their refusals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -129,7 +129,7 @@ struct AcmeLoadBalancers(WholeObjects<Api>);
 
 pub(crate) fn load_balancers(api: &Api) -> Balancers {
     let objects = WholeObjects::new(api.clone(), Arc::new(api.clone()));
-    Balancers::of(AcmeLoadBalancers(objects), Arc::new(api.clone()), Options::default())
+    Balancers::of(AcmeLoadBalancers(objects), Arc::new(api.clone()), Options { price: &["plan"], ..Options::default() })
 }
 
 #[async_trait]
@@ -145,6 +145,7 @@ impl LoadBalancerCloud for AcmeLoadBalancers {
         let mut annotations = Annotations::of(service);
         let (plan, idle_timeout) = (annotations.get(&PLAN), annotations.get(&IDLE_TIMEOUT));
         let proxy_protocol = annotations.get(&PROXY_PROTOCOL);
+        annotations.unknown("service.beta.kubernetes.io/acme-load-balancer-", ANNOTATIONS);
         let mut note = |error: Error| annotations.mistake(error.to_string());
         let ranges = source_ranges(service).map_err(&mut note).unwrap_or_default();
         let ports = service_ports(service, &["TCP", "UDP"]).map_err(&mut note).unwrap_or_default();

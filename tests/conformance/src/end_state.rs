@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use cloud_provider::names::ANNOTATION_LOAD_BALANCER_ID;
 use serde_json::{Value, json};
 
 use crate::harness::Harness;
@@ -24,10 +25,19 @@ fn kept(kind: &str, object: &Value) -> Value {
         "node" => json!({"addresses": object["status"]["addresses"]}),
         _ => json!({"loadBalancer": object["status"]["loadBalancer"]}),
     };
-    // All controllers of load balancers share a finalizer: on a Service with a class it may be another one's.
-    let finalizers = if object["spec"]["loadBalancerClass"].is_null() { &metadata["finalizers"] } else { &Value::Null };
+    // All controllers of load balancers share a finalizer, and all of ours the annotation: on a Service with a class they may be
+    // another one's.
+    let mut annotations = metadata["annotations"].clone();
+    let is_foreign = !object["spec"]["loadBalancerClass"].is_null();
+    let finalizers = if is_foreign { &Value::Null } else { &metadata["finalizers"] };
+    if let Some(annotations) = annotations.as_object_mut().filter(|_| is_foreign) {
+        annotations.remove(ANNOTATION_LOAD_BALANCER_ID);
+    }
+    if annotations.as_object().is_some_and(serde_json::Map::is_empty) {
+        annotations = Value::Null;
+    }
     json!({
-        "labels": metadata["labels"], "annotations": metadata["annotations"], "finalizers": finalizers,
+        "labels": metadata["labels"], "annotations": annotations, "finalizers": finalizers,
         "deleting": !metadata["deletionTimestamp"].is_null(), "spec": object["spec"], "status": status, "conditions": conditions,
     })
 }

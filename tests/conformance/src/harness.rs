@@ -11,7 +11,9 @@ use axum::Router;
 use cloud_provider::{ClientBuilder, CloudProvider, Cluster, Context, Fence, KubernetesApi, NoEvents};
 use controllers::Options;
 use embedded_apiserver::ApiServer;
+use jiff::Timestamp;
 use kube::Client;
+use manager::explain::{Explanation, Reader, Subject, explain};
 use manager::{Clients, Handles, Settings};
 use runtime::client::{Limits, NoRequestMetrics, wrap};
 use tokio::time::Instant;
@@ -264,6 +266,21 @@ impl Harness {
         Cluster { name: "kubernetes".to_owned(), id }
     }
 
+    /// Initialises a provider, as the program does.
+    ///
+    /// # Errors
+    /// The provider cannot start.
+    pub async fn initialize(&self, provider: &dyn CloudProvider, shutdown: &CancellationToken) -> anyhow::Result<()> {
+        let context = Context {
+            cluster: self.cluster(),
+            cluster_cidrs: self.options.route.cluster_cidrs.iter().map(ToString::to_string).collect(),
+            clients: Arc::new(NoClients),
+            events: Arc::new(NoEvents),
+            shutdown: shutdown.clone(),
+        };
+        provider.initialize(&context).await.map_err(|error| anyhow!("{error}"))
+    }
+
     /// Starts the program in the runtime that this runs in.
     ///
     /// # Errors
@@ -275,17 +292,24 @@ impl Harness {
         settings.fence = Some(fence.clone());
         let provider = self.provider(&fence);
         let provider: Arc<dyn CloudProvider> = Arc::new(ObservedProvider::new(provider, self.overlaps.clone()));
-        let clients = Arc::new(NoClients);
-        let context = Context {
-            cluster: cluster.clone(),
-            cluster_cidrs: self.options.route.cluster_cidrs.iter().map(ToString::to_string).collect(),
-            clients,
-            events: Arc::new(NoEvents),
-            shutdown: shutdown.clone(),
-        };
-        provider.initialize(&context).await.map_err(|error| anyhow!("{error}"))?;
+        self.initialize(&*provider, &shutdown).await?;
         let handles = manager::start_controllers(&settings, provider, cluster, shutdown.clone()).await?;
         Ok(Program { shutdown, handles })
+    }
+}
+
+impl Harness {
+    /// Explains an object, as `explain` does beside a running program.
+    ///
+    /// # Panics
+    /// If Nodes or Services cannot be read.
+    pub async fn explain(&self, subject: &Subject) -> Explanation {
+        let (settings, cluster, provider) = (self.settings(), self.cluster(), self.provider(&Fence::open()));
+        let initialized = self.initialize(&*provider, &CancellationToken::new()).await;
+        let provider = initialized.map(|()| provider).map_err(|error| error.to_string());
+        let (client, now) = (self.client(), Timestamp::now());
+        let reader = Reader { settings: &settings, client, provider, cluster, lease: None, now };
+        explain(&reader, subject).await.expect("an explanation")
     }
 }
 

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Each proof becomes a test with a name of its own. `CCM_SCENARIO`, `CCM_CRASH_EVERY`, `CCM_SEED` and `CCM_SEEDS` choose among
-//! crash points and seeds.
+//! crash points and seeds; `CCM_CHANGED_CLOUDS` names the clouds that are tried at all of them, and the others at a fifth.
 
 pub mod account;
 pub mod breaches;
@@ -64,7 +64,10 @@ macro_rules! conformance {
             moved_services_stay_reachable_and_leave_nothing_behind
             drift_is_repaired_at_the_next_sync
             deleted_services_leave_nothing_behind
+            orphans_lists_and_deletes_what_deleted_services_left_and_nothing_else
+            killed_at_any_request_orphans_deletes_the_rest_the_next_time
             throttled_program_waits_as_long_as_the_cloud_asks
+            explanations_name_the_owner_and_the_nodes_and_change_nothing
         }
     };
     (@tests $profile:expr; $($proof:ident)*) => {

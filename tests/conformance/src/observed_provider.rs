@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cloud_provider::{
-    Caches, CloudProvider, Cluster, Clusters, Context, Goal, Instances, LoadBalancerRequest, LoadBalancerStatus,
-    LoadBalancers, Node, Plan, Result, Routes, Service, Volumes, async_trait,
+    Caches, CloudProvider, Cluster, Clusters, Context, Goal, Instances, LoadBalancerDescription, LoadBalancerRequest,
+    LoadBalancerStatus, LoadBalancers, Node, OwnedResource, Plan, Removal, Result, Routes, Service, ServiceReview,
+    Volumes, async_trait,
 };
 
 /// What overlapped so far. Clones share it.
@@ -147,8 +148,33 @@ impl LoadBalancers for ObservedBalancers {
     fn targets_follow_addresses(&self) -> bool {
         self.inner().targets_follow_addresses()
     }
+    fn target_annotations(&self) -> &[String] {
+        self.inner().target_annotations()
+    }
     fn orphans(&self, cluster: &Cluster, lives: &dyn Fn(&str) -> bool) -> Option<Vec<String>> {
         self.inner().orphans(cluster, lives)
+    }
+    fn review(&self, service: &Service) -> ServiceReview {
+        self.inner().review(service)
+    }
+    async fn owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
+        self.inner().owned(cluster).await
+    }
+    async fn read_owned(
+        &self,
+        cluster: &Cluster,
+        id: &str,
+        services: &[Arc<Service>],
+    ) -> Result<Option<OwnedResource>> {
+        self.inner().read_owned(cluster, id, services).await
+    }
+    async fn delete_owned(
+        &self,
+        cluster: &Cluster,
+        resource: &OwnedResource,
+        services: &[Arc<Service>],
+    ) -> Result<Removal> {
+        self.inner().delete_owned(cluster, resource, services).await
     }
     fn has_plans(&self) -> bool {
         self.inner().has_plans()
@@ -156,5 +182,8 @@ impl LoadBalancers for ObservedBalancers {
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
         let _call = self.overlaps.begin(&request, "plan");
         self.inner().plan(request, goal).await
+    }
+    async fn describe(&self, request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
+        self.inner().describe(request).await
     }
 }

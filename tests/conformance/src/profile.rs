@@ -168,6 +168,22 @@ impl Default for Effort {
     }
 }
 
+impl Effort {
+    /// Returns the effort for a cloud: its own, or a sample of it if `CCM_CHANGED_CLOUDS` is set and does not name the cloud.
+    /// The variable is a list of names with blanks between them.
+    #[must_use]
+    pub fn of(cloud: &dyn CloudProfile) -> Self {
+        cloud.effort().among(cloud.name(), std::env::var("CCM_CHANGED_CLOUDS").ok().as_deref())
+    }
+
+    fn among(self, name: &str, changed: Option<&str>) -> Self {
+        if changed.is_none_or(|names| names.split_whitespace().any(|it| it == name)) {
+            return self;
+        }
+        Self { crash_every: self.crash_every * 5, chaos_seeds: self.chaos_seeds.div_ceil(5) }
+    }
+}
+
 /// The settings of a program that uses a fake on a port.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramSettings {
@@ -210,4 +226,19 @@ pub struct RouteFacts {
     pub target: String,
     /// If set, the route has the cluster's owner tags.
     pub is_ours: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clouds_that_did_not_change_are_tried_at_a_fifth_of_the_crash_points_and_seeds() {
+        let own = Effort { crash_every: 3, chaos_seeds: 12 };
+        let table = [(None, 3, 12), (Some("other acme"), 3, 12), (Some("acme-two"), 15, 3), (Some(""), 15, 3)];
+        for (changed, crash_every, chaos_seeds) in table {
+            let effort = own.among("acme", changed);
+            assert_eq!((effort.crash_every, effort.chaos_seeds), (crash_every, chaos_seeds), "{changed:?}");
+        }
+    }
 }

@@ -1,4 +1,6 @@
 //! A scripted provider from a case.
+//!
+//! Rules: PROV-40 to PROV-46, PROV-50 to PROV-53, PROV-56.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

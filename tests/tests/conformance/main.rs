@@ -1,4 +1,6 @@
 //! What every provider passes: the conformance suite on the fake of each cloud.
+//!
+//! Rules: PROV-30 to PROV-34, PROV-57 to PROV-59, P-19 to P-21.
 
 /// The simulated cloud.
 mod simulated {

@@ -1,4 +1,6 @@
 //! Explanations of real errors: each was produced by what it is about.
+//!
+//! Rules: P-37, P-40.
 
 use std::path::PathBuf;
 use std::sync::Arc;

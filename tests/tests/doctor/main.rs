@@ -1,4 +1,6 @@
 //! `cloud-controller-manager doctor`: each check has a test in which it fails, and what a person reads is held as a whole.
+//!
+//! Rules: DEP-31, DEP-95, P-6.
 
 mod diagnosis;
 mod world;
@@ -6,7 +8,8 @@ mod world;
 use cloud_provider::Severity;
 use embedded_apiserver::Action;
 use manager::doctor::{json, text};
-use provider_simulated::cloud::{DEFAULT_TOKEN, Fault};
+use provider_simulated::cloud::{DEFAULT_TOKEN, Fault, FaultKind, LoadBalancerSpec};
+use tokio::time::Instant;
 use world::{World, rounded};
 
 #[tokio::test(start_paused = true)]
@@ -54,6 +57,18 @@ async fn expect(world: &World, check: &str, parts: &[&str]) {
     for part in parts {
         assert!(said.contains(part), "{part:?} is missing in: {said}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn load_balancer_of_a_deleted_service_is_a_warning() {
+    let world = World::well();
+    let namespace = world.api.get("namespaces", None, "kube-system").unwrap();
+    let cluster = namespace["metadata"]["uid"].as_str().unwrap();
+    let labels = [("ccm-rs/cluster", cluster), ("ccm-rs/service", "dead")];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    world.cloud.add_load_balancer(LoadBalancerSpec { name: "left".into(), labels, ..LoadBalancerSpec::default() });
+    let parts = ["warn load balancer \"left\" (lb-", "its owner no longer exists", "delete them with orphans --delete"];
+    expect(&world, "orphans", &parts).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,7 +203,28 @@ async fn nodes_of_which_the_cloud_says_nothing_fail() {
     let world = World::well();
     world.cloud.inject(Fault::status(403).on("GET /v1/machines"));
     world.cloud.inject(Fault::status(403).on("GET /v1/machines/{id}"));
-    expect(&world, "nodes", &["FAIL worker-1: the cloud could not be asked"]).await;
+    expect(&world, "nodes", &["FAIL worker-1: GET /v1/machines/m-000001 answered 403"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn cloud_that_hangs_is_told_at_once_and_once() {
+    let world = World::well();
+    world.cloud.inject(Fault::new(FaultKind::Hang));
+    let (begin, mut told) = (Instant::now(), Vec::new());
+    let report = world.examine_telling(&mut |finding| told.push((finding.check.clone(), begin.elapsed()))).await;
+    let at = |check: &str| told.iter().find(|(it, _)| it == check).map(|(_, at)| at.as_secs());
+    assert_eq!((at("lease"), at("cloud endpoint")), (Some(0), Some(10)), "{told:?}");
+    assert!(at("nodes").is_some_and(|at| at < 25), "two requests, one after the other: {told:?}");
+    let text = text(&report);
+    assert!(text.contains("warn  nodes: worker-1, worker-2: not checked, because the cloud does not answer"), "{text}");
+    assert_eq!(text.matches("check `endpoint`").count(), 1, "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_manager_would_not_start_with_fails() {
+    let mut world = World::well();
+    world.refusal = Some("no ClusterID found".to_owned());
+    expect(&world, "cloud configuration", &["FAIL no ClusterID found; the manager does not start"]).await;
 }
 
 #[tokio::test(start_paused = true)]

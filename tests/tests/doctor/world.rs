@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cloud_provider::{CloudProvider, Finding, Instances, LoadBalancers, Routes, async_trait};
+use cloud_provider::{CloudProvider, Finding, Instances, LoadBalancers, Routes, Setup, async_trait};
 use controllers::Options;
 use embedded_apiserver::{ApiServer, Matcher};
 use http::{HeaderValue, Request, Response, header};
@@ -17,7 +17,7 @@ use manager::diagnosis::{Origin, Situation};
 use manager::doctor::{ElectedBy, Names, Report, Subject, examine};
 use manager::permissions::Features;
 use manager::{Clients, Settings};
-use provider_kit::transport::{Credential, Patience, Transport};
+use provider_kit::transport::{Credential, Transport};
 use provider_simulated::cloud::{Cloud, DEFAULT_TOKEN, NewMachine};
 use provider_simulated::provider::Simulated;
 use runtime::clock::ManualClock;
@@ -27,6 +27,9 @@ use tower::{ServiceExt as _, service_fn};
 /// The time of day.
 const NOW: &str = "2026-01-15T12:00:00Z";
 
+/// Longest time of a request: the default of `--timeout`.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A cluster and a cloud, and what is wrong with them.
 pub(crate) struct World {
     pub(crate) api: ApiServer,
@@ -34,8 +37,10 @@ pub(crate) struct World {
     pub(crate) situation: Situation,
     /// How far the API server's clock is ahead.
     pub(crate) skew_seconds: i64,
-    /// Why there is no provider, if there is none.
+    /// Reason why there is no provider, if there is none.
     pub(crate) no_provider: Option<String>,
+    /// Reason why the manager would not start, if it would not.
+    pub(crate) refusal: Option<String>,
     /// The provider panics when it is asked how it is.
     pub(crate) panics: bool,
     denied: Vec<(String, String)>,
@@ -61,6 +66,7 @@ impl World {
             situation,
             skew_seconds: 0,
             no_provider: None,
+            refusal: None,
             panics: false,
             denied: Vec::new(),
         };
@@ -129,9 +135,17 @@ impl World {
     }
 
     pub(crate) async fn examine(&self) -> Report {
+        let mut told = Vec::new();
+        let report = self.examine_telling(&mut |finding| told.push(finding.clone())).await;
+        assert_eq!(report.findings, told, "each finding is told when it is there");
+        report
+    }
+
+    pub(crate) async fn examine_telling(&self, told: &mut (dyn FnMut(&Finding) + Send)) -> Report {
         let settings = Settings::new(Options::default(), Clients::Shared(self.client()));
         let builder = Transport::builder("http://cloud").credential(Credential::token(DEFAULT_TOKEN));
-        let transport = builder.patience(Patience { tries: 1, ..Patience::default() }).service(self.cloud.router());
+        let setup = Setup { call_timeout: Some(TIMEOUT), ..Setup::default() };
+        let transport = builder.setup(&setup).service(self.cloud.router());
         let provider =
             Provider { simulated: Simulated::new(transport.build().expect("a URL"), None), panics: self.panics };
         let provider: Arc<dyn CloudProvider> = Arc::new(provider);
@@ -145,12 +159,14 @@ impl World {
             cluster_name: "kubernetes",
             features: Features::default(),
             lease: Some(lease),
+            refusal: self.refusal.clone(),
+            timeout: TIMEOUT,
             provider: self.no_provider.clone().map_or(Ok(provider), Err),
             situation: self.situation.clone(),
             names: &NoNames,
             clock: &ManualClock::new(now()),
         };
-        examine(&subject).await
+        examine(&subject, told).await
     }
 
     /// The API server, with a clock, and with permissions that are as they are said to be.

@@ -1,4 +1,6 @@
 //! How long nobody leads.
+//!
+//! Rules: APP-63, APP-67.
 
 use std::time::Duration;
 

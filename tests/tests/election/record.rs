@@ -1,4 +1,6 @@
 //! What is written and asked for, on a good day.
+//!
+//! Rules: APP-61, APP-62, APP-66.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! What goes wrong, and what becomes of the leadership.
+//!
+//! Rules: APP-64, APP-65, APP-70, D-161, D-162.
 
 use std::sync::Arc;
 use std::time::Duration;

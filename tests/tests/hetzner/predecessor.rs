@@ -1,5 +1,5 @@
 //! What `hcloud-cloud-controller-manager` sends for a Service, and what it leaves in the cluster: a table from the
-//! specification (§3), played against the fake.
+//! documentation, played against the fake.
 
 use axum::body::Body;
 use ccm_conformance::Harness;

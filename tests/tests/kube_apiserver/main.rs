@@ -25,6 +25,7 @@ mod recreation;
 mod renewal;
 mod routes;
 mod scene;
+mod service_mistakes;
 mod service_outages;
 mod services;
 mod steady_state;
@@ -66,6 +67,8 @@ const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Cluster services::the_health_check_follows_the_external_traffic_policy,
     Cluster services::an_abandoned_service_goes_and_its_load_balancer_stays,
     Cluster services::a_flapping_node_and_a_restart_change_nothing,
+    Cluster service_mistakes::whoever_writes_a_service_is_warned_of_its_mistakes,
+    Cluster service_mistakes::a_service_with_new_mistakes_is_denied_where_the_operator_wants_that,
     Cluster service_outages::a_program_killed_amid_services_leaks_and_doubles_nothing,
     Cluster service_outages::a_revoked_credential_is_named_on_each_service_until_it_is_good_again,
     Cluster service_outages::a_protected_load_balancer_is_named_on_its_service_and_goes_once_it_may,

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use anyhow::{Context, Result};
 use ccm_tests::service_object::load_balancer;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{PersistentVolume, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -76,8 +77,9 @@ fn merge(target: &mut Value, change: &Value) {
     }
 }
 
-/// Removes every Service and volume that these tests left behind, whoever holds it.
+/// Removes every webhook, Service and volume that these tests left behind, whoever holds it.
 pub(crate) async fn clean_up(client: &Client) -> Result<()> {
+    let_go(Api::<ValidatingWebhookConfiguration>::all(client.clone())).await.context("webhooks")?;
     let_go(Api::<Service>::default_namespaced(client.clone())).await.context("Services")?;
     let_go(Api::<PersistentVolume>::all(client.clone())).await.context("volumes")
 }

@@ -35,6 +35,8 @@ pub(crate) async fn the_plain_manifests_are_taken_by_a_real_cluster(environment:
         &["manifests/digitalocean.yaml"],
         &["manifests/hcloud.yaml"],
         &["manifests/hcloud-networks.yaml"],
+        &["manifests/mycloud.yaml"],
+        &["manifests/linode.yaml"],
         &["manifests/openstack.yaml"],
         &["manifests/static-pod.yaml"],
     ] {

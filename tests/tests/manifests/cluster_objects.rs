@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::documents::title;
 
 /// Kinds that our manifests have: API group and version, kind, plural, whether it lives in a namespace.
-const KINDS: [(&str, &str, &str, &str, bool); 13] = [
+const KINDS: [(&str, &str, &str, &str, bool); 14] = [
     ("", "v1", "ServiceAccount", "serviceaccounts", true),
     ("", "v1", "Secret", "secrets", true),
     ("", "v1", "ConfigMap", "configmaps", true),
@@ -23,6 +23,7 @@ const KINDS: [(&str, &str, &str, &str, bool); 13] = [
     ("rbac.authorization.k8s.io", "v1", "Role", "roles", true),
     ("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", true),
     ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", false),
+    ("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", false),
 ];
 
 /// Kinds of an operator that the test cluster does not have.

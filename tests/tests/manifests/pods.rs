@@ -8,7 +8,7 @@ use crate::documents::{read, title};
 use crate::helm::Helm;
 use crate::rules::Installation;
 
-const PLAIN: [&str; 8] = [
+const PLAIN: &[&str] = &[
     "manifests/daemonset.yaml",
     "manifests/deployment.yaml",
     "manifests/static-pod.yaml",
@@ -16,6 +16,8 @@ const PLAIN: [&str; 8] = [
     "manifests/digitalocean.yaml",
     "manifests/hcloud.yaml",
     "manifests/hcloud-networks.yaml",
+    "manifests/mycloud.yaml",
+    "manifests/linode.yaml",
     "manifests/openstack.yaml",
 ];
 
@@ -116,23 +118,23 @@ fn parse(name: &str, pod: &Value) -> Result<Flags> {
 }
 
 pub(crate) fn the_plain_pods_have_the_shape_that_a_starting_cluster_needs() -> Result<()> {
-    let documents = read(&PLAIN)?;
+    let documents = read(PLAIN)?;
     let pods = pods(&documents);
     ensure!(pods.len() == PLAIN.len(), "{} Pods", pods.len());
     pods.into_iter().try_for_each(|(name, workload, pod)| check(&name, workload, pod))
 }
 
 pub(crate) fn the_arguments_of_the_plain_pods_are_flags_of_this_program() -> Result<()> {
-    pods(&read(&PLAIN)?).into_iter().try_for_each(|(name, _, pod)| parse(&name, pod).map(drop))
+    pods(&read(PLAIN)?).into_iter().try_for_each(|(name, _, pod)| parse(&name, pod).map(drop))
 }
 
 /// Variables that come from a Secret and are no credential.
-const NO_CREDENTIALS: [&str; 1] = ["HCLOUD_NETWORK"];
+const NO_CREDENTIALS: [&str; 2] = ["HCLOUD_NETWORK", "LINODE_REGION"];
 
 /// Checks that no credential reaches a process as an environment variable: child processes and core dumps carry
 /// the environment, and a variable changes only with a restart.
 pub(crate) fn plain_pods_get_credentials_as_files() -> Result<()> {
-    for (name, _, pod) in pods(&read(&PLAIN)?) {
+    for (name, _, pod) in pods(&read(PLAIN)?) {
         let container = &pod["spec"]["containers"][0];
         ensure!(container["envFrom"].is_null(), "{name}: envFrom makes every key of a Secret a variable");
         let mounts: Vec<_> = container["volumeMounts"].as_array().into_iter().flatten().collect();
@@ -169,6 +171,8 @@ pub(crate) const KINDS: [(&str, &[&str]); 8] = [
             "controllers.volume=true",
             "useServiceAccountCredentials=true",
             "webhook.enabled=true",
+            "webhook.services.enabled=true",
+            "webhook.services.validationAction=Deny",
             "tls.secretName=serving",
             "cloudConfig.content=token: x",
             "allowUntaggedCloud=true",

@@ -45,9 +45,9 @@ fn refusals(scene: &Scene) -> usize {
     scene.injector.journal().iter().filter(is_refusal).count()
 }
 
-/// Waits until Keystone refuses once more to give a token.
+/// Waits until Keystone refuses once more to give a token. The services accept a token from their caches for 300 s after its end.
 async fn is_refused(scene: &Scene, before: usize) -> Result<()> {
-    until("Keystone gives no token", SOON, async || {
+    until("Keystone gives no token", 2 * SOON, async || {
         ensure!(refusals(scene) > before, "it was not asked");
         Ok(())
     })

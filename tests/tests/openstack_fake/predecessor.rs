@@ -1,4 +1,4 @@
-//! What `openstack-cloud-controller-manager` leaves in the cloud and in the cluster: a table from the specification (§3, §4).
+//! What `openstack-cloud-controller-manager` leaves in the cloud and in the cluster, as a table.
 
 use ccm_conformance::Harness;
 use ccm_conformance::predecessor::{PORTS, UID, merge, served, service};

@@ -1,4 +1,6 @@
 //! What a process does when something is wrong that it cannot mend, or that will pass.
+//!
+//! Rules: APP-82, D-176, D-222.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! What is behind the ports.
+//!
+//! Rules: APP-99, APP-101, APP-104, APP-156, P-35.
 
 use serde_json::{Value, json};
 

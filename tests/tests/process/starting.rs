@@ -1,6 +1,10 @@
 //! From nothing to work.
+//!
+//! Rules: APP-6, APP-12 to APP-19, APP-69, APP-81, APP-105.
 
 use manager::{Failure, LostLease};
+use provider_simulated::cloud::{DEFAULT_PROJECT, DEFAULT_TOKEN, Fault, FaultKind};
+use serde_json::json;
 
 use crate::world::{World, lease_of, seconds};
 
@@ -85,6 +89,43 @@ async fn two_managers_in_one_process_share_nothing_but_the_lease() {
     seconds(3).await;
     assert_eq!(second.checks("healthz").await.len(), 4);
     second.end().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn leader_waits_for_a_cloud_that_does_not_answer_and_is_not_ready() {
+    let world = World::new();
+    world.cloud.inject(Fault::new(FaultKind::Hang));
+    let process = world.start(&[]).await;
+    seconds(300).await;
+    assert!(!world.holder().is_empty() && !world.is_initialised(), "it leads and does not end");
+    let checks = process.checks("readyz").await;
+    assert!(checks.contains(&("provider".to_owned(), false)), "{checks:?}");
+    assert!(process.checks("healthz").await.iter().all(|(_, is_well)| *is_well), "it is not restarted");
+    world.cloud.clear_faults();
+    seconds(70).await;
+    assert!(world.is_initialised(), "the longest pause is over");
+    assert_eq!(process.get("/readyz").await.0, 200);
+    process.end().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_services_are_retried_when_the_credential_works_again() {
+    let world = World::new();
+    let process = world.start(&[]).await;
+    seconds(5).await;
+    world.cloud.revoke_token(DEFAULT_TOKEN);
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "mail", "namespace": "default"},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 25, "nodePort": 30025}]},
+    });
+    world.api.seed(service).unwrap();
+    // The fifth attempt was after 75 s, the next one is after 155 s.
+    seconds(90).await;
+    assert_eq!(world.cloud.load_balancers().len(), 1);
+    world.cloud.add_token(DEFAULT_TOKEN, DEFAULT_PROJECT);
+    seconds(10).await;
+    assert_eq!(world.cloud.load_balancers().len(), 2, "a Node that is not ready is asked for every 5 s");
+    process.end().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

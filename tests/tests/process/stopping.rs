@@ -1,4 +1,6 @@
 //! From work to the end.
+//!
+//! Rules: APP-65, APP-67, APP-162.
 
 use manager::{Failure, LostLease};
 

@@ -8,8 +8,8 @@ use axum::Router;
 use axum::body::Body;
 use ccm_tests::in_process::start_up_taint;
 use cloud_provider::{
-    CloudProvider, ConfigFile, Instances, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Registry, Reload,
-    Result, Setup, Volumes, async_trait,
+    CloudProvider, ConfigFile, Context, Instances, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Registry,
+    Reload, Result, Setup, Volumes, async_trait,
 };
 use embedded_apiserver::ApiServer;
 use http::{Method, Request, StatusCode};
@@ -56,6 +56,9 @@ impl LoadBalancers for Hanging {
 impl CloudProvider for Slow {
     fn name(&self) -> &str {
         self.inner.name()
+    }
+    async fn initialize(&self, context: &Context) -> Result<()> {
+        self.inner.initialize(context).await
     }
     async fn reload(&self, config: &ConfigFile) -> Result<Reload> {
         self.reloads.lock().expect("no panic").push(config.text.clone());
@@ -203,7 +206,7 @@ pub(crate) fn registry() -> Registry {
         let transport = Transport::builder("http://simulated")
             .credential(Credential::token(DEFAULT_TOKEN))
             .service(cloud.router())
-            .fence(setup.fence.clone())
+            .setup(setup)
             .build()
             .expect("the address is an address");
         let inner = Simulated::new(transport, None);

@@ -1,4 +1,6 @@
 //! When the product looks, and what it tells (D-5, P-33).
+//!
+//! Rules: ROUTE-31, ROUTE-46, D-142, D-143.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! Clouds and API servers that fail.
+//!
+//! Rules: ROUTE-32, P-2, D-140.
 
 use std::sync::Arc;
 use std::time::Duration;

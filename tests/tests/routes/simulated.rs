@@ -1,4 +1,6 @@
 //! Over the simulated cloud.
+//!
+//! Rules: ROUTE-6, P-1, P-18, P-32, D-144.
 
 use std::sync::Arc;
 

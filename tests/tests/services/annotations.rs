@@ -112,3 +112,55 @@ async fn a_provider_may_have_addresses_shown_before_it_goes_on() {
     assert_eq!(world.service("web")["status"], shown[0]["status"], "said once");
     assert_eq!(world.writes(), 2, "the finalizer, and what was shown: that is not written again at the end");
 }
+
+const OWN: &str = "ccm-rs/load-balancer-id";
+
+#[tokio::test(start_paused = true)]
+async fn id_of_a_load_balancer_is_written_with_its_address_and_follows_a_replacement() {
+    let world = world().await;
+    world.cloud.identify("lb-1");
+    world.create("web").await;
+    world.settle().await;
+    assert_eq!(annotations(&world), json!({OWN: "lb-1"}));
+    assert_eq!((world.writes(), world.cloud.count("ensure web")), (2, 1), "the finalizer, and all that comes after");
+
+    world.clear();
+    world.cloud.identify("lb-2");
+    world.user.patch_service("web", &json!({"metadata": {"annotations": {"example.com/mine": "x"}}})).await;
+    world.settle().await;
+    assert_eq!(annotations(&world)[OWN], "lb-2");
+    assert_eq!((world.writes(), world.cloud.count("ensure web")), (1, 1));
+
+    world.clear();
+    world.user.patch_service("web", &json!({"spec": {"type": "ClusterIP"}})).await;
+    world.settle().await;
+    assert_eq!(annotations(&world), json!({"example.com/mine": "x"}), "the load balancer is deleted");
+    assert_eq!(world.writes(), 1, "with the finalizer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn upgraded_cluster_gets_ids_with_the_next_change_of_a_load_balancer() {
+    let mut world = world().await;
+    world.create("web").await;
+    world.settle().await;
+    world.stop().await;
+    world.clear();
+    world.cloud.identify("lb-1");
+    world.start().await;
+    assert_eq!((world.writes(), world.cloud.count("ensure web")), (0, 1), "the upgrade");
+    world.user.set_ports("web", &[81]).await;
+    world.settle().await;
+    assert_eq!((annotations(&world), world.writes()), (json!({OWN: "lb-1"}), 1));
+    assert_eq!(world.cloud.count("ensure web"), 2, "the annotation needs no sync");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_sync_writes_no_id() {
+    let world = world().await;
+    world.cloud.identify("lb-1");
+    world.cloud.behave("web", "ensure", Behaviour::Fails(Error::other("no floating ip")));
+    world.create("web").await;
+    world.settle().await;
+    world.settle().await;
+    assert_eq!((annotations(&world), world.writes()), (Value::Null, 2), "the finalizer and the condition");
+}

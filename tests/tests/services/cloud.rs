@@ -35,6 +35,8 @@ struct State {
     selecting: BTreeSet<String>,
     /// What is asked to have written into the annotations of all Services.
     annotations: BTreeMap<&'static str, Option<String>>,
+    /// The ID that every load balancer is reported with.
+    id: Option<String>,
     /// Whether addresses are asked to be shown before the end of an ensure; what was shown then.
     announces: bool,
     announced: Vec<serde_json::Value>,
@@ -102,6 +104,11 @@ impl LbCloud {
     /// From now on this annotation is asked for whenever a load balancer is ensured, whether that succeeds or not.
     pub(crate) fn annotate(&self, key: &'static str, value: Option<&str>) {
         self.state().annotations.insert(key, value.map(str::to_owned));
+    }
+
+    /// From now on every load balancer is reported with this ID.
+    pub(crate) fn identify(&self, id: &str) {
+        self.state().id = Some(id.to_owned());
     }
 
     /// From now on addresses are asked to be shown before the end of each ensure.
@@ -272,6 +279,8 @@ impl LoadBalancers for LbCloud {
         for (key, value) in self.state().annotations.clone() {
             request.observer.annotate(key, value);
         }
+        let id = self.state().id.clone();
+        id.iter().for_each(|id| request.observer.identified(id));
         let (_busy, index) = self.enter("ensure", &request).await?;
         let uid = text(&request.service.metadata.uid);
         let actual = self.state().balancers.get(&uid).cloned();

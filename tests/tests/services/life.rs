@@ -1,4 +1,6 @@
 //! Services come, change and go.
+//!
+//! Rules: SVC-5, SVC-16, SVC-22, SVC-54, SVC-69, SVC-99, P-20, P-29, D-116.
 
 use std::time::Duration;
 

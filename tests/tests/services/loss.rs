@@ -1,4 +1,6 @@
 //! Services that vanish, or seem to.
+//!
+//! Rules: SVC-17, D-146, D-147.
 
 use std::time::Duration;
 

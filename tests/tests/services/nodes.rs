@@ -1,4 +1,6 @@
 //! Nodes come, go and flap.
+//!
+//! Rules: SVC-19, SVC-67, SVC-68, SVC-70, P-5, D-121, D-188.
 
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! INV-6: one Service never delays another, and calls for one never overlap. The cloud notes every overlap, and the world
 //! fails for it when it ends.
+//!
+//! Rules: PROV-36.
 
 use std::time::Duration;
 

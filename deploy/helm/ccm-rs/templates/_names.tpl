@@ -33,6 +33,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- end }}
 
+{{- /* The webhooks that are served, as --webhooks names them. */ -}}
+{{- define "ccm.webhooks" -}}
+{{- $webhooks := list }}
+{{- if .Values.webhook.enabled }}{{ $webhooks = append $webhooks "pvlabel" }}{{ end }}
+{{- if .Values.webhook.services.enabled }}{{ $webhooks = append $webhooks "lb-service" }}{{ end }}
+{{- join "," $webhooks }}
+{{- end }}
+
 {{- define "ccm.webhookSecret" -}}
 {{ .Values.webhook.secretName | default (printf "%s-webhook" .Values.name) }}
 {{- end }}

@@ -44,9 +44,14 @@
 - --metrics-bind-address={{ .Values.metrics.plain.address }}:{{ .Values.metrics.plain.port }}
 {{- end }}
 {{- $gates := .Values.featureGates }}
-{{- if .Values.webhook.enabled }}
+{{- with include "ccm.webhooks" . }}
 {{- $gates = merge (dict "CloudControllerManagerWebhook" true) $gates }}
-- --webhooks=pvlabel
+- --webhooks={{ . }}
+{{- end }}
+{{- if .Values.webhook.services.enabled }}
+- --service-validation-action={{ .Values.webhook.services.validationAction }}
+{{- end }}
+{{- if include "ccm.webhooks" . }}
 - --webhook-secure-port={{ .Values.webhook.port }}
 - --webhook-tls-cert-file=/etc/ccm/webhook/tls.crt
 - --webhook-tls-private-key-file=/etc/ccm/webhook/tls.key
@@ -228,7 +233,7 @@ spec:
       envFrom:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- if or (gt (int .Values.securePort) 0) .Values.metrics.plain.enabled .Values.webhook.enabled }}
+      {{- if or (gt (int .Values.securePort) 0) .Values.metrics.plain.enabled (include "ccm.webhooks" .) }}
       ports:
         {{- if gt (int .Values.securePort) 0 }}
         - name: https
@@ -238,7 +243,7 @@ spec:
         - name: http-metrics
           containerPort: {{ .Values.metrics.plain.port }}
         {{- end }}
-        {{- if .Values.webhook.enabled }}
+        {{- if include "ccm.webhooks" . }}
         - name: webhook
           containerPort: {{ .Values.webhook.port }}
         {{- end }}
@@ -260,7 +265,7 @@ spec:
         readOnlyRootFilesystem: true
         capabilities:
           drop: [ALL]
-      {{- if or (include "ccm.cloudConfigSecret" .) .Values.tls.secretName .Values.webhook.enabled .Values.extraVolumeMounts }}
+      {{- if or (include "ccm.cloudConfigSecret" .) .Values.tls.secretName (include "ccm.webhooks" .) .Values.extraVolumeMounts }}
       volumeMounts:
         {{- if include "ccm.cloudConfigSecret" . }}
         - name: cloud-config
@@ -272,7 +277,7 @@ spec:
           mountPath: /etc/ccm/tls
           readOnly: true
         {{- end }}
-        {{- if .Values.webhook.enabled }}
+        {{- if include "ccm.webhooks" . }}
         - name: webhook-tls
           mountPath: /etc/ccm/webhook
           readOnly: true
@@ -281,7 +286,7 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
       {{- end }}
-  {{- if or (include "ccm.cloudConfigSecret" .) .Values.tls.secretName .Values.webhook.enabled .Values.extraVolumes }}
+  {{- if or (include "ccm.cloudConfigSecret" .) .Values.tls.secretName (include "ccm.webhooks" .) .Values.extraVolumes }}
   volumes:
     {{- with include "ccm.cloudConfigSecret" . }}
     # A directory, not a subPath: only so a changed Secret reaches the process.
@@ -296,7 +301,7 @@ spec:
         secretName: {{ . }}
         defaultMode: 288 # 0440
     {{- end }}
-    {{- if .Values.webhook.enabled }}
+    {{- if include "ccm.webhooks" . }}
     - name: webhook-tls
       secret:
         secretName: {{ include "ccm.webhookSecret" . }}

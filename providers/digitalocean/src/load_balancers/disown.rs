@@ -1,7 +1,10 @@
 //! Services whose load balancer is left alone.
 
+use std::sync::Arc;
+
 use cloud_provider::{
-    Cluster, Goal, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, Plan, Result, Service, async_trait,
+    Cluster, Goal, LoadBalancerDescription, LoadBalancerRequest, LoadBalancerStatus, LoadBalancers, OwnedResource,
+    Plan, Removal, Result, Service, ServiceReview, async_trait,
 };
 use provider_kit::annotations::Annotations;
 
@@ -58,11 +61,41 @@ impl<T: LoadBalancers> LoadBalancers for Disownable<T> {
         self.0.orphans(cluster, lives)
     }
 
+    fn review(&self, service: &Service) -> ServiceReview {
+        self.0.review(service)
+    }
+
+    async fn owned(&self, cluster: &Cluster) -> Result<Vec<OwnedResource>> {
+        self.0.owned(cluster).await
+    }
+
+    async fn read_owned(
+        &self,
+        cluster: &Cluster,
+        id: &str,
+        services: &[Arc<Service>],
+    ) -> Result<Option<OwnedResource>> {
+        self.0.read_owned(cluster, id, services).await
+    }
+
+    async fn delete_owned(
+        &self,
+        cluster: &Cluster,
+        resource: &OwnedResource,
+        services: &[Arc<Service>],
+    ) -> Result<Removal> {
+        self.0.delete_owned(cluster, resource, services).await
+    }
+
     fn has_plans(&self) -> bool {
         self.0.has_plans()
     }
 
     async fn plan(&self, request: LoadBalancerRequest<'_>, goal: Goal) -> Result<Plan> {
         if is_disowned(request.service)? { Ok(Plan::default()) } else { self.0.plan(request, goal).await }
+    }
+
+    async fn describe(&self, request: LoadBalancerRequest<'_>) -> Result<Vec<LoadBalancerDescription>> {
+        self.0.describe(request).await
     }
 }

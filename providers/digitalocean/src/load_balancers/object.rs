@@ -18,6 +18,8 @@ pub(crate) struct LoadBalancer {
     pub(crate) status: String,
     #[serde(skip_serializing)]
     pub(crate) ipv6: String,
+    #[serde(skip_serializing)]
+    pub(crate) created_at: String,
     /// The address that it has, or that a new one shall have.
     #[serde(deserialize_with = "unless_empty")]
     pub(crate) ip: Option<String>,
@@ -150,6 +152,7 @@ impl Object for LoadBalancer {
             // An address that is asked for is shown before traffic can reach it.
             ingress: if state == State::Busy { Vec::new() } else { addresses.map(|ip| Actual::ip(ip)).collect() },
             state,
+            created: self.created_at.parse().ok(),
             ..Actual::default()
         }
     }

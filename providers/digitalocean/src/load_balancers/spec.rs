@@ -67,7 +67,10 @@ impl Spec {
                 rules.extend(protocols.http3_rule(&ports, &mut asked));
                 rules
             }
-            LoadBalancerType::RegionalNetwork => ports.iter().map(|port| network_rule(*port, &mut asked)).collect(),
+            LoadBalancerType::RegionalNetwork => {
+                warn_of_proxy_settings(&mut asked);
+                ports.iter().map(|port| network_rule(*port, &mut asked)).collect()
+            }
         };
         let filled: LoadBalancer = filled(&mut asked);
         let wanted_ip = || text(service.spec.as_ref()?.load_balancer_ip.clone());
@@ -97,6 +100,8 @@ impl Spec {
         asked.get(&key::FIREWALL_MANAGED);
         let hostname = asked.get(&key::HOSTNAME).filter(|name| !name.is_empty());
         asked.unknown(key::PREFIX, key::ALL);
+        asked.unknown(key::DISOWN_PREFIX, key::OTHERS);
+        asked.unknown(key::CLUSTER_PREFIX, key::OTHERS);
         let warnings = asked.warnings().to_vec();
         asked.parsed(Self { load_balancer, certificate, states_type, states_network, hostname, warnings })
     }
@@ -197,6 +202,23 @@ impl Protocols {
             target_port: port.node_port,
             ..ForwardingRule::default()
         })
+    }
+}
+
+/// Warns of settings that a network load balancer does not have.
+fn warn_of_proxy_settings(asked: &mut Annotations<'_>) {
+    let settings = [
+        (key::PROTOCOL.key(), asked.is_set(&key::PROTOCOL)),
+        (key::HTTP_PORTS.key(), asked.is_set(&key::HTTP_PORTS)),
+        (key::TLS_PORTS.key(), asked.is_set(&key::TLS_PORTS)),
+        (key::HTTP2_PORTS.key(), asked.is_set(&key::HTTP2_PORTS)),
+        (key::HTTP3_PORT.key(), asked.is_set(&key::HTTP3_PORT)),
+        (key::TLS_PASSTHROUGH.key(), asked.is_set(&key::TLS_PASSTHROUGH)),
+        (key::CERTIFICATE_ID.key(), asked.is_set(&key::CERTIFICATE_ID)),
+        (key::CERTIFICATE_NAME.key(), asked.is_set(&key::CERTIFICATE_NAME)),
+    ];
+    for (setting, _) in settings.into_iter().filter(|(_, is_set)| *is_set) {
+        asked.warning(format!("annotation {setting} has no effect unless {} is REGIONAL", key::TYPE.key()));
     }
 }
 

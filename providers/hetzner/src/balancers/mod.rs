@@ -1,4 +1,4 @@
-//! Load balancers (§3): the cloud as the kit's engine sees it.
+//! Load balancers: the cloud as the kit's engine sees it.
 
 pub(crate) mod adoption;
 mod apply;
@@ -13,7 +13,9 @@ mod wire;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{About, CloudMetrics, Cluster, LoadBalancerRequest, Node, Result, Service, async_trait};
+use cloud_provider::{
+    About, CloudMetrics, Cluster, LoadBalancerRequest, Node, Result, Service, TargetHealth, async_trait,
+};
 use futures::future::try_join_all;
 use jiff::Timestamp;
 use provider_kit::annotations::Parsed;
@@ -23,10 +25,9 @@ use provider_kit::events::{Notes, Notices};
 use provider_kit::inventory::Inventory;
 use provider_kit::load_balancers::{
     Actual, Adoption, Applied, Attributes, Change, Desire, Identity, LoadBalancerCloud, Names, Naming, Notice,
-    Published, Query, Scope, ServicePort, Targets, Tree, service_ports,
+    Published, Query, Scope, Targets, Tree,
 };
 use provider_kit::paging::Reading;
-use provider_kit::source_ranges::{allows_all, source_ranges};
 use provider_kit::transport::{Call, Priority};
 
 use self::catalogue::{BalancerType, Catalogue};
@@ -42,6 +43,9 @@ use crate::network::PrivateNetwork;
 use crate::robot::Robot;
 use crate::servers::CloudServers;
 use crate::variables::LOAD_BALANCERS_ADOPTION_LABEL;
+
+/// Settings that decide about the price of a load balancer.
+pub(crate) const PRICE: &[&str] = &["type", LOCATION];
 
 const ALL: &str = "/load_balancers";
 const ONE: &str = "/load_balancers/{id}";
@@ -223,21 +227,6 @@ impl HcloudLoadBalancers {
     }
 }
 
-/// Returns the TCP ports; others are reported.
-fn ports(service: &Service, notes: &mut Notes) -> Result<Vec<ServicePort>> {
-    let mut ports = service_ports(service, &["TCP", "UDP", "SCTP"])?;
-    ports.retain(|ServicePort { number, protocol, .. }| {
-        let is_tcp = *protocol == "TCP";
-        if !is_tcp {
-            let text =
-                format!("port {number}/{protocol} is not served: load balancers of Hetzner Cloud speak TCP only");
-            notes.warn("UnsupportedProtocolConfigured", text);
-        }
-        is_tcp
-    });
-    Ok(ports)
-}
-
 #[async_trait]
 impl LoadBalancerCloud for HcloudLoadBalancers {
     type Spec = ServiceSpec;
@@ -262,17 +251,12 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
         let uid = service.metadata.uid.as_deref().unwrap_or_default();
         let facts = Facts {
             network: self.network()?,
-            ports: ports(service, &mut notes)?,
+            ports: spec.ports.clone(),
             most_targets: self.most_targets(spec, &mut notes).await?,
             certificates: self.certificates(spec, uid, &mut notes).await?,
             targets: self.targets(spec, nodes, &mut notes).await?,
         };
-        spec.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));
-        if !source_ranges(service).is_ok_and(|ranges| allows_all(&ranges)) {
-            let text = "loadBalancerSourceRanges have no effect: load balancers of Hetzner Cloud have no firewall, and everybody \
-                        can reach this one";
-            notes.warn("UnsupportedSourceRanges", text);
-        }
+        spec.warnings.iter().for_each(|&(reason, ref text)| notes.warn(reason, text));
         self.notices.tell(service, "", &notes);
         wanted::wanted(spec, facts)
     }
@@ -322,6 +306,12 @@ impl LoadBalancerCloud for HcloudLoadBalancers {
 
     fn published(&self, observed: &Actual, _: &Service, spec: &ServiceSpec) -> Published {
         Published { status: spec.status(observed), annotations: Vec::new() }
+    }
+
+    async fn target_health(&self, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        let call = Call::get(ONE, &[&observed.id]).inside("load_balancer");
+        let found: Option<LoadBalancer> = self.api.http.find(call).await?;
+        Ok(found.map(|shown| shown.health()))
     }
 
     fn report(&self, notice: Notice<'_>) {

@@ -1,4 +1,4 @@
-//! A Service, parsed once: its annotations, and the variables to which they fall back (§3.2).
+//! A Service, parsed once: its annotations, and the variables to which they fall back.
 
 use std::net::Ipv4Addr;
 
@@ -6,8 +6,9 @@ use cloud_provider::{LoadBalancerStatus, Service};
 use ipnet::IpNet;
 use provider_kit::annotations::{Annotation, Annotations, Parsed};
 use provider_kit::declared::Defaults;
-use provider_kit::load_balancers::{Actual, Attributes, in_order};
+use provider_kit::load_balancers::{Actual, Attributes, ServicePort, in_order, service_ports};
 use provider_kit::node_selector::NodeSelector;
+use provider_kit::source_ranges::{allows_all, source_ranges};
 use provider_kit::status::Status;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -29,8 +30,10 @@ pub(crate) struct ServiceSpec {
     /// Settings of every listener that do not depend on its port.
     pub(super) listener: Attributes,
     pub(super) certificates: Certificates,
-    /// Settings that work, but hardly as the user means them.
-    pub(super) warnings: Vec<String>,
+    /// TCP ports.
+    pub(super) ports: Vec<ServicePort>,
+    /// Settings that work, but hardly as the user means them: reasons of events, and their texts.
+    pub(super) warnings: Vec<(&'static str, String)>,
     hostname: Option<String>,
     disable_ipv6: bool,
     disable_private_ingress: bool,
@@ -61,6 +64,9 @@ struct Reader<'a> {
     annotations: Annotations<'a>,
     listener: Attributes,
 }
+
+/// Reason of events about annotations.
+const QUESTIONABLE: &str = "QuestionableAnnotation";
 
 /// The protocols with which settings of HTTP have an effect, and the annotation that says them.
 #[derive(Clone, Copy)]
@@ -181,8 +187,28 @@ impl Reader<'_> {
     }
 }
 
+/// Returns the TCP ports, and warnings about the others.
+fn ports(service: &Service, read: &mut Annotations<'_>) -> (Vec<ServicePort>, Vec<(&'static str, String)>) {
+    let ports = service_ports(service, &["TCP", "UDP", "SCTP"]);
+    let ports = ports.map_err(|error| read.mistake(error.to_string())).unwrap_or_default();
+    let (served, others): (Vec<_>, Vec<_>) = ports.into_iter().partition(|port| port.protocol == "TCP");
+    let unserved = |ServicePort { number, protocol, .. }: ServicePort| {
+        let text = format!("port {number}/{protocol} is not served: load balancers of Hetzner Cloud speak TCP only");
+        ("UnsupportedProtocolConfigured", text)
+    };
+    (served, others.into_iter().map(unserved).collect())
+}
+
+/// Returns a warning about source ranges that restrict nobody.
+fn unrestricted(service: &Service) -> Option<(&'static str, String)> {
+    let text = "loadBalancerSourceRanges have no effect: load balancers of Hetzner Cloud have no firewall, and everybody can \
+                reach this one";
+    let allows_all = source_ranges(service).is_ok_and(|ranges| allows_all(&ranges));
+    (!allows_all).then(|| ("UnsupportedSourceRanges", text.to_owned()))
+}
+
 impl ServiceSpec {
-    /// Parses a Service's annotations.
+    /// Parses a Service.
     pub(super) fn of(service: &Service, defaults: &Defaults) -> Parsed<Self> {
         let annotations = Annotations::of(service).over(defaults);
         let mut reader = Reader { annotations, listener: Attributes::default() };
@@ -192,6 +218,10 @@ impl ServiceSpec {
         read.listener(protocol);
         // An empty text cancels the variable.
         let (location, network_zone) = (read.text(&key::LOCATION), read.text(&key::NETWORK_ZONE));
+        if let (Some(_), Some(_)) = (key::LOCATION.text_on(service), key::NETWORK_ZONE.text_on(service)) {
+            let (location, zone) = (key::LOCATION.key(), key::NETWORK_ZONE.key());
+            read.annotations.warning(format!("annotation {zone} has no effect beside {location}; remove one"));
+        }
         // An empty type does not exist, and so states nothing.
         let balancer_type = read.text(&key::TYPE).or_else(|| read.annotations.default(&key::TYPE));
         let balancer = BalancerSettings(json!({
@@ -208,7 +238,10 @@ impl ServiceSpec {
         // A type that nobody chose is not a reason to make a load balancer smaller.
         let balancer = if balancer_type.is_none() { balancer.fixed(&["type"]) } else { balancer };
         read.annotations.unknown(key::PREFIX, key::ALL);
+        let (ports, mut warnings) = ports(service, &mut read.annotations);
+        warnings.extend(unrestricted(service));
         let spec = Self {
+            ports,
             balancer,
             balancer_type,
             use_private_ip: read.get(&key::USE_PRIVATE_IP).unwrap_or_default(),
@@ -221,9 +254,12 @@ impl ServiceSpec {
             disable_ipv6: read.get(&key::IPV6_DISABLED).unwrap_or_default(),
             disable_private_ingress: read.get(&key::DISABLE_PRIVATE_INGRESS).unwrap_or_default(),
             listener: std::mem::take(&mut read.listener),
-            warnings: read.annotations.warnings().to_vec(),
+            warnings: Vec::new(),
         };
-        reader.annotations.parsed(spec)
+        let questionable = reader.annotations.warnings().iter().map(|text| (QUESTIONABLE, text.clone())).collect();
+        let texts: Vec<_> = warnings.iter().map(|(_, text)| text.clone()).collect();
+        let spec = Self { warnings: [questionable, warnings].concat(), ..spec };
+        reader.annotations.parsed(spec).warned(texts)
     }
 
     /// Returns the addresses of the load balancer, as the Service publishes them.

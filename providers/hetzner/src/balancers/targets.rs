@@ -1,4 +1,4 @@
-//! Targets of Nodes (§3.3, step 6).
+//! Targets of a load balancer, one for each Node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use cloud_provider::Result;
+use cloud_provider::{Result, TargetHealth};
 use provider_kit::load_balancers::{
     self as kit, Actual, Attributes, Field, OwnerTags, Part, Port, Resource, Targets, Tree,
 };
@@ -93,6 +93,8 @@ pub(super) struct LoadBalancer {
     #[serde(default)]
     protection: Protection,
     #[serde(default)]
+    created: String,
+    #[serde(default)]
     services: Vec<Value>,
     #[serde(default)]
     targets: Vec<Target>,
@@ -146,6 +148,14 @@ struct Target {
     ip: Option<TargetIp>,
     #[serde(default)]
     use_private_ip: bool,
+    #[serde(default)]
+    health_status: Vec<Health>,
+}
+
+#[derive(Deserialize)]
+struct Health {
+    listen_port: u16,
+    status: String,
 }
 
 #[derive(Deserialize)]
@@ -244,6 +254,7 @@ impl LoadBalancer {
             owner_tags,
             legacy_owner: self.labels.get(SIGN).cloned(),
             adopted: self.labels.contains_key(ADOPTED),
+            created: self.created.parse().ok(),
             labels: self.labels,
             ..Actual::default()
         }
@@ -286,7 +297,21 @@ impl LoadBalancer {
     }
 }
 
+impl LoadBalancer {
+    /// Returns the health of the targets that the cloud has checked.
+    pub(super) fn health(&self) -> BTreeMap<String, TargetHealth> {
+        self.targets.iter().filter_map(|target| Some((target.text()?, target.health()?))).collect()
+    }
+}
+
 impl Target {
+    fn health(&self) -> Option<TargetHealth> {
+        let is_healthy = self.health_status.iter().all(|it| it.status == "healthy");
+        let bad = self.health_status.iter().filter(|it| it.status != "healthy");
+        let detail = bad.map(|it| format!("port {}: {}", it.listen_port, it.status)).collect::<Vec<_>>().join(", ");
+        (!self.health_status.is_empty()).then_some(TargetHealth { is_healthy, detail })
+    }
+
     /// Returns `None` for a target that no Service has, such as a label selector: it is left alone.
     fn text(&self) -> Option<String> {
         match (&self.server, &self.ip) {
@@ -294,5 +319,30 @@ impl Target {
             (None, Some(ip)) => Some(ip_target(&ip.ip)),
             (None, None) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_of_a_target_names_the_ports_that_fail() {
+        let health = |port: u16, status: &str| json!({"listen_port": port, "status": status});
+        let server = |id: u64, health: Value| json!({"type": "server", "server": {"id": id}, "health_status": health});
+        let shown = json!({
+            "id": 1, "name": "web", "public_net": {"enabled": false, "ipv4": null, "ipv6": null},
+            "load_balancer_type": {"name": "lb11", "max_targets": 25}, "algorithm": {"type": "round_robin"},
+            "targets": [
+                server(1, json!([health(80, "healthy"), health(443, "healthy")])),
+                server(2, json!([health(80, "healthy"), health(443, "unhealthy")])),
+                server(3, json!([])),
+            ],
+        });
+        let shown: LoadBalancer = serde_json::from_value(shown).unwrap();
+        let health = shown.health();
+        assert!(health["server:1"].is_healthy);
+        let failing = TargetHealth { is_healthy: false, detail: "port 443: unhealthy".into() };
+        assert_eq!((health.get("server:2"), health.get("server:3")), (Some(&failing), None));
     }
 }

@@ -1,4 +1,4 @@
-//! Cloud servers: the fields that are kept, and the metadata of their Nodes (§2.2, §2.3).
+//! Cloud servers: the fields that are kept, and the metadata of their Nodes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

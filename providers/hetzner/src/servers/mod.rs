@@ -1,4 +1,4 @@
-//! Machines behind Nodes, from two products with a credential each (§2).
+//! Machines behind Nodes, from two products with a credential each.
 
 mod cloud;
 pub(crate) mod dedicated;

@@ -1,4 +1,4 @@
-//! §3.2: what each annotation takes, and what is said when it is wrong.
+//! What each annotation takes, and what is said when it is wrong.
 
 use std::fmt::Debug;
 
@@ -76,5 +76,5 @@ fn every_key_begins_with_the_prefix_and_every_default_is_accepted() {
     for row in of::ALL.iter().map(|it| it.row()) {
         assert!(row.key.starts_with(PREFIX) && row.default_is_accepted && !row.doc.is_empty(), "{row:?}");
     }
-    assert_eq!(of::ALL.len(), 39, "§3.2 lists them");
+    assert_eq!(of::ALL.len(), 39, "docs/providers/hetzner.md lists them");
 }

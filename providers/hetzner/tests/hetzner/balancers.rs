@@ -1,4 +1,4 @@
-//! Load balancers: §3 and rows 18 to 59 of §8.
+//! Load balancers of the Cloud API, by what changes about them.
 
 mod adoption;
 mod annotations;

@@ -1,4 +1,4 @@
-//! How servers are remembered: §2.4, rows 65 and 66 of §8, `HCLOUD_SERVER_CACHE_MODE` and `…_MAX_AGE`.
+//! The cache of servers: `HCLOUD_SERVER_CACHE_MODE` and `…_MAX_AGE`.
 
 use std::sync::Arc;
 use std::time::Duration;

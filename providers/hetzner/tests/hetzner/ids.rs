@@ -1,4 +1,4 @@
-//! Which Nodes are Hetzner's: provider ids of §8.8 and §8.9, seen from outside.
+//! Provider ids of Hetzner's Nodes, in every form that programs have written.
 
 use cloud_provider::{CloudProvider, Want};
 

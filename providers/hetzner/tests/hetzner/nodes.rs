@@ -1,4 +1,4 @@
-//! Cloud servers behind Nodes: §2.1 to §2.3, rows 10 to 16 of §8, and what look-ups cost.
+//! Cloud servers behind Nodes: metadata, addresses, and the requests that look-ups send.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ fn id(machines: &Machines, name: &str) -> String {
     format!("hcloud://{}", machines.fake.server(name).unwrap().id)
 }
 
-/// §8.10.
 #[tokio::test(start_paused = true)]
 async fn a_server_exists_by_id_and_by_name_and_what_is_not_there_does_not() {
     let mut machines = Machines::of(3);
@@ -25,7 +24,6 @@ async fn a_server_exists_by_id_and_by_name_and_what_is_not_there_does_not() {
     assert!(gone(&reason).unwrap().contains("looked in the project of HCLOUD_TOKEN"));
 }
 
-/// §8.11.
 #[tokio::test(start_paused = true)]
 async fn a_server_is_shut_down_if_it_is_off_and_in_no_other_state() {
     let mut machines = Machines::of(1);
@@ -39,7 +37,6 @@ async fn a_server_is_shut_down_if_it_is_off_and_in_no_other_state() {
     assert!(machines.is_shut_down(&node).await.unwrap());
 }
 
-/// §8.13.
 #[tokio::test(start_paused = true)]
 async fn a_node_is_told_all_of_its_server() {
     let mut machines = Machines::of(1);
@@ -84,7 +81,7 @@ async fn a_server_has_no_zone_where_that_is_not_wanted() {
     assert_eq!((&*metadata.zone, &*metadata.region), ("", "fsn1"));
 }
 
-/// §8.15; `HCLOUD_INSTANCES_ADDRESS_FAMILY`.
+/// `HCLOUD_INSTANCES_ADDRESS_FAMILY` selects the families.
 #[tokio::test(start_paused = true)]
 async fn public_addresses_are_those_of_the_family_ipv4_first() {
     let (v4, v6) = ("ExternalIP 203.0.113.7", "ExternalIP 2001:db8:1234::1");
@@ -109,7 +106,7 @@ async fn public_addresses_are_those_of_the_family_ipv4_first() {
     }
 }
 
-/// §8.16; `HCLOUD_NETWORK`.
+/// `HCLOUD_NETWORK` adds the private address.
 #[tokio::test(start_paused = true)]
 async fn the_address_in_the_configured_network_is_internal() {
     let mut machines = Machines::of(3);

@@ -1,4 +1,4 @@
-//! Dedicated servers behind Nodes: rows 10, 12, 14, 17 and 67 of §8, and how Robot is spared.
+//! Dedicated servers behind Nodes, and the few requests that Robot allows.
 
 use std::time::Duration;
 
@@ -23,7 +23,6 @@ fn one() -> Machines {
     machines
 }
 
-/// §8.10.
 #[tokio::test(start_paused = true)]
 async fn a_dedicated_server_exists_by_number_and_by_name_and_what_is_not_there_does_not() {
     let mut machines = one();
@@ -65,7 +64,6 @@ async fn a_dedicated_server_that_was_renamed_is_another_clusters_now() {
     assert!(machines.exists(&node).await.unwrap());
 }
 
-/// §8.12.
 #[tokio::test(start_paused = true)]
 async fn a_dedicated_server_is_asked_each_time_whether_it_runs() {
     let mut machines = one();
@@ -79,7 +77,6 @@ async fn a_dedicated_server_is_asked_each_time_whether_it_runs() {
     assert!(machines.requests().is_empty(), "whether it runs was not asked");
 }
 
-/// §8.14.
 #[tokio::test(start_paused = true)]
 async fn a_node_is_told_all_of_its_dedicated_server() {
     let mut machines = one();
@@ -95,7 +92,6 @@ async fn a_node_is_told_all_of_its_dedicated_server() {
     assert_eq!(metadata.additional_labels, [label].into());
 }
 
-/// §8.17.
 #[tokio::test(start_paused = true)]
 async fn addresses_of_dedicated_servers_are_those_of_the_family_ipv6_first() {
     let (v4, v6) = ("ExternalIP 198.51.100.4", "ExternalIP 2a01:db8:1::1");
@@ -113,7 +109,7 @@ async fn addresses_of_dedicated_servers_are_those_of_the_family_ipv6_first() {
     assert_eq!(machines.addresses(&node("bm-1", "hrobot://321")).await, ["Hostname bm-1"]);
 }
 
-/// §8.17; `ROBOT_FORWARD_INTERNAL_IPS`.
+/// `ROBOT_FORWARD_INTERNAL_IPS` keeps internal addresses.
 #[tokio::test(start_paused = true)]
 async fn internal_ips_of_the_kubelet_are_kept_unless_they_do_not_fit() {
     let plain = node("bm-1", "hrobot://321");
@@ -190,7 +186,7 @@ async fn another_account_is_found_out_though_the_cloud_shows_its_servers() {
     assert!(!machines.exists(&nodes[0]).await.unwrap());
 }
 
-/// §8.67; `ROBOT_RATE_LIMIT_WAIT_TIME`.
+/// `ROBOT_RATE_LIMIT_WAIT_TIME` sets the pause.
 #[tokio::test(start_paused = true)]
 async fn after_a_refusal_for_too_many_requests_robot_is_left_alone_for_the_wait_time() {
     let mut machines = one();

@@ -1,4 +1,4 @@
-//! Routes: §4 and rows 60 to 64 of §8.
+//! Routes of the private network, compared with Pod CIDRs.
 
 use std::net::Ipv4Addr;
 
@@ -74,7 +74,6 @@ fn sent<const N: usize>(counts: [(&str, usize); N]) -> Vec<(String, usize)> {
     counts.map(|(route, count)| (route.to_owned(), count)).into()
 }
 
-/// §8.60
 #[tokio::test(start_paused = true)]
 async fn a_route_leads_to_the_address_of_the_nodes_server_in_the_network() {
     let scene = Scene::new().await;
@@ -91,7 +90,6 @@ async fn a_route_leads_to_the_address_of_the_nodes_server_in_the_network() {
     assert_eq!(scene.harness.events(), [""; 0]);
 }
 
-/// §8.61
 #[tokio::test(start_paused = true)]
 async fn a_list_tells_destination_node_and_next_hop_with_one_request_more_than_the_servers_take() {
     let scene = Scene::new().await;
@@ -186,7 +184,6 @@ async fn a_range_that_leads_elsewhere_is_led_to_its_node() {
     assert_eq!((scene.harness.fake.count(REMOVE), scene.harness.fake.count(ADD)), (1, 1));
 }
 
-/// §8.62
 #[tokio::test(start_paused = true)]
 async fn a_route_is_deleted_with_the_gateway_that_was_listed_and_one_that_is_absent_is_deleted_already() {
     let scene = Scene::new().await;
@@ -207,7 +204,6 @@ async fn a_route_is_deleted_with_the_gateway_that_was_listed_and_one_that_is_abs
     assert!(scene.routes().delete(&kubernetes(), &listed).await.unwrap_err().is_invalid(), "it is there");
 }
 
-/// §8.63
 #[tokio::test(start_paused = true)]
 async fn a_route_to_a_dedicated_server_is_refused() {
     let scene = Scene::new().await;
@@ -217,7 +213,6 @@ async fn a_route_to_a_dedicated_server_is_refused() {
     assert_eq!(scene.counts(), []);
 }
 
-/// §8.64
 #[tokio::test(start_paused = true)]
 async fn the_server_of_a_node_without_a_provider_id_is_found_by_name() {
     let scene = Scene::new().await;

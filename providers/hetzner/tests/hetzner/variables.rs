@@ -1,4 +1,4 @@
-//! §1: what each variable means, and what is said when one is wrong.
+//! What each variable means, and what is said when one is wrong.
 
 use std::time::Duration;
 
@@ -36,7 +36,6 @@ fn default_of<T>(annotation: &Annotation<T>, variable: &str, value: &str) -> Opt
     Annotations::of(&Service::default()).over(&config.load_balancers.unwrap()).get(annotation)
 }
 
-/// §8.1.
 #[test]
 fn a_token_is_enough_and_all_else_has_its_default() {
     let config = read(&[]).unwrap();
@@ -51,7 +50,6 @@ fn a_token_is_enough_and_all_else_has_its_default() {
     assert!(config.robot.is_none());
 }
 
-/// §8.4.
 #[test]
 fn all_bad_values_are_told_in_one_error() {
     let err = read(&[
@@ -74,7 +72,6 @@ fn all_bad_values_are_told_in_one_error() {
     assert_eq!(err.matches("; ").count(), 4, "{err}");
 }
 
-/// §8.5, §8.6, §8.7.
 #[test]
 fn what_cannot_work_is_refused_with_what_to_do() {
     let long = "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE";
@@ -108,7 +105,6 @@ fn what_cannot_work_is_refused_with_what_to_do() {
     }
 }
 
-/// §8.6.
 #[test]
 fn robot_without_credentials_is_fine_and_its_defaults_are_these() {
     let robot = read(&[("ROBOT_ENABLED", "true")]).unwrap().robot.unwrap();
@@ -257,5 +253,5 @@ fn every_default_is_a_value_that_is_accepted() {
     for row in HCLOUD.iter().chain(ROBOT).map(|it| it.row()) {
         assert!(row.default_is_accepted && !row.doc.is_empty(), "{row:?}");
     }
-    assert_eq!((HCLOUD.len(), ROBOT.len()), (28, 6), "§1 lists them, and the two of ours");
+    assert_eq!((HCLOUD.len(), ROBOT.len()), (28, 6), "docs/providers/hetzner.md lists them");
 }

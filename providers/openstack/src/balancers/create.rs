@@ -1,4 +1,4 @@
-//! A new load balancer, with all that Octavia takes in one request (§3.5). With thousands of members in it: nothing holds more
+//! A new load balancer, with all that Octavia takes in one request. With thousands of members in it: nothing holds more
 //! of them than a set of targets.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Reads load balancers from Octavia, with what belongs to them in Neutron (§3.4).
+//! Reads load balancers from Octavia, with what belongs to them in Neutron.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The desired tree of a load balancer that exists (§3.6, §3.7): others may share it, and some settings stay as they are.
+//! The desired tree of a load balancer that exists: others may share it, and some settings stay as they are.
 
 use cloud_provider::{Error, Result};
 use provider_kit::load_balancers::{Actual, Attributes, Part, Tree, in_order};

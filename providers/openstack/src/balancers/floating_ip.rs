@@ -1,4 +1,4 @@
-//! The floating IP on a load balancer (§3.7): created, adopted, kept and released.
+//! The floating IP on a load balancer: created, adopted, kept and released.
 
 use cloud_provider::{Cluster, Error, LoadBalancerRequest, Result, Service};
 use provider_kit::load_balancers::{Actual, Attributes, Identity, Operation, Part};

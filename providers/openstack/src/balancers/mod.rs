@@ -1,10 +1,11 @@
-//! Load balancers (§3): the spec of a Service, the objects of Octavia and Neutron, and the requests. The rest is the kit's.
+//! Load balancers: the spec of a Service, the objects of Octavia and Neutron, and the requests. The rest is the kit's.
 
 mod apply;
 mod create;
 mod find;
 mod fitted;
 mod floating_ip;
+mod health;
 mod octavia;
 mod places;
 mod project;
@@ -18,10 +19,11 @@ mod spec;
 mod tags;
 mod wanted;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cloud_provider::{About, Cluster, Error, Node, Result, Service, async_trait};
-use provider_kit::annotations::{Annotations, Parsed};
+use cloud_provider::{About, Cluster, Error, Node, Result, Service, TargetHealth, async_trait};
+use provider_kit::annotations::Parsed;
 use provider_kit::events::EventWriter;
 use provider_kit::load_balancers::{
     Actual, Adoption, Applied, Balancers, Change, Desire, Detail, Identity, LoadBalancerCloud, Machines, Names, Naming,
@@ -34,7 +36,7 @@ use serde_json::Value;
 use self::project::{Project, polling};
 use self::published::{addresses, is_published, requested_id};
 use self::spec::{Selector, ServiceSpec};
-use self::tags::{LEGACY, balancer_id, legacy_name, legacy_tag};
+use self::tags::{LEGACY, balancer_id, legacy_name, legacy_tag, service_of};
 use crate::annotations as key;
 use crate::config;
 use crate::id::ServerId;
@@ -54,7 +56,9 @@ pub(crate) fn balancers(
     let options = Options {
         polling: polling(config.wait_steps),
         targets_follow_addresses: true,
+        annotates_id: true,
         outlives: security_group::has_part,
+        price: &["provider", "flavor_id", "availability_zone"],
     };
     let cloud = OctaviaLoadBalancers(Project::new(services.clone(), config, ports, events));
     Balancers::of(cloud, Arc::new(NovaServers(services.clone())), options)
@@ -72,8 +76,7 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
     fn spec(&self, service: &Service) -> Parsed<Self::Spec> {
         let config = &self.0.config;
         let selector = Selector::of(&mut key::annotations_of(service).over(&config.settings));
-        let parsed = Annotations::of(service).parsed(ServiceSpec::of(service, config));
-        parsed.targets_follow_labels(!selector.selects_all())
+        ServiceSpec::of(service, config).targets_follow_labels(!selector.selects_all())
     }
 
     fn naming(&self, cluster: &Cluster, service: &Service) -> Naming {
@@ -85,6 +88,7 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
             writes_legacy_owner: true,
             requested_id: requested_id(service).map(str::to_owned),
             published_addresses: addresses(service).into_iter().map(str::to_owned).collect(),
+            ..Naming::default()
         }
     }
 
@@ -106,6 +110,10 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
         }
     }
 
+    async fn target_health(&self, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        health::targets(&self.0, observed).await
+    }
+
     async fn apply(&self, change: Change<'_>, spec: &Self::Spec) -> Result<Applied> {
         apply::apply(&self.0, change, spec).await
     }
@@ -124,6 +132,11 @@ impl LoadBalancerCloud for OctaviaLoadBalancers {
 
     fn lock(&self, observed: &Actual) -> Option<String> {
         Some(balancer_id(&observed.id).to_owned())
+    }
+
+    fn owner_name(&self, observed: &Actual) -> Option<(String, String)> {
+        let (namespace, name) = service_of(observed.legacy_owner.as_deref()?)?;
+        Some((namespace.to_owned(), name.to_owned()))
     }
 
     /// Replaces only a load balancer whose address was never published.

@@ -1,4 +1,4 @@
-//! The objects of Octavia (§5.3), as far as they are read. Only members, of which there are many, have a type of their own.
+//! The objects of Octavia, as far as they are read. Only members, of which there are many, have a type of their own.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(super) const BALANCERS: Kind = Kind {
     name: "loadbalancer",
     names: "loadbalancers",
     fields: "id name provisioning_status vip_address vip_port_id vip_subnet_id vip_network_id provider flavor_id \
-             availability_zone tags additional_vips",
+             availability_zone tags additional_vips created_at",
 };
 pub(super) const LISTENERS: Kind = Kind {
     all: "/lbaas/listeners",

@@ -1,4 +1,4 @@
-//! Networks and subnets: the places of VIPs, members and floating IPs, as far as they must be found (§3.3).
+//! Networks and subnets: the places of VIPs, members and floating IPs, as far as they must be found.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -318,7 +318,6 @@ fn subnet_at<'a>(port: &'a Port, ip: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    // §8.54
     #[test]
     fn a_subnet_is_chosen_by_a_glob_or_a_regular_expression_and_what_is_negated_is_the_others() {
         let table = [
@@ -379,7 +378,6 @@ mod tests {
         }
     }
 
-    // §8.54
     #[test]
     fn tag_expression_becomes_the_parameter_of_the_same_meaning() {
         let table = [

@@ -1,4 +1,4 @@
-//! The published state of a load balancer: status and annotations of its Service (§3.5), written and read back.
+//! The published state of a load balancer: status and annotations of its Service, written and read back.
 
 use cloud_provider::{LoadBalancerStatus, Service};
 use provider_kit::load_balancers::Actual;
@@ -90,7 +90,6 @@ mod tests {
         serde_json::to_value(status(&actual, &service, &config)).unwrap()["ingress"].clone()
     }
 
-    // §8.41, §8.42, §8.43
     #[test]
     fn a_service_shows_a_name_or_an_address_and_how_it_may_be_reached() {
         let proxied = json!({"loadbalancer.openstack.org/proxy-protocol": "v2"});

@@ -1,4 +1,4 @@
-//! Conversion from the objects of Octavia and Neutron to a tree (§3.4).
+//! Conversion from the objects of Octavia and Neutron to a tree.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,9 @@ pub(super) fn cheap(view: View, balancer: &Value) -> Option<Actual> {
     let View { id, name, sign: legacy_owner, owner_tags, .. } = view;
     let cloud = (text(balancer, "name").to_owned(), text(balancer, ID).to_owned());
     let shown_as = (cloud.0 != name || cloud.1 != id).then_some(cloud);
-    Some(Actual { id, name, shown_as, owner_tags, legacy_owner, state, ingress, ..Actual::default() })
+    // Octavia's times are in UTC, and do not say so.
+    let created = format!("{}Z", text(balancer, "created_at").trim_end_matches('Z')).parse().ok();
+    Some(Actual { id, name, shown_as, owner_tags, legacy_owner, state, ingress, created, ..Actual::default() })
 }
 
 impl Whole {

@@ -1,4 +1,4 @@
-//! Adds and removes tags of a load balancer, and renames it if it was created for the cluster's former name (§3.1).
+//! Adds and removes tags of a load balancer, and renames it if it was created for the cluster's former name.
 
 use cloud_provider::{About, Error, Result};
 use provider_kit::load_balancers::{Actual, Applied, Change, Part, State};

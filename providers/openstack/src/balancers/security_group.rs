@@ -1,4 +1,4 @@
-//! The security group of a Service, which lets its load balancer reach the Nodes (§3.8).
+//! The security group of a Service, which lets its load balancer reach the Nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

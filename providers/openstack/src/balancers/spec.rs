@@ -1,11 +1,11 @@
-//! The spec of a Service's load balancer: annotations and fields, with the configuration for what they leave out (§3.2, §3.3).
+//! The spec of a Service's load balancer: annotations and fields, with the configuration for what they leave out.
 
 use std::collections::BTreeSet;
 
 use cloud_provider::{Node, Result, Service, StringMap};
 use ipnet::IpNet;
 use provider_kit::addresses::AddressFamily;
-use provider_kit::annotations::Annotations;
+use provider_kit::annotations::{Annotations, Parsed};
 use provider_kit::declared::Defaults;
 use provider_kit::gcfg::Key;
 use provider_kit::load_balancers::{Attributes, ServicePort, each_port};
@@ -120,11 +120,8 @@ impl Selector {
 const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
 
 impl ServiceSpec {
-    /// Parses annotations and fields of a Service.
-    ///
-    /// # Errors
-    /// *Invalid*, with all mistakes.
-    pub(super) fn of(service: &Service, config: &Balancers) -> Result<Self> {
+    /// Parses annotations and fields of a Service. The spec is *invalid* if there are mistakes.
+    pub(super) fn of(service: &Service, config: &Balancers) -> Parsed<Result<Self>> {
         let mut annotations = key::annotations_of(service);
         let class = class(&mut annotations, config).unwrap_or_default();
         let defaults = config.settings.clone().with(&class);
@@ -146,6 +143,8 @@ impl ServiceSpec {
             Some(method) if METHODS.contains(&&*method) => (method, None),
             other => (config.method(), other),
         };
+        // Read by others, who do not report what is wrong with it.
+        read.get(&key::KEEP_FLOATINGIP);
         let spec = Self {
             internal,
             address: fields.load_balancer_ip.filter(|ip| !ip.is_empty()),
@@ -179,7 +178,16 @@ impl ServiceSpec {
             health_check_port,
             warnings: read.warnings().to_vec(),
         };
-        annotations.finish().map(|()| spec)
+        let unknown = spec.unknown_method_warning();
+        let parsed = annotations.parsed(spec).warned(unknown);
+        let checked = parsed.check();
+        parsed.map(|spec| checked.map(|()| spec))
+    }
+
+    /// Returns a warning about an algorithm that Octavia does not have.
+    pub(super) fn unknown_method_warning(&self) -> Option<String> {
+        let (method, key, used) = (self.unknown_method.as_ref()?, key::LB_METHOD.key(), &self.lb_method);
+        Some(format!("annotation {key}: {method:?} is no algorithm of Octavia's; {used} is used"))
     }
 
     /// Returns `true` if the VIP has no use for a floating IP.
@@ -225,7 +233,7 @@ impl ServiceSpec {
 fn class(read: &mut Annotations<'_>, config: &Balancers) -> Option<Defaults> {
     let name = text(read, &key::CLASS)?;
     let class = config.classes.get(&name).cloned();
-    if class.is_none() {
+    if class.is_none() && config.has_file {
         let known: Vec<_> = config.classes.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
         let key = key::CLASS.key();
@@ -234,7 +242,7 @@ fn class(read: &mut Annotations<'_>, config: &Balancers) -> Option<Defaults> {
     class
 }
 
-/// Returns the place of the VIP. For an external load balancer the class goes before annotations (§3.3).
+/// Returns the place of the VIP. For an external load balancer the class goes before annotations.
 fn vip(read: &mut Annotations<'_>, subnet: Option<String>, class: &Defaults, internal: bool) -> Vip {
     let network = text(read, &key::NETWORK_ID);
     match text(read, &key::PORT_ID) {
@@ -328,7 +336,7 @@ fn proxy(read: &mut Annotations<'_>) -> Option<&'static str> {
 }
 
 /// Returns the settings of the health monitor, and the port that it checks. With traffic policy Local members are checked unless
-/// the Service forbids it: members without a Pod drop what they get (§7).
+/// the Service forbids it: members without a Pod drop what they get.
 fn monitor(read: &mut Annotations<'_>, service: &Service, config: &Balancers) -> (Option<Attributes>, Option<u16>) {
     let is_local = service.spec.as_ref().is_some_and(|spec| spec.external_traffic_policy.as_deref() == Some("Local"));
     let port = health_check_node_port(service).filter(|_| is_local);

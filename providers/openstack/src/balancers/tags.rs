@@ -1,4 +1,4 @@
-//! Owners of a load balancer and its resources (§3.1): names, tags, and the views of a load balancer that several Services share.
+//! Owners of a load balancer and its resources: names, tags, and the views of a load balancer that several Services share.
 //!
 //! Each Service that uses a load balancer has its tag on it, `kube_service_<cluster>_<namespace>_<name>`, and is a user of its
 //! own: the kit's load balancer is one user's view of it. Beside that legacy owner tag stands an owner tag of this program,
@@ -214,7 +214,6 @@ mod tests {
         Cluster { name: name.into(), id: None }
     }
 
-    // §8.14, §8.15
     #[test]
     fn a_name_is_made_of_cluster_namespace_and_service_and_cut() {
         assert_eq!(legacy_tag(&cluster("c"), &service("ns", "n")), "kube_service_c_ns_n");
@@ -225,7 +224,6 @@ mod tests {
         assert_eq!(service_of(&long), None);
     }
 
-    // §8.52
     #[test]
     fn the_cluster_of_a_name() {
         assert_eq!(cluster_of("kube_service_kubernetes_namespace_name"), Some("kubernetes"));
@@ -235,7 +233,6 @@ mod tests {
         assert_eq!((cluster_of("FOOBAR"), cluster_of("kube_service___")), (None, None));
     }
 
-    // §8.53
     #[test]
     fn the_cluster_of_a_name_is_replaced_where_it_stands_first() {
         let name = "pool_0_kube_service_kubernetes_kubernetes_kubernetes";

@@ -1,4 +1,4 @@
-//! The desired tree of a Service: a pure function of its spec and of looked-up facts (§3.3, §3.5).
+//! The desired tree of a Service: a pure function of its spec and of looked-up facts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -286,9 +286,7 @@ fn note(project: &Project, spec: &ServiceSpec, features: &Features, notes: &mut 
             "the availability zone has no effect: Octavia has them from version 2.14 on, and not with provider ovn";
         notes.warn("LoadBalancerAvailabilityZonesIgnored", text);
     }
-    if let Some(method) = &spec.unknown_method {
-        let (key, used) = (key::LB_METHOD.key(), &spec.lb_method);
-        let text = format!("annotation {key}: {method:?} is no algorithm of Octavia's; {used} is used");
+    if let Some(text) = spec.unknown_method_warning() {
         notes.warn("LoadBalancerLbMethodUnknown", text);
     }
     spec.warnings.iter().for_each(|text| notes.warn("QuestionableAnnotation", text));

@@ -1,4 +1,4 @@
-//! The credential: `[Global]`, completed from `clouds.yaml` (§1.2).
+//! The credential: `[Global]`, completed from `clouds.yaml`.
 
 use std::path::PathBuf;
 
@@ -20,21 +20,27 @@ const APPLICATION: [&Key<String>; 3] =
 pub(super) struct Global<'a> {
     file: &'a mut Settings,
     clouds: Clouds,
+    /// If set, the cloud is never called, and nothing is missing.
+    is_offline: bool,
 }
 
 impl<'a> Global<'a> {
     pub(super) fn of(file: &'a mut Settings, environment: &Environment) -> Self {
         let set = |name| environment.get(name).filter(|value| !value.is_empty());
+        let is_offline = environment.is_offline();
         let (named, cloud) = (file.get(&CLOUDS_FILE), file.get(&CLOUD));
         if !file.flag(&USE_CLOUDS) {
             for key in [&CLOUDS_FILE, &CLOUD].into_iter().zip([&named, &cloud]).filter(|(_, set)| set.is_some()) {
                 file.warn(key.0, "has no effect without use-clouds");
             }
-            return Self { file, clouds: Clouds::default() };
+            return Self { file, clouds: Clouds::default(), is_offline };
+        }
+        if is_offline {
+            return Self { file, clouds: Clouds::default(), is_offline };
         }
         let named = named.as_deref().or_else(|| set(OS_CLIENT_CONFIG_FILE.key()));
         let cloud = cloud.as_deref().or_else(|| set(OS_CLOUD.key()));
-        Self { file, clouds: Clouds::read(named, cloud, environment) }
+        Self { file, clouds: Clouds::read(named, cloud, environment), is_offline }
     }
 
     pub(super) fn auth(&mut self) -> Auth {
@@ -86,6 +92,9 @@ impl<'a> Global<'a> {
     /// Returns Keystone's URL, without its version.
     fn url(&mut self) -> String {
         let Some(url) = self.text(&AUTH_URL, "auth.auth_url") else {
+            if self.is_offline {
+                return "http://keystone.invalid".to_owned();
+            }
             self.missing(&AUTH_URL, "the URL of Keystone");
             return String::new();
         };
@@ -203,9 +212,9 @@ impl Global<'_> {
         SecretString::from(text.unwrap_or_else(|| self.missing(key, "nothing else proves who we are")))
     }
 
-    /// Returns the path of a file, which must be readable.
+    /// Returns the path of a file, which must be readable; none where nothing is sent.
     fn path(&mut self, key: &Key<String>, path: &str) -> Option<PathBuf> {
-        let file = self.text(key, path).map(PathBuf::from)?;
+        let file = self.text(key, path).map(PathBuf::from).filter(|_| !self.is_offline)?;
         if let Err(err) = std::fs::File::open(&file) {
             self.file.refuse(key, &format!("cannot be read: {}: {err}", file.display()));
         }
@@ -214,7 +223,7 @@ impl Global<'_> {
 
     /// Refuses a missing key, unless it is set, or may be set where something else is wrong.
     fn missing(&mut self, key: &Key<String>, why: &str) -> String {
-        if !self.file.is_set(key) && self.clouds.mistakes.is_empty() {
+        if !self.file.is_set(key) && self.clouds.mistakes.is_empty() && !self.is_offline {
             self.file.refuse(key, &format!("is missing: {why}"));
         }
         String::new()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cloud_provider::{Error, Result, Setup};
+use cloud_provider::{ConfigFile, Error, Result, Setup};
 use ipnet::IpNet;
 use provider_kit::declared::Declared;
 use provider_kit::declared::forms::items;
@@ -24,7 +24,9 @@ impl Config {
     pub fn read(setup: &Setup) -> Result<Self> {
         let missing =
             || Error::invalid("--cloud-config is missing: the file cloud.conf with auth-url and a credential");
-        let mut file = Settings::of(setup.config.as_ref().ok_or_else(missing)?);
+        let none = ConfigFile { path: "no configuration file".to_owned(), text: String::new() };
+        let given = setup.config.as_ref();
+        let mut file = Settings::of(given.or(setup.environment.is_offline().then_some(&none)).ok_or_else(missing)?);
         let mut variables = Variables::of(&setup.environment);
         let mut global = Global::of(&mut file, &setup.environment);
         let (auth, region, interface, tls) = (global.auth(), global.region(), global.interface(), global.tls());
@@ -39,7 +41,8 @@ impl Config {
             regional: variables.get(&OS_CCM_REGIONAL).as_deref() == Some("true"),
             request_timeout: file.get(&REQUEST_TIMEOUT).filter(|it| !it.is_zero()).unwrap_or(Duration::from_secs(60)),
             networking: networking(&mut file),
-            balancers: balancers(&mut file, variables.get(&OCCM_WAIT_LB_ACTIVE_STEPS).unwrap_or_default()),
+            balancers: balancers(&mut file, variables.get(&OCCM_WAIT_LB_ACTIVE_STEPS).unwrap_or_default())
+                .map(|balancers| Balancers { has_file: given.is_some(), ..balancers }),
             router: file.get(&ROUTER_ID),
             files,
             warnings: Vec::new(),
@@ -79,7 +82,7 @@ fn balancers(file: &mut Settings, wait_steps: u32) -> Option<Balancers> {
     let settings = FLAGS.iter().fold(settings, |all, key| all.set(key.key(), file.flag(key).to_string()));
     let classes = file.subs("LoadBalancerClass").into_iter();
     let classes = classes.map(|name| (name.clone(), file.defaults(&name, LOAD_BALANCER_CLASS))).collect();
-    let balancers = Balancers { settings, classes, wait_steps };
+    let balancers = Balancers { settings, classes, has_file: true, wait_steps };
     let (provider, method) = (balancers.provider(), balancers.get(&LB_METHOD));
     if !PROVIDERS.contains(&&*provider) {
         file.warn(&LB_PROVIDER, &format!("is not one of {}: nobody tried it", PROVIDERS.join(", ")));

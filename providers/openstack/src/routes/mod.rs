@@ -1,4 +1,4 @@
-//! Routes for Pod CIDRs: extra routes of a Neutron router, and the address pairs of the servers' ports (§4).
+//! Routes for Pod CIDRs: extra routes of a Neutron router, and the address pairs of the servers' ports.
 
 use std::sync::Arc;
 

@@ -130,7 +130,6 @@ fn not_atomic() -> Options {
     Options { atomic_routes: false, ..Options::default() }
 }
 
-/// §8.59.
 #[tokio::test(start_paused = true)]
 async fn a_route_is_made_listed_with_its_node_and_deleted_with_what_its_port_let_through() {
     for options in [Options::default(), not_atomic()] {

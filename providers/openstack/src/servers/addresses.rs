@@ -1,4 +1,4 @@
-//! The addresses of a server's Node, and their order (§2.3). Pure.
+//! The addresses of a server's Node, and their order. Pure.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The addresses that servers have through their ports (§2.3, 1 and 4).
+//! The addresses that servers have through their ports.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! The instance type of a flavor (§2.2).
+//! The instance type of a flavor.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};

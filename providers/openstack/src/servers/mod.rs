@@ -1,4 +1,4 @@
-//! Servers behind Nodes (§2): the kept fields, and the metadata of their Nodes.
+//! Servers behind Nodes: the kept fields, and the metadata of their Nodes.
 
 mod addresses;
 mod attached;

@@ -245,7 +245,7 @@ async fn the_zone_becomes_a_label() {
     assert_eq!(metadata(&servers_of(&fake, ""), named("worker-1")).await.zone, "Halle-3-S-d");
 }
 
-/// §2.2, by the microversion of the cloud and the flavor's name.
+/// The instance type, by the microversion of the cloud and the flavor's name.
 #[tokio::test(start_paused = true)]
 async fn the_instance_type_is_the_flavors_name_or_else_its_id() {
     let flavor = "b6df1300-b905-4ad4-8af6-874c81f94c03";

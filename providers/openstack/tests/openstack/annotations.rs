@@ -1,4 +1,4 @@
-//! §3.2: what each annotation takes, and what holds where it is wrong or empty.
+//! What each annotation takes, and what holds where it is wrong or empty.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -40,7 +40,6 @@ where
     }
 }
 
-// §8.17
 #[test]
 fn a_truth_value_is_exactly_true_or_false_and_the_default_holds_for_anything_else() {
     let forms = [("true", true), ("false", false)];
@@ -53,7 +52,6 @@ fn a_truth_value_is_exactly_true_or_false_and_the_default_holds_for_anything_els
     }
 }
 
-// §8.18
 #[test]
 fn a_number_that_is_none_or_that_octavia_never_takes_is_a_warning_and_the_default_holds() {
     let wrong = ["", "x", "1.5", " 1", "5s", "99999999999999999999"];
@@ -79,7 +77,6 @@ fn a_number_that_is_none_or_that_octavia_never_takes_is_a_warning_and_the_defaul
     }
 }
 
-// §8.20
 #[test]
 fn the_proxy_protocol_is_off_unless_it_is_one_that_is_known() {
     let forms = [
@@ -91,7 +88,6 @@ fn the_proxy_protocol_is_off_unless_it_is_one_that_is_known() {
     takes(&of::PROXY_PROTOCOL, Some(ProxyProtocol::Off), &forms, &["", "V2", "v3", "yes", "proxy"]);
 }
 
-// §8.19
 #[test]
 fn a_text_is_taken_as_it_stands_and_an_empty_one_cancels_what_the_configuration_says() {
     for annotation in [

@@ -1,4 +1,4 @@
-//! §1: what `cloud.conf`, `clouds.yaml` and the environment say, and all that is wrong with it at once.
+//! What `cloud.conf`, `clouds.yaml` and the environment say, and all that is wrong with it at once.
 
 mod clouds;
 mod credentials;

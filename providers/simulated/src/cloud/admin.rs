@@ -15,8 +15,46 @@ use super::routes::NewRoute;
 use super::volumes::Volume;
 use super::{Cloud, LoadBalancerChange, LoadBalancerSpec, Options};
 
+/// The page that tells what there is.
+const INDEX: &str = r#"The simulated cloud. Its API is under /v1 and needs a token; what is under /admin does to the cloud what a person with
+its console, its hardware or bad luck does, and needs none. Bodies are JSON: -H 'Content-Type: application/json' -d '{...}'
+
+machines
+  GET    /admin/machines                      all machines
+  POST   /admin/machines                      {"name": "new-1", "type": "large"}, or {"count": 3, "prefix": "new-"}
+  GET    /admin/machines/{id or name}         one
+  PATCH  /admin/machines/{id or name}         change addresses, type, zone
+  POST   /admin/machines/{id or name}/stop    shut it down; /start starts it
+  DELETE /admin/machines/{id or name}         remove it for good
+load balancers
+  GET    /admin/load-balancers                all, with listeners and targets
+  POST   /admin/load-balancers                create one by hand
+  PATCH  /admin/load-balancers/{id}           change or protect one by hand
+  DELETE /admin/load-balancers/{id}           remove one by hand
+routes and volumes
+  GET    /admin/routes                        all
+  POST   /admin/routes                        create one by hand
+  PATCH  /admin/routes/{id}                   {"protected": true}
+  DELETE /admin/routes/{id}                   remove one by hand
+  POST   /admin/volumes                       create one
+credentials
+  PUT    /admin/tokens/{token}                {"project": "demo"}: the token is valid for that project
+  DELETE /admin/tokens/{token}                the token is revoked
+trouble
+  GET    /admin/faults                        what is broken
+  POST   /admin/faults                        {"kind": "status", "status": 500, "route": "GET /v1/machines", "count": 3}; other kinds:
+                                              latency, lost_answer, missing_page, early_end, empty_list, wrong_credentials, hang
+  DELETE /admin/faults                        nothing is broken any more
+the rest
+  GET    /admin/requests                      requests so far, by route; DELETE forgets them
+  GET    /admin/options                       options of the cloud; PUT changes them
+  POST   /admin/reset                         an empty cloud
+"#;
+
 pub(super) fn router(cloud: &Cloud) -> Router {
     Router::new()
+        .route("/", get(async || INDEX))
+        .route("/admin", get(async || INDEX))
         .route("/admin/machines", get(machines).post(add_machines))
         .route("/admin/machines/{id}", get(machine).patch(change_machine).delete(terminate))
         .route("/admin/machines/{id}/{action}", post(act))

@@ -15,7 +15,7 @@ use super::faults::ListEffects;
 use super::gate::{self, Answer, Project, Refusal};
 use super::listing::{self, Listed, Query};
 use super::load_balancers::{LoadBalancerSpec, StoredLoadBalancer};
-use super::machines::Machine;
+use super::machines::{Machine, MachineState};
 use super::model::{Model, Stored};
 use super::routes::NewRoute;
 
@@ -26,6 +26,7 @@ pub(super) fn router(cloud: &Cloud) -> Router {
         .route("/v1/machines/{id}", get(machine))
         .route("/v1/load-balancers", get(list_load_balancers).post(create_load_balancer))
         .route("/v1/load-balancers/{id}", get(load_balancer).put(change_load_balancer).delete(delete_load_balancer))
+        .route("/v1/load-balancers/{id}/targets", get(target_health))
         .route("/v1/routes", get(list_routes).post(create_route))
         .route("/v1/routes/{id}", get(route).delete(delete_route))
         .route("/v1/volumes", get(list_volumes))
@@ -95,6 +96,21 @@ async fn list_load_balancers(
 
 async fn load_balancer(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
     Ok(Json(find(&cloud.model().load_balancers, "load balancer", &id, &project)?.show()).into_response())
+}
+
+/// The targets, each with the result of its health check: machines that run answer.
+async fn target_health(State(cloud): Of, Extension(Project(project)): Ours, Path(id): Path<String>) -> Answer {
+    let model = cloud.model();
+    let targets = &find(&model.load_balancers, "load balancer", &id, &project)?.spec.targets;
+    let health = |target: &String| {
+        let detail = match model.machines.get(target).map(|stored| stored.object.state) {
+            Some(MachineState::Running) => "",
+            Some(MachineState::Stopped) => "connection timed out: the machine is stopped",
+            None => "no such machine",
+        };
+        json!({"id": target, "healthy": detail.is_empty(), "detail": detail})
+    };
+    Ok(Json(json!({ "targets": targets.iter().map(health).collect::<Vec<_>>() })).into_response())
 }
 
 /// Names and addresses are unique; targets exist; the rest makes sense.

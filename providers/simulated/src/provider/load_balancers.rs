@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use cloud_provider::{Cluster, Error, Result, Service, async_trait};
+use cloud_provider::{Cluster, Error, Result, Service, TargetHealth, async_trait};
 use provider_kit::annotations::{Annotation, Annotations, Parsed};
 use provider_kit::declared::Kind;
 use provider_kit::health_check::HealthCheck;
@@ -21,6 +21,8 @@ use serde::{Deserialize, Serialize};
 use super::{Api, IDS};
 use crate::cloud::{HealthCheck as CloudCheck, Listener, LoadBalancerStatus as Status, PAGE_SIZE};
 
+/// The prefix of all annotations.
+const PREFIX: &str = "simulated.ccm-rs/";
 const TIER: Annotation<&str> = Annotation::new(
     "simulated.ccm-rs/tier",
     Kind::one_of(&[("basic", "basic"), ("premium", "premium")]),
@@ -147,13 +149,25 @@ fn health_check(service: &Service) -> Option<CloudCheck> {
     Some(CloudCheck { port: u16::try_from(check.port).ok()?, path: check.path.to_owned() })
 }
 
-struct Cloud(WholeObjects<Api>);
+/// The health of a target, as the API shows it.
+#[derive(Deserialize)]
+struct Checked {
+    id: String,
+    healthy: bool,
+    detail: String,
+}
+
+struct Cloud {
+    objects: WholeObjects<Api>,
+    api: Api,
+}
 
 /// The load balancers of the cloud.
 pub(super) fn load_balancers(api: &Api) -> Balancers {
     let machines = Arc::new(api.clone());
-    let cloud = Cloud(WholeObjects::new(api.clone(), Arc::clone(&machines) as _));
-    Balancers::of(cloud, machines, Options::default())
+    let objects = WholeObjects::new(api.clone(), Arc::clone(&machines) as _);
+    let cloud = Cloud { objects, api: api.clone() };
+    Balancers::of(cloud, machines, Options { price: &["tier"], ..Options::default() })
 }
 
 #[async_trait]
@@ -167,6 +181,7 @@ impl LoadBalancerCloud for Cloud {
     fn spec(&self, service: &Service) -> Parsed<LoadBalancer> {
         let mut annotations = Annotations::of(service);
         let tier = annotations.get(&TIER).map(str::to_owned);
+        annotations.unknown(PREFIX, &[&TIER]);
         let mut noted = |error: Error| annotations.mistake(error.to_string());
         let ranges = source_ranges(service).map_err(&mut noted).unwrap_or_default();
         let ports = service_ports(service, &["TCP", "UDP"]).map_err(&mut noted).unwrap_or_default();
@@ -189,15 +204,22 @@ impl LoadBalancerCloud for Cloud {
     }
 
     async fn desired(&self, desire: &Desire<'_, LoadBalancer>) -> Result<Tree> {
-        self.0.desired(desire.spec, machine_ids(desire.request.nodes, &IDS))
+        self.objects.desired(desire.spec, machine_ids(desire.request.nodes, &IDS))
     }
 
     async fn read(&self, query: Query<'_>) -> Result<Reading<Actual>> {
-        self.0.read(query).await
+        self.objects.read(query).await
     }
 
     async fn apply(&self, change: Change<'_>, _spec: &LoadBalancer) -> Result<Applied> {
-        self.0.apply(change).await
+        self.objects.apply(change).await
+    }
+
+    async fn target_health(&self, observed: &Actual) -> Result<Option<BTreeMap<String, TargetHealth>>> {
+        let call = Call::get("/v1/load-balancers/{id}/targets", &[&observed.id]);
+        let checked: Vec<Checked> = self.api.http.read(call.inside("targets")).await?;
+        let health = |it: Checked| (it.id, TargetHealth { is_healthy: it.healthy, detail: it.detail });
+        Ok(Some(checked.into_iter().map(health).collect()))
     }
 
     fn naming(&self, _cluster: &Cluster, service: &Service) -> Naming {

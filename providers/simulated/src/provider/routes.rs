@@ -28,6 +28,10 @@ impl RouteCloud for Api {
         Ok(self.http.list(Call::get(ALL, &[]), "routes", &urgency, keep, name).await?.complete()?.into_items())
     }
 
+    fn has_owner_tags(&self) -> bool {
+        true
+    }
+
     fn machine_id<'a>(&self, provider_id: &'a str) -> Option<&'a str> {
         IDS.read(provider_id).ok()
     }

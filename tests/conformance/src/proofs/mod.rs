@@ -6,11 +6,13 @@ mod creation;
 mod credentials;
 mod deletion;
 mod endless;
+mod explanations;
 mod fence;
 mod forgotten;
 mod isolation;
 mod lists;
 mod nodes;
+mod orphans;
 mod ownership;
 mod refusals;
 mod silence;
@@ -30,11 +32,16 @@ pub use deletion::{
 pub use endless::{
     endless_answers_are_read_up_to_a_limit_and_prove_nothing, endless_lists_are_given_up_and_prove_nothing,
 };
+pub use explanations::explanations_name_the_owner_and_the_nodes_and_change_nothing;
 pub use fence::program_that_does_not_lead_changes_nothing;
 pub use forgotten::forgotten_services_and_nodes_keep_their_load_balancers;
 pub use isolation::hanging_and_failing_services_delay_no_other_service;
 pub use lists::{partial_lists, partial_lists_of_load_balancers_prove_no_absence};
 pub use nodes::nodes_are_deleted_only_when_their_machine_is_gone_for_certain;
+pub use orphans::{
+    killed_at_any_request_orphans_deletes_the_rest_the_next_time,
+    orphans_lists_and_deletes_what_deleted_services_left_and_nothing_else,
+};
 pub use ownership::{
     drift_is_repaired_at_the_next_sync, moved_services_stay_reachable_and_leave_nothing_behind,
     things_of_others_stay_as_they_are, unowned_load_balancers_are_adopted_or_refused,

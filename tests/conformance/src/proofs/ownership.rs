@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::{minutes, prove, settled};
 use crate::Harness;
 use crate::account::PATIENCE;
@@ -46,6 +48,7 @@ pub fn drift_is_repaired_at_the_next_sync(make: MakeProfile) {
             harness.user.create_service(name, &[80, 443]).await;
         }
         settled(&harness).await.stop().await;
+        assert_ids_are_shown(&harness);
         if harness.cloud.tamper() {
             assert!(harness.cloud.load_balancers().iter().all(|it| it.ports.is_empty()), "the ports are gone");
             settled(&harness).await.stop().await;
@@ -55,8 +58,34 @@ pub fn drift_is_repaired_at_the_next_sync(make: MakeProfile) {
             settled(&harness).await.stop().await;
         }
         assert_eq!(harness.cloud.load_balancers().len(), 2);
+        assert_ids_are_shown(&harness);
         assert_eq!(harness.violations(), [""; 0]);
     });
+}
+
+/// Asserts that an annotation of each Service names the ID of its load balancer: ours, or one that the cloud's Go program knows.
+fn assert_ids_are_shown(harness: &Harness) {
+    let (objects, aliases) = (harness.cloud.objects(), harness.cloud.aliases());
+    for name in ["web", "mail"] {
+        let service = harness.api.get("services", Some("default"), name).unwrap_or_default();
+        let annotations = service["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+        let id = annotations.iter().find(|(key, _)| key.ends_with("load-balancer-id")).and_then(|(_, id)| id.as_str());
+        let is_there = id.is_some_and(|id| {
+            aliases.iter().any(|(value, _)| value == id) || objects.iter().any(|object| contains(object, id))
+        });
+        assert!(is_there, "{id:?} of Service {name} is not in the cloud: {objects:#?}");
+    }
+}
+
+/// Returns `true` if the text, or a number that reads so, is anywhere in the object.
+fn contains(object: &Value, text: &str) -> bool {
+    match object {
+        Value::Array(items) => items.iter().any(|item| contains(item, text)),
+        Value::Object(fields) => fields.values().any(|field| contains(field, text)),
+        Value::String(value) => value == text,
+        Value::Number(value) => value.to_string() == text,
+        _ => false,
+    }
 }
 
 /// A load balancer that was created by hand with the name that the Service's own will have is adopted, or it stays as it is and the

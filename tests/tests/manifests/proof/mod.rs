@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 const LAST: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The role of the reference (DEP §1.5), and nothing more.
+/// The role of the Go cloud-controller-manager (DEP-5), and nothing more.
 const REFERENCE: &str = r#"
 - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch, update, patch, delete]}
 - {apiGroups: [""], resources: [nodes/status], verbs: [patch]}

@@ -1,4 +1,4 @@
-//! What each annotation and variable becomes on the wire (§3.2, §8.55 to §8.58).
+//! What each annotation and variable becomes on the wire.
 
 use super::*;
 
@@ -84,7 +84,6 @@ async fn each_annotation_of_a_port_is_sent_and_what_is_not_set_is_the_apis_busin
     }
 }
 
-/// §8.55.
 #[tokio::test(start_paused = true)]
 async fn all_of_http_is_sent() {
     let mut scene = Scene::new();
@@ -110,7 +109,6 @@ async fn all_of_http_is_sent() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// §8.58.
 #[tokio::test(start_paused = true)]
 async fn all_of_a_check_is_sent() {
     let timing = [
@@ -137,7 +135,7 @@ async fn all_of_a_check_is_sent() {
     assert_eq!(sent(&[], &annotations).await["health_check"], https);
 }
 
-/// §8.56, and the annotation wins.
+/// The annotation wins over the variable.
 #[tokio::test(start_paused = true)]
 async fn the_environment_has_defaults_for_checks_and_the_proxy_protocol() {
     let env = &[
@@ -177,7 +175,7 @@ async fn an_empty_annotation_states_nothing() {
     assert_eq!(sent(&[], &annotations).await, service(&json!({"protocol": "http", "health_check": check})));
 }
 
-/// §3.2: a name that the API server takes into no status makes no load balancer that nobody is shown.
+/// A name that the API server takes into no status makes no load balancer that nobody is shown.
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_none_in_the_dns_is_a_mistake_before_anything_is_made() {
     for key in ["hostname", "ipv4-rdns", "ipv6-rdns"] {

@@ -1,4 +1,4 @@
-//! Certificates (§8.52, §8.59).
+//! Certificates: existing ones by id or name, and managed ones that the provider creates.
 
 use hetzner_fake::Fault;
 
@@ -18,7 +18,7 @@ fn used(scene: &Scene) -> Vec<u64> {
     scene.balancer().services[0].http.as_ref().unwrap().certificates.clone()
 }
 
-/// §8.52, §8.59: by id and by name.
+/// By id and by name.
 #[tokio::test(start_paused = true)]
 async fn a_certificate_is_named_by_its_id_or_its_name() {
     let mut scene = Scene::new();
@@ -39,7 +39,6 @@ async fn a_certificate_is_named_by_its_id_or_its_name() {
     assert_eq!(scene.fake.requests().len(), 0, "names are looked up once in a while for all");
 }
 
-/// §8.59: not there; an error.
 #[tokio::test(start_paused = true)]
 async fn a_certificate_that_does_not_exist_is_an_error_that_names_it() {
     let mut scene = Scene::new();
@@ -54,7 +53,6 @@ async fn a_certificate_that_does_not_exist_is_an_error_that_names_it() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// §8.59: made.
 #[tokio::test(start_paused = true)]
 async fn a_managed_certificate_is_made_once_and_used() {
     let mut scene = Scene::new();
@@ -95,7 +93,7 @@ async fn a_managed_certificate_without_domains_is_an_error() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// §8.59: it exists, as ours or somebody else's.
+/// It exists, as ours or somebody else's.
 #[tokio::test(start_paused = true)]
 async fn a_managed_certificate_of_that_name_is_used_if_it_is_the_services_and_refused_otherwise() {
     for is_ours in [true, false] {
@@ -121,7 +119,6 @@ async fn a_managed_certificate_of_that_name_is_used_if_it_is_the_services_and_re
     }
 }
 
-/// §8.59: several, and one for other domains.
 #[tokio::test(start_paused = true)]
 async fn several_certificates_of_a_service_are_an_error_and_other_domains_are_told() {
     let mut scene = Scene::new();
@@ -141,7 +138,7 @@ async fn several_certificates_of_a_service_are_an_error_and_other_domains_are_to
     assert!(err.is_invalid() && err.to_string().contains("delete one of them"), "{err}");
 }
 
-/// §7: the reference leaves it behind.
+/// The reference leaves it behind.
 #[tokio::test(start_paused = true)]
 async fn a_managed_certificate_goes_with_its_load_balancer() {
     let mut scene = Scene::new();

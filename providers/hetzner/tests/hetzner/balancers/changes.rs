@@ -19,7 +19,7 @@ async fn after(prepare: impl FnOnce(&mut Scene), annotation: &str, value: &str) 
     (scene, changes)
 }
 
-/// §8.37 to §8.39, §8.43, §8.45: each with one action, and none where nothing differs.
+/// Each with one action, and none where nothing differs.
 #[tokio::test(start_paused = true)]
 async fn what_differs_is_changed_with_one_action() {
     let plain = |_: &mut Scene| {};
@@ -59,7 +59,6 @@ async fn what_differs_is_changed_with_one_action() {
     assert_eq!(changes, [""; 0]);
 }
 
-/// §8.43: three states.
 #[tokio::test(start_paused = true)]
 async fn what_nobody_states_stays_as_it_is() {
     let mut scene = Scene::new();
@@ -78,7 +77,6 @@ async fn what_nobody_states_stays_as_it_is() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// §3.2: the type.
 #[tokio::test(start_paused = true)]
 async fn a_type_that_is_asked_for_no_more_never_makes_it_smaller() {
     let mut scene = Scene::new();
@@ -114,7 +112,7 @@ async fn a_larger_type_comes_before_what_it_is_needed_for_and_a_smaller_one_afte
     assert_eq!(scene.changes(), [action("delete_service"), action("change_type")]);
 }
 
-/// §8.40, §8.41: detaching takes private targets along; they come back.
+/// Detaching takes private targets along; they come back.
 #[tokio::test(start_paused = true)]
 async fn it_leaves_a_foreign_network_joins_its_own_and_keeps_its_targets() {
     let mut scene = Scene::new();

@@ -4,7 +4,6 @@ use serde_json::json;
 
 use super::*;
 
-/// §8.20, §8.50, §8.55: the defaults.
 #[tokio::test(start_paused = true)]
 async fn a_new_one_is_made_with_one_request_and_marked_as_the_reference_marks_it() {
     let mut scene = Scene::new();
@@ -44,7 +43,7 @@ async fn nothing_is_read_again_that_the_answer_showed() {
     assert_eq!((counts.get(CREATE), counts.get("GET /load_balancers/{id}")), (Some(&1), None), "{counts:?}");
 }
 
-/// §8.41: an address in the network, or a subnet, is asked for when it is attached; private targets come after that.
+/// An address in the network, or a subnet, is asked for when it is attached; private targets come after that.
 #[tokio::test(start_paused = true)]
 async fn an_address_in_the_network_is_had_by_attaching_it() {
     let mut scene = Scene::new();
@@ -92,7 +91,7 @@ async fn reverse_dns_follows_with_an_action_for_each_address() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// §8.20, §8.18: which addresses are told.
+/// Which addresses are told.
 #[tokio::test(start_paused = true)]
 async fn the_status_tells_the_addresses_that_are_asked_for() {
     let private = "10.0.0";
@@ -135,7 +134,6 @@ async fn the_proxy_protocol_makes_every_address_one_of_a_proxy() {
     assert_eq!(scene.ensure().await, ["198.19.0.1 Proxy", "2001:db8:ffff::1:1 Proxy"]);
 }
 
-/// §8.30, §8.32.
 #[tokio::test(start_paused = true)]
 async fn it_is_placed_where_the_annotations_say_or_else_the_environment() {
     for (annotations, env, expected) in [
@@ -158,7 +156,6 @@ async fn it_is_placed_where_the_annotations_say_or_else_the_environment() {
     }
 }
 
-/// §8.31.
 #[tokio::test(start_paused = true)]
 async fn nowhere_to_make_it_is_an_error_that_says_what_to_set() {
     let mut scene = Scene::new();
@@ -171,7 +168,6 @@ async fn nowhere_to_make_it_is_an_error_that_says_what_to_set() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// §8.33, §8.35.
 #[tokio::test(start_paused = true)]
 async fn type_algorithm_and_public_interface_are_sent() {
     let mut scene = Scene::new();
@@ -198,7 +194,7 @@ async fn type_algorithm_and_public_interface_are_sent() {
     assert_eq!(part, json!(["lb21", {"type": "least_connections"}, true]));
 }
 
-/// §3.2: neither annotation nor variable.
+/// Neither annotation nor variable.
 #[tokio::test(start_paused = true)]
 async fn a_type_that_nobody_chose_is_told_when_it_is_made_and_not_at_each_restart() {
     let mut scene = Scene::new();
@@ -240,7 +236,6 @@ async fn a_type_on_its_way_out_is_told_and_one_that_is_gone_is_an_error() {
     assert!(err.is_invalid() && err.to_string().contains("\"lb11\" cannot be had any more"), "{err}");
 }
 
-/// §8.51.
 #[tokio::test(start_paused = true)]
 async fn ports_that_are_not_tcp_are_left_out_and_told() {
     let mut scene = Scene::new();
@@ -256,7 +251,6 @@ async fn ports_that_are_not_tcp_are_left_out_and_told() {
     assert_eq!(scene.changes(), [CREATE]);
 }
 
-/// §7, issue 218.
 #[tokio::test(start_paused = true)]
 async fn source_ranges_are_no_longer_passed_over_in_silence() {
     let mut scene = Scene::new();

@@ -1,8 +1,8 @@
-//! Whose a load balancer is (§3.1).
+//! Ownership of load balancers.
 
 use super::*;
 
-/// §8.24: one that was made by other means is taken over by its name, and keeps its labels.
+/// One that was made by other means is taken over by its name, and keeps its labels.
 #[tokio::test(start_paused = true)]
 async fn one_of_the_right_name_is_taken_over_and_signed() {
     let mut scene = Scene::new();
@@ -18,7 +18,7 @@ async fn one_of_the_right_name_is_taken_over_and_signed() {
     assert_eq!((scene.targets(), scene.balancer().services.len()), (scene.servers(), 1));
 }
 
-/// §8.44: the sign is missing, or stale.
+/// The sign is missing, or stale.
 #[tokio::test(start_paused = true)]
 async fn a_sign_that_is_missing_or_of_a_service_that_is_gone_is_replaced_and_other_labels_stay() {
     for stale in [None, Some("a-service-that-is-gone")] {

@@ -1,4 +1,4 @@
-//! What the API's refusals mean (§5.1).
+//! What the API's refusals mean.
 
 use cloud_provider::{Plan, SyncObserver, async_trait};
 use hetzner_fake::Fault;

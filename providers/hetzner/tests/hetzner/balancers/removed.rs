@@ -1,10 +1,10 @@
-//! Removal (§3.3).
+//! Deletion of load balancers.
 
 use hetzner_fake::Fault;
 
 use super::*;
 
-/// §8.27, §8.36: found; and no more than two requests.
+/// Found; and no more than two requests.
 #[tokio::test(start_paused = true)]
 async fn it_is_found_by_its_sign_and_deleted() {
     let mut scene = Scene::new();
@@ -17,7 +17,7 @@ async fn it_is_found_by_its_sign_and_deleted() {
     assert!(routes[0].1.starts_with("label_selector="), "{routes:?}");
 }
 
-/// §7: no longer in silence.
+/// No longer in silence.
 #[tokio::test(start_paused = true)]
 async fn one_that_is_protected_stays_and_is_told() {
     for is_seen in [true, false] {

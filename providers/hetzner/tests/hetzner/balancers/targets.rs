@@ -1,4 +1,4 @@
-//! Targets (§3.3, step 6).
+//! Targets of load balancers: cloud servers, dedicated servers, and their limits.
 
 use hetzner_fake::Fault;
 
@@ -31,7 +31,6 @@ fn sorted(mut list: Vec<String>) -> Vec<String> {
     list
 }
 
-/// §8.29.
 #[tokio::test(start_paused = true)]
 async fn a_selector_chooses_among_the_nodes() {
     for (selector, expected) in [
@@ -61,7 +60,6 @@ async fn a_selector_chooses_among_the_nodes() {
     }
 }
 
-/// §3.2.
 #[tokio::test(start_paused = true)]
 async fn a_selector_that_cannot_be_read_leaves_the_targets_as_they_are() {
     let mut scene = Scene::new();
@@ -75,7 +73,6 @@ async fn a_selector_that_cannot_be_read_leaves_the_targets_as_they_are() {
     assert_eq!((scene.targets(), scene.changes()), (before, vec![]));
 }
 
-/// §8.46.
 #[tokio::test(start_paused = true)]
 async fn cloud_servers_are_targets_by_id_and_dedicated_ones_by_address() {
     let mut scene = Scene::new();
@@ -89,7 +86,6 @@ async fn cloud_servers_are_targets_by_id_and_dedicated_ones_by_address() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// §8.47.
 #[tokio::test(start_paused = true)]
 async fn what_no_node_stands_behind_is_removed() {
     let mut scene = Scene::new();
@@ -108,7 +104,6 @@ async fn what_no_node_stands_behind_is_removed() {
     assert_eq!(scene.changes(), [action("remove_target"), action("remove_target"), action("remove_target")]);
 }
 
-/// §8.48.
 #[tokio::test(start_paused = true)]
 async fn no_more_targets_than_the_type_takes_and_each_other_node_is_told() {
     let mut scene = Scene::new();
@@ -169,7 +164,6 @@ async fn target_refused_for_an_unknown_limit_keeps_no_other_out_and_is_tried_aga
     }
 }
 
-/// §8.49.
 #[tokio::test(start_paused = true)]
 async fn targets_are_reached_in_the_network_where_that_is_asked_for() {
     for (annotation, env, is_private) in
@@ -193,7 +187,7 @@ async fn private_addresses_without_a_network_are_an_error() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// §3.3: a target that is reached in another way is removed before it is added.
+/// A target that is reached in another way is removed before it is added.
 #[tokio::test(start_paused = true)]
 async fn each_target_changes_the_way_it_is_reached_one_by_one() {
     let mut scene = Scene::new();
@@ -211,7 +205,7 @@ async fn each_target_changes_the_way_it_is_reached_one_by_one() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// §7, issue 1035: several at once, where the API does one action at a time.
+/// Several at once, where the API does one action at a time.
 #[tokio::test(start_paused = true)]
 async fn nodes_that_join_together_all_become_targets() {
     for busy_balancers in [false, true] {
@@ -230,7 +224,7 @@ async fn nodes_that_join_together_all_become_targets() {
     }
 }
 
-/// §3.3: whose Nodes are nobody's here.
+/// Whose Nodes are nobody's here.
 #[tokio::test(start_paused = true)]
 async fn a_node_of_another_provider_is_told_and_left_out() {
     let mut scene = Scene::new();
@@ -280,7 +274,7 @@ async fn nodes_of_which_nobody_knows_a_machine_take_no_target_away() {
     assert_eq!(scene.targets(), before);
 }
 
-/// §3.3: dedicated servers by private address.
+/// Dedicated servers by private address.
 #[tokio::test(start_paused = true)]
 async fn dedicated_servers_are_reached_by_their_internal_address_or_else_their_public_one() {
     let mut scene = Scene::new();

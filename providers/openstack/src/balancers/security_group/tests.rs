@@ -12,7 +12,7 @@ fn texts(rules: &[Rule]) -> Vec<String> {
 fn wanted(spec: Value, subnets: &[&str], keeps_senders: bool) -> Vec<Rule> {
     let service = service(json!({}), spec);
     let subnets: Vec<IpNet> = subnets.iter().map(|it| it.parse().unwrap()).collect();
-    rules(&ServiceSpec::of(&service, &config()).unwrap(), &service, &subnets, keeps_senders)
+    rules(&ServiceSpec::of(&service, &config()).spec.unwrap(), &service, &subnets, keeps_senders)
 }
 
 fn group(rules: &[Value]) -> Group {
@@ -28,7 +28,6 @@ fn group(rules: &[Value]) -> Group {
     serde_json::from_value(json!({"id": "g", "name": "lb-sg-x", "security_group_rules": rules})).unwrap()
 }
 
-// §8.16
 #[test]
 fn a_group_is_named_for_its_service() {
     let named = |uid: &str, namespace: &str, name: &str| {
@@ -39,7 +38,6 @@ fn a_group_is_named_for_its_service() {
     assert_eq!(named("u", "n", &"x".repeat(300)).len(), 255);
 }
 
-// §3.8
 #[test]
 fn node_ports_are_opened_to_the_members_subnet() {
     let spec = json!({
@@ -58,7 +56,6 @@ fn node_ports_are_opened_to_the_members_subnet() {
     assert_eq!(texts(&wanted(json!({}), &["fd00::/64"], false)), ["ingress IPv6 tcp 30080 fd00::/64"]);
 }
 
-// §3.8
 #[test]
 fn with_ovn_node_ports_are_opened_to_who_may_reach_the_load_balancer() {
     let spec = json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "203.0.113.0/24"], "healthCheckNodePort": 32000});
@@ -77,7 +74,6 @@ fn changes(wanted: &[Rule], group: &Group) -> (Vec<Rule>, usize) {
     (difference.add.into_iter().cloned().collect(), difference.remove.len())
 }
 
-// §8.48, §8.49, §8.50, §8.51
 #[test]
 fn rules_are_made_and_removed_as_they_differ() {
     let wanted = wanted(json!({}), &["10.6.0.0/16"], false);

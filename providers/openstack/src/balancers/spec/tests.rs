@@ -14,7 +14,7 @@ fn asked_with(annotations: &[(&str, &str)], config: &Balancers) -> Result<Servic
         (key, json!(value))
     });
     let annotations: Value = Value::Object(annotations.collect());
-    ServiceSpec::of(&service(json!({"annotations": annotations}), json!({})), config)
+    ServiceSpec::of(&service(json!({"annotations": annotations}), json!({})), config).spec
 }
 
 fn spec(annotations: &[(&str, &str)]) -> ServiceSpec {
@@ -22,14 +22,13 @@ fn spec(annotations: &[(&str, &str)]) -> ServiceSpec {
 }
 
 fn with_spec(spec: Value) -> ServiceSpec {
-    ServiceSpec::of(&service(json!({}), spec), &config()).unwrap()
+    ServiceSpec::of(&service(json!({}), spec), &config()).spec.unwrap()
 }
 
 fn some(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-// §8.17
 #[test]
 fn a_truth_value_that_is_neither_true_nor_false_is_warned_of_and_the_default_holds() {
     let table =
@@ -42,7 +41,6 @@ fn a_truth_value_that_is_neither_true_nor_false_is_warned_of_and_the_default_hol
     assert!(spec.warnings[0].contains("loadbalancer.openstack.org/x-forwarded-for"), "{:?}", spec.warnings);
 }
 
-// §8.18
 #[test]
 fn a_number_that_is_none_is_warned_of_and_the_default_holds() {
     for (value, expected) in [(Some("10"), 10), (None, -1), (Some("many"), -1)] {
@@ -56,7 +54,6 @@ fn a_number_that_is_none_is_warned_of_and_the_default_holds() {
     assert_eq!(times, [1, 5000, 50_000, 4]);
 }
 
-// §8.19
 #[test]
 fn a_text_wins_over_the_configuration_even_if_it_is_empty() {
     let configured = configured("flavor-id=small\navailability-zone=az1");
@@ -72,7 +69,6 @@ fn a_text_wins_over_the_configuration_even_if_it_is_empty() {
     assert!(spec.warnings[0].contains("flavour-id is not known: did you mean"), "{:?}", spec.warnings);
 }
 
-// §8.20
 #[test]
 fn the_proxy_protocol_is_off_unless_a_version_is_said() {
     let table = [
@@ -91,7 +87,6 @@ fn the_proxy_protocol_is_off_unless_a_version_is_said() {
     assert!(both.is_invalid() && both.to_string().contains("cannot be used together"), "{both}");
 }
 
-// §8.21
 #[test]
 fn a_listener_speaks_tls_or_http_or_what_the_port_does() {
     let port = |protocol| ServicePort { number: 80, protocol, node_port: 30080 };
@@ -108,7 +103,6 @@ fn a_listener_speaks_tls_or_http_or_what_the_port_does() {
     assert_eq!(header.listener_protocol(&port("UDP")), "UDP", "only TCP can carry HTTP");
 }
 
-// §8.26, §8.27, §8.28
 #[test]
 fn members_are_spoken_to_by_the_proxy_protocol_before_http() {
     let tcp = ServicePort { number: 80, protocol: "TCP", node_port: 30080 };
@@ -118,7 +112,6 @@ fn members_are_spoken_to_by_the_proxy_protocol_before_http() {
     assert_eq!(spec(&[tls, ("x-forwarded-for", "true")]).pool_protocol(&tcp), "HTTP");
 }
 
-// §8.30
 #[test]
 fn the_annotated_algorithm_wins_and_an_unknown_one_is_told() {
     let configured = configured("lb-method=SOURCE_IP_PORT");
@@ -132,7 +125,6 @@ fn the_annotated_algorithm_wins_and_an_unknown_one_is_told() {
     assert_eq!(method(&[("lb-method", "BEST")]), ("SOURCE_IP_PORT".into(), some("BEST")));
 }
 
-// §8.36, §8.37, §8.38, §8.60
 #[test]
 fn a_member_has_an_address_of_the_wanted_family_and_rather_an_internal_one() {
     let node = |addresses: &[(&str, &str)]| -> Node {
@@ -172,7 +164,6 @@ fn with_class() -> Balancers {
     )
 }
 
-// §8.39
 #[test]
 fn members_are_in_the_annotated_subnet_or_the_classs_or_the_configured_one() {
     let member_subnet = |given: &[(&str, &str)]| asked_with(given, &with_class()).map(|it| it.member_subnet);
@@ -190,7 +181,6 @@ fn members_are_in_the_annotated_subnet_or_the_classs_or_the_configured_one() {
     assert_eq!(spec(&[("network-id", "mine")]).member_subnet, None);
 }
 
-// §8.40
 #[test]
 fn the_vip_is_where_the_annotation_says_or_the_class_which_comes_first_for_external_ones() {
     let vip = |given: &[(&str, &str)]| asked_with(given, &with_class()).map(|it| it.vip);
@@ -228,7 +218,6 @@ fn floating_ips_come_from_where_the_class_says_then_the_annotations_then_the_con
     assert_eq!(floating(&[("floating-network-id", "")]).network, None);
 }
 
-// §8.47
 #[test]
 fn members_carry_every_label_that_is_asked_for() {
     let labels: StringMap = [("env", "prod"), ("image", "a=b"), ("gpu", "")].into_iter().collect();
@@ -260,7 +249,7 @@ fn members_are_checked_by_themselves_where_only_nodes_with_a_pod_may_get_traffic
     let local = json!({"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000});
     let checked = |annotations: Value, spec: &Value, create: bool| {
         let config = configured(if create { "create-monitor" } else { "" });
-        let spec = ServiceSpec::of(&service(json!({"annotations": annotations}), spec.clone()), &config).unwrap();
+        let spec = ServiceSpec::of(&service(json!({"annotations": annotations}), spec.clone()), &config).spec.unwrap();
         (spec.monitor.is_some(), spec.health_check_port)
     };
     let annotation = |value: &str| json!({"loadbalancer.openstack.org/enable-health-monitor": value});
@@ -289,7 +278,7 @@ fn source_ranges_are_of_the_vips_family_and_everybodys_if_none_is_said() {
         let annotations =
             annotation.map(|text| json!({"service.beta.kubernetes.io/load-balancer-source-ranges": text}));
         let service = service(json!({"annotations": annotations}), spec);
-        ServiceSpec::of(&service, &config()).map(|spec| {
+        ServiceSpec::of(&service, &config()).spec.map(|spec| {
             let ranges: Vec<_> = spec.ranges.iter().map(ToString::to_string).collect();
             (ranges.join(" "), spec.is_restricted)
         })
@@ -338,7 +327,7 @@ fn of_two_families_the_second_is_known_and_whether_it_is_needed() {
 fn all_mistakes_are_told_at_once() {
     let mut broken = service(json!({"annotations": {"loadbalancer.openstack.org/class": "silver"}}), json!({}));
     broken.spec.as_mut().unwrap().ports = None;
-    let error = ServiceSpec::of(&broken, &config()).err().unwrap().to_string();
+    let error = ServiceSpec::of(&broken, &config()).spec.err().unwrap().to_string();
     assert!(error.contains("silver") && error.contains("the Service has no ports"), "{error}");
 }
 

@@ -35,7 +35,6 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// §8.8.
 #[test]
 fn a_nodes_addresses_stand_in_the_order_in_which_they_are_looked_for() {
     let config = Networking { public: names(&["public"]), ..Networking::default() };
@@ -52,7 +51,6 @@ fn a_nodes_addresses_stand_in_the_order_in_which_they_are_looked_for() {
     assert_eq!(listed(&config), expected);
 }
 
-/// §8.9.
 #[test]
 fn another_network_may_be_the_public_one_and_a_server_may_have_no_host_name() {
     let mut server = server();
@@ -74,7 +72,6 @@ fn another_network_may_be_the_public_one_and_a_server_may_have_no_host_name() {
     assert_eq!(shown(&addresses(&server, &attached(), &config)), expected);
 }
 
-/// §8.10.
 #[test]
 fn only_addresses_of_the_networks_that_are_named_are_internal() {
     let config = Networking { internal: names(&["private", "also"]), ..Networking::default() };
@@ -88,7 +85,6 @@ fn only_addresses_of_the_networks_that_are_named_are_internal() {
     assert!(listed.contains(&"ExternalIP 50.56.176.37".to_owned()), "floating addresses stay: {listed:?}");
 }
 
-/// §8.11.
 #[test]
 fn with_ipv6_switched_off_no_address_of_it_is_left() {
     let config = Networking { ipv6_disabled: true, public: names(&["public"]), ..Networking::default() };
@@ -124,7 +120,7 @@ fn what_a_trunk_carries_stands_with_its_network_after_the_servers_own() {
     assert!(listed.contains(&"ExternalIP 10.1.0.5".to_owned()));
 }
 
-/// §8.12: what is no range is left out where the key is read, and the others keep their places.
+/// What is no range is left out where the key is read, and the others keep their places.
 #[test]
 fn addresses_of_named_ranges_come_first_and_in_their_numbers_order() {
     let order = ["50.56.176.0/24", "10.0.0.0/8"].map(|range| range.parse().unwrap());
@@ -154,7 +150,6 @@ fn addresses_of_both_families_are_compared_as_numbers() {
     );
 }
 
-/// §8.13.
 #[test]
 fn an_addresses_priority_is_how_far_before_the_end_its_range_stands() {
     let order = ["192.168.0.0/16", "10.0.0.0/8"].map(|range| range.parse().unwrap());

@@ -33,7 +33,6 @@ async fn a_joined_node_is_one_request_for_each_pool() {
     assert!(members.as_array().unwrap().iter().all(|it| it["name"] != *gone.name));
 }
 
-// §8.56
 #[tokio::test(start_paused = true)]
 async fn a_port_that_goes_and_one_whose_node_port_changes() {
     let mut scene = internal(json!([{"port": 80, "nodePort": 30080}, {"port": 443, "nodePort": 30443}])).await;
@@ -65,7 +64,6 @@ async fn a_new_port_has_its_pool_first_with_monitor_and_members() {
     assert_eq!(scene.changes(), [] as [&str; 0]);
 }
 
-// Defect 1 of §7
 #[tokio::test(start_paused = true)]
 async fn affinity_and_method_are_changed_in_place() {
     let mut scene = internal(json!([{"port": 80, "nodePort": 30080}])).await;
@@ -108,7 +106,6 @@ async fn a_monitor_comes_changes_becomes_another_and_goes() {
     assert_eq!(scene.changes(), [] as [&str; 0]);
 }
 
-// Defect 5 of §7
 #[tokio::test(start_paused = true)]
 async fn another_protocol_is_another_listener_and_never_two_on_one_port() {
     let mut scene = internal(json!([{"port": 80, "nodePort": 30080}])).await;

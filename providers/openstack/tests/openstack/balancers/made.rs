@@ -13,7 +13,6 @@ fn sorted(value: &Value) -> Vec<String> {
     all
 }
 
-// §8.22, §8.29, §8.32, §8.35, §8.55
 #[tokio::test(start_paused = true)]
 async fn a_load_balancer_is_made_with_one_request_and_then_nothing_changes() {
     let mut scene = Scene::new();
@@ -102,7 +101,6 @@ async fn without_tags_the_name_says_whose_it_is() {
     assert!(scene.fake.load_balancers().is_empty());
 }
 
-// §8.34
 #[tokio::test(start_paused = true)]
 async fn a_port_without_a_node_port_has_no_members() {
     let mut scene = Scene::new();

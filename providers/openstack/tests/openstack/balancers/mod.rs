@@ -1,4 +1,4 @@
-//! Load balancers: Octavia's side of §3, and its rows of §8.
+//! Load balancers in Octavia, by what changes about them.
 
 mod adverse;
 mod changed;

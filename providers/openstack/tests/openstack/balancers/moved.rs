@@ -1,4 +1,4 @@
-//! A Service whose annotation names another load balancer than the one that it has (§3.5).
+//! A Service whose annotation names another load balancer than the one that it has.
 
 use std::time::Duration;
 

@@ -89,7 +89,6 @@ async fn two_of_one_name_are_refused() {
     assert_eq!(scene.changes(), [] as [&str; 0]);
 }
 
-// §8.52, §8.53
 #[tokio::test(start_paused = true)]
 async fn all_names_follow_the_cluster_when_that_is_called_otherwise() {
     let old = "kube_service_old_default_web";

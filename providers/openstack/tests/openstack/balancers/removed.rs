@@ -45,7 +45,6 @@ async fn its_security_group_goes_too_also_when_such_are_not_managed_any_more() {
     assert!(scene.fake.load_balancers().is_empty() && scene.fake.floating_ips().is_empty());
 }
 
-// Defect 9 of §7
 #[tokio::test(start_paused = true)]
 async fn what_outlives_a_load_balancer_that_somebody_deleted_goes_with_the_service() {
     let mut scene = Scene::new();

@@ -7,7 +7,6 @@ use super::scene::{CREATE, Scene};
 
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
-// Defect 10 of §7
 #[tokio::test(start_paused = true)]
 async fn everything_is_made_piece_by_piece() {
     let mut scene = Scene::with(Options { bulk: false, ..Options::default() });

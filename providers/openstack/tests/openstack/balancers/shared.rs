@@ -1,4 +1,4 @@
-//! Load balancers that several Services share (§3.5), and those of other names.
+//! Load balancers that several Services share, and those of other names.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,6 @@ fn tags(object: &Value) -> Vec<&str> {
     tags
 }
 
-// §8.57, §8.58
 #[tokio::test(start_paused = true)]
 async fn a_second_service_shares_the_load_balancer_of_the_first_and_leaves_it() {
     let mut scene = shared().await;
@@ -77,7 +76,6 @@ async fn a_service_that_comes_back_finds_its_load_balancer_with_others_on_it() {
     assert_eq!(scene.balancer()["listeners"].as_array().unwrap().len(), 2);
 }
 
-// §8.44, §8.45, §8.46 and defect 4 of §7
 #[tokio::test(start_paused = true)]
 async fn a_port_that_another_service_has_is_refused_whatever_its_listener_speaks() {
     let mut scene = shared().await;

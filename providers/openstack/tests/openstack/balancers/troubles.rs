@@ -90,7 +90,6 @@ async fn somebody_else_who_changes_it_at_the_same_time_is_waited_for() {
     assert_eq!(scene.balancer()["listeners"][0]["protocol_port"], 81);
 }
 
-// §5
 #[tokio::test(start_paused = true)]
 async fn an_octavia_that_says_when_to_come_back_is_not_asked_before_and_nothing_is_made_twice() {
     let mut scene = internal();
@@ -107,7 +106,6 @@ async fn an_octavia_that_says_when_to_come_back_is_not_asked_before_and_nothing_
     assert_eq!(scene.changes(), [CREATE]);
 }
 
-// Defect 8 of §7
 #[tokio::test(start_paused = true)]
 async fn one_that_somebody_deleted_is_made_anew_in_spite_of_the_annotation() {
     let mut scene = Scene::new();
@@ -150,7 +148,6 @@ async fn one_that_is_going_away_is_waited_for() {
     assert_eq!(scene.balancer()["provisioning_status"], "ACTIVE");
 }
 
-// Defect 12 of §7
 #[tokio::test(start_paused = true)]
 async fn a_listener_that_lost_its_pool_gets_one() {
     let mut scene = internal();

@@ -79,7 +79,6 @@ async fn a_pool_without_listeners_is_ours_only_if_it_has_all_of_our_name() {
     }
 }
 
-// Defect 8 of §7
 #[tokio::test(start_paused = true)]
 async fn an_annotation_that_was_written_for_a_load_balancer_that_failed_blocks_nothing() {
     let mut scene = internal();
@@ -90,7 +89,6 @@ async fn an_annotation_that_was_written_for_a_load_balancer_that_failed_blocks_n
     assert_eq!(scene.balancer()["provisioning_status"], "ACTIVE");
 }
 
-// Defect 8 of §7
 #[tokio::test(start_paused = true)]
 async fn a_service_that_is_of_another_type_for_a_while_gets_a_new_load_balancer() {
     let mut scene = internal();

@@ -1,4 +1,4 @@
-//! `clouds.yaml` and its companions (§1.2).
+//! `clouds.yaml` and its companions.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -54,7 +54,6 @@ fn password(config: &Config) -> (&User, &str) {
     (user, password.expose_secret())
 }
 
-// §8.3
 #[test]
 fn what_the_file_itself_says_goes_before_clouds_yaml_which_says_the_rest() {
     let clouds = "clouds:\n  default:\n    auth:\n      domain_name: default\n      auth_url: http://not-auth.url\n      \

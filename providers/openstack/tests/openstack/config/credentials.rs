@@ -1,4 +1,4 @@
-//! `[Global]`: who we are, what the token is for, TLS (§1.2).
+//! `[Global]`: who we are, what the token is for, TLS.
 
 use std::path::PathBuf;
 
@@ -56,7 +56,6 @@ fn a_url_that_is_none_or_of_version_two_is_a_mistake() {
     assert_eq!(told, "cloud.conf:2: [Global] auth-url is missing: the URL of Keystone");
 }
 
-// §8.4
 #[test]
 fn user_and_project_by_name_are_in_the_domain_that_is_given_for_both() {
     let auth = auth("username = user\npassword = pass\ndomain-name = local\ntenant-name = demo");
@@ -90,7 +89,6 @@ fn an_id_goes_before_a_name() {
     assert_eq!(credential, Named::Id("ai".into()));
 }
 
-// §8.5
 #[test]
 fn a_token_is_for_the_trust_else_the_project_else_the_domain() {
     let user = "user-id = u\npassword = x\n";

@@ -1,4 +1,4 @@
-//! `[Networking]`, `[LoadBalancer]` and its classes, `[Route]`, `[Metadata]`, the environment (§1.3, §1.4).
+//! `[Networking]`, `[LoadBalancer]` and its classes, `[Route]`, `[Metadata]`, the environment.
 
 use std::time::Duration;
 
@@ -63,7 +63,6 @@ fn what_is_not_set_has_the_defaults_of_the_go_program() {
     assert!(config.files.is_empty());
 }
 
-// §8.1
 #[test]
 fn durations_truth_values_and_the_search_order_are_read_as_the_go_program_does() {
     let config = with(
@@ -74,7 +73,6 @@ fn durations_truth_values_and_the_search_order_are_read_as_the_go_program_does()
     assert_eq!((read.flag(&CREATE_MONITOR), monitor(&read)), (true, [60_000, 30_000, 1, 3]));
 }
 
-// §8.2
 #[test]
 fn without_a_file_nothing_starts() {
     let err = Config::read(&cloud_provider::Setup::default()).unwrap_err();
@@ -190,7 +188,6 @@ fn networks_are_given_one_to_a_line() {
     );
 }
 
-// §8.12
 #[test]
 fn what_is_no_range_in_the_sort_order_is_left_out_and_the_others_count() {
     let order = with("[Networking]\naddress-sort-order = 10.0.1.7/16, 10.0.0.0, ,fd00::/8,x\n").networking.sort_order;

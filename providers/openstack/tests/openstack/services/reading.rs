@@ -47,7 +47,6 @@ async fn what_is_no_list_proves_no_absence() {
 
 type Check = fn(&Error) -> bool;
 
-// §5.6
 #[tokio::test(start_paused = true)]
 async fn each_services_refusals_are_understood_and_their_message_is_kept() {
     let immutable = "Load Balancer 17 is immutable and cannot be updated.";

@@ -203,7 +203,6 @@ async fn a_token_that_was_given_is_used_until_it_ends() {
     assert_eq!(cloud.asked(), [body]);
 }
 
-// §8.4, §8.5
 #[tokio::test(start_paused = true)]
 async fn keystone_is_asked_as_the_configuration_says() {
     let user = json!({"id": "u1", "password": "right"});

@@ -1,4 +1,4 @@
-//! Services of two IP families: a second VIP where there can be one (§7, D-204).
+//! Services of two IP families: a second VIP where there can be one (D-204).
 
 use openstack_fake::Options;
 use serde_json::{Value, json};

@@ -43,7 +43,6 @@ async fn an_external_load_balancer_gets_a_floating_ip_of_the_first_external_netw
     assert!(scene.fake.floating_ips().is_empty() && scene.fake.load_balancers().is_empty());
 }
 
-// §3.3
 #[tokio::test(start_paused = true)]
 async fn an_external_network_counts_if_it_has_ipv4_or_subnets_that_nobody_shows() {
     for (range, is_hidden, counts) in
@@ -62,7 +61,6 @@ async fn an_external_network_counts_if_it_has_ipv4_or_subnets_that_nobody_shows(
     }
 }
 
-// §3.7.6
 #[tokio::test(start_paused = true)]
 async fn without_an_external_network_a_load_balancer_is_internal_and_keeps_what_it_has() {
     let mut scene = Scene::new();
@@ -81,7 +79,6 @@ async fn without_an_external_network_a_load_balancer_is_internal_and_keeps_what_
     assert!(scene.changes().is_empty());
 }
 
-// §3.7.4
 #[tokio::test(start_paused = true)]
 async fn a_floating_ip_that_the_service_names_is_taken_and_given_back() {
     let mut scene = Scene::new();
@@ -94,7 +91,6 @@ async fn a_floating_ip_that_the_service_names_is_taken_and_given_back() {
     assert_eq!((&only(&scene)["id"], &only(&scene)["port_id"]), (&json!(id), &Value::Null), "it is not ours to delete");
 }
 
-// §3.7.4
 #[tokio::test(start_paused = true)]
 async fn a_named_floating_ip_that_is_in_use_is_left_where_it_is() {
     let mut scene = Scene::new();
@@ -108,7 +104,6 @@ async fn a_named_floating_ip_that_is_in_use_is_left_where_it_is() {
     assert!(scene.fake.load_balancers().is_empty(), "found before a load balancer is created");
 }
 
-// §3.7.4
 #[tokio::test(start_paused = true)]
 async fn named_floating_ip_on_the_services_own_load_balancer_is_not_taken() {
     let mut scene = Scene::new();
@@ -125,7 +120,6 @@ async fn named_floating_ip_on_the_services_own_load_balancer_is_not_taken() {
     assert_eq!(scene.ensure("web").await, [named]);
 }
 
-// §3.7.5
 #[tokio::test(start_paused = true)]
 async fn an_address_that_is_nobodys_is_asked_for() {
     let mut scene = Scene::new();
@@ -137,7 +131,6 @@ async fn an_address_that_is_nobodys_is_asked_for() {
     assert_eq!(only(&scene)["description"], OURS);
 }
 
-// §3.7.2
 #[tokio::test(start_paused = true)]
 async fn who_becomes_internal_loses_its_floating_ip_unless_it_is_kept_or_not_ours() {
     for (ours, keep, stays) in [(true, false, false), (true, true, true), (false, false, true)] {
@@ -164,7 +157,6 @@ async fn who_becomes_internal_loses_its_floating_ip_unless_it_is_kept_or_not_our
     }
 }
 
-// §3.9.4
 #[tokio::test(start_paused = true)]
 async fn a_kept_floating_ip_outlives_its_service() {
     let mut scene = Scene::new();
@@ -175,7 +167,6 @@ async fn a_kept_floating_ip_outlives_its_service() {
     assert_eq!(only(&scene)["port_id"], Value::Null);
 }
 
-// §3.3, §8.54
 #[tokio::test(start_paused = true)]
 async fn subnets_that_fit_are_tried_in_turn() {
     let mut scene = Scene::new();
@@ -204,7 +195,6 @@ async fn subnets_that_fit_are_tried_in_turn() {
     assert!(error.is_invalid() && error.to_string().contains("is no regular expression"), "{error}");
 }
 
-// §3.3
 #[tokio::test(start_paused = true)]
 async fn negated_tags_exclude_subnets_with_any_or_with_all_of_them() {
     let table = [
@@ -261,7 +251,6 @@ async fn a_named_subnet_must_be_in_the_network() {
     }
 }
 
-// §3.5.8
 #[tokio::test(start_paused = true)]
 async fn an_ipv6_load_balancer_is_published_by_its_vip() {
     let mut scene = Scene::new();

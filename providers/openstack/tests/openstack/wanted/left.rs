@@ -1,4 +1,4 @@
-//! What is left of a load balancer that somebody else removed (§7, faults 8 and 9).
+//! What is left of a load balancer that somebody else removed.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a Service wants and what must be found out for it (§3.2, §3.3, §3.7, §3.8).
+//! What a Service wants and what must be found out for it.
 
 mod dual_stack;
 mod floating_ips;

@@ -21,7 +21,6 @@ fn member(balancer: &Value) -> &Value {
     &balancer["listeners"][0]["default_pool"]["members"][0]
 }
 
-// §3.3
 #[tokio::test(start_paused = true)]
 async fn a_load_balancer_of_which_nobody_says_where_goes_where_the_first_node_is() {
     let mut scene = anywhere();
@@ -53,7 +52,6 @@ async fn nodes_that_neutron_does_not_know_are_told() {
     assert!(scene.fake.load_balancers().is_empty());
 }
 
-// §3.3
 #[tokio::test(start_paused = true)]
 async fn with_a_network_octavia_picks_the_subnet() {
     let mut scene = anywhere();
@@ -66,7 +64,6 @@ async fn with_a_network_octavia_picks_the_subnet() {
     assert_eq!(scene.fake.count("GET /ports"), 0, "nothing is looked for");
 }
 
-// §3.2
 #[tokio::test(start_paused = true)]
 async fn a_vip_on_a_given_port_is_sent_neither_subnet_nor_network() {
     let mut scene = Scene::new();
@@ -78,7 +75,6 @@ async fn a_vip_on_a_given_port_is_sent_neither_subnet_nor_network() {
     assert!(body.get("vip_subnet_id").is_none() && body.get("vip_network_id").is_none(), "{body:#}");
 }
 
-// §8.39, §8.40
 #[tokio::test(start_paused = true)]
 async fn a_class_says_where_and_an_unknown_one_is_refused() {
     let mut scene = Scene::new();
@@ -99,7 +95,6 @@ async fn a_class_says_where_and_an_unknown_one_is_refused() {
     assert_eq!((&body["vip_subnet_id"], &member(&body)["subnet_id"]), (&json!(vips), &json!(members)));
 }
 
-// §3.5.1
 #[tokio::test(start_paused = true)]
 async fn no_load_balancer_is_made_before_there_are_nodes_and_one_that_is_there_loses_its_members() {
     let mut scene = Scene::new();

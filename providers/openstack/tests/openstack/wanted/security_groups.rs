@@ -1,4 +1,4 @@
-//! Managed security groups (§3.8).
+//! Managed security groups.
 
 use openstack_fake::Fault;
 use serde_json::{Value, json};
@@ -81,7 +81,6 @@ async fn a_node_that_comes_is_reached_and_one_that_goes_is_closed() {
     assert_eq!(groups_of(&scene, "worker-2"), [id(&scene)]);
 }
 
-// §8.49
 #[tokio::test(start_paused = true)]
 async fn new_rules_are_made_before_old_ones_go() {
     let mut scene = managed();
@@ -94,7 +93,6 @@ async fn new_rules_are_made_before_old_ones_go() {
     assert_eq!(changes, ["POST /security-group-rules", "DELETE /security-group-rules/{id}"]);
 }
 
-// §7, fault 6
 #[tokio::test(start_paused = true)]
 async fn a_rule_that_is_gone_already_keeps_no_other_from_going() {
     let mut scene = managed();
@@ -124,7 +122,6 @@ async fn a_port_without_port_security_gets_none() {
     assert!(scene.changes().is_empty());
 }
 
-// §7, fault 7
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_changes_in_the_same_moment_is_not_lost() {
     let mut scene = managed();
@@ -135,7 +132,6 @@ async fn what_somebody_else_changes_in_the_same_moment_is_not_lost() {
     assert_eq!(sent, 4, "two of them again");
 }
 
-// §3.5.11
 #[tokio::test(start_paused = true)]
 async fn where_groups_are_not_managed_any_more_what_is_left_goes() {
     let mut scene = managed();
@@ -147,7 +143,6 @@ async fn where_groups_are_not_managed_any_more_what_is_left_goes() {
     assert!(scene.fake.load_balancer(NAME).is_some());
 }
 
-// §3.9.7
 #[tokio::test(start_paused = true)]
 async fn a_group_goes_with_its_service_also_where_groups_are_not_managed() {
     let mut scene = managed();
@@ -166,7 +161,6 @@ async fn two_groups_of_one_name_are_told_not_changed() {
     assert!(error.is_invalid() && error.to_string().contains("there are several security groups"), "{error}");
 }
 
-// §3.8
 #[tokio::test(start_paused = true)]
 async fn with_ovn_source_ranges_are_enforced_at_the_nodes() {
     let mut scene = managed();

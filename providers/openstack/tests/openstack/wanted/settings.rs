@@ -64,7 +64,6 @@ async fn an_algorithm_that_octavia_does_not_have_is_told_and_the_configured_one_
     assert_eq!(scene.balancer()["pools"][0]["lb_algorithm"], "ROUND_ROBIN");
 }
 
-// §3.3
 #[tokio::test(start_paused = true)]
 async fn a_tls_reference_must_exist_in_barbican() {
     let mut scene = Scene::new();
@@ -107,7 +106,7 @@ async fn a_tls_reference_needs_a_key_manager() {
     }
 }
 
-// §7: the traffic policy Local must not lose connections
+// The traffic policy Local must not lose connections
 #[tokio::test(start_paused = true)]
 async fn with_traffic_policy_local_nodes_are_asked_for_their_pods() {
     let mut scene = Scene::new();
