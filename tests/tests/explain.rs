@@ -246,7 +246,7 @@ fn a_load_balancer_of_another_cluster_stands_in_the_way() {
     world.cloud.add_load_balancer(spec);
     world.run(60);
     let it = world.of_service("web");
-    names(&it, State::ForeignOwner, "is marked for another cluster, \"another\"");
+    names(&it, State::ForeignOwner, "carries the owner tags of another cluster, \"another\"");
     names(&it, State::Invalid, "another owner's");
     assert_eq!(it.claims.len(), 1, "{:?}", it.claims);
 }

@@ -256,7 +256,7 @@ async fn a_list_that_lags_behind_does_not_overrule_what_is_certain() {
 async fn somebody_elses_load_balancer_is_refused_and_left_alone() {
     let mut scene = Scene::new();
     let table: [(&[(&str, &str)], &str); 5] = [
-        (&[], "carries no mark of this cluster"),
+        (&[], "carries no owner tags of this cluster"),
         (&[("simulated/service-uid", "another")], "mark it to have it taken over: ccm-rs/cluster=5c1d"),
         (&[("ccm-rs/cluster", "another"), ("ccm-rs/service", "17-c0")], "marked for another cluster, \"another\""),
         (&[("ccm-rs/cluster", "another"), ("simulated/service-uid", "17-c0")], "marked for another cluster"),

@@ -1,4 +1,4 @@
-//! What other means made, and what others left, is taken over by its name.
+//! Adoption by name of load balancers that other tools created, or that deleted Services left.
 //!
 //! Rules: D-183.
 
@@ -7,14 +7,14 @@ use cloud_provider::{Goal, LoadBalancers, Service};
 use super::super::{MAX_AGE, OwnerTags};
 use super::small::{Town, with_targets};
 
-/// A town in which load balancers of a name are taken over.
+/// Returns a town in which load balancers are adopted by their name.
 fn adopting() -> Town {
     let town = Town::default();
     town.cloud.state().adopts = true;
     town
 }
 
-/// A Service whose annotation names its load balancer `web`.
+/// Returns a Service whose annotation names its load balancer `web`.
 fn wants_web(town: &Town, uid: &str) -> Service {
     let mut service = town.service(uid, with_targets(&["a"]));
     service.metadata.annotations = Some([("name".to_owned(), "web".to_owned())].into());
@@ -85,7 +85,7 @@ async fn what_another_living_service_signed_is_its_own() {
     let err = town.balancers.ensure(town.request(&service)).await.unwrap_err();
     assert!(err.is_invalid() && err.to_string().contains("belongs to Service default/s2"), "{err}");
     assert_eq!(town.cloud.one(&id).owner_tags, OwnerTags::default());
-    // It goes.
+    // The other Service is deleted.
     town.cached.services.lock().unwrap().retain(|it| it.metadata.uid.as_deref() != Some("s2"));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.one(&id).owner_tags, town.owner_tags("s1"));
@@ -121,7 +121,7 @@ async fn of_two_services_that_want_it_one_has_it_and_keeps_it() {
             assert!(err.is_invalid() && err.to_string().contains("of this cluster"), "{err}");
             assert_eq!(town.cloud.one(&id).owner_tags.service, winner.metadata.uid);
         }
-        // The one that has it goes without taking it along, as where it is protected.
+        // The Service that has the load balancer is deleted without deleting it, as if it were protected.
         let gone = winner.metadata.uid.clone();
         town.cached.services.lock().unwrap().retain(|it| it.metadata.uid != gone);
         town.balancers.ensure(town.request(loser)).await.unwrap();

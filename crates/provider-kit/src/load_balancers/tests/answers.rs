@@ -1,4 +1,4 @@
-//! What a cloud may answer to a change, and what each answer costs.
+//! The answers that a cloud may give to a change, and the cost of each answer.
 
 use cloud_provider::names::FINALIZER_LOAD_BALANCER;
 use cloud_provider::{LoadBalancers, Service};
@@ -32,7 +32,7 @@ async fn a_cloud_that_never_shows_what_it_was_told_ends_in_an_error_that_names_i
     town.want("s1", with_targets(&["a"]).balancer(Attributes::default().set(IGNORED, "loud").set(NETWORK, "blue")));
     town.cloud.requests();
     let err = town.balancers.ensure(town.request(&service)).await.unwrap_err();
-    let told = "the cloud does not show what it was told: update load balancer \"as1\": ignored: none → loud";
+    let told = "the cloud accepted changes but does not show them: update load balancer \"as1\": ignored: none → loud";
     assert_eq!(err.to_string(), told);
     assert_eq!(town.cloud.requests(), ["Update", "Update", "AddTargets"], "it keeps nothing else from being done");
     town.balancers.ensure(town.request(&service)).await.unwrap_err();
@@ -122,7 +122,7 @@ async fn what_is_there_again_after_it_was_not_found_is_not_gone() {
     town.cloud.state().haunted = true;
     let service = leaving(service);
     let err = town.balancers.delete(town.request(&service)).await.unwrap_err();
-    assert!(err.is_conflict() && err.to_string().contains("is there again"), "{err}");
+    assert!(err.is_conflict() && err.to_string().contains("exists again"), "{err}");
     town.cloud.state().haunted = false;
     town.balancers.delete(town.request(&service)).await.unwrap();
 }
@@ -145,7 +145,7 @@ async fn a_witness_that_was_asked_for_before_bears_out_nothing() {
     let town = Town::default();
     let (first, second) = (leaving(town.service("s1", Tree::default())), leaving(town.service("s2", Tree::default())));
     let late = async {
-        // The first witness is asked for at 20 ms, and answers at 70.
+        // The first control read starts at 20 ms, and is answered at 70 ms.
         sleep(Duration::from_millis(35)).await;
         town.balancers.get(town.request(&second)).await
     };
@@ -192,7 +192,7 @@ async fn a_status_may_depend_on_the_service() {
     }
 }
 
-/// A person deletes it.
+/// Marks the Service as being deleted.
 fn leaving(mut service: Service) -> Service {
     let deleted =
         json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER_LOAD_BALANCER]}});
@@ -222,7 +222,7 @@ async fn who_waits_for_a_cloud_without_time_asks_it_nothing_meanwhile() {
         let mut service = town.service("s1", with_targets(&["a"]));
         town.cloud.state().has_no_time = (3, is_made);
         assert!(town.balancers.ensure(town.request(&service)).await.unwrap_err().is_rate_limited());
-        // From the first try on it has the finalizer.
+        // The Service has the finalizer from the first attempt on.
         service.metadata.finalizers = Some(vec![FINALIZER_LOAD_BALANCER.to_owned()]);
         sleep(Duration::from_secs(600)).await;
         town.cloud.requests();

@@ -1,4 +1,5 @@
-//! What the engine asks of a [`LoadBalancerCloud`]: the Service is parsed once, and a mistake stops only what it concerns.
+//! The calls of the engine to a [`LoadBalancerCloud`]: the Service is parsed once, and a mistake stops only the changes
+//! that it concerns.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +18,7 @@ use crate::paging::Reading;
 const PORT: Annotation<u16> = Annotation::new("acme/check-port", u16::KIND, "Where targets are checked.");
 const ONLY: Annotation<u16> = Annotation::new("acme/only", u16::KIND, "The only target.").decides_targets();
 
-/// A cloud with one load balancer, which keeps what it is told.
+/// A cloud with one load balancer, which it stores as written.
 #[derive(Clone, Default)]
 struct Acme(Arc<Model>);
 

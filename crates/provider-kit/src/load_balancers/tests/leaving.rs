@@ -1,4 +1,4 @@
-//! Nobody can leave a shared load balancer that has failed; it goes with the last.
+//! Failed shared load balancers: no Service can leave one, so it is deleted with the last Service.
 //!
 //! Rules: D-211.
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use super::super::{Auxiliary, OwnerTags, Part, State};
 use super::small::{Town, with_targets};
 
-/// `s1` has a load balancer that failed, and that `s2` shares.
+/// Returns a Service `s1` with a load balancer that failed and that `s2` shares.
 async fn shared() -> (Town, Service) {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
@@ -32,7 +32,7 @@ fn leaving(service: &Service) -> Service {
     service
 }
 
-/// What the cluster knows of `s2`.
+/// Changes or removes `s2` in the cluster's cache.
 fn let_other(town: &Town, change: impl Fn(&Service) -> Option<Service>) {
     let mut services = town.cached.services.lock().unwrap();
     *services = services

@@ -1,4 +1,4 @@
-//! A Service that names another load balancer than the one that it has moves there.
+//! Moves of a Service to another load balancer than the one that it has.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use cloud_provider::{
 use super::super::{Attributes, Auxiliary, OwnerTags, Part, Tree};
 use super::small::{Small, Town, with_targets};
 
-/// What is published in the middle of a sync, and how many load balancers there are then.
+/// The status that is published during a sync, with the number of load balancers at that time.
 struct Board {
     cloud: Small,
     shown: Mutex<Vec<(String, usize)>>,
@@ -49,7 +49,7 @@ fn shows(service: &mut Service, address: &str) {
     service.status = Some(serde_json::from_value(status).unwrap());
 }
 
-/// A Service with a load balancer, `lb-1`, that now asks for `lb-2`, which is nobody's.
+/// Returns a Service with a load balancer, `lb-1`, that now requests `lb-2`, which has no owner.
 async fn moving() -> (Town, Service) {
     let town = Town::default();
     town.cloud.state().adopts = true;
@@ -130,7 +130,7 @@ async fn the_twin_of_another_cluster_is_none_of_its_own() {
         let town = Town::default();
         town.cloud.state().adopts = true;
         let mut service = town.service("s1", with_targets(&["a"]));
-        // The reference made it, for this Service or for one of the same name elsewhere.
+        // The Go cloud controller manager created it, for this Service or for one of the same name elsewhere.
         town.cloud.add("twin", OwnerTags::default(), Some("sign-s1"), with_targets(&["a"]));
         let id = town.cloud.add("as1", OwnerTags::default(), None, with_targets(&["a"]));
         asks_for(&mut service, &id);
@@ -167,7 +167,7 @@ async fn what_is_the_services_own_stays_with_it() {
     assert!(town.cloud.one("lb-2").tree.unwrap().parts.contains_key(&group));
 }
 
-/// Moves it; what is deleted, as operations tell it.
+/// Moves the Service and returns the deleted parts, as the operations name them.
 async fn removed_operations(town: &Town, service: &Service) -> Vec<String> {
     ensure(town, service, &board(town)).await.unwrap();
     std::mem::take(&mut town.cloud.state().deleted)
@@ -182,7 +182,7 @@ async fn one_that_is_not_there_is_no_reason_to_have_none() {
     assert_eq!(town.cloud.one("lb-2").owner_tags, OwnerTags::default());
 }
 
-/// A Service with a load balancer, `lb-1`, that now asks for one of another kind.
+/// Returns a Service with a load balancer, `lb-1`, that now requests one of another kind.
 async fn changing_kind() -> (Town, Service) {
     let town = Town::default();
     let mut service = town.service("s1", with_targets(&["a"]));

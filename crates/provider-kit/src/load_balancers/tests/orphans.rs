@@ -1,4 +1,4 @@
-//! What is left of Services that are gone.
+//! Orphans: load balancers of Services that no longer exist.
 //!
 //! Rules: P-19, D-207.
 
@@ -34,7 +34,7 @@ async fn what_is_marked_for_a_dead_service_of_this_cluster_is_told_from_what_was
     assert_eq!(town.balancers.orphans(&cluster, &|_| false).unwrap().len(), 1, "what was deleted is no orphan");
 }
 
-/// A town with a live Service `s1` and the orphan `left`, and the orphan as it is listed.
+/// Returns a town with a live Service `s1` and the orphan `left`, and the orphan as it is listed.
 async fn with_an_orphan() -> (Town, OwnedResource, Vec<Arc<Service>>) {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
@@ -71,7 +71,7 @@ async fn orphan_that_is_not_what_was_listed_is_left_alone() {
     let changes: [(Change, &str); 3] = [
         (|it| it.owner_tags.service = Some("s1".into()), "does not carry the owner tags"),
         (|it| it.owner_tags = OwnerTags::default(), "does not carry the owner tags"),
-        (|it| it.legacy_owner = Some("sign-s1".into()), "may be taken over by Service default/s1"),
+        (|it| it.legacy_owner = Some("sign-s1".into()), "may be adopted by Service default/s1"),
     ];
     for (change, reason) in changes {
         let (town, orphan, services) = with_an_orphan().await;

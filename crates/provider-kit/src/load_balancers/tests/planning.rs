@@ -1,4 +1,4 @@
-//! Every plan, from any state to any other, broken off anywhere.
+//! Plans from any state to any other state, interrupted anywhere.
 
 use proptest::collection::{btree_map, btree_set};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn targets() -> impl Strategy<Value = Targets> {
     btree_set("[a-d]", 0..4).prop_map(|set| set.into_iter().collect())
 }
 
-/// Whole settings; or some, of which one is fixed.
+/// Settings of a part: complete, or partial with one fixed setting.
 fn settings(wanted: bool) -> impl Strategy<Value = Attributes> {
     (0..3_u8, proptest::option::of(0..3_u8), 0..2_u8).prop_map(move |(tier, size, zone)| {
         let attributes = Attributes::default().set("tier", tier).set("zone", zone);
@@ -32,7 +32,7 @@ fn settings(wanted: bool) -> impl Strategy<Value = Attributes> {
     })
 }
 
-/// A load balancer whose listeners lead to pools of its own; a wanted one may leave the targets of a pool open.
+/// A load balancer whose listeners lead to its own pools; a desired one may leave the targets of a pool open.
 pub(super) fn tree(wanted: bool) -> impl Strategy<Value = Tree> {
     let limit = proptest::option::of(1..5_usize);
     let pools = btree_map(0..POOLS.len(), (settings(wanted), targets(), any::<bool>(), limit), 1..=POOLS.len());
@@ -55,7 +55,7 @@ pub(super) fn tree(wanted: bool) -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Whole, nothing at all, only what was made before it, or half removed.
+/// An observed state: complete, empty, with auxiliary resources only, or half deleted.
 pub(super) fn any_actual() -> impl Strategy<Value = Tree> {
     (tree(false), 0..12_usize).prop_map(|(tree, kept)| match kept {
         0 => Tree::default(),
@@ -90,7 +90,7 @@ fn is_inside(part: &Part) -> bool {
     matches!(part, Part::Pool(_) | Part::Listener(_))
 }
 
-/// What holds at every moment, if it held at the beginning.
+/// Checks the invariants that hold at every moment if they held at the beginning.
 fn check_state(tree: &Tree) {
     let has_balancer = tree.balancer_attributes().is_some();
     assert!(has_balancer || !tree.parts.keys().any(is_inside), "parts without a load balancer: {tree:?}");
@@ -123,7 +123,7 @@ fn check_step(wanted: &Tree, before: &Tree, operation: &Operation) {
     }
 }
 
-/// Does them all; what it comes to.
+/// Carries out all operations, and returns the resulting state.
 fn run(wanted: &Tree, actual: &Tree, operations: &[Operation]) -> Tree {
     operations.iter().fold(actual.clone(), |tree, operation| {
         check_step(wanted, &tree, operation);
@@ -201,7 +201,7 @@ proptest! {
         for operation in &operations {
             match operation {
                 Operation::AddTargets { .. } | Operation::RemoveTargets { .. } => {}
-                // What an empty pool cannot show.
+                // Settings that an empty pool cannot show.
                 Operation::Update { part: Part::Pool(pool), changes, .. } => {
                     prop_assert!(actual.targets_of(pool).is_empty() && !wanted.targets_of(pool).is_empty());
                     prop_assert!(changes.iter().all(|change| change.from.is_null()));

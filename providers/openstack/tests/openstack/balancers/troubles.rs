@@ -30,7 +30,7 @@ async fn error_of_two_failed_creations_advises_no_repair_of_what_is_deleted() {
     let mut scene = internal();
     scene.fake.fail(Fault::ends_in_error(CREATE, "").times(2));
     let error = scene.refused("web").await.to_string();
-    assert!(error.contains("It is deleted, as the one that was created before it"), "{error}");
+    assert!(error.contains("It is deleted, like the one that was created before it"), "{error}");
     assert!(!error.contains("failover"), "{error}");
     assert!(scene.fake.load_balancers().is_empty());
 }
