@@ -30,19 +30,19 @@ impl Machine for Vm {
     }
 }
 
-/// A cloud with pages of 50, each of which takes a while.
+/// A cloud with pages of 50 machines, each of which takes a while to read.
 #[derive(Default)]
 struct Acme {
     machines: Mutex<Vec<Vm>>,
     page_milliseconds: AtomicU64,
-    /// Pages from this one on are not listed, though announced.
+    /// The first announced page that is not listed.
     last_page: AtomicUsize,
-    /// Nothing announces how many there are.
+    /// If set, the cloud announces no total.
     has_no_totals: AtomicBool,
-    /// Single reads for no more than the state.
+    /// Single reads of only the state.
     briefs: AtomicUsize,
     fails: AtomicBool,
-    /// No request is left for what is not urgent.
+    /// If set, no request is left for reads that are not urgent.
     holds_back: AtomicBool,
     lists: AtomicUsize,
     pages: AtomicUsize,
@@ -122,7 +122,7 @@ fn acme(machines: usize) -> Inventory<Acme> {
     Inventory::new(Acme { machines: Mutex::new((0..machines).map(vm).collect()), ..Acme::default() })
 }
 
-/// Nodes that have no provider id yet.
+/// Returns Nodes that have no provider ID yet.
 fn joining(numbers: impl IntoIterator<Item = usize>) -> Vec<Arc<Node>> {
     let node = |n| Node { name: format!("worker-{n}").into(), uid: format!("uid-{n}").into(), ..Node::default() };
     numbers.into_iter().map(|n| Arc::new(node(n))).collect()
@@ -151,7 +151,7 @@ fn id_of(answer: &Result<InstanceState>) -> &str {
 }
 
 impl Inventory<Acme> {
-    /// Lists, pages and single reads since the last call.
+    /// Returns the number of lists, pages and single reads since the last call.
     fn costs(&self) -> (usize, usize, usize) {
         let Acme { lists, pages, singles, .. } = self.source();
         let take = |counter: &AtomicUsize| counter.swap(0, Ordering::SeqCst);
@@ -215,7 +215,7 @@ async fn a_list_without_a_total_is_no_proof_that_a_machine_is_gone() {
     assert_eq!(gone.collect::<Vec<_>>(), [30, 32]);
     assert!(answers.iter().all(Result::is_ok));
     assert_eq!(inventory.costs(), (1, 1, 13));
-    // What all lists lack is asked for in several turns, and not at all if the list has nothing.
+    // Machines that all lists lack are read over several lookups, and not at all if the list is empty.
     inventory.change(|machines| machines.retain(|vm| vm.id == "i-98"));
     let answers = inventory.lookup(&joined(0..80), FRESH).await;
     assert_eq!(answers.iter().filter(|it| it.is_err()).count(), 30);
@@ -247,7 +247,7 @@ async fn who_asks_only_for_the_state_of_a_machine_has_no_more_read() {
     inventory.lookup(&joined([1]), Want::ADDRESSES).await;
     inventory.lookup(&joined([2]), Want::METADATA.fresh()).await;
     inventory.clone().mode(Mode::One).lookup(&joined([3]), FRESH).await;
-    assert_eq!(briefs(), 1, "what is kept, or tells of addresses, is read whole");
+    assert_eq!(briefs(), 1, "a lookup that caches machines or returns addresses reads them whole");
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,8 +267,8 @@ async fn a_list_that_began_before_a_fresh_lookup_does_not_count_and_the_next_is_
         futures::future::join_all(all).await
     };
     let (stale, fresh) = tokio::join!(stale, fresh);
-    assert_eq!(inventory.costs().0, 2, "the one under way, and one for all that came meanwhile");
-    // The list under way changed while it was read: what it lacks is unknown.
+    assert_eq!(inventory.costs().0, 2, "the list in flight, and one for all later callers");
+    // The list in flight changed while it was read: it is unknown if a machine that it lacks exists.
     assert!(stale.iter().all(|answer| gone(answer).is_none()));
     for answers in fresh {
         assert_eq!(answers.iter().filter(|answer| gone(answer).is_some()).count(), 100);
@@ -298,7 +298,7 @@ async fn a_list_survives_a_caller_that_goes_away_and_ends_with_the_last() {
     assert_eq!(inventory.costs(), (1, 20, 0));
     assert!(tokio::time::timeout(soon, inventory.lookup(&nodes, FRESH)).await.is_err());
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(inventory.costs(), (1, 3, 0), "nobody waits for it any more");
+    assert_eq!(inventory.costs(), (1, 3, 0), "the list is not read on without callers");
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,7 +354,7 @@ async fn a_node_that_was_created_again_does_not_get_the_old_machine() {
     assert_eq!(inventory.costs(), (0, 0, 1));
 }
 
-/// A Node gets its zone once, and a machine that is being made may have none yet.
+/// A Node gets its zone once, and a machine that is being created may have none yet.
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_was_being_made_when_it_was_listed_is_read_anew() {
     let inventory = acme(100);
@@ -367,7 +367,7 @@ async fn a_machine_that_was_being_made_when_it_was_listed_is_read_anew() {
         let answers = inventory.lookup(&[Arc::clone(node)], Want::METADATA).await;
         assert_eq!((id_of(&answers[0]), inventory.costs()), ("acme://half-made", (0, 0, 1)));
     }
-    // Nor does a list that is under way say anything of it, least of all that it is gone.
+    // A list in flight says nothing about the machine either, least of all that it is gone.
     tokio::time::sleep(MAX_AGE + MOMENT).await;
     inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
     let nodes = joined(0..100);
@@ -383,24 +383,24 @@ async fn a_machine_that_was_being_made_when_it_was_listed_is_read_anew() {
 async fn no_doubt_is_taken_for_an_absence() {
     let all = || joined(0..1000);
     let nobody_is_gone = |answers: &[Result<InstanceState>]| assert!(answers.iter().all(|a| gone(a).is_none()));
-    // A failure.
+    // The list fails.
     let inventory = acme(1000);
     inventory.source().fails.store(true, Ordering::SeqCst);
     for nodes in [all(), joined([0]), joining([0])] {
         let answers = inventory.lookup(&nodes, FRESH).await;
         assert!(answers.iter().all(|answer| answer.as_ref().unwrap_err().is_unauthorized()));
     }
-    // An empty list.
+    // The list is empty.
     let answers = acme(0).lookup(&all(), FRESH).await;
     assert!(answers.iter().all(|answer| answer.as_ref().unwrap_err().to_string().contains("proves nothing")));
-    // A list that ends early: those in it are present, the others unknown.
+    // The list ends early: listed machines are present, the others unknown.
     let inventory = acme(1000);
     inventory.source().last_page.store(4, Ordering::SeqCst);
     let answers = inventory.lookup(&all(), FRESH).await;
     nobody_is_gone(&answers);
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 200);
     assert!(answers[999].as_ref().unwrap_err().to_string().contains("1000 were announced and 200 listed"));
-    // The same, when few are missing: they are read one by one.
+    // The list ends early and few machines are missing: they are read one by one.
     let inventory = acme(103);
     inventory.lookup(&joined(0..103), FRESH).await;
     inventory.source().last_page.store(2, Ordering::SeqCst);
@@ -468,7 +468,7 @@ async fn metrics_hear_which_look_ups_the_last_list_answered() {
     inventory.lookup(&joined([1, 2, 77]), Want::EXISTENCE).await;
     assert_eq!(told(), [true, true, false], "one is not in the list");
     inventory.lookup(&joined([1]), Want::EXISTENCE.fresh()).await;
-    assert!(told().is_empty(), "nobody looked into the cache");
+    assert!(told().is_empty(), "no lookup in the cache");
 }
 
 mod guesses;

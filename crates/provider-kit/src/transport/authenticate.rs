@@ -11,15 +11,15 @@ use super::credential::Trial;
 use super::failure::Failure;
 use super::{Access, Answer, Call, Credential, Session};
 
-/// How the caller is identified.
+/// The way in which the caller is identified.
 pub(super) enum Identity {
-    /// By this; what was read newly is first tried with the call.
+    /// By a credential; a newly read one is first tried with the call.
     Credential(Credential, Option<Arc<Call>>),
-    /// By what this says.
+    /// By the access of a session.
     Session(Arc<dyn Session>),
 }
 
-/// Adds what identifies the caller. What is refused as unknown (401) is given up, once, for something newer.
+/// Adds the header that identifies the caller. A credential that is refused with 401 is replaced, once, by a newer one.
 pub(super) fn authenticate(inner: impl Sends, identity: Identity, metrics: Arc<dyn CloudMetrics>) -> impl Sends {
     let identity = Arc::new((identity, metrics));
     service_fn(move |attempt: Attempt| {
@@ -38,7 +38,8 @@ pub(super) fn authenticate(inner: impl Sends, identity: Identity, metrics: Arc<d
     })
 }
 
-/// A credential that is new is tried by one caller; the others go on with what there was.
+/// Sends an attempt with a credential. A new credential is tried by one caller; the others continue with the current
+/// one.
 async fn with_credential(
     inner: &impl Sends,
     mut attempt: Attempt,

@@ -1,4 +1,4 @@
-//! The last layer: one request, one answer, and what the answer means.
+//! The last layer: sends one request, reads one answer, and maps it to a result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct Exchange {
     pub(super) timeout: Duration,
     pub(super) words: Words,
     pub(super) user_agent: HeaderValue,
-    /// Whether everything is written to the log.
+    /// If set, requests and answers are logged.
     pub(super) dump: bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn exchange(exchange: Exchange) -> impl Sends {
 impl Exchange {
     async fn carry(&self, attempt: &Attempt) -> Result<Answer, Failure> {
         let mut request = self.request(attempt).map_err(Failure::not_sent)?;
-        // Last of all, and for each attempt: a signature covers the date and everything else.
+        // Signed last, and for each attempt: a signature covers the date and everything else.
         if let Some(signer) = &attempt.signer {
             signer.sign(&mut request, Timestamp::now()).await.map_err(Failure::not_sent)?;
         }

@@ -1,4 +1,4 @@
-//! Nodes that are told by what their firmware says.
+//! Nodes that are identified by their firmware.
 
 use cloud_provider::{AddressType, NodeAddress};
 
@@ -7,7 +7,7 @@ use super::*;
 const UUID: &str = "7b9cf879-7146-417c-abfd-cb4272f0c935";
 const SWAPPED: &str = "79F89C7B-4671-7C41-ABFD-CB4272F0C935";
 
-/// A Node named `n`, on the machine `vm` as the kubelet knows it.
+/// Returns a Node named `n`, on the machine `vm` as the kubelet knows it.
 fn node(system_uuid: &str, machine: &str) -> Arc<Node> {
     let addresses = [NodeAddress::new(AddressType::Hostname, machine)].into();
     Arc::new(Node { name: "n".into(), uid: "u".into(), system_uuid: system_uuid.into(), addresses, ..Node::default() })
@@ -49,7 +49,7 @@ async fn a_guess_that_nothing_else_speaks_for_is_not_taken() {
     assert_eq!(id_of(&answers[0]), "acme://i-n");
 }
 
-/// P-10: else the Node would get the provider id of a machine that is gone.
+/// Rule P-10: otherwise, the Node would get the provider ID of a machine that is gone.
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_was_listed_before_gives_way_to_a_new_one_of_its_name() {
     let inventory = acme(100);

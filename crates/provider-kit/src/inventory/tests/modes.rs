@@ -1,4 +1,4 @@
-//! The ways of reading that users may choose, and who goes first.
+//! The modes of reading machines, and the priorities of lookups.
 
 use super::*;
 
@@ -16,7 +16,7 @@ async fn ask(inventory: &Inventory<Acme>, numbers: impl IntoIterator<Item = usiz
 async fn mode_all_hits_at_exactly_the_maximum_age_and_lists_again_after_it() {
     let inventory = acme_in(Mode::All);
     ask(&inventory, [1]).await;
-    assert_eq!(inventory.costs(), (1, 4, 0), "one machine is worth a list");
+    assert_eq!(inventory.costs(), (1, 4, 0), "a lookup of one machine reads a list");
     tokio::time::sleep(TEN_SECONDS).await;
     ask(&inventory, [1, 2]).await;
     assert_eq!(inventory.costs().0, 0);
@@ -33,7 +33,7 @@ async fn mode_all_does_not_remember_an_absence() {
         assert_eq!(inventory.costs(), (1, 4, 0));
     }
     ask(&inventory, [1]).await;
-    assert_eq!(inventory.costs().0, 0, "the others are known");
+    assert_eq!(inventory.costs().0, 0, "the other machines are cached");
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,7 +130,7 @@ async fn an_error_leaves_what_is_kept_as_it_was() {
         tokio::time::sleep(TEN_SECONDS + MOMENT).await;
         assert!(ask(&inventory, 0..10).await.iter().all(Result::is_err), "{mode:?}");
         inventory.source().fails.store(false, Ordering::SeqCst);
-        assert!(ask(&inventory, 0..10).await.iter().all(Result::is_ok), "the error is not remembered");
+        assert!(ask(&inventory, 0..10).await.iter().all(Result::is_ok), "the error is not cached");
     }
 }
 

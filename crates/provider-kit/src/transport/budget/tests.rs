@@ -8,7 +8,7 @@ fn told(limit: u64, remaining: u64, reset: Option<u64>) -> Report {
     Report { limit: Some(limit), remaining: Some(remaining), reset: reset.map(Duration::from_secs) }
 }
 
-/// One that knows what was told by an answer at `now`.
+/// Returns an allowance that knows the report of an answer at `now`.
 fn knowing(budget: Budget, report: Report, now: Instant) -> Allowance {
     let mut allowance = Allowance::new(budget);
     let ticket = allowance.enter(Priority::Urgent);
@@ -17,7 +17,7 @@ fn knowing(budget: Budget, report: Report, now: Instant) -> Allowance {
     allowance
 }
 
-/// Enters, and says whether and when it is this one's turn.
+/// Adds a call and returns its number, or the seconds to wait.
 fn turn(allowance: &mut Allowance, priority: Priority, now: Instant) -> Result<Number, u64> {
     let ticket = allowance.enter(priority);
     let turn = allowance.take(ticket, now);
@@ -117,7 +117,7 @@ fn an_answer_that_was_overtaken_says_nothing() {
 fn below_its_reserve_each_goes_on_with_a_part_of_what_comes_back() {
     let now = Instant::now();
     let budget = Budget { share_left_to_others: 0.2, refill: HOUR };
-    // One a second comes back; four fifths of it are ours.
+    // A request comes back each second; four fifths of them are ours.
     for (priority, milliseconds) in [(Priority::Urgent, 1250), (Priority::Ordinary, 2500), (Priority::Refresh, 5000)] {
         let mut allowance = knowing(budget, told(3600, 5, None), now);
         let after = |milliseconds| now + Duration::from_millis(milliseconds);
@@ -150,7 +150,7 @@ fn after_a_429_there_is_a_pause_and_then_one_goes_ahead() {
     assert!(turn(&mut allowance, Priority::Urgent, later).is_ok());
 }
 
-/// A cloud with a bucket that fills evenly, and callers who come, wait, send and get their answers.
+/// A cloud with a bucket that fills evenly, and callers that arrive, wait, send and get their answers.
 struct World {
     limit: f64,
     left: f64,
@@ -175,7 +175,8 @@ impl World {
         Self { limit, left, allowance, began: now, now, waiting, under_way, lowest: f64::INFINITY, refused: 0 }
     }
 
-    /// A step of time: others use `others`, these come, answers take `latency`.
+    /// Simulates a step of time: other users send `others` requests, the calls in `come` arrive, answers take
+    /// `latency`.
     fn step(&mut self, come: &[Priority], others: f64, latency: Duration) -> Result<(), TestCaseError> {
         self.now += STEP;
         self.left = (self.left + self.limit * STEP.as_secs_f64() / 3600.0).min(self.limit);
@@ -189,7 +190,7 @@ impl World {
         for priority in come {
             self.waiting.push(self.allowance.enter(*priority));
         }
-        // The worst order of asking.
+        // The worst order of calls.
         self.waiting.sort_by(|a, b| b.cmp(a));
         let mut at = 0;
         while at < self.waiting.len() {

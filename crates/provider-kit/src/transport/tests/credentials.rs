@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// A cloud that knows some tokens, and the tokens that it was shown.
+/// A cloud that accepts some tokens, and records the tokens that it received.
 #[derive(Clone, Default)]
 struct Cloud {
     valid: Arc<Mutex<BTreeSet<&'static str>>>,
@@ -21,7 +21,7 @@ impl Cloud {
         *self.valid.lock().unwrap() = valid.iter().copied().collect();
     }
 
-    /// What it was shown since it was last asked.
+    /// Returns the tokens that the cloud received since the last call.
     fn shown(&self) -> Vec<String> {
         std::mem::take(&mut self.shown.lock().unwrap())
     }
@@ -55,7 +55,7 @@ impl Drop for File {
     }
 }
 
-/// Whether each new token came into use.
+/// A recorder of whether each new token came into use.
 #[derive(Default)]
 struct Told(Mutex<Vec<bool>>);
 
@@ -65,7 +65,7 @@ impl CloudMetrics for Told {
     }
 }
 
-/// P-39.
+/// Rule P-39: metrics report the outcome of each new token.
 #[tokio::test(start_paused = true)]
 async fn metrics_hear_what_becomes_of_each_new_token() {
     let (cloud, file, told) = (Cloud::with(&["a", "ccc"]), File::new("told", "a"), Arc::new(Told::default()));

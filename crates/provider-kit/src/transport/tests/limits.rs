@@ -1,4 +1,4 @@
-//! Callers of several priorities, and a cloud that means its limits.
+//! Callers of several priorities, and a cloud that enforces its limits.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use futures::future::join_all;
 
 use super::*;
 
-/// A bucket of 3,600 that fills in an hour, and what was answered to each path, in order.
+/// A bucket of 3,600 that fills in an hour, and the answers to each path, in order.
 #[derive(Clone)]
 struct Cloud(Arc<Mutex<Bucket>>);
 
@@ -66,7 +66,7 @@ impl Cloud {
 
 const EVENLY: Budget = Budget { share_left_to_others: 0.1, refill: Refill::Evenly(Duration::from_secs(3600)) };
 
-/// Comes back as a controller does: when the error says so.
+/// Retries like a controller: at the time that the error names.
 async fn until_done(client: &Transport, call: Call) {
     while let Err(err) = client.send(call.clone()).await {
         assert!(err.is_rate_limited(), "{err:?}");
@@ -80,7 +80,7 @@ async fn creations_and_joining_nodes(client: &Transport) {
     tokio::join!(join_all((0..200).map(create)), join_all((0..100).map(look_up)));
 }
 
-/// The paths that were answered 429 twice in a row.
+/// Returns the paths that were answered 429 twice in a row.
 fn twice_in_a_row(answered: &[(String, bool)]) -> Vec<&str> {
     let mut last = BTreeMap::new();
     let mut again = |answer: &(String, bool)| last.insert(answer.0.clone(), answer.1) == Some(false) && !answer.1;
@@ -143,15 +143,15 @@ async fn a_call_whose_turn_is_far_away_is_told_when_to_come_back_and_sends_nothi
     let client = cloud.transport(budget, Duration::from_secs(10));
     client.send(GET()).await.unwrap();
     let err = client.send(POST()).await.unwrap_err();
-    // The window ends in an hour, but nobody is silent for longer than five minutes: what was told may be wrong.
+    // The window ends in an hour, but no pause is longer than five minutes: the report may be wrong.
     assert!(
         err.is_rate_limited() && err.retry_after().is_some_and(|it| (299..=300).contains(&it.as_secs())),
         "{err:?}"
     );
     assert!(
         err.to_string().starts_with(
-            "POST /things was held back: about 1 of 3600 requests are left, 522 are kept for others or for what is more \
-             urgent; its turn is in 300s"
+            "POST /things was deferred: about 1 of 3600 requests are left, 522 are reserved for other users or more urgent \
+             calls; it can be sent in 300s"
         ),
         "{err}"
     );

@@ -18,7 +18,7 @@ mod sessions;
 mod signatures;
 mod sizes;
 
-/// A service that answers with what `script` says for each request, counted from 1.
+/// Returns a service that answers with the result of `script` for each request, counted from 1.
 fn scripted<R: IntoResponse>(
     script: impl Fn(usize, &HeaderMap) -> R + Clone + Send + Sync + 'static,
 ) -> (Router, Sent) {
@@ -53,7 +53,7 @@ async fn a_429_pauses_every_clone_for_as_long_as_the_cloud_asks() {
     };
     let (first, second) = tokio::join!(client.send(POST()), other);
     first.unwrap();
-    assert!(second.unwrap() >= Duration::from_secs(3), "it was held back");
+    assert!(second.unwrap() >= Duration::from_secs(3), "the second call was deferred");
     assert!(began.elapsed() < Duration::from_secs(4));
     assert_eq!(sent.load(Ordering::SeqCst), 3);
 }
@@ -233,12 +233,12 @@ async fn metrics_hear_how_many_requests_are_left_whatever_the_answer() {
 async fn inv_4_a_closed_fence_holds_back_what_changes_something_even_a_retry() {
     let (router, sent) = scripted(|_, _| StatusCode::SERVICE_UNAVAILABLE);
     let counter = Arc::clone(&sent);
-    // It closes as soon as one request has been sent.
+    // The fence closes as soon as one request has been sent.
     let fence = Fence::new(move || counter.load(Ordering::SeqCst) == 0);
     let client = client(router).fence(fence).build().unwrap();
     let delete = || Call::delete("/things/{id}", &["7"]);
     let err = client.send(delete()).await.unwrap_err();
-    assert_eq!(sent.load(Ordering::SeqCst), 1, "the second try was held back");
+    assert_eq!(sent.load(Ordering::SeqCst), 1, "the second attempt was not sent");
     assert!(err.to_string().contains("does not hold the lease"), "{err}");
     client.send(POST()).await.unwrap_err();
     assert_eq!(sent.load(Ordering::SeqCst), 1);
@@ -277,7 +277,7 @@ fn where_the_api_is_is_told_without_user_and_password() {
     }
 }
 
-/// A fence, and what opens and closes it.
+/// Returns a fence, and the flag that opens and closes it.
 fn fence(open: bool) -> (Fence, Arc<AtomicBool>) {
     let leads = Arc::new(AtomicBool::new(open));
     let asked = Arc::clone(&leads);

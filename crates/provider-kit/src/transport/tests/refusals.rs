@@ -25,7 +25,7 @@ async fn what_was_not_applied_is_repeated_whatever_it_is_and_other_refusals_are_
 
 #[tokio::test]
 async fn what_found_no_connection_was_not_sent_and_is_repeated_whatever_it_is() {
-    // Held by one who does not listen, so that nobody else does.
+    // The port is held by a socket that does not listen, so that no other process listens there.
     let held = tokio::net::TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let base = format!("http://{}", held.local_addr().unwrap());
@@ -59,13 +59,13 @@ async fn what_an_overloaded_server_may_have_done_is_not_repeated_and_nobody_come
     let err = cloud.send(POST()).await.unwrap_err().context("it was not made");
     assert_eq!((err.retry_after(), began.elapsed().as_secs()), (Some(Duration::from_secs(40)), 0));
     assert!(!err.chain().any(Error::is_rate_limited), "{err:?}");
-    // Others are held back, and told, until then.
+    // Other calls are deferred, and fail with the time to retry after, until then.
     let held = cloud.send(GET()).await.unwrap_err();
     assert!(held.retry_after() > Some(Duration::from_secs(39)), "{held:?}");
     tokio::time::sleep(Duration::from_secs(31)).await;
     cloud.send(GET()).await.unwrap();
     assert_eq!((sent.load(Ordering::SeqCst), began.elapsed().as_secs()), (2, 40));
-    // Without a time everything is as it was.
+    // Without a time, no call is deferred.
     let (router, _) = scripted(|_, _| (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "soon")]));
     assert_eq!(client(router).build().unwrap().send(POST()).await.unwrap_err().retry_after(), None);
 }

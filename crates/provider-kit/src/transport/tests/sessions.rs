@@ -1,16 +1,16 @@
-//! Tokens that end, and services whose place comes with them.
+//! Sessions: tokens that expire, and services whose URL comes with the token.
 
 use async_trait::async_trait;
 use http::HeaderName;
 
 use super::*;
 
-/// A session that makes tokens `t1`, `t2`, …, for a service that moves with each.
+/// A session that issues tokens `t1`, `t2`, …, for a service that moves with each.
 #[derive(Default)]
 struct Tokens {
     made: AtomicUsize,
     broken: AtomicBool,
-    /// There is nothing to renew.
+    /// If set, there is nothing to renew.
     given: bool,
 }
 
@@ -41,7 +41,7 @@ impl Session for Tokens {
     }
 }
 
-/// A service that accepts these tokens; what it was sent.
+/// Returns a service that accepts these tokens, and the requests that it received.
 fn service(accepted: &'static [&'static str]) -> (Router, Arc<Mutex<Vec<String>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sent = Arc::clone(&seen);
@@ -105,7 +105,7 @@ async fn a_call_has_headers_of_its_own_and_what_it_hides_is_in_no_message() {
         (StatusCode::PRECONDITION_FAILED, format!("{condition} {agent} {body}"))
     };
     let client = client(Router::new().fallback(any(answer))).user_agent("cluster/1").user_agent("x").build().unwrap();
-    // The cloud repeats it as JSON has it.
+    // The cloud repeats the value as JSON escapes it.
     let call = Call::put("/things", &[]).header("if-match", "revision_number=7").json(&"pass\"word");
     let error = client.send(call.clone().hide("pass\"word".to_owned().into())).await.unwrap_err();
     let agent = concat!("cluster/1 x ccm-rs/", env!("CARGO_PKG_VERSION"));

@@ -1,4 +1,4 @@
-//! Requests that are signed: each attempt anew, and over the same body.
+//! Signed requests: each attempt has its own signature over the same body.
 
 use std::sync::atomic::AtomicI64;
 
@@ -37,7 +37,7 @@ fn signer() -> SigV4 {
     SigV4 { credentials, region: "us-east-1".into(), service: "service".into() }
 }
 
-/// Signs what arrived as the cloud does to compare.
+/// Signs a received request as the cloud does to compare the signatures.
 async fn expected(answered: Request<axum::body::Body>, second: i64) -> (String, String) {
     let (mut parts, body) = answered.into_parts();
     let received = parts.headers.remove(http::header::AUTHORIZATION).unwrap().to_str().unwrap().to_owned();

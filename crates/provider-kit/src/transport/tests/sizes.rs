@@ -1,4 +1,4 @@
-//! Answers that are longer than anybody needs: what is read of them is counted.
+//! Answers that are longer than the limit: the bytes that are read are counted.
 
 use axum::body::Body;
 use futures::StreamExt;
@@ -8,7 +8,7 @@ use super::*;
 
 const PART: usize = 64 << 10;
 
-/// A body without an end, and how many bytes of it were taken.
+/// Returns a body without an end, and the number of bytes that were read.
 fn endless() -> (Body, Sent) {
     let taken = Sent::default();
     let counter = Arc::clone(&taken);
@@ -89,7 +89,7 @@ async fn a_gibibyte_that_is_announced_over_a_socket_is_neither_read_nor_reserved
     });
     let err = Transport::builder(base).build().unwrap().send(GET()).await.unwrap_err();
     assert!(err.to_string().contains("more than 1 MiB"), "{err}");
-    // What sockets and the HTTP library hold is on the way, and not read.
+    // The buffers of sockets and of the HTTP library hold bytes that are not read.
     let written = server.await.unwrap();
     assert!(written < 32 << 20, "{written} bytes were taken");
 }
