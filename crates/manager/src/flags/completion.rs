@@ -1,4 +1,4 @@
-//! Completions for shells: flags, subcommands with their flags, and values.
+//! Shell completions of subcommands, flags and values.
 
 use clap::builder::{PossibleValuesParser, Resettable};
 use clap::{Arg, Command, CommandFactory as _};
@@ -9,7 +9,7 @@ use super::subcommand::SUBCOMMANDS;
 use super::{Flags, OrphansFlags, check, command};
 
 const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
-/// Flags with few values. The names of the clouds are the program's.
+/// Flags with a fixed set of values. The names of the clouds come from the program.
 const VALUES: [(&str, &[&str]); 4] = [
     ("service-validation-action", &["Warn", "Deny"]),
     ("node-deletion", &["on", "dry-run", "off"]),
@@ -17,10 +17,10 @@ const VALUES: [(&str, &[&str]); 4] = [
     ("output", &["text", "json"]),
 ];
 
-/// Returns the script for a shell.
+/// Returns the completion script for a shell.
 ///
 /// # Errors
-/// A shell without completions.
+/// If there are no completions for the shell.
 pub(super) fn script(program: &Program, shell: &str) -> Result<String, String> {
     let generator = match shell {
         "bash" => Shell::Bash,
@@ -72,8 +72,9 @@ fn with_values(flag: Arg, program: &Program) -> Arg {
     }
 }
 
-/// Corrects what the generator does wrong in bash: the words of a name with dashes stand in its cases as if they were subcommands,
-/// so that nothing is completed after a subcommand; and bash splits `--flag=VALUE` at `=`, so that the flag is a word further back.
+/// Corrects the generated bash script: the words of a hyphenated name stand in its cases like subcommands, so that
+/// nothing is completed after a subcommand, and bash splits `--flag=VALUE` at `=`, so that the flag is one word further
+/// back.
 fn corrected_for_bash(script: &str, name: &str) -> String {
     let case = |separator: &str| format!("{}__subcmd__", name.replace('-', separator));
     let previous_word = "    prev=\"$3\"\n";

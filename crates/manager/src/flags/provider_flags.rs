@@ -1,4 +1,4 @@
-//! Flags that only some vendor's program has: accepted, so that its manifest starts unchanged (FLAG-70).
+//! Flags that only some vendors' programs have. They are accepted so that their manifests start unchanged (FLAG-70).
 
 use super::historic::Kind;
 
@@ -6,7 +6,7 @@ use super::historic::Kind;
 pub(super) struct ProviderFlag {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// `--cloud-provider` of those who have it.
+    /// Values of `--cloud-provider` whose Go programs have the flag.
     pub(super) providers: &'static [&'static str],
 }
 
@@ -32,7 +32,7 @@ const fn flags<const N: usize>(
     flags
 }
 
-/// Goes to its provider as `Setup::user_agent`.
+/// Name of the flag that its provider gets as `Setup::user_agent`.
 pub(super) const USER_AGENT: &str = "user-agent";
 
 const AWS: &[&str] = &["aws"];
@@ -124,7 +124,7 @@ const ALL: [&[ProviderFlag]; 14] = [
     &LINODE_TEXTS,
 ];
 
-/// All of them.
+/// Returns all flags of vendors' programs.
 pub(super) fn all() -> impl Iterator<Item = &'static ProviderFlag> {
     ALL.into_iter().flatten()
 }

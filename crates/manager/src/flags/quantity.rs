@@ -1,8 +1,8 @@
-//! Amounts of bytes as Kubernetes writes them: `512`, `1K`, `2Ki`.
+//! Quantities of bytes in Kubernetes notation: `512`, `1K`, `2Ki`.
 
 use std::str::FromStr;
 
-/// An amount of bytes.
+/// A quantity of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quantity(pub(super) usize);
 

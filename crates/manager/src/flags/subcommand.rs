@@ -1,8 +1,8 @@
-//! The subcommands: their names, for help, completions and suggestions, and the text of `version`.
+//! The subcommands: their names for help, completions and suggestions, and the text of `version`.
 
 use super::KUBERNETES_VERSION;
 
-/// Names of the subcommands, and what each does.
+/// Names and descriptions of the subcommands.
 pub(super) const SUBCOMMANDS: [(&str, &str); 10] = [
     ("plan", "print what would change, without changing it"),
     ("check", "print mistakes in Services that are in files, without a cluster or a cloud"),
@@ -16,7 +16,7 @@ pub(super) const SUBCOMMANDS: [(&str, &str); 10] = [
     ("man", "print the manual page"),
 ];
 
-/// A word that is at least so similar to a subcommand may be meant to be that one.
+/// Minimum similarity of a misspelt word to the subcommand that is suggested instead.
 const SIMILAR: f64 = 0.75;
 
 /// Returns one line for each subcommand.
@@ -24,7 +24,7 @@ pub(super) fn list() -> String {
     SUBCOMMANDS.map(|(name, about)| format!("  {name:<12}{about}")).join("\n")
 }
 
-/// Returns a hint about a word that is no subcommand.
+/// Returns a hint about an unknown subcommand.
 pub(super) fn hint(word: &str) -> String {
     let similarity = |name: &str| strsim::jaro_winkler(name, word);
     let names = SUBCOMMANDS.map(|(name, _)| name);
@@ -34,7 +34,7 @@ pub(super) fn hint(word: &str) -> String {
     }
 }
 
-/// Returns the answer of `version`.
+/// Returns the output of `version`.
 pub(super) fn version(program: &str) -> String {
     let commit = match env!("CCM_REVISION") {
         "" => "unknown",

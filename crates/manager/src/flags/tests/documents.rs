@@ -1,4 +1,4 @@
-//! What is written from the declaration, and names of the program.
+//! Documents that are generated from the declared flags, and names of the program.
 //!
 //! Rules: FLAG-12, FLAG-15, FLAG-16.
 
@@ -9,7 +9,7 @@ use super::flags;
 use crate::flags::program::PROGRAMS;
 use crate::flags::{Flags, Parsed, Program, VendorFlag, markdown};
 
-/// Rewrites the page instead of comparing it.
+/// Environment variable that rewrites the reference page instead of comparing it.
 const WRITE: &str = "CCM_WRITE_REFERENCE";
 
 fn said(arguments: &[&str]) -> String {
@@ -44,7 +44,7 @@ fn completions_know_flags_and_subcommands() {
     assert!(matches!(wrong, Parsed::Wrong(text) if text.contains("bash, zsh and fish, not for \"powershell\"")));
 }
 
-/// Runs a shell with these arguments, and returns its standard output. `None`: there is no such shell.
+/// Runs a shell with these arguments and returns its standard output; `None` if the shell is not installed.
 fn shell(program: &str, arguments: &[&str]) -> Option<String> {
     match std::process::Command::new(program).args(arguments).output() {
         Ok(output) => {

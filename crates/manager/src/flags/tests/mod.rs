@@ -1,4 +1,4 @@
-//! Every flag, its default, and what is said of wrong ones.
+//! Tests of every flag, its default and its error messages.
 
 mod documents;
 mod manifests;

@@ -1,4 +1,4 @@
-//! FLAG-10 and the texts of the tables' column "validation".
+//! Validation errors of flags (FLAG-10).
 //!
 //! Rules: APP-3, FLAG-20, FLAG-25, FLAG-30 to FLAG-33, FLAG-40.
 
