@@ -1,4 +1,4 @@
-//! The subcommand: flags in, report out, exit code.
+//! The subcommand `doctor`: parses the flags, prints the report and returns the exit code.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -26,10 +26,10 @@ const COMMAND: ReportCommand = ReportCommand {
                           JSON: {\"version\": 1, \"findings\": [{\"check\", \"severity\": \"ok|warning|failure\", \"text\", \
                           \"remedy\"}], \"summary\": {\"ok\", \"warnings\", \"failures\", \"exitCode\"}}",
 };
-/// The default of `--timeout`. A person waits: a server that takes longer does not answer.
+/// Default of `--timeout`. `doctor` runs interactively, so a slower server counts as unreachable.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs the subcommand as this program; the first argument is the program's name.
+/// Runs the subcommand. The first argument is the program's name.
 pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let ReportFlags { flags, output, timeout } = match COMMAND.parse(program, arguments) {
         Parsed::Flags(flags) => flags,
@@ -111,7 +111,7 @@ async fn run(
     report
 }
 
-/// A provider that may change nothing.
+/// Returns the setup of a provider whose fence refuses every change.
 fn closed(flags: &Flags, timeout: Duration) -> Setup {
     Setup {
         fence: Fence::closed("doctor changes nothing"),

@@ -1,5 +1,5 @@
-//! Every state in which the controllers let an object wait, hold it or leave it alone has a situation here in which `explain` names
-//! it. A new state does not compile before it has one.
+//! Tests that `explain` names every state in which the controllers let an object wait, hold it or leave it alone. A new
+//! state does not compile without a situation here.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn facts() -> Facts {
     }
 }
 
-/// A Service whose load balancer is as it asks for, and a Node that is initialised, ready and routed: nothing to explain.
+/// A Service with a load balancer in sync, and an initialized, ready and routed Node: nothing to explain.
 struct Situation {
     facts: Facts,
     service: Value,

@@ -1,4 +1,4 @@
-//! Records as they come out, of this program's kind of events.
+//! Log records as they are written.
 //!
 //! Rules: FLAG-51.
 
@@ -14,7 +14,7 @@ use super::options::Streams;
 use super::record::{Record, Severity, Value as Field};
 use super::*;
 
-/// A stream that is kept. Clones write to the same.
+/// A stream that is kept in memory. Clones write to the same stream.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -43,7 +43,7 @@ impl Write for Kept {
     }
 }
 
-/// What `say` says under these options: information, errors.
+/// Returns the informational records and the errors that `say` logs with these options.
 fn heard(options: &LoggingOptions, say: impl FnOnce(&Handle)) -> (Kept, Kept) {
     let (info, errors) = (Kept::default(), Kept::default());
     let (log, handle) = subscriber(options, info.clone(), errors.clone());
@@ -169,7 +169,7 @@ fn events_become_records() {
 
 const NO_CONNECTION: &str = "failed with error client error (Connect)";
 
-/// All kinds of lines, at whatever is set.
+/// Logs one record of each level and verbosity.
 fn say_one_of_each() {
     tracing::error!("error");
     tracing::warn!("warning");

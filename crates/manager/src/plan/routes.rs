@@ -1,4 +1,4 @@
-//! Routes: what would be deleted and created in the cloud, and what Nodes would say of it.
+//! Planned changes of routes in the cloud, and of the Nodes' conditions.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::ask::ask;
 use super::report::{Kind, ObjectPlan, Report};
 use crate::controllers_task::Settings;
 
-/// Plans for all routes with one list.
+/// Plans for all routes, with one list of the cloud's routes.
 pub(super) async fn plan(
     settings: &Settings,
     provider: &dyn CloudProvider,

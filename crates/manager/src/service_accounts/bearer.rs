@@ -1,4 +1,4 @@
-//! The layer that adds the token to each request.
+//! The client layer that adds the token to each request.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tower::{BoxError, service_fn};
 
 use super::token_source::TokenSource;
 
-/// A client over `bare`, which has no credential, that acts as the source's account.
+/// Returns a client over `bare`, which has no credential, that acts as the source's account.
 pub(super) fn over(bare: &Client, source: Arc<TokenSource>) -> Client {
     let below = bare.clone();
     let service = service_fn(move |request| send(below.clone(), Arc::clone(&source), request));

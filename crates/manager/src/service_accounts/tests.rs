@@ -1,4 +1,4 @@
-//! Accounts and tokens at an API server in this process, in virtual time.
+//! ServiceAccounts and tokens at an API server in this process, in virtual time.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 
-/// The wall clock of a test: it goes as tokio's does.
+/// A wall clock that advances with tokio's clock.
 struct VirtualClock(Timestamp, Instant);
 
 impl Clock for VirtualClock {
@@ -29,7 +29,7 @@ impl Clock for VirtualClock {
     }
 }
 
-/// An API server, and the credentials with which it was asked by derived clients.
+/// An API server, and the credentials that derived clients sent to it.
 struct Stage {
     api: ApiServer,
     clients: ServiceAccountClients,
@@ -71,7 +71,7 @@ impl Stage {
         self.credentials.lock().unwrap().last().cloned().unwrap()
     }
 
-    /// Whose the last credential is, by the server's word.
+    /// Returns the user of the last credential, according to the server.
     async fn last_user(&self) -> String {
         let token = self.last_credential().to_str().unwrap().strip_prefix("Bearer ").unwrap().to_owned();
         let review =
@@ -81,7 +81,7 @@ impl Stage {
         answer.status.unwrap().user.unwrap().username.unwrap_or_default()
     }
 
-    /// What was asked of accounts, namespaces and tokens since the last time.
+    /// Returns the requests for accounts, namespaces and tokens since the last call.
     fn requests(&self) -> Vec<String> {
         let log = self.api.requests();
         let entries = log.all();

@@ -1,4 +1,4 @@
-//! The admission webhook `pvlabel`: volumes of this cloud are labelled as they are created (D-14).
+//! The admission webhook `pvlabel`: labels volumes of this cloud when they are created (D-14).
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use serving::webhook::{AdmissionRequest, Handler, Webhook};
 use super::LARGEST;
 use crate::flags::VOLUMES;
 
-/// Where the API server sends reviews of volumes.
+/// Path of reviews of volumes.
 const PATH: &str = "/pvlabel";
 
-/// Labels volumes of this cloud as they are created.
+/// Returns the webhook `pvlabel`.
 pub(super) fn webhook(provider: Arc<dyn CloudProvider>) -> Webhook {
     Webhook { name: VOLUMES.to_owned(), path: PATH.to_owned(), handler: Arc::new(VolumeLabels(provider)) }
 }

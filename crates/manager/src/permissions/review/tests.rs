@@ -10,7 +10,7 @@ use tower::service_fn;
 use super::super::Election;
 use super::*;
 
-/// An API server that allows what `allows` says, and what it was asked.
+/// An API server that allows what `allows` returns, and the reviews that it received.
 fn server(allows: fn(&Value) -> Option<bool>) -> (Client, Arc<Mutex<Vec<Value>>>) {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&asked);
