@@ -1,4 +1,4 @@
-//! What an API error says, and what to do about it.
+//! Texts and classification of API errors: the object and request that failed, and the remedy.
 
 use std::error::Error as _;
 use std::fmt;
@@ -21,7 +21,7 @@ pub fn api_error(error: &kube::Error) -> ApiErrorText<'_> {
     ApiErrorText(error)
 }
 
-/// See [`api_error`].
+/// Displays an API error with the remedy; see [`api_error`].
 #[derive(Clone, Copy)]
 pub struct ApiErrorText<'a>(&'a kube::Error);
 
@@ -69,7 +69,8 @@ impl fmt::Debug for ApiErrorText<'_> {
     }
 }
 
-/// Somebody else wrote first: HTTP 409 with the reason `Conflict`. "Already exists" is not one (RT-10).
+/// Returns `true` if another client wrote the object first: HTTP 409 with the reason `Conflict`, not `AlreadyExists`
+/// (RT-10).
 #[must_use]
 pub fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409 && status.reason == reason::CONFLICT)

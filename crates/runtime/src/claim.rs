@@ -35,12 +35,13 @@ impl<K: Eq + Hash + Clone> Claim<K> {
         Self { queue, key, end: End::Failure, place }
     }
 
-    /// The key.
+    /// Returns the claimed key.
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// Where it is worked on. Who only waits may [leave](Place::leave) it for that time.
+    /// Returns the worker permit under which the key is processed. A worker that only waits may [release](Place::leave)
+    /// it meanwhile.
     pub fn place(&self) -> Arc<Place> {
         Arc::clone(&self.place)
     }

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 /// # Ok::<(), jiff::Error>(())
 /// ```
 pub trait Clock: Send + Sync {
-    /// Now, in UTC.
+    /// Returns the current time in UTC.
     fn now(&self) -> Timestamp;
 }
 

@@ -1,4 +1,4 @@
-//! Which cluster a process works for, and the refusal of every other one (INV-9, D-222).
+//! Identity of the cluster that a process works for, and the refusal of every other cluster (INV-9, D-222).
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ struct Shared {
     is_warned: AtomicBool,
 }
 
-/// Another cluster than the one that this process works for.
+/// Error for a server that belongs to another cluster than the one that this process works for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{origin} leads to another cluster: namespace kube-system has the UID {found} there, and {expected} in the cluster \
@@ -43,7 +43,7 @@ pub struct OtherCluster {
     pub expected: String,
     /// UID that the server showed.
     pub found: String,
-    /// Where the server was found: a kubeconfig, or the API server as such.
+    /// Source of the server's address: a kubeconfig, or the API server itself.
     pub origin: String,
 }
 
@@ -54,7 +54,7 @@ pub enum Finding {
     Same,
     /// Reading the namespace is forbidden, or the identity was never known: the question cannot be asked.
     Unknown,
-    /// Another cluster.
+    /// The server belongs to another cluster.
     Other(OtherCluster),
     /// The server did not say, for this reason; ask again later.
     Unanswered(String),

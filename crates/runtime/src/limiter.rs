@@ -1,4 +1,4 @@
-//! How long a key waits before it is tried again.
+//! Rate limiters: delay before a failed key is retried.
 //!
 //! Pure: the time is passed in. [`Exponential`] looks at the key alone, [`TokenBucket`] at all keys together;
 //! [`RateLimiter`] takes the longer of the two, as client-go's default does.
@@ -72,12 +72,13 @@ pub struct TokenBucket {
     interval: Duration,
     burst: u32,
     cap: Option<Duration>,
-    /// When the bucket will be full again if nobody takes anything; the past means it is full.
+    /// Time at which the bucket is full again if no token is taken; the bucket is full if it lies in the past.
     full_at: Option<Instant>,
 }
 
 impl TokenBucket {
-    /// One token each `interval` (zero: no limit), at most `burst` saved up, nobody waits longer than `cap`.
+    /// Creates a bucket with one new token each `interval` (zero: no limit), at most `burst` saved tokens, and delays
+    /// of at most `cap`.
     #[must_use]
     pub fn new(interval: Duration, burst: u32, cap: Option<Duration>) -> Self {
         Self { interval, burst, cap, full_at: None }
@@ -104,7 +105,8 @@ impl TokenBucket {
     }
 }
 
-/// What a [`Queue`](crate::queue::Queue) asks when a key failed: the longer of a per-key back-off and a shared bucket.
+/// The limiter of a [`Queue`](crate::queue::Queue): a failed key waits for the longer of a per-key back-off and a
+/// shared bucket.
 #[derive(Clone, Debug)]
 pub struct RateLimiter<K> {
     exponential: Option<Exponential<K>>,

@@ -1,4 +1,4 @@
-//! How Nodes are read.
+//! Decoding of Nodes into the compact form.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ use crate::cache::Cached;
 /// ```
 #[derive(Clone, Debug)]
 pub struct NodeObject {
-    /// The Node.
+    /// The Node in compact form.
     pub node: Node,
     meta: ObjectMeta,
 }

@@ -1,12 +1,13 @@
-//! A worker's place, which whoever only waits leaves to others.
+//! Worker permits, which a worker releases while it only waits.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Mutex as Coming, OwnedSemaphorePermit, Semaphore};
 
-/// One of the places of a queue's workers. Who waits for somebody else for long [leaves](Self::leave) it, so that another key
-/// is worked on meanwhile, and [comes back](Self::come_back) to go on (INV-6). Given back when it is dropped.
+/// A worker permit of a queue. A worker that waits for another system for long [releases](Self::leave) it, so that
+/// another key is processed meanwhile, and [reacquires](Self::come_back) it to continue (INV-6). Dropping it gives the
+/// permit back.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {

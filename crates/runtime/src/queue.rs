@@ -168,13 +168,13 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         inner.state.depth()
     }
 
-    /// Whether nothing is to be worked on now.
+    /// Returns `true` if no key is ready.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it was shut down.
+    /// Returns `true` if the queue was shut down.
     #[must_use]
     pub fn is_shut_down(&self) -> bool {
         self.lock().state.is_shut_down()
@@ -204,8 +204,8 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         }
     }
 
-    /// All ready keys up to `max`, in order, at least one; waits for the first. `None` once the queue is shut down and
-    /// empty. Cancel-safe.
+    /// Returns the ready keys in order, at least one and at most `max`; waits for the first. Returns `None` once the
+    /// queue is shut down and empty. Cancel-safe.
     pub async fn next_batch(&self, max: usize) -> Option<Vec<K>> {
         loop {
             let mut changed = pin!(self.shared.changed.notified());

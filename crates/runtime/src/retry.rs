@@ -1,4 +1,4 @@
-//! Again, if somebody else wrote first.
+//! Retries of a read and write after a conflict.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Patches and deletes as this project sends them (D-8).
+//! Patches and deletes with preconditions (D-8).
 
 use std::fmt::Debug;
 
@@ -37,8 +37,8 @@ where
     .map(Some)
 }
 
-/// As [`strategic_patch`] for whoever does not look at the server's object: of a large one (a Node with its images) it
-/// neither asks for more than the metadata nor reads that.
+/// Sends a [`strategic_patch`] without reading the object that the server returns: for a large object (a Node with its
+/// images), it requests no more than the metadata and does not decode that.
 ///
 /// # Errors
 /// What the API server answered, or why it could not be reached.
@@ -58,7 +58,7 @@ pub async fn strategic_patch_unread<K: kube::Resource + Clone>(
     api.clone().into_client().request_text(request).await.map(drop)
 }
 
-/// Whether a patch changes nothing: no fields, objects without fields, or nothing but preconditions
+/// Returns `true` if a patch changes nothing: no fields, objects without fields, or nothing but preconditions
 /// (`metadata.resourceVersion`, `metadata.uid`).
 ///
 /// ```

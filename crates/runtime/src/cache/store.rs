@@ -14,7 +14,7 @@ use super::{CacheEvent, Cached, Resync};
 type Objects<T> = BTreeMap<Box<str>, Slot<T>>;
 type Handler<T> = Box<dyn Fn(&CacheEvent<T>) + Send + Sync>;
 
-/// All objects of a kind, by key. Clones are handles to the same cache.
+/// The cached objects of a kind, by key. Clones are handles to the same cache.
 ///
 /// Reading never waits for the network. Objects are shared: look at them, do not change them (RT-21).
 ///
@@ -116,25 +116,25 @@ impl<T: Cached> Cache<T> {
         self.read(|objects| objects.get(key).map(|slot| Arc::clone(&slot.object)))
     }
 
-    /// All objects, in the order of their keys.
+    /// Returns the cached objects, sorted by key.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<T>> {
         self.read(|objects| objects.values().map(|slot| Arc::clone(&slot.object)).collect())
     }
 
-    /// Number of objects.
+    /// Returns the number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.read(BTreeMap::len)
     }
 
-    /// Whether there are no objects.
+    /// Returns `true` if the cache has no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it has been filled completely at least once.
+    /// Returns `true` if the cache has been filled completely at least once.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         *self.shared.synced.borrow()
@@ -298,7 +298,8 @@ impl<T> Subscribers<T> {
 }
 
 impl<T> Subscriber<T> {
-    /// One handler's panic must neither stop the watch, which would leave a stale cache, nor keep others from hearing.
+    /// Calls the handler and catches its panic, which must neither stop the watch (the cache would become stale) nor
+    /// keep the event from other subscribers.
     fn tell(&self, event: &CacheEvent<T>) {
         if catch_unwind(AssertUnwindSafe(|| (self.handler)(event))).is_err() {
             tracing::error!("a cache subscriber panicked; it missed a change until the next resync");

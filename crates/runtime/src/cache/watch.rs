@@ -25,7 +25,7 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// How objects are read.
+/// Options of the list and watch requests that fill a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchConfig {
     /// Objects per page where pages are read. Small pages keep the peak of memory low.
@@ -40,7 +40,7 @@ pub struct WatchConfig {
 }
 
 impl Default for WatchConfig {
-    /// Everything, streamed; pages of 100.
+    /// Returns the options for all objects, streamed, in pages of 100.
     fn default() -> Self {
         Self { page_size: 100, streaming: true, label_selector: None, field_selector: None }
     }
@@ -143,7 +143,7 @@ impl<T: Cached> Watch<T> {
     }
 }
 
-/// Why a watcher is of no further use.
+/// Reasons for which a watcher ends.
 enum End {
     Shutdown,
     StreamingRefused,
@@ -151,7 +151,7 @@ enum End {
     Expired,
     /// A page, or an object of the first state, is larger than the client accepts.
     TooLarge,
-    /// What is held is to be listed again.
+    /// The hold timeout has passed: the objects have to be listed again.
     HoldIsOver,
     /// The server is another cluster's.
     OtherCluster,
@@ -164,14 +164,14 @@ struct Follower<T: Cached> {
     observer: Option<Arc<dyn HoldObserver<T>>>,
     /// Number of objects that were held after the last event.
     held: usize,
-    /// When to list again for what is held; `None` while a list is under way.
+    /// Time of the next list to verify held objects; `None` during a list.
     reread: Option<Instant>,
     trouble: Option<Trouble>,
     /// Set until a list is complete.
     is_listing: bool,
 }
 
-/// When reading began to fail and when that was last said.
+/// Time at which reads began to fail, and time of the last log line about it.
 struct Trouble {
     since: Instant,
     said: Instant,

@@ -1,4 +1,4 @@
-//! Who asks.
+//! The `User-Agent` header of requests.
 
 use std::env::consts::{ARCH, OS};
 
@@ -16,7 +16,7 @@ use std::env::consts::{ARCH, OS};
 pub struct UserAgent {
     /// Base name of the program.
     pub binary: String,
-    /// Its version.
+    /// Version of the program.
     pub version: String,
     /// The commit it was built from; `unknown` if empty.
     pub commit: String,

@@ -39,7 +39,7 @@ pub(super) type Data = <Body as http_body::Body>::Data;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerTooLarge {
     request: AskedFor,
-    /// What is limited, for people.
+    /// Name of the limited object (a page, an object, a watch event) for the error message.
     what: &'static str,
     /// Bytes that are accepted.
     pub limit: usize,
@@ -98,7 +98,7 @@ impl fmt::Display for AskedFor {
     }
 }
 
-/// What is limited, and to how many bytes.
+/// Name of the limited object, and its maximum size in bytes.
 type Limit = (&'static str, usize);
 
 fn limit_of(info: &RequestInfo, status: StatusCode) -> Limit {

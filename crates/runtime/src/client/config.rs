@@ -1,4 +1,4 @@
-//! Where the API server is.
+//! Client configuration: the address of the API server and the credential.
 
 use std::env;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,12 +27,12 @@ use crate::cluster::ClusterIdentity;
 /// The environment variable that replaces `--master` if there is neither that nor a kubeconfig.
 const MASTER_VARIABLE: &str = "KUBERNETES_MASTER";
 
-/// How the API server is found and asked.
+/// Address, credential and limits of an API client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// The kubeconfig file; `None`: the identity of the Pod.
     pub kubeconfig: Option<PathBuf>,
-    /// Who follows it. Clients of one process share it.
+    /// The kubeconfig watcher. Clients of one process share one watcher.
     pub kubeconfigs: Kubeconfigs,
     /// A context of the kubeconfig other than its current one.
     pub context: Option<String>,
@@ -48,9 +48,10 @@ pub struct ClientOptions {
     pub request_timeout: Option<Duration>,
     /// Send nothing again, whatever the server answers.
     pub single_attempt: bool,
-    /// Whether requests that change something may be sent (INV-4): a leader's [`fence`](crate::election::Leadership::fence). Asked as the last
-    /// thing before each attempt. What a process may write that does not lead goes through a client without one: the
-    /// Lease and its events, TokenReviews and SubjectAccessReviews.
+    /// The fence that permits requests which change objects (INV-4): a leader's
+    /// [`fence`](crate::election::Leadership::fence), checked immediately before each attempt. The objects that a
+    /// standby may write (the Lease and its events, TokenReviews and SubjectAccessReviews) go through a client without
+    /// a fence.
     ///
     /// [`Leadership::fence`]: crate::election::Leadership::fence
     pub fence: Fence,
@@ -93,44 +94,45 @@ impl ClientOptions {
     }
 }
 
-/// Why there is no client.
+/// Reasons for which no client can be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig cannot be read or used.
     #[error("cannot use the kubeconfig {}: {problem}; check the path, and that this user may read it", path.display())]
     Kubeconfig {
-        /// The file.
+        /// Path of the kubeconfig.
         path: PathBuf,
-        /// What is wrong with it, without what stands in it (INV-5).
+        /// The error, without any content of the file (INV-5).
         problem: String,
     },
     /// `--master` is no URL.
     #[error("the API server's address {url:?} is no URL: {source}; write it as https://HOST:PORT")]
     Master {
-        /// What was given, without user and password.
+        /// The URL of `--master`, without user and password.
         url: String,
-        /// What is wrong with it.
+        /// Error of the URL parser.
         #[source]
         source: http::uri::InvalidUri,
     },
-    /// Neither a kubeconfig nor a Pod's identity. The first sentence is the one that operators know.
+    /// No configuration exists: no kubeconfig, no `--master` and no in-cluster configuration. The message begins with
+    /// client-go's sentence, which operators know.
     #[error(
         "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable \
          (--kubeconfig and --master are not set, and this is not a Pod with a service account: {source})"
     )]
     Nothing {
-        /// Why the Pod's identity cannot be used.
+        /// The reason for which the in-cluster configuration cannot be used.
         #[source]
         source: Box<kube::config::InClusterError>,
     },
     /// The configuration was found, but no client can be made of it (certificates, keys, exec plugins).
     #[error("cannot make a client for the API server {server} from {origin}: {text}")]
     Unusable {
-        /// The server's URL.
+        /// URL of the server.
         server: String,
-        /// Where the configuration comes from.
+        /// Source of the configuration: a kubeconfig, flags or the Pod's service account.
         origin: String,
-        /// What is wrong with it.
+        /// Message of the error.
         text: String,
     },
 }

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use kube::config::Kubeconfig;
 
-/// What is wrong with a kubeconfig; nothing that stands in it, which may be secret (INV-5).
+/// Errors of a kubeconfig. They repeat no content of the file, which may be secret (INV-5).
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigProblem {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("failed to read it: {0}")]
     Unreadable(std::io::Error),
-    /// It is no YAML.
+    /// The file is not YAML.
     #[error("it is no valid kubeconfig{0}")]
     NoYaml(String),
-    /// It is YAML of another form.
+    /// The file is YAML, but not a kubeconfig.
     #[error("it is no valid kubeconfig: {0}")]
     OtherForm(String),
 }

@@ -1,4 +1,4 @@
-//! One who follows the kubeconfigs of a process, for all clients that are made of them (APP-48, D-212).
+//! Kubeconfig watcher of a process, shared by all clients that are created from kubeconfigs (APP-48, D-212).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use super::request::RequestMetrics;
 use crate::cluster::ClusterIdentity;
 use crate::loops::restarting;
 
-/// How often the files are read (D-171).
+/// Interval at which the files are read (D-171).
 pub(super) const PERIOD: Duration = Duration::from_secs(10);
-/// They are read so soon after the server has refused a credential, and not more often: whoever replaces one may revoke the one
-/// before at once, and a lease is not to be lost for that.
+/// Delay between a refused credential and the next read of the files, and shortest interval between such reads. An
+/// operator who replaces a credential may revoke the old one at once, and the Lease must not be lost for that.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// The kubeconfigs of a process. Clones are the same: clients whose options hold clones of one share what was read and tried,
@@ -103,7 +103,7 @@ impl Shared {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is followed from now on: `made`, unless somebody else was first.
+    /// Adds `made` to the watched sources and returns it, or returns the entry that another caller added first.
     fn add(self: &Arc<Self>, made: Arc<Renewing>, metrics: &Arc<dyn RequestMetrics>) -> Arc<Renewing> {
         let mut followed = self.lock();
         if let Some(known) = followed.find(&made.source) {
@@ -123,7 +123,7 @@ impl Shared {
 }
 
 impl Followed {
-    /// What anybody still has a client for.
+    /// Returns the entries that still have a client.
     fn in_use(&self) -> impl Iterator<Item = Arc<Renewing>> {
         self.all.iter().filter_map(Weak::upgrade)
     }
@@ -132,7 +132,7 @@ impl Followed {
         self.in_use().find(|renewing| renewing.source == *source)
     }
 
-    /// What there is to look after. If there is nothing, whoever asks is dismissed.
+    /// Returns the entries to check. If none is left, the watcher task is released.
     fn looked_after(&mut self) -> Vec<Arc<Renewing>> {
         self.all.retain(|renewing| renewing.strong_count() > 0);
         let all: Vec<_> = self.in_use().collect();

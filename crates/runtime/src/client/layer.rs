@@ -23,7 +23,7 @@ use super::request::{RequestInfo, RequestMetrics};
 use super::retry;
 use crate::limiter::TokenBucket;
 
-/// How many requests may be sent and how long they may take.
+/// Request rate and time-outs of a client.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     /// Requests per second and saved-up requests, shared by all uses of one client (RT-35); `None`: no limit (D-10).
@@ -33,7 +33,7 @@ pub struct Limits {
     pub request_timeout: Option<Duration>,
     /// Send nothing again, whatever the server answers: for who has its own clock, as an election has.
     pub single_attempt: bool,
-    /// Whether requests that change something may be sent (INV-4); open by default.
+    /// The fence that permits requests which change objects (INV-4); open by default.
     pub fence: Fence,
 }
 
@@ -108,8 +108,8 @@ impl Sender {
         }
     }
 
-    /// One attempt. The body of the answer is read here, so that the time-out covers it; a watch's is passed on. Both are limited
-    /// in size.
+    /// Sends one attempt. The response body is read here, so that the time-out covers it, except for a watch, whose
+    /// stream is passed on. Both are limited in size.
     async fn send_once(&self, info: &RequestInfo, request: Request<Body>) -> Result<Answer, BoxError> {
         let asked = AskedFor::of(&request, &self.host);
         let place = format!("{} {}{}", request.method(), self.host, request.uri().path());

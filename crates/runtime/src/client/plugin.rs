@@ -22,10 +22,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST: usize = 1 << 20;
 /// Characters of what a plugin says on its standard error, which is meant for people.
 const LONGEST_WORDS: usize = 300;
-/// How often it is looked whether a plugin that has printed everything has ended.
+/// Interval of the checks that a plugin which has closed its output has also exited.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// What a plugin printed.
+/// The credential that a plugin printed.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Given {
@@ -34,7 +34,7 @@ pub(super) struct Given {
     pub(super) certificate: Option<String>,
     #[serde(rename = "clientKeyData")]
     pub(super) key: Option<String>,
-    /// When it ends.
+    /// Expiry of the credential.
     #[serde(rename = "expirationTimestamp")]
     pub(super) end: Option<Timestamp>,
 }
@@ -114,7 +114,7 @@ fn command(exec: &ExecConfig, is_interactive: bool) -> Result<Command, String> {
     Ok(command)
 }
 
-/// One line of text for people, cut.
+/// Returns `text` on one line, cut to [`LONGEST_WORDS`] characters.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(LONGEST_WORDS).collect()
 }

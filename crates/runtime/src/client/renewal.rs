@@ -44,17 +44,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Clone, PartialEq)]
 pub(super) struct Source {
     pub(super) kubeconfig: PathBuf,
-    /// Another context than its current one.
+    /// Context to use instead of the current one.
     pub(super) context: Option<String>,
-    /// Another server than its own.
+    /// Server to use instead of the kubeconfig's.
     pub(super) master: Option<Uri>,
-    /// Whether its user counts; else only where the server is and how it is known.
+    /// If set, the kubeconfig's user is applied; otherwise only the server and its certificate authority are.
     pub(super) with_credential: bool,
-    /// Who tries what is new.
+    /// User agent of the requests that verify a new configuration.
     pub(super) user_agent: String,
 }
 
-/// What there is to say after a look at the files.
+/// Result of a check of the files, to be logged.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
     InUse,
@@ -75,38 +75,38 @@ impl<B> AnswerBody for B where
 pub(super) struct Renewing {
     pub(super) source: Source,
     current: Mutex<Arc<Generation>>,
-    /// Whether the server has refused what a plugin gave since that was last looked at.
+    /// If set, the server has refused the plugin's credential since the last check.
     is_refused: AtomicBool,
     /// Hears at once that a credential from a file is refused.
     refusal: Arc<Notify>,
     /// The cluster that it must lead to.
     required: Arc<Required>,
-    /// Why what the files say is not in use, as it was said last.
+    /// Reason for which the files' content is not in use, as last logged.
     trouble: Mutex<Option<String>>,
     /// Held while something new is tried.
     trying: TryLock<()>,
 }
 
-/// Why there may be something new.
+/// Reasons to read the files or run the plugin again.
 #[derive(Clone, Copy)]
 pub(super) enum Cause {
     /// A file is another one.
     Changed,
-    /// What the plugin gave was refused.
+    /// The server refused the plugin's credential.
     Refused,
-    /// What the plugin gave ends soon.
+    /// The plugin's credential expires soon.
     Ends,
 }
 
-/// What the files said at one time.
+/// Configuration and client of one state of the files.
 struct Generation {
     client: Client,
     host: String,
-    /// All files, and a hash of each.
+    /// The files and a hash of each.
     files: Vec<(PathBuf, u64)>,
-    /// Whether a plugin gives the credential, and may give another one.
+    /// If set, a plugin provides the credential and may provide a new one.
     has_plugin: bool,
-    /// When the plugin's credential ends.
+    /// Expiry of the plugin's credential.
     valid_until: Option<Timestamp>,
     /// There is a later one: watches end.
     over: CancellationToken,
@@ -155,12 +155,12 @@ impl Renewing {
         Ok(answer.map(|body| StreamBody::new(BodyStream::new(body).take_until(over.cancelled_owned()))))
     }
 
-    /// Whether what the files say cannot be used.
+    /// Returns `true` if the content of the files cannot be used.
     pub(super) fn is_in_trouble(&self) -> bool {
         lock(&self.trouble).is_some()
     }
 
-    /// Whether there may be something new, with `hashes` of the files as they are.
+    /// Returns the reason to read the configuration again, if any, with `hashes` of the files as they are now.
     pub(super) fn cause(&self, hashes: &mut Hashes) -> Option<Cause> {
         let current = self.current();
         if current.files.iter().any(|(path, hash)| hashes.of(path) != *hash) {
@@ -266,7 +266,7 @@ impl Source {
         Ok(Generation { client, host, files, has_plugin, valid_until, over: CancellationToken::new() })
     }
 
-    /// Whether the server answers to this client, and knows who it is.
+    /// Sends a request with the new client, to verify that the server responds and accepts the credential.
     async fn try_out(&self, client: &Client) -> Result<(), String> {
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = Uri::from_static("/version");
@@ -285,7 +285,8 @@ impl Source {
     }
 }
 
-/// As [`build`], where a legacy `auth-provider` may run a program for its token.
+/// Calls [`build`] on a blocking thread with a time-out, because a legacy `auth-provider` may run a program for its
+/// token.
 async fn build_with_provider(config: Config, origin: String) -> Result<Result<Client, ClientError>, String> {
     let building = timeout(PROGRAM_PATIENCE, tokio::task::spawn_blocking(move || build(config, &origin))).await;
     let late = |_| format!("the program of its auth-provider gave no answer within {} s", PROGRAM_PATIENCE.as_secs());

@@ -1,4 +1,4 @@
-//! When a request is sent again, and after how long.
+//! Retry policy of requests: which responses are retried, and after which delay.
 
 use std::time::Duration;
 

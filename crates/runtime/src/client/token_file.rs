@@ -25,7 +25,7 @@ struct TokenFile {
 struct Known {
     header: HeaderValue,
     read: Instant,
-    /// Why the file was of no use when it was read last, logged once.
+    /// Error of the last read, logged once.
     trouble: Option<String>,
 }
 

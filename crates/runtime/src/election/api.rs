@@ -19,11 +19,11 @@ pub(super) struct LeaseApi {
     name: String,
 }
 
-/// Why a watch ended or did not begin.
+/// Reasons for which a watch ended or did not begin.
 pub(super) enum WatchTrouble {
-    /// It is not allowed.
+    /// RBAC forbids the watch.
     Forbidden,
-    /// Anything else.
+    /// Any other error's message.
     Other(String),
 }
 
@@ -60,7 +60,8 @@ impl LeaseApi {
         self.client.request(request).await.and_then(whole)
     }
 
-    /// What happens to the Lease from now on, beginning with what it is; `None`: it is gone. Needs the verb `watch` only.
+    /// Watches the Lease, beginning with its current state; `None` stands for a deleted Lease. Needs only the verb
+    /// `watch`.
     pub(super) async fn watch(&self) -> Result<BoxStream<'static, Result<Option<Lease>, WatchTrouble>>, WatchTrouble> {
         let params = WatchParams::default().fields(&format!("metadata.name={}", self.name)).disable_bookmarks();
         let request = self.request().watch(&params, "").map_err(|error| WatchTrouble::Other(error.to_string()))?;
@@ -90,7 +91,7 @@ fn trouble(error: &kube::Error) -> WatchTrouble {
     if is_forbidden(error) { WatchTrouble::Forbidden } else { WatchTrouble::Other(api_error(error).to_string()) }
 }
 
-/// What an error says about what was asked for.
+/// Classifies the error of a read or write of the Lease.
 pub(super) fn failure(error: &kube::Error) -> Failure {
     match error {
         error if lost_race(error) => Failure::Conflict,
@@ -101,7 +102,7 @@ pub(super) fn failure(error: &kube::Error) -> Failure {
     }
 }
 
-/// Somebody else was faster: daily bread of candidates.
+/// Returns `true` if another candidate wrote the Lease first, which is normal in an election.
 pub(super) fn lost_race(error: &kube::Error) -> bool {
     is_conflict(error) || crate::api_error::is_already_exists(error)
 }

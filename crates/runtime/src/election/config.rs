@@ -1,4 +1,4 @@
-//! Which Lease, by whom, and how fast.
+//! Configuration of an election: the Lease, the identity and the timings.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use crate::client::ClientOptions;
 /// Pauses between attempts are lengthened by up to this share of the retry period.
 pub(super) const JITTER: f64 = 1.2;
 
-/// What an election is about.
+/// Configuration of an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ElectionConfig {
-    /// The Lease's namespace.
+    /// Namespace of the Lease.
     pub namespace: String,
-    /// The Lease's name.
+    /// Name of the Lease.
     pub name: String,
-    /// Who stands for it; unique for each process ([`identity`]).
+    /// Identity of the candidate; unique for each process ([`identity`]).
     pub identity: String,
-    /// How long a holder that does not renew is waited for.
+    /// Time for which candidates wait for a holder that does not renew the Lease.
     pub lease_duration: Duration,
-    /// How long a holder that cannot renew goes on.
+    /// Time after which a holder that cannot renew the Lease stops leading.
     pub renew_deadline: Duration,
     /// The pause between two attempts.
     pub retry_period: Duration,
-    /// Whether a graceful stop gives the Lease back (APP-67).
+    /// If set, a graceful stop releases the Lease (APP-67).
     pub release_on_stop: bool,
 }
 
@@ -41,8 +41,8 @@ impl ElectionConfig {
         }
     }
 
-    /// Where the election's own client leads (APP-40): as `general`, but with a time-out that leaves room for a second
-    /// request before the renew deadline, without retries, and without a fence.
+    /// Returns the options of the election's own client (APP-40): `general`, but with a time-out that leaves room for a
+    /// second request before the renew deadline, without retries, and without a fence.
     #[must_use]
     pub fn client_options(&self, general: &ClientOptions) -> ClientOptions {
         ClientOptions {
@@ -73,7 +73,8 @@ pub fn identity() -> String {
     format!("{host}_{}", uuid::Uuid::new_v4())
 }
 
-/// What is wrong with these timings, in the reference's words (FLAG-20); empty if nothing is.
+/// Returns the errors of these timings in the words of the Go cloud-controller-manager (FLAG-20); empty if they are
+/// valid.
 ///
 /// ```
 /// use runtime::election::{ElectionConfig, validate};

@@ -57,7 +57,7 @@ impl Elector {
         self
     }
 
-    /// Whether it leads, for everybody who has to know.
+    /// Returns a handle that reports whether this process leads.
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()
@@ -100,7 +100,7 @@ struct Running {
     elector: Elector,
     election: Election,
     watch: LeaseWatch,
-    /// Who was last said to lead.
+    /// The leader that was logged last.
     holder: String,
     leads: bool,
 }
@@ -213,7 +213,7 @@ impl Running {
         }
     }
 
-    /// What is said at the end, when the fence is closed.
+    /// Reports the end of the election, after the fence is closed.
     fn end(&self, outcome: &Outcome) {
         let config = &self.elector.config;
         if self.leads {

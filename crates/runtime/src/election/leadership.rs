@@ -1,4 +1,4 @@
-//! Whether this process leads, for everybody who has to know.
+//! Leadership handle: tells the rest of the process whether it leads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,18 +13,19 @@ use super::step::Election;
 /// A leader's health is questioned when its last renewal is older than the lease duration and this (APP-68).
 const HEALTH_SLACK: Duration = Duration::from_secs(20);
 
-/// How an election ended for this process.
+/// Outcome of an election for this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It stopped in good order and gave the Lease back.
+    /// The process stopped gracefully and released the Lease.
     Released,
-    /// It stopped in good order and had nothing to give back, or was not to, or could not: others wait until it expires.
+    /// The process stopped gracefully without releasing a Lease: it held none, was configured not to, or the release
+    /// failed. Other candidates wait until the Lease expires.
     Stopped,
-    /// It led and lost the Lease, or the election was broken off; why.
+    /// The process led and lost the Lease, or the election was aborted; with the reason.
     Lost(String),
 }
 
-/// Whether this process leads. Cheap to clone; clones tell the same.
+/// Handle that reports whether this process leads. Clones are cheap and share their state.
 #[derive(Clone, Debug)]
 pub struct Leadership(Arc<Shared>);
 
@@ -40,7 +41,7 @@ struct Shared {
 struct Facts {
     /// Until then the fence is open.
     until: Option<Instant>,
-    /// It will never be open again.
+    /// If set, the fence never opens again.
     closed: bool,
     renewed: Option<Instant>,
     read: Option<Instant>,
@@ -93,7 +94,7 @@ impl Leadership {
         }
     }
 
-    /// Whether this process leads at this moment.
+    /// Returns `true` if this process leads at this moment.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let mut facts = self.facts();
@@ -103,7 +104,7 @@ impl Leadership {
         is_open
     }
 
-    /// Whether this process led once and does not any more.
+    /// Returns `true` if this process led once and no longer leads.
     #[must_use]
     pub fn is_closed_for_good(&self) -> bool {
         !self.is_open() && self.facts().closed
@@ -131,8 +132,8 @@ impl Leadership {
         Ok(())
     }
 
-    /// Whether the Lease was read or written within that time, which includes to be told that there is none: on a standby
-    /// this is what readiness means (APP-104).
+    /// Returns `true` if the Lease was read or written within `age`. An answer that no Lease exists counts as well. A
+    /// standby is ready if this holds (APP-104).
     #[must_use]
     pub fn lease_was_seen_within(&self, age: Duration) -> bool {
         self.facts().read.is_some_and(|read| read.elapsed() <= age)

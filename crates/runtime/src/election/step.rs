@@ -1,4 +1,4 @@
-//! What comes next in an election. Pure: times, dice and answers are passed in.
+//! State machine of an election. Pure: times, random numbers and responses are passed in.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::lease::{Lease, Record, api_time};
 #[cfg(test)]
 mod tests;
 
-/// One process's view of an election, and what it does next.
+/// State of an election as one process sees it, and its next action.
 ///
 /// Whoever drives it does what each [`Action`] says and hands the outcome to [`step`](Self::step); meanwhile, a leader's
 /// request is given up at its [`deadline`](Self::deadline).
@@ -20,7 +20,7 @@ mod tests;
 pub struct Election {
     config: ElectionConfig,
     role: Role,
-    /// What the Lease said last, and when this process first saw it say so.
+    /// The Lease as last read, and the time at which this process first saw it in that state.
     observed: Option<(Record, Instant)>,
     /// Until then somebody else may believe to lead, as far as this process has seen.
     rival_until: Option<Instant>,
@@ -28,9 +28,9 @@ pub struct Election {
     existed: bool,
     /// The Lease as it was last read or written.
     lease: Option<Lease>,
-    /// When the next attempt is due.
+    /// Time of the next attempt.
     next_attempt: Instant,
-    /// When the last write was sent.
+    /// Time at which the last write was sent.
     sent: Instant,
     /// A write of this process is under way, or may have been taken although nobody said so.
     unsure: Option<Unsure>,
@@ -57,7 +57,7 @@ enum Unsure {
     Unanswered,
 }
 
-/// What has happened.
+/// Input of the state machine.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// The time that [`Action::Wait`] named has come, or the beginning.
@@ -72,29 +72,29 @@ pub enum Input {
     Stop,
 }
 
-/// Why a request brought nothing.
+/// Reasons for which a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Somebody else wrote first.
+    /// Conflict: a different candidate wrote the Lease first.
     Conflict,
     /// The API server said no.
     Refused,
-    /// Nobody knows whether it was done: no answer, or none that says.
+    /// The outcome is unknown: there was no response, or one that does not say.
     Unknown,
 }
 
-/// What comes next.
+/// The next action of the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Read the Lease.
+    /// Read the Lease from the API server.
     Read,
-    /// Create it.
+    /// Create this Lease in the API.
     Create(Lease),
     /// Replace it, with the UID and resource version that it carries.
     Update(Lease),
     /// Wait until then, or until a watch shows something.
     Wait(Instant),
-    /// It is over.
+    /// The election has ended with this outcome.
     End(Outcome),
 }
 
@@ -126,7 +126,7 @@ impl Election {
         }
     }
 
-    /// Whether a read follows a direct renewal that failed.
+    /// Returns `true` if a leader reads the Lease before it writes, because a direct renewal failed.
     #[must_use]
     pub fn on_slow_path(&self) -> bool {
         matches!(self.role, Role::Leader { direct: false, .. })
@@ -149,8 +149,8 @@ impl Election {
         self.lease.as_ref()
     }
 
-    /// What comes next after `input`. `now` is the monotonic time, `time` the time of day, which is only written down,
-    /// and `dice` a random number from 0 to 1.
+    /// Returns the action that follows `input`. `now` is the monotonic time, `time` the time of day, which is only
+    /// written down, and `dice` a random number from 0 to 1.
     pub fn step(&mut self, input: Input, now: Instant, time: Timestamp, dice: f64) -> Action {
         if self.deadline().is_some_and(|deadline| now >= deadline) {
             return self.lose(format!("it could not be renewed for {:?}", self.config.renew_deadline));

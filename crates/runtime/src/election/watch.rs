@@ -15,7 +15,7 @@ use super::lease::Lease;
 const APART: Duration = Duration::from_secs(1);
 /// The pause after an error.
 const AFTER_ERROR: Duration = Duration::from_secs(5);
-/// Where watching is not allowed, that is tried again this often: permissions may come later.
+/// Interval of new attempts where RBAC forbids the watch: the permission may be granted later.
 const AFTER_FORBIDDEN: Duration = Duration::from_secs(600);
 
 type Leases = BoxStream<'static, Result<Option<Lease>, WatchTrouble>>;

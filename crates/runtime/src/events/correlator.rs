@@ -1,4 +1,4 @@
-//! Which events are merged, counted or dropped (RT-26). Pure: the time is passed in.
+//! Event correlation: decides which events are merged, counted or dropped (RT-26). Pure: the time is passed in.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -18,27 +18,27 @@ const GROUPS: usize = 4096;
 const GROUP_LIFE: Duration = Duration::from_secs(600);
 /// From the so-many-th different message of a group on, events are merged.
 const MERGE_FROM: usize = 10;
-/// What a merged event begins with.
+/// Prefix of a merged event's message.
 const MERGED: &str = "(combined from similar events): ";
 /// Events about one object, of one type, that may come at once; then one per [`SPAM_INTERVAL`].
 const SPAM_BURST: u32 = 25;
 const SPAM_INTERVAL: Duration = Duration::from_secs(300);
 
-/// What becomes of an event.
+/// Decision of the correlator about an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// A new Event object: core/v1, complete.
     Create {
-        /// Its namespace.
+        /// Namespace of the Event.
         namespace: String,
-        /// The object.
+        /// The complete Event object.
         event: Value,
     },
-    /// It has been seen: the existing Event object is patched.
+    /// The event is a repetition: the existing Event object is patched.
     Patch {
-        /// Its namespace.
+        /// Namespace of the Event.
         namespace: String,
-        /// Its name.
+        /// Name of the Event.
         name: String,
         /// A strategic-merge patch: count, last time, and the message if it is a merged one.
         patch: Value,
@@ -80,7 +80,7 @@ impl Default for Correlator {
 }
 
 impl Correlator {
-    /// Remembers nothing yet.
+    /// Creates a correlator without any remembered event.
     #[must_use]
     pub fn new() -> Self {
         Self { groups: Lru::new(GROUPS), seen: Lru::new(GROUPS), spam: Lru::new(GROUPS) }
@@ -115,7 +115,7 @@ impl Correlator {
         Outcome::Patch { namespace, name, patch, event: whole }
     }
 
-    /// Whether the event is replaced by the merged one of its group, and under which key it is counted.
+    /// Returns whether the event is replaced by the merged one of its group, and the key under which it is counted.
     fn merge(&mut self, event: &RecordedEvent, object: &ObjectKey<'_>, now: Instant) -> (bool, u64) {
         let of_group = (object, event.type_, &event.reason);
         let (group_key, message) = (key(&of_group), key(&event.message));
@@ -135,7 +135,7 @@ impl Correlator {
     }
 }
 
-/// What tells sources and objects apart. The resource version does not.
+/// Fields that distinguish sources and objects. The resource version is not among them.
 #[derive(Hash)]
 struct ObjectKey<'a> {
     component: &'a str,

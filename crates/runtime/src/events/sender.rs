@@ -27,7 +27,7 @@ const LANE: usize = 16;
 /// Tries to reach the API server (RT-27), and the pause between them.
 const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_secs(10);
-/// What is queued when the process stops may take that long.
+/// Longest time for sending the queued events when the process stops.
 const FLUSH: Duration = Duration::from_secs(3);
 
 /// Records events; cheap to clone, never waits.
@@ -105,7 +105,7 @@ pub fn recorder(client: Client, component: &str, clock: Arc<dyn Clock>) -> (Even
     recorder_into(Arc::new(ApiSink::new(client)), component, clock)
 }
 
-/// As [`recorder`], with another place for the events to go.
+/// Returns a recorder and its sender like [`recorder`], with another destination of the events.
 #[must_use]
 pub fn recorder_into(sink: Arc<dyn EventSink>, component: &str, clock: Arc<dyn Clock>) -> (EventRecorder, EventSender) {
     let (queue, events) = mpsc::channel(QUEUE);

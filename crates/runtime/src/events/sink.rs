@@ -1,4 +1,4 @@
-//! Where Events go.
+//! Destinations of Events: the API server, or a test's list.
 
 use futures::future::BoxFuture;
 use kube::Client;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::api_error::{api_error, is_answer, is_not_found};
 
-/// Why an Event was not taken.
+/// Errors of an Event sink.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SinkError {
     /// The Event to be patched is not there (any more).
@@ -44,7 +44,7 @@ pub trait EventSink: Send + Sync + 'static {
     -> BoxFuture<'a, Result<(), SinkError>>;
 }
 
-/// The API server.
+/// Sends Events to the API server.
 #[derive(Clone)]
 pub struct ApiSink {
     client: Client,

@@ -152,7 +152,7 @@ fn the_memory_is_bounded() {
 #[derive(Default)]
 struct Sink {
     log: Mutex<Vec<String>>,
-    /// How often, and how, the next calls fail.
+    /// Errors of the next calls, in order.
     failures: Mutex<Vec<SinkError>>,
     slow: Duration,
     in_flight: Mutex<(usize, usize)>,

@@ -1,4 +1,4 @@
-//! What a queue tells about itself.
+//! Metrics of a queue.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub trait QueueMetrics: Send + Sync {
     fn retried(&self, _queue: &str) {}
 }
 
-/// Nobody listens.
+/// A metrics recorder of queues that records nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoMetrics;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What a call changed, for the metrics.
+/// Number of keys that a call added, for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Added(pub(super) usize);
 
@@ -131,7 +131,7 @@ impl<K: Eq + Hash + Clone> State<K> {
         self.running.len()
     }
 
-    /// When the first waiting key falls due.
+    /// Returns the time at which the first waiting key is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.waiting.first_key_value().map(|((at, _), _)| *at)
     }
@@ -144,7 +144,7 @@ impl<K: Eq + Hash + Clone> State<K> {
             .fold((Duration::ZERO, Duration::ZERO), |(sum, max), age| (sum.saturating_add(age), max.max(age)))
     }
 
-    /// What must hold after any sequence of calls.
+    /// Asserts the invariants that hold after any sequence of calls.
     #[cfg(test)]
     pub(super) fn check(&self)
     where

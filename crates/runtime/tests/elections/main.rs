@@ -13,8 +13,8 @@ use plan::{Fault, Plan};
 use proptest::prelude::*;
 use simulation::Simulation;
 
-/// Whatever was wrong: when it is over, somebody leads within this time, in seconds. A dead holder's Lease is waited for by a
-/// slow clock, after a request that hung.
+/// Maximum time in seconds from the end of the last fault until an elector leads. A slow clock waits for a dead
+/// holder's Lease, after a request that hung.
 const RECOVERY: f64 = 60.0;
 
 proptest! {

@@ -1,18 +1,18 @@
-//! What goes wrong, and when.
+//! Plan of a simulated run: the faults and their times.
 
 use proptest::prelude::*;
 
-/// One run.
+/// Settings and faults of one simulated run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// For the dice of network and electors.
     pub(crate) seed: u64,
-    /// How fast each elector's clock runs. The fastest may be less than 1.5 times as fast as the slowest: that is the lease
-    /// duration by the renew deadline.
+    /// Rate of each elector's clock. The fastest may be less than 1.5 times as fast as the slowest: that is the lease
+    /// duration divided by the renew deadline.
     pub(crate) rates: Vec<f64>,
-    /// Which electors may watch.
+    /// Electors that may watch.
     pub(crate) watching: Vec<bool>,
-    /// Whether the server makes an object of a replacement for none.
+    /// If set, the server creates an object for a replacement of a missing one.
     pub(crate) put_creates: bool,
     /// Share of messages that are lost.
     pub(crate) loss: f64,
@@ -43,7 +43,7 @@ pub(crate) enum Fault {
 }
 
 impl Plan {
-    /// When the last fault is over, in seconds.
+    /// Returns the time at which the last fault is over, in seconds.
     pub(crate) fn end(&self) -> f64 {
         self.faults.iter().map(|(at, _)| at + 30.0).fold(100.0, f64::max)
     }

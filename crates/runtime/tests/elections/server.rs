@@ -3,7 +3,7 @@
 use runtime::election::{Failure, Input, Lease};
 use serde_json::{Value, json};
 
-/// What an elector asks for.
+/// A request of an elector.
 #[derive(Clone, Debug)]
 pub(crate) enum Request {
     Read,
@@ -12,7 +12,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// What it means that nobody answers.
+    /// Returns the input for a request without a response.
     pub(crate) fn unanswered(&self) -> Input {
         match self {
             Self::Read => Input::Read(Err(Failure::Unknown)),

@@ -17,7 +17,7 @@ const TIME_OUT: f64 = 5.0;
 /// A process that ended comes back after so many seconds.
 const RESTART: f64 = 3.0;
 
-/// What happens to an elector, or elsewhere, at a time.
+/// An event of the simulation at some time.
 #[derive(Clone, Debug)]
 enum Event {
     Arrives(Request),
@@ -44,13 +44,13 @@ struct Elector {
     begin: Instant,
     rate: f64,
     watches: bool,
-    /// Which process of this place it is, and how many steps it has made.
+    /// Number of the elector's process, and of the steps that it has made.
     life: u64,
     step: u64,
     is_alive: bool,
     is_waiting: bool,
     frozen_until: f64,
-    /// What a watch showed while it was busy, and when the last of it arrived.
+    /// Leases that a watch reported while the elector was busy, and the time at which the last of them arrived.
     shown: VecDeque<Option<Lease>>,
     shown_at: f64,
 }
@@ -165,7 +165,7 @@ impl Simulation {
         }
     }
 
-    /// What was shown while it was busy.
+    /// Hands the elector the next Lease that a watch reported while it was busy.
     fn look(&mut self, index: usize) {
         let elector = &mut self.electors[index];
         if elector.is_waiting
@@ -312,17 +312,17 @@ impl Simulation {
         }
     }
 
-    /// Who may write now.
+    /// Returns the elector that may write now.
     pub(crate) fn leader(&self) -> Option<usize> {
         self.electors.iter().position(|elector| elector.may_write(self.now))
     }
 
-    /// Who the Lease says holds it.
+    /// Returns the holder that the Lease names.
     pub(crate) fn holder(&self) -> Option<String> {
         self.server.holder()
     }
 
-    /// Nothing goes wrong any more.
+    /// Ends the faults that are in progress.
     pub(crate) fn calm_down(&mut self) {
         self.network.calm_down();
         self.electors.iter_mut().for_each(|elector| elector.frozen_until = elector.frozen_until.min(self.now));
@@ -334,7 +334,7 @@ impl Simulation {
         }
     }
 
-    /// What happened last.
+    /// Returns the last events of the log.
     pub(crate) fn log(&self) -> String {
         self.log[self.log.len().saturating_sub(60)..].join("\n")
     }

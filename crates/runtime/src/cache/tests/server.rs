@@ -69,7 +69,7 @@ impl Server {
         self.0.lock().unwrap().watches.clear();
     }
 
-    /// Nobody is answered any more.
+    /// Ends all watches and refuses every request from now on.
     pub(super) fn cut_off(&self) {
         let mut state = self.0.lock().unwrap();
         state.watches.clear();

@@ -25,7 +25,7 @@ async fn passes(time: Duration) {
     tokio::time::resume();
 }
 
-/// Whether each change of the kubeconfig came into use.
+/// Records for each change of the kubeconfig whether it was applied.
 #[derive(Default)]
 struct Told(Mutex<Vec<bool>>);
 

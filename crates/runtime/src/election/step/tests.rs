@@ -13,7 +13,7 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// One election, told times in seconds since its beginning.
+/// An election under test, with times in seconds since its start.
 struct Story {
     election: Election,
     begin: Instant,

@@ -138,7 +138,7 @@ fn config(authority: &Authority, users: &str) -> Arc<ServerConfig> {
 
 pub(super) struct Stage {
     directory: tempfile::TempDir,
-    /// Who issues certificates of clients.
+    /// The authority that issues client certificates.
     pub(super) users: Authority,
     pub(super) server: Arc<Server>,
 }
@@ -200,7 +200,7 @@ impl Stage {
         }
     }
 
-    /// What nobody looks after but the test.
+    /// Returns a source that only the test reads again, without a watcher.
     pub(super) async fn renewing(&self) -> Arc<Renewing> {
         Renewing::new(self.source(), Arc::default(), Arc::default()).await.unwrap()
     }
