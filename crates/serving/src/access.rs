@@ -1,4 +1,8 @@
-//! Who calls, and what they may do (APP-106, APP-120 to APP-128).
+//! Authentication and authorization of callers (APP-106, APP-120 to APP-128).
+//!
+//! A caller is authenticated by a front proxy's headers, a client certificate or a bearer token, and is anonymous
+//! otherwise; then the caller needs a permission for the path. Tokens are verified by TokenReview and permissions by
+//! SubjectAccessReview; the answers are cached.
 //!
 //! A caller is known by a front proxy's word, a client certificate or a bearer token, and is anonymous otherwise; then it
 //! needs a permission for the path. The Kubernetes API is asked about tokens and permissions; its answers are kept for a
@@ -82,22 +86,22 @@ struct Inner {
     follow: Follow,
 }
 
-/// Why callers cannot be told apart.
+/// Errors of the set-up of authentication and authorization.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// A CA file.
+    /// A CA file cannot be loaded.
     #[error("unable to load {what} provider: {}: {problem}; check the file that {flag} names", path.display())]
     Authority {
-        /// Whose certificates it is for.
+        /// The use of the certificates: client CA or request-header client CA.
         what: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The read or parse error.
         problem: String,
-        /// The flag.
+        /// Flag that names the file.
         flag: &'static str,
     },
-    /// `--authorization-always-allow-paths`.
+    /// `--authorization-always-allow-paths` has an invalid path.
     #[error("{0}")]
     Paths(String),
 }

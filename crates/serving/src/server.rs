@@ -86,7 +86,7 @@ impl Listener {
         Self { tcp, address, tls, limits, budget: Budget::default(), metrics: Arc::new(NoServerMetrics) }
     }
 
-    /// With other limits.
+    /// Replaces the server's limits.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -117,7 +117,7 @@ impl Listener {
         self
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     #[must_use]
     pub fn local_address(&self) -> SocketAddr {
         self.address

@@ -27,7 +27,7 @@ use metrics::Call;
 
 use crate::log_limit::LogLimit;
 
-/// What answers the requests of a webhook.
+/// Handler of a webhook's requests.
 #[async_trait]
 pub trait Handler: Send + Sync {
     /// Answers an AdmissionRequest with an AdmissionResponse as JSON; the `uid` is added to the answer. Anybody may call: look
@@ -45,11 +45,11 @@ pub struct Webhook {
     pub name: String,
     /// The path of the URL.
     pub path: String,
-    /// What answers.
+    /// Handler of the requests.
     pub handler: Arc<dyn Handler>,
 }
 
-/// How large a request may be and how long it may take to arrive.
+/// Limits of the size of a request and of the time in which it has to arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebhookLimits {
     /// Bytes of a body. An object of etcd's default limit, twice, in JSON, fits.

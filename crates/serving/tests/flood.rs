@@ -34,7 +34,7 @@ const ROLE: &str = "SERVING_TEST_ROLE";
 const SOON: Duration = Duration::from_secs(60);
 /// Longest that callers are waited for who get no answer, as they should not.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What the process may have, in KiB.
+/// Maximum memory of the process, in KiB.
 const BOUND: u64 = 64 << 10;
 
 /// The child process. It ends with its standard input.
@@ -122,7 +122,7 @@ impl Drop for Server {
     }
 }
 
-/// Accepts any certificate.
+/// Certificate verifier that accepts any certificate.
 #[derive(Debug)]
 struct Anything(Arc<rustls::crypto::CryptoProvider>);
 
@@ -310,7 +310,7 @@ async fn idle_http2_connections_of_three_clients_do_not_close_the_port() {
     server.assert_small(before);
 }
 
-/// Allows everything.
+/// Authorizer that allows everything.
 struct AllowAll;
 
 #[serving::webhook::async_trait]

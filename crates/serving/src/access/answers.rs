@@ -32,15 +32,15 @@ type Pending<V> = Shared<oneshot::Receiver<V>>;
 /// when its caller has gone: without a limit, callers that come and go would fill the memory.
 const MOST_PENDING: usize = 1024;
 
-/// How a question stands.
+/// Outcome of a lookup: a cached answer or a pending question.
 pub(super) enum Asked<V> {
     /// The answer was kept.
     Kept(V),
-    /// It has just been asked.
+    /// The question was sent by this call.
     Begun(Pending<V>),
-    /// Somebody asked the same and waits.
+    /// An identical question is already pending; its answer is shared.
     Joined(Pending<V>),
-    /// It was not asked: too much else waits.
+    /// The question was not sent: too many others are pending.
     Full,
 }
 

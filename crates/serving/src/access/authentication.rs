@@ -1,4 +1,4 @@
-//! Who is it? (APP-120)
+//! Authentication of requests (APP-120).
 
 use std::sync::Arc;
 

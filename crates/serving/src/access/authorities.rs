@@ -12,12 +12,12 @@ use crate::options::RequestHeaderOptions;
 #[derive(Clone, Default)]
 pub struct Authorities(Arc<ArcSwap<Trust>>);
 
-/// Whom is trusted with what.
+/// Certificate authorities that are trusted for users and for front proxies.
 #[derive(Debug, Default)]
 pub(super) struct Trust {
-    /// Those who vouch for users.
+    /// Authorities of users' client certificates.
     pub(super) clients: Option<Arc<Bundle>>,
-    /// Those who vouch for front proxies, and how such a proxy names its caller.
+    /// Authorities of front proxies' certificates, and the headers in which a proxy names its caller.
     pub(super) proxies: Option<Proxies>,
     generation: u64,
 }
@@ -40,7 +40,7 @@ impl Authorities {
         self.0.store(Arc::new(Trust { clients, proxies, generation }));
     }
 
-    /// Another number for each change.
+    /// Returns a number that differs after each change.
     pub(crate) fn generation(&self) -> u64 {
         self.0.load().generation
     }

@@ -1,4 +1,4 @@
-//! Client certificates (APP-124).
+//! Authentication by client certificate (APP-124).
 
 use std::time::Duration;
 
@@ -26,12 +26,12 @@ pub(super) fn authenticate(
     Ok((User { name: subject.common_name, groups: subject.organisations, ..User::default() }, remaining))
 }
 
-/// What the first certificate of a chain says of its owner.
+/// The subject of the first certificate of a chain, and its expiry.
 #[derive(Debug)]
 pub(super) struct Subject {
     pub(super) common_name: String,
     pub(super) organisations: Vec<String>,
-    /// Seconds since 1970.
+    /// Expiry, in seconds since 1970.
     not_after: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the hint is due.
+/// Remembers whether the hint was already given.
 #[derive(Debug, Default)]
 pub(super) struct Hint(AtomicBool);
 

@@ -11,17 +11,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::options::RequestHeaderOptions;
 
-/// Where it is.
+/// Namespace of the ConfigMap with the front proxy's configuration.
 pub const NAMESPACE: &str = "kube-system";
-/// What it is called.
+/// Name of the ConfigMap with the front proxy's configuration.
 pub const NAME: &str = "extension-apiserver-authentication";
 
-/// How long an API server that does not answer is waited for (D-15).
+/// Time-out of the lookup while the API server does not respond (D-15).
 const PATIENCE: Duration = Duration::from_secs(120);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// Why it could not be read.
+/// Errors of the lookup of the ConfigMap.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
     /// The identity may not read it.
@@ -47,9 +47,9 @@ pub enum LookupError {
         patience.as_secs()
     )]
     Unreachable {
-        /// How long was tried.
+        /// Time for which the lookup was retried.
         patience: Duration,
-        /// The last problem.
+        /// Error of the last attempt.
         problem: String,
     },
     /// The process is stopping.
@@ -103,7 +103,7 @@ fn refusal(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// What the ConfigMap says.
+/// Authorities and headers in the ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// PEM of the authorities for users.

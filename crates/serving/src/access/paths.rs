@@ -1,6 +1,6 @@
 //! Paths that need no permission (APP-127).
 
-/// `--authorization-always-allow-paths`.
+/// Parsed value of `--authorization-always-allow-paths`.
 #[derive(Debug, Default)]
 pub(super) struct Paths {
     exact: Vec<String>,

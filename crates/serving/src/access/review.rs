@@ -13,9 +13,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
-/// How long one try may take; the client of [`Reviewers`](super::Reviewers) has it.
+/// Time-out of one attempt, set in the client of [`Reviewers`](super::Reviewers).
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
-/// Tries in all.
+/// Number of attempts, the first included.
 const TRIES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const FACTOR: f64 = 1.5;
@@ -52,7 +52,7 @@ impl Permit {
     }
 }
 
-/// How a review ended: the answer or why there is none, and the code for metrics.
+/// Outcome of a review: the answer or an error, and the code for metrics.
 pub(super) struct Reviewed<T> {
     pub(super) answer: Result<T, Arc<str>>,
     pub(super) code: String,
@@ -96,7 +96,7 @@ fn fastrand() -> f64 {
     f64::from(jiff::Timestamp::now().subsec_nanosecond() % 1000) / 1000.0
 }
 
-/// Whether another try may have a better answer: 429, 5xx, and a connection that broke.
+/// Returns `true` if a retry may succeed: after 429, 5xx and broken connections.
 fn may_help(error: &kube::Error) -> bool {
     if let kube::Error::Api(status) = error {
         return status.code == 429 || status.code >= 500;

@@ -13,17 +13,17 @@ use crate::options::{AuthenticationOptions, AuthorizationOptions};
 /// Requests per second, and saved-up ones (APP-40).
 const RATE: (f32, u32) = (200.0, 400);
 
-/// Whom is asked about tokens and permissions; `None` where there is no identity to ask with: tokens are then ignored,
-/// and only the always-allowed paths are open.
+/// Clients for TokenReview and SubjectAccessReview; `None` without an identity to send them with: tokens are then
+/// ignored, and only the always-allowed paths are open.
 #[derive(Clone, Default)]
 pub struct Reviewers {
     /// For TokenReview and the front proxy's ConfigMap.
     pub authentication: Option<Client>,
-    /// For SubjectAccessReview.
+    /// Client for SubjectAccessReview requests.
     pub authorization: Option<Client>,
 }
 
-/// Why there is no such client.
+/// Error of a delegated kubeconfig: no client can be created.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to get delegated {purpose} kubeconfig: {}: {problem}; check the file that --{purpose}-kubeconfig names", path.display())]
 pub struct ReviewersError {

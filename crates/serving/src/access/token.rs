@@ -1,4 +1,4 @@
-//! Bearer tokens (APP-125).
+//! Authentication by bearer token (APP-125).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ impl Tokens {
         Self { client, ttl, answers, key, under_way, hint: Arc::default(), metrics }
     }
 
-    /// Whose token it is, or why it is not accepted.
+    /// Returns the token's user, or the reason for which it is rejected.
     ///
     /// # Errors
     /// The API server could not be asked.

@@ -42,7 +42,7 @@ pub async fn record(length: Duration) -> Result<Vec<u8>, String> {
 
 /// A stack and how often it was seen.
 struct Sample {
-    /// Innermost first.
+    /// Addresses of the frames, innermost first.
     addresses: Vec<u64>,
     thread: String,
     count: u64,
@@ -99,8 +99,8 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
 /// A function at an address, innermost of those inlined there first.
 struct Line {
     function: String,
-    /// As the linker knows it, if that is anything else. The pprof tools take names that are the same as their symbols for
-    /// C++, and everything in angle brackets out of them.
+    /// The linker's name of the function, if it differs. The pprof tools treat names that equal their symbols as C++,
+    /// and remove everything in angle brackets from them.
     symbol: String,
     file: String,
     line: u64,
@@ -232,7 +232,7 @@ impl<'a> Stacks<'a> {
     }
 }
 
-/// How many frames all stacks begin with; at least one frame of each is left.
+/// Returns the number of frames that all stacks begin with, leaving at least one frame of each.
 fn shared_beginning(samples: &[Sample]) -> usize {
     let [first, others @ ..] = samples else { return 0 };
     if others.is_empty() {

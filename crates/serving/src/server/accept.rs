@@ -1,4 +1,4 @@
-//! Accepting connections.
+//! Accept loop of the server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::tls::Tls;
 const REST: Duration = Duration::from_millis(100);
 /// For a caller without TLS to read that.
 const TOLD: Duration = Duration::from_secs(2);
-/// How often a flood is logged.
+/// Interval of the log lines about a flood of connections.
 const COMPLAINT: Duration = Duration::from_secs(60);
 
 pub(super) async fn accept(listener: &TcpListener, tls: Option<&Tls>, service: &Service) {
@@ -99,8 +99,8 @@ fn prepare(stream: &TcpStream, limits: &Limits) {
     _ = SockRef::from(stream).set_tcp_keepalive(&keep_alive);
 }
 
-/// Whether the caller speaks HTTP without TLS: the commonest mistake in a probe's definition. `None`: it says nothing, or
-/// nobody wants to hear it any more.
+/// Returns `true` if the caller speaks HTTP without TLS, the commonest mistake in a probe's definition. Returns `None`
+/// if the caller sends nothing or the server stops.
 async fn is_plain(stream: &TcpStream, limits: &Limits, shutdown: &CancellationToken) -> Option<bool> {
     let mut first = [0];
     let peeked = shutdown.run_until_cancelled(timeout(limits.handshake, stream.peek(&mut first))).await;

@@ -1,5 +1,5 @@
-//! Which connections there may be (P-38): a flood must not take what the process needs for its work, nor close the port for
-//! the probes that would have it restarted.
+//! Admission of connections: a flood must neither take the resources that the process needs for its work, nor close the
+//! port for the probes, which would restart the process (P-38).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ struct Open {
 pub(super) struct Admitted {
     connections: Connections,
     id: u64,
-    /// What the connection is doing.
+    /// Activity of the connection.
     pub(super) activity: Activity,
     /// Cancelled when the connection is to make room for another.
     pub(super) evicted: CancellationToken,
@@ -105,7 +105,7 @@ struct Candidate {
     id: u64,
     /// Connections of its client.
     of_client: usize,
-    /// When it began to be idle.
+    /// Time at which the connection became idle.
     since: Instant,
 }
 

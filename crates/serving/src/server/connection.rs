@@ -1,4 +1,4 @@
-//! One connection: its requests, its limits, its end.
+//! A connection from its handshake to its end: requests, limits, shutdown.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -28,23 +28,23 @@ use super::limits::{HEADERS, HTTP2_FRAME, HTTP2_WINDOW, Limit, Limits, ServerMet
 use super::share::Client;
 use crate::quote::shortened;
 
-/// Who is at the other end; an extension of each request.
+/// The peer of the connection; an extension of each request.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Where from.
+    /// Address of the peer.
     pub address: SocketAddr,
     /// The certificates that it presented, its own first. It has their keys; nothing else has been checked.
     pub certificates: Arc<[CertificateDer<'static>]>,
 }
 
-/// What is spoken on a connection. It is known beforehand, so no time is lost with guessing.
+/// Protocol of a connection, known from the handshake, so that no time is lost with detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
     Http1,
     Http2,
 }
 
-/// What all connections of a listener share.
+/// State that all connections of a listener share.
 #[derive(Clone)]
 pub(super) struct Service {
     pub(super) router: Router,

@@ -74,11 +74,11 @@ pub struct Limits {
     pub header_bytes: u32,
     /// HTTP/2 streams of a connection.
     pub http2_streams: u32,
-    /// How often TCP asks a silent peer whether it is still there.
+    /// Interval of TCP keep-alive probes to a silent peer.
     pub tcp_keep_alive: Duration,
-    /// How long requests may take to finish after the shutdown.
+    /// Time in which requests may finish after the shutdown begins.
     pub drain: Duration,
-    /// How often certificates are read again (APP-114).
+    /// Interval at which certificates are read again (APP-114).
     pub reload: Duration,
 }
 
@@ -131,7 +131,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Every limit.
+    /// Every limit, in the order of declaration.
     pub const ALL: [Self; 10] = [
         Self::IdlestConnection,
         Self::Connections,

@@ -41,7 +41,7 @@ pub(super) struct Shares {
     by_client: HashMap<Client, usize>,
 }
 
-/// Which limit was reached.
+/// The limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exhausted {
     /// The one of all clients.

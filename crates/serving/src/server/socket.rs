@@ -1,4 +1,4 @@
-//! Opening the port.
+//! Socket options and binding of the port.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};

@@ -77,14 +77,14 @@ impl InMemory {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
-    /// One answer with a short body.
+    /// Reads one response with a short body.
     async fn answer(&mut self) -> String {
         let mut buffer = vec![0; 1 << 16];
         let read = self.stream.read(&mut buffer).await.unwrap();
         String::from_utf8_lossy(&buffer[..read]).into_owned()
     }
 
-    /// What comes until the server closes the connection.
+    /// Reads until the server closes the connection.
     async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
         _ = self.stream.read_to_end(&mut rest).await;

@@ -34,7 +34,7 @@ enum Origin {
 
 struct Loaded {
     origin: Origin,
-    /// Where it is; names for messages if it is in memory.
+    /// Paths of the files; names for messages if the pair is in memory.
     files: CertificateFiles,
     pem: PemPair,
     pair: Arc<CertifiedKey>,

@@ -172,7 +172,7 @@ pub fn parse_sni_pair(value: &str) -> Result<SniPair, String> {
     Ok(SniPair { files: CertificateFiles { certificate: PathBuf::from(certificate), key: PathBuf::from(key) }, names })
 }
 
-/// What the options leave of the TLS library.
+/// TLS versions and cipher suites of the TLS library that the options permit.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsChoices {
     pub(crate) provider: CryptoProvider,

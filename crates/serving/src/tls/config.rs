@@ -16,7 +16,7 @@ use crate::access::Authorities;
 use crate::error::ServingError;
 use crate::options::ServingOptions;
 
-/// Everything that a handshake needs; what changes is exchanged, connections that exist keep theirs.
+/// Configuration of handshakes. Changes replace it for new connections; existing connections keep theirs.
 pub(crate) struct Tls {
     choices: TlsChoices,
     disable_http2: bool,

@@ -20,7 +20,7 @@ use crate::options::CertificateFiles;
 const LEAF: &str = "localhost@";
 const AUTHORITY: &str = "localhost-ca@";
 const HOUR: Duration = Duration::from_secs(3600);
-/// Another process writes for some milliseconds.
+/// Attempts to lock the files; another process writes them within milliseconds.
 const HOLD_TRIES: u32 = 100;
 const HOLD_PAUSE: Duration = Duration::from_millis(50);
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -62,7 +62,7 @@ fn params(common_name: &str, now: Timestamp) -> CertificateParams {
     params
 }
 
-/// Whether this is a certificate that [`generate`] made.
+/// Returns `true` if [`generate`] created this certificate.
 pub(super) fn is_ours(leaf: &Leaf) -> bool {
     leaf.subject.starts_with(LEAF) && leaf.issuer.starts_with(AUTHORITY)
 }

@@ -1,4 +1,4 @@
-//! Which pair for which server name (FLAG-33).
+//! Selection of the certificate by server name (FLAG-33).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,7 +16,7 @@ pub(super) struct Names {
 /// A pair and the names it is for.
 pub(super) struct Named {
     pub(super) pair: Arc<CertifiedKey>,
-    /// As the operator wrote them; if there are none, those in the certificate count, after all that are written.
+    /// Names that the operator wrote. If there are none, the names in the certificate apply, after all written names.
     pub(super) explicit: Vec<String>,
     pub(super) in_certificate: Vec<String>,
 }

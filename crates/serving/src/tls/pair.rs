@@ -56,7 +56,7 @@ fn read(path: &Path) -> Result<Vec<u8>, ServingError> {
     std::fs::read(path).map_err(|problem| ServingError::Read { path: path.to_owned(), problem })
 }
 
-/// What is written in a leaf certificate.
+/// Fields of a leaf certificate.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Leaf {
     /// The common names of subject and issuer.

@@ -1,4 +1,4 @@
-//! What is told about calls of webhooks.
+//! Metrics of webhook calls.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub trait WebhookMetrics: Send + Sync {
     fn called(&self, _webhook: &str, _code: &str, _time: Duration) {}
 }
 
-/// Nobody listens.
+/// A [`WebhookMetrics`] that records nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoWebhookMetrics;
 

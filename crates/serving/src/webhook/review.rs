@@ -1,4 +1,4 @@
-//! One AdmissionReview, from the request to the answer.
+//! Handling of an AdmissionReview, from the request to the response.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
