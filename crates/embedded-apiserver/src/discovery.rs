@@ -1,4 +1,4 @@
-//! What the server serves: versions, groups, resources, health; the legacy and the aggregated form.
+//! Discovery: versions, groups, resources and health; the legacy and the aggregated form.
 
 use axum::body::Body;
 use http::{HeaderValue, Method, Response, header};

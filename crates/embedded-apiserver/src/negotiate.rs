@@ -1,4 +1,4 @@
-//! What form the client wants an answer in, and putting it into that form.
+//! Content negotiation: the form that a client accepts, and encoding of responses in that form.
 
 use axum::body::Body;
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -17,7 +17,7 @@ pub(crate) enum Form {
     Yaml,
     /// Rows and columns, as `kubectl get` prints.
     Table,
-    /// Metadata alone.
+    /// Metadata of the object only.
     Metadata,
 }
 
@@ -56,7 +56,7 @@ impl Form {
     }
 }
 
-/// Whether a Table's rows carry the object: nothing, its metadata (the default), or all of it.
+/// Content of a Table's rows: nothing, the object's metadata (the default), or the whole object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Include {
     None,
@@ -74,7 +74,7 @@ impl Include {
     }
 }
 
-/// How to show objects of a resource to one client.
+/// Form in which one client sees the objects of a resource.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View {
     pub(crate) resource: &'static Resource,
@@ -85,7 +85,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// One object, in the form; for YAML as JSON (the answer is converted at the end).
+    /// Encodes an object in the client's form; for YAML as JSON, because the response is converted at the end.
     pub(crate) fn object(&self, stored: &Stored, first: bool) -> Bytes {
         match self.form {
             Form::Json | Form::Yaml => self.plain(stored),
@@ -103,7 +103,7 @@ impl View {
         }
     }
 
-    /// One object as JSON with its kind.
+    /// Encodes an object as JSON with its kind.
     pub(crate) fn plain(&self, stored: &Stored) -> Bytes {
         if self.is_converted() {
             return with_kind(&to_bytes(&self.value(stored)), self.resource.kind, &self.resource.api_version());
@@ -111,7 +111,7 @@ impl View {
         stored.single(self.resource.kind, &self.resource.api_version())
     }
 
-    /// One object, parsed, without its kind.
+    /// Returns the parsed object without its kind.
     pub(crate) fn value(&self, stored: &Stored) -> Value {
         let value = stored.value();
         if self.is_converted() { events::from_core(&value) } else { value }
@@ -165,7 +165,7 @@ impl View {
     }
 }
 
-/// JSON bytes.
+/// Encodes `value` as JSON.
 pub(crate) fn to_bytes(value: &Value) -> Bytes {
     serde_json::to_vec(value).unwrap_or_default().into()
 }

@@ -1,4 +1,4 @@
-//! What a request asks for: its verb, resource, namespace, name and options, read from method and path.
+//! Parsing of requests: verb, resource, namespace, name and options, read from method and path.
 
 use axum::extract::Query;
 use http::{HeaderMap, Method, Uri};
@@ -38,7 +38,7 @@ impl Verb {
     }
 }
 
-/// Where a path leads.
+/// Resource, object and subresource that a path names.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) resource: &'static Resource,
@@ -72,7 +72,7 @@ impl Options {
         self.0.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())
     }
 
-    /// All values of `name`.
+    /// Returns the values of all options called `name`.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -82,7 +82,7 @@ impl Options {
         self.0.iter().any(|(key, value)| key == name && !matches!(value.as_str(), "0" | "false"))
     }
 
-    /// A number.
+    /// Parses an option as a number.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(text) = self.get(name) else { return Ok(None) };
         text.parse()
@@ -95,7 +95,7 @@ impl Options {
     }
 }
 
-/// A request, understood.
+/// A parsed API request.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) verb: Verb,
@@ -117,7 +117,7 @@ impl Request {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Who writes, for `managedFields`: the `fieldManager` option or the program's name in `User-Agent`.
+    /// Returns the field manager for `managedFields`: the `fieldManager` option, or the program's name in `User-Agent`.
     pub(crate) fn field_manager(&self) -> String {
         if let Some(manager) = self.options.get("fieldManager") {
             return manager.to_owned();

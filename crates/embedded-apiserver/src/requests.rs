@@ -8,14 +8,14 @@ use bytes::Bytes;
 /// Bytes of a written body that are kept.
 const MAX_BODY: usize = 16 * 1024;
 
-/// One request.
+/// A request in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedRequest {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or `other` for what is no resource.
     pub verb: &'static str,
     /// Plural name (`nodes`); empty for what is no resource.
     pub resource: String,
-    /// `status`, or empty.
+    /// Subresource of the request, such as `status`, or empty.
     pub subresource: String,
     /// Namespace of the path, or empty.
     pub namespace: String,
@@ -27,7 +27,7 @@ pub struct LoggedRequest {
     pub query: String,
     /// `Content-Type` of the body, or empty.
     pub content_type: String,
-    /// `User-Agent`, or empty.
+    /// The request's `User-Agent`, or empty.
     pub user_agent: String,
     /// The body of a write, at most 16 KiB of it; Secrets and reviews are left out.
     pub body: Bytes,
@@ -36,7 +36,7 @@ pub struct LoggedRequest {
 }
 
 impl LoggedRequest {
-    /// Whether the request asks for a change.
+    /// Returns `true` if the request asks for a change.
     #[must_use]
     pub fn is_write(&self) -> bool {
         matches!(self.verb, "create" | "update" | "patch" | "delete" | "deletecollection")
@@ -109,8 +109,8 @@ impl RequestLog {
         self.lock().counts.clone()
     }
 
-    /// As [`counts`](Self::counts), by sender, verb and resource. The sender is the program's name in its `User-Agent`,
-    /// with the component where it names one: `kubectl`, `cloud-controller-manager/node-controller`.
+    /// Returns [`counts`](Self::counts) by sender, verb and resource. The sender is the program's name in its
+    /// `User-Agent`, with the component if present: `kubectl`, `cloud-controller-manager/node-controller`.
     #[must_use]
     pub fn counts_by_agent(&self) -> BTreeMap<(String, String, String), u64> {
         self.lock().counts_by_agent.clone()

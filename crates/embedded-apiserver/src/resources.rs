@@ -17,14 +17,15 @@ pub(crate) struct Resource {
     pub(crate) type_name: &'static str,
 }
 
-/// What may be done with a resource.
+/// Verbs that a resource supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verbs {
-    /// Stored objects: everything.
+    /// Stored objects, which support every verb.
     All,
     /// Stored objects, but no deletecollection (Namespaces).
     NoCollection,
-    /// Nothing is ever stored; lists are empty (Pods and what `kubectl describe` and `get all` ask for).
+    /// Objects that are never stored, so that lists are empty (Pods and other resources that `kubectl describe` and
+    /// `get all` read).
     ReadOnly,
     /// A question: created, answered, not stored.
     CreateOnly,
@@ -66,7 +67,7 @@ impl Resource {
         }
     }
 
-    /// Whether a delete answers with the deleted object instead of a Status.
+    /// Returns `true` if a delete responds with the deleted object instead of a Status.
     pub(crate) fn delete_returns_object(&self) -> bool {
         matches!(self.plural, "services" | "serviceaccounts" | "persistentvolumes")
     }
@@ -91,7 +92,7 @@ pub(crate) fn by_plural(plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|r| r.plural == plural)
 }
 
-/// All groups but the core one, in discovery's order, each with its version.
+/// The API groups except the core group, in discovery's order, each with its version.
 pub(crate) const GROUPS: [(&str, &str); 7] = [
     ("apps", "v1"),
     ("events.k8s.io", "v1"),

@@ -16,7 +16,7 @@ use crate::schema::{Schema, decode};
 use crate::service::ApiService;
 use crate::store::{Expect, Store, Stored};
 
-/// How the server is set up.
+/// Settings of the server.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// `gitVersion` of `/version`.
@@ -39,10 +39,10 @@ pub struct Options {
     pub taint_new_nodes: bool,
 }
 
-/// Whose a token is.
+/// User that a token authenticates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
-    /// User name.
+    /// Name of the user.
     pub name: String,
     /// Groups; `system:masters` may do everything.
     pub groups: Vec<String>,
@@ -58,7 +58,7 @@ impl User {
         }
     }
 
-    /// Whether the user may do everything.
+    /// Returns `true` if the user may do everything.
     #[must_use]
     pub fn is_admin(&self) -> bool {
         self.groups.iter().any(|group| group == "system:masters")
@@ -98,9 +98,9 @@ pub enum SeedError {
     /// A field has the wrong type.
     #[error("{object}: {problem}")]
     Malformed {
-        /// Kind and name.
+        /// Kind and name of the object.
         object: String,
-        /// What does not fit.
+        /// Description of the error.
         problem: String,
     },
 }
@@ -275,7 +275,7 @@ impl ApiServer {
         Some(with_kind(&stored, resource))
     }
 
-    /// All objects of a resource (`nodes`), by namespace and name.
+    /// Returns all objects of a resource (`nodes`), sorted by namespace and name.
     #[must_use]
     pub fn list(&self, resource: &str) -> Vec<Value> {
         let Some(resource) = resources::by_plural(resource) else { return Vec::new() };
@@ -310,7 +310,7 @@ impl ApiServer {
         self.inner.store.compact();
     }
 
-    /// The fault rules.
+    /// Returns the fault rules.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.inner.faults

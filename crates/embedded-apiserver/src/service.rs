@@ -1,4 +1,4 @@
-//! One request from start to end: faults, authentication, the handler, the log.
+//! Processing of a request from start to end: faults, authentication, the handler, the log.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::resources::Resource;
 
-/// An error answer.
+/// Error that is sent as a Status object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ApiError {
     pub(crate) code: u16,
@@ -15,7 +15,7 @@ pub(crate) struct ApiError {
     pub(crate) metadata: Value,
 }
 
-/// One invalid field.
+/// An invalid field of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cause {
     pub(crate) reason: &'static str,
@@ -196,7 +196,7 @@ impl ApiError {
         error
     }
 
-    /// The Status object.
+    /// Returns the error as a Status object.
     pub(crate) fn to_value(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": self.metadata, "status": "Failure",

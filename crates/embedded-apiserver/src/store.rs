@@ -21,7 +21,7 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
-    /// The object, parsed.
+    /// Returns the parsed object.
     pub(crate) fn value(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
@@ -47,7 +47,7 @@ pub(crate) fn with_kind(body: &[u8], kind: &str, api_version: &str) -> Bytes {
     out.freeze()
 }
 
-/// What happened to an object.
+/// Kind of a change to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Added,
@@ -55,7 +55,7 @@ pub(crate) enum Change {
     Deleted,
 }
 
-/// One change in the history.
+/// A change in the history.
 #[derive(Debug)]
 pub(crate) struct Event {
     pub(crate) revision: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Event {
     pub(crate) previous: Option<Arc<Stored>>,
 }
 
-/// What must be true of the object for a write to be applied.
+/// Precondition of a write on the stored object.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Expect {
     Absent,
@@ -190,7 +190,7 @@ impl Store {
         Ok(stored)
     }
 
-    /// All objects of a resource now, in key order.
+    /// Returns the current objects of a resource, sorted by key.
     pub(crate) fn snapshot(&self, resource: &'static str) -> Snapshot {
         let state = self.lock();
         let objects =
@@ -198,7 +198,7 @@ impl Store {
         Snapshot { revision: state.revision, objects }
     }
 
-    /// All objects of a resource as they were at `revision`.
+    /// Returns the objects of a resource as they were at `revision`.
     pub(crate) fn snapshot_at(&self, resource: &'static str, revision: u64) -> Result<Snapshot, Compacted> {
         let state = self.lock();
         let Some(collection) = state.collections.get(resource) else {
@@ -278,7 +278,7 @@ impl Store {
         collection.changed.send_replace(revision);
     }
 
-    /// Forgets all history.
+    /// Removes the whole history, so that older watches expire.
     pub(crate) fn compact(&self) {
         let mut state = self.lock();
         let revision = state.revision;

@@ -1,4 +1,4 @@
-//! What each endpoint may change: the main one not the status, the status one not the spec.
+//! Update strategies: the main endpoint does not change the status, and the status endpoint does not change the spec.
 
 use serde_json::{Value, json};
 
@@ -72,7 +72,7 @@ fn copy(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
-/// What was allocated for a Service stays, also if the writer does not repeat it.
+/// Keeps the values that were allocated for a Service, also if the writer omits them.
 fn keep_allocated(new: &mut Value, old: &Value) {
     let kind = |service: &Value| service["spec"]["type"].as_str().unwrap_or_default().to_owned();
     let (before, after) = (kind(old), kind(new));

@@ -6,15 +6,15 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 /// A certificate that cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// Making it failed.
+    /// The certificate cannot be generated.
     #[error("making a self-signed certificate for {names:?}: {source}")]
     Generate {
         /// The names it was to be for.
         names: Vec<String>,
-        /// Why.
+        /// Error of the certificate library.
         source: rcgen::Error,
     },
-    /// Using it failed.
+    /// The certificate cannot be used.
     #[error("using the self-signed certificate: {0}")]
     Use(#[from] rustls::Error),
 }

@@ -1,4 +1,5 @@
-//! Whatever happens: pages show every object once, and a list with the watch that follows it shows the present.
+//! Properties of lists and watches: pages show every object once, and a list with the watch that follows it shows the
+//! current state.
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
@@ -17,7 +18,7 @@ fn run<F: Future>(future: F) -> F::Output {
 
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Something a client does to one of a few ConfigMaps.
+/// A client's operation on one of a few ConfigMaps.
 #[derive(Debug, Clone)]
 enum Act {
     Create(u8),

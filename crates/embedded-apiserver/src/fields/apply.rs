@@ -56,7 +56,7 @@ pub(crate) fn apply(
     Ok(merged)
 }
 
-/// What others own and would change, by manager.
+/// Returns the fields that other managers own and that the change would modify, by manager.
 fn conflicts(managers: &Managers, manager: &Manager, comparison: &Comparison) -> Vec<(String, Vec<String>)> {
     let set = comparison.set_fields();
     let position = managers.position(manager);
@@ -127,7 +127,7 @@ fn merge_maps(
     Value::Object(out)
 }
 
-/// What only the live list has comes first where it stands; shared items follow the applied order.
+/// Merges two lists: items of the live list alone keep their position, shared items follow the applied order.
 fn merge_lists(old: &[Value], new: &[Value], item: &Type, kind: &ListKind) -> Value {
     let live: Vec<Step> = old.iter().map(|value| step_of(value, kind)).collect();
     let applied: Vec<Step> = new.iter().map(|value| step_of(value, kind)).collect();

@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use crate::schema::{ListKind, Schema, Type};
 
-/// One step of a path. The order is the order of their wire form.
+/// A step of a field path. Steps are ordered as their wire form.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
-    /// `f:NAME`
+    /// Name of a field: `f:NAME`
     Field(String),
     /// `k:{…}`: the item of a list with these key fields.
     Key(String),
@@ -36,7 +36,7 @@ impl Step {
         }
     }
 
-    /// As an error message shows it: `.name`, `[type="Ready"]`, `["x"]`.
+    /// Returns the step as an error message shows it: `.name`, `[type="Ready"]`, `["x"]`.
     fn shown(&self) -> String {
         match self {
             Self::Field(name) => format!(".{name}"),
@@ -116,7 +116,7 @@ impl FieldSet {
         }
     }
 
-    /// `FieldsV1`
+    /// Encodes the set as `FieldsV1`.
     pub(crate) fn to_wire(&self) -> Value {
         let mut out = Map::new();
         if self.member && !self.children.is_empty() {
@@ -128,7 +128,7 @@ impl FieldSet {
         Value::Object(out)
     }
 
-    /// From `FieldsV1`.
+    /// Decodes a set from `FieldsV1`.
     pub(crate) fn from_wire(value: &Value) -> Self {
         fn read(value: &Value, root: bool) -> FieldSet {
             let mut out = FieldSet::default();
@@ -161,7 +161,7 @@ impl FieldSet {
         }
     }
 
-    /// Everything that an applied object says.
+    /// Returns the fields that an applied object sets.
     pub(crate) fn of(value: &Value, ty: &Type) -> Self {
         let mut out = Self::default();
         collect(value, ty, false, &mut out);
@@ -198,7 +198,7 @@ fn collect(value: &Value, ty: &Type, atomic: bool, out: &mut FieldSet) {
     }
 }
 
-/// Whether a value is null or an object without fields: owned by itself, as it has nothing below.
+/// Returns `true` for null and for an object without fields, which is owned itself, as it has no fields to own.
 pub(crate) fn is_empty(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(Map::is_empty)
 }

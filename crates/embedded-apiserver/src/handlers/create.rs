@@ -1,4 +1,4 @@
-//! Creating an object.
+//! Handler of the verb `create`.
 
 use axum::body::Body;
 use http::Response;

@@ -9,7 +9,7 @@ use crate::resources::Resource;
 use crate::schema::{Schema, decode, duplicates, protobuf};
 use crate::status::ApiError;
 
-/// What to do with unknown fields.
+/// Treatment of unknown fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FieldValidation {
     Ignore,
@@ -27,7 +27,7 @@ pub(super) struct Decoded {
 
 const MEDIA_TYPES: &str = "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// The `fieldValidation` option.
+/// Parses the `fieldValidation` option.
 pub(super) fn field_validation(call: &Call<'_>) -> Result<FieldValidation, ApiError> {
     match call.request.options.get("fieldValidation") {
         None | Some("Warn") => Ok(FieldValidation::Warn),

@@ -19,21 +19,21 @@ use crate::store::{Expect, Stored};
 /// Namespaces that cannot be deleted.
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// What the client said about the deletion.
+/// Options of a delete request.
 #[derive(Default)]
 struct DeleteOptions {
     uid: Option<String>,
     version: Option<String>,
     dry_run: bool,
-    /// What a garbage collector would be asked to lift.
+    /// Finalizer that a garbage collector would have to remove.
     collector: Option<&'static str>,
 }
 
-/// What became of an object.
+/// Result of a deletion.
 enum Outcome {
-    /// It is gone; its last state.
+    /// The object was removed; holds its last state.
     Gone(Arc<Stored>),
-    /// It waits for its finalizers.
+    /// The object waits for its finalizers.
     Waiting(Arc<Stored>),
 }
 
@@ -174,7 +174,7 @@ fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<Out
     }
 }
 
-/// Whether only what other controllers of a cluster would lift at once keeps an object.
+/// Returns `true` if only finalizers keep the object that other controllers of a cluster would remove at once.
 fn nothing_else_keeps(resource: &Resource, object: &Value) -> bool {
     let in_use = object["status"]["phase"] == "Bound";
     object["metadata"]["finalizers"].as_array().into_iter().flatten().all(|name| match name.as_str() {
@@ -240,7 +240,7 @@ fn remove_namespace(call: &Call<'_>, stored: &Arc<Stored>, mut object: Value) ->
     Outcome::Waiting(marked.unwrap_or_else(|_| stored.clone()))
 }
 
-/// Everything in a namespace.
+/// Returns all objects in a namespace.
 fn contents(inner: &Inner, namespace: &str) -> Vec<(&'static Resource, Arc<Stored>)> {
     let prefix = format!("{namespace}/");
     let mut out = Vec::new();

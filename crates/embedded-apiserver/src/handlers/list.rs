@@ -16,7 +16,7 @@ use crate::selectors::Selector;
 use crate::status::{ApiError, Cause};
 use crate::store::{Snapshot, Stored};
 
-/// Where a page ended.
+/// Continue token: the position at which a page ended.
 #[derive(Debug, Serialize, Deserialize)]
 struct Token {
     v: String,
@@ -65,7 +65,7 @@ pub(super) fn check_not_in_the_future(call: &Call<'_>) -> Result<(), ApiError> {
     Err(error)
 }
 
-/// The `resourceVersion` option.
+/// Parses the `resourceVersion` option.
 pub(super) fn revision(call: &Call<'_>) -> Result<Option<u64>, ApiError> {
     let Some(text) = call.request.options.get("resourceVersion") else { return Ok(None) };
     text.parse().map(Some).map_err(|_| {

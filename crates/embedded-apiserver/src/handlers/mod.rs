@@ -1,4 +1,4 @@
-//! One file per verb.
+//! Request handlers, one file for each verb.
 
 mod create;
 mod decoding;
@@ -102,7 +102,7 @@ fn unknown_path(path: &str) -> Result<Response<Body>, ApiError> {
     Ok(response)
 }
 
-/// Answers a request.
+/// Calls the handler of a request.
 pub(crate) async fn dispatch(
     inner: &Arc<Inner>,
     request: &Request,

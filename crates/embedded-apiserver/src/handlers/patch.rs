@@ -181,7 +181,7 @@ fn apply_patch(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     Ok(call.answer(200, &stored, &warnings))
 }
 
-/// As Go prints a group and version.
+/// Formats a group and version as Go's `GroupVersion` prints them.
 fn group_version(version: &str) -> String {
     if version.contains('/') { version.to_owned() } else { format!("/{version}") }
 }

@@ -1,4 +1,4 @@
-//! Replacing an object.
+//! Handler of the verb `update`.
 
 use axum::body::Body;
 use http::Response;

@@ -1,4 +1,4 @@
-//! What update, patch and apply have in common: from an existing object and a wish to a new version.
+//! Shared steps of update, patch and apply: from an existing object and a requested change to a new version.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub(super) fn check_field_manager(call: &Call<'_>, kind: &str) -> Result<(), Api
     Ok(())
 }
 
-/// Who writes.
+/// Returns the field manager of a write.
 pub(super) fn manager(call: &Call<'_>, operation: Operation) -> Manager {
     Manager {
         name: call.request.field_manager(),
@@ -70,7 +70,7 @@ pub(super) fn record_update(call: &Call<'_>, old: Option<&Value>, new: &mut Valu
     managers.write(new);
 }
 
-/// What a change makes of the existing object.
+/// Result of a requested change on the existing object.
 pub(super) struct Wish {
     pub(super) object: Value,
     /// managedFields are already right.

@@ -27,7 +27,7 @@ pub(crate) fn apply(object: &mut Value, patch: Value, ty: &Type) -> Result<(), S
     Ok(())
 }
 
-/// How the list at a field merges.
+/// Merge rule of a list field.
 struct ListRule {
     merge: bool,
     key: Option<String>,
@@ -159,7 +159,7 @@ fn set_orders(object: &mut Map<String, Value>, patch: &mut Map<String, Value>, t
     Ok(())
 }
 
-/// What a patch adds or changes must stand in the order that it asks for.
+/// Checks that the items which a patch adds or changes are in the order that the patch requests.
 fn check_order(changes: &[Value], order: &[Value], key: Option<&str>) -> Result<(), String> {
     let mut wanted = order.iter();
     let in_turn = |item: &Value| wanted.any(|other| same(other, item, key));
@@ -269,7 +269,7 @@ fn in_order(merged: Vec<Value>, order: &[Value], live: &[Value], key: Option<&st
     }
 }
 
-/// What a patch says where the object has nothing yet: without directives and nulls.
+/// Returns the value that a patch sets where the object has none: without directives and nulls.
 fn without_directives(value: Value) -> Value {
     match value {
         Value::Object(map) => Value::Object(

@@ -1,5 +1,5 @@
-//! What the server knows of its kinds' fields: types, which lists are maps or sets, what is atomic, and what Go's
-//! encoder leaves out. Decoding, strategic merge, field ownership and `/openapi/v3` all read this one table.
+//! Schema of the served kinds: types of fields, lists that are maps or sets, atomic values, and fields that Go's
+//! encoder omits. Decoding, strategic merge, field ownership and `/openapi/v3` read this one table.
 
 pub(crate) mod decode;
 pub(crate) mod duplicates;
@@ -16,7 +16,7 @@ const SOURCE: &str = include_str!("schema.json");
 
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(SOURCE));
 
-/// How a list is merged and owned.
+/// Merge and ownership rule of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListKind {
     /// Replaced and owned as a whole.
@@ -46,7 +46,7 @@ pub(crate) enum Type {
     List { item: Box<Type>, kind: ListKind, merge_key: Option<String>, merge: bool },
 }
 
-/// One field of an object type.
+/// A field of an object type.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub(crate) ty: Type,
@@ -63,7 +63,7 @@ pub(crate) struct Field {
 /// A type with named fields.
 #[derive(Debug, Clone)]
 pub(crate) struct ObjectType {
-    /// `core.v1.NodeSpec`
+    /// Name of the type, such as `core.v1.NodeSpec`
     pub(crate) name: String,
     pub(crate) fields: BTreeMap<String, Field>,
     pub(crate) atomic: bool,
@@ -81,7 +81,7 @@ impl ObjectType {
     }
 }
 
-/// All types.
+/// The types of all served kinds.
 #[derive(Debug)]
 pub(crate) struct Schema {
     objects: Vec<ObjectType>,
@@ -103,7 +103,7 @@ impl Schema {
         &self.objects[index]
     }
 
-    /// All object types, for `/openapi/v3`.
+    /// Returns all object types, for `/openapi/v3`.
     pub(crate) fn objects(&self) -> &[ObjectType] {
         &self.objects
     }

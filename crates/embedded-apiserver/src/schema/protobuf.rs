@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Schema, Type};
 
-/// What every body starts with.
+/// Prefix of every protobuf body.
 const MAGIC: &[u8] = b"k8s\0";
 /// Seconds of Go's zero time.
 const ZERO_TIME: i64 = -62_135_596_800;

@@ -33,7 +33,7 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What is checked of any object's metadata.
+/// Validates the metadata of any object.
 pub(super) fn accessor(object: &Value) -> Vec<Cause> {
     let metadata = &object["metadata"];
     let mut causes = labels(metadata);
@@ -46,14 +46,14 @@ pub(super) fn accessor(object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What is checked of a core object's metadata.
+/// Validates the metadata of a core object.
 pub(super) fn object(resource: &Resource, object: &Value) -> Vec<Cause> {
     let mut causes = accessor(object);
     causes.extend(finalizers(resource, &object["metadata"]));
     causes
 }
 
-/// What is checked of any change of metadata.
+/// Validates a change of any object's metadata.
 pub(super) fn changes(new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
     let (metadata, before) = (&new["metadata"], &old["metadata"]);
     let mut causes = Vec::new();
@@ -76,7 +76,7 @@ pub(super) fn changes(new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
     causes
 }
 
-/// What is checked of a change of a core object's metadata.
+/// Validates a change of a core object's metadata.
 pub(super) fn update(resource: &Resource, new: &Value, old: &Value, fixed: &[Cause]) -> Vec<Cause> {
     let mut causes = changes(new, old, fixed);
     causes.extend(finalizers(resource, &new["metadata"]));

@@ -1,4 +1,4 @@
-//! The smaller kinds.
+//! Validation of the smaller kinds.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::status::Cause;
 /// Bytes that a ConfigMap or Secret may hold.
 const MAX_DATA: usize = 1024 * 1024;
 
-/// ConfigMaps and Secrets.
+/// Validates ConfigMaps and Secrets.
 pub(super) fn data(resource: &Resource, new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let mut total = 0;

@@ -54,7 +54,7 @@ pub(super) fn check(new: &Value, old: Option<&Value>) -> Vec<Cause> {
     causes
 }
 
-/// What is deprecated in a volume.
+/// Returns warnings about deprecated fields of a volume.
 pub(super) fn warnings(volume: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
     if volume["spec"]["persistentVolumeReclaimPolicy"] == "Recycle" {

@@ -65,7 +65,7 @@ fn choice(spec: &Value, field: &str, supported: &[&str], causes: &mut Vec<Cause>
     }
 }
 
-/// What may not change.
+/// Validates that immutable fields do not change.
 fn immutable(new: &Value, old: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let (spec, before) = (&new["spec"], &old["spec"]);

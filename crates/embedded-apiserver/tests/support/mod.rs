@@ -9,7 +9,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-/// An answer.
+/// A response of the server.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: http::HeaderMap,
@@ -58,7 +58,7 @@ pub(crate) async fn patch(server: &ApiServer, format: &str, path: &str, body: Va
     send(server, "PATCH", path, "application/json", Some((&content_type, body))).await
 }
 
-/// An open watch.
+/// A watch with its buffered bytes.
 pub(crate) struct Watch {
     body: axum::body::BodyDataStream,
     pending: Vec<u8>,
