@@ -9,12 +9,12 @@ use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The requests that were sent: when, for which key, with which items.
+/// The requests that were sent: time, key and items.
 type Sent = Arc<Mutex<Vec<(Duration, char, Vec<u32>)>>>;
 
 type Numbers = Coalescer<char, u32, usize>;
 
-/// A function that sends requests of a second and refuses number 13. The answer to a request is its number.
+/// Returns a function that sends requests of one second and refuses number 13. The answer to a request is its number.
 fn sender() -> (impl Fn(char, Vec<u32>) -> BoxFuture<'static, Result<usize>>, Sent) {
     let (sent, began) = (Sent::default(), Instant::now());
     let log = Arc::clone(&sent);
@@ -105,7 +105,7 @@ async fn a_request_is_as_urgent_as_its_most_urgent_caller() {
     });
     let late = async {
         sleep(SECOND / 2).await;
-        // It waits for the request under way, which must not hold it up.
+        // The fresh request waits for the request in flight, which must not hold it up.
         lists.share((), (), true, Priority::Urgent).await
     };
     let _ = join(lists.share((), (), false, Priority::Refresh), late).await;

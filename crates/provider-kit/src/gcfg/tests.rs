@@ -16,7 +16,7 @@ fn settings(text: &str) -> Settings {
     Settings::of(&ConfigFile { path: "f.conf".into(), text: text.into() })
 }
 
-/// The value of `text`, in a section of its own.
+/// Returns the value of `text`, in a section of its own.
 fn value(line: &str) -> Result<Option<String>, String> {
     let mut file = settings(&format!("[Main]\n{line}"));
     let value = file.get(&TEXT);
@@ -63,7 +63,7 @@ fn escapes_are_those_of_a_quote_a_backslash_a_line_end_and_a_tab() {
     assert_eq!(value(r#"text = a\"b"#), is("a\"b"), "a quote also outside of quotes");
     for line in [r"text = a\b", r"text = a\\b", r"text = a\n", r#"text = "a\b""#, r"text = a\", r"text = a\ # x"] {
         let err = value(line).unwrap_err();
-        assert!(err.starts_with("f.conf:2: a backslash stands before"), "{line}: {err}");
+        assert!(err.starts_with("f.conf:2: a backslash must stand before"), "{line}: {err}");
     }
 }
 
@@ -106,7 +106,7 @@ fn sections_and_keys_count_without_case_and_sub_names_with_it() {
 fn a_section_may_come_again_and_the_last_of_several_values_counts() {
     let mut file = settings("[Main]\ntext = a\n[Other]\n[Main]\ntext = b\nflag = off\n");
     assert_eq!((file.get(&TEXT).as_deref(), file.get(&FLAG)), (Some("b"), Some(false)));
-    assert_eq!(file.warnings(), ["f.conf:5: [Main] text is given 2 times: this one counts"]);
+    assert_eq!(file.warnings(), ["f.conf:5: [Main] text is set 2 times: this value counts"]);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn what_is_no_section_no_key_and_no_comment_is_a_mistake_and_the_rest_is_read() 
         ("[Main] ; c\n  # c\n\n; c", vec![]),
         ("\u{feff}[Main]", vec![]),
         ("[Main]\n\u{feff}text = a", vec![2]),
-        // What stands below a broken header is nobody's: one mistake, not many.
+        // Keys below a broken header belong to no section: one mistake is reported, not many.
         ("[Main\ntext = a\nflag\n", vec![1]),
     ];
     for (text, lines) in table {
@@ -266,7 +266,7 @@ fn file() -> impl Strategy<Value = Vec<Written>> {
     proptest::collection::vec((name(), proptest::option::of(sub), entries), 0..5)
 }
 
-/// Some of the ways to write a file; `how` chooses.
+/// Writes a file in one of several ways, which `how` chooses.
 fn write(sections: &[Written], how: u8) -> String {
     let mut out = String::new();
     let (end, comment) = if how.is_multiple_of(2) { ("\n", "") } else { ("\r\n", " ; [c] \"") };

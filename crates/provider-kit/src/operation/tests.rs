@@ -4,10 +4,10 @@ use super::*;
 
 const TICK: Duration = Duration::from_millis(500);
 
-/// The ids of each request, and when it was sent.
+/// IDs of each request, and the time at which it was sent.
 type Requests = Arc<Mutex<Vec<(u128, Vec<u64>)>>>;
 
-/// A cloud that answers each request with what `say` says of each id: nothing, or its outcome.
+/// A cloud that answers each request with the result of `say` for each ID: nothing, or its outcome.
 fn cloud(
     say: impl Fn(u64, Duration) -> Option<Option<Result<()>>> + Clone + Send + Sync + 'static,
 ) -> (Operations, Requests) {
@@ -101,7 +101,7 @@ async fn what_takes_too_long_ends_with_a_date_and_is_forgotten() {
     let (operations, requests) = cloud(|_, _| Some(None));
     let began = tokio::time::Instant::now();
     let err = operations.wait(&[1, 2]).await.unwrap_err();
-    assert_eq!(err.to_string(), "operations not finished after 60s: 1, 2; looking again in 10s");
+    assert_eq!(err.to_string(), "operations not finished after 60s: 1, 2; checking again in 10s");
     assert_eq!((err.retry_after(), began.elapsed().as_secs()), (Some(Duration::from_secs(10)), 60));
     let asked = requests.lock().unwrap().len();
     tokio::time::sleep(TICK * 20).await;
@@ -142,7 +142,7 @@ async fn questions_become_rarer_and_end_with_a_date() {
     .unwrap_err();
     assert_eq!(asked, [250, 750, 1750, 3750, 7750, 12750, 17750, 22750, 27750]);
     assert_eq!(err.retry_after(), Some(Duration::from_secs(10)));
-    assert_eq!(err.to_string(), "volume \"v\" is not ready after 30s; looking again in 10s");
+    assert_eq!(err.to_string(), "volume \"v\" is not ready after 30s; checking again in 10s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,5 +150,5 @@ async fn timeout_message_rounds_durations_to_seconds() {
     let (limit, come_back) = (Duration::from_millis(271_026), Duration::from_millis(250));
     let polling = Polling { limit, come_back, ..Polling::default() };
     let err = until_done("volume \"v\"", polling, || std::future::ready(Ok(None::<()>))).await.unwrap_err();
-    assert_eq!(err.to_string(), "volume \"v\" is not ready after 271s; looking again in 250ms");
+    assert_eq!(err.to_string(), "volume \"v\" is not ready after 271s; checking again in 250ms");
 }

@@ -1,4 +1,4 @@
-//! The Node that a cloud's route leads to, and whether the route is the cluster's. Pure.
+//! The Node that a cloud's route leads to, and the decision whether the route is the cluster's. Pure.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

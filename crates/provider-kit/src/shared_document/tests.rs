@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 
-/// A firewall as a cloud shows it; what it has beside its ports is none of our business.
+/// A firewall as a cloud shows it; fields beside its ports belong to others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Firewall {
     #[serde(default)]
@@ -30,7 +30,7 @@ struct State {
     document: Mutex<(Value, u64)>,
     reads: AtomicUsize,
     writes: AtomicUsize,
-    /// So many reads are followed by a change by somebody else, before our write.
+    /// The number of reads that are followed by another client's change before our write.
     interferences: AtomicUsize,
 }
 

@@ -3,12 +3,12 @@ use http::HeaderName;
 
 use super::*;
 
-/// What the cloud says of credentials, and how often each was shown to it.
+/// A cloud that accepts or refuses credentials, and records those that it received.
 #[derive(Clone)]
 struct Cloud(Arc<Mutex<Inner>>);
 
 struct Inner {
-    /// A refusal of everybody, or of the credential of this name.
+    /// The refusal of every credential, or of the credential of this name.
     refusal: Option<(&'static str, Error)>,
     account: &'static str,
     lifetime: u64,
@@ -17,13 +17,13 @@ struct Inner {
     shown: Vec<&'static str>,
 }
 
-/// A credential.
+/// An issuer with a credential.
 struct Login {
     cloud: Cloud,
     name: &'static str,
 }
 
-/// The number of a token, and the service that is reached with it.
+/// The number of a token, and the access that it gives.
 type Token = (usize, Arc<Access>);
 
 #[async_trait]
@@ -95,7 +95,7 @@ async fn all_who_need_one_at_first_wait_for_one_request() {
     cloud.with(|cloud| cloud.takes = 5);
     let tokens = cloud.tokens();
     assert_eq!(join_all((0..20).map(|_| number(&tokens))).await, [1; 20]);
-    // It lives from when it was asked for.
+    // The lifetime counts from the request.
     pass(1194).await;
     let (one, other) = tokio::join!(number(&tokens), number(&tokens));
     assert_eq!((one, other, cloud.shown().len()), (2, 1, 2));
@@ -225,7 +225,7 @@ async fn another_credential_is_tried_before_it_is_used() {
     assert_eq!(cloud.shown(), ["old", "new", "new", "new"]);
 }
 
-/// P-39.
+/// Rule P-39: a rejected new credential is used once the old one is rejected.
 #[tokio::test(start_paused = true)]
 async fn one_that_was_not_accepted_yet_is_when_the_one_before_is_not_any_more() {
     let cloud = Cloud::new();
@@ -291,7 +291,7 @@ async fn after_one_for_another_account_nothing_is_done_for_a_minute_whoever_rene
             let err = tokens.current().await.unwrap_err();
             let said = format!("is for account {account} now");
             assert!(err.is_unauthorized() && err.to_string().contains(&said), "{err}");
-            // Nor does a good credential end the pause.
+            // A good credential does not end the pause either.
             tokens.reload(cloud.login("new")).await.unwrap_err();
             session.renewed(&refused).await.unwrap_err();
             pass(19).await;

@@ -44,7 +44,7 @@ impl Attempt {
 pub(super) trait Sends:
     Service<Attempt, Response = Answer, Error = Failure, Future: Send> + Clone + Send + Sync + 'static
 {
-    /// Sends one attempt.
+    /// Sends one attempt through the layer.
     fn once(&self, attempt: Attempt) -> impl Future<Output = Result<Answer, Failure>> + Send + use<Self> {
         self.clone().oneshot(attempt)
     }

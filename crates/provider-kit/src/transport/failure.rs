@@ -87,7 +87,7 @@ impl Failure {
 pub struct Refusal {
     /// Machine-readable code, such as `not_found`; empty if there is none.
     pub code: String,
-    /// Human-readable message.
+    /// Message in words for people.
     pub message: String,
     /// Details by field, such as `http.timeout_idle: must be at least 30`.
     pub details: Vec<String>,

@@ -14,7 +14,7 @@ struct Machine {
 
 type Pages = fn(&str) -> Value;
 
-/// Reads all machines of an API that answers what `pages` says for a query, and the queries that were sent.
+/// Reads all machines of an API that answers queries with `pages`; returns the queries that were sent, too.
 async fn read_all(paging: Paging, pages: Pages) -> (Result<Reading<u32>>, Vec<String>) {
     let queries = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&queries);
