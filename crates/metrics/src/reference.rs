@@ -1,4 +1,4 @@
-//! `docs/reference/metrics.md`, made from the declarations.
+//! Generates `docs/reference/metrics.md` from the declarations.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ known for. They are on the provider's page.
 **Stability**: as the help text says it; conventions of all processes have none.
 ";
 
-/// The page.
+/// Returns the text of the page.
 #[must_use]
 pub fn page() -> String {
     let mut out = HEAD.to_owned();

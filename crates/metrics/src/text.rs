@@ -1,4 +1,4 @@
-//! The text format, version 0.0.4 (MET-1).
+//! The Prometheus text format, version 0.0.4 (MET-1).
 
 use std::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use prometheus::proto::{Histogram, Metric, MetricFamily, MetricType};
 use crate::number::write_number;
 use crate::samples::Computed;
 
-/// Its content type.
+/// Content type of the text format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Writes what was counted and what was computed, by name.
+/// Writes the registered and the computed series, sorted by name.
 pub(crate) fn write(counted: &[MetricFamily], computed: &[Computed]) -> String {
     let mut out = String::with_capacity(64 * 1024);
     let (mut counted, mut computed) = (counted.iter().peekable(), computed.iter().peekable());

@@ -1,4 +1,4 @@
-//! The lease (MET-22).
+//! Metrics of leader election (MET-22).
 
 use prometheus::{GaugeVec, IntCounterVec};
 use runtime::election::ElectionMetrics;

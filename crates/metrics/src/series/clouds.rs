@@ -1,4 +1,4 @@
-//! MET-40.
+//! Series about requests to the cloud, with the names of the Go programs (MET-40).
 
 use super::Presence::Use;
 use super::{CONVENTIONAL, Series, table};

@@ -4,7 +4,8 @@ use super::Presence::Use;
 use super::Stability::Beta;
 use super::{Series, table};
 
-/// 1e-8, each ten times the one before, with the rounding that comes of multiplying: other processes show the same text.
+/// Bucket bounds from 1e-8 to 10, each ten times the one before, with the rounding of repeated multiplication, so that
+/// the text is the same as that of other Kubernetes components.
 #[allow(clippy::excessive_precision, reason = "these are the numbers of MET-4")]
 const TENFOLD: &[f64] =
     &[1e-8, 1e-7, 1e-6, 9.999_999_999_999_999e-6, 9.999_999_999_999_999e-5, 0.001, 0.01, 0.1, 1.0, 10.0];
