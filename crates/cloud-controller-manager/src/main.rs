@@ -1,4 +1,4 @@
-//! The cloud controller manager: the list of providers, and a demo.
+//! The cloud controller manager with all providers of this project, and a demo.
 
 mod demo;
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     manager::run(&providers())
 }
 
-/// Every cloud that this binary knows.
+/// Returns the providers of this binary.
 fn providers() -> Registry {
     let mut providers = Registry::new();
     providers.register(provider_simulated::provider::NAME, provider_simulated::provider::factory);

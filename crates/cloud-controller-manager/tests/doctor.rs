@@ -1,4 +1,4 @@
-//! `doctor` as a user runs it: a real process, a Kubernetes API and a cloud on loopback.
+//! Tests of `doctor` as a user runs it: a real process, and a Kubernetes API and a cloud on loopback.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 

@@ -1,4 +1,4 @@
-//! `explain` as a user runs it: a real process, a Kubernetes API and a cloud on loopback.
+//! Tests of `explain` as a user runs it: a real process, and a Kubernetes API and a cloud on loopback.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use served::{Served, text};
 
-/// The page that names the permissions.
+/// The page that lists the permissions.
 const PAGE: &str = include_str!("../../../docs/explain.md");
 
 fn explain(served: &Served, arguments: &str) -> (i32, String, String) {
@@ -18,7 +18,7 @@ fn explain(served: &Served, arguments: &str) -> (i32, String, String) {
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
-/// A Node and a Service on which no manager has worked yet.
+/// Returns a cluster with a Node and a Service that no manager has handled yet.
 fn untouched() -> Served {
     let served = Served::start();
     served.cloud.create_machines("worker-", 1);

@@ -1,4 +1,4 @@
-//! The binary with Hetzner Cloud: real processes, with the cloud's API and Kubernetes' on loopback.
+//! Tests of the binary with Hetzner Cloud: real processes, and the APIs of the cloud and of Kubernetes on loopback.
 
 #![cfg(feature = "hcloud")]
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
@@ -16,9 +16,9 @@ use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take here.
+/// Timeout of every wait in these tests.
 const SOON: Duration = Duration::from_secs(60);
-/// Another token of the same project, of the same length.
+/// A second token of the same project, with the same length.
 const NEW_TOKEN: &str = "another-fake-token-of-sixty-four-characters-which-replaces-it-ok";
 
 struct World {
@@ -48,7 +48,7 @@ impl World {
         self.directory.path().join(name)
     }
 
-    /// Starts the program, called by this name, with these variables and flags and nothing but what leads to the cluster.
+    /// Starts the program under this name, with these variables and flags and no others except those for the cluster.
     fn start(&self, name: &str, variables: &[(&str, &str)], flags: &[&str]) -> Process {
         let called = self.file(name);
         _ = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_cloud-controller-manager"), &called);
@@ -61,7 +61,7 @@ impl World {
         Process { child: command.spawn().unwrap(), log: self.file("log") }
     }
 
-    /// A Node that its kubelet has just registered.
+    /// Registers a Node like its kubelet does.
     fn register(&self, name: &str) {
         let node = json!({
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
@@ -101,7 +101,7 @@ impl Process {
         }
     }
 
-    /// Its exit code, and what it wrote.
+    /// Returns the exit code and the output of the process.
     async fn ended(mut self) -> (Option<i32>, String) {
         let start = Instant::now();
         loop {
@@ -122,7 +122,7 @@ impl Drop for Process {
     }
 }
 
-/// What a plain HTTP server answers; nothing if there is none yet.
+/// Returns the answer of a plain HTTP server; empty if there is no server yet.
 fn get(address: SocketAddr, path: &str) -> String {
     let mut text = String::new();
     let Ok(mut stream) = TcpStream::connect(address) else { return text };

@@ -1,4 +1,5 @@
-//! `plan`, `orphans` and the checks at start, as a user runs them: a real process, a Kubernetes API and a cloud on loopback.
+//! Tests of `plan`, `orphans` and the checks at start as a user runs them: a real process, and a Kubernetes API and a
+//! cloud on loopback.
 //!
 //! Rules: FLAG-21, P-31.
 
@@ -89,7 +90,7 @@ fn a_start_without_the_ranges_of_the_cluster_fails_at_once_and_names_the_flag() 
     assert_eq!(served.api.requests().all().len(), 0, "nobody was asked");
 }
 
-/// A load balancer with the owner tags of this Service.
+/// Returns a load balancer with the owner tags of this Service.
 fn tagged(name: &str, cluster: &str, service: &str) -> LoadBalancerSpec {
     let labels = [("ccm-rs/cluster", cluster), ("ccm-rs/service", service)];
     let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();

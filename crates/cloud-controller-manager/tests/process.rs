@@ -1,4 +1,4 @@
-//! The binary as a process: its exit codes (APP-162), its signals, and its endpoints over HTTPS.
+//! Tests of the binary as a process: exit codes (APP-162), signals, and endpoints over HTTPS.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here says where")]
 
@@ -18,11 +18,11 @@ use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take here.
+/// Timeout of every wait in these tests.
 const SOON: Duration = Duration::from_secs(60);
 const TOKEN: &str = "an-administrators-token";
 
-/// A cluster and a cloud on loopback ports, and the files that lead there.
+/// A cluster and a cloud on loopback ports, and the files with their addresses.
 struct World {
     api: ApiServer,
     cloud: Cloud,
@@ -53,7 +53,7 @@ impl World {
         self.directory.path().join(name)
     }
 
-    /// The flags that lead to cluster and cloud, and these.
+    /// Starts the binary with the flags for this cluster and cloud, and with `flags`.
     fn start(&self, flags: &[&str]) -> Process {
         let kubeconfig = self.file("kubeconfig").display().to_string();
         let own = [
@@ -89,7 +89,7 @@ impl Process {
         assert!(sent.unwrap().success());
     }
 
-    /// How it ended, and what it wrote.
+    /// Returns the exit status and the output of the process.
     async fn ended(mut self) -> (ExitStatus, String) {
         let start = Instant::now();
         let status = loop {

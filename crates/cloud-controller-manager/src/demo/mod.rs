@@ -1,7 +1,8 @@
-//! A whole cluster and a whole cloud in this process, and the story of what becomes of Nodes and Services.
+//! The demo: a cluster and a cloud in this process, and a story about Nodes and Services.
 //!
-//! [`story`] says what is done and what must come of it, [`expectation`] judges what was [`observed`] in the Kubernetes
-//! API and in the cloud, [`runner`] waits for it in the [`world`], [`timeline`] and [`report`] tell it.
+//! [`story`] declares the actions and the expected results of each step, [`expectation`] judges the [`observed`] state
+//! of the Kubernetes API and the cloud, [`runner`] waits for the results in the [`world`], and [`timeline`] and
+//! [`report`] print them.
 
 mod arguments;
 mod controllers;
@@ -38,7 +39,7 @@ use story::Action;
 use timeline::{Style, Timeline, Width};
 use world::World;
 
-/// Events are looked for this often while the demo serves.
+/// Interval of polls for events while the demo serves.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Runs the demo with the arguments that follow `demo`.
@@ -93,7 +94,7 @@ async fn run(arguments: Arguments) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Tells the whole story, and returns the world as it is after that.
+/// Runs the whole story, and returns the world in its final state.
 async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> Result<World, String> {
     let world = World::start(arguments).await;
     let mut world = world.map_err(|error| format!("the demo did not start: {error:#}"))?;
@@ -108,7 +109,7 @@ async fn show(arguments: &Arguments, timeline: &mut Timeline<Stdout>) -> Result<
     Ok(world)
 }
 
-/// Tells each event of the cluster as it comes; never returns.
+/// Prints each event of the cluster; never returns.
 async fn feed(world: &World, timeline: &mut Timeline<Stdout>) {
     let mut told = world.said_since(0).len();
     loop {
@@ -121,7 +122,7 @@ async fn feed(world: &World, timeline: &mut Timeline<Stdout>) {
     }
 }
 
-/// Returns on SIGINT, SIGTERM or SIGHUP, with the exit code of a process that the signal ended.
+/// Returns on SIGINT, SIGTERM or SIGHUP, with the exit code of a process that was ended by this signal.
 async fn stopped() -> u8 {
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let [Ok(mut interrupt), Ok(mut term), Ok(mut hangup)] = kinds.map(signal) else {

@@ -48,7 +48,7 @@ impl Served {
         self.directory.path().join(name)
     }
 
-    /// Runs the program with the flags that lead here, and these.
+    /// Runs the program with the flags for this cluster and cloud, and with `flags`.
     pub(crate) fn run(&self, subcommand: Option<&str>, flags: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cloud-controller-manager"));
         command.args(subcommand).arg("--cloud-provider=simulated");

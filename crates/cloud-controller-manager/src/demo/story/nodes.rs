@@ -1,8 +1,8 @@
-//! What becomes of Nodes.
+//! Steps of the story about Nodes.
 
 use super::{Action, Expectation, Step, name, step};
 
-/// Nodes register, are initialised and get their routes.
+/// Returns the steps in which Nodes register, are initialized and get routes.
 pub(super) fn joining(nodes: usize) -> Vec<Step> {
     vec![
         step(
@@ -26,8 +26,9 @@ pub(super) fn joining(nodes: usize) -> Vec<Step> {
     ]
 }
 
-/// Machines stop, go and come; the credential, the inventory and most machines are lost for a while. `ports`: the
-/// Services, whose load balancers only follow Nodes that come and go.
+/// Returns the steps in which machines stop, are terminated and are added, and in which the credential, the inventory
+/// and most machines are lost for a while. `ports` are the Services, whose load balancers only follow Nodes that join
+/// or are deleted.
 pub(super) fn trouble(nodes: usize, ports: &[(String, u16)]) -> Vec<Step> {
     let [stopped, terminated, silent, joining] = [name(2), name(3), name(4), name(nodes + 1)];
     // After one was terminated and one joined there are as many Nodes as before.
