@@ -41,7 +41,7 @@ impl Api {
         self.http.list(call, collection, &urgency, keep, key).await
     }
 
-    /// The start-up check.
+    /// Performs the start-up check.
     pub(crate) async fn check(&self) -> Result<()> {
         let _: Value = self.http.read(Call::get("/locations", &[]).priority(Priority::Urgent)).await?;
         Ok(())
@@ -52,7 +52,7 @@ pub(crate) fn meaning(refusal: &Refusal) -> Option<fn(String) -> Error> {
     meaning_of(&refusal.code)
 }
 
-/// What the API's words mean beyond the status of the answer.
+/// Returns the meaning of the API's error codes beyond the HTTP status.
 pub(crate) fn meaning_of(code: &str) -> Option<fn(String) -> Error> {
     Some(match code {
         "conflict" | "locked" | "uniqueness_error" => Error::conflict,

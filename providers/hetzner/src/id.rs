@@ -33,9 +33,9 @@ const IDS: Forms<MachineId> = Forms {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MachineId {
-    /// A cloud server.
+    /// ID of a cloud server.
     Cloud(u64),
-    /// A dedicated server.
+    /// Number of a dedicated server.
     Robot(u64),
 }
 

@@ -82,7 +82,7 @@ fn endpoint(operation: &str) -> (String, String) {
 /// Records which look-ups of servers need a request, for one part of the provider.
 pub(crate) struct ServerCache {
     pub(crate) metrics: Arc<dyn CloudMetrics>,
-    /// `instances_v2` or `routes`.
+    /// Value of the label: `instances_v2` or `routes`.
     pub(crate) subsystem: &'static str,
     /// The cache's mode: `all`, `one` or `off`.
     pub(crate) mode: &'static str,

@@ -35,7 +35,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(Hetzner::over(config, cloud, robot, transports::metadata()?)))
 }
 
-/// The provider.
+/// The cloud provider for Hetzner.
 pub struct Hetzner {
     pub(crate) api: Api,
     pub(crate) config: Config,

@@ -16,7 +16,7 @@ pub struct Service {
     pub health_check: HealthCheck,
 }
 
-/// What concerns HTTP.
+/// HTTP settings of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)] // fields of the API
 pub struct Http {
@@ -28,7 +28,7 @@ pub struct Http {
     pub timeout_idle: u32,
 }
 
-/// How targets are checked.
+/// Health check of a service's targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)] // fields of the API
 pub struct HealthCheck {

@@ -1,4 +1,4 @@
-//! What tests do to it, and ask of it.
+//! Controls of tests: changes of the cloud's objects, and queries of its state.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -22,7 +22,7 @@ fn changed<T: Clone>(
     Some(object.clone())
 }
 
-/// Servers.
+/// Controls of cloud servers.
 impl Fake {
     /// Adds a running server with addresses of both families.
     pub fn add_server(&self, name: &str) -> Server {
@@ -67,7 +67,7 @@ impl Fake {
         model.remove_server(id)
     }
 
-    /// All servers.
+    /// Returns the cloud servers.
     #[must_use]
     pub fn servers(&self) -> Vec<Server> {
         objects(&self.model().servers)
@@ -80,7 +80,7 @@ impl Fake {
     }
 }
 
-/// Networks.
+/// Controls of private networks.
 impl Fake {
     /// Adds a network with one subnet, a /16 at its beginning; its id.
     ///
@@ -95,7 +95,7 @@ impl Fake {
         changed(&mut self.model().networks, |it| it.id == id, change)
     }
 
-    /// All networks.
+    /// Returns the private networks.
     #[must_use]
     pub fn networks(&self) -> Vec<Network> {
         objects(&self.model().networks)
@@ -133,7 +133,7 @@ impl Fake {
         model.balancers.len() < before
     }
 
-    /// All load balancers.
+    /// Returns the load balancers.
     #[must_use]
     pub fn load_balancers(&self) -> Vec<Balancer> {
         objects(&self.model().balancers)
@@ -162,14 +162,14 @@ impl Fake {
         changed(&mut self.model().certificates, |it| it.name == name, change)
     }
 
-    /// All certificates.
+    /// Returns the uploaded and managed certificates.
     #[must_use]
     pub fn certificates(&self) -> Vec<Certificate> {
         objects(&self.model().certificates)
     }
 }
 
-/// Robot.
+/// Controls of the Robot API.
 impl Fake {
     /// Adds a running dedicated server.
     pub fn add_robot_server(&self, number: u64, name: &str) -> RobotServer {
@@ -208,7 +208,7 @@ impl Fake {
     }
 }
 
-/// Tokens, limits, behaviour.
+/// Controls of tokens, limits and behaviour.
 impl Fake {
     /// Makes `token` good for `project`: another project has other objects. A new one has none.
     pub fn set_token(&self, token: &str, project: &str) {
@@ -229,7 +229,7 @@ impl Fake {
         }
     }
 
-    /// So many requests are left from now on.
+    /// Sets the number of requests that are left until the limit.
     pub fn set_remaining(&self, remaining: u32) {
         self.model().set_level(PROJECT, remaining);
     }
@@ -239,7 +239,7 @@ impl Fake {
         change(&mut self.model().options);
     }
 
-    /// Everything that load balancers, routes and certificates are, as the API shows it.
+    /// Returns all load balancers, routes and certificates as the API shows them.
     #[must_use]
     pub fn objects(&self) -> Vec<serde_json::Value> {
         let model = self.model();

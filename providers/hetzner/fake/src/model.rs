@@ -1,4 +1,4 @@
-//! What there is, in all projects.
+//! State of the cloud: the objects of all projects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -143,12 +143,12 @@ impl Model {
 
 type All<T> = BTreeMap<u64, Owned<T>>;
 
-/// Those of a project.
+/// Returns the objects of a project.
 pub(crate) fn of_project<'a, T>(all: &'a All<T>, project: &'a str) -> impl Iterator<Item = &'a T> {
     all.values().filter(move |it| it.project == project).map(|it| &it.object)
 }
 
-/// Those of the project that a request is about.
+/// Returns the objects of the request's project.
 pub(crate) fn of<'a, T>(all: &'a All<T>, asked: &'a Asked) -> impl Iterator<Item = &'a T> {
     of_project(all, &asked.project)
 }
@@ -164,7 +164,7 @@ pub(crate) fn asked_for<'a, T>(all: &'a All<T>, asked: &Asked, what: &str) -> Re
     found.ok_or_else(|| Refusal::not_found(what))
 }
 
-/// One to be changed.
+/// Returns an object for a change.
 pub(crate) fn one_mut<T>(all: &mut All<T>, id: u64) -> Option<&mut T> {
     all.get_mut(&id).map(|it| &mut it.object)
 }
@@ -176,7 +176,7 @@ pub(crate) fn changed<T>(all: &mut All<T>, action: &Action, change: impl FnOnce(
     }
 }
 
-/// When everything was made: times are nobody's business here.
+/// Creation time of every object; the clients do not depend on it.
 pub(crate) const CREATED: &str = "2026-08-01T00:00:00Z";
 
 /// An object's reference in an action.

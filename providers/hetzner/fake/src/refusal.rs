@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::routes::Service;
 
-/// Why a request is not carried out.
+/// Error response to a refused request.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     /// `None`: the one that belongs to the code.
@@ -15,7 +15,7 @@ pub(crate) struct Refusal {
     details: Value,
 }
 
-/// What a handler gives.
+/// Result of a handler.
 pub(crate) type Answer = Result<Reply, Refusal>;
 
 impl Refusal {
@@ -34,7 +34,7 @@ impl Refusal {
         refusal
     }
 
-    /// One of Robot's, which say no more than their code.
+    /// Creates an error of the Robot API, whose message is its code.
     pub(crate) fn robot(code: &str) -> Self {
         Self::new(code, code.to_lowercase())
     }

@@ -1,4 +1,4 @@
-//! Cloud servers.
+//! Cloud servers of the API.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -12,24 +12,24 @@ use crate::model::{CREATED, Kind, Model, Owned, asked_for, of};
 use crate::refusal::Answer;
 use crate::routes::{Asked, ok};
 
-/// A server.
+/// A cloud server of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its id.
+    /// ID of the server.
     pub id: u64,
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// `running`, `off` …
+    /// Status of the server: `running`, `off` …
     pub status: String,
-    /// `cx22`.
+    /// Type of the server, such as `cx22`.
     pub server_type: String,
-    /// `fsn1`.
+    /// Location of the server, such as `fsn1`.
     pub location: String,
-    /// Its labels.
+    /// Labels of the server.
     pub labels: BTreeMap<String, String>,
-    /// Its public IPv4 address, if it has one.
+    /// Public IPv4 address of the server, if any.
     pub ipv4: Option<Ipv4Addr>,
-    /// Its public IPv6 network, if it has one.
+    /// Public IPv6 network of the server, if any.
     pub ipv6: Option<Ipv6Net>,
     /// The networks that it is attached to.
     pub private_net: Vec<ServerNet>,
@@ -40,14 +40,14 @@ pub struct Server {
 pub struct ServerNet {
     /// Id of the network.
     pub network: u64,
-    /// Its address there.
+    /// Address of the server in the network.
     pub ip: Ipv4Addr,
-    /// Further addresses there.
+    /// Further addresses of the server in the network.
     pub alias_ips: Vec<Ipv4Addr>,
 }
 
 impl Server {
-    /// Its address in a network.
+    /// Returns the server's address in a network.
     #[must_use]
     pub fn ip_in(&self, network: u64) -> Option<Ipv4Addr> {
         self.private_net.iter().find(|it| it.network == network).map(|it| it.ip)

@@ -17,7 +17,7 @@ pub(super) const ADOPTED: &str = "ccm-rs/adopted";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptionLabel {
     key: String,
-    /// `None`: any value.
+    /// Required value; `None` accepts any value.
     value: Option<String>,
 }
 

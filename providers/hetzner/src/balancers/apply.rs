@@ -285,7 +285,7 @@ fn settled(mut outcome: Actual) -> Actual {
     outcome
 }
 
-/// All labels of a load balancer: the reference's, ours, and those that others put there.
+/// Returns all labels of a load balancer: the legacy owner tag, the owner tags, and labels of other programs.
 pub(super) fn labels(identity: &Identity<'_>, actual: &Actual) -> Value {
     let mut labels = identity.owner_tags().among(actual.labels.clone());
     labels.insert(SIGN.to_owned(), identity.uid().to_owned());

@@ -37,7 +37,7 @@ struct Deprecation {
     unavailable_after: Timestamp,
 }
 
-/// A certificate.
+/// A certificate of the project.
 #[derive(Clone, Deserialize)]
 pub(super) struct Certificate {
     pub(super) id: u64,

@@ -30,7 +30,7 @@ pub(crate) struct ServiceSpec {
     /// Settings of every listener that do not depend on its port.
     pub(super) listener: Attributes,
     pub(super) certificates: Certificates,
-    /// TCP ports.
+    /// TCP ports of the Service.
     pub(super) ports: Vec<ServicePort>,
     /// Settings that work, but hardly as the user means them: reasons of events, and their texts.
     pub(super) warnings: Vec<(&'static str, String)>,
@@ -208,7 +208,7 @@ fn unrestricted(service: &Service) -> Option<(&'static str, String)> {
 }
 
 impl ServiceSpec {
-    /// Parses a Service.
+    /// Parses a Service's annotations and ports.
     pub(super) fn of(service: &Service, defaults: &Defaults) -> Parsed<Self> {
         let annotations = Annotations::of(service).over(defaults);
         let mut reader = Reader { annotations, listener: Attributes::default() };

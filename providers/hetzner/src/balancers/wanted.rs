@@ -16,7 +16,7 @@ pub(super) struct Facts {
     pub(super) network: Option<u64>,
     /// The maximum number of targets of the type.
     pub(super) most_targets: usize,
-    /// TCP ports.
+    /// TCP ports of the Service.
     pub(super) ports: Vec<ServicePort>,
     /// `None`: they stay as they are.
     pub(super) targets: Option<Targets>,

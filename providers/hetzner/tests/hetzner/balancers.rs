@@ -30,12 +30,12 @@ pub(super) const SIGN: &str = "hcloud-ccm/service-uid";
 pub(super) const UID: &str = "17c0a5c8-2d1f-4b52-9d0c-000000000001";
 pub(super) const NAME: &str = "a17c0a5c82d1f4b529d0c00000000000";
 
-/// An action's route.
+/// Returns the route of an action.
 pub(super) fn action(name: &str) -> String {
     format!("POST /load_balancers/{{id}}/actions/{name}")
 }
 
-/// One Service `web` of a cluster, and a project in the cloud.
+/// Harness: a Service `web` of a cluster, and a project in the cloud.
 pub(super) struct Scene {
     pub(super) fake: Fake,
     pub(super) config: Config,
@@ -96,7 +96,7 @@ impl Scene {
         self.config.load_balancers = self.config.load_balancers.take().map(|defaults| defaults.set(key, value));
     }
 
-    /// Sets an annotation.
+    /// Sets an annotation of the Service.
     pub(super) fn annotate(&mut self, key: &str, value: &str) {
         let all = self.service.metadata.annotations.get_or_insert_default();
         all.insert(format!("{PREFIX}{key}"), value.to_owned());
@@ -145,7 +145,7 @@ impl Scene {
         self.try_ensure().await.unwrap().iter().map(text).collect()
     }
 
-    /// What is wrong, in one line.
+    /// Syncs the Service and returns the error.
     pub(super) async fn refused(&mut self) -> Error {
         self.try_ensure().await.unwrap_err()
     }
@@ -192,7 +192,7 @@ impl Scene {
         routes
     }
 
-    /// What was sent on a route.
+    /// Returns the bodies that were sent on a route.
     pub(super) fn sent(&self, route: &str) -> Vec<Value> {
         self.fake.bodies(route)
     }

@@ -1,4 +1,4 @@
-//! What `doctor` is told.
+//! Findings that the provider reports to `doctor`.
 
 use cloud_provider::{CloudProvider, Severity};
 use hetzner_fake::{ROBOT_PASSWORD, TOKEN};

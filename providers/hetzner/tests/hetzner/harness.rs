@@ -1,4 +1,4 @@
-//! One harness: a project in the cloud, a cluster, and the provider between them, configured by variables.
+//! Harness: a project in the cloud, a cluster, and the provider between them, configured by variables.
 
 use std::sync::{Arc, Mutex};
 
@@ -72,7 +72,7 @@ impl ClientBuilder for NoKubernetes {
     }
 }
 
-/// What the program is started with: the token and the endpoint, and these variables.
+/// Returns the program's set-up: the token and the endpoint, and these variables.
 pub(crate) fn setup<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>) -> Setup {
     let all = [("HCLOUD_TOKEN", TOKEN), ("HCLOUD_ENDPOINT", "http://hetzner/v1")];
     Setup { environment: Environment::of(all.into_iter().chain(variables)), ..Setup::default() }
@@ -124,7 +124,7 @@ impl Harness {
         self
     }
 
-    /// With this `--cluster-cidr`.
+    /// Sets the value of `--cluster-cidr`.
     pub(crate) fn pods_in(self, range: &str) -> Self {
         Self { cluster_cidr: Some(range.to_owned()), ..self }
     }

@@ -64,7 +64,7 @@ impl Machines {
         self.look_up(std::slice::from_ref(node), want).await.pop().unwrap()
     }
 
-    /// Whether the Node's machine exists, asked now.
+    /// Returns `true` if the Node's machine exists, by a fresh read.
     pub(super) async fn exists(&mut self, node: &Arc<Node>) -> Result<bool> {
         Ok(matches!(self.state(node, Want::EXISTENCE.fresh()).await?, InstanceState::Present { .. }))
     }

@@ -72,7 +72,7 @@ async fn a_location_has_the_zone_that_it_always_had() {
     }
 }
 
-/// `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
+/// The zone label can be disabled by `HCLOUD_INSTANCES_ZONE_LABEL_ENABLED`.
 #[tokio::test(start_paused = true)]
 async fn a_server_has_no_zone_where_that_is_not_wanted() {
     let mut machines = Machines::of(1);

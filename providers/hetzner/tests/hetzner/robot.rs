@@ -11,7 +11,7 @@ use crate::machines::{FRESH, LATER, Machines, gone, node, with_internal_ips};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// One dedicated server, `bm-1` with number 321, and one of nobody's.
+/// Returns a harness with one dedicated server, `bm-1` with number 321, and one without a Node.
 fn one() -> Machines {
     let machines = Machines::with_robot();
     machines.fake.add_robot_server(321, "bm-1");
@@ -140,7 +140,7 @@ async fn internal_ips_of_the_kubelet_are_kept_unless_they_do_not_fit() {
     assert_eq!(machines.addresses(&reported).await.len(), 3);
 }
 
-/// `ROBOT_CACHE_TIMEOUT`.
+/// Caches the list of dedicated servers for `ROBOT_CACHE_TIMEOUT`.
 #[tokio::test(start_paused = true)]
 async fn one_list_serves_all_for_as_long_as_it_may() {
     let mut machines = one();

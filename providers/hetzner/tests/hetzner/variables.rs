@@ -1,4 +1,4 @@
-//! What each variable means, and what is said when one is wrong.
+//! Variables: their meaning, and errors for invalid values.
 
 use std::time::Duration;
 
@@ -233,7 +233,7 @@ fn an_empty_variable_is_the_same_as_none() {
     assert_eq!(format!("{:?}", read(&empty).unwrap()), format!("{:?}", read(&[]).unwrap()));
 }
 
-/// INV-5.
+/// Secrets appear in no output (INV-5).
 #[test]
 fn no_secret_is_shown() {
     let variables =

@@ -1,4 +1,4 @@
-//! What each annotation and variable becomes on the wire.
+//! Requests that result from each annotation and variable.
 
 use super::*;
 
@@ -153,7 +153,7 @@ async fn the_environment_has_defaults_for_checks_and_the_proxy_protocol() {
     assert_eq!(sent(&zero, &[]).await, service(&json!({})), "zero in a variable is as unset");
 }
 
-/// Reserved, and unused.
+/// Reserved annotations are accepted, and unused.
 #[tokio::test(start_paused = true)]
 async fn reserved_annotations_have_no_effect() {
     let mut scene = Scene::new();
@@ -164,7 +164,7 @@ async fn reserved_annotations_have_no_effect() {
     assert_eq!(scene.events(), [""; 0]);
 }
 
-/// What is empty in a template states nothing, and is not sent at each pass.
+/// Empty values, as templates produce them, state nothing and cause no request at each sync.
 #[tokio::test(start_paused = true)]
 async fn an_empty_annotation_states_nothing() {
     let empty =

@@ -93,7 +93,7 @@ async fn a_managed_certificate_without_domains_is_an_error() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// It exists, as ours or somebody else's.
+/// The certificate exists, with the Service's owner tags or with those of another owner.
 #[tokio::test(start_paused = true)]
 async fn a_managed_certificate_of_that_name_is_used_if_it_is_the_services_and_refused_otherwise() {
     for is_ours in [true, false] {

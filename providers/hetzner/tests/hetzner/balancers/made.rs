@@ -91,7 +91,7 @@ async fn reverse_dns_follows_with_an_action_for_each_address() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// Which addresses are told.
+/// The addresses in the Service's status.
 #[tokio::test(start_paused = true)]
 async fn the_status_tells_the_addresses_that_are_asked_for() {
     let private = "10.0.0";
@@ -194,7 +194,7 @@ async fn type_algorithm_and_public_interface_are_sent() {
     assert_eq!(part, json!(["lb21", {"type": "least_connections"}, true]));
 }
 
-/// Neither annotation nor variable.
+/// Without annotation and variable, the default type is reported once.
 #[tokio::test(start_paused = true)]
 async fn a_type_that_nobody_chose_is_told_when_it_is_made_and_not_at_each_restart() {
     let mut scene = Scene::new();
@@ -280,7 +280,7 @@ async fn an_annotation_that_nobody_reads_is_told_with_what_may_be_meant() {
     assert_eq!(scene.sent(CREATE)[0]["services"][0]["http"], Value::Null);
 }
 
-/// P-31.
+/// Previews name settings by their annotations (P-31).
 #[tokio::test(start_paused = true)]
 async fn plan_names_settings_by_their_annotations_and_changes_nothing() {
     let mut scene = Scene::new();

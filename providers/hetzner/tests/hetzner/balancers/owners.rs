@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// One that was made by other means is taken over by its name, and keeps its labels.
+/// A load balancer that another program created is adopted by its name, and keeps its labels.
 #[tokio::test(start_paused = true)]
 async fn one_of_the_right_name_is_taken_over_and_signed() {
     let mut scene = Scene::new();

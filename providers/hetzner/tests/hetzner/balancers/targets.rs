@@ -224,7 +224,7 @@ async fn nodes_that_join_together_all_become_targets() {
     }
 }
 
-/// Whose Nodes are nobody's here.
+/// Nodes of another provider are not this provider's concern.
 #[tokio::test(start_paused = true)]
 async fn a_node_of_another_provider_is_told_and_left_out() {
     let mut scene = Scene::new();
@@ -314,7 +314,7 @@ async fn a_dedicated_server_that_robot_does_not_know_is_told_and_left_out() {
     assert!(events.len() == 1 && events[0].starts_with("bm-999 ServerNotFound: "), "{events:?}");
 }
 
-/// As another account's credential does.
+/// The credential shows no dedicated server, as that of another account does.
 #[tokio::test(start_paused = true)]
 async fn a_credential_that_shows_no_dedicated_server_takes_no_target_away() {
     let mut scene = Scene::new();
@@ -351,7 +351,7 @@ async fn a_node_whose_server_is_gone_keeps_nobody_out() {
     assert_eq!((scene.targets(), scene.events()), (scene.servers(), vec![]));
 }
 
-/// As many as the type takes: each makes room for itself.
+/// The load balancer has as many targets as its type permits: each one makes room for its replacement.
 #[tokio::test(start_paused = true)]
 async fn at_the_limit_too_each_target_changes_the_way_it_is_reached_one_by_one() {
     let mut scene = Scene::new();
@@ -366,7 +366,7 @@ async fn at_the_limit_too_each_target_changes_the_way_it_is_reached_one_by_one()
     assert_eq!(scene.changes(), [&*remove, &add, &remove, &add]);
 }
 
-/// What another one did first is no sign of an API that does one thing at a time.
+/// A target that another client added first does not mean that the API serializes changes.
 #[tokio::test(start_paused = true)]
 async fn a_target_that_was_there_already_slows_nobody_down() {
     let mut scene = Scene::new();
@@ -383,7 +383,7 @@ async fn a_target_that_was_there_already_slows_nobody_down() {
     assert!(scene.fake.count("GET /actions") <= 3, "{:?}", scene.fake.counts());
 }
 
-/// INV-3.
+/// Addresses in different spellings are equal (INV-3).
 #[tokio::test(start_paused = true)]
 async fn an_address_in_another_spelling_is_the_same_target() {
     let mut scene = Scene::new();
