@@ -18,7 +18,7 @@ use crate::rate::Limited;
 
 /// The form of all lists, with the longest pages that the API answers.
 const PAGING: Paging = Paging::next_link("/links/pages/next").size("per_page", 200).required_total("/meta/total");
-/// Where a droplet finds out about itself.
+/// Address of the metadata service of droplets.
 const METADATA: &str = "http://169.254.169.254";
 
 const PATIENCE: Patience = Patience {

@@ -1,4 +1,4 @@
-//! What `doctor` finds out: endpoint, token, rate limit, region, VPC, firewall.
+//! Checks of `doctor`: endpoint, token, rate limit, region, VPC, firewall.
 
 use cloud_provider::Finding;
 use provider_kit::checks::{rate_limit, reached, unavailable};

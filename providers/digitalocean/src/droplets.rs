@@ -1,4 +1,4 @@
-//! Droplets behind Nodes.
+//! Droplets as machines of Nodes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl Machine for Droplet {
     fn is_shut_down(&self) -> bool {
         self.is_off
     }
-    /// One without a private address is still being created.
+    /// Returns `true` if the droplet has a private address; without one, it is still being created.
     fn is_settled(&self) -> bool {
         self.private.is_some()
     }
@@ -166,7 +166,7 @@ impl MachineSource for Api {
     }
 }
 
-/// Answers for Nodes.
+/// Machine source for Nodes, by droplets.
 pub(crate) struct Droplets(pub(crate) Inventory<Api>);
 
 impl Droplets {

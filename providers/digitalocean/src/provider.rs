@@ -29,7 +29,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(DigitalOcean::new(config, cloud, api::metadata()?)))
 }
 
-/// The provider.
+/// The cloud provider for DigitalOcean.
 pub struct DigitalOcean {
     api: Api,
     config: Config,

@@ -1,4 +1,4 @@
-//! Cloud firewalls.
+//! Cloud firewalls API of the fake cloud.
 
 use fake_cloud::{Refused, Reply};
 use serde_json::{Value, json};

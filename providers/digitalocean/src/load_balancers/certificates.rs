@@ -14,7 +14,7 @@ use super::spec::Certificate;
 use crate::api::Api;
 
 const SETTING: &str = "certificate_id";
-/// How long a list of certificates is used.
+/// TTL of the cached list of certificates.
 const MAX_AGE: Duration = Duration::from_secs(60);
 
 /// A certificate, as the API shows it.

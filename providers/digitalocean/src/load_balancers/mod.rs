@@ -146,8 +146,8 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         self.objects.read(query).await
     }
 
-    /// What the user did not state is as it is: another default must not replace a load balancer. And a certificate that the
-    /// cloud renewed stays.
+    /// Keeps the observed value of settings that the user does not state: a changed default must not replace a load
+    /// balancer. A certificate that the cloud renewed stays as well.
     fn fit(&self, mut desired: Tree, observed: &Actual, _: &Identity<'_>, spec: &Spec) -> Result<Tree> {
         for (name, key, is_stated) in
             [("type", key::TYPE.key(), spec.states_type), ("network", key::NETWORK.key(), spec.states_network)]
@@ -230,7 +230,7 @@ impl LoadBalancerCloud for DigitalOceanLoadBalancers {
         Err(Error::conflict(format!("load balancer {} was deleted to be created again", before.name)))
     }
 
-    /// One that never worked has no address to lose.
+    /// Permits a replacement only of a load balancer that never worked: it has no address to lose.
     fn recovery(&self, observed: &Actual, service: &Service) -> Recovery {
         let shows_none = provider_kit::status::shown(service).is_empty();
         if shows_none && observed.ingress.is_empty() { Recovery::Replace } else { Recovery::Never }

@@ -49,7 +49,7 @@ pub(crate) struct LoadBalancer {
     pub(crate) http_idle_timeout_seconds: Option<u32>,
     #[serde(deserialize_with = "normal")]
     pub(crate) firewall: Sources,
-    /// Nothing here sets it; it must not be lost when the whole is written.
+    /// Policy that the provider never sets; it is preserved when the whole object is written.
     pub(crate) tls_cipher_policy: Option<String>,
     pub(crate) project_id: Option<String>,
     #[serde(with = "numeric")]
@@ -71,7 +71,7 @@ pub(crate) struct ForwardingRule {
     pub(crate) tls_passthrough: bool,
 }
 
-/// How targets are checked.
+/// Health check of a load balancer's targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct HealthCheck {
@@ -85,7 +85,7 @@ pub(crate) struct HealthCheck {
     pub(crate) proxy_protocol: Option<bool>,
 }
 
-/// How a client stays at its target.
+/// Sticky sessions: the means by which a client stays at its target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct StickySessions {
@@ -96,7 +96,7 @@ pub(crate) struct StickySessions {
     pub(crate) cookie_ttl_seconds: Option<u32>,
 }
 
-/// Which clients are admitted and refused.
+/// Addresses of admitted and refused clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Sources {

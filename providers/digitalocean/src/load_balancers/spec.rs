@@ -15,7 +15,7 @@ const KUBE_PROXY_PORT: u16 = 10256;
 /// Ports that network load balancers keep for themselves.
 const RESERVED_PORTS: std::ops::RangeInclusive<u16> = 50053..=50055;
 
-/// What a Service wants.
+/// Load balancer configuration of a Service.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spec {
     /// The load balancer without its certificate, targets, region and owner.
@@ -27,7 +27,7 @@ pub(crate) struct Spec {
     pub(crate) states_network: bool,
     /// The name that the Service shows instead of addresses.
     pub(crate) hostname: Option<String>,
-    /// What a user should know of, though it works.
+    /// Warnings for the user about settings that work.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Certificate {
     Name(String),
 }
 
-/// Which protocol is spoken on which port.
+/// Protocols of the ports.
 struct Protocols {
     default: Protocol,
     http: Vec<u16>,
@@ -50,7 +50,7 @@ struct Protocols {
 }
 
 impl Spec {
-    /// Parses a Service.
+    /// Parses a Service's annotations and ports.
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut asked = Annotations::of(service);
         let text = |text: Option<String>| text.map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());

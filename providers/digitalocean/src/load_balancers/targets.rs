@@ -1,4 +1,4 @@
-//! Which Nodes are targets, and which address families a load balancer can have in front of them.
+//! Targets of load balancers: selection of Nodes, and the address families that they permit.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The worker firewall.
+//! Tests of the worker firewall.
 
 use std::sync::Arc;
 use std::time::Duration;
