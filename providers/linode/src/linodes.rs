@@ -1,4 +1,4 @@
-//! Linodes behind Nodes.
+//! Linodes as machines of Nodes.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Machine for Linode {
     }
 }
 
-/// Reads Linodes.
+/// Source of Linodes, read from the API.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) api: Api,
@@ -214,7 +214,7 @@ impl MachineSource for Source {
     }
 }
 
-/// Answers for Nodes.
+/// Machine source for Nodes, by Linodes.
 pub(crate) struct Linodes(pub(crate) Inventory<Source>);
 
 impl Linodes {

@@ -38,7 +38,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(Linode::new(config, http, lists)))
 }
 
-/// The provider.
+/// The cloud provider for Linode.
 pub struct Linode {
     api: Api,
     config: Arc<Config>,

@@ -20,7 +20,7 @@ use crate::config::Config;
 /// Longest age of the labels and IDs of VPCs.
 const MAX_AGE: Duration = Duration::from_secs(300);
 
-/// A VPC.
+/// A VPC of the account.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Vpc {
     pub(crate) id: u64,

@@ -48,7 +48,7 @@ provider_kit::declare! {
     pub TIMEOUT: Duration = "Global] timeout", default("30s");
     /// Requests each second, after `burst` at once.
     pub QPS: u32 = "Global] qps", kind(Kind::number(1, 1000)), default("10");
-    /// Requests at once.
+    /// Number of requests at once, above the rate.
     pub BURST: u32 = "Global] burst", kind(Kind::number(1, 1000)), default("20");
     /// Age up to which the list of instances answers.
     pub CACHE_TTL: Duration = "Instances] cache-ttl", default("10s");

@@ -93,7 +93,7 @@ fn warn_of_unknown(service: &Service, asked: &mut Annotations<'_>) {
 }
 
 impl Spec {
-    /// Parses a Service.
+    /// Parses a Service's annotations and ports.
     pub(crate) fn of(service: &Service, config: &Config) -> Parsed<Self> {
         let mut asked = Annotations::of(service);
         warn_of_unknown(service, &mut asked);

@@ -215,7 +215,7 @@ pub(crate) fn service_of(all: &[(&str, &str)], more: Value) -> Service {
     serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
 }
 
-/// Sets an annotation.
+/// Sets an annotation of the Service.
 pub(crate) fn annotate(service: &mut Service, key: &str, value: &str) {
     let all = service.metadata.annotations.get_or_insert_default();
     all.insert(format!("{}{key}", annotations::PREFIX), value.to_owned());

@@ -26,7 +26,7 @@ const BATCH: usize = 100;
 struct Collection {
     all: &'static str,
     one: &'static str,
-    /// Whether the paths begin with the load balancer; otherwise the body of a new part names it.
+    /// If set, the paths begin with the load balancer; otherwise the body of a new resource names it.
     is_inside: bool,
 }
 

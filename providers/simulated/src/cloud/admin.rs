@@ -82,7 +82,7 @@ async fn machines(State(cloud): Of) -> Json<Vec<Machine>> {
     Json(cloud.machines())
 }
 
-/// One machine, or `count` of them named after `prefix`.
+/// Body of an addition: a single machine, or `count` machines named after `prefix`.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Addition {

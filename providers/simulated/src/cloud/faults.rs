@@ -1,4 +1,4 @@
-//! What can be broken, on purpose.
+//! Fault injection: errors, latency and partial lists on purpose.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::model::Model;
 
-/// Something that goes wrong.
+/// A fault that is injected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// What goes wrong.
+    /// Kind of the fault.
     pub kind: FaultKind,
     /// On which route, by method and path template: `GET /v1/machines/{id}`. `None`: on all.
     #[serde(default)]
@@ -85,7 +85,7 @@ impl Fault {
         Self { milliseconds: Some(milliseconds), ..Self::new(FaultKind::Latency) }
     }
 
-    /// At this page.
+    /// Restricts the fault to one page.
     #[must_use]
     pub fn at_page(self, page: usize) -> Self {
         Self { page: Some(page), ..self }
@@ -98,7 +98,7 @@ impl Fault {
     }
 }
 
-/// What goes wrong with one request.
+/// Effects of the faults on one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Effects {
     pub(super) latency: Duration,
@@ -109,7 +109,7 @@ pub(super) struct Effects {
     pub(super) list: ListEffects,
 }
 
-/// What goes wrong with one page of a list.
+/// Effects of the faults on one page of a list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ListEffects {
     pub(super) missing_page: Option<usize>,

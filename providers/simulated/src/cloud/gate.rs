@@ -1,4 +1,4 @@
-//! What every request to the API passes: counter, faults, token, rate limit.
+//! Admission of requests: counter, faults, token, rate limit.
 
 use std::future::pending;
 

@@ -37,20 +37,20 @@ pub use volumes::Volume;
 
 /// The project that exists from the start.
 pub const DEFAULT_PROJECT: &str = "demo";
-/// Its token. A simulator's token is no secret.
+/// Token of the default project. A simulator's token is no secret.
 pub const DEFAULT_TOKEN: &str = "demo-token";
 /// The most objects on a page, and the number if none is asked for.
 pub const PAGE_SIZE: usize = 50;
 
-/// How the cloud behaves. Durations are in milliseconds.
+/// Behaviour of the cloud. Durations are in milliseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// How long an operation (creating or changing a load balancer) runs.
+    /// Duration of an operation (creating or changing a load balancer).
     pub operation_milliseconds: u64,
     /// After how long a created object appears in lists. It can be read by its id and by its name at once.
     pub list_delay_milliseconds: u64,
-    /// How many load balancers a project may have; `None`: any number.
+    /// Maximum number of load balancers of a project; `None`: no limit.
     pub load_balancer_quota: Option<usize>,
     /// Requests that each token may send; `None`: any number.
     pub rate_limit: Option<RateLimit>,
@@ -119,7 +119,7 @@ impl Cloud {
         *self.model() = Model::new(options);
     }
 
-    /// How it behaves.
+    /// Returns the cloud's behaviour.
     #[must_use]
     pub fn options(&self) -> Options {
         self.model().options
@@ -140,7 +140,7 @@ impl Cloud {
         self.model().tokens.remove(token).is_some()
     }
 
-    /// Adds a machine.
+    /// Adds a machine to the cloud.
     pub fn add_machine(&self, machine: NewMachine) -> Machine {
         self.model().add_machine(machine)
     }
@@ -153,7 +153,7 @@ impl Cloud {
             .collect()
     }
 
-    /// All machines of all projects, in the order of their ids.
+    /// Returns all machines of all projects, sorted by ID.
     #[must_use]
     pub fn machines(&self) -> Vec<Machine> {
         self.model().machines.values().map(|machine| machine.object.clone()).collect()
@@ -203,7 +203,7 @@ impl Cloud {
         self.model().add_volume(volume);
     }
 
-    /// All load balancers, in the order of their ids.
+    /// Returns all load balancers, sorted by ID.
     #[must_use]
     pub fn load_balancers(&self) -> Vec<LoadBalancer> {
         self.model().load_balancers()
@@ -235,7 +235,7 @@ impl Cloud {
         self.model().protect_route(id_or_destination, protected)
     }
 
-    /// All routes, in the order of their ids.
+    /// Returns all routes, sorted by ID.
     #[must_use]
     pub fn routes(&self) -> Vec<CloudRoute> {
         self.model().routes()

@@ -1,4 +1,4 @@
-//! What `doctor` is told: endpoint, token, project, permissions.
+//! Checks of `doctor`: endpoint, token, project, permissions.
 
 use cloud_provider::Finding;
 use provider_kit::checks::{permissions, reached};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Simulated;
 
-/// What the controllers read, in words, and where.
+/// Objects that the controllers read, in words, and their paths.
 const READS: [(&str, &str); 3] =
     [("machines", "/v1/machines"), ("load balancers", "/v1/load-balancers"), ("routes", "/v1/routes")];
 

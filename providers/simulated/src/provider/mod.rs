@@ -50,7 +50,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(Simulated::new(http.build()?, project)))
 }
 
-/// The provider.
+/// The provider of the simulated cloud.
 pub struct Simulated {
     http: Transport,
     instances: Inventory<Api>,

@@ -1,4 +1,4 @@
-//! What the provider finds out about itself.
+//! Findings that the provider reports to `doctor`.
 
 use cloud_provider::Severity::{Failure, Ok as Well};
 use cloud_provider::{Finding, Severity};

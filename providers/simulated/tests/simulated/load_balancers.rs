@@ -25,7 +25,7 @@ impl Seen {
     }
 }
 
-/// One Service, 17-c0, of a cluster with three Nodes.
+/// Harness: a Service, 17-c0, of a cluster with three Nodes.
 pub(super) struct Scene {
     pub(super) cloud: Cloud,
     provider: Simulated,
@@ -94,7 +94,7 @@ impl Scene {
         Ok(plan.steps.iter().map(ToString::to_string).collect())
     }
 
-    /// What was sent since the last call.
+    /// Returns the requests since the last call.
     fn requests(&self) -> Vec<String> {
         let requests = self.cloud.requests().into_iter().map(|(route, count)| format!("{count} {route}")).collect();
         self.cloud.reset_requests();

@@ -1,4 +1,5 @@
-//! What is answered about Nodes, for how many requests, and what is never taken for "gone" (INV-1, D-2).
+//! Lookups of Nodes' machines: results, numbers of requests, and errors that never count as "no longer exists" (INV-1,
+//! D-2).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Load balancers.
+//! Load balancers of the fake cloud.
 
 use fake_cloud::Refused;
 use serde_json::{Value, json};
