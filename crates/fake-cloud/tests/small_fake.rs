@@ -1,4 +1,4 @@
-//! A small fake, and all that it gets for being one.
+//! Tests of a small fake with the building blocks of this crate.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
 use tower::ServiceExt;
 
-/// Machines, by name, and what is done to them in the background.
+/// A cloud with machines, by name, and their operations in the background.
 #[derive(Default)]
 struct Acme {
     machines: BTreeMap<String, Value>,
@@ -77,7 +77,7 @@ impl Cloud for Acme {
     }
 }
 
-/// Status, headers, and the body as far as it came; `None`: it broke off.
+/// Sends a request; returns status, headers, and the body, or `None` if it broke off.
 async fn send(acme: &Handle<Acme>, method: &str, path: &str, body: &Value) -> (u16, HeaderMap, Option<Value>) {
     let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
     let request = Request::builder().method(method).uri(path).header("authorization", "Bearer token");
@@ -125,7 +125,7 @@ async fn faults_hit_what_they_name_as_often_as_they_say() {
     gate.fail(Fault::status("GET /machines", 502).after(1).times(1));
     gate.fail(Fault::code("POST", "busy").times(2));
     assert_eq!((ask(&acme, "/v1/machines").await.0, ask(&acme, "/v1/machines").await.0), (200, 502));
-    assert_eq!(ask(&acme, "/v1/machines").await.0, 200, "the second one, and no other");
+    assert_eq!(ask(&acme, "/v1/machines").await.0, 200, "the fault hits the second request only");
     assert_eq!((make(&acme, "a").await, make(&acme, "a").await, make(&acme, "a").await), (409, 409, 202));
     gate.fail(Fault::retry_after("", 429, 7));
     let (status, headers, body) = send(&acme, "GET", "/v1/machines", &Value::Null).await;
@@ -141,13 +141,13 @@ async fn what_is_lost_or_cut_is_applied_and_what_hangs_is_not() {
     let gate = acme.gate();
     gate.fail(Fault::new("POST", FaultKind::LostAnswer).times(1));
     assert_eq!(send(&acme, "POST", "/v1/machines", &json!({"name": "lost"})).await.2, None);
-    assert_eq!(gate.requests()[0].status, 0, "nobody got it");
+    assert_eq!(gate.requests()[0].status, 0, "the answer is lost");
     gate.fail(Fault::new("POST", FaultKind::CutAnswer).times(1));
     let cut = send(&acme, "POST", "/v1/machines", &json!({"name": "cut"})).await;
     assert_eq!((cut.0, cut.2), (202, None));
     gate.fail(Fault::new("POST", FaultKind::Hang).times(1));
     let hangs = timeout(Duration::from_secs(3600), make(&acme, "never")).await;
-    assert!(hangs.is_err(), "it is never answered");
+    assert!(hangs.is_err(), "the request is never answered");
     gate.fail(Fault::new("POST", FaultKind::Latency(Duration::from_secs(9))).times(1));
     let begun = Instant::now();
     assert_eq!(make(&acme, "late").await, 202);
@@ -170,7 +170,7 @@ async fn what_goes_on_in_the_background_takes_its_time_and_may_fail() {
     assert_eq!((state("good").await, state("bad").await), (json!("running"), json!("failed")));
 }
 
-/// What whoever follows the pages reads; at most ten of them.
+/// Returns the pages that a client reads, ten at most.
 fn read(page: impl Fn(usize) -> Page<u32>, after: impl Fn(usize, &Page<u32>) -> usize) -> Vec<Vec<u32>> {
     let (mut at, mut pages) = (0, Vec::new());
     while pages.len() < 10 {
