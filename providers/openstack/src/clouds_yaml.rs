@@ -12,7 +12,7 @@ type Entries = Map<String, Value>;
 #[derive(Default)]
 pub(crate) struct Clouds {
     entry: Value,
-    /// Its name in messages.
+    /// Name of the entry in messages.
     name: String,
     /// The files that were read.
     pub(crate) files: Vec<PathBuf>,

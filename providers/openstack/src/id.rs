@@ -46,7 +46,7 @@ impl<'a> ServerId<'a> {
     }
 }
 
-/// As it is written.
+/// Formats the provider ID as it is written to Nodes.
 impl std::fmt::Display for ServerId<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{SCHEME}{}/{}", self.region, self.server)

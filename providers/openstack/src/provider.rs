@@ -32,7 +32,7 @@ pub fn factory(setup: &Setup) -> Result<Arc<dyn CloudProvider>> {
     Ok(Arc::new(OpenStack::over(config, services, setup)))
 }
 
-/// The provider.
+/// The cloud provider for OpenStack.
 pub struct OpenStack {
     services: Services,
     setup: Setup,

@@ -207,7 +207,7 @@ impl Services {
         Ok(self.token().await?.roles.clone())
     }
 
-    /// The configured region.
+    /// Returns the configured region.
     #[must_use]
     pub fn region(&self) -> Option<&str> {
         self.shared.config.region.as_deref()

@@ -1,5 +1,5 @@
-//! How much memory load balancers of thousands of members take while they are made. The cloud is another process: what it needs
-//! does not count.
+//! Memory use while load balancers with thousands of members are created. The cloud is a separate process, so that its
+//! memory does not count.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it does not find what it expects")]
 
@@ -23,7 +23,7 @@ const NAME: &str = "load_balancers_of_ten_thousand_members_take_few_mebibytes_ho
 /// Tells the process that it is the cloud.
 const IS_CLOUD: &str = "CCM_TEST_IS_CLOUD";
 const NODES: usize = 5_000;
-/// In KiB.
+/// Maximum growth of memory, in KiB.
 const LIMIT: usize = 11 * 1024;
 
 #[tokio::test]
@@ -48,7 +48,8 @@ async fn load_balancers_of_ten_thousand_members_take_few_mebibytes_however_many_
     check("made", before);
 }
 
-/// What is resident now, from which the peak is measured; where that is not allowed, more is measured.
+/// Resets the peak, and returns the resident memory from which the peak is measured; where the reset is not allowed,
+/// the peak includes earlier growth.
 fn forget_peak() -> usize {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     kib("VmRSS")
@@ -60,7 +61,7 @@ fn check(what: &str, before: usize) {
     assert!(taken < LIMIT, "{what}: {taken} KiB are more than {LIMIT}");
 }
 
-/// Of this process.
+/// Returns a value of this process's status, in KiB.
 fn kib(key: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap();

@@ -1,4 +1,4 @@
-//! Load balancers.
+//! Load balancers API of the fake Octavia.
 
 use std::net::IpAddr;
 

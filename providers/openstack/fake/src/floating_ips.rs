@@ -1,4 +1,4 @@
-//! Floating IPs.
+//! Floating IPs API of the fake Neutron.
 
 use fake_cloud::Reply;
 use serde_json::{Value, json};

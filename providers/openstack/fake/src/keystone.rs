@@ -14,7 +14,7 @@ use crate::{
     APPLICATION_CREDENTIAL, APPLICATION_SECRET, DOMAIN, PASSWORD, PROJECT, PROJECT_ID, REGION, TRUST, USER, USER_ID,
 };
 
-/// Who may do what.
+/// Identity service: users, roles and tokens.
 pub(crate) struct Identity {
     /// Passwords by user: name, id.
     pub(crate) password: String,
@@ -53,7 +53,7 @@ impl Identity {
         self.tokens.get(token).filter(|it| now < it.ends)?.project.clone()
     }
 
-    /// Whether the user may do more than read.
+    /// Returns `true` if the user may do more than read.
     pub(crate) fn may_change(&self) -> bool {
         self.roles.iter().any(|it| ["member", "admin"].contains(&it.as_str()))
     }
@@ -83,7 +83,7 @@ fn is_user(user: &Value) -> bool {
     user["id"] == USER_ID || (user["name"] == USER && is_domain(&user["domain"]))
 }
 
-/// Whether the identity is proven; the project that it comes with.
+/// Verifies the credential, and returns the project that it implies.
 fn prove(model: &Model, asked: &Asked, identity: &Value) -> Result<Option<String>, Refusal> {
     let known = &model.identity;
     let is_proven = match identity["methods"][0].as_str() {

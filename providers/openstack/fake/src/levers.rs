@@ -1,4 +1,5 @@
-//! What tests do to the cloud, and ask of it: machines and networks. [`balancing`] has the rest.
+//! Controls of tests: changes of machines and networks, and queries of the cloud's state. [`balancing`] has those of
+//! load balancers.
 
 mod account;
 mod balancing;
@@ -14,22 +15,22 @@ use crate::ports::NewPort;
 /// A network with one subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Its id.
+    /// ID of the network.
     pub id: String,
-    /// Its name.
+    /// Name of the network.
     pub name: String,
     /// The id of its (first) subnet.
     pub subnet: String,
 }
 
-/// A server.
+/// A server of the fake Nova.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its id.
+    /// ID of the server.
     pub id: String,
-    /// Its name.
+    /// Name of the server.
     pub name: String,
-    /// `ACTIVE`, `SHUTOFF` …
+    /// Status of the server: `ACTIVE`, `SHUTOFF` …
     pub status: String,
     /// The id of its first port.
     pub port: String,
@@ -37,7 +38,7 @@ pub struct Server {
     pub ip: String,
 }
 
-/// Who owns the ports of servers.
+/// Device owner of the servers' ports.
 const OWNER: &str = "compute:az1";
 /// The flavor of servers that have no other.
 const FLAVOR: &str = "b6df1300-b905-4ad4-8af6-874c81f94c03";
@@ -99,7 +100,7 @@ impl Server {
     }
 }
 
-/// Networks.
+/// Controls of networks, subnets and routers.
 impl Fake {
     /// Adds a network of the project, with one subnet.
     pub fn add_network(&self, name: &str, range: &str) -> Network {
@@ -154,7 +155,7 @@ impl Fake {
     }
 }
 
-/// Servers.
+/// Controls of servers and their ports.
 impl Fake {
     /// Adds a running server with a port in the network's first subnet, flavor `m1.k8s`, zone `az1`.
     ///
@@ -245,7 +246,7 @@ impl Fake {
         Some(server)
     }
 
-    /// All servers of all projects.
+    /// Returns the servers of all projects.
     #[must_use]
     pub fn servers(&self) -> Vec<Server> {
         let model = self.model();
@@ -294,7 +295,7 @@ impl Fake {
         self.model().get(Kind::Port, id).cloned().map(Value::Object)
     }
 
-    /// All ports.
+    /// Returns all ports as the API shows them.
     #[must_use]
     pub fn ports(&self) -> Vec<Value> {
         self.model().all(Kind::Port).cloned().map(Value::Object).collect()

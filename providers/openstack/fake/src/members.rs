@@ -1,4 +1,4 @@
-//! Members of pools.
+//! Members API of the fake Octavia.
 
 use std::net::IpAddr;
 

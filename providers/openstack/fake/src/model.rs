@@ -1,4 +1,4 @@
-//! What there is.
+//! State of the cloud: the objects of all projects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// What is said of one that there is not.
+    /// Returns the service's error for an object that does not exist.
     pub(crate) fn not_found(self, id: &str) -> Refusal {
         let (kind, message) = match self {
             Self::Server => ("itemNotFound", format!("Instance {id} could not be found.")),
@@ -88,12 +88,12 @@ pub(crate) fn list<'a>(object: &'a Object, key: &str) -> &'a [Value] {
     object.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Changes an object.
+/// Sets a field of an object.
 pub(crate) fn set(object: &mut Object, key: &str, value: impl Into<Value>) {
     object.insert(key.to_owned(), value.into());
 }
 
-/// Everything.
+/// The whole state of the cloud.
 pub(crate) struct Model {
     pub(crate) options: Options,
     pub(crate) clock: Clock,
@@ -101,7 +101,7 @@ pub(crate) struct Model {
     pub(crate) objects: BTreeMap<Kind, BTreeMap<String, Object>>,
     /// By pool, in the order in which they came.
     pub(crate) members: BTreeMap<String, Vec<Object>>,
-    /// What Octavia's worker does, by load balancer.
+    /// Operations of Octavia's worker, by load balancer.
     pub(crate) work: Operations,
     /// Ids of what the project may not see.
     pub(crate) hidden: BTreeSet<String>,
@@ -140,17 +140,17 @@ impl Model {
         format!("{:08x}-0c10-4d00-8000-{:012x}", self.made, self.made * 0x9e37 % 0xffff_ffff)
     }
 
-    /// All of a kind.
+    /// Returns all objects of a kind.
     pub(crate) fn all(&self, kind: Kind) -> impl DoubleEndedIterator<Item = &Object> {
         self.objects.get(&kind).into_iter().flat_map(BTreeMap::values)
     }
 
-    /// All of a kind, to change them.
+    /// Returns all objects of a kind for changes.
     pub(crate) fn all_mut(&mut self, kind: Kind) -> impl Iterator<Item = &mut Object> {
         self.objects.get_mut(&kind).into_iter().flat_map(BTreeMap::values_mut)
     }
 
-    /// One, whoever owns it.
+    /// Returns an object of any project.
     pub(crate) fn get(&self, kind: Kind, id: &str) -> Option<&Object> {
         self.objects.get(&kind)?.get(id)
     }
@@ -159,18 +159,18 @@ impl Model {
         self.objects.get_mut(&kind)?.get_mut(id)
     }
 
-    /// One that the project may see.
+    /// Returns an object that the project may see.
     pub(crate) fn one(&self, kind: Kind, project: &str, id: &str) -> Result<&Object, Refusal> {
         self.get(kind, id).filter(|it| self.is_visible(kind, it, project)).ok_or_else(|| kind.not_found(id))
     }
 
-    /// One that the project owns.
+    /// Returns an object that the project owns.
     pub(crate) fn owned(&mut self, kind: Kind, project: &str, id: &str) -> Result<&mut Object, Refusal> {
         let found = self.objects.get_mut(&kind).and_then(|all| all.get_mut(id));
         found.filter(|it| text(it, "project_id") == project).ok_or_else(|| kind.not_found(id))
     }
 
-    /// Whether a project sees an object: its own, and what is everybody's.
+    /// Returns `true` if a project sees an object: its own objects, and shared ones.
     pub(crate) fn is_visible(&self, kind: Kind, object: &Object, project: &str) -> bool {
         let is_true = |key: &str| object.get(key) == Some(&Value::Bool(true));
         let is_everybodys = kind == Kind::Flavor || is_true("router:external") || is_true("shared");

@@ -1,4 +1,4 @@
-//! Health monitors.
+//! Health monitors API of the fake Octavia.
 
 use fake_cloud::Reply;
 use serde_json::{Value, json};

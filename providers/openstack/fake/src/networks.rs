@@ -48,7 +48,7 @@ impl Model {
         }
     }
 
-    /// Whether somebody has an address of a subnet.
+    /// Returns `true` if a port already has this address of the subnet.
     pub(crate) fn is_taken(&self, subnet: &str, address: &str) -> bool {
         let has = |port: &Object| {
             crate::model::list(port, "fixed_ips")

@@ -19,7 +19,7 @@ pub(crate) fn set_state(object: &mut Object, state: &str) {
     set(object, "provisioning_status", state);
 }
 
-/// Whether an object is part of this load balancer.
+/// Returns `true` if an object belongs to this load balancer.
 pub(crate) fn is_of(object: &Object, balancer: &str) -> bool {
     items(object, "loadbalancers").iter().any(|it| it["id"] == balancer)
 }
@@ -75,7 +75,7 @@ impl Model {
         }
     }
 
-    /// What is due by now is done.
+    /// Completes the operations that are due.
     pub(crate) fn finish_work(&mut self) {
         for (balancer, work) in self.work.finished() {
             self.finish(&balancer, work.error.is_some());
@@ -156,7 +156,7 @@ impl Model {
         }
     }
 
-    /// Whether this provider of load balancers is an OVN one, which can less.
+    /// Returns `true` if the load balancer's provider is OVN, which supports fewer features.
     pub(crate) fn is_ovn(&self, balancer: &str) -> bool {
         self.get(Kind::Balancer, balancer).is_some_and(|it| text(it, "provider") == "ovn")
     }

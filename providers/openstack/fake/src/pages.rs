@@ -10,7 +10,7 @@ use crate::requests::{Answer, Asked};
 /// Parameters that select nothing.
 const MANNERS: [&str; 6] = ["limit", "marker", "page_reverse", "sort_key", "sort_dir", "fields"];
 
-/// Whether a value is what a query asks for.
+/// Returns `true` if a value matches a query parameter.
 fn is(value: &Value, wanted: &str) -> bool {
     match value {
         Value::Null => wanted.is_empty(),
@@ -37,7 +37,7 @@ fn has_tags(object: &Object, parameter: &str, wanted: &str) -> bool {
     }
 }
 
-/// Whether an object is selected: each parameter by one of its values.
+/// Returns `true` if an object is selected: each parameter matches by one of its values.
 fn is_selected(object: &Object, query: &[(String, String)]) -> bool {
     query.iter().filter(|(key, _)| !MANNERS.contains(&key.as_str())).all(|(key, _)| {
         query.iter().filter(|(other, _)| other == key).any(|(_, wanted)| match key.as_str() {
@@ -100,7 +100,7 @@ pub(crate) fn page(model: &Model, asked: &Asked, kind: Kind, items: Vec<Object>)
     page_of(model, asked, kind.words().1, Some(kind), items)
 }
 
-/// As [`page`], of what is under this key.
+/// Returns a page like [`page`], under the key `collection`.
 pub(crate) fn page_of(
     model: &Model,
     asked: &Asked,

@@ -1,4 +1,4 @@
-//! Pools.
+//! Pools API of the fake Octavia.
 
 use serde_json::{Value, json};
 

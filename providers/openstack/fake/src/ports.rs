@@ -1,4 +1,4 @@
-//! Ports.
+//! Ports API of the fake Neutron.
 
 use fake_cloud::Reply;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::pages;
 use crate::refusal::Refusal;
 use crate::requests::{Answer, Asked, expect_revision, object, one};
 
-/// A new port.
+/// Attributes of a new port.
 pub(crate) struct NewPort<'a> {
     pub(crate) project: &'a str,
     pub(crate) name: &'a str,
@@ -37,7 +37,7 @@ impl<'a> NewPort<'a> {
 }
 
 impl Model {
-    /// Makes a port.
+    /// Creates a port with its address.
     pub(crate) fn add_port(&mut self, new: &NewPort<'_>) -> Result<Object, Refusal> {
         self.has_room(Kind::Port, new.project)?;
         let network = self.get(Kind::Subnet, new.subnet).map(|it| text(it, "network_id").to_owned());

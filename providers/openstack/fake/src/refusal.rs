@@ -16,7 +16,7 @@ pub(crate) enum Service {
     Versions,
 }
 
-/// Why a request is not carried out.
+/// Error response to a refused request.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
@@ -50,7 +50,7 @@ impl Refusal {
         Self::new(400, "", message)
     }
 
-    /// 409 of Octavia.
+    /// Creates Octavia's error 409.
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
         Self::new(409, "", message)
     }

@@ -1,4 +1,4 @@
-//! What handlers read in a request, and what they give.
+//! Bodies of requests, and results of handlers.
 
 use fake_cloud::Reply;
 use serde_json::Value;
@@ -6,13 +6,13 @@ use serde_json::Value;
 use crate::model::{Kind, Object, text};
 use crate::refusal::{Refusal, Service};
 
-/// What a handler gives.
+/// Result of a request handler.
 pub(crate) type Answer = Result<Reply, Refusal>;
 
 /// A request that passed the gate.
 pub(crate) type Asked = fake_cloud::Asked<Service>;
 
-/// What is under the body's only key.
+/// Returns the object under the body's only key.
 pub(crate) fn object(asked: &Asked, kind: Kind) -> Result<&Object, Refusal> {
     let key = kind.words().0;
     let object = asked.body.get(key).and_then(Value::as_object).ok_or_else(|| match asked.service {
@@ -28,10 +28,10 @@ pub(crate) fn object(asked: &Asked, kind: Kind) -> Result<&Object, Refusal> {
     }
 }
 
-/// So many characters a name or a description may have.
+/// Maximum number of characters of a name or a description.
 pub(crate) const LONGEST: usize = 255;
 
-/// Which of these is longer.
+/// Returns the field that is longer than [`LONGEST`], if any.
 pub(crate) fn too_long(object: &Object) -> Option<&'static str> {
     ["name", "description"].into_iter().find(|key| text(object, key).chars().count() > LONGEST)
 }

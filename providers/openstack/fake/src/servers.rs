@@ -135,12 +135,12 @@ pub(crate) fn get(model: &mut Model, asked: &Asked) -> Answer {
     one(Kind::Server, Around::of(model, asked).shown(model, server))
 }
 
-/// Servers in short.
+/// Lists servers with names and IDs only.
 pub(crate) fn names(model: &mut Model, asked: &Asked) -> Answer {
     short(model, asked, Kind::Server)
 }
 
-/// Flavors in short.
+/// Lists flavors with names and IDs only.
 pub(crate) fn flavors(model: &mut Model, asked: &Asked) -> Answer {
     short(model, asked, Kind::Flavor)
 }

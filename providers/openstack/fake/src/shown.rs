@@ -20,7 +20,7 @@ pub(crate) fn balancer(model: &Model, balancer: &Object) -> Object {
     shown
 }
 
-/// A listener.
+/// Returns a listener as the API shows it.
 pub(crate) fn listener(model: &Model, listener: &Object) -> Object {
     let mut shown = listener.clone();
     for (key, _, _) in crate::attributes::LISTENER.iter().filter(|(_, since, _)| *since > model.options.octavia) {
@@ -34,7 +34,7 @@ pub(crate) fn monitor_of<'a>(model: &'a Model, pool: &str) -> Option<&'a Object>
     model.all(Kind::Monitor).find(|it| items(it, "pools").iter().any(|it| it["id"] == pool))
 }
 
-/// A pool.
+/// Returns a pool as the API shows it.
 pub(crate) fn pool(model: &Model, pool: &Object) -> Object {
     let mut shown = pool.clone();
     let id = text(pool, "id");

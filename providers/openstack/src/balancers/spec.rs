@@ -19,7 +19,7 @@ use crate::keys;
 pub(super) struct ServiceSpec {
     /// If set, the load balancer gets no floating IP.
     pub(super) internal: bool,
-    /// `spec.loadBalancerIP`.
+    /// Value of `spec.loadBalancerIP` of the Service.
     pub(super) address: Option<String>,
     /// Place of the VIP, when it is created.
     pub(super) vip: Vip,
@@ -41,12 +41,12 @@ pub(super) struct ServiceSpec {
     pub(super) lb_method: String,
     /// Requested algorithm that Octavia does not have.
     pub(super) unknown_method: Option<String>,
-    /// `PROXY` or `PROXYV2`.
+    /// Pool protocol `PROXY` or `PROXYV2`.
     pub(super) proxy: Option<&'static str>,
     pub(super) x_forwarded_for: bool,
     pub(super) tls_container: Option<String>,
     pub(super) connection_limit: Option<i32>,
-    /// Timeouts in milliseconds.
+    /// Timeouts of listeners in milliseconds.
     pub(super) timeouts: Attributes,
     pub(super) flavor: Option<String>,
     pub(super) availability_zone: Option<String>,
@@ -116,7 +116,7 @@ impl Selector {
     }
 }
 
-/// Values of `lb_algorithm`.
+/// Accepted values of `lb_algorithm`.
 const METHODS: [&str; 4] = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
 
 impl ServiceSpec {

@@ -86,7 +86,7 @@ pub(super) struct View {
     pub(super) name: String,
     /// The legacy owner tag of the Service that it belongs to.
     pub(super) sign: Option<String>,
-    /// The owner tags.
+    /// Owner tags of the Service.
     pub(super) owner_tags: OwnerTags,
     /// If set, the load balancer was created for this Service.
     pub(super) is_owner: bool,

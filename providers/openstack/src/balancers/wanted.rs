@@ -29,7 +29,7 @@ const OVN: &str = "ovn";
 /// Most Nodes that a log line names.
 const FEW: usize = 3;
 
-/// Looked-up facts.
+/// Facts that were looked up in the cloud.
 pub(super) struct Facts {
     pub(super) features: Features,
     pub(super) vip: Vip,

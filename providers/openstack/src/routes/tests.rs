@@ -93,7 +93,7 @@ impl World {
         self.routes.delete(&cluster(), &listed).await
     }
 
-    /// What routes there are without one of the Nodes, and its route.
+    /// Returns the route table without one of the Nodes, and the Node's route.
     async fn without_node(&self, n: usize) -> (RouteTable<RouterRoutes>, Route) {
         let others = self.nodes.iter().filter(|node| node.name != self.nodes[n].name);
         let view = view(others.cloned().collect());
@@ -110,7 +110,7 @@ impl World {
         routes.iter().map(|route| format!("{} via {}", text(route, "destination"), text(route, "nexthop"))).collect()
     }
 
-    /// What the port of a Node's server lets through.
+    /// Returns the address pairs that the port of a Node's server allows.
     fn pairs(&self, n: usize) -> Vec<String> {
         let port = self.fake.port(&self.fake.server(&self.nodes[n].name).unwrap().port).unwrap();
         let pairs = port["allowed_address_pairs"].as_array().unwrap().iter();

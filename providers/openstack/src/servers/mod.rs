@@ -81,7 +81,7 @@ struct Metadata {
 #[derive(Deserialize)]
 struct Address {
     addr: Box<str>,
-    /// `fixed` or `floating`.
+    /// Type of the address: `fixed` or `floating`.
     #[serde(rename = "OS-EXT-IPS:type")]
     kind: Option<Box<str>>,
 }

@@ -1,4 +1,4 @@
-//! What each annotation takes, and what holds where it is wrong or empty.
+//! Annotations: accepted values, and the values that apply if one is invalid or empty.
 
 use std::fmt::Debug;
 use std::time::Duration;

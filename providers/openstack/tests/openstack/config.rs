@@ -1,4 +1,4 @@
-//! What `cloud.conf`, `clouds.yaml` and the environment say, and all that is wrong with it at once.
+//! Configuration from `cloud.conf`, `clouds.yaml` and the environment; errors are reported together.
 
 mod clouds;
 mod credentials;
@@ -28,7 +28,7 @@ fn with(text: &str) -> Config {
     read(&format!("{ENOUGH}{text}")).unwrap()
 }
 
-/// All mistakes.
+/// Reads an invalid configuration and returns all errors.
 #[track_caller]
 fn wrong(text: &str) -> String {
     let told = read(text).unwrap_err();

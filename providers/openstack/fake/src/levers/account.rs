@@ -1,9 +1,9 @@
-//! Credentials, quotas, behaviour.
+//! Controls of credentials, quotas and behaviour.
 
 use crate::model::Kind;
 use crate::{Fake, Options};
 
-/// Credentials.
+/// Controls of credentials and tokens.
 impl Fake {
     /// From now on the user has this password; tokens stay good.
     pub fn set_password(&self, password: &str) {
@@ -39,7 +39,7 @@ impl Fake {
     }
 }
 
-/// Behaviour.
+/// Controls of the cloud's behaviour.
 impl Fake {
     /// Changes how the cloud behaves.
     pub fn set_options(&self, change: impl FnOnce(&mut Options)) {

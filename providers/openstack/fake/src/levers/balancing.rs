@@ -11,7 +11,7 @@ fn whole(model: &Model, balancer: &Object) -> Value {
     Value::Object(shown::whole(model, balancer))
 }
 
-/// Load balancers.
+/// Controls of load balancers.
 impl Fake {
     /// Adds a load balancer from the body of a `POST`, without the outer key, as somebody else's tool does: `ACTIVE` at once.
     /// Its id.
@@ -29,7 +29,8 @@ impl Fake {
         id
     }
 
-    /// All load balancers, each with all that is in it, as the answer to a `POST` of a tree shows it.
+    /// Returns all load balancers, each with all its resources, as the response to a `POST` of a whole load balancer
+    /// shows them.
     #[must_use]
     pub fn load_balancers(&self) -> Vec<Value> {
         let mut model = self.model();
@@ -128,7 +129,7 @@ impl Fake {
 }
 
 impl Model {
-    /// What the worker would do with a load balancer is done.
+    /// Completes the pending operation of a load balancer at once.
     fn settle_at_once(&mut self, balancer: &str) {
         let time = std::mem::take(&mut self.options.update_time);
         self.begin(balancer, "PENDING_UPDATE", &Effects::default());
@@ -158,7 +159,7 @@ impl Fake {
         id
     }
 
-    /// All floating IPs.
+    /// Returns all floating IPs as the API shows them.
     #[must_use]
     pub fn floating_ips(&self) -> Vec<Value> {
         self.model().all(Kind::FloatingIp).cloned().map(Value::Object).collect()
@@ -189,7 +190,7 @@ impl Fake {
         id
     }
 
-    /// All security groups, with their rules.
+    /// Returns all security groups with their rules.
     #[must_use]
     pub fn security_groups(&self) -> Vec<Value> {
         let model = self.model();

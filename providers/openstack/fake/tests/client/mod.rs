@@ -14,7 +14,7 @@ pub(crate) struct Client {
     token: String,
 }
 
-/// An answer.
+/// A response of the fake.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) body: Value,

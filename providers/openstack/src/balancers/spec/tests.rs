@@ -7,7 +7,7 @@ use crate::keys::{MONITOR_MAX_RETRIES_DOWN, MONITOR_TIMEOUT};
 
 const PREFIX: &str = "loadbalancer.openstack.org/";
 
-/// What a Service with these annotations (without their prefix) asks for.
+/// Parses a Service with these annotations (without their prefix).
 fn asked_with(annotations: &[(&str, &str)], config: &Balancers) -> Result<ServiceSpec> {
     let annotations = annotations.iter().map(|(key, value)| {
         let key = if key.contains('/') { (*key).to_owned() } else { format!("{PREFIX}{key}") };

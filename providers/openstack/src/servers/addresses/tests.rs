@@ -18,7 +18,7 @@ fn server() -> Wire {
     serde_json::from_value(server).unwrap()
 }
 
-/// Its ports, in the order of the API.
+/// Returns the ports of the server, in the order of the API.
 fn attached() -> Attached {
     Attached { ips: ["10.0.0.32", "10.0.0.31"].map(Box::from).into(), trunk: Vec::new() }
 }
@@ -120,7 +120,7 @@ fn what_a_trunk_carries_stands_with_its_network_after_the_servers_own() {
     assert!(listed.contains(&"ExternalIP 10.1.0.5".to_owned()));
 }
 
-/// What is no range is left out where the key is read, and the others keep their places.
+/// Entries that are not ranges are dropped when the key is read, and the others keep their positions.
 #[test]
 fn addresses_of_named_ranges_come_first_and_in_their_numbers_order() {
     let order = ["50.56.176.0/24", "10.0.0.0/8"].map(|range| range.parse().unwrap());

@@ -285,7 +285,7 @@ async fn services_whose_names_are_cut_to_the_same_take_nothing_from_each_other()
     assert!(nothing_is_left(&scene));
 }
 
-/// What creates, changes and deletes, each route failing once in each way.
+/// Every route of creations, changes and deletions fails once in each way.
 #[tokio::test(start_paused = true)]
 async fn whatever_request_fails_once_it_ends_as_it_should() {
     let faults: [fn(&str) -> Fault; 4] = [

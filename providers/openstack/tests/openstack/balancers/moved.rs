@@ -150,7 +150,7 @@ fn take_port(scene: &mut Scene) {
     scene.fake.add_listener(&id(scene, OTHER), &by_hand);
 }
 
-/// Somebody leads that of `other` elsewhere.
+/// Detaches the floating IP of `other`, as an operator might.
 fn lose_floating_ip(scene: &mut Scene) {
     let port = scene.fake.load_balancer(OTHER).unwrap()["vip_port_id"].clone();
     let all = scene.fake.floating_ips();
@@ -272,7 +272,8 @@ async fn of_two_that_it_has_one_that_cannot_go_keeps_no_other() {
     assert_eq!((ports(&scene.balancer()), signs(&scene.balancer())), (vec![443], vec![OTHER]));
 }
 
-/// Its address is known by the annotation, which follows only when it has moved.
+/// Services that the Go cloud-controller-manager publishes by a name have their address in the annotation, which
+/// changes only after the move.
 #[tokio::test(start_paused = true)]
 async fn one_of_the_go_program_that_is_shown_by_a_name_alone_is_given_back_too() {
     for is_hindered in [false, true] {

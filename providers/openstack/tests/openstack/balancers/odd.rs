@@ -17,7 +17,7 @@ fn internal() -> Scene {
     scene
 }
 
-/// Another Node, whose addresses are these.
+/// Adds a Node with these addresses.
 fn add(scene: &mut Scene, name: &str, server: &str, addresses: &[(&str, &str)]) {
     let addresses: Vec<Value> = addresses.iter().map(|(kind, ip)| json!({"type": kind, "address": ip})).collect();
     let node = json!({
@@ -68,7 +68,7 @@ async fn a_cluster_of_a_long_or_foreign_name_has_load_balancers_and_leaves_nothi
     }
 }
 
-/// As where a server took the place, and the address, of one that is gone, whose Node is still there.
+/// A server has taken the address of a deleted server, whose Node still exists.
 #[tokio::test(start_paused = true)]
 async fn two_nodes_of_one_address_are_one_member() {
     for serial in [false, true] {

@@ -6,7 +6,7 @@ use super::scene::{NAME, Scene, uid};
 
 const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
 
-/// One as the Go program makes it.
+/// Creates a load balancer as the Go cloud-controller-manager does.
 fn as_before(scene: &Scene, name: &str, tags: &Value) -> String {
     let member = |node: &str| {
         json!({

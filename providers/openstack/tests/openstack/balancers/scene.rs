@@ -84,9 +84,9 @@ pub(crate) struct Scene {
     pub(crate) cluster: Cluster,
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) services: BTreeMap<String, Service>,
-    /// How often somebody else could work during the last [`ensure`](Self::ensure).
+    /// Number of times at which other work could run during the last [`ensure`](Self::ensure).
     pub(crate) waits: usize,
-    /// How long the process lives in the next [`ensure`](Self::ensure); `None`: for ever.
+    /// Time after which the process ends in the next [`ensure`](Self::ensure); `None`: never.
     pub(crate) lifetime: Option<Duration>,
     conf: String,
     heard: Arc<Heard>,
@@ -126,7 +126,7 @@ impl Scene {
         scene
     }
 
-    /// Another line of `[LoadBalancer]`.
+    /// Adds a line to `[LoadBalancer]`.
     pub(crate) fn conf(&mut self, line: &str) {
         self.conf = format!("{}{line}\n", self.conf);
         self.provider = None;
@@ -205,7 +205,8 @@ impl Scene {
         self.provider.as_ref().unwrap().load_balancers().unwrap()
     }
 
-    /// As the controller does: what is told is written to the Service. The addresses and names of the status.
+    /// Syncs the Service as the controller does, writes the reported annotations to it, and returns the addresses and
+    /// names of the status.
     pub(crate) async fn try_ensure(&mut self, name: &str) -> Result<Vec<String>> {
         let (service, nodes, cluster) = (self.services[name].clone(), self.nodes.clone(), self.cluster.clone());
         let observer = Annotating::default();
@@ -254,7 +255,7 @@ impl Scene {
         (both.0.map(drop), both.1.map(drop))
     }
 
-    /// What is wrong, in one line.
+    /// Syncs the Service and returns the error.
     pub(crate) async fn refused(&mut self, name: &str) -> Error {
         self.try_ensure(name).await.unwrap_err()
     }
@@ -278,7 +279,7 @@ impl Scene {
         self.try_remove(name).await
     }
 
-    /// What there is for it goes, whatever the Service is.
+    /// Deletes the load balancer of a Service of any type.
     pub(crate) async fn try_remove(&mut self, name: &str) -> Result<()> {
         let (service, cluster) = (self.services[name].clone(), self.cluster.clone());
         let request = LoadBalancerRequest { cluster: &cluster, service: &service, nodes: &[], observer: &() };

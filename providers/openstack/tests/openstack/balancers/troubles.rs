@@ -1,4 +1,4 @@
-//! What goes wrong: load balancers in ERROR, those that are changed by others, lost answers, stale annotations.
+//! Failures: load balancers in ERROR, concurrent changes by other programs, lost responses, stale annotations.
 
 use std::time::Duration;
 

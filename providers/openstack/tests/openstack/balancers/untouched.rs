@@ -1,4 +1,4 @@
-//! What is not the Service's, and stays as it is; what is, though it hardly looks so.
+//! Ownership: objects of others stay unchanged, and the Service's own are recognized even if they look different.
 
 use openstack_fake::Fault;
 use serde_json::json;

@@ -45,7 +45,7 @@ impl Drop for Directory {
     }
 }
 
-/// One cloud, which is enough.
+/// A file with a single cloud, which is sufficient.
 const ENOUGH: &str = "clouds:\n  k8s:\n    auth:\n      auth_url: http://k/v3\n      user_id: u\n      password: s3cret\n      \
                       project_id: p\n";
 

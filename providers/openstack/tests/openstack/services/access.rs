@@ -1,4 +1,4 @@
-//! Who we are to the services, and a file that changes (P-39).
+//! Credentials towards the services, and their reload from a changed file (P-39).
 
 use axum::response::IntoResponse;
 use cloud_provider::{CloudProvider, ConfigFile, Reload, Setup};

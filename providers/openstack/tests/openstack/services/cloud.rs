@@ -17,7 +17,7 @@ use provider_openstack::services::Services;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// What a service answers, instead of its path, to a request.
+/// Responses of a service; without one, it returns the request's path.
 type Answers = dyn Fn(&str, &HeaderMap) -> Option<Response> + Send + Sync;
 
 /// The cloud. Its token lives for 20 minutes.
@@ -34,7 +34,7 @@ struct Inner {
     password: &'static str,
     /// Every request: method, path and query, and the token that it had.
     seen: Vec<String>,
-    /// What Keystone was asked with.
+    /// Bodies of the requests to Keystone.
     asked: Vec<Value>,
     good: BTreeSet<String>,
     /// Keystone gives no answer; or takes this long for one.
@@ -97,15 +97,15 @@ impl Cloud {
     pub(crate) fn revoke_all(&self) {
         self.with(|cloud| cloud.good.clear());
     }
-    /// How many tokens were made.
+    /// Returns the number of issued tokens.
     pub(crate) fn tokens(&self) -> usize {
         self.with(|cloud| cloud.asked.len())
     }
-    /// What Keystone was asked with since the last time.
+    /// Returns the bodies of the requests to Keystone since the last call.
     pub(crate) fn asked(&self) -> Vec<Value> {
         self.with(|cloud| std::mem::take(&mut cloud.asked))
     }
-    /// What was sent since the last time, Keystone aside.
+    /// Returns the requests since the last call, except those to Keystone.
     pub(crate) fn seen(&self) -> Vec<String> {
         self.with(|cloud| std::mem::take(&mut cloud.seen))
     }
@@ -183,7 +183,7 @@ pub(crate) fn config(global: &str) -> Config {
     Config::read(&Setup::of(ConfigFile { path: "cloud.conf".into(), text })).unwrap()
 }
 
-/// Some request.
+/// Returns an arbitrary request for tests.
 pub(crate) fn ports() -> Call {
     Call::get("/ports", &[])
 }

@@ -1,4 +1,4 @@
-//! What `doctor` is told.
+//! Findings that the provider reports to `doctor`.
 
 use axum::response::IntoResponse;
 use cloud_provider::{CloudProvider, Finding, Setup, Severity};
@@ -13,7 +13,7 @@ use super::cloud::{Cloud, GLOBAL, config};
 const MORE: &str = "[LoadBalancer]\nlb-provider = amphora\nsubnet-id = s1\nfloating-network-id = ext\n\
     [LoadBalancerClass \"internal\"]\nnetwork-id = n1\n[Route]\nrouter-id = r1\n";
 
-/// What a cloud in order answers.
+/// Responses of a healthy cloud.
 fn well(path: &str) -> Option<Value> {
     let path = path.trim_start_matches("/public");
     let server = |id: &str, name: &str| json!({"id": id, "name": name});

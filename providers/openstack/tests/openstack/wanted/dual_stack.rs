@@ -44,7 +44,7 @@ fn cidrs(scene: &Scene) -> Value {
     scene.balancer()["listeners"][0]["allowed_cidrs"].clone()
 }
 
-/// What is told of families, without its beginning.
+/// Returns the events about address families, without their prefix.
 fn told(scene: &Scene) -> Vec<String> {
     let mut events = scene.events();
     events.retain(|it| it.contains(SKIPPED));

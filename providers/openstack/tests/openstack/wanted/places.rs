@@ -1,4 +1,4 @@
-//! Where VIPs and members are.
+//! Networks and subnets of VIPs and members.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Managed security groups.
+//! Tests of managed security groups.
 
 use openstack_fake::Fault;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn group(scene: &Scene) -> Option<Value> {
     scene.fake.security_groups().into_iter().find(|it| it["name"] == json!(name()))
 }
 
-/// As `protocol port from`, in order.
+/// Returns the rules as `protocol port from`, in order.
 fn rules(scene: &Scene) -> Vec<String> {
     let group = group(scene).unwrap();
     let rules = group["security_group_rules"].as_array().unwrap().iter().map(|rule| {

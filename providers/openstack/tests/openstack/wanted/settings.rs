@@ -1,4 +1,4 @@
-//! What a Service is told of its settings, and references that are checked.
+//! Events about a Service's settings, and validation of references.
 
 use openstack_fake::Options;
 use serde_json::{Value, json};
