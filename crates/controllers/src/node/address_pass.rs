@@ -13,7 +13,8 @@ use crate::node::controller::{BATCH, workers};
 use crate::node::labels;
 
 impl NodeController {
-    /// One pass over all initialised Nodes: one look-up for each batch, a write only where addresses changed.
+    /// Refreshes the addresses of all initialized Nodes, with one look-up for each batch. Only changed addresses are
+    /// written.
     pub async fn refresh_addresses(&self, shutdown: &CancellationToken) {
         self.young.grow_up(Instant::now());
         let nodes: Vec<Arc<Node>> =
@@ -59,8 +60,8 @@ impl NodeController {
         .await;
     }
 
-    /// Writes type, zone and region as the cloud tells them by now, and what it tells of further labels that the Node lacks
-    /// (P-9). Of those, one with another value is the Node's own. What goes wrong is repaired by the next pass.
+    /// Updates the labels of type, zone and region, and adds further labels from the cloud that the Node lacks (P-9).
+    /// Further labels that the Node already has are left alone. The next pass repairs a failure.
     async fn refresh_labels(&self, node: &Node, mut metadata: InstanceMetadata) {
         metadata.additional_labels.retain(|key, _| node.labels.get(key).is_none());
         let wanted = labels::from_metadata(&metadata, &node.labels);
