@@ -1,4 +1,4 @@
-//! The reasons of the events that the manager writes on Nodes and Services.
+//! Reasons of the events that the manager records on Nodes and Services.
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $variant:ident = $text:literal,)+) => {
@@ -19,7 +19,7 @@ macro_rules! reasons {
             /// List of all reasons.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// Returns the text in the event.
+            /// Returns the text of the reason in the event.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)+ }
@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    /// `explain` knows what each reason means; one that is written as a text would be unknown to it.
+    /// Every event has a reason of `EventReason`; `explain` would not know a reason that is written as a text.
     #[test]
     fn no_controller_writes_an_event_whose_reason_is_a_text() {
         let mut found = Vec::new();

@@ -31,7 +31,7 @@ pub enum Cause {
     Busy(u16),
     /// The server answers, but not as a Kubernetes API server.
     NotAnApi,
-    /// Any other cause.
+    /// A cause of any other kind.
     Other,
 }
 
