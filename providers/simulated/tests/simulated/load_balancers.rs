@@ -257,9 +257,12 @@ async fn somebody_elses_load_balancer_is_refused_and_left_alone() {
     let mut scene = Scene::new();
     let table: [(&[(&str, &str)], &str); 5] = [
         (&[], "carries no owner tags of this cluster"),
-        (&[("simulated/service-uid", "another")], "mark it to have it taken over: ccm-rs/cluster=5c1d"),
-        (&[("ccm-rs/cluster", "another"), ("ccm-rs/service", "17-c0")], "marked for another cluster, \"another\""),
-        (&[("ccm-rs/cluster", "another"), ("simulated/service-uid", "17-c0")], "marked for another cluster"),
+        (&[("simulated/service-uid", "another")], "add owner tags to have it adopted: ccm-rs/cluster=5c1d"),
+        (
+            &[("ccm-rs/cluster", "another"), ("ccm-rs/service", "17-c0")],
+            "carries the owner tags of another cluster, \"another\"",
+        ),
+        (&[("ccm-rs/cluster", "another"), ("simulated/service-uid", "17-c0")], "the owner tags of another cluster"),
         (&[("ccm-rs/cluster", "5c1d"), ("ccm-rs/service", "another")], "another Service of this cluster"),
     ];
     for (marks, expected) in table {

@@ -164,7 +164,7 @@ async fn of_two_that_the_reference_may_have_made_none_is_touched() {
         town.cloud.add(name, OwnerTags::default(), Some("sign-s1"), with_targets(&["b"]));
     }
     let err = town.balancers.ensure(town.request(&service)).await.unwrap_err();
-    assert!(err.is_invalid() && err.to_string().contains("both carry the sign"), "{err}");
+    assert!(err.is_invalid() && err.to_string().contains("both carry the legacy owner tag"), "{err}");
     assert!(town.balancers.delete(town.request(&service)).await.unwrap_err().is_invalid());
     let writes = town.cloud.requests().into_iter().filter(|it| !["list", "find", "read"].contains(&&**it)).count();
     assert_eq!((writes, town.cloud.state().balancers.len()), (0, 2));

@@ -85,7 +85,7 @@ async fn two_of_one_name_are_refused() {
     as_before(&scene, NAME, &json!([NAME]));
     as_before(&scene, NAME, &json!([NAME]));
     let refused = scene.refused("web").await;
-    assert!(refused.is_invalid() && refused.to_string().contains("both carry the sign"), "{refused}");
+    assert!(refused.is_invalid() && refused.to_string().contains("both carry the legacy owner tag"), "{refused}");
     assert_eq!(scene.changes(), [] as [&str; 0]);
 }
 
