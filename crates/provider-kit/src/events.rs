@@ -204,12 +204,12 @@ mod tests {
         };
         let told = || std::mem::take(&mut *seen.0.lock().unwrap());
         notices.tell(&old, "", &note("Small"));
-        assert!(told().is_empty(), "it was so before");
+        assert!(told().is_empty(), "the condition existed before");
         notices.tell(&old, "", &note("Small"));
         notices.tell(&old, "", &note("Large"));
         assert_eq!(told(), ["Large"]);
         notices.tell(&old, "targets", &note("NoTarget"));
-        assert!(told().is_empty(), "what was not looked at before");
+        assert!(told().is_empty(), "a first pass over another part reports nothing");
         let mut notes = note("Small");
         notes.warn_node(&Arc::new(Node::default()), "Unknown", "text");
         notices.tell(&new, "", &notes);

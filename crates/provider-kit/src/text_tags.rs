@@ -204,7 +204,7 @@ mod tests {
             prop_assert_eq!(tags.described(&tags.describe(&owner, &text)), (read, text));
             let stored = tags.stored(&cluster);
             prop_assert_eq!(tags.stored(&stored), stored.clone());
-            prop_assert!(stored == cluster || 3 * cluster.len() > longest - CLUSTER.len(), "only what is too long is hashed");
+            prop_assert!(stored == cluster || 3 * cluster.len() > longest - CLUSTER.len(), "only values that are too long are hashed");
         }
 
         #[test]

@@ -123,7 +123,11 @@ async fn a_request_with_a_due_time_gathers_until_then_and_waits_for_no_other() {
     join_all([(0, 1), (1, 2), (2, 3), (3, 4), (7, 5)].map(|(tenths, item)| late(SECOND / 10 * tenths, item))).await;
     let tenths = |sent: &(Duration, char, Vec<u32>)| (sent.0.as_millis() / 100, sent.2.clone());
     let sent = lock(&sent).iter().map(tenths).collect::<Vec<_>>();
-    assert_eq!(sent, [(5, vec![1, 2, 3]), (8, vec![4, 5])], "at most three, and the next while that is under way");
+    assert_eq!(
+        sent,
+        [(5, vec![1, 2, 3]), (8, vec![4, 5])],
+        "at most three items, and the next request while one is in flight"
+    );
 }
 
 proptest! {

@@ -80,7 +80,7 @@ fn a_backslash_at_the_end_of_a_line_goes_on_with_the_next_one() {
 fn a_quote_that_is_not_closed_is_a_mistake_of_its_line_and_the_next_line_is_read() {
     let mut file = settings("[Main]\ntext = \"s3cret\nflag = on\n");
     assert_eq!((file.get(&TEXT), file.get(&FLAG)), (None, Some(true)));
-    assert!(file.is_set(&TEXT), "so that nobody says that it is missing");
+    assert!(file.is_set(&TEXT), "a key with a mistake is not missing");
     let err = file.finish().unwrap_err();
     assert!(err.is_invalid());
     assert_eq!(err.to_string(), "f.conf:2: a double quote is not closed in its line");

@@ -420,7 +420,7 @@ async fn a_node_of_another_cloud_or_with_a_broken_id_is_an_error() {
         "provider id \"other://i-1\" is not of the form acme://<id>"
     );
     assert!(answers[1].as_ref().unwrap_err().is_invalid());
-    assert!(answers[2].is_ok(), "one Node's mistake is not another's");
+    assert!(answers[2].is_ok(), "the mistake of one Node does not affect another");
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ const UNDER_WAY: Duration = Duration::from_millis(500);
 /// use provider_kit::transport::{Call, Priority, Transport};
 ///
 /// # async fn example(cloud: Transport, urgency: &Urgency) -> cloud_provider::Result<()> {
-/// // Held back in the budget as a refresh, it is sent again when somebody joins who cannot wait.
+/// // Deferred by the budget as a refresh, the request is sent again when a caller joins that cannot wait.
 /// let page: Vec<u32> = urgency.carry(|priority| cloud.read(Call::get("/numbers", &[]).priority(priority))).await?;
 /// # Ok(()) }
 /// ```

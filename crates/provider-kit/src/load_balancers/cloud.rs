@@ -116,7 +116,7 @@ pub trait LoadBalancerCloud: Send + Sync + 'static {
     fn report(&self, _notice: Notice<'_>) {}
 }
 
-/// The behaviour of a cloud towards a second load balancer of the same name.
+/// The behavior of a cloud towards a second load balancer of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
     /// The cloud refuses it with a *conflict*, so a name proves that there is only one.

@@ -117,7 +117,7 @@ impl Run<'_> {
         let step = applied.step(change).map(|outcome| known.put(outcome));
         log_change(self.request.service, actual.as_deref(), &step, operations, begun.elapsed());
         match (&step, &actual) {
-            // A load balancer that is protected exists, but nobody follows it any more.
+            // A protected load balancer exists, but is no longer tracked.
             (Step::Kept, Some(kept)) => known.evict(&kept.id),
             (Step::Done(_, after) | Step::PlanAgain(after), Some(before)) if after.id == before.id => known.settle(uid),
             (_, before) => {

@@ -81,7 +81,7 @@ fn rounded(duration: Duration) -> Duration {
 pub struct OperationState<I = u64> {
     /// The ID of the operation.
     pub id: I,
-    /// The result of the operation; `None` while it is under way.
+    /// The result of the operation; `None` while the operation is running.
     pub outcome: Option<Result<()>>,
 }
 

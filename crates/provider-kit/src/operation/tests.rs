@@ -42,7 +42,7 @@ async fn a_hundred_who_wait_are_four_requests_a_tick_and_none_afterwards() {
     tokio::time::sleep(TICK * 20).await;
     assert_eq!(requests.lock().unwrap().len(), 8);
     operations.wait(&[7, 8]).await.unwrap();
-    assert_eq!(requests.lock().unwrap()[8].1, [7, 8], "whoever comes later is asked for again");
+    assert_eq!(requests.lock().unwrap()[8].1, [7, 8], "operations of later callers are read again");
 }
 
 #[tokio::test(start_paused = true)]

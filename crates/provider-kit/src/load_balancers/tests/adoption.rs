@@ -32,7 +32,7 @@ async fn what_nobody_has_is_marked_first_even_if_nothing_else_differs() {
         town.cloud.requests();
         let status = town.balancers.ensure(town.request(&service)).await.unwrap().unwrap();
         assert_eq!(status.ingress.unwrap()[0].ip.as_deref(), Some("192.0.2.1"), "it keeps its address");
-        assert_eq!(town.cloud.requests(), ["find", "Tag"], "read for certain, then marked");
+        assert_eq!(town.cloud.requests(), ["find", "Tag"], "read for certain, then tagged");
         let adopted = town.cloud.one(&id);
         assert_eq!((adopted.owner_tags, adopted.legacy_owner.as_deref()), (town.owner_tags("s1"), Some("sign-s1")));
         town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -110,7 +110,11 @@ async fn of_two_services_that_want_it_one_has_it_and_keeps_it() {
             tokio::join!(town.balancers.ensure(town.request(&one)), town.balancers.ensure(town.request(&two)));
         assert_eq!([&first, &second].iter().filter(|it| it.is_ok()).count(), 1);
         let (winner, loser) = if first.is_ok() { (&one, &two) } else { (&two, &one) };
-        assert_eq!(town.cloud.requests().iter().filter(|it| *it == "Tag").count(), 1, "nobody writes over the other");
+        assert_eq!(
+            town.cloud.requests().iter().filter(|it| *it == "Tag").count(),
+            1,
+            "no Service overwrites the other's tags"
+        );
         if restarts {
             town.restart();
         }
@@ -139,7 +143,7 @@ async fn a_wrong_sign_is_rewritten_along_with_the_next_change() {
     let service = wants_web(&town, "s1");
     let id = town.cloud.add("web", town.owner_tags("s1"), Some("sign-dead"), with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.requests(), ["list"], "by our marks it is ours");
+    assert_eq!(town.cloud.requests(), ["list"], "owned by its owner tags");
     town.want("s1", with_targets(&["b"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!(town.cloud.requests()[0], "Tag");

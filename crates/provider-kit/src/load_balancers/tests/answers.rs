@@ -36,7 +36,7 @@ async fn a_cloud_that_never_shows_what_it_was_told_ends_in_an_error_that_names_i
     assert_eq!(err.to_string(), told);
     assert_eq!(town.cloud.requests(), ["Update", "Update", "AddTargets"], "it keeps nothing else from being done");
     town.balancers.ensure(town.request(&service)).await.unwrap_err();
-    assert_eq!(town.cloud.requests()[0], "find", "what was believed of it is read again");
+    assert_eq!(town.cloud.requests()[0], "find", "the cached state is read again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,7 +137,7 @@ async fn many_deletions_that_find_nothing_share_their_witness() {
     let requests = town.cloud.requests();
     let count = |what: &str| requests.iter().filter(|it| *it == what).count();
     assert!(count("machine") <= 2, "{}", count("machine"));
-    assert_eq!(requests.len(), 200 + count("machine"), "and each is looked for before and after");
+    assert_eq!(requests.len(), 200 + count("machine"), "each load balancer is read before and after");
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,14 +167,14 @@ async fn what_a_person_protects_stays_and_its_removal_is_done() {
         assert!(town.balancers.get(town.request(&leaving)).await.unwrap().is_some(), "it is there");
         town.balancers.delete(town.request(&leaving)).await.unwrap();
         let requests = town.cloud.requests();
-        assert!(requests.iter().all(|it| it == "find"), "neither a change nor a witness: {requests:?}");
+        assert!(requests.iter().all(|it| it == "find"), "neither a change nor a control read: {requests:?}");
         town.restart();
     }
     // The Service changes its mind.
     town.balancers.delete(town.request(&leaving)).await.unwrap();
     town.cloud.requests();
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.requests(), ["find"], "it is neither taken for gone nor made a second time");
+    assert_eq!(town.cloud.requests(), ["find"], "the load balancer is neither taken for deleted nor created again");
     assert_eq!(town.cloud.one("lb-1").owner_tags, town.owner_tags("s1"));
 }
 
@@ -249,7 +249,7 @@ async fn under_another_name_it_is_looked_for_again() {
     service.metadata.finalizers = Some(vec![FINALIZER_LOAD_BALANCER.to_owned()]);
     service.metadata.annotations = Some([("name".to_owned(), "web".to_owned())].into());
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    assert_eq!(town.cloud.state().balancers.len(), 1, "what was made under the old name is found by its mark");
+    assert_eq!(town.cloud.state().balancers.len(), 1, "the load balancer of the old name is found by its owner tags");
 }
 
 #[tokio::test(start_paused = true)]

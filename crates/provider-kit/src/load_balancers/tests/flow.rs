@@ -149,7 +149,7 @@ async fn at_a_limit_surplus_goes_first() {
     scene.ensure().await.unwrap();
     scene.check();
     scene.want(wish(&[1, 2, 3], &["b"]));
-    assert!(scene.ensure().await.unwrap_err().is_quota(), "what is too much stays too much");
+    assert!(scene.ensure().await.unwrap_err().is_quota(), "the quota stays exceeded");
 }
 
 #[tokio::test(start_paused = true)]

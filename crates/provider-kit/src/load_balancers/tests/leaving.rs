@@ -66,7 +66,7 @@ async fn it_stays_where_that_is_not_certain() {
     type Doubt = fn(&Town);
     let doubts: [(&str, Doubt); 5] = [
         ("it works", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().state = State::Ready),
-        ("somebody is not known", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = None),
+        ("a sharer is not known", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = None),
         ("another cluster's", |town| {
             let owner_tags = OwnerTags { cluster: Some("c2".to_owned()), service: Some("s2".to_owned()) };
             town.cloud.state().balancers.get_mut("lb-1").unwrap().sharers = Some(vec![owner_tags]);

@@ -51,7 +51,7 @@ async fn nobody_loses_a_place_and_who_finds_none_is_told_once() {
     assert_eq!((present(&town), told(&town)), (of(&["a", "b"]), vec![]));
     assert_eq!(town.cloud.requests(), ["RemoveTargets", "AddTargets"], "no quota is met");
 
-    // After a start nothing is said of what is as it was, but of the next who comes.
+    // After a start, only new targets without room are reported, not those that had none before.
     town.restart();
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!((town.cloud.requests(), told(&town)), (vec!["list".to_owned()], vec![]));
@@ -89,7 +89,7 @@ async fn what_a_limit_did_not_tell_the_quota_does() {
     let town = town(2);
     let service = town.service("s1", at_most(2, &["a", "b"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
-    // The wish believes in more room than there is.
+    // The desired state assumes a greater limit than the cloud has.
     town.want("s1", at_most(9, &["b", "c"]));
     town.cloud.requests();
     town.balancers.ensure(town.request(&service)).await.unwrap();

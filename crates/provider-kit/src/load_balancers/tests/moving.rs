@@ -144,7 +144,7 @@ async fn the_twin_of_another_cluster_is_none_of_its_own() {
             assert_eq!(
                 town.cloud.requests().iter().filter(|it| *it == "Tag").count(),
                 2,
-                "marked before it is removed"
+                "tagged before it is deleted"
             );
         }
     }

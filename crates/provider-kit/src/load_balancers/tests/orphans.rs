@@ -28,10 +28,10 @@ async fn what_is_marked_for_a_dead_service_of_this_cluster_is_told_from_what_was
     town.cloud.requests();
     assert_eq!(orphans(&cluster), Some(vec![r#"load balancer "left" (lb-1)"#.to_owned()]));
     assert_eq!(orphans(&Cluster { id: None, ..cluster.clone() }), None, "two clusters may have one name");
-    assert!(town.cloud.requests().is_empty(), "nobody is asked for it");
+    assert!(town.cloud.requests().is_empty(), "no request is sent");
 
     town.balancers.delete(town.request(&service)).await.unwrap();
-    assert_eq!(town.balancers.orphans(&cluster, &|_| false).unwrap().len(), 1, "what was deleted is no orphan");
+    assert_eq!(town.balancers.orphans(&cluster, &|_| false).unwrap().len(), 1, "a deleted load balancer is no orphan");
 }
 
 /// Returns a town with a live Service `s1` and the orphan `left`, and the orphan as it is listed.

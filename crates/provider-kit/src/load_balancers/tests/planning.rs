@@ -73,7 +73,7 @@ pub(super) fn check_possible(tree: &Tree, operation: &Operation) {
     let pool = |pool: &String| is_there(&Part::Pool(pool.clone()));
     match operation {
         Operation::Tag | Operation::Untag => {}
-        Operation::Create { part, .. } => assert!(!is_there(part), "made twice: {part}"),
+        Operation::Create { part, .. } => assert!(!is_there(part), "created twice: {part}"),
         Operation::Update { part, .. } | Operation::Delete { part } => assert!(is_there(part), "not there: {part}"),
         Operation::AddTargets { pool: name, targets } => {
             assert!(

@@ -131,7 +131,7 @@ impl Cloud {
     fn check(stored: &Actual, operation: &Operation) {
         let is_shared = !stored.foreign.is_empty();
         check_possible(&stored.known_tree(), operation);
-        assert!(is_own(stored), "{operation:?} for a load balancer of somebody else: {stored:?}");
+        assert!(is_own(stored), "{operation:?} for another owner's load balancer: {stored:?}");
         if operation.deletes(|part| *part == Part::Balancer) {
             assert!(!stored.adopted && !is_shared, "a load balancer that was not ours to delete: {stored:?}");
         }

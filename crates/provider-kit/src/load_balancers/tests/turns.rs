@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::{Auxiliary, Balancers, OwnerTags, Part, State};
 use super::cloud::{StepByStep, wish};
 
-/// Writes down what it hears.
+/// An observer that records its notifications.
 #[derive(Default)]
 struct Listener(Mutex<Vec<String>>);
 
@@ -96,11 +96,11 @@ async fn while_the_cloud_is_at_work_only_the_state_is_read() {
     scene.ensure("s1").await.unwrap();
     assert_eq!(scene.writes().len(), 5);
     let reads = scene.reads();
-    assert!(reads.len() > 10 && !reads.contains(&"read lb-1".to_owned()), "what was done is known: {reads:?}");
+    assert!(reads.len() > 10 && !reads.contains(&"read lb-1".to_owned()), "the outcome is cached: {reads:?}");
     scene.ensure("s1").await.unwrap();
     assert_eq!((scene.writes(), scene.reads()), (vec![], vec![]), "the short answers are not taken for the whole");
 
-    // One that is found at work, in the middle of a change that began in an earlier life.
+    // The load balancer is found busy, during a change that began in an earlier run.
     let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
     scene.cloud.model().begin_work("lb-1");
     scene.ensure("s1").await.unwrap();
@@ -125,7 +125,7 @@ async fn annotations_are_asked_for_whether_it_succeeds_or_not_and_not_where_it_i
     scene.ensure("s1").await.unwrap();
     assert_eq!(asked(&scene), ["example.com/id=lb-1"]);
     scene.ensure("s1").await.unwrap();
-    assert_eq!(asked(&scene), ["example.com/id=lb-1"], "somebody may have taken it off");
+    assert_eq!(asked(&scene), ["example.com/id=lb-1"], "the annotation may have been removed");
     scene.balancers.update_targets(scene.request(&service("s1"))).await.unwrap();
     scene.balancers.delete(scene.request(&service("s1"))).await.unwrap();
     assert_eq!(asked(&scene), [""; 0]);

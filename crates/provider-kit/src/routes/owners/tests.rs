@@ -63,7 +63,7 @@ fn a_route_outside_the_pod_network_is_somebody_elses_unless_it_is_its_nodes_own_
     assert!(!judged(&nodes, "10.244.0.0/16", &gateway("0.0.0.0/0", "10.0.0.1")).2);
     assert!(!judged(&nodes, "10.244.0.0/16", &gateway("10.9.2.0/24", "10.0.0.1")).2);
     assert!(judged(&nodes, "10.244.0.0/16", &gateway("10.9.1.0/24", "10.0.0.1")).2);
-    assert!(!judged(&nodes, "10.244.0.0/16", &gateway("10.9.1.0/24", "10.0.0.2")).2, "it leads to somebody else");
+    assert!(!judged(&nodes, "10.244.0.0/16", &gateway("10.9.1.0/24", "10.0.0.2")).2, "the route leads to another Node");
     assert!(!judged(&nodes, "", &gateway("10.244.1.0/24", "10.0.0.2")).2);
 }
 
