@@ -1,5 +1,4 @@
-//! What the process itself costs: how soon it is ready, what it takes while idle, how large it is, and how fast its metrics
-//! are read.
+//! Benchmark of the process itself: time until ready, idle cost, size, and time of a metrics scrape.
 //!
 //! ```text
 //! cargo bench -p ccm-tests --bench process
@@ -31,7 +30,7 @@ const BINARY_PER_CLOUD: f64 = 0.5;
 const CLOUDS: u8 = 5;
 /// Processes whose idle memory is taken: the median counts.
 const IDLE: usize = 3;
-/// What is still settling after a start has settled by then.
+/// Time after a start in which the process has settled.
 const SETTLED: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {

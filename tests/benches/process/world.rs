@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// How often it is asked whether it is ready.
+/// Interval at which readiness is polled.
 const LOOK: Duration = Duration::from_millis(5);
 /// There as soon as the cache of Nodes is full.
 const OF_NODES: &str = "\nccm_node_uninitialized ";

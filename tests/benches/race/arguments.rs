@@ -1,10 +1,10 @@
-//! How the race is called.
+//! Arguments of the race.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-/// What is raced, and how much there is to do.
+/// Programs to race, and the amount of work.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     pub(crate) script: PathBuf,

@@ -1,4 +1,4 @@
-//! What is required, and what came out.
+//! Requirements and measured figures.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::phases::{Phase, Run};
 /// A phase of the other program that takes less is too short for a ratio of CPU time.
 const LONG_ENOUGH: f64 = 2.0;
 
-/// All lines.
+/// Lines of the report.
 #[derive(Default)]
 pub(crate) struct Report(Vec<Line>);
 
@@ -21,7 +21,7 @@ struct Line {
 }
 
 impl Report {
-    /// Whether nothing was missed.
+    /// Returns `true` if every requirement is met.
     pub(crate) fn holds(&self) -> bool {
         self.0.iter().all(Line::holds)
     }

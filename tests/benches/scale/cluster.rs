@@ -36,16 +36,16 @@ pub(crate) fn node_names(count: usize) -> Vec<String> {
     (1..=count).map(|number| format!("scale-{number:05}")).collect()
 }
 
-/// A cluster.
+/// The cluster of a run.
 pub(crate) struct Cluster {
     pub(crate) client: Client,
     kubeconfig: PathBuf,
     counted: Counted,
 }
 
-/// How the controller's requests are told from those of this program.
+/// Source of the counts of the controller's requests.
 enum Counted {
-    /// It comes through a port of its own.
+    /// The controller's requests come through a port of their own.
     AtItsPort(ApiRequests),
     /// By the server's own counters, less these.
     ByTheServer { ours: Mutex<Counters> },
@@ -214,7 +214,7 @@ impl Cluster {
         .await
     }
 
-    /// All Nodes.
+    /// Returns all Nodes of the benchmark.
     pub(crate) async fn list(&self) -> Result<Vec<cloud_provider::Node>> {
         self.note_ours("LIST nodes");
         let nodes = self.nodes().list(&ListParams::default().labels(OURS)).await?;
@@ -232,7 +232,7 @@ impl Cluster {
     }
 }
 
-/// What the peers' benchmark keeps of a Node.
+/// Returns the fields of a Node that the peers' benchmark keeps.
 fn plain(node: &Value) -> Value {
     let (labels, status) = (&node["metadata"]["labels"], &node["status"]);
     let ready: Vec<_> =

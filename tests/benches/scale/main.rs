@@ -1,4 +1,4 @@
-//! What a large cluster costs: seconds, processor time, memory and requests, phase by phase, as JSON lines.
+//! Benchmark of a large cluster: seconds, processor time, memory and requests, phase by phase, as JSON lines.
 //!
 //! ```text
 //! cargo bench -p ccm-tests --bench scale -- --nodes 5000

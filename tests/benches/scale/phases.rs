@@ -21,7 +21,7 @@ const OFF: usize = 5;
 /// From a Node's first write to its second one, and more.
 const MOMENT: Duration = Duration::from_millis(50);
 
-/// All that the phases need.
+/// Context of the phases: arguments, cluster and cloud.
 pub(crate) struct Run<'a> {
     pub(crate) arguments: &'a Arguments,
     pub(crate) cluster: &'a Cluster,

@@ -12,14 +12,14 @@ use crate::counters::Counters;
 use crate::measurement::{Measurement, Phase};
 use crate::phases::{LIMIT, Run, create_machines};
 
-/// How long a Node is not ready, and how long is waited for what its coming back may cause: longer than a pass. A steady
-/// phase that is shorter shortens it.
+/// Time for which a Node is not ready, and time to wait for the effects of its recovery: longer than a pass. A shorter
+/// steady phase shortens it.
 const FLAP: Duration = Duration::from_secs(8);
 /// For so long the controller must have asked the cloud nothing before it counts as having started.
 const STARTED: Duration = Duration::from_secs(3);
 
 impl Run<'_> {
-    /// All phases with Services.
+    /// Runs the phases with Services.
     pub(crate) async fn play_services(
         &self,
         start: impl Fn() -> Result<Controller>,
@@ -112,7 +112,7 @@ impl Run<'_> {
         self.wait_for(flap).await
     }
 
-    /// Its seconds are those from the start of the process to its last request to the cloud, to a moment.
+    /// Measures a restart: the seconds from the start of the process until its last request to the cloud.
     async fn restart(&self, start: impl Fn() -> Result<Controller>, controller: &mut Controller) -> Result<Phase> {
         eprintln!("scale: restart");
         let begun = Measurement::begin_with_the_process("restart", self.names.len(), self.cluster, self.cloud).await?;

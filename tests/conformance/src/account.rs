@@ -98,11 +98,11 @@ impl Passed {
 pub struct Account {
     /// By method and path.
     pub counts: BTreeMap<String, usize>,
-    /// Those that asked for a change.
+    /// Requests that ask for a change.
     pub changes: usize,
     /// Polls, as [`ApiRequests::polls`](crate::ApiRequests::polls) names them.
     pub polls: usize,
-    /// All other reads.
+    /// Reads other than the polls.
     pub reads: usize,
 }
 

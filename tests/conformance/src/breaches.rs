@@ -9,12 +9,12 @@ use http::Method;
 use crate::fault_injector::{Passed, Side};
 use crate::profile::CloudProfile;
 
-/// What was found so far. Clones share it.
+/// Violations that were found so far. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Breaches(Arc<Mutex<Vec<String>>>);
 
 impl Breaches {
-    /// In words.
+    /// Returns the violations in words.
     #[must_use]
     pub fn found(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

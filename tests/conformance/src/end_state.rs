@@ -1,5 +1,5 @@
-//! What a cluster and its cloud look like, comparable between runs: what was made up (UIDs, ids, addresses, times) is
-//! replaced by what it stands for.
+//! State of a cluster and its cloud, comparable between runs: generated values (UIDs, IDs, addresses, times) are
+//! replaced by names of what they identify.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ fn without_times(value: &mut Value) {
     }
 }
 
-/// What is read instead of what the API made up.
+/// Returns the names that replace values which the API server generates.
 fn api_aliases(harness: &Harness) -> Vec<(String, String)> {
     let mut aliases = Vec::new();
     for kind in ["services", "nodes", "namespaces"] {
@@ -77,7 +77,7 @@ fn api_aliases(harness: &Harness) -> Vec<(String, String)> {
 }
 
 impl EndState {
-    /// As it is now.
+    /// Reads the current state.
     #[must_use]
     pub fn of(harness: &Harness) -> Self {
         let mut aliases = api_aliases(harness);
@@ -112,7 +112,7 @@ impl EndState {
         Self(objects)
     }
 
-    /// What `other` has differently, in words; empty if nothing.
+    /// Returns the differences of `other` in words; empty if there are none.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut found = Vec::new();
@@ -132,7 +132,7 @@ impl EndState {
     }
 }
 
-/// Both texts from shortly before the first difference on.
+/// Returns both texts from shortly before the first difference on.
 fn where_they_part<'a>(one: &'a str, other: &'a str) -> (&'a str, &'a str) {
     let same = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
     let from = (0..=same.saturating_sub(100)).rev().find(|at| one.is_char_boundary(*at)).unwrap_or_default();

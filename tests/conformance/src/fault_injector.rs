@@ -20,25 +20,26 @@ use tower::{Service, ServiceExt};
 /// To whom a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The Kubernetes API.
+    /// The API of Kubernetes.
     Kubernetes,
-    /// The cloud's API.
+    /// The API of the cloud.
     Cloud,
 }
 
 /// A request, as far as it is told.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Passed {
-    /// To whom.
+    /// Destination of the request.
     pub side: Side,
-    /// How.
+    /// Method of the request.
     pub method: Method,
-    /// What: path and query.
+    /// Path and query of the request.
     pub target: String,
 }
 
 impl Passed {
-    /// Whether it asks for a change. Reviews ask for an opinion, and who asks for a token changes nothing.
+    /// Returns `true` if the request asks for a change. Reviews only ask for a decision, and a request for a token
+    /// changes nothing.
     #[must_use]
     pub fn is_mutation(&self) -> bool {
         !self.method.is_safe() && !self.target.contains("reviews") && !self.target.ends_with("/auth/tokens")
@@ -77,19 +78,19 @@ impl fmt::Debug for Passed {
     }
 }
 
-/// When, seen from a request, a life ends.
+/// Moment of a crash, relative to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// It is never sent.
+    /// The request is never sent.
     Before,
-    /// It is carried out, and the answer lost.
+    /// The request is carried out, and the response lost.
     After,
-    /// It is still on its way, and carried out only after the next run of the program has listed the load balancers. For
-    /// changes in the cloud.
+    /// The request is delayed, and carried out only after the next run of the program has listed the load balancers.
+    /// For changes in the cloud.
     AfterNextRead,
 }
 
-/// What goes wrong with requests.
+/// A fault of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// Not carried out, and answered with this status code; `Retry-After` in seconds where stated.
@@ -100,7 +101,7 @@ pub enum Trouble {
     AnswerLost,
     /// The connection breaks before anything is carried out.
     Refused,
-    /// Neither carried out nor answered.
+    /// The request is neither carried out nor answered.
     Hang,
 }
 
@@ -111,11 +112,11 @@ pub struct Disturbance {
     pub side: Side,
     /// `true`: only those that ask for a change.
     pub only_mutations: bool,
-    /// Percentage of them.
+    /// Percentage of the requests that are disturbed.
     pub percent: u8,
-    /// What happens.
+    /// Fault of the disturbed requests.
     pub trouble: Trouble,
-    /// Until then.
+    /// End of the disturbance.
     pub until: Instant,
 }
 
@@ -156,7 +157,7 @@ impl Default for FaultInjector {
     }
 }
 
-/// What becomes of a request.
+/// Decision about a request.
 enum Verdict {
     Forward,
     Die(Moment),
@@ -234,7 +235,7 @@ impl FaultInjector {
         }
     }
 
-    /// Whether the life has ended at a request.
+    /// Returns `true` if the run was ended at a request.
     #[must_use]
     pub fn is_dead(&self) -> bool {
         self.state().is_dead
@@ -245,17 +246,17 @@ impl FaultInjector {
         self.died.notify_waiters();
     }
 
-    /// Disturbs requests.
+    /// Adds a disturbance of requests.
     pub fn disturb(&self, disturbance: Disturbance) {
         self.state().disturbances.push(disturbance);
     }
 
-    /// Ends all disturbances.
+    /// Ends all disturbances at once.
     pub fn calm(&self) {
         self.state().disturbances.clear();
     }
 
-    /// How many requests were disturbed so far.
+    /// Returns the number of requests that were disturbed so far.
     #[must_use]
     pub fn hits(&self) -> usize {
         self.state().hits
@@ -266,7 +267,7 @@ impl FaultInjector {
         self.state().singled_out.push((text.to_owned(), trouble));
     }
 
-    /// Nobody is singled out any more.
+    /// Ends the faults of [`single_out`](Self::single_out).
     pub fn pardon(&self) {
         self.state().singled_out.clear();
     }
@@ -302,13 +303,13 @@ impl FaultInjector {
         }
     }
 
-    /// Their number.
+    /// Returns the number of requests so far.
     #[must_use]
     pub fn count(&self) -> usize {
         self.state().passed.len()
     }
 
-    /// How many of them asked for a change.
+    /// Returns the number of requests that asked for a change.
     #[must_use]
     pub fn mutations(&self) -> usize {
         self.state().mutations

@@ -29,19 +29,19 @@ use crate::user::User;
 /// The time-out of one request to the API server, as the program's default.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The harness.
+/// Harness of a cluster, a cloud and the program between them.
 pub struct Harness {
-    /// The Kubernetes API.
+    /// The embedded Kubernetes API server.
     pub api: ApiServer,
-    /// Those who use it.
+    /// Users of the cluster.
     pub user: User,
-    /// The cloud.
+    /// The fake cloud's profile.
     pub cloud: Arc<dyn CloudProfile>,
-    /// What every request of the program passes.
+    /// Fault injector that every request of the program passes.
     pub injector: FaultInjector,
-    /// How the controllers behave.
+    /// Options of the controllers.
     pub options: Options,
-    /// Whether the program may write, to the API and to the cloud; open unless a test sets another before the start.
+    /// Fence that permits writes to the API and to the cloud; open unless a test sets another before the start.
     pub fence: Fence,
     /// Calls for one Service that overlapped.
     pub overlaps: Overlaps,
@@ -49,7 +49,7 @@ pub struct Harness {
     pub breaches: Breaches,
     provider: MakeProvider,
     hopeless: Mutex<BTreeSet<String>>,
-    /// So many requests were counted by [`Harness::account`].
+    /// Number of requests that [`Harness::account`] has counted.
     pub(crate) accounted: AtomicUsize,
 }
 
@@ -173,25 +173,25 @@ impl Harness {
         self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).insert(service.to_owned());
     }
 
-    /// Whether the cloud refuses every change for this Service.
+    /// Returns `true` if the cloud refuses every change for this Service.
     #[must_use]
     pub fn is_hopeless(&self, service: &str) -> bool {
         self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).contains(service)
     }
 
-    /// Whether the cloud refuses every change for some Service.
+    /// Returns `true` if the cloud refuses every change for any Service.
     #[must_use]
     pub fn has_hopeless(&self) -> bool {
         !self.hopeless.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Whether routes are the program's business here.
+    /// Returns `true` if the program manages routes.
     #[must_use]
     pub fn has_routes(&self) -> bool {
         !self.options.route.cluster_cidrs.is_empty()
     }
 
-    /// What must never have happened, in words; empty if it did not.
+    /// Returns the violations of invariants in words; empty if there are none.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         [self.breaches.found(), self.overlaps.found()].concat()
@@ -247,7 +247,7 @@ impl Harness {
         (self.provider)(&*self.cloud, &self.injector, fence)
     }
 
-    /// What the program is started with.
+    /// Returns the settings of the program.
     #[must_use]
     pub fn settings(&self) -> Settings {
         let mut settings = Settings::new(self.options.clone(), Clients::Shared(self.client()));
@@ -322,7 +322,7 @@ impl ClientBuilder for NoClients {
     }
 }
 
-/// The running program.
+/// A running instance of the program.
 pub struct Program {
     shutdown: CancellationToken,
     handles: Handles,

@@ -9,7 +9,7 @@ use cloud_provider::{
     Volumes, async_trait,
 };
 
-/// What overlapped so far. Clones share it.
+/// Overlapping calls that were found so far. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Overlaps(Arc<Mutex<Calls>>);
 

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-/// Its UID.
+/// UID of the Service.
 pub const UID: &str = "6e1f0000-0000-4000-8000-00000000abcd";
-/// Its ports: port and node port.
+/// Ports of the Service: port and node port.
 pub const PORTS: [(u16, u16); 2] = [(80, 30_080), (443, 30_443)];
 
 /// The Service `web` as its user wrote it, with these annotations, its ports over `protocol`.

@@ -1,4 +1,4 @@
-//! Everything that the conformance suite, the race and the scale bench need of a cloud.
+//! Cloud profile: the cloud-specific parts of the conformance suite, the race and the scale benchmark.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub trait CloudProfile: Send + Sync + 'static {
     fn start(&self, name: &str);
     /// Removes a machine for good.
     fn terminate(&self, name: &str);
-    /// Returns the machines.
+    /// Returns the machines of the cloud.
     fn machines(&self) -> Vec<Machine>;
 
     /// Returns the load balancers of all accounts (projects, regions), whoever created them.
@@ -70,7 +70,7 @@ pub trait CloudProfile: Send + Sync + 'static {
 
     /// Injects a fault into the fake, until [`clear_faults`](Self::clear_faults).
     fn fail(&self, fault: Fault);
-    /// Removes all faults.
+    /// Removes all faults at once.
     fn clear_faults(&self);
     /// The ways in which the list on this route, and everything else, can be wrong.
     fn list_faults(&self, route: &str) -> Vec<Fault> {
@@ -131,12 +131,12 @@ pub struct Capabilities {
     pub accounts: bool,
 }
 
-/// What a provider does with a load balancer that has the right name and no owner tags.
+/// Policy of a provider for a load balancer that has the right name and no owner tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namesake {
     /// The Service gets it.
     Adopted,
-    /// It stays as it is, and the Service waits.
+    /// The load balancer stays unchanged, and the Service waits.
     Refused,
 }
 
@@ -156,7 +156,7 @@ pub struct ApiRequests {
 /// The effort of the proofs that could take any time.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// One crash point of so many is tried. Odd, so that all kinds of crash points are met.
+    /// Sampling of crash points: one of so many is tried. An odd number meets all kinds of crash points.
     pub crash_every: usize,
     /// Seeds of the chaos proof.
     pub chaos_seeds: u64,
@@ -187,18 +187,18 @@ impl Effort {
 /// The settings of a program that uses a fake on a port.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramSettings {
-    /// Environment variables.
+    /// Environment variables of the program.
     pub environment: Vec<(String, String)>,
     /// The contents of the file for `--cloud-config`, if the provider needs one.
     pub cloud_config: Option<String>,
 }
 
-/// A machine.
+/// A machine of the cloud.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// The name of the machine and of its Node.
     pub name: String,
-    /// The provider ID.
+    /// Provider ID of the machine.
     pub provider_id: String,
     /// If set, the machine is shut down.
     pub is_stopped: bool,
@@ -220,7 +220,7 @@ pub struct LoadBalancerFacts {
 /// A route, as far as every cloud has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteFacts {
-    /// The range.
+    /// Destination range of the route.
     pub destination: String,
     /// The provider ID of the machine that it leads to.
     pub target: String,

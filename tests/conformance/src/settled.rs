@@ -1,5 +1,5 @@
-//! Whether a cluster and its cloud are what the objects ask for: one judgement over Nodes, Services, load balancers and
-//! routes, for every proof that waits for "converged".
+//! Convergence check: compares Nodes, Services, load balancers and routes with the objects' specs, for every proof that
+//! waits for convergence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::harness::Harness;
 use crate::profile::{LoadBalancerFacts, Machine};
 
-/// What is still to be done, in words; nothing: settled.
+/// Returns the outstanding work in words; empty if everything has settled.
 #[must_use]
 pub fn unsettled(harness: &Harness) -> Vec<String> {
     let nodes = harness.api.list("nodes");
@@ -34,7 +34,7 @@ fn name_of(object: &Value) -> &str {
     text(&object["metadata"]["name"])
 }
 
-/// Whether a Node has a condition with this status.
+/// Returns `true` if a Node has a condition with this status.
 pub(crate) fn has_condition(node: &Value, kind: &str, status: &str) -> bool {
     list(&node["status"]["conditions"]).any(|it| it["type"] == kind && it["status"] == status)
 }
@@ -84,7 +84,8 @@ fn wants_balancer(service: &Value) -> bool {
         && service["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// All controllers of load balancers share one finalizer: on a Service with a class it may be another one's.
+/// Returns `true` if the Service has a class: all controllers of load balancers share one finalizer, which may then
+/// belong to another one.
 fn is_another_controllers(service: &Value) -> bool {
     !service["spec"]["loadBalancerClass"].is_null()
 }

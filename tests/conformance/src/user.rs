@@ -1,5 +1,5 @@
-//! What people, kubelets and the rest of the control plane do to a cluster, through its API. Nothing of it is counted or
-//! disturbed.
+//! Changes by people, kubelets and the rest of the control plane, through the cluster's API. These requests are neither
+//! counted nor disturbed.
 
 use bytes::Bytes;
 use embedded_apiserver::ApiServer;
@@ -10,7 +10,7 @@ use tower::ServiceExt;
 
 use crate::node_object;
 
-/// Somebody with access to the API. Each call is one request, carried out at once: nobody else runs meanwhile.
+/// A user of the API. Each call is one request, carried out at once, before other tasks run.
 #[derive(Clone, Debug)]
 pub struct User(ApiServer);
 
@@ -20,7 +20,7 @@ const SERVICES: &str = "/api/v1/namespaces/default/services";
 const NODES: &str = "/api/v1/nodes";
 
 impl User {
-    /// Of this cluster.
+    /// Returns a user of this cluster.
     #[must_use]
     pub fn of(api: &ApiServer) -> Self {
         Self(api.clone())
@@ -34,7 +34,7 @@ impl User {
         self.request_as("", method, path, content_type, body).await
     }
 
-    /// As [`request`](Self::request), to a server that wants a token.
+    /// Sends a request like [`request`](Self::request), with a token.
     ///
     /// # Panics
     /// If there is no answer.
@@ -130,7 +130,7 @@ impl User {
         self.set_ready(name, true).await;
     }
 
-    /// Patches a Node.
+    /// Patches a Node of the cluster.
     pub async fn patch_node(&self, name: &str, patch: &Value) -> bool {
         self.patch(&format!("{NODES}/{name}"), patch).await
     }
@@ -140,7 +140,7 @@ impl User {
         self.patch(&format!("{NODES}/{name}/status"), &node_object::readiness(is_ready)).await
     }
 
-    /// Deletes a Node.
+    /// Deletes a Node of the cluster.
     pub async fn delete_node(&self, name: &str) -> bool {
         self.delete(&format!("{NODES}/{name}")).await
     }

@@ -19,7 +19,7 @@ use crate::crash::in_parallel;
 use crate::profile::MakeProfile;
 pub use run::{Failure, Run, Tally, run};
 
-/// Which runs.
+/// Seeds of the chaos runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seeds(Vec<u64>);
 
@@ -38,7 +38,7 @@ impl Seeds {
         }
     }
 
-    /// How many.
+    /// Returns the number of seeds.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()

@@ -1,4 +1,4 @@
-//! What users, kubelets and machines do, as the dice fall.
+//! Random operations of users, kubelets and machines.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::settled::has_condition;
 
 /// Services have these names, so that names come again.
 const SERVICES: [&str; 7] = ["web", "mail", "api", "dns", "git", "shop", "chat"];
-/// This Node stays, as a witness of the others (D-2).
+/// A Node that always stays, as a control read for the others (D-2).
 const ANCHOR: &str = "worker-1";
 /// At most so many Nodes.
 const MOST_NODES: usize = 7;
@@ -148,7 +148,7 @@ async fn terminate(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String
     Some(format!("machine {name} is terminated"))
 }
 
-/// Somebody deletes a Node; its kubelet may register it again.
+/// Deletes a Node; its kubelet may register it again.
 async fn leave(harness: &Harness, dice: &mut fastrand::Rng) -> Option<String> {
     let nodes = nodes(harness);
     let name = name(one(dice, &nodes)?);

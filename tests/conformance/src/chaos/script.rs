@@ -14,18 +14,18 @@ const OPERATIONS: usize = 40;
 /// Faults in each run, at least.
 const TROUBLES: usize = 30;
 
-/// What happens to the program at some point of the script.
+/// Effect of the script on the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It is killed.
+    /// The program is killed.
     Killed,
-    /// It is stopped as an operator does.
+    /// The program is stopped with SIGTERM.
     Stopped,
     /// The script is over.
     Over,
 }
 
-/// The script.
+/// Sequence of operations and faults.
 pub(super) struct Script {
     dice: fastrand::Rng,
     begun: Option<Instant>,
@@ -37,7 +37,7 @@ pub(super) struct Script {
     pub(super) lost: Vec<String>,
     pub(super) operations: usize,
     pub(super) troubles: usize,
-    /// What happened, with the seconds since the beginning.
+    /// Events of the script, with the seconds since its start.
     pub(super) log: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong, as the dice fall.
+//! Random faults of the cloud and the API server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the stories are made of. Each deed is over before anybody else runs.
+//! Actions of the scenarios. Each action completes before other tasks run.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;

@@ -26,28 +26,28 @@ use play::Reference;
 pub use report::{Failure, Report, Row};
 pub use scenarios::SCENARIOS;
 
-/// What users, kubelets and the cloud's machines do. It is over before anybody else runs.
+/// An action of users, kubelets or the cloud's machines. It completes before other tasks run.
 pub type Action = for<'a> fn(&'a Harness) -> BoxFuture<'a, ()>;
 
 /// A step of a story.
 #[derive(Clone, Copy)]
 pub enum Step {
-    /// Something is done, and everything must settle.
+    /// Runs the action, and waits until everything has settled.
     Settled(Action),
-    /// Something is done, and the next thing so much later, settled or not.
+    /// Runs the action, and the next step after this time, settled or not.
     Then(Action, Duration),
 }
 
-/// A story.
+/// A scenario with its steps.
 #[derive(Clone, Copy)]
 pub struct Scenario {
-    /// Its name, in reports.
+    /// Name of the scenario in reports.
     pub name: &'static str,
-    /// Whether Pod CIDRs are routed.
+    /// If set, Pod CIDRs are routed.
     pub routes: bool,
-    /// What is there before; an undisturbed life of the program settles it.
+    /// Initial objects, which an undisturbed run of the program settles.
     pub set_up: Option<Action>,
-    /// What happens.
+    /// Steps of the scenario.
     pub steps: &'static [Step],
 }
 
@@ -58,7 +58,7 @@ impl Scenario {
     }
 }
 
-/// So often a request that was not made is waited for.
+/// Attempts at a crash point whose request was not sent.
 const TRIES: usize = 3;
 
 /// Plays all [`SCENARIOS`], or those whose name contains `CCM_SCENARIO`, as [`proof_of`].
@@ -109,7 +109,7 @@ fn at_requests(cloud: MakeProfile, scenarios: &[Scenario], every: usize) -> Repo
     report
 }
 
-/// As [`at_every_request`], without a judgement.
+/// Crashes the program like [`at_every_request`], without a judgement.
 #[must_use]
 pub fn try_every_request(cloud: MakeProfile, scenarios: &[Scenario]) -> Report {
     try_requests(cloud, scenarios, 1)

@@ -1,4 +1,4 @@
-//! One play of a scenario: undisturbed, or with a crash.
+//! An execution of a scenario: undisturbed, or with a crash.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::harness::Harness;
 use crate::profile::MakeProfile;
 use crate::virtual_time::VirtualTime;
 
-/// How long, in virtual time, things may take to settle after an action, crash and back-off included.
+/// Time-out for everything to settle after an action, crash and back-off included, in virtual time.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
-/// What is still under way when everything is settled, such as an operation of the cloud, ends in this time.
+/// Time in which operations that are in progress when everything has settled, such as those of the cloud, end.
 const LINGER: Duration = Duration::from_secs(6);
-/// How long it must stay settled and silent in the end.
+/// Time for which everything must stay settled and idle at the end.
 const QUIET: Duration = Duration::from_secs(60);
 /// Between the start of a life and the next action.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The order of requests must be the same in each play: so must be every jitter.
 const SEED: u64 = 1;
 
-/// What the undisturbed play was like.
+/// Requests and end state of the undisturbed execution.
 pub(super) struct Reference {
     pub(super) requests: Vec<Passed>,
     end: EndState,
@@ -162,7 +162,7 @@ async fn equal(harness: &Harness, end: &EndState) -> Result<(), Vec<String>> {
     }
 }
 
-/// What was wrong with the time since `mutations` were counted: nothing may have been changed.
+/// Returns the problems since `mutations` were counted: nothing may have been changed.
 fn silent(harness: &Harness, mutations: usize, end: &EndState) -> Vec<String> {
     let mut problems = harness.violations();
     problems.extend(end.differences(&EndState::of(harness)));

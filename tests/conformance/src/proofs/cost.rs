@@ -14,16 +14,16 @@ use crate::virtual_time::VirtualTime;
 /// The most requests to the cloud for something. Polls are not counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
-    /// Those that ask for a change.
+    /// Requests that ask for a change.
     pub changes: usize,
-    /// All others.
+    /// Requests that only read.
     pub reads: usize,
 }
 
-/// How many Nodes and Services there are, and what they may cost.
+/// Numbers of Nodes and Services, and limits of their requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Nodes.
+    /// Number of Nodes in the cluster.
     pub nodes: usize,
     /// Services with two ports each.
     pub services: usize,

@@ -10,7 +10,7 @@ use crate::fault_injector::{Disturbance, Moment, Side, Trouble};
 use crate::profile::MakeProfile;
 use crate::virtual_time::VirtualTime;
 
-/// As [`late_creations`], in a cluster with Nodes and in one without.
+/// Runs [`late_creations`] in a cluster with Nodes and in one without.
 ///
 /// # Panics
 /// If it does not hold.

@@ -29,7 +29,7 @@ pub fn finalizer_comes_before_the_first_cloud_write_and_goes_after_the_last(make
     });
 }
 
-/// All objects of the cloud, in an order that means nothing.
+/// Returns all objects of the cloud in a canonical order.
 fn objects(harness: &Harness) -> Vec<String> {
     let mut objects: Vec<String> = harness.cloud.objects().iter().map(Value::to_string).collect();
     objects.sort();

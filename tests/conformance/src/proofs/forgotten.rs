@@ -7,7 +7,7 @@ use crate::profile::MakeProfile;
 
 /// The delay of the guard, as it is by default.
 const DELAY: Duration = Duration::from_secs(300);
-/// What follows it in this time.
+/// Time after the delay in which its effects show.
 const MARGIN: Duration = Duration::from_secs(90);
 
 /// INV-9: a Service that the API server forgot keeps its load balancer until its absence is confirmed, and Nodes that it

@@ -10,7 +10,7 @@ use crate::virtual_time::VirtualTime;
 /// More than a page of most clouds.
 const SERVICES: usize = 60;
 
-/// As [`partial_lists`].
+/// Runs [`partial_lists`] in virtual time.
 ///
 /// # Panics
 /// If it does not hold.

@@ -37,7 +37,7 @@ pub fn things_of_others_stay_as_they_are(make: MakeProfile) {
     });
 }
 
-/// What somebody changed or deleted in the cloud's console is repaired when the Services are synced the next time.
+/// Proves that changes and deletions in the cloud's console are repaired at the next sync of the Services.
 ///
 /// # Panics
 /// If it does not hold.
