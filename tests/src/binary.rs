@@ -1,4 +1,4 @@
-//! Where the binary under test is.
+//! Path of the binary under test.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ pub fn path() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Where cargo puts the binary in the build that this executable is of, whether or not it is there.
+/// Returns the path at which cargo puts the binary in this executable's build, whether or not it exists.
 ///
 /// # Errors
 /// This executable lies nowhere that cargo would put it.

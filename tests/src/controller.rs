@@ -30,7 +30,7 @@ impl Controller {
         Self::start_with(binary, arguments, &[], log)
     }
 
-    /// As [`start`](Self::start), with further environment variables.
+    /// Starts the binary like [`start`](Self::start), with further environment variables.
     ///
     /// # Errors
     /// It cannot be started.
@@ -55,13 +55,13 @@ impl Controller {
         Ok(Self { child, pid, log: log.to_owned() })
     }
 
-    /// Its process id.
+    /// Returns the ID of the process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// What it has used so far.
+    /// Returns the processor time and memory that the process has used so far.
     ///
     /// # Errors
     /// It has ended.
@@ -69,10 +69,9 @@ impl Controller {
         usage::of(self.pid)
     }
 
-    /// Whether it still runs.
+    /// Checks that the process still runs.
     ///
-    /// # Errors
-    /// It has ended; the text says how.
+    /// # Errors The process has ended; the text names its exit status.
     pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -134,7 +133,7 @@ impl Controller {
         Ok(self.child.kill().await?)
     }
 
-    /// What it wrote so far.
+    /// Returns the log so far.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_else(|error| format!("(no log: {error})"))

@@ -27,24 +27,24 @@ pub fn start_up_taint() -> Value {
     json!({"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"})
 }
 
-/// The world.
+/// Harness of the Node controllers, an API server and a cloud.
 pub struct World {
-    /// The Kubernetes API.
+    /// The embedded Kubernetes API server.
     pub api: ApiServer,
-    /// The cloud.
+    /// The simulated cloud itself.
     pub cloud: Cloud,
     /// The Nodes as the controllers see them; [`World::refresh`] brings them up to date.
     pub nodes: Cache<Node>,
-    /// The node controller.
+    /// The node controller under test.
     pub node_controller: NodeController,
-    /// The lifecycle controller.
+    /// The lifecycle controller under test.
     pub lifecycle: NodeLifecycleController,
     context: ControllerContext,
     events: [Arc<Mutex<Vec<RecordedEvent>>>; 2],
 }
 
 impl World {
-    /// A world with so many running machines, `worker-1` and so on, and no Nodes.
+    /// Creates a harness with `count` running machines, `worker-1` and so on, and no Nodes.
     ///
     /// # Panics
     /// If it cannot be built.
@@ -53,7 +53,7 @@ impl World {
         Self::with_options(count, &Options::default())
     }
 
-    /// A world with so many machines and no Nodes, whose controllers behave as told.
+    /// Creates a harness with `count` machines and no Nodes, whose controllers have these options.
     ///
     /// # Panics
     /// If it cannot be built.
@@ -84,7 +84,7 @@ impl World {
         Self { api, cloud, nodes, node_controller, lifecycle, context, events: [first, second] }
     }
 
-    /// Another lifecycle controller over the same world, which sees the Nodes through `cache`.
+    /// Returns another lifecycle controller over the same harness, which sees the Nodes through `cache`.
     ///
     /// # Panics
     /// If the cloud has no machines to offer.
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// One pass of the lifecycle controller over the Nodes as they are now.
+    /// Runs one pass of the lifecycle controller over the current Nodes.
     pub async fn pass(&self) {
         self.refresh();
         self.lifecycle.pass(&CancellationToken::new()).await;
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// One sync of these Nodes, in one batch; the errors by name.
+    /// Syncs these Nodes in one batch, and returns the errors by name.
     pub async fn sync(&self, names: &[String]) -> Vec<(String, String)> {
         self.refresh();
         let errors = Mutex::new(Vec::new());

@@ -1,5 +1,5 @@
-//! What suites on real software share: variables that lead to it, scripts of its test bed, and scenarios that are ignored,
-//! with the reason, where it is not there.
+//! Shared parts of the suites on real software: environment variables, scripts of its test bed, and scenarios that are
+//! ignored, with the reason, if it is missing.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

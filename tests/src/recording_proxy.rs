@@ -43,7 +43,7 @@ impl RecordingProxy {
         Ok(Self { requests, url, _until: until })
     }
 
-    /// What was asked so far.
+    /// Returns the requests so far.
     #[must_use]
     pub fn requests(&self) -> &ApiRequests {
         &self.requests

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 /// The fake of a profile that is served as long as the process runs.
 pub struct ServedProfile {
-    /// The cloud.
+    /// The fake cloud's profile.
     pub cloud: Arc<dyn CloudProfile>,
     environment: Vec<(String, String)>,
     config: Option<PathBuf>,

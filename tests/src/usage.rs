@@ -1,4 +1,4 @@
-//! What a process uses: processor time and memory, from `/proc`.
+//! Resource usage of a process: processor time and memory, from `/proc`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 /// Clock ticks per second of `/proc/PID/stat`: 100 on every Linux that runs Rust programs.
 const TICKS: u64 = 100;
 
-/// What a process has used so far.
+/// Resource usage of a process so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Processor time, of the program and of the kernel for it.
@@ -17,7 +17,7 @@ pub struct Usage {
     pub resident_kib: u64,
     /// The most resident memory since the start, or since [`forget_peak`], in KiB.
     pub peak_kib: u64,
-    /// Threads.
+    /// Number of threads at present.
     pub threads: u64,
 }
 

@@ -18,7 +18,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Bytes in one.
+    /// Returns the bytes of one unit.
     #[must_use]
     pub const fn bytes(self) -> i64 {
         match self {
@@ -61,7 +61,7 @@ pub fn round_up(quantity: &str, unit: Unit) -> Result<i64> {
     }
 }
 
-/// As [`round_up`], for clouds that count in 32 bits.
+/// Rounds up like [`round_up`], for clouds whose sizes have 32 bits.
 ///
 /// # Errors
 /// Also if the rounded number does not fit.
@@ -73,7 +73,7 @@ fn too_great(quantity: &str, what: &str) -> Error {
     Error::invalid(format!("quantity {quantity} is too great, overflows {what}"))
 }
 
-/// What a quantity comes to in bytes, a fraction of one rounded up; what does not fit is the largest number.
+/// Returns a quantity in bytes, rounded up; too large values become the largest number.
 fn bytes(quantity: &str) -> Option<i128> {
     let (negative, rest) = match quantity.as_bytes().first()? {
         b'-' => (true, &quantity[1..]),

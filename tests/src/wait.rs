@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 /// Pause between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// As [`until`], with a look only so often: what is measured must not be disturbed.
+/// Waits like [`until`], but polls only once in each `pause`, so that polls do not disturb a measurement.
 ///
 /// # Errors
 /// What was still missing after `limit`.

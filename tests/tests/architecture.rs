@@ -1,4 +1,4 @@
-//! Who knows whom (ARCHITECTURE.md), read in the manifests. What only tests of a crate need is free.
+//! Dependencies between crates (ARCHITECTURE.md), read from the manifests. Development dependencies are free.
 
 #![allow(clippy::unwrap_used)] // helpers are not seen as tests
 
@@ -46,7 +46,7 @@ fn is_test(name: &str) -> bool {
     ["ccm-tests", "ccm-conformance"].contains(&name)
 }
 
-/// What is wrong with `name` knowing `known`, if anything.
+/// Returns the reason for which `name` must not depend on `known`, if any.
 fn objection(name: &str, known: &str) -> Option<&'static str> {
     let knows_all = ["cloud-controller-manager", "ccm-tests"].contains(&name);
     match name {

@@ -12,7 +12,7 @@ use provider_simulated::cloud::{DEFAULT_PROJECT, DEFAULT_TOKEN, Fault, FaultKind
 use runtime::cache::Cache;
 use tokio_util::sync::CancellationToken;
 
-/// One page holds 50 machines; with so many Nodes not ready, the cloud is listed.
+/// Number of Nodes that makes the provider list the cloud when they are not ready; one page holds 50 machines.
 const MANY: usize = 120;
 const FEW: usize = 3;
 /// Well beyond the guard's delay of five minutes.

@@ -22,7 +22,7 @@ use table::{Presence, Priority, Row, rows};
 
 const PROVIDER: &str = "simulated";
 
-/// Both paths.
+/// Returns the families of both metrics paths.
 fn shown(metrics: &Metrics, health: &Health) -> [BTreeMap<String, Family>; 2] {
     [parse(&metrics.render()), parse(&metrics.render_slis(health))]
 }
@@ -102,7 +102,7 @@ fn rows_name_each_series_once() {
     assert_eq!(names.len(), rows.len());
 }
 
-/// What a quiet quarter of an hour in this process has no occasion for.
+/// Series that fifteen quiet minutes in this process do not produce.
 const NO_OCCASION: &[&str] = &[
     // Callers come over TLS, and webhooks too; their own tests drive the hooks.
     "authentication_",

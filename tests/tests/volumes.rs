@@ -28,7 +28,7 @@ const ZONE_BETA: &str = "failure-domain.beta.kubernetes.io/zone";
 const REGION_BETA: &str = "failure-domain.beta.kubernetes.io/region";
 const VOLUME_ROUTE: &str = "GET /v1/volumes/{id}";
 
-/// How often every volume is looked at again.
+/// Resync period of the volumes.
 const RESYNC: Duration = Duration::from_secs(600);
 
 struct World {
@@ -74,7 +74,7 @@ impl World {
         (started, until)
     }
 
-    /// As [`start`](Self::start), with the task of the controller.
+    /// Starts the controller like [`start`](Self::start), and returns its task as well.
     fn start_task(&self) -> (Controller, JoinHandle<()>, DropGuard) {
         let (volumes, shutdown) = (Cache::new(), CancellationToken::new());
         let started = self.controller(volumes.clone());

@@ -31,7 +31,7 @@ const POD_RANGE: &str = "10.244.";
 /// Hetzner Cloud with one network, to which every machine is attached.
 #[derive(Clone)]
 pub struct HetznerCloud {
-    /// The cloud.
+    /// The fake of Hetzner's APIs.
     pub fake: Fake,
     /// The id of its network.
     pub network: u64,
@@ -46,20 +46,20 @@ impl Default for HetznerCloud {
 }
 
 impl HetznerCloud {
-    /// An empty one.
+    /// Creates a profile with an empty fake.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Self::of(Fake::new(options))
     }
 
-    /// One over this fake, which gets the network.
+    /// Creates a profile over this fake, to which it adds the network.
     #[must_use]
     pub fn of(fake: Fake) -> Self {
         let network = fake.add_network("kubernetes", "10.0.0.0/8");
         Self { fake, network }
     }
 
-    /// What the environment variables say: only what has no default, and the network.
+    /// Returns the configuration: settings without a default, and the network.
     #[must_use]
     pub fn config(&self) -> Config {
         let network = Network { name_or_id: "kubernetes".to_owned(), check_attached: false, routes: true };

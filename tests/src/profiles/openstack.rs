@@ -17,7 +17,7 @@ use provider_openstack::config::Config;
 use provider_openstack::services::Services;
 use serde_json::{Value, json};
 
-/// What our marks begin with; the cluster and the Service's UID follow.
+/// Prefix of the owner tags; the cluster and the Service's UID follow.
 const MARK: &str = "ccm-rs:";
 /// The id of the project of others.
 const OTHERS: &str = "0123456789abcdef0123456789abcdef";
@@ -33,7 +33,7 @@ const POD_RANGE: &str = "10.244.";
 /// An OpenStack with a network, a router and an external network.
 #[derive(Clone)]
 pub struct OpenStackCloud {
-    /// The cloud.
+    /// The fake of the OpenStack services.
     pub fake: Fake,
     /// The network of the machines.
     pub network: Network,
@@ -72,7 +72,7 @@ impl OpenStackCloud {
         self.balancing = format!("subnet-id = {}\ninternal-lb = true\n", self.network.subnet);
     }
 
-    /// What `cloud.conf` says.
+    /// Returns the content of `cloud.conf`.
     #[must_use]
     pub fn cloud_conf(&self, url: &str) -> String {
         use openstack_fake::{DOMAIN, PASSWORD, PROJECT, REGION, USER};

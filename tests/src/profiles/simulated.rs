@@ -25,7 +25,7 @@ const SERVICE: &str = "ccm-rs/service";
 const THEIRS: &str = "theirs";
 const THEIR_RANGES: [&str; 2] = ["192.0.2.0/24", "10.99.0.0/16"];
 
-/// The simulated cloud.
+/// Profile of the simulated cloud.
 #[derive(Clone)]
 pub struct SimulatedCloud(pub Cloud);
 

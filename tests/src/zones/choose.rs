@@ -47,7 +47,8 @@ pub fn choose_zones(zones: &Zones, claim: &str, count: u32) -> Zones {
         .collect()
 }
 
-/// As [`choose_zones`], but never fewer than `count`, and with `include` among them unless that is empty (HELP-86).
+/// Chooses zones like [`choose_zones`], but never fewer than `count`, and with `include` among them unless that is
+/// empty (HELP-86).
 ///
 /// # Errors
 /// *Invalid*, if there are too few zones, `include` is none of them, or `count` is 0.

@@ -41,7 +41,7 @@ pub fn label_zones(label: &str) -> Result<Zones> {
     split(label, ZONE_DELIMITER).map_err(Error::invalid)
 }
 
-/// As [`label_zones`], in the order of the label, repetitions kept (HELP-81).
+/// Parses a label like [`label_zones`], in the order of the label, with repetitions (HELP-81).
 ///
 /// # Errors
 /// *Invalid*, if one of them is empty.

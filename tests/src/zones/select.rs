@@ -1,4 +1,4 @@
-//! Where a new volume goes, after all that a StorageClass, the scheduler and the cluster say.
+//! Selection of a new volume's zones, by the StorageClass, the scheduler and the cluster.
 
 use cloud_provider::names::{LABEL_ZONE, LABEL_ZONE_BETA};
 use cloud_provider::{Error, Result, StringMap};
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::TopologySelectorTerm;
 
 use super::{Zones, choose_zones, choose_zones_including};
 
-/// What there is to select from (HELP-87).
+/// Inputs of the selection (HELP-87).
 #[derive(Clone, Copy, Debug)]
 pub struct Selection<'a> {
     /// StorageClass parameter `zone`, if it is there.
@@ -120,7 +120,7 @@ fn from_parameter(zones: &Zones, claim: &str, count: u32) -> Result<Zones> {
     Ok(choose_zones(zones, claim, count))
 }
 
-/// One zone for a new volume (HELP-89).
+/// Selects a zone for a new volume (HELP-89).
 ///
 /// # Errors
 /// As [`select_zones`].

@@ -62,12 +62,12 @@ impl ApiRequest {
         self.what == "patch services/status" && self.body.get("status").is_some()
     }
 
-    /// Any patch.
+    /// Returns `true` for any patch.
     pub(crate) fn is_patch(&self) -> bool {
         self.what.starts_with("patch ")
     }
 
-    /// A delete.
+    /// Returns `true` for a delete.
     pub(crate) fn is_delete(&self) -> bool {
         self.what.starts_with("delete ")
     }
@@ -78,7 +78,7 @@ impl ApiRequest {
 struct Fault {
     on: fn(&ApiRequest) -> bool,
     kind: ApiErrorKind,
-    /// So many times; `None`: always.
+    /// Number of refusals; `None`: no limit.
     times: Option<u32>,
 }
 
@@ -114,7 +114,7 @@ impl Api {
         self.state().nodes.get(name).cloned()
     }
 
-    /// All requests, in order.
+    /// Returns the requests in order.
     pub(crate) fn requests(&self) -> Vec<ApiRequest> {
         self.state().requests.clone()
     }

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-/// What is asked for.
+/// Selection of cases on the command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
     /// Any of these words in a case's name selects it; none: all are selected.
@@ -66,7 +66,7 @@ impl Arguments {
         Ok(arguments)
     }
 
-    /// Whether this case is asked for. Its name is `SUITE::ID`.
+    /// Returns `true` if this case is selected. Its name is `SUITE::ID`.
     pub(crate) fn selects(&self, suite: &str, id: &str) -> bool {
         let name = format!("{suite}::{id}");
         let matches = |word: &String| {

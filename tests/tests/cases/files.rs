@@ -13,12 +13,12 @@ use super::suites::RUNNABLE;
 /// The case files of this repository.
 const OWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/cases");
 
-/// Where case files are.
+/// Directories of case files.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
-    /// This directory must have a case for every suite that can be run.
+    /// A directory that must have a case for every suite.
     pub(crate) own: Option<PathBuf>,
-    /// Further directories.
+    /// Further directories of cases.
     pub(crate) extra: Vec<PathBuf>,
 }
 
@@ -34,11 +34,11 @@ impl Sources {
     }
 }
 
-/// One case, not looked into yet.
+/// A case before its content is parsed.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) suite: String,
-    /// Its id, or `#N` for the Nth case of a file if it has none.
+    /// ID of the case, or `#N` for the Nth case of a file without an ID.
     pub(crate) id: String,
     pub(crate) file: PathBuf,
     content: Value,
@@ -80,12 +80,12 @@ struct File {
 }
 
 impl Case {
-    /// `SUITE::ID`.
+    /// Returns the name `SUITE::ID` of the case.
     pub(crate) fn name(&self) -> String {
         format!("{}::{}", self.suite, self.id)
     }
 
-    /// What is given and what is expected.
+    /// Returns the parts `given` and `expect`.
     pub(crate) fn parts(&self) -> Result<(Value, Value)> {
         let Fields { id, given, expect, .. } = schema::read("", &self.content)?;
         ensure!(!id.is_empty(), "id: is empty");
@@ -96,11 +96,11 @@ impl Case {
     }
 }
 
-/// All that was found.
+/// Cases that were found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) cases: Vec<Case>,
-    /// What is wrong with directories and whole files.
+    /// Errors in directories and whole files.
     pub(crate) problems: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is printed.
+//! Printed report of the cases.
 
 use std::io::{Result, Write};
 

@@ -170,14 +170,14 @@ pub(crate) fn taints(list: &[TaintForm]) -> Vec<Taint> {
     list.iter().map(Taint::from).collect()
 }
 
-/// Which way the API refuses a request.
+/// Refusal of a request by the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApiError {
     pub(crate) kind: ApiErrorKind,
 }
 
-/// See [`ApiError`].
+/// Kind of an [`ApiError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(crate) enum ApiErrorKind {
     Conflict,

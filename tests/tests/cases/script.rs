@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::comparison::Expected;
 use super::schema::{Address, node_addresses};
 
-/// `given.provider`.
+/// Script of the provider, in `given.provider`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProviderScript {
@@ -33,7 +33,7 @@ pub(crate) struct ProviderScript {
     instance_exists: Option<Scripted<bool>>,
     instance_shutdown: Option<Scripted<bool>>,
     instance_metadata: Option<Scripted<Option<MetadataForm>>>,
-    /// Whether it exists.
+    /// Response of `get_load_balancer`: `true` if the load balancer exists.
     get_load_balancer: Option<Scripted<bool>>,
     ensure_load_balancer: Option<Scripted<Option<LoadBalancerStatus>>>,
     ensure_load_balancer_deleted: Option<Scripted<()>>,

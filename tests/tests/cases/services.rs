@@ -1,4 +1,4 @@
-//! What surrounds a service controller.
+//! Harness of a service controller.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,12 +27,12 @@ pub(crate) struct ServiceWorld {
     events: Arc<Mutex<Vec<RecordedEvent>>>,
 }
 
-/// What the controller measures, as far as cases look at it.
+/// Metrics of the controller that cases compare.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<(u64, u64)>);
 
 impl Counters {
-    /// `loadbalancer_sync_total` and `nodesync_error_total`.
+    /// Returns `loadbalancer_sync_total` and `nodesync_error_total`.
     pub(crate) fn get(&self) -> (u64, u64) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,7 +97,7 @@ impl ServiceWorld {
         events.iter().map(|event| (about(event), said(event))).collect()
     }
 
-    /// What must not happen in any case: calls that nobody scripted, requests but patches of a Service's status.
+    /// Adds differences that no case permits: unscripted calls, and requests other than patches of a Service's status.
     pub(crate) fn forbid_surprises(&self, comparison: &mut Comparison) {
         comparison.forbid(self.cloud.violations());
         let requests = self.api.requests().into_iter().map(|request| request.what);

@@ -1,4 +1,4 @@
-//! What surrounds a controller that works on one Node.
+//! Harness of a controller that works on one Node.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -108,7 +108,7 @@ impl World {
         Ok(self.api.node(&self.node.name).map(serde_json::from_value).transpose()?)
     }
 
-    /// Events so far.
+    /// Returns the events so far.
     pub(crate) fn events(&self) -> Vec<Event> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         events
@@ -126,8 +126,7 @@ impl World {
         self.api.requests().into_iter().map(|request| request.what).collect()
     }
 
-    /// What must not happen in any case: calls that nobody scripted, requests that nobody answers, events about
-    /// something else.
+    /// Adds differences that no case permits: unscripted calls, unanswered requests, and events about other objects.
     pub(crate) fn forbid_surprises(&self, comparison: &mut Comparison) {
         comparison.forbid(self.cloud.violations());
         let known = ["get nodes", "patch nodes", "patch nodes/status", "delete nodes"];

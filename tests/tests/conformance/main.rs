@@ -1,23 +1,23 @@
-//! What every provider passes: the conformance suite on the fake of each cloud.
+//! Conformance suite of every provider, on the fake of each cloud.
 //!
 //! Rules: PROV-30 to PROV-34, PROV-57 to PROV-59, P-19 to P-21.
 
-/// The simulated cloud.
+/// Conformance of the simulated cloud.
 mod simulated {
     ccm_conformance::conformance!(ccm_tests::profiles::SimulatedCloud::default());
 }
 
-/// DigitalOcean.
+/// Conformance of the DigitalOcean provider.
 mod digitalocean {
     ccm_conformance::conformance!(ccm_tests::profiles::DigitalOceanCloud::default());
 }
 
-/// Hetzner Cloud.
+/// Conformance of the Hetzner provider.
 mod hetzner {
     ccm_conformance::conformance!(ccm_tests::profiles::HetznerCloud::default());
 }
 
-/// OpenStack.
+/// Conformance of the OpenStack provider.
 mod openstack {
     ccm_conformance::conformance!(ccm_tests::profiles::OpenStackCloud::default());
 }

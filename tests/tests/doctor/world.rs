@@ -35,7 +35,7 @@ pub(crate) struct World {
     pub(crate) api: ApiServer,
     pub(crate) cloud: Cloud,
     pub(crate) situation: Situation,
-    /// How far the API server's clock is ahead.
+    /// Seconds that the API server's clock is ahead.
     pub(crate) skew_seconds: i64,
     /// Reason why there is no provider, if there is none.
     pub(crate) no_provider: Option<String>,
@@ -212,7 +212,7 @@ fn now() -> Timestamp {
     NOW.parse().expect("a time")
 }
 
-/// So many seconds before now, as objects have it.
+/// Returns the time `seconds` ago, in the format of API objects.
 fn ago(seconds: i64) -> String {
     now().checked_sub(SignedDuration::from_secs(seconds)).expect("a time").to_string()
 }

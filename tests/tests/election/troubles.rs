@@ -1,4 +1,4 @@
-//! What goes wrong, and what becomes of the leadership.
+//! Failures, and their effect on leadership.
 //!
 //! Rules: APP-64, APP-65, APP-70, D-161, D-162.
 

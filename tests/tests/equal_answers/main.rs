@@ -1,4 +1,4 @@
-//! One suite of request/answer scenarios for two API servers: the embedded one and a real kube-apiserver.
+//! Suite of request/response scenarios for two API servers: the embedded one and a real kube-apiserver.
 //!
 //! Scenarios are data (`tests/equal-answers/*.yaml`, one file a semantics). A real server's answers, masked of what differs
 //! between any two servers (uids, times, versions, …), are recorded beside them in `answers/`.

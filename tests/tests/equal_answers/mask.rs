@@ -57,10 +57,10 @@ fn version(value: &Value, literals: &str) -> Option<u64> {
     (!literals.contains(&format!("{text:?}"))).then_some(number)
 }
 
-/// What a version met on the way down belongs to.
+/// Owner of a version that is found while a value is masked.
 #[derive(Clone, Copy, PartialEq)]
 enum Of {
-    /// An object.
+    /// An object of a resource.
     Object,
     /// A list or table: this is its `metadata`.
     Collection,

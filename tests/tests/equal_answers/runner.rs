@@ -17,10 +17,10 @@ use std::time::Duration;
 /// The longest wait for an answer, or for what a watch is read until.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a scenario brought to light.
+/// Responses of a scenario.
 #[derive(Debug)]
 pub(crate) struct Transcript {
-    /// One entry a step.
+    /// Masked responses, one for each step.
     pub(crate) answers: Vec<Value>,
     /// Names that the server made: the name and its `generateName`.
     pub(crate) generated: Vec<(String, String)>,
@@ -164,7 +164,7 @@ impl Run<'_> {
         })
     }
 
-    /// As [`Self::fill`]; a string that is nothing but a variable becomes its value, whatever the type.
+    /// Fills variables like [`Self::fill`]; a string that consists of one variable becomes its value, of any type.
     fn fill_value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Group {
     /// The semantics; also the file's name.
     pub(crate) semantics: String,
-    /// At least three.
+    /// Scenarios of the semantics, at least three.
     pub(crate) scenarios: Vec<Scenario>,
 }
 
@@ -22,9 +22,9 @@ pub(crate) struct Group {
 pub(crate) struct Scenario {
     /// A DNS label, unique in the suite; namespaces and objects are named after it.
     pub(crate) id: String,
-    /// What the scenario shows, as a sentence.
+    /// Title of the scenario: the behaviour that it shows, as a sentence.
     pub(crate) title: String,
-    /// What the server must have been through before.
+    /// Required history of the server.
     #[serde(default)]
     pub(crate) needs: Option<Need>,
     /// Paths to delete in the end, beyond those that are found from the steps themselves.
@@ -45,11 +45,11 @@ pub(crate) enum Need {
     Compacted,
 }
 
-/// One request.
+/// A request of a scenario.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
-    /// `METHOD /path?query`.
+    /// Method and URL: `METHOD /path?query`.
     pub(crate) call: String,
     /// `Accept`; short names: see [`accept`].
     #[serde(default)]
@@ -81,18 +81,18 @@ pub(crate) struct Step {
     /// Leave these parts of the body out.
     #[serde(default)]
     pub(crate) ignore: Vec<String>,
-    /// Compare `managedFields` too.
+    /// If set, `managedFields` are compared too.
     #[serde(default)]
     pub(crate) managed: bool,
 }
 
-/// Where reading a watch stops.
+/// End of the part of a watch that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Until {
-    /// So many events (bookmarks count).
+    /// After this number of events (bookmarks count).
     Events(usize),
-    /// The first bookmark.
+    /// After the first bookmark.
     Bookmark,
     /// The server closes the stream.
     Closed,

@@ -13,8 +13,8 @@ use kube::Client;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// So often a real server is asked where it answers something else than recorded: on a busy machine its watches may end before
-/// they showed all. What is different is so every time.
+/// Attempts at a real server whose responses differ from the recorded ones: on a busy machine, its watches may end
+/// before they have reported every event. A true difference shows in every attempt.
 const ATTEMPTS: usize = 3;
 /// Differences shown for one scenario.
 const SHOWN: usize = 25;
@@ -111,7 +111,7 @@ fn ask_embedded(arguments: &Arguments) -> Result<Outcomes> {
     Ok(outcomes)
 }
 
-/// All scenarios on the one server, or those that are `wanted`; names carry the tag of the run and the attempt.
+/// Runs the scenarios, or only the `wanted` ones, on one server; names contain the tag of the run and the attempt.
 fn ask_real(
     arguments: &Arguments,
     kubeconfig: &str,
@@ -186,7 +186,7 @@ fn record(arguments: &Arguments, kubeconfig: &str) -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// How many scenarios passed and failed.
+/// Numbers of passed and failed scenarios.
 #[derive(Clone, Copy, Default)]
 struct Count {
     passed: usize,

@@ -1,5 +1,5 @@
-//! What `hcloud-cloud-controller-manager` sends for a Service, and what it leaves in the cluster: a table from the
-//! documentation, played against the fake.
+//! Requests of `hcloud-cloud-controller-manager` for a Service, and its objects in the cluster: a table from the
+//! documentation, replayed against the fake.
 
 use axum::body::Body;
 use ccm_conformance::Harness;
@@ -17,18 +17,18 @@ const NAME: &str = "a6e1f000000004000800000000000abc";
 /// A Service, and what is sent for it.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// Without their prefix.
+    /// Annotations without their prefix.
     pub(crate) annotations: &'static [(&'static str, &'static str)],
-    /// What is added to the request that makes the load balancer.
+    /// Fields added to the request that creates the load balancer.
     create: Value,
     /// Actions between that and the services.
     before: Vec<(&'static str, Value)>,
-    /// What is added to each service.
+    /// Fields added to each service.
     service: Value,
-    /// How its health check is, apart from the port.
+    /// Health check, apart from its port.
     check: Value,
     use_private_ip: bool,
-    /// What the status is; `None`: all addresses.
+    /// Status of the Service; `None`: all addresses.
     status: Option<Value>,
     ip_mode: &'static str,
 }
@@ -62,7 +62,7 @@ impl Case {
     }
 }
 
-/// All cases; ids and addresses are those that the fake gives to the first of each kind.
+/// Returns the cases; IDs and addresses are those that the fake assigns to the first object of each kind.
 pub(crate) fn cases() -> Vec<Case> {
     let ipv4 = "198.19.0.1";
     vec![

@@ -33,12 +33,12 @@ use tower::ServiceExt;
 /// Recognisable, also as base64 and within other text.
 const CANARY: &str = "c4n4ry-7f3a9b";
 const CANARY_IN_BASE64: &str = "YzRuNHJ5LTdmM2E5Y";
-/// How the tokens of service accounts begin that this API server issues.
+/// Prefix of the service account tokens that this API server issues.
 const ISSUED: &str = "embedded-";
 /// Each form that the log can have.
 const FORMATS: [Format; 2] = [Format::Text, Format::Json];
 
-/// Everything that was said. Clones write to the same.
+/// Outputs of the program. Clones share them.
 #[derive(Clone, Default)]
 struct Outputs(Arc<Mutex<Vec<u8>>>);
 
@@ -131,7 +131,7 @@ fn rude_provider(cloud: &Cloud, injector: &FaultInjector, outputs: &Outputs) -> 
     Arc::new(Simulated::new(transport, None))
 }
 
-/// Everything in the API: events, conditions, annotations, all that the program may have written.
+/// Adds all objects of the API that the program may have written: events, conditions, annotations.
 fn say_all_objects(outputs: &Outputs, api: &ApiServer) {
     for kind in ["events", "nodes", "services"] {
         api.list(kind).iter().for_each(|object| outputs.say(object.to_string()));

@@ -1,4 +1,4 @@
-//! Addresses that change.
+//! Changes of machines' addresses.
 
 use anyhow::{Context, Result};
 use ccm_tests::wait::until;

@@ -14,7 +14,7 @@ use provider_simulated::cloud::{Listener, LoadBalancer};
 use crate::cluster::{events, times};
 use crate::scene::{SOON, Scene};
 
-/// What the project says of a Service that waits or fails.
+/// Returns the condition that explains a pending or failed Service.
 pub(crate) fn condition(service: &Service) -> Option<&Condition> {
     let conditions = service.status.as_ref()?.conditions.as_ref()?;
     conditions.iter().find(|condition| condition.type_ == CONDITION_LOAD_BALANCER_READY)
@@ -27,12 +27,12 @@ pub(crate) fn addresses(service: &Service) -> Vec<&str> {
     ingress.iter().filter_map(|ingress| ingress.ip.as_deref()).collect()
 }
 
-/// Whether our finalizer holds it.
+/// Returns `true` if the Service has this project's finalizer.
 pub(crate) fn is_held(service: &Service) -> bool {
     service.finalizers().iter().any(|finalizer| finalizer == FINALIZER_LOAD_BALANCER)
 }
 
-/// What a load balancer for this Service listens on: its ports, and the Nodes' ports for them.
+/// Returns the listeners of a load balancer for this Service: its ports and node ports.
 fn listeners(service: &Service) -> BTreeSet<Listener> {
     let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_deref()).unwrap_or_default();
     let number = |port: i32| u16::try_from(port).unwrap_or_default();
@@ -44,7 +44,7 @@ fn listeners(service: &Service) -> BTreeSet<Listener> {
     ports.iter().map(listener).collect()
 }
 
-/// Whether a Service and its load balancer are what they should be.
+/// Checks that a Service and its load balancer match.
 fn check(service: &Service, balancer: &LoadBalancer, targets: &BTreeSet<String>) -> Result<()> {
     let spec = &balancer.spec;
     ensure!(is_held(service), "no finalizer of ours: {:?}", service.finalizers());

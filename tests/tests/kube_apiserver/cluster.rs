@@ -29,12 +29,12 @@ pub(crate) async fn events(client: &Client, kind: &str, name: &str, reason: &str
     Ok(api.list(&ListParams::default().fields(&selector)).await?.items)
 }
 
-/// How often something was said, over all events.
+/// Returns the sum of the counts of all events.
 pub(crate) fn times(events: &[Event]) -> i32 {
     events.iter().map(|event| event.count.unwrap_or(1)).sum()
 }
 
-/// Whether a Node has the taint.
+/// Returns `true` if a Node has the taint.
 pub(crate) fn has_taint(node: &Node, key: &str) -> bool {
     taints(node).any(|taint| taint.key == key)
 }
@@ -50,7 +50,7 @@ pub(crate) fn ip_addresses(node: &Node) -> Vec<(String, String)> {
     ips.map(|address| (address.type_.clone(), address.address.clone())).collect()
 }
 
-/// Whether a Node carries the addresses of its machine.
+/// Checks that a Node has the addresses of its machine.
 pub(crate) fn check_addresses(node: &Node, machine: &Machine) -> Result<()> {
     let wanted: Vec<(String, String)> =
         machine.addresses.iter().map(|address| (format!("{:?}", address.kind), address.address.to_string())).collect();
@@ -59,7 +59,7 @@ pub(crate) fn check_addresses(node: &Node, machine: &Machine) -> Result<()> {
     Ok(())
 }
 
-/// Whether a Node has the whole identity of its machine and has lost the start-up taint.
+/// Checks that a Node has the whole identity of its machine and no start-up taint.
 pub(crate) fn check_initialised(node: &Node, machine: &Machine) -> Result<()> {
     let name = node.name_any();
     ensure!(!has_taint(node, TAINT_UNINITIALIZED), "{name} still has the start-up taint");
@@ -79,7 +79,7 @@ pub(crate) fn check_initialised(node: &Node, machine: &Machine) -> Result<()> {
     check_addresses(node, machine)
 }
 
-/// Whether a Node has the taint of a machine that is shut down.
+/// Returns `true` if a Node has the taint of a machine that is shut down.
 pub(crate) fn is_shut_down(node: &Node) -> bool {
     taints(node).any(|taint| taint.key == TAINT_SHUTDOWN && taint.effect == "NoSchedule")
 }

@@ -1,4 +1,4 @@
-//! New Nodes.
+//! Initialisation of new Nodes.
 
 use std::collections::BTreeMap;
 

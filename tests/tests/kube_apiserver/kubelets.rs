@@ -58,7 +58,7 @@ impl Kubelets {
         Self { shared, _until: until }
     }
 
-    /// Registers Nodes.
+    /// Registers Nodes as kubelets do.
     pub(crate) async fn register(&self, names: &[String], is_ready: bool) -> Result<()> {
         let registrations = names.iter().map(|name| async move {
             let mut object = registration(name, 25, is_ready);

@@ -50,7 +50,7 @@ macro_rules! scenarios {
     };
 }
 
-/// All scenarios: what each needs, where it is written, and its name.
+/// Scenarios: the requirement of each, its module and its name.
 const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Cluster initialisation::new_nodes_get_their_identity_in_two_writes_each_and_one_event,
     Cluster initialisation::a_node_that_registers_later_is_initialised_as_well,

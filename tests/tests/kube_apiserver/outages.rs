@@ -8,7 +8,7 @@ use crate::cluster::has_taint;
 use crate::environment::Environment;
 use crate::scene::{AFTER_AN_OUTAGE, SOON, Scene, play};
 
-/// So slow that a burst of [`BURST`] Nodes takes some seconds.
+/// Flags that slow the program down, so that a burst of [`BURST`] Nodes takes some seconds.
 const SLOWLY: [&str; 2] = ["--kube-api-qps=15", "--kube-api-burst=1"];
 const BURST: usize = 30;
 const BURSTS: usize = 10;

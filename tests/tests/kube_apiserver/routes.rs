@@ -20,7 +20,7 @@ fn ranges(node: &Node) -> &[String] {
     node.spec.as_ref().and_then(|spec| spec.pod_cidrs.as_deref()).unwrap_or_default()
 }
 
-/// Whether a Node has been given a range, has a route to it, and says so.
+/// Checks that a Node has a Pod CIDR, a route to it, and the condition.
 fn check(node: &Node, machine: &Machine, routes: &[CloudRoute]) -> Result<()> {
     let name = node.name_any();
     let ranges = ranges(node);

@@ -1,4 +1,4 @@
-//! What every scenario starts from: a cloud, kubelets, the binary, and ways to look at the cluster.
+//! Harness of the scenarios: a cloud, kubelets, the binary, and access to the cluster.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,18 +22,18 @@ use crate::environment::Environment;
 use crate::kubelets::{self, Kubelets};
 use crate::users;
 
-/// How long anything may take that needs no more than some passes.
+/// Time-out of work that needs no more than a few passes.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
-/// How long anything may take after an outage: the watch's pauses grow to half a minute, and those of what failed with the time
-/// for which it did.
+/// Time-out after an outage: the pauses of the watch grow to half a minute, and the back-off of failed work with the
+/// duration of the outage.
 pub(crate) const AFTER_AN_OUTAGE: Duration = Duration::from_secs(300);
-/// How long an end in order may take.
+/// Time-out of a graceful stop.
 const STOP: Duration = Duration::from_secs(60);
-/// So many requests to the cloud are some passes.
+/// Number of requests to the cloud in a few passes.
 const PASSES: u64 = 4;
 
-/// What every scenario has: fast passes, no routes, and nobody to wait for or to serve: leases and endpoints have tests of
-/// their own. A scenario's own flags come after these and go before them.
+/// Flags of every scenario: short intervals, no routes, no election and no endpoints, which have tests of their own. A
+/// scenario's own flags follow and override them.
 const COMMON: [&str; 5] = [
     "--node-monitor-period=250ms",
     "--node-status-update-frequency=1s",
@@ -53,7 +53,7 @@ pub(crate) struct Scene {
     launch: Launch,
 }
 
-/// How the binary is started, again and again.
+/// Command of the binary, for restarts.
 struct Launch {
     binary: PathBuf,
     arguments: Vec<String>,
@@ -152,7 +152,7 @@ impl Scene {
         Ok(())
     }
 
-    /// It still runs, and ends in order when it is asked to.
+    /// Checks that the program still runs, and stops it gracefully.
     pub(crate) async fn end(&mut self) -> Result<()> {
         let status = self.controller.stop(STOP).await?;
         ensure!(status.success(), "the binary ended with {status} after SIGTERM");
@@ -229,7 +229,7 @@ impl Scene {
         Ok(names)
     }
 
-    /// This scenario's Nodes, by name.
+    /// Returns this scenario's Nodes by name.
     pub(crate) async fn list(&self) -> Result<BTreeMap<String, Node>> {
         let nodes = self.nodes().list(&ListParams::default()).await?;
         let ours =
@@ -290,7 +290,7 @@ impl Scene {
         .await
     }
 
-    /// That these Nodes are the ones that they were.
+    /// Checks that these Nodes still exist with the same UIDs.
     pub(crate) async fn still_there(&self, before: &BTreeMap<String, Node>) -> Result<()> {
         let now = self.list().await?;
         for (name, node) in before {

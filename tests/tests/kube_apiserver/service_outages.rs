@@ -12,7 +12,7 @@ use crate::scene::{AFTER_AN_OUTAGE, SOON, Scene, play};
 
 /// Services in a burst.
 const BURST: usize = 10;
-/// So many at a time.
+/// Number of Services that are synced concurrently.
 const AT_A_TIME: usize = 2;
 const SLOWLY: [&str; 1] = ["--concurrent-service-syncs=2"];
 const CREATE: &str = "POST /v1/load-balancers";
@@ -61,7 +61,7 @@ pub(crate) async fn an_api_server_killed_amid_services_leaks_and_doubles_nothing
     .await
 }
 
-/// What the cloud has answered meanwhile cannot be written down anywhere.
+/// Restarts the API server while responses of the cloud arrive that cannot be stored anywhere.
 async fn kill_and_restart(environment: &Environment, scene: &Scene) -> Result<()> {
     environment.fault(&["kill"]).await?;
     scene.door().open();

@@ -1,4 +1,4 @@
-//! Nothing to do.
+//! Steady state: no writes without changes.
 
 use anyhow::{Result, ensure};
 use ccm_tests::wait::until;

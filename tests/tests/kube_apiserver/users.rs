@@ -1,4 +1,4 @@
-//! What users do: they create, change and delete Services and volumes.
+//! Operations of users: they create, change and delete Services and volumes.
 
 use std::fmt::Debug;
 
@@ -35,7 +35,7 @@ impl Scene {
         self.services().create(&PostParams::default(), &service).await.with_context(|| format!("creating {name}"))
     }
 
-    /// So many Services with [`PORTS`].
+    /// Creates `count` Services with [`PORTS`].
     pub(crate) async fn create_services(&self, count: usize) -> Result<Vec<String>> {
         let names = self.names(count);
         for name in &names {
@@ -62,7 +62,7 @@ impl Scene {
     }
 }
 
-/// RFC 7386.
+/// Merges JSON by RFC 7386.
 fn merge(target: &mut Value, change: &Value) {
     match (target, change) {
         (Value::Object(target), Value::Object(change)) => {

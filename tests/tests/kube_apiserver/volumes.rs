@@ -113,7 +113,7 @@ pub(crate) async fn volumes_of_this_cloud_get_their_topology_and_others_are_left
     .await
 }
 
-/// What the binary said about a volume, whatever its reason.
+/// Returns the messages of the binary's events about a volume.
 async fn all_events(scene: &Scene, name: &str) -> Result<Vec<String>> {
     let said = events(&scene.client, "PersistentVolume", name, "VolumeTopologyConflict").await?;
     Ok(said.into_iter().filter_map(|event| event.message).collect())

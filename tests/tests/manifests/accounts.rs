@@ -60,7 +60,8 @@ pub(crate) fn document(account: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": name}})
 }
 
-/// What whoever `client` is may do in a namespace, as `kubectl auth can-i --list` asks it. Where is not told.
+/// Returns the permissions of `client` in a namespace, as `kubectl auth can-i --list` reads them. The result does not
+/// name the namespace.
 pub(crate) async fn may(client: &Client, namespace: &str) -> Result<BTreeSet<Atom>> {
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(namespace.to_owned()) };
     let review = SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() };

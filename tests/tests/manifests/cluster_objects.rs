@@ -29,7 +29,7 @@ const KINDS: [(&str, &str, &str, &str, bool); 14] = [
 /// Kinds of an operator that the test cluster does not have.
 const FOREIGN: [&str; 2] = ["ServiceMonitor", "PrometheusRule"];
 
-/// Whether a cluster without further operators knows this document's kind.
+/// Returns `true` if a cluster without further operators knows this document's kind.
 pub(crate) fn is_built_in(document: &Value) -> bool {
     !FOREIGN.iter().any(|kind| document["kind"] == *kind)
 }

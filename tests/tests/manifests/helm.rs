@@ -1,4 +1,4 @@
-//! The chart, rendered.
+//! Rendering of the Helm chart.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ impl Helm {
         }
     }
 
-    /// What `helm template` makes of these values (`name=value`, as `--set` wants them), or what it complains about.
+    /// Returns the output of `helm template` for these values (`name=value`, as for `--set`), or its error.
     pub(crate) fn text(&self, values: &[String]) -> Result<String> {
         let made = || self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(text) = made().get(values) {

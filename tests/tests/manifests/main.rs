@@ -37,7 +37,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use crate::environment::{Environment, Need};
 use crate::helm::Helm;
 
-/// What all of them may use. It lives as long as the process.
+/// Shared tools of the scenarios, for the lifetime of the process.
 struct Means {
     helm: Option<Helm>,
     environment: Environment,

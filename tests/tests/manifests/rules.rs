@@ -20,7 +20,7 @@ const CONTROLLERS: [(ControllerNames, &str); 5] = [
     (VOLUME_LABEL_CONTROLLER, "volume"),
 ];
 
-/// One way to install the chart, as far as permissions depend on it.
+/// An installation of the chart, with the values that its permissions depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Installation {
     /// A bit for each of [`CONTROLLERS`].
@@ -80,7 +80,7 @@ impl Installation {
     }
 }
 
-/// All controllers, the one for volumes included.
+/// Returns the features with all controllers, the one for volumes included.
 pub(crate) fn everything() -> Features {
     Features { controllers: CONTROLLERS.iter().map(|(names, _)| *names).collect(), ..Features::default() }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::documents::{deploy, read};
 
-/// What PromQL itself knows.
+/// Keywords and functions of PromQL.
 const WORDS: [&str; 32] = [
     "absent",
     "and",
@@ -47,7 +47,7 @@ const WORDS: [&str; 32] = [
 /// Labels that Prometheus adds.
 const ADDED: [&str; 3] = ["job", "instance", "le"];
 
-/// One use of a series: its name, or a pattern of names, and the labels by which it is selected.
+/// A use of a series: its name, or a pattern of names, and the labels of its selector.
 #[derive(Debug)]
 struct Asked {
     name: String,

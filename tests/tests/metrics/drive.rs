@@ -1,4 +1,4 @@
-//! Every hook, called.
+//! Calls of every metrics hook.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) fn started() -> Metrics {
     metrics
 }
 
-/// It leads: its controllers are made.
+/// Creates the metrics of the controllers, as a leader does.
 pub(crate) fn controllers(metrics: &Metrics) {
     _ = (metrics.nodes(), metrics.lifecycle(), metrics.services(), metrics.routes());
     metrics.count_nodes(Cache::<Node>::with([]), |_| true);
@@ -33,7 +33,7 @@ pub(crate) fn controllers(metrics: &Metrics) {
     metrics.count_held("service", || 0);
 }
 
-/// It does everything once.
+/// Calls every metrics hook once.
 pub(crate) fn everything(metrics: &Metrics, health: &Health, provider: &str) {
     drop(metrics.controller_runs("cloud-node"));
     queues(metrics);

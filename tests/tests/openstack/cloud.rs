@@ -10,23 +10,23 @@ use serde_json::{Value, json};
 
 use crate::scene::{LOOK, SOON};
 
-/// One of the services.
+/// A service of the cloud.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Api {
-    /// Keystone.
+    /// Keystone, the identity service.
     Identity,
-    /// Nova.
+    /// Nova, the compute service.
     Compute,
-    /// Neutron.
+    /// Neutron, the network service.
     Network,
-    /// Octavia.
+    /// Octavia, the load balancer service.
     Balancer,
 }
 
 pub(crate) const APIS: [Api; 4] = [Api::Identity, Api::Compute, Api::Network, Api::Balancer];
 
 impl Api {
-    /// Its type in the catalogue.
+    /// Returns the service's type in the catalogue.
     pub(crate) fn kind(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -36,7 +36,7 @@ impl Api {
         }
     }
 
-    /// What its paths begin with, after the address of the service.
+    /// Returns the prefix of the service's paths, after its address.
     fn version(self) -> &'static str {
         match self {
             Self::Identity => "/v3",
@@ -47,7 +47,7 @@ impl Api {
     }
 }
 
-/// Who asks.
+/// User and project of a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Login {
     /// Keystone, without its version.
@@ -82,7 +82,7 @@ fn origin(address: &str) -> String {
 }
 
 impl Cloud {
-    /// Logs in.
+    /// Logs in with a password.
     pub(crate) async fn login(login: Login) -> Result<Self> {
         let client = reqwest::Client::builder().no_proxy().timeout(SOON).build()?;
         let password = Arc::new(Mutex::new(login.password.clone()));
@@ -105,7 +105,7 @@ impl Cloud {
         self.session().project
     }
 
-    /// Where the services are: `http://host:port`.
+    /// Returns the origins of the services: `http://host:port`.
     pub(crate) fn origins(&self) -> BTreeMap<Api, String> {
         self.session().origins
     }

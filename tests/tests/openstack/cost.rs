@@ -11,7 +11,7 @@ use crate::project::SERVERS;
 use crate::scene::{Scene, Settings, play};
 
 const NODES: usize = 50;
-/// So many servers are asked for at a time.
+/// Number of servers that are requested at once.
 const AT_ONCE: usize = 8;
 
 fn kinds(requests: &[Passed]) -> String {
@@ -26,7 +26,7 @@ fn kinds(requests: &[Passed]) -> String {
     lines.collect::<Vec<_>>().join(", ")
 }
 
-/// What was asked while something happened, up to where nothing is asked any more.
+/// Returns the requests since `before`, once no further request follows.
 async fn asked(scene: &Scene, before: usize) -> Vec<Passed> {
     let mut count = scene.asked().len();
     loop {

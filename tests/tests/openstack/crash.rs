@@ -24,9 +24,9 @@ use crate::snapshot::Snapshot;
 
 /// The name of the cluster: the same in all projects.
 const LABEL: &str = "crash";
-/// So long nothing is asked before the end is judged: longer than the first pauses between two looks at a load balancer.
+/// Time without requests before the end is judged: longer than the first pauses between two polls of a load balancer.
 const SILENCE: Duration = Duration::from_millis(1700);
-/// How long an act may take, all its lives together.
+/// Time-out of an operation with all its restarts.
 const PATIENCE: Duration = Duration::from_secs(1200);
 /// The same look at the cloud in one life counts so often; at Kubernetes, once.
 const REPETITIONS: usize = 2;
@@ -40,7 +40,7 @@ const THOROUGH: &str = "CCM_TEST_OPENSTACK_THOROUGH";
 /// With this variable lives end at one of so many new looks only, and at all changes.
 const ONE_LOOK_OF: &str = "CCM_TEST_OPENSTACK_ONE_LOOK_OF";
 
-/// What happens to the Service.
+/// Operation on the Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Act {
     Create,
@@ -155,7 +155,7 @@ impl Reached {
     }
 }
 
-/// What is in the project and what is written on the Service, comparable between projects.
+/// Returns the objects in the project and on the Service, comparable between projects.
 fn words(scene: &Scene, now: &Snapshot) -> BTreeSet<String> {
     let Project { name, id, user, network, subnet, router, servers, .. } = &scene.project;
     let named = [
@@ -185,7 +185,7 @@ fn words(scene: &Scene, now: &Snapshot) -> BTreeSet<String> {
     with_service.comparable(&aliases)
 }
 
-/// Whether the Service, or what it has in the cloud, shows the end of an act.
+/// Returns `true` if the Service, or its objects in the cloud, show the end of an operation.
 async fn is_shown(scene: &Scene, act: Act) -> Result<bool> {
     let service = scene.service("web");
     Ok(match act {
@@ -249,7 +249,7 @@ async fn stage(environment: &Environment) -> Result<Scene> {
     Ok(scene)
 }
 
-/// Everything is as it was; the project may be another's.
+/// Checks that the project is as before, and releases it.
 async fn strike(environment: &Environment, mut scene: Scene) -> Result<()> {
     scene.end().await?;
     scene.is_as_before().await?;
@@ -257,7 +257,7 @@ async fn strike(environment: &Environment, mut scene: Scene) -> Result<()> {
     Ok(())
 }
 
-/// How an act looks undisturbed.
+/// Requests and end state of an undisturbed operation.
 struct Reference {
     requests: Vec<Passed>,
     end: BTreeSet<String>,
@@ -280,7 +280,8 @@ async fn undisturbed(environment: &Environment) -> Result<BTreeMap<Act, Referenc
     Ok(references)
 }
 
-/// One act in which life after life ends, up to one that ends nowhere; how many there were.
+/// Runs an operation during which the program is killed again and again, until a run completes; returns the number of
+/// runs.
 async fn lives(scene: &mut Scene, it: Act, points: &Points) -> Result<usize> {
     scene.injector.kill_when(points.chooser());
     act(scene, it).await?;

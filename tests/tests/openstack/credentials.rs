@@ -26,7 +26,7 @@ async fn furnish(scene: &mut Scene) -> Result<()> {
     Ok(())
 }
 
-/// All Nodes are there, and the load balancer, unchanged for a while.
+/// Checks that all Nodes and the load balancer exist, unchanged for a while.
 async fn nothing_is_deleted(scene: &Scene) -> Result<()> {
     let (before, changes) = (scene.snapshot().await?, scene.changes().len());
     tokio::time::sleep(A_WHILE).await;
@@ -39,7 +39,7 @@ async fn nothing_is_deleted(scene: &Scene) -> Result<()> {
     Ok(())
 }
 
-/// How often Keystone refused to give a token.
+/// Returns the number of tokens that Keystone refused.
 fn refusals(scene: &Scene) -> usize {
     let is_refusal = |line: &&String| line.contains("/auth/tokens → 4");
     scene.injector.journal().iter().filter(is_refusal).count()
@@ -63,7 +63,7 @@ async fn has_more_tokens(scene: &Scene, before: usize) -> Result<()> {
     .await
 }
 
-/// What is asked for is done.
+/// Checks that a change of the Service is applied.
 async fn goes_on(scene: &mut Scene, port: u16) -> Result<()> {
     scene.set_ports("web", &[(port, 30080)]).await?;
     scene.balanced("web", "the port is another", |it| it.keys().copied().eq([u64::from(port)])).await

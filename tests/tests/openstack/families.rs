@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::scene::{Scene, Settings, play};
 use crate::snapshot::Snapshot;
 
-/// Nobody says where load balancers are: the Nodes' subnet of the first family is found out.
+/// Configuration without networks of load balancers: the provider determines the Nodes' subnet of the first family.
 const NOWHERE: &str = "subnet-id=\nnetwork-id=\ncreate-monitor=true\nmanage-security-groups=true";
 const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
@@ -24,7 +24,7 @@ fn shown(scene: &Scene, name: &str) -> Result<Vec<String>> {
     Ok(ingress.map(|it| text(it, "ip").to_owned()).collect())
 }
 
-/// What the rules of the Services' security groups let in, by family and range, each once.
+/// Returns the address ranges that the Services' security groups admit, by family, each once.
 fn senders(now: &Snapshot) -> Vec<(String, String)> {
     let ours = now.all("security group").filter(|it| text(it, "name").starts_with("lb-sg-"));
     let rules = ours.filter_map(|it| it["security_group_rules"].as_array()).flatten();
@@ -35,8 +35,8 @@ fn senders(now: &Snapshot) -> Vec<(String, String)> {
     senders
 }
 
-/// That a Service has its VIPs in these subnets, is open to these, and has one member, of the family whose addresses have
-/// this mark.
+/// Checks that a Service has its VIPs in these subnets, is open to these ranges, and has one member of the family whose
+/// addresses contain `mark`.
 async fn is_reached(scene: &Scene, name: &str, subnets: &[&str], everybody: &[&str], mark: char) -> Result<()> {
     scene
         .balanced(name, "it has its listener and member", |it| {

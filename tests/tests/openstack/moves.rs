@@ -12,7 +12,7 @@ use crate::sharing::annotated;
 use crate::snapshot::Snapshot;
 
 const ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
-/// What somebody makes by hand, and keeps.
+/// Name of objects that an operator creates and keeps.
 const BY_HAND: &str = "by-hand";
 
 /// A load balancer with a floating IP that is none of ours: its id, the floating IP's id, and the address.

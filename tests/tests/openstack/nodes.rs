@@ -15,7 +15,7 @@ fn has_taint(node: &Value, key: &str) -> bool {
     node["spec"]["taints"].as_array().into_iter().flatten().any(|it| it["key"] == key)
 }
 
-/// That a Node has the identity of this server.
+/// Checks that a Node has the identity of this server.
 fn check(node: &Value, server: &Server) -> Result<()> {
     let (labels, addresses) = (&node["metadata"]["labels"], &node["status"]["addresses"]);
     let id = format!("openstack:///{}", server.id);

@@ -14,14 +14,14 @@ use crate::cloud::{Api, Cloud, Login, text};
 use crate::environment::Environment;
 use crate::scene::SOON;
 
-/// What the names of all our projects begin with; then comes the process that made them.
+/// Prefix of the names of the tests' projects; the ID of the creating process follows.
 const PREFIX: &str = "ccm-e2e-";
 const PASSWORD: &str = "e2e-secret-e2e";
 const PAUSE: Duration = Duration::from_secs(1);
 /// Servers that each project has.
 pub(crate) const SERVERS: usize = 3;
 
-/// A server.
+/// A server of the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
     pub(crate) name: String,
@@ -72,7 +72,7 @@ impl Pool {
         }
     }
 
-    /// It is as it was, and may be another's.
+    /// Returns an unchanged project to the pool.
     pub(crate) fn give_back(&self, project: Project) {
         self.free().push(project);
     }

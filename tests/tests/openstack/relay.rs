@@ -86,7 +86,7 @@ pub(crate) struct Tokens(Arc<Mutex<Given>>);
 #[derive(Debug, Default)]
 struct Given {
     tokens: Vec<String>,
-    /// So many of the first are worthless.
+    /// Number of the first tokens that are invalid.
     spoiled: usize,
 }
 
@@ -95,7 +95,7 @@ impl Tokens {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there were.
+    /// Returns the number of tokens.
     pub(crate) fn count(&self) -> usize {
         self.given().tokens.len()
     }

@@ -34,7 +34,7 @@ async fn are_routed(scene: &Scene, servers: &[Server], foreign: &(String, String
         .await
 }
 
-/// Whether it is said of a Node that its Pods have their route.
+/// Returns `true` if a Node's condition reports that its Pods have their route.
 pub(crate) fn is_reachable(node: &Value) -> bool {
     let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
     conditions.any(|it| it["type"] == "NetworkUnavailable" && it["status"] == "False")

@@ -1,4 +1,4 @@
-//! What every scenario starts from: a project, a Kubernetes API, and the binary between them.
+//! Harness of the scenarios: a project, a Kubernetes API, and the binary between them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,31 +20,31 @@ use crate::project::Project;
 use crate::relay::{Served, Tokens};
 use crate::snapshot::Snapshot;
 
-/// How long anything may take that the cloud does in seconds. The only price of a long patience is a late report: where two
+/// Time-out of operations that take the cloud seconds. A long time-out only delays the report of a failure: where two
 /// cores serve the control plane, four scenarios and a compiler, Octavia needed more than a minute for a load balancer.
 pub(crate) const SOON: Duration = Duration::from_secs(300);
 /// Between two looks at the cloud, each of which is some ten lists: more often, and Neutron does little else.
 pub(crate) const LOOK: Duration = Duration::from_millis(1500);
-/// How long an end in order may take.
+/// Time-out of a graceful stop.
 const STOP: Duration = Duration::from_secs(90);
-/// So long nothing is asked of the cloud before it is believed that nothing will be. Where that is too short, less is seen,
-/// and nothing fails.
+/// Time without requests after which the program counts as idle. If the time is too short, fewer requests are seen, and
+/// no test fails.
 const SILENCE: Duration = Duration::from_secs(3);
 /// Pods are in these.
 pub(crate) const CLUSTER_CIDR: &str = "10.244.0.0/16";
 
 pub(crate) const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
 
-/// What is particular to a scenario.
+/// Settings of a scenario.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     /// A word for it.
     pub(crate) label: &'static str,
     /// Lines of `[LoadBalancer]`, after those that are always there and before they count; and sections after it.
     pub(crate) balancers: &'static str,
-    /// Whether Pod CIDRs are routed.
+    /// If set, Pod CIDRs are routed.
     pub(crate) routes: bool,
-    /// Further flags.
+    /// Further flags of the program.
     pub(crate) flags: &'static [&'static str],
     /// The program is started by the scenario, not before it.
     pub(crate) starts_later: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Scene {
     pub(crate) cloud: Cloud,
     pub(crate) api: ApiServer,
     pub(crate) user: User,
-    /// What all requests of the program pass.
+    /// Fault injector that all requests of the program pass.
     pub(crate) injector: FaultInjector,
     pub(crate) tokens: Tokens,
     pub(crate) before: Snapshot,
@@ -175,7 +175,7 @@ impl Scene {
         Ok(std::fs::rename(self.file("new"), self.file("cloud.conf"))?)
     }
 
-    /// Starts the program.
+    /// Starts the program under test.
     pub(crate) fn start(&mut self) -> Result<()> {
         self.starts += 1;
         self.injector.revive();
@@ -199,7 +199,7 @@ impl Scene {
         Ok(())
     }
 
-    /// It is killed, wherever it stands.
+    /// Kills the program at once.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         match self.program.take() {
             Some(mut program) => program.kill().await,
@@ -207,7 +207,7 @@ impl Scene {
         }
     }
 
-    /// It still runs, and ends in order when it is asked to.
+    /// Checks that the program still runs, and stops it gracefully.
     pub(crate) async fn end(&mut self) -> Result<()> {
         let Some(program) = &mut self.program else { return Ok(()) };
         let status = program.stop(STOP).await?;
@@ -216,7 +216,7 @@ impl Scene {
         Ok(())
     }
 
-    /// It ends in order and begins anew: it looks at all load balancers, and changes nothing.
+    /// Restarts the program gracefully, and checks that it reads all load balancers and changes nothing.
     pub(crate) async fn restarts_without_a_change(&mut self) -> Result<()> {
         self.end().await?;
         let (asked, changes) = (self.asked().len(), self.changes().len());
@@ -246,12 +246,12 @@ impl Scene {
         }
     }
 
-    /// The running program.
+    /// Returns the running program.
     pub(crate) fn program(&mut self) -> Result<&mut Controller> {
         self.program.as_mut().context("it does not run")
     }
 
-    /// Nothing was deleted, nothing is left.
+    /// Checks that no earlier object was deleted and no new one remains.
     pub(crate) async fn is_as_before(&self) -> Result<()> {
         until_every(LOOK, "the project is as it was", SOON, async || {
             let differences = self.before.differences(&Snapshot::of(&self.cloud).await?);
@@ -268,7 +268,7 @@ impl Scene {
         _ = writeln!(self.log, "    {:>5.1} s  {what}", took.as_secs_f64());
     }
 
-    /// What is known about a failure.
+    /// Returns details of a failure.
     pub(crate) fn explain(&self) -> String {
         let journal = self.injector.journal();
         let last = journal[journal.len().saturating_sub(40)..].join("\n");
@@ -294,7 +294,7 @@ impl Scene {
         passed
     }
 
-    /// Those that asked for a change.
+    /// Returns the requests that asked for a change.
     pub(crate) fn changes(&self) -> Vec<Passed> {
         let mut asked = self.asked();
         asked.retain(Passed::is_mutation);
@@ -346,7 +346,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Replaces its ports.
+    /// Replaces a Service's ports.
     pub(crate) async fn set_ports(&self, name: &str, ports: &[(u16, u16)]) -> Result<()> {
         let mut list = vec![json!({"$patch": "replace"})];
         list.extend(ports.iter().map(port));
@@ -375,7 +375,7 @@ impl Scene {
         id.with_context(|| format!("{name} has no annotation {ID}"))
     }
 
-    /// Its listeners by port.
+    /// Returns the load balancer's listeners by port.
     pub(crate) async fn listeners(&self, name: &str) -> Result<BTreeMap<u64, Listener>> {
         listeners(&self.cloud, &self.balancer_id(name)?).await
     }
@@ -433,7 +433,7 @@ impl Scene {
         .await
     }
 
-    /// Nothing is asked for any change for so long.
+    /// Checks that the program requests no change for this time.
     pub(crate) async fn is_calm(&self, time: Duration) -> Result<()> {
         let before = self.changes().len();
         tokio::time::sleep(time).await;

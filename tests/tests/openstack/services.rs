@@ -13,7 +13,7 @@ use crate::snapshot::Snapshot;
 
 const PREFIX: &str = "loadbalancer.openstack.org/";
 
-/// Everything that a Service may have.
+/// Configuration with all resources that a Service may have.
 pub(crate) const EVERYTHING: &str =
     "create-monitor=true\nmonitor-delay=5s\nmonitor-timeout=3s\nmanage-security-groups=true";
 
@@ -38,7 +38,7 @@ pub(crate) fn rules(now: &Snapshot) -> Vec<(u64, String)> {
     rules
 }
 
-/// How many ports carry our security group.
+/// Returns the number of ports with a security group of this program.
 pub(crate) fn carriers(now: &Snapshot) -> usize {
     let ours: Vec<&str> = now
         .all("security group")

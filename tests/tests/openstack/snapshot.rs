@@ -1,4 +1,4 @@
-//! Everything in a project that a controller could change, delete or leave behind.
+//! Snapshot of the objects in a project that a controller could change, delete or leave behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::cloud::{Api, Cloud, text};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Snapshot(pub(crate) BTreeMap<String, Value>);
 
-/// What changes by itself, or is the same everywhere.
+/// Fields that change by themselves, or are equal everywhere.
 const VOLATILE: [&str; 12] = [
     "created_at",
     "updated_at",
@@ -51,7 +51,7 @@ fn without_volatile(value: &mut Value) {
 }
 
 impl Snapshot {
-    /// What is there now.
+    /// Reads the current objects.
     pub(crate) async fn of(cloud: &Cloud) -> Result<Self> {
         let mine = format!("project_id={}", cloud.project());
         let mut objects = BTreeMap::new();
@@ -95,7 +95,7 @@ impl Snapshot {
         Ok(Self(objects))
     }
 
-    /// What `other` has differently, in words; nothing: they are equal.
+    /// Returns the differences of `other` in words; empty if they are equal.
     pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let names: BTreeSet<&String> = self.0.keys().chain(other.0.keys()).collect();
         let difference = |name: &String| match (self.0.get(name), other.0.get(name)) {

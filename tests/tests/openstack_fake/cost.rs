@@ -1,4 +1,4 @@
-//! What the configuration asks for costs its share, and no more.
+//! Cost of the configured resources in requests.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What `openstack-cloud-controller-manager` leaves in the cloud and in the cluster, as a table.
+//! Table of the objects that `openstack-cloud-controller-manager` leaves in the cloud and in the cluster.
 
 use ccm_conformance::Harness;
 use ccm_conformance::predecessor::{PORTS, UID, merge, served, service};
@@ -16,20 +16,20 @@ pub(crate) struct Case {
     pub(crate) name: &'static str,
     /// Without their prefix, unless it is another one.
     annotations: &'static [(&'static str, &'static str)],
-    /// What is added to the Service's `spec`.
+    /// Fields added to the Service's `spec`.
     spec: Value,
     /// The protocol of its ports.
     protocol: &'static str,
-    /// What is different in each listener; null: is not there.
+    /// Fields that differ in each listener; null removes one.
     listener: Value,
-    /// What is different in each pool.
+    /// Fields that differ in each pool.
     pool: Value,
     /// The monitor of each pool; null: none.
     monitor: Value,
-    /// What is different in each member.
+    /// Fields that differ in each member.
     member: Value,
     has_floating_ip: bool,
-    /// Its load balancer has the name that upstream gives it.
+    /// If set, the load balancer has the name that the Go cloud-controller-manager gives it.
     is_legacy: bool,
     /// The status, unless it is the address.
     status: Option<Value>,

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use openstack_fake::Options;
 use serde_json::json;
 
-/// One crash point of so many is tried.
+/// Sampling of crash points: one of so many is tried.
 const EVERY: usize = 9;
 
 const ID: &str = "loadbalancer.openstack.org/load-balancer-id";

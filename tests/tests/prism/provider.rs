@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::scene::Scene;
 
-/// What the provider sends to the cloud's API.
+/// Routes of the cloud's API that the provider uses.
 const ROUTES: [&str; 29] = [
     "GET /locations",
     "GET /servers",
@@ -51,7 +51,7 @@ const ROUTES: [&str; 29] = [
     "GET /actions",
 ];
 
-/// How long until a change shows.
+/// Time-out until a change shows.
 const SOON: Duration = Duration::from_secs(120);
 
 /// Of Robot and of the metadata service, of which there is no document.
@@ -97,7 +97,7 @@ async fn settle(harness: &Harness) -> Result<()> {
     harness.settle_within(SOON).await.map_err(|left| anyhow!("{left:?}, {:?}", harness.warnings(5)))
 }
 
-/// One change after the other, each until its request was sent.
+/// Makes one change after the other, each until its request was sent.
 async fn play(scene: &Scene, harness: &Harness) -> Result<()> {
     let act = |name: &str| format!("POST /load_balancers/{{id}}/actions/{name}");
     for number in 1..=3 {

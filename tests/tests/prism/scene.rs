@@ -24,11 +24,11 @@ use crate::disagreements::{Used, mend_answer, mend_request};
 /// The most that a body may be.
 const MOST: usize = 1 << 20;
 
-/// What a scenario needs.
+/// Harness of a scenario.
 pub(crate) struct Scene {
     /// The fake; the proxy forwards to it.
     pub(crate) fake: Fake,
-    /// The proxy's URL.
+    /// URL of the proxy.
     pub(crate) proxy: String,
     /// The disagreements that were met.
     pub(crate) used: Used,
@@ -38,14 +38,14 @@ pub(crate) struct Scene {
     _served: Served,
 }
 
-/// What the proxy refused, in words.
+/// Requests that the proxy refused, in words.
 type Violations = Arc<Mutex<BTreeSet<String>>>;
 
-/// How many requests wait for their answers.
+/// Number of requests that wait for their responses.
 #[derive(Clone, Default)]
 struct UnderWay(Arc<AtomicUsize>);
 
-/// One of them, until this is dropped.
+/// A pending request, counted until this is dropped.
 struct Asked(UnderWay);
 
 impl UnderWay {
@@ -114,7 +114,7 @@ impl Scene {
         Ok(serde_json::from_slice(&answer.body).unwrap_or_default())
     }
 
-    /// How many requests wait for their answers, and how many arrived so far.
+    /// Returns the number of pending requests, and the number of all requests so far.
     pub(crate) fn traffic(&self) -> (usize, usize) {
         (self.under_way.0.load(Ordering::Relaxed), self.fake.requests().len())
     }
@@ -131,7 +131,7 @@ impl Scene {
         counts.iter().for_each(|(route, count)| println!("  {count:>4} × {route}"));
     }
 
-    /// Fails on violations.
+    /// Fails if there are violations.
     pub(crate) fn judge(&self) -> Result<()> {
         let violations = self.violations();
         ensure!(violations.is_empty(), "the document does not allow:\n{}", violations.join("\n"));

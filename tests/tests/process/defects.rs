@@ -1,4 +1,4 @@
-//! What a process does when something is wrong that it cannot mend, or that will pass.
+//! Behaviour of a process in the face of permanent and temporary failures.
 //!
 //! Rules: APP-82, D-176, D-222.
 

@@ -81,7 +81,7 @@ impl CloudProvider for Slow {
 pub(crate) struct World {
     pub(crate) api: ApiServer,
     pub(crate) cloud: Cloud,
-    /// Whoever asks for the Lease of this name panics.
+    /// Name of a Lease; a request for this Lease panics.
     pub(crate) poisoned: Arc<Mutex<Option<&'static str>>>,
 }
 
@@ -109,7 +109,7 @@ impl World {
         Self { api, cloud, poisoned: Arc::default() }
     }
 
-    /// Somebody else holds the lease, and just renewed it.
+    /// Gives the Lease to another holder, who just renewed it.
     pub(crate) fn hold_the_lease(&self) {
         self.api.seed(lease("somebody-else")).expect("a Lease that the API takes");
     }
@@ -166,7 +166,7 @@ impl World {
         RELOADS.with(|reloads| reloads.lock().expect("no panic").clone())
     }
 
-    /// The same, running.
+    /// Starts the process and returns it.
     pub(crate) async fn start(&self, flags: &[&str]) -> Running {
         self.start_with(flags, false).await
     }
@@ -193,7 +193,8 @@ impl World {
 }
 
 thread_local! {
-    /// What the factory makes providers of: a factory is a plain function, and each test has a thread of its own.
+    /// Cloud and behaviour of the factory's providers: a factory is a plain function, and each test has a thread of its
+    /// own.
     static CLOUD: std::cell::RefCell<Option<(Cloud, bool)>> = const { std::cell::RefCell::new(None) };
     /// The configurations that they were given anew.
     static RELOADS: Arc<Mutex<Vec<String>>> = Arc::default();

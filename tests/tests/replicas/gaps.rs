@@ -1,4 +1,4 @@
-//! How long nobody led, as measured.
+//! Measured times without a leader.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 /// A machine that is busy with something else makes a measurement late, but not all of them.
 const ATTEMPTS: u32 = 3;
 
-/// What was measured so far.
+/// Times that were measured so far.
 #[derive(Default)]
 pub(crate) struct Gaps(Mutex<Vec<Gap>>);
 

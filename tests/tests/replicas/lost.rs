@@ -11,7 +11,7 @@ use crate::gaps::Gaps;
 use crate::replica::LOST;
 use crate::stage::{AMID, Identity, SOON, play};
 
-/// What APP-63 and APP-67 allow: the lease's 15 s since its last renewal, and a candidate's pause.
+/// Longest time that APP-63 and APP-67 allow: the Lease's 15 s since its last renewal, and a candidate's pause.
 const EXPIRY: Duration = Duration::from_secs(20);
 /// A leader that cannot renew its lease leads for so long by default.
 const DEADLINE: Duration = Duration::from_secs(10);

@@ -40,7 +40,7 @@ macro_rules! scenarios {
     };
 }
 
-/// All scenarios: what each needs, where it is written, and its name.
+/// Scenarios: the requirement of each, its module and its name.
 const SCENARIOS: &[(&str, Need, Play)] = scenarios![
     Cluster stopped::an_idle_leader_that_is_stopped_is_followed_within_a_second,
     Cluster stopped::where_the_lease_may_not_be_watched_it_takes_less_than_five_seconds,

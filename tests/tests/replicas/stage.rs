@@ -23,18 +23,18 @@ use crate::lease::{self, Held, TheLease};
 use crate::replica::{Replica, WAITS};
 use crate::role;
 
-/// How long anything may take that needs no more than some passes.
+/// Time-out of work that needs no more than a few passes.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
-/// How long an end in order may take on a busy machine; what is required of it is in the gaps.
+/// Time-out of a graceful stop on a busy machine; the requirement is checked in the gaps.
 pub(crate) const STOP: Duration = Duration::from_secs(60);
-/// How long a lease lasts by default: nobody may take it sooner after its last renewal.
+/// Default lease duration: the time for which no candidate may acquire the Lease after its last renewal.
 const LEASE: Duration = Duration::from_secs(15);
-/// So often the Lease is looked at where a gap is measured.
+/// Interval of the polls of the Lease while a gap is measured.
 const LOOK: Duration = Duration::from_millis(20);
 const REPLICAS: usize = 3;
-/// How a load balancer is asked for.
+/// Route of requests that create a load balancer.
 pub(crate) const CREATE: &str = "POST /v1/load-balancers";
-/// What is under way amid work: as many Services as the replicas take at a time, with [`AMID`].
+/// Number of Services in progress during work: as many as the replicas sync concurrently, with [`AMID`].
 pub(crate) const UNDER_WAY: usize = 2;
 pub(crate) const AMID: &[&str] = &["--concurrent-service-syncs=2"];
 
@@ -52,12 +52,12 @@ pub(crate) struct Stage {
     made: usize,
 }
 
-/// With which permissions the replicas run.
+/// Permissions of the replicas.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// Everything.
+    /// Permissions of an administrator.
     Admin,
-    /// Everything but to watch Leases.
+    /// Permissions of an administrator, except to watch Leases.
     NoWatchOfLeases,
 }
 
@@ -146,7 +146,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// One replica more, as a kubelet starts one anew that ended.
+    /// Starts a further replica, as a kubelet restarts a container.
     pub(crate) fn add(&mut self) -> Result<()> {
         self.starts += 1;
         let log = self.directory.path().join(format!("log-{}", self.starts));
@@ -154,7 +154,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Which of the replicas leads, and by which name; waits until one does.
+    /// Waits until a replica leads, and returns its index and identity.
     pub(crate) async fn leader(&self) -> Result<(usize, String)> {
         until("one of the replicas leads", SOON, async || self.leads_now().await).await
     }
@@ -165,7 +165,7 @@ impl Stage {
         Ok((index.with_context(|| format!("{holder} is none of the replicas"))?, holder))
     }
 
-    /// How the Lease is held.
+    /// Returns the holder of the Lease.
     pub(crate) async fn held(&self) -> Result<Held> {
         self.lease.held().await?.context("nobody holds the lease")
     }
@@ -189,7 +189,8 @@ impl Stage {
         Ok((gap, old))
     }
 
-    /// How long after the event another leads, how long after the last renewal it took the lease, and the old leader.
+    /// Returns the time from the event until another replica leads, the time from the last renewal until it acquired
+    /// the Lease, and the old leader.
     async fn followed(
         &mut self,
         event: impl AsyncFnOnce(&mut Replica) -> Result<()>,
@@ -256,8 +257,8 @@ impl Stage {
         Ok(names)
     }
 
-    /// So many Services more, of which [`UNDER_WAY`] are: the cloud was asked for their load balancers, and no answer has come. It
-    /// lasts until the door is opened. For replicas with [`AMID`].
+    /// Creates Services, [`UNDER_WAY`] of which stay in progress: the load balancers were requested, and the responses
+    /// wait until the barrier is opened. For replicas with [`AMID`].
     pub(crate) async fn amid_work(&mut self, services: usize, what: Waits) -> Result<()> {
         self.door().hold(what, CREATE, 0);
         self.services(services).await?;

@@ -11,7 +11,8 @@ use crate::gaps::Gaps;
 use crate::replica::{RELEASED, STOPPING};
 use crate::stage::{AMID, CREATE, Identity, SOON, STOP, UNDER_WAY, play};
 
-/// So long between two looks at the Lease that who follows at once cannot owe it to one.
+/// Flags for a long interval between two polls of the Lease, so that a successor that follows at once cannot owe it to
+/// a poll.
 const SELDOM: &[&str] =
     &["--leader-elect-lease-duration=150s", "--leader-elect-renew-deadline=140s", "--leader-elect-retry-period=60s"];
 

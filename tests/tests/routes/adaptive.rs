@@ -1,4 +1,4 @@
-//! When the product looks, and what it tells (D-5, P-33).
+//! Times at which routes are read, and events about them (D-5, P-33).
 //!
 //! Rules: ROUTE-31, ROUTE-46, D-142, D-143.
 

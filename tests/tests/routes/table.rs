@@ -7,7 +7,7 @@ use std::time::Duration;
 use cloud_provider::{AddressType, CloudProvider, Cluster, Error, Result, Route, Routes, async_trait};
 use tokio::time::Instant;
 
-/// What goes wrong with calls about a destination.
+/// Fault of calls about a destination.
 #[derive(Clone)]
 pub(crate) enum Trouble {
     Fails(Error),
@@ -116,7 +116,7 @@ impl Table {
         self.timed_calls().into_iter().map(|(_, call)| call).collect()
     }
 
-    /// As [`calls`](Self::calls), with the seconds since the start.
+    /// Returns [`calls`](Self::calls) with the seconds since the start.
     pub(crate) fn timed_calls(&self) -> Vec<(u64, String)> {
         let calls = std::mem::take(&mut self.state.lock().unwrap().calls);
         calls.into_iter().map(|(at, call)| (at.as_secs(), call)).collect()

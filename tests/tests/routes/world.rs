@@ -84,7 +84,7 @@ impl World {
         self.run_as(Some("this-cluster"));
     }
 
-    /// As [`run`](Self::run), for a cluster with this id. The task ends with the controller.
+    /// Runs the controller like [`run`](Self::run), for a cluster with this ID. The task ends with the controller.
     pub(crate) fn run_as(&self, id: Option<&str>) -> JoinHandle<()> {
         let cluster = Cluster { name: "kubernetes".into(), id: id.map(str::to_owned) };
         let (context, recorder) = (self.context.clone(), self.recorder.clone());
@@ -148,7 +148,7 @@ impl World {
         events.iter().filter(|event| event.reason == reason).map(|event| event.message.clone()).collect()
     }
 
-    /// All reasons of events.
+    /// Returns the reasons of all events.
     pub(crate) fn reasons(&self) -> Vec<String> {
         self.events.lock().unwrap().iter().map(|event| event.reason.clone()).collect()
     }

@@ -11,7 +11,7 @@ use cloud_provider::{
 use embedded_apiserver::ApiServer;
 use tokio::time::Instant;
 
-/// Our finalizer.
+/// Finalizer of the service controller.
 pub(crate) const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// The cloud. Clones share everything.
@@ -33,16 +33,16 @@ struct State {
     addresses: u8,
     /// Names of Services whose targets are Nodes with a label `in=yes`.
     selecting: BTreeSet<String>,
-    /// What is asked to have written into the annotations of all Services.
+    /// Annotations that the provider sets on all Services.
     annotations: BTreeMap<&'static str, Option<String>>,
     /// The ID that every load balancer is reported with.
     id: Option<String>,
-    /// Whether addresses are asked to be shown before the end of an ensure; what was shown then.
+    /// If set, addresses are reported before the end of an ensure; with the status at that time.
     announces: bool,
     announced: Vec<serde_json::Value>,
 }
 
-/// A load balancer.
+/// A load balancer of the scripted cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Balancer {
     pub(crate) ports: Vec<i32>,
@@ -56,17 +56,17 @@ pub(crate) struct Call {
     /// `ensure web`, `update web`, `get web`, `delete web`, `plan web`.
     pub(crate) what: String,
     pub(crate) at: Instant,
-    /// It changed something.
+    /// If set, the call changed something.
     pub(crate) changed: bool,
 }
 
-/// What a method does for one Service instead of succeeding at once.
+/// Behaviour of a method for one Service, other than immediate success.
 #[derive(Clone)]
 pub(crate) enum Behaviour {
     Hangs,
     Panics,
     Takes(Duration),
-    /// As `Takes`, and says so.
+    /// Takes this time like `Takes`, and reports the wait.
     Waits(Duration),
     Fails(Error),
 }
@@ -126,7 +126,7 @@ impl LbCloud {
         self.state().behaviours.clear();
     }
 
-    /// All load balancers, by UID of their Service.
+    /// Returns the load balancers by UID of their Service.
     pub(crate) fn balancers(&self) -> BTreeMap<String, Balancer> {
         self.state().balancers.clone()
     }
@@ -138,7 +138,7 @@ impl LbCloud {
         balancers.into_values().next().unwrap()
     }
 
-    /// Somebody changes all load balancers in the cloud's console.
+    /// Changes all load balancers, as an operator in the cloud's console does.
     pub(crate) fn tamper(&self, change: impl Fn(&mut Balancer)) {
         self.state().balancers.values_mut().for_each(change);
     }
@@ -147,7 +147,7 @@ impl LbCloud {
         self.state().calls.clone()
     }
 
-    /// How many calls of this kind began: `ensure web`, or a part of it.
+    /// Returns the number of calls whose name contains `what`, such as `ensure web`.
     pub(crate) fn count(&self, what: &str) -> usize {
         self.state().calls.iter().filter(|call| call.what.contains(what)).count()
     }

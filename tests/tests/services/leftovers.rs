@@ -15,7 +15,7 @@ async fn sleep(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Everything but what the Service asks for: what we might have written.
+/// Returns the parts of a Service that the controller writes: finalizers and status.
 fn written(service: &Value) -> Value {
     json!([service["metadata"]["finalizers"], service["status"]])
 }

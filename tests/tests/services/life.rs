@@ -140,7 +140,7 @@ async fn a_service_that_is_made_anew_gets_another_load_balancer_and_the_old_one_
     assert_eq!(world.cloud.balancers().into_keys().collect::<Vec<_>>(), [uid(&second)]);
 }
 
-/// SVC-36.
+/// Replaced Services keep no load balancer (SVC-36).
 #[tokio::test(start_paused = true)]
 async fn the_load_balancer_of_a_service_that_was_replaced_unseen_goes_once_that_is_confirmed() {
     let world = world().await;

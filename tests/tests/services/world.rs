@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cloud::LbCloud;
 
-/// The world.
+/// Harness of the service controller, an API server and a scripted cloud.
 pub(crate) struct World {
     pub(crate) api: ApiServer,
     pub(crate) user: User,

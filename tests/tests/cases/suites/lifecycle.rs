@@ -1,4 +1,4 @@
-//! One pass of the node-lifecycle controller over a single Node.
+//! Suite: a pass of the node-lifecycle controller over a single Node.
 
 use anyhow::Result;
 use cloud_provider::Taint;

@@ -1,4 +1,4 @@
-//! One reconcile of the route controller.
+//! Suite: a reconcile of the route controller.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -120,7 +120,7 @@ impl From<RouteForm> for Route {
     }
 }
 
-/// When calls ended.
+/// Times at which calls ended.
 #[derive(Default)]
 struct Ends {
     creates: Mutex<Vec<Instant>>,
@@ -132,7 +132,7 @@ impl Ends {
         list.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
     }
 
-    /// Whether all deletes ended before the first create began; `None` if not both happened.
+    /// Returns `true` if all deletes ended before the first create began; `None` if not both happened.
     fn creates_waited(&self) -> Option<bool> {
         let creates = self.creates.lock().unwrap_or_else(PoisonError::into_inner);
         let deletes = self.deletes.lock().unwrap_or_else(PoisonError::into_inner);

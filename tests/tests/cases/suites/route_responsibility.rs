@@ -1,4 +1,4 @@
-//! Whether the controller is responsible for a route.
+//! Suite: routes for which the controller is responsible.
 
 use anyhow::{Result, anyhow};
 use cloud_provider::Route;

@@ -1,4 +1,4 @@
-//! One item of the queue `service`, through the production worker.
+//! Suite: an item of the queue `service`, processed by the production worker.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Taint helpers.
+//! Suite: helpers for taints.
 
 use anyhow::Result;
 use cloud_provider::{Node, Taint};

@@ -23,7 +23,7 @@ use crate::helm::Helm;
 use crate::rules::everything;
 use scenario::{Cast, SCRAPER, Scenario};
 
-/// How long until a change of roles counts, and until a refusal shows.
+/// Time until a change of roles applies, and until a refusal shows.
 const LIMIT: Duration = Duration::from_secs(300);
 /// A refusal may be the last thing that happens: so long it is waited for where all else is done.
 const LAST: Duration = Duration::from_secs(30);
@@ -71,7 +71,7 @@ fn bound(name: &str, namespace: &str, rules: &Value, account: &str) -> [Value; 2
     ]
 }
 
-/// Somebody who may scrape.
+/// Returns an account that may scrape the metrics.
 fn scraper() -> Vec<Value> {
     let rules = json!([{"nonResourceURLs": ["/metrics", "/metrics/slis"], "verbs": ["get"]}]);
     [vec![accounts::document(SCRAPER)], bound("e2e-scraper", "", &rules, SCRAPER).to_vec()].concat()
@@ -101,7 +101,7 @@ async fn with_roles<T>(
     played.and_then(|played| cleaned.and(removed).map(|()| played))
 }
 
-/// What of these permissions counts in a namespace. Where is not told.
+/// Returns the permissions that apply in a namespace. The result does not name the namespace.
 fn within(atoms: &BTreeSet<Atom>, namespace: &str) -> BTreeSet<Atom> {
     let counts = atoms.iter().filter(|atom| atom.namespace.is_empty() || atom.namespace == namespace);
     counts.map(|atom| Atom { namespace: String::new(), ..atom.clone() }).collect()

@@ -83,7 +83,7 @@ impl Proxy {
 }
 
 impl Shared {
-    /// What is answered instead of the API server.
+    /// Returns the response that replaces the API server's, if any.
     fn trick(&self, request: &ApiRequest, query: &str) -> Option<(StatusCode, Value)> {
         if !self.streams.load(Ordering::Relaxed) && query.contains("sendInitialEvents") {
             let status = refusal(

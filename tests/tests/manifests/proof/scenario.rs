@@ -26,14 +26,14 @@ use crate::cluster::{connect, has_taint, is_shut_down};
 use crate::environment::Environment;
 use crate::kubelets::{Kubelets, OURS};
 
-/// How long a step may take.
+/// Time-out of a step.
 const SOON: Duration = Duration::from_secs(120);
 const STOP: Duration = Duration::from_secs(60);
 /// The account that scrapes.
 pub(crate) const SCRAPER: &str = "kube-system/e2e-scraper";
 const LEASE: &str = "cloud-controller-manager";
 
-/// What the program is started with.
+/// Settings of the program under test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cast {
     /// The volume controller, too.
@@ -52,7 +52,7 @@ impl Default for Cast {
     }
 }
 
-/// Everybody who plays.
+/// Participants of the scenario.
 pub(crate) struct Scenario {
     cast: Cast,
     client: Client,
@@ -88,7 +88,7 @@ impl Scenario {
         Ok(Self { cast, client, kubelets, controller, served, proxy, port, label, _directory: directory })
     }
 
-    /// All requests of the program that were refused so far.
+    /// Returns the program's requests that were refused so far.
     pub(crate) fn refused(&self) -> Vec<ApiRequest> {
         self.proxy.requests().all().into_iter().filter(|request| request.status == 403).collect()
     }
@@ -98,7 +98,7 @@ impl Scenario {
         self.controller.tail()
     }
 
-    /// All acts, each to its end.
+    /// Runs all steps of the scenario.
     pub(crate) async fn play(&self) -> Result<()> {
         self.election().await.context("the election")?;
         self.nodes().await.context("Nodes")?;
@@ -117,7 +117,8 @@ impl Scenario {
         Ok(())
     }
 
-    /// It stands by while the Lease is held, and takes it when that is given back, or makes a new one when it is deleted.
+    /// Checks that the program stands by while the Lease is held, acquires a released Lease, and creates a new one
+    /// after a deletion.
     async fn election(&self) -> Result<()> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), "kube-system");
         self.asked("GET", "leases").await?;
@@ -253,7 +254,7 @@ impl Scenario {
         .await
     }
 
-    /// One machine is off, one is gone.
+    /// Checks the lifecycle of a machine that is shut down and of one that was deleted.
     async fn lifecycle(&self) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let names = self.names(4);
@@ -273,7 +274,7 @@ impl Scenario {
         .await
     }
 
-    /// Somebody with a token and the permission reads the metrics; somebody without may not.
+    /// Scrapes the metrics with a permitted token, and checks that a token without the permission is refused.
     async fn scrape(&self) -> Result<()> {
         let mut config = Config::new(format!("https://127.0.0.1:{}", self.port).parse()?);
         config.accept_invalid_certs = true;
