@@ -6,13 +6,6 @@
 //! ones as deletions (RT-22). An object that did not change meanwhile keeps its `Arc`, so the cache never exists twice
 //! in memory. A [`Watch`] can keep all objects that a new list lacks ([`HoldOptions`]), and refuse lists of another
 //! cluster ([`ClusterIdentity`](crate::cluster::ClusterIdentity)).
-//!
-//! A [`Cache`] is filled by [`watch`] and read by everybody: objects are handed out as `Arc`s and never copied.
-//! Subscribers are told of every change ([`CacheEvent`]), and of every object again at their own resync period
-//! (RT-20). After a lost watch the objects are listed again: what is known comes as an update, what is missing as a
-//! delete (RT-22). An object that did not change meanwhile keeps its `Arc`, and there never are two copies of the
-//! world. A [`Watch`] may hold objects that a new list lacks all together ([`HoldOptions`]), and refuse lists of another
-//! cluster ([`ClusterIdentity`](crate::cluster::ClusterIdentity)).
 
 mod hold;
 mod store;

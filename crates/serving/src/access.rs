@@ -3,10 +3,6 @@
 //! A caller is authenticated by a front proxy's headers, a client certificate or a bearer token, and is anonymous
 //! otherwise; then the caller needs a permission for the path. Tokens are verified by TokenReview and permissions by
 //! SubjectAccessReview; the answers are cached.
-//!
-//! A caller is known by a front proxy's word, a client certificate or a bearer token, and is anonymous otherwise; then it
-//! needs a permission for the path. The Kubernetes API is asked about tokens and permissions; its answers are kept for a
-//! while.
 
 mod answers;
 mod authentication;
