@@ -24,7 +24,7 @@ fn check(arguments: &[&str], variables: &[(&str, &str)], input: &str) -> Checked
     let mut command = Command::new(BINARY);
     command.arg("check").args(arguments).env_clear().envs(variables.iter().copied());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // A program that refuses its flags reads nothing.
+    // A program that rejects its flags reads no input.
     _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -167,7 +167,7 @@ fn openstack_services_are_reviewed() {
     compare(
         "openstack",
         &[
-            // The classes are in a file that is not here.
+            // The classes are in a file that does not exist here.
             (
                 &[("loadbalancer.openstack.org/class", "gold"), ("loadbalancer.openstack.org/flavor-id", "f")],
                 json!({}),

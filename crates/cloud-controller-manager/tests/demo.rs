@@ -17,7 +17,7 @@ const SECRET_IN_BASE64: &str = "ZGVtby10b2tlb";
 static TOLD: LazyLock<Told> = LazyLock::new(|| {
     let programs = start(&["--nodes", "7", "--services", "4", "--output", "json"]);
     let people = start(&["--nodes", "5", "-vvv"]);
-    // Both are read while they tell, so that none waits for its reader.
+    // Both outputs are read while the demos run, so that neither blocks on a full pipe.
     let told = [programs, people].map(|demo| std::thread::spawn(|| demo.wait_with_output().unwrap()));
     let [programs, people] = told.map(|output| output.join().unwrap());
     Told { programs, people }

@@ -116,7 +116,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         _ = self.child.kill();
         _ = self.child.wait();
     }
@@ -136,7 +136,7 @@ async fn called_as_hetzners_own_program_it_needs_no_flag_and_has_its_metrics_whe
     let world = World::new().await;
     world.fake.add_server("worker-1");
     world.register("worker-1");
-    // Held, so that nobody else is given it; who does not listen is not in the program's way.
+    // The port is reserved for the program: a bound socket that does not listen does not conflict with it.
     let held = TcpSocket::new_v4().unwrap();
     held.set_reuseaddr(true).unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -160,7 +160,7 @@ async fn called_as_hetzners_own_program_it_needs_no_flag_and_has_its_metrics_whe
         "cloud_controller_manager_operations_total{op=\"hcloud/instancesv2.InstanceMetadata\"} ",
         "cloud_controller_manager_server_cache_requests_total{subsystem=\"instances_v2\",mode=\"all\",result=\"miss\"} ",
     ] {
-        // The order of labels is nobody's promise.
+        // The order of labels is not guaranteed.
         let (name, rest) = line.split_once(['{', ' ']).unwrap();
         let parts: Vec<_> = rest.split(['{', ',', '}']).filter(|it| it.contains('=')).collect();
         let shown = text.lines().any(|it| it.starts_with(name) && parts.iter().all(|part| it.contains(part)));

@@ -82,7 +82,7 @@ fn a_start_without_the_ranges_of_the_cluster_fails_at_once_and_names_the_flag() 
     let served = Served::start();
     for flags in [&[][..], &["--cluster-cidr=10.244.0.0"], &["--cluster-cidr=10.0.0.0/8,11.0.0.0/8"]] {
         let output = served.run(None, &[&["--secure-port=0"], flags].concat());
-        // As the reference's, but before anybody is asked and before the lease is taken (FLAG-21).
+        // The exit code of the Go program, but before any request is sent and the lease is acquired (FLAG-21).
         assert_eq!(output.status.code(), Some(255));
         let stderr = text(&output.stderr);
         assert!(stderr.contains("--cluster-cidr=\"") && stderr.contains("--configure-cloud-routes=false"), "{stderr}");

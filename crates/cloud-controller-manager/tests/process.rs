@@ -108,7 +108,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended already.
         _ = self.0.kill();
         _ = self.0.wait();
     }
@@ -198,7 +198,7 @@ async fn a_stop_is_0_a_second_signal_1_and_a_lost_lease_1() {
 
     lease["spec"]["holderIdentity"] = json!("");
     world.api.seed(lease).unwrap();
-    // The cloud hangs, so that something is in work.
+    // The cloud hangs, so that work is in progress.
     world.cloud.create_machines("worker-", 1);
     world.cloud.inject(provider_simulated::cloud::Fault::latency(60_000).on("POST /v1/load-balancers"));
     let service = json!({
@@ -219,7 +219,7 @@ async fn a_stop_is_0_a_second_signal_1_and_a_lost_lease_1() {
 async fn the_endpoints_are_there_for_those_who_may() {
     manager::install_crypto();
     let world = World::new().await;
-    // Held, so that nobody else is given it; who does not listen is not in the program's way.
+    // The port is reserved for the program: a bound socket that does not listen does not conflict with it.
     let held = TcpSocket::new_v4().unwrap();
     held.set_reuseaddr(true).unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();

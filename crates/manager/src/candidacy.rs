@@ -70,7 +70,7 @@ impl Candidacy {
         let release = CancellationToken::new();
         let elections = Elections { main: tokio::spawn(self.main.run(release.clone())), release: release.clone() };
         let identity = means.settings.identity.clone();
-        // Whatever ends this, the work ends too.
+        // The work ends with this function, whatever the reason.
         let halt = stop.child_token();
         let _halted = halt.clone().drop_guard();
         let lost_migration = async {
@@ -83,7 +83,7 @@ impl Candidacy {
             biased;
             _ = leads.lost() => return Err(Failure::LostLease(LostLease::Main)),
             other = identity.refused() => {
-                // Renewed or released it would be a change; it expires.
+                // Renewing or releasing the lease would be a change, so it expires.
                 elections.main.abort();
                 return Err(Failure::another_cluster(other));
             }

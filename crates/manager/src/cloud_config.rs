@@ -80,7 +80,7 @@ impl CloudConfig {
                     );
                 }
                 Err(error) => {
-                    // What is wrong in the file itself is no better next time.
+                    // A retry does not help against a mistake in the file itself.
                     again = (!error.is_invalid()).then(|| Instant::now() + pause);
                     let reason = error.to_string();
                     tracing::error!(
@@ -292,7 +292,7 @@ mod tests {
             file.swap(&format!("..{number}"), &format!("old {number}"));
             periods(2).await;
         }
-        // A credential in it may be taken over all the same.
+        // A credential in the file may have been adopted all the same.
         assert_eq!(provider.texts.lock().unwrap().len(), 3);
         assert!(!task.is_finished());
     }

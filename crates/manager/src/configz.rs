@@ -50,7 +50,7 @@ impl Flags {
         let election = &self.leader_election;
         let limited = self.api.kube_api_qps.filter(|qps| *qps > 0.0);
         json!({
-            // Of the insecure port that is no more.
+            // Port of the insecure server, which no longer exists.
             "Port": 0,
             "Address": "0.0.0.0",
             "MinResyncPeriod": self.api.min_resync_period.to_string(),

@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn neither_a_file_nor_a_collector_gets_the_memory() {
-        // The program's first act. It does no harm to other tests.
+        // The program calls this first. The call does not affect other tests.
         forbid();
         assert_eq!(getrlimit(Resource::Core).current, Some(0));
         assert_eq!(dumpable_behavior().unwrap(), DumpableBehavior::NotDumpable);

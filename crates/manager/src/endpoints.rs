@@ -36,7 +36,7 @@ pub(crate) struct Ports {
 impl Ports {
     /// Binds the ports that the flags configure, the webhook port first (APP-7).
     pub(crate) fn bind(flags: &Flags) -> Result<Self, Failure> {
-        // Reviews have megabytes, and what an HTTP/2 connection may send is bounded.
+        // Reviews may have megabytes, but the server bounds the data of an HTTP/2 connection.
         let options = ServingOptions { disable_http2: true, ..flags.webhook_serving() };
         let webhooks = flags.serves_webhooks().then(|| Listener::bind(&options)).transpose();
         let webhooks = webhooks.map_err(Failure::setup)?;
@@ -51,7 +51,7 @@ impl Ports {
     /// only a default, so the process continues without it if the port is taken.
     pub(crate) fn add_metrics_of(&mut self, provider: &dyn CloudProvider) {
         let Some(text) = provider.metrics_address().filter(|_| self.metrics.is_none()) else { return };
-        // Unlike the flag, it may name a host: programs in Go listen on `localhost:8233`.
+        // Unlike the flag, the provider's address may name a host: Go programs listen on `localhost:8233`.
         let named = || text.to_socket_addrs().ok()?.min_by_key(SocketAddr::is_ipv6);
         let parsed = text.parse::<ListenAddress>().map(ListenAddress::get);
         let bound = parsed.or_else(|error| named().map(Some).ok_or(error)).and_then(|address| match address {
@@ -92,7 +92,7 @@ impl Servers {
     pub(crate) fn start(ports: Ports, routes: Routes, metrics: &Metrics) -> Self {
         let servers = Self { tasks: TaskTracker::new(), end: CancellationToken::new() };
         let pairs = [(ports.webhooks, routes.webhooks), (ports.secure, routes.secure), (ports.metrics, routes.metrics)];
-        // One budget: an attack on one port must leave the memory that the others need.
+        // All ports share one budget, so that an attack on one port leaves the memory that the others need.
         let budget = Budget::default();
         for (listener, router) in pairs {
             if let Some(listener) = listener {

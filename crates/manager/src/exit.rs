@@ -77,7 +77,7 @@ pub(crate) fn paragraph(error: &anyhow::Error) -> String {
     let mut said = String::new();
     for cause in error.chain() {
         let text = cause.to_string();
-        // That a layer of the Kubernetes client failed says nothing.
+        // The name of the client's layer that failed has no information.
         let text = text.trim_start_matches("ServiceError: ");
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         if !said.contains(&text) {

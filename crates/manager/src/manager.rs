@@ -108,7 +108,7 @@ impl<'a> Manager<'a> {
     pub(crate) async fn run_with(&self, flags: &Flags, stop: &CancellationToken) -> Result<(), Failure> {
         match self.prepare(flags, stop).await {
             Ok(prepared) => prepared.run(stop).await,
-            // It was asked to stop before it could do anything, and did.
+            // The process was asked to stop before it did anything.
             Err(_) if stop.is_cancelled() => Ok(()),
             Err(failure) => Err(failure),
         }

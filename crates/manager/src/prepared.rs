@@ -57,7 +57,7 @@ pub struct Prepared {
 impl Prepared {
     pub(crate) async fn new(manager: &Manager<'_>, flags: &Flags, stop: &CancellationToken) -> Result<Self, Failure> {
         flags.log_inert();
-        // Before anything that takes time, or that would hide a misspelt name.
+        // Checked before anything that takes time or would hide a misspelt name.
         let is_known = manager.providers.check(&flags.cloud.cloud_provider);
         is_known.map_err(|error| Failure::Fatal(error.into()))?;
         let mut settings = flags.settings();
@@ -67,7 +67,7 @@ impl Prepared {
         }
         let election = flags.election();
         let migration = migration(election.as_ref())?;
-        // A kubeconfig that cannot be used is told before a port is bound.
+        // An unusable kubeconfig is reported before a port is bound.
         let general = settings.client(GENERAL).await.map_err(Failure::Setup)?;
         let mut ports = Ports::bind(flags)?;
         let access = match ports.secure.take() {
@@ -138,7 +138,7 @@ impl Prepared {
     /// The reason why the run ended otherwise. A lost lease is returned at once, because the process must end without
     /// waiting.
     pub async fn run(self, stop: &CancellationToken) -> Result<(), Failure> {
-        // `stop` need not be the one that this was prepared with.
+        // `stop` may differ from the token that the process was prepared with.
         let halt = self.stop.clone();
         let mut running = std::pin::pin!(self.run_all());
         tokio::select! {
@@ -257,7 +257,7 @@ async fn candidacy(
     let client = Settings { clients, ..settings.clone() }.client(LEASE).await.map_err(Failure::Setup)?;
     let elector = |config| Elector::new(client.clone(), config, events.clone(), settings.metrics.elections());
     let second = migration.map(|migration| {
-        // Same namespace, identity and timings (APP-81).
+        // The same namespace, identity and timings as the main lease (APP-81).
         let config = ElectionConfig { name: migration.leader_name.clone(), ..main.clone() };
         let assignment = Assignment::new(migration, &CONTROLLERS.map(Into::into));
         for name in assignment.unknown() {
@@ -293,7 +293,7 @@ async fn accounts(flags: &Flags, settings: &Settings) -> Result<Option<ServiceAc
     if !flags.use_service_account_credentials() {
         return Ok(None);
     }
-    // TokenRequests and new accounts are changes, too (INV-4).
+    // TokenRequests and new ServiceAccounts are changes, too (INV-4).
     let general = settings.client(GENERAL).await.map_err(Failure::Setup)?;
     let accounts = ServiceAccountClients::new(general, (**options).clone());
     Ok(Some(accounts.with_fence(settings.fence.clone().unwrap_or_default())))

@@ -127,7 +127,7 @@ where
     match tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build() {
         Ok(runtime) => {
             let output = runtime.block_on(future);
-            // A call of a provider that blocks its thread must not hold up the end.
+            // A provider that blocks its thread must not delay the end of the process.
             runtime.shutdown_background();
             output
         }

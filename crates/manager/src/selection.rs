@@ -45,7 +45,7 @@ impl Selection {
             match CONTROLLERS.into_iter().find(|known| name == known.canonical || name == known.alias) {
                 Some(known) if off => selection.push(Item::Off(known.canonical)),
                 Some(known) => selection.push(Item::On(known.canonical)),
-                // `-*` is taken, as the reference takes it, and means nothing.
+                // The item `-*` is accepted without effect, like in the Go program.
                 None if name == ALL => selection.extend((!off).then_some(Item::All)),
                 None => errors.push(unknown(name)),
             }

@@ -142,7 +142,7 @@ pub(crate) async fn cluster_of(
             Ok(namespace) => return Ok(named(namespace.metadata.uid)),
             Err(error) => error,
         };
-        // Anything else may pass: an API server that starts, or a proxy in front of it, says many things.
+        // Any other error may be temporary, because a starting API server or a proxy in front of it returns many kinds.
         if is_forbidden(&error) || is_not_found(&error) {
             tracing::warn!(
                 error = %api_error(&error), name,

@@ -143,7 +143,8 @@ impl Starter {
         }
         let made =
             ServiceController::new(context, services, cluster, options, events, self.settings.metrics.services());
-        // The identity of the process, because an account of the controller's own need not be allowed to read the namespace.
+        // Uses the process's identity, because a controller's own account may lack the permission to read the
+        // namespace.
         let informers = self.client("shared-informers").await?;
         let made = made.map(|controller| {
             self.settings.metrics.count_held("service", controller.count_vanished());

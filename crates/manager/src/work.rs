@@ -60,7 +60,7 @@ impl Work {
         means.provider_start.note(true);
         let reached = stop.run_until_cancelled(reach(&means, &shutdown)).await;
         let (cluster, events) = match reached {
-            // What a stop interrupts is no failure.
+            // An interrupted start is no failure.
             None => return Ok(None),
             Some(Err(_)) if stop.is_cancelled() => return Ok(None),
             Some(reached) => reached?,

@@ -87,7 +87,7 @@ fn limit(limits: &str, name: &str) -> Option<f64> {
 
 #[allow(clippy::cast_precision_loss, reason = "files are counted in thousands")]
 fn open_files() -> Option<f64> {
-    // One of them is the directory that is being read.
+    // Without the descriptor of the directory itself.
     Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
 }
 

@@ -120,7 +120,7 @@ fn explain(error: &clap::Error) -> String {
         _ => None,
     };
     let argument = context(ContextKind::InvalidArg).unwrap_or_default();
-    // clap shows the value's placeholder behind the flag.
+    // clap shows the value's placeholder after the flag.
     let flag = argument.split([' ', '=', '[']).next().unwrap_or_default();
     let see = format!("see '{COMMAND} --help'");
     match error.kind() {

@@ -70,7 +70,7 @@ impl Controllers {
 
 impl Drop for Controllers {
     fn drop(&mut self) {
-        // A runtime must not be waited for in another one.
+        // Waiting for a runtime within another runtime would panic.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }

@@ -29,7 +29,7 @@ impl Directory {
         let mut failure = None;
         for place in places {
             let path = std::path::absolute(place.join(&unique))?;
-            // Fails if it exists: nobody can put something of theirs in our place.
+            // The creation fails if the directory exists, so that nobody can prepare it.
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Self { path, elsewhere: Vec::new() }),
                 Err(error) => _ = failure.get_or_insert_with(|| about(&path, &error)),

@@ -98,7 +98,7 @@ impl Kubelets {
                 let patch = json!({"status": {"conditions": conditions(ready, Timestamp::now())}});
                 match strategic_patch(&api, &node, Some("status"), &patch).await {
                     Ok(_) => _ = self.state().registered.insert(node, ready),
-                    // A kubelet that starts registers; one that runs on does not notice.
+                    // A kubelet that starts registers its Node; a running kubelet does not notice.
                     Err(error) if is_not_found(&error) => match restarted {
                         Some(machine) => self.register(&machine).await,
                         None => _ = self.state().registered.insert(node, ready),

@@ -57,7 +57,7 @@ fn fail(text: &str) -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> ExitCode {
-    // Without -v nothing is logged: what the controllers warn of is what the story is about.
+    // Nothing is logged without -v, because the story provokes what the controllers warn of.
     match arguments.verbosity {
         0 => {}
         1 => manager::init_logging(0),
@@ -68,7 +68,7 @@ async fn run(arguments: Arguments) -> ExitCode {
     let (no_color, term) = (variable("NO_COLOR"), variable("TERM"));
     let style = Style::new(arguments.output, stdout().is_terminal(), no_color.as_deref(), term.as_deref());
     let mut timeline = Timeline::new(stdout(), style, Width::of_terminal());
-    // One for the whole run: a signal that comes when the story is just over is not lost.
+    // One future for the whole run, so that a signal at the end of the story is not lost.
     let mut stopped = std::pin::pin!(stopped());
     let world = tokio::select! {
         told = show(&arguments, &mut timeline) => match told {
@@ -126,7 +126,7 @@ async fn feed(world: &World, timeline: &mut Timeline<Stdout>) {
 async fn stopped() -> u8 {
     let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
     let [Ok(mut interrupt), Ok(mut term), Ok(mut hangup)] = kinds.map(signal) else {
-        // Then the signals end the process as they always do.
+        // The signals keep their default action.
         return std::future::pending().await;
     };
     let kind = tokio::select! {

@@ -48,7 +48,7 @@ pub(super) fn node_object(machine: &Machine, now: Timestamp) -> Value {
 /// Returns an image with its two names, about as long as real ones.
 fn image(number: usize) -> Value {
     let repository = format!("registry.example.com/platform/component-{number:02}");
-    // Digests are 64 hexadecimal digits; these say nothing.
+    // A placeholder with the 64 hexadecimal digits of a digest.
     let digest = format!("{number:02x}").repeat(32);
     json!({
         "names": [format!("{repository}@sha256:{digest}"), format!("{repository}:v1.{number}.0")],
@@ -63,7 +63,7 @@ pub(super) fn conditions(ready: bool, now: Timestamp) -> Value {
     let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         let mut condition =
             json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
-        // It is the kubelet's: whoever marks the Node leaves it.
+        // The kubelet's condition, which kube-controller-manager does not change.
         if ready {
             condition["lastHeartbeatTime"] = json!(now);
         }

@@ -63,7 +63,7 @@ pub(super) enum Action {
     DeleteService(String),
     /// A fault is injected that stops the controllers at this moment of their work.
     Arm(Moment),
-    /// Nothing is done until the controllers have stopped at that moment.
+    /// Waits until the controllers have stopped at that moment.
     AwaitStuck,
     /// Done when the controllers have been idle for a while, except for reading the machines of Nodes that are not
     /// ready.

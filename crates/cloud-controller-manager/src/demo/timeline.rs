@@ -130,7 +130,7 @@ impl<W: Write> Timeline<W> {
         let (colour, word) = if outcome.result.is_ok() { (GREEN, "ok    ") } else { (RED, "FAILED") };
         let word = self.paint(colour, word);
         self.line(&format!("{:8.2} s  {word} {} {took}", at.as_secs_f64(), step.title));
-        // Whoever reads a file or a pipe, such as grep, wants one line for each.
+        // Readers of a file or a pipe, such as grep, expect one line for each detail.
         let width = if self.style.live { self.width.of_text() } else { usize::MAX };
         for detail in outcome.result.as_deref().unwrap_or_default() {
             for part in wrapped(detail, width) {

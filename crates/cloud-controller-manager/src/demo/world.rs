@@ -82,7 +82,7 @@ impl World {
         let api_url = format!("http://{}", listener.local_addr()?);
         let server = ApiServer::with_options(embedded_apiserver::Options {
             request_log: REQUESTS_KEPT,
-            // kube-controller-manager would remove that taint again; there is none here.
+            // kube-controller-manager would remove that taint again, but the demo has none.
             taint_new_nodes: false,
             ..embedded_apiserver::Options::default()
         });
@@ -187,8 +187,8 @@ impl World {
                 true
             }
             Action::Vanish(names) => {
-                // A pass that is half-way would find only the rest of them gone, confirmed and witnessed: no landslide
-                // yet, so that it would delete these.
+                // A pass in progress would find only the other machines missing, confirmed and witnessed but not yet a
+                // landslide, and would delete their Nodes.
                 self.observer.between_passes().await;
                 self.vanished = self.cloud.take_away(&self.ids(names));
                 self.vanished.len() == names.len()

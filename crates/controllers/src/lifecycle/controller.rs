@@ -133,7 +133,7 @@ impl NodeLifecycleController {
             })
             .collect();
         if self.options.guard.is_some() && !self.context.nodes.is_synced() || shutdown.is_cancelled() {
-            // The share of Nodes that are gone says nothing as long as not all of them are known.
+            // The share of Nodes without an instance is meaningless as long as not all Nodes are known.
             return;
         }
         let condemned = self.condemn(&nodes, &seen, suspects).await;
@@ -165,8 +165,9 @@ impl NodeLifecycleController {
             return candidates;
         }
         let witnesses = witnesses::choose(&*self.context.provider, nodes, seen, &candidates, passes);
-        // Before and after: a witness that answers late, when a credential has come right meanwhile, would bear out what
-        // another project's said. Whoever is asked after it was found is asked with the credential that found it.
+        // Witnesses are read before and after the suspects. If the credential becomes valid in between, a witness that
+        // answers late would otherwise confirm absences that another project reported. Suspects that are read after a
+        // witness was found are read with the credential that found it.
         let before = self.ask(&witnesses, Want::EXISTENCE.fresh()).await;
         let asked: Vec<Arc<Node>> = candidates.iter().chain(&witnesses).cloned().collect();
         let mut answers = self.ask(&asked, Want::EXISTENCE.fresh()).await;

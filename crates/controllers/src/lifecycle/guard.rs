@@ -119,8 +119,8 @@ impl Testimony {
         }
     }
 
-    /// Returns the result, or an empty one if no witness was found before the suspects were read again. A witness that
-    /// was read later may have been read with another credential than the suspects.
+    /// Returns the result, without present witnesses if none was found before the suspects were read again. A witness
+    /// that was found only later may have been read with another credential than the suspects.
     #[must_use]
     pub fn borne_out_by(self, before: &[Result<InstanceState>]) -> Self {
         let was_found = before.iter().any(|answer| matches!(answer, Ok(InstanceState::Present { .. })));
@@ -207,7 +207,7 @@ impl Guard {
     /// detected too.
     fn landslide(&mut self, now: Instant, gone: usize, nodes: usize) -> Option<Held> {
         self.deleted.retain(|_, at| now.duration_since(*at) < self.options.delay);
-        // One that is still there (a dry run, a refused delete, a finalizer) is counted already.
+        // A Node that still exists (a dry run, a refused deletion, a finalizer) is counted already.
         let deleted = self.deleted.keys().filter(|uid| !self.gone_since.contains_key(*uid)).count();
         let (gone_lately, of) = (gone + deleted, nodes + deleted);
         #[allow(clippy::cast_precision_loss)] // Nodes are counted in thousands.

@@ -86,7 +86,7 @@ fn held(
     let (mut guard, now) = (Guard::new(guard), Instant::now());
     let gone: Vec<&Node> = suspects.iter().map(|index| &*nodes[*index]).collect();
     let opened = guard.open(now, &gone, population(provider, nodes, &gone));
-    // The first read stands for the second; only who was found testifies, as if asked again.
+    // The first read stands in for the second. Nodes that it found count as witnesses.
     let is_present = |answer: &Result<InstanceState>| matches!(answer, Ok(InstanceState::Present { .. }));
     let present = nodes.iter().zip(answers).filter(|(node, answer)| is_witness(provider, node) && is_present(answer));
     let testimony = Testimony { present: present.count(), gone: 0 };

@@ -37,7 +37,7 @@ impl NodeController {
                 Ok(InstanceState::Present { metadata: Some(metadata), .. }) => {
                     changes.push((node, metadata));
                 }
-                // NODE-75, and a machine that is gone: nothing to refresh.
+                // No metadata (NODE-75) or no instance: nothing to refresh.
                 Ok(_) => {}
                 Err(error) => failures.push((&*node.name, error)),
             }
@@ -46,7 +46,7 @@ impl NodeController {
             tracing::error!(node, %error, nodes = failures.len(), "no addresses from the cloud");
         }
         parallel_for(changes, workers(self.options.status_workers()), shutdown, |(node, metadata)| async move {
-            // The look-up took its time: whoever has the name now must be the Node that was looked up (P-10).
+            // The Node may have been replaced during the look-up; only the Node that was looked up is written (P-10).
             match self.context.nodes.get(&node.name) {
                 Some(now) if now.uid == node.uid && !self.young.contains(&now.uid) => {
                     self.update_addresses(&now, &metadata.node_addresses).await;

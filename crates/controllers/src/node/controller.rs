@@ -186,7 +186,8 @@ impl NodeController {
         let initializing = async {
             let nodes: Vec<Arc<Node>> = waiting.iter().map(|(_, node)| Arc::clone(node)).collect();
             let answers = metadata::fetch(&*self.context.provider, &nodes).await;
-            // No more under way than may write: the state of each is far larger than what it waits for.
+            // No more syncs than permits for writes, because the state of a sync is far larger than that of a waiting
+            // Node.
             let most = workers(self.options.concurrent_node_syncs);
             let mut waiting = waiting.iter().zip(answers);
             let mut writes = FuturesUnordered::new();
@@ -236,7 +237,7 @@ impl NodeController {
                 tracing::info!(node = &*node.name, "the cloud has no metadata for this node yet");
                 return Ok(());
             }
-            // The kind of the cause is lost to nobody: the explainer looks at the whole chain.
+            // The kind of the cause is kept, because the explainer examines the whole chain.
             Err(error) => Err(error.context(format!("failed to get instance metadata for node {}", node.name))),
             Ok(Some(metadata)) => match Initialization::plan(node, metadata) {
                 Ok(plan) => self.in_turn(self.carry_out(node, &plan)).await,
@@ -270,7 +271,7 @@ impl NodeController {
         self.young.note(&node.uid, Instant::now());
         let written = match self.write(&node.name, plan).await? {
             Written::Changed(node) => node,
-            // Another sync was faster than the cache: it has said so, and this one writes nothing.
+            // Another sync was faster than the cache and recorded the event, so this one writes nothing.
             Written::Nothing { node, is_fresh } => {
                 if is_fresh {
                     self.update_addresses(&node, &plan.metadata().node_addresses).await;
@@ -360,7 +361,7 @@ impl NodeController {
             .await;
         result.map(drop).map_err(|error| {
             tracing::error!(node = name, error = %api_error(&error), "aligning labels failed");
-            // The reference's words, which alerts on its log look for.
+            // The wording of the Go program, which log alerts look for.
             Error::other(format!("failed update labels for node {name}: {}", api_error(&error)))
         })
     }

@@ -27,7 +27,7 @@ pub fn judge(node: &Node, state: InstanceState, id_is_optional: bool) -> Result<
         InstanceState::Present { metadata: Some(metadata), .. } => {
             let mut metadata = *metadata;
             if metadata.provider_id.is_empty() && !id_is_optional {
-                // NODE-41: a Node never loses its taint without a provider id.
+                // A Node never loses its taint without a provider ID (NODE-41).
                 metadata.provider_id = node.provider_id().map(str::to_owned).ok_or_else(|| {
                     Error::other(format!("cloud provider does not set node provider ID for node {}", node.name))
                 })?;

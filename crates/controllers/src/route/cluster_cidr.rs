@@ -33,7 +33,7 @@ pub fn parse(flag: &str) -> Result<Vec<IpNet>, String> {
     match ranges.len() {
         0 | 1 => Ok(ranges),
         n if !(has_v4 && has_v6) => Err(format!(
-            // The parenthesis stays open in the reference too.
+            // The Go program does not close the parenthesis either.
             "len of ClusterCIDRs=={n} and they are not configured as dual stack (at least one from each IPFamily"
         )),
         2 => Ok(ranges),

@@ -162,7 +162,7 @@ impl RouteController {
             let standing = self.memory().standing();
             self.metrics.standing(standing);
             if let Step::Rest(at) = pace.step(Instant::now(), self.wishes()) {
-                // A condition that could not be written needs no list.
+                // Retrying a condition does not need a list of routes.
                 let condition = self.memory().next_condition();
                 let soonest = Instant::now() + SETTLE_EVERY;
                 let until = condition.map_or(at, |due| at.min(due.max(soonest)));

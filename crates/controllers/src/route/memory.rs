@@ -83,7 +83,7 @@ impl Memory {
         if self.set_aside(plan, ended) {
             self.look_again(now);
         }
-        // A route that leads nowhere is the work of nobody: its machine went.
+        // A route that leads nowhere was not changed by anybody: its machine was deleted.
         let blackholes: HashSet<&Destination> = plan
             .deletes
             .iter()
@@ -173,7 +173,7 @@ impl Memory {
             return;
         }
         self.look_again(now);
-        // Until then nobody knows how it stands, and nothing is said of it.
+        // The state is unknown until then, so the condition is not written.
         for decision in self.records.values_mut().filter_map(|record| record.decisions.get_mut(destination)) {
             *decision = Decision::Wait;
         }

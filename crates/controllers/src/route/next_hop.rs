@@ -44,7 +44,8 @@ mod tests {
 
     #[test]
     fn routes_are_compared_as_their_provider_means_them() {
-        // The Node's, the route's, the same for the reference, the same for a provider that knows about ownership.
+        // The Node's addresses, the route's, the result for the Go program's comparison, and the result for a provider
+        // that knows about ownership.
         let table = [
             ("InternalIP=10.0.0.1", "InternalIP=10.0.0.1", true, true),
             ("InternalIP=10.0.0.1", "InternalIP=10.0.0.2", false, false),

@@ -77,7 +77,7 @@ impl RouteController {
         self.metrics.listed(ours);
         self.memory().listed_foreign(routes.len() - ours);
         let nodes = self.context.nodes.list();
-        // Beyond the reference, which does what a list says.
+        // The Go program believes every list; this check is additional.
         if self.is_adaptive() {
             let question = within_grace(shutdown, list_is_believed(&*self.context.provider, &routes, &nodes));
             let believed = work.alongside(question).await.unwrap_or_else(|| Err(calls::stopping()));
@@ -265,7 +265,7 @@ impl RouteController {
         let result = call.await;
         drop(busy);
         if let Err(error) = &result {
-            // Before the turn is given away: the next call must not meet the limit too.
+            // The pause is set before the permit is released, so that the next call does not exceed the limit, too.
             self.memory().pause_for(Instant::now(), error);
         }
         result.map_err(Refused::Failed)
@@ -361,7 +361,7 @@ impl RouteController {
                 self.memory().condition_written(node, verdict);
                 return Ok(());
             }
-            // The Node was deleted meanwhile.
+            // The Node has been deleted meanwhile.
             Ok(Err(error)) if is_not_found(&error) => return Ok(()),
             Ok(Err(error)) => api_error(&error).to_string(),
             Err(_) => format!("no answer within {} s", CONDITION_DEADLINE.as_secs()),

@@ -175,7 +175,7 @@ pub fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster_cidrs: &[IpNet], wait
         for cidr in &node.pod_cidrs {
             let destination = Destination::new(cidr);
             if record.decisions.contains_key(&destination) {
-                // ROUTE-35: listed twice.
+                // The route is listed twice (ROUTE-35).
                 continue;
             }
             let decision = match table.find(node, &destination) {
@@ -196,7 +196,7 @@ pub fn plan(nodes: &[Arc<Node>], routes: &[Route], cluster_cidrs: &[IpNet], wait
     let wanted: HashSet<&Destination> = plan.creates.iter().map(|creation| &creation.destination).collect();
     let may_go = |route: &&Route| {
         is_responsible(route, cluster_cidrs)
-            // What is proved to be ours and makes room for its successor goes outside the ranges too.
+            // A route that is proved to be this cluster's and is being replaced is deleted outside the CIDRs, too.
             || (route.owned == Some(true) && wanted.contains(&Destination::new(&route.destination_cidr)))
     };
     let deletes = routes.iter().filter(may_go).filter_map(|route| plan.deletion(route, &waiting));
@@ -235,7 +235,7 @@ impl Plan {
         let decision = self.records.get(&*route.target_node).and_then(|record| record.decisions.get(&destination));
         let cause = match decision {
             _ if route.blackhole => Cause::Blackhole,
-            // Its Node may be the one that waits: until that is known the route may still serve it.
+            // The route's Node may be the one that waits, which the route may serve until that is known.
             _ if route.target_node.is_empty() && waiting.contains(&destination) => return None,
             _ if route.target_node.is_empty() => Cause::NoTarget,
             None => Cause::NotAssigned,
@@ -272,7 +272,7 @@ struct Table<'a> {
 impl<'a> Table<'a> {
     fn of(routes: &'a [Route]) -> Self {
         let mut by_target: HashMap<&str, Vec<_>> = HashMap::new();
-        // ROUTE-26: a route without a target is nobody's.
+        // A route without a target belongs to no Node (ROUTE-26).
         for route in routes.iter().filter(|route| !route.target_node.is_empty()) {
             let destination = Destination::new(&route.destination_cidr);
             by_target.entry(&route.target_node).or_default().push((route, destination));

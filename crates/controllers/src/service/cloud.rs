@@ -164,7 +164,7 @@ impl Cloud {
         if self.is_stopping() {
             return Err(Error::other("not begun: the process is stopping"));
         }
-        // The call is inside, so that a panic before the first await is caught too.
+        // The call is inside the future, so that a panic before the first await is caught too.
         let deadline = ask.deadline();
         let answer = AssertUnwindSafe(async { call(balancers).await }).catch_unwind();
         let answer = timeout(deadline, releasing_permit(observer, answer));
@@ -194,7 +194,7 @@ async fn releasing_permit<T>(observer: &dyn SyncObserver, call: impl Future<Outp
     loop {
         match timeout(SLOW, &mut call).await {
             Ok(answer) => return answer,
-            // Again after each pause: a provider that waits for its cloud takes the permit back after the wait.
+            // Repeated, because a provider that waits for its cloud reacquires the permit after the wait.
             Err(_) => observer.waits(),
         }
     }

@@ -150,7 +150,7 @@ impl ServiceController {
         let mut patch = json!({});
         self.remove_condition(key, service, &mut patch);
         if let Err(error) = self.write(key, service, &patch).await {
-            // It only says something that is not true any more.
+            // The condition is only outdated.
             let error = runtime::api_error::api_error(&error);
             tracing::debug!(service = key, %error, "our condition stays on a service of another class");
         }

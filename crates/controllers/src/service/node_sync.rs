@@ -70,7 +70,7 @@ impl ServiceController {
         };
         let result = match self.targets.current() {
             Ok(targets) => {
-                // Nothing remembered counts as no targets.
+                // No stored targets count as no targets.
                 let before = self.ledger.targets(key).unwrap_or_default();
                 let now = targets.given(self.cloud.follows(&service));
                 self.ledger.remember_targets(key, now.clone());

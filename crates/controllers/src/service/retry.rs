@@ -25,7 +25,7 @@ impl Retry {
     pub(super) fn of(result: &Result<()>) -> Self {
         match result {
             Ok(()) => Self::Never,
-            // "At once" would be asked again and again without a pause.
+            // A retry time of zero would repeat the request without a pause.
             Err(error) => error.retry_after().filter(|d| !d.is_zero()).map_or(Self::BackOff, Self::After),
         }
     }

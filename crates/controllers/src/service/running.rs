@@ -113,7 +113,7 @@ impl Running {
     /// Adds Services to the queues when the cache changes (SVC-15 … SVC-19). A resync adds nothing, because failed
     /// Services are in the queue anyway (SVC-18).
     fn feed(self: &Arc<Self>) {
-        // The caches must not keep alive what holds them.
+        // A weak reference, so that the caches do not keep their owner alive.
         let running = Arc::downgrade(self);
         self.controller.services.subscribe(Resync::never(), move |event| {
             if let Some(running) = running.upgrade() {
@@ -154,8 +154,9 @@ impl Running {
                 self.service_vanished(&key, last, false);
                 self.controller.writes.forget(&key);
                 self.controller.ledger.remember_deleted(&key, last);
-                // SVC-17 relies on the finalizer alone. It may have been taken off, or never have come on: a list from an
-                // API server that lags behind shows Services that are gone. A teardown that went well left no memory.
+                // SVC-17 relies on the finalizer alone, but it may have been removed or never have been added: a list
+                // from an API server that lags behind has Services that were deleted. After a successful deletion of
+                // the load balancer, the ledger has no entry.
                 if self.controller.ledger.service(&key).is_some() || self.turns.is_taken(&key) {
                     self.services.add(key);
                 }
@@ -194,7 +195,7 @@ impl Running {
                 claim.fail();
             }
         }
-        // The API server may have forgotten the Service for so short a time that no event tells of it.
+        // The API server may have lost the Service for so short a time that no event reports it.
         if let Some(pause) = self.controller.vanished.take_unwritten(&key)
             && self.controller.services.get(&key).is_some()
         {
@@ -243,7 +244,7 @@ impl Running {
     async fn check_drift(self: Arc<Self>, claim: Claim<String>) {
         let _busy = self.controller.context.pulse.begin("service-drift");
         let key = claim.key().clone();
-        // A Service that is being worked on, or waits to be tried again, is in the middle of a change.
+        // A Service in work, or waiting for a retry, is in the middle of a change.
         if self.services.retries(&key) == 0
             && let Some(_turn) = self.turns.take_if_free(&key)
             && self.controller.check_drift(&key).await

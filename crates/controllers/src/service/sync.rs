@@ -34,7 +34,7 @@ impl ServiceController {
             None => {
                 self.leftovers.forget(key);
                 self.settle_vanished(key, place).await;
-                // One that vanished without being deleted goes by rules of its own.
+                // Services that vanished without being deleted are handled separately.
                 match self.vanished.of(key).is_empty() {
                     true => self.delete_remembered(key, place).await,
                     false => Ok(()),
@@ -68,7 +68,7 @@ impl ServiceController {
         let cached = self.services.get(key);
         let Some(known) = self.ledger.service(key) else { return Ok(cached) };
         if cached.is_none() && self.vanished.has(key, &known) {
-            // It is read when it is due, and for that twice.
+            // The Service is read twice when it is due.
             return Ok(None);
         }
         let uid = &known.metadata.uid;
@@ -98,8 +98,9 @@ impl ServiceController {
     }
 
     async fn process(&self, key: &str, service: &Arc<Service>, place: &Place) -> Result<()> {
-        // SVC-36: of a Service that was deleted and made anew the old load balancer goes first. If the old one cannot have
-        // been deleted, its load balancer stays until that is confirmed, and the new one gets its own.
+        // If a Service was deleted and created again, the old load balancer is deleted first (SVC-36). If the old
+        // Service cannot have been deleted, its load balancer stays until that is confirmed, and the new Service gets
+        // its own.
         if let Some(known) = self.ledger.service(key).filter(|known| known.metadata.uid != service.metadata.uid) {
             match self.vanished.has(key, &known) {
                 true => self.vanished.is_replaced(key, &known),
@@ -113,8 +114,8 @@ impl ServiceController {
         self.leftovers.forget(key);
         self.ledger.store(key, Arc::clone(service));
         let operation = match Operation::of(service, &self.options) {
-            // Somebody took our finalizer off while it was being deleted and another one held it (SVC-54). Its load
-            // balancer goes all the same; we are the last who know of it.
+            // Somebody removed the finalizer while the Service was being deleted and another finalizer held it
+            // (SVC-54). The load balancer is deleted all the same, because only this controller still knows it.
             Operation::Nothing if !self.ledger.may_have_balancer(key) => Operation::Nothing,
             Operation::Nothing if is_abandoned(service) => Operation::Abandon,
             Operation::Nothing => Operation::TearDown,
@@ -129,7 +130,7 @@ impl ServiceController {
         match &result {
             Ok(()) if operation == Operation::Ensure => {}
             Ok(()) => self.ledger.forget(key),
-            // What the end of the process cut short is no news of the Service.
+            // Work that the shutdown interrupted is not reported on the Service.
             Err(_) if self.cloud.is_stopping() => {}
             Err(error) => {
                 self.ledger.remember_failed(key, true);
@@ -153,7 +154,7 @@ impl ServiceController {
         self.ledger.remember_targets(key, targets.given(self.cloud.follows(service)));
         let outcome = self.cloud.ensure(service, &targets.nodes, &narrator).await;
         let published = narrator.published();
-        // A failure is not worth a write of the ID.
+        // A failure does not justify a write of the ID.
         let annotations = match outcome.is_ok() || published.is_some() {
             true => narrator.annotations_with_id(),
             false => narrator.annotations(),
@@ -295,7 +296,7 @@ impl ServiceController {
         if !wants_load_balancer(&service, &self.options) {
             // SVC-81
         } else if is_abandoned(&service) {
-            // It need not have been seen while it was being deleted: without finalizers that takes no time.
+            // The deletion may have been too quick to be seen, because a Service without finalizers is deleted at once.
             self.say(&service, &News::Abandoned(self.cloud.name(&service)));
         } else {
             self.require_same_cluster().await?;

@@ -222,7 +222,7 @@ impl Targets {
         if !self.cache.is_synced() {
             return Err(Error::other("the Nodes of the cluster have not been listed yet"));
         }
-        // Held over the list: a change during it lets go what is made here.
+        // The lock is held while Nodes are listed, so that a change meanwhile discards the result.
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(set) = &latest.set {
             return Ok(set.clone());
@@ -349,7 +349,7 @@ mod tests {
             cache.insert(with("c", "3", True));
             cache.insert(with("d", "4", Unknown));
             look();
-            // Another Node of its name.
+            // Another Node of the same name.
             cache.insert(with("a", "5", True));
             look();
             assert_eq!(seen, expected, "{waits}");

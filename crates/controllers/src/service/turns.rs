@@ -93,7 +93,7 @@ impl Drop for Turn {
         let mut services = self.turns.services();
         let Some(state) = services.get_mut(&self.key) else { return };
         let next = if state.sync_waits {
-            // It is kept for the sync: a move of targets that waits too comes after it, and will find nothing to do.
+            // The lock is kept for the sync. A waiting update of targets comes after it, and will find nothing to do.
             state.is_busy = false;
             Some(&self.turns.syncs)
         } else {

@@ -117,7 +117,7 @@ impl State {
     fn step(&mut self, now: Instant, key: &(String, String), remembered: usize) -> Step {
         let landslide = self.landslide(now, remembered);
         if std::mem::replace(&mut self.is_landslide, landslide.is_some()) && landslide.is_none() {
-            // What was read during a landslide proves nothing.
+            // Reads during a landslide prove nothing.
             self.absent.values_mut().for_each(|absence| absence.first_read = None);
         }
         let delay = self.options.delay;
@@ -198,7 +198,7 @@ impl Vanished {
     pub(super) fn pause(&self, key: &str) -> Option<Duration> {
         let state = self.state()?;
         let due = of(&state, key).map(|absence| absence.due).min()?;
-        // One that is due and could not be looked at, because its sync failed before, is no hurry.
+        // A Service that is due but was not checked, because its sync failed before, is not urgent.
         Some(due.saturating_duration_since(Instant::now()).max(SOON))
     }
 

@@ -125,7 +125,7 @@ fn label_operations(object: &Value, plan: &Plan) -> Vec<Value> {
     if !object["metadata"]["labels"].is_object() {
         return vec![add("/metadata/labels", json!(plan.labels))];
     }
-    // RFC 6901.
+    // Escapes of JSON Pointer (RFC 6901).
     let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
     plan.labels.iter().map(|(key, value)| add(&format!("/metadata/labels/{}", escaped(key)), json!(value))).collect()
 }

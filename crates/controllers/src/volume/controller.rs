@@ -87,7 +87,7 @@ impl VolumeLabelController {
         let stop = shutdown.clone();
         run_workers(&queue, WORKERS, shutdown, move |claim| {
             let (this, stop) = (Arc::clone(&self), stop.clone());
-            // What is given up is looked at again by the next process.
+            // The next run repeats work that was cancelled.
             async move {
                 let _busy = this.context.pulse.begin(QUEUE);
                 _ = within_grace(&stop, this.sync_claim(claim)).await;
@@ -154,7 +154,7 @@ impl VolumeLabelController {
             }
             Err(_) => {}
         }
-        // Whoever was deleted meanwhile has been forgotten already.
+        // A volume that was deleted meanwhile was forgotten already.
         if self.volumes.get(name(&volume)).is_none_or(|now| uid(&now) != uid(&volume)) {
             self.forget(&volume);
         }
@@ -177,7 +177,7 @@ impl VolumeLabelController {
                     let now = self.api.get(name(volume)).await?;
                     match uid(&now) == uid(volume) && is_open(&now) {
                         true => self.carry_out(&now, topology).await,
-                        // Its own sync, if there is still anything to do.
+                        // The volume gets a sync of its own if work is left.
                         false => Ok(()),
                     }
                 }

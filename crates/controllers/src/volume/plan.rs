@@ -62,7 +62,7 @@ impl Plan {
         }
         let mut plan = Self::default();
         for fact in topology.facts() {
-            // A volume with the deprecated key alone is well: the scheduler knows both.
+            // The deprecated key alone is sufficient, because the scheduler knows both keys.
             if label(volume, fact.key).or_else(|| label(volume, fact.beta_key)).is_some() {
                 continue;
             }

@@ -29,7 +29,7 @@ pub(super) fn split(text: &str) -> Vec<Document<'_>> {
     let mut documents: Vec<Document<'_>> = vec![Document { index: 1, lines: Vec::new(), first: 1 }];
     let lines = text.strip_prefix('\u{feff}').unwrap_or(text).lines();
     for (number, line) in lines.enumerate().map(|(index, line)| (index + 1, line)) {
-        // No line of a scalar begins like this: not even in a block, which is indented.
+        // A line of a scalar never begins like this, not even in a block, which is indented.
         let content = line.strip_prefix("---").filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t']));
         let Some(current) = documents.last_mut() else { break };
         match content {
@@ -62,7 +62,7 @@ impl<'a> Document<'a> {
     /// The document is not valid YAML.
     pub(super) fn objects(&self) -> Result<Vec<Object>, String> {
         let value: Value = serde_saphyr::from_str(&self.lines.join("\n")).map_err(|err| {
-            // Only the place: the parser's message may quote a Secret.
+            // Only the position: the parser's message may quote a Secret.
             let place = err.location().map(|at| self.first + usize::try_from(at.line()).unwrap_or_default() - 1);
             format!("no valid YAML in line {}", place.unwrap_or(self.first))
         })?;

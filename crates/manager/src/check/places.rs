@@ -79,7 +79,7 @@ impl Place {
         let port =
             text.strip_prefix("port ").map(|rest| rest.chars().take_while(char::is_ascii_digit).collect::<String>());
         let lower = text.to_ascii_lowercase();
-        // The longest of those that are named first: keys may begin with other keys.
+        // Of the keys named first, the longest: a key may be the beginning of another.
         let position = |named: &Named| match named {
             Named::Key(key) => lower.find(&key.to_ascii_lowercase()).map(|at| (at, usize::MAX - key.len())),
             Named::Port(number) => (port.as_deref() == Some(&*number.to_string())).then_some((0, 0)),

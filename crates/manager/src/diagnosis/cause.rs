@@ -62,7 +62,7 @@ impl Cause {
                 403 => Self::Forbidden,
                 code @ (429 | 500..) => Self::Busy(code),
                 _ if status.message.contains("HTTP request to an HTTPS server") => Self::NotAnApi,
-                // The API server has a word for everything; what has none is some other server's.
+                // The API server sets a reason on every error; an error without one comes from another server.
                 _ if status.reason.is_empty() => Self::NotAnApi,
                 _ => Self::Other,
             },
@@ -74,7 +74,7 @@ impl Cause {
 
     /// Returns the cause of a wrapped error. The deepest error is examined first, because it says most.
     fn of_chain(error: &(dyn Error + 'static)) -> Self {
-        // What an I/O error holds is hidden from `source`, which goes on below it.
+        // `source` skips the error inside an I/O error and continues below it.
         let held = error.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
         let below = held.map(|held| held as &(dyn Error + 'static)).or_else(|| error.source());
         match below.map_or(Self::Other, Self::of_chain) {
@@ -96,7 +96,7 @@ impl Cause {
             return Self::of_io(error);
         }
         let text = error.to_string();
-        // Neither the resolver's nor the client's own time-out has a type of its own.
+        // Neither the resolver's nor the client's own timeout has a type of its own.
         if text.contains("dns error") || text.contains("failed to lookup address information") {
             return Self::Dns;
         }

@@ -53,7 +53,7 @@ pub(super) async fn check(
         }
         Err(error) => report.add(Finding::failure("cloud", error, "report this to the provider's authors")),
     }
-    // What it says at a start, unless it has just been said.
+    // The provider's messages at a start, unless they have just been reported.
     if !failed && let Some((client, cluster)) = cluster {
         report.add(initialize(subject.settings, deadline, provider, client, cluster).await);
     }

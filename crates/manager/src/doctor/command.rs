@@ -36,7 +36,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
         Parsed::Say(text) => return print(&text, ExitCode::SUCCESS),
         Parsed::Wrong(text) => return wrong(&text),
     };
-    // The report says it all; the log is for whoever asks for it.
+    // The report is complete; the log is for those who ask for it.
     if flags.verbosity > 0 {
         logging::init_for_output(flags.verbosity);
     }
@@ -44,7 +44,7 @@ pub(crate) fn main(providers: &Registry, program: &Program, arguments: impl Into
         let mut lines = Lines::default();
         let mut told = |finding: &Finding| {
             if output == Output::Text {
-                // A failure to print shows at the last line, too.
+                // A failure to print is reported at the last line, too.
                 _ = print(&lines.line(finding), ExitCode::SUCCESS);
             }
         };
@@ -73,7 +73,7 @@ async fn run(
     let situation = Situation::find(&options);
     let settings = Settings { clients: Clients::Configured(Box::new(options)), ..flags.settings() };
     let provider =
-        // It changes nothing, whatever a provider would do.
+        // The fence refuses every change, whatever the provider does.
         match providers.init(&flags.cloud.cloud_provider, flags.cloud.cloud_config.as_deref(), closed(flags, timeout)) {
             Ok(Some(provider)) => Ok(provider),
             Ok(None) => {

@@ -70,7 +70,7 @@ pub async fn examine(subject: &Subject<'_>, told: &mut (dyn FnMut(&Finding) + Se
     report.add(dns::check(&subject.situation, subject.names, subject.timeout).await);
     if let Some((clients, version)) = &api {
         report.add(clock::judge(version.skew, subject.lease.as_ref().map(|lease| lease.duration)));
-        // By the server's clock: the holder of the lease runs beside it.
+        // The server's clock is closer to that of the lease's holder than the local clock.
         let now = version.server_time;
         report.add(lease::check(&clients.read_only, subject.lease.as_ref(), now).await);
         let cluster = cluster(subject, &clients.read_only).await;
@@ -100,7 +100,7 @@ struct Clients {
 }
 
 async fn clients(subject: &Subject<'_>) -> Result<Clients, String> {
-    // A client's error tells its causes itself.
+    // A client's error includes its causes.
     let text = |error: anyhow::Error| {
         error.downcast_ref::<ClientError>().map_or_else(|| format!("{error:#}"), ToString::to_string)
     };

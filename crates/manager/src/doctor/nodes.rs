@@ -88,7 +88,7 @@ fn unanswered(nodes: &[Arc<Node>], answers: &[Result<InstanceState>], has_failed
     for (node, answer) in nodes.iter().zip(answers) {
         if let Err(error) = answer {
             let silence = error.is_unanswered();
-            // Why the cloud does not answer is said once, by its own checks.
+            // The cloud's own checks report why the cloud does not answer.
             let text = if silence && has_failed { String::new() } else { error.to_string() };
             by_error.entry((silence, text)).or_default().push(&node.name);
         }

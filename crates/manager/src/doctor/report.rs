@@ -71,7 +71,7 @@ impl Lines {
             Some(remedy) if self.remedies.insert(remedy.clone()) => format!("; {remedy}"),
             Some(_) => "; what to do is said above".to_owned(),
         };
-        // What others say may have line breaks; a finding is one line.
+        // Texts from elsewhere may have line breaks; a finding is one line.
         let said = format!("{text}{remedy}");
         let said = said.lines().map(str::trim).collect::<Vec<_>>().join(" ");
         format!("{mark:<4}  {check}: {said}\n")

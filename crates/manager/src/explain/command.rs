@@ -84,7 +84,7 @@ async fn run(report: &ReportFlags, subject: &Subject, providers: &Registry) -> R
     let settings = report.settings(Fence::closed("explain changes nothing"));
     let shutdown = CancellationToken::new();
     let client = read_only_client(&settings, start::PROVIDER_CLIENT).await.map_err(said)?;
-    // A person waits for the answer: one try.
+    // `explain` runs interactively, so there is only one attempt.
     let cluster = start::cluster(flags, &client, Duration::ZERO, &shutdown).await.map_err(said)?;
     let provider = initialized(flags, &settings, providers, &client, &cluster, &shutdown).await.map_err(said);
     let lease = flags.election().map(|election| ElectedBy {

@@ -61,7 +61,7 @@ fn machine(it: &NodeFacts, node: &Node, causes: &mut Causes) {
             (None, ConditionStatus::True) if node.provider_id().is_some() => {
                 causes.note(State::MachineMissing, reason.clone());
             }
-            // Its deletion is the cause, held or not.
+            // The deletion is the cause, held or not.
             (None, _) if State::of_outlook(&it.outlook).is_some() => {}
             (None, _) => causes.note(State::NoSuchMachine, reason.clone()),
         },
@@ -83,7 +83,7 @@ fn initialization(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Cause
     match is_planned {
         // The event may not have been written yet, or have expired.
         Some(error) => causes.note(State::InitializationFailed, error.clone()),
-        // Where nothing tells why.
+        // No event explains the state.
         None if causes.is_empty() => causes.add(Cause::new(State::Uninitialized, "").since(node.created)),
         None => {}
     }
@@ -121,7 +121,7 @@ fn lifecycle(facts: &Facts, it: &NodeFacts, node: &Node, causes: &mut Causes) {
     if !facts.runs.lifecycle {
         causes.note(State::ControllerOff, "cloud-node-lifecycle-controller");
     }
-    // A Node that the cloud shows, and that is not suspected of being gone, is not held any more.
+    // A Node whose machine exists and is not suspected otherwise is no longer held.
     let is_found = matches!(it.machine, Machine::Present { .. });
     if !is_found {
         reported(facts, &[EventReason::DeletionHeld, EventReason::DeletingNodeFailed], causes);

@@ -50,7 +50,7 @@ pub struct Reader<'a> {
 /// The reason why Nodes or Services cannot be listed. Other errors are part of the explanation.
 pub async fn explain(reader: &Reader<'_>, subject: &Subject) -> Result<Explanation, String> {
     let nodes = list::<Node>(&reader.client).await?;
-    // A provider tells owners by the Services that live.
+    // Providers determine owners by the Services that exist.
     let services = match (subject, list::<Service>(&reader.client).await) {
         (_, Ok(services)) => services,
         (Subject::Service { .. }, Err(error)) => return Err(error),
@@ -279,7 +279,7 @@ fn machine(answer: &Result<InstanceState, Error>) -> Machine {
             Machine::Present { shutdown: *shutdown, metadata: metadata.clone() }
         }
         Ok(InstanceState::Gone(gone)) => Machine::Gone(gone.reason().to_owned()),
-        // Several machines of one name, or a provider ID that is none.
+        // Several machines of one name, or an invalid provider ID.
         Err(error) if error.chain().any(Error::is_invalid) => Machine::Ambiguous(error.to_string()),
         Err(error) => Machine::Failed(error.to_string()),
     }

@@ -139,9 +139,9 @@ fn reported(facts: &Facts, it: &ServiceFacts, service: &Service, causes: &mut Ca
             // The condition is newer than any event.
             State::SyncFailed => !has_condition,
             State::TargetsNotUpdated => true,
-            // As long as the plan says so too.
+            // An event about drift is outdated unless the plan has steps, too.
             State::Drifted => facts.plan.steps.iter().any(|step| step.side == Side::Cloud),
-            // Told by what is there now.
+            // The number of targets is known, so the event is not needed.
             State::NoNodes => it.targets == 0,
             _ => false,
         };

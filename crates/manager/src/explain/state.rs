@@ -1,4 +1,4 @@
-//! The states that the controllers know and in which an object waits, is held, or is left alone: what each means and what to do.
+//! The states in which an object waits, is held or is left alone, each with its meaning and its remedy.
 
 use controllers::EventReason;
 use controllers::lifecycle::outlook::Outlook;
@@ -54,7 +54,7 @@ macro_rules! states {
 }
 
 states! {
-    // Both.
+    // States of both kinds.
     NobodyLeads, Waits, "No manager leads, so nothing is worked on.",
         "Start the manager, or look into the log of the one that runs; `doctor` tells more.";
     ControllerOff, Waits, "The controller for this object is not selected with these flags.",
@@ -64,7 +64,7 @@ states! {
     CloudUnreachable, Waits, "The cloud could not be asked.",
         "Read the cloud's answer; `doctor` checks the credential and the connection.";
 
-    // Services.
+    // States of Services.
     NotALoadBalancer, Informs, "The Service does not ask for a load balancer.",
         "Set spec.type to LoadBalancer if it shall have one.";
     OtherClass, Waits, "The Service belongs to another controller: its class is not one of this manager's.",
@@ -122,7 +122,7 @@ states! {
     RemovalFailed, Waits, "The Service no longer exists, and its load balancer could not be deleted; that is retried.",
         "If it lasts, remove the cause that the error names.";
 
-    // Nodes.
+    // States of Nodes.
     Uninitialized, Waits, "The Node carries the taint of Nodes that no cloud has looked at yet.",
         "Wait a moment; if it stays, see that a manager leads and runs cloud-node-controller.";
     InitializationFailed, Waits, "The Node cannot be initialised; that is retried with growing pauses of at most 17 minutes.",

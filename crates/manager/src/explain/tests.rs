@@ -334,7 +334,7 @@ fn every_cause_that_holds_a_deletion_is_told_now_and_from_the_event() {
         let sentence = held.to_string();
         let now = Situation::well().unready().lost().with(|it| it.nodes.outlook = Outlook::Held(held.clone())).node();
         assert!(now.iter().any(|it| it.state == State::DeletionHeld && it.detail == sentence), "{now:?}");
-        // What the plan's single read cannot know is told by the event, with the time of its first report.
+        // The plan's single read cannot know this; the event does, with the time of its first report.
         let told = EventFact {
             message: format!("Keeping node worker-1: {sentence}"),
             ..event(EventReason::DeletionHeld, THEN)

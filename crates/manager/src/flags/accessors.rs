@@ -35,7 +35,7 @@ impl Flags {
     pub fn settings(&self) -> Settings {
         Settings {
             min_resync_period: self.api.min_resync_period(),
-            // Names were checked when the flags were parsed.
+            // The names were validated when the flags were parsed.
             controllers: self.controllers.selection().unwrap_or_default(),
             configure_cloud_routes: self.route.configure_cloud_routes,
             ..Settings::new(self.options(), Clients::Configured(Box::new(self.client_options())))

@@ -32,7 +32,7 @@ fn by_type(argument: Arg) -> Arg {
         return argument;
     }
     let nothing = argument.get_default_values().iter().all(|value| value.is_empty());
-    // Alphabetical within a section.
+    // Flags are in alphabetical order within a section.
     let argument = argument.display_order(0).hide_default_value(nothing);
     match kind(&argument) {
         "bool" => switch(argument).value_name("BOOL"),
@@ -53,7 +53,7 @@ fn by_type(argument: Arg) -> Arg {
             };
             let argument = if kind == "path" { argument.value_hint(ValueHint::AnyPath) } else { argument };
             let argument = if placeholder.is_empty() { argument } else { argument.value_name(placeholder) };
-            // What follows a flag is its value, whatever it looks like.
+            // The argument after a flag is its value, even if it looks like a flag.
             argument.allow_hyphen_values(true)
         }
     }
@@ -70,7 +70,7 @@ pub(super) fn kind(argument: &Arg) -> &'static str {
     let kinds = [
         (TypeId::of::<bool>(), "bool"),
         (TypeId::of::<i32>(), "int32"),
-        // The verbosity: an int32 of which no more is kept.
+        // The verbosity, an int32 that is kept in eight bits.
         (TypeId::of::<u8>(), "int32"),
         (TypeId::of::<i64>(), "int"),
         (TypeId::of::<f32>(), "float32"),
@@ -145,7 +145,7 @@ fn put_aside(arguments: &mut Vec<OsString>, error: &clap::Error) -> bool {
     while let Some(argument) = rest.next() {
         let text = argument.to_string_lossy();
         let (name, attached) = text.split_once('=').map_or((&*text, false), |(name, _)| (name, true));
-        // `-v4` is `--v`.
+        // The argument `-v4` means `--v=4`.
         if name != flag && !(flag == "--v" && text.starts_with("-v")) {
             kept.push(argument);
             continue;

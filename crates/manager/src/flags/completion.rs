@@ -47,7 +47,8 @@ fn described(program: &Program) -> Command {
             "check" => complete(sub.args(flags()).args(check::arguments())),
             "orphans" => complete(sub.args(offered(&OrphansFlags::command()))),
             "explain" => sub.subcommands(["node", "service"].map(Command::new)),
-            // Subcommands instead of values: the generator for fish knows no values of arguments that are no flags.
+            // Subcommands instead of values, because the generator for fish does not complete values of positional
+            // arguments.
             "completion" => sub.subcommands(SHELLS.map(Command::new)),
             "help" => sub.subcommands(SUBCOMMANDS.map(|(name, _)| Command::new(name))),
             _ => sub,
@@ -66,7 +67,7 @@ fn with_values(flag: Arg, program: &Program) -> Arg {
     let values = VALUES.into_iter().find(|(flag, _)| *flag == name).map(|(_, values)| values.to_vec());
     let values = if name == "cloud-provider" { Some(program.providers.clone()) } else { values };
     match values.filter(|values| !values.is_empty()) {
-        // An empty default is none of the values.
+        // An empty default is not one of the values.
         Some(values) => flag.value_parser(PossibleValuesParser::new(values)).default_value(Resettable::Reset),
         None => flag,
     }

@@ -22,7 +22,7 @@ pub(super) fn positional(matches: &ArgMatches, command: &str) -> Option<String> 
     let arguments: Vec<_> = arguments.filter(|argument| !argument.is_empty()).collect();
     (!arguments.is_empty()).then(|| {
         let list = arguments.iter().map(|argument| format!("{argument:?}")).collect::<Vec<_>>().join(" ");
-        // A subcommand's own name has a space in it, and there are no subcommands below it.
+        // The name of a subcommand contains a space, and there are no nested subcommands.
         let hint = match arguments.first() {
             Some(word) if !command.contains(' ') => subcommand::hint(word),
             _ => "write --name=value".to_owned(),
@@ -33,7 +33,7 @@ pub(super) fn positional(matches: &ArgMatches, command: &str) -> Option<String> 
 
 /// Returns the flag that an error is about, as `--name`.
 pub(super) fn flag(error: &clap::Error) -> Option<String> {
-    // clap shows the value's placeholder behind the flag.
+    // clap shows the value's placeholder after the flag.
     let argument = context(error, ContextKind::InvalidArg)?;
     argument.split([' ', '=', '[']).next().filter(|flag| flag.starts_with('-')).map(str::to_owned)
 }

@@ -133,7 +133,7 @@ impl Flags {
         }
         values.remove("arguments");
         values.insert("help".to_owned(), "false".to_owned());
-        // None of the standard flags is.
+        // No standard flag is secret.
         let secret = |name: &str| self.vendor.iter().any(|flag| flag.secret && flag.name == name);
         let shown = |(name, value): (String, String)| {
             let value = match name.as_str() {

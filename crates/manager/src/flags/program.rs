@@ -189,7 +189,7 @@ impl Program {
                 let argument = argument.hide(false).help(flag.help).help_heading(self.name);
                 argument.default_value(flag.default).value_name("VALUE")
             };
-            // One that is accepted from other vendors' manifests is this vendor's now.
+            // A flag that is accepted from other vendors' manifests now belongs to this vendor.
             if command.get_arguments().any(|argument| argument.get_id() == flag.name) {
                 command.mut_arg(flag.name, own)
             } else {

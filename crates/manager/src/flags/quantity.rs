@@ -45,7 +45,7 @@ impl FromStr for Quantity {
         if bytes < 0.0 {
             return Err(format!("{text:?} is negative; write bytes as in 512, 1K or 2Ki"));
         }
-        // A part of a byte counts as one; what no machine has is as good as everything.
+        // Fractions of a byte are rounded up; a quantity that exceeds every machine's memory saturates.
         Ok(Self(bytes.ceil() as usize))
     }
 }

@@ -33,7 +33,7 @@ pub struct RouteFlags {
 impl RouteFlags {
     pub(super) fn options(&self, mode: RouteMode) -> RouteOptions {
         RouteOptions {
-            // Where they are needed and wrong, the start fails (FLAG-21).
+            // If routes are needed and the CIDRs are invalid, the start fails (FLAG-21).
             cluster_cidrs: self.cluster_cidrs().unwrap_or_default(),
             reconciliation_period: self.route_reconciliation_period.to_std_or_zero(),
             ..RouteOptions::in_mode(mode)

@@ -26,7 +26,7 @@ impl Flags {
 
     fn period_errors(&self) -> Vec<String> {
         let mut errors = Vec::new();
-        // A pass after the other without a pause would only burn the cloud's quota.
+        // Passes without a pause would only use up the cloud's quota.
         for (name, period) in [
             ("node-monitor-period", self.lifecycle.node_monitor_period),
             ("node-status-update-frequency", self.misc.node_status_update_frequency),

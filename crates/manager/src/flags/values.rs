@@ -189,7 +189,7 @@ pub(super) fn list(text: &str) -> Result<List, String> {
         };
         fields.push(field);
         match after.strip_prefix(',') {
-            // A comma at the end begins another, empty field.
+            // A trailing comma begins another, empty field.
             Some("") => {
                 fields.push(String::new());
                 break;

@@ -32,12 +32,12 @@ impl Filter {
         if metadata.is_span() {
             return false;
         }
-        // It says of each attempt that there is no connection, and not to what; we say what that means.
+        // The record reports each attempt without the server's name; this program explains the failure instead.
         if metadata.target() == "kube_client::client::builder" && self.highest(metadata) < DEBUG {
             return false;
         }
         if is_library(metadata.target()) {
-            // kube_client warns with the whole body of an answer that it cannot read, which may hold a secret (INV-5).
+            // kube_client warns with the whole body of an unreadable answer, which may hold a secret (INV-5).
             let least = if crate_of(metadata.target()) == "kube_client" { Level::ERROR } else { Level::WARN };
             return *metadata.level() <= least;
         }

@@ -119,7 +119,7 @@ impl Subscriber for Logger {
     }
 
     fn event(&self, event: &Event<'_>) {
-        // Nothing is locked while values print themselves: one that panics is told of by this same log.
+        // Values are formatted without a lock, because one that panics is logged by this same log.
         let (record, now) = (Record::of(event), Timestamp::now());
         let mut line = String::with_capacity(256);
         match self.format {

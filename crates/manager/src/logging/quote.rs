@@ -42,7 +42,7 @@ pub(super) fn write_visibly(f: &mut impl fmt::Write, c: char) -> fmt::Result {
 }
 
 fn visible(c: char) -> bool {
-    // Only what cannot be printed is escaped as a code point by the standard library; quotation marks are not.
+    // The standard library escapes only unprintable characters, except quotation marks, as a code point.
     c == '\'' || c == ' ' || (!c.is_whitespace() && !c.is_control() && !c.escape_debug().to_string().starts_with("\\u"))
 }
 

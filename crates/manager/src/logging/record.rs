@@ -78,14 +78,14 @@ impl Record {
 
     fn take(&mut self, field: &Field, value: Value) {
         let name = match field.name() {
-            // What reads klog's lines looks for this name.
+            // Parsers of klog lines look for this key.
             "error" => "err",
-            // Spelt so because Rust keeps the plain word for itself.
+            // The field has another spelling because the plain word is a keyword of Rust.
             name => name.strip_prefix("r#").unwrap_or(name).trim_end_matches('_'),
         };
         match (name, value) {
             ("message", Value::Text(text) | Value::Bare(text) | Value::Quoted(text)) => self.message = text,
-            // Where somebody else says it on the caller's behalf.
+            // The location of the caller for whom another function logs.
             ("log.file", Value::Text(text)) => self.file = text,
             ("log.line", Value::Bare(text)) => self.line = text.parse().unwrap_or_default(),
             ("v", Value::Bare(text)) => self.verbosity = text.parse().unwrap_or_default(),

@@ -28,7 +28,7 @@ impl Sink {
         let streams = options.streams();
         let split_at = match (streams.split, options.format) {
             (false, _) => Severity::Info,
-            // Warnings are information in JSON, which has no severities.
+            // Warnings are informational in JSON, which has no severities.
             (true, Format::Json) => Severity::Error,
             (true, Format::Text) => Severity::Warning,
         };
@@ -44,7 +44,7 @@ impl Sink {
     pub(super) fn write(&self, severity: Severity, record: &str) {
         let mut inner = self.lock();
         if severity >= inner.split_at {
-            // What led to an error is read before it.
+            // Records before an error are written before the error.
             inner.flush();
             _ = inner.errors.write_all(record.as_bytes());
             _ = inner.errors.flush();

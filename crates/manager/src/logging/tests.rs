@@ -198,7 +198,7 @@ fn verbosity_says_what_is_written() {
         (5, &["info", "one", "three", "debug", NO_CONNECTION, "provider"]),
         (10, &["info", "one", "three", "debug", "trace", NO_CONNECTION, "provider"]),
     ];
-    // One log for all, as when somebody changes it.
+    // One log for all records, as if an operator changed the verbosity.
     let (_, log) = heard(&with_verbosity(0), |handle| {
         for (verbosity, more) in table {
             handle.set_verbosity(verbosity);
@@ -312,7 +312,7 @@ fn flags_are_listed_in_order_at_verbosity_1() {
 fn a_panic_is_one_error_with_its_place() {
     let own = std::thread::current().id();
     let standard = std::panic::take_hook();
-    // Other tests of this process keep their report.
+    // Other tests of this process keep their panic report.
     std::panic::set_hook(Box::new(move |info| {
         if std::thread::current().id() == own { panics::log_panic(info) } else { standard(info) }
     }));
@@ -333,7 +333,7 @@ proptest! {
         let fields = if structured { vec![("key", Field::Text(key.clone()))] } else { Vec::new() };
         let record = record(Severity::Info, &message, fields);
         let text = klog(&record);
-        // Only the first line begins as a record does; further ones are indented, or end a text of several lines.
+        // Only the first line begins like a record; further lines are indented or end a text of several lines.
         prop_assert!(text.ends_with('\n'));
         prop_assert!(text.lines().skip(1).all(|line| line.starts_with(['\t', ' '])), "{}", text);
         prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n' && c != '\t'));

@@ -10,7 +10,7 @@ use super::record::{Record, Severity, Value};
 /// Appends the record and a line break. A record with fields or a component is structured: its message is quoted.
 pub(super) fn write(to: &mut String, record: &Record, now: &Zoned, pid: u32) {
     write_header(to, record, now, pid);
-    // A paragraph for people stays readable.
+    // A text of several paragraphs stays readable.
     let component = record.component.filter(|_| !record.fields.is_empty() || !record.message.contains('\n'));
     if record.fields.is_empty() && component.is_none() {
         write_plain(to, &record.message);

@@ -67,7 +67,7 @@ fn wrong(text: &str) -> ExitCode {
 
 async fn run(command: &OrphansFlags, providers: &Registry) -> Result<ExitCode> {
     let OrphansFlags { report: ReportFlags { flags, output, .. }, .. } = command;
-    // The provider may change nothing before the deletion was confirmed.
+    // The provider must not change anything before the deletion is confirmed.
     let is_confirmed = Arc::new(AtomicBool::new(false));
     let fence = match command.delete {
         true => Fence::new({
@@ -76,17 +76,17 @@ async fn run(command: &OrphansFlags, providers: &Registry) -> Result<ExitCode> {
         }),
         false => Fence::closed("orphans changes nothing without --delete"),
     };
-    // The ranges of Pods say nothing about owners.
+    // Pod CIDRs do not matter for owners.
     let settings = Settings { configure_cloud_routes: false, ..command.report.settings(fence) };
     let provider = start::provider(flags, &settings, providers)?;
     let shutdown = CancellationToken::new();
     let client = read_only_client(&settings, start::PROVIDER_CLIENT).await?;
-    // A person waits for the answer: one try.
+    // `orphans` runs interactively, so there is only one attempt.
     let cluster = start::cluster(flags, &client, Duration::ZERO, &shutdown).await?;
     let clients = Arc::new(ForProvider::Given(client.clone()));
     let context = start::context(&settings, &cluster, clients, Arc::new(NoEvents), &shutdown);
     start::initialize(&*provider, &context).await?;
-    // The provider gets no caches: with them some start work in the background.
+    // The provider gets no caches, because with caches some providers start work in the background.
     let mut report = find(&client, &*provider, &cluster, Timestamp::now()).await;
     choose(&mut report, command)?;
     if *output == Output::Text {

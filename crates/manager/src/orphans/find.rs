@@ -19,7 +19,7 @@ pub async fn find(client: &Client, provider: &dyn CloudProvider, cluster: &Clust
     if owned.is_empty() {
         return report;
     }
-    // Later than the cloud: an owner that is missing now has been deleted, and is not just being created.
+    // Read after the cloud: an owner that is missing now was deleted, and is not just being created.
     let owners = match Owners::read(client, owned.iter().any(is_route)).await {
         Ok(owners) => owners,
         Err(error) => {
@@ -59,7 +59,7 @@ async fn owned(provider: &dyn CloudProvider, cluster: &Cluster, report: &mut Orp
     let (name, mut owned) = (provider.name(), Vec::new());
     match provider.load_balancers() {
         None => report.notes.push(format!("cloud provider {name:?} runs no load balancers with this configuration")),
-        // The call is inside, so that a panic before the first await is caught too.
+        // The call is inside the future, so that a panic before the first await is caught too.
         Some(balancers) => match ask(name, async { balancers.owned(cluster).await }).await {
             Ok(found) => owned.extend(found),
             Err(error) if error.is_not_implemented() => {

@@ -59,7 +59,7 @@ fn election(features: &Features, rules: &mut Vec<Rule>) {
         let scope = if election.namespace == KUBE_SYSTEM { Scope::KubeSystem } else { Scope::LeaseNamespace };
         Rule { scope, namespace: election.namespace.clone(), ..rule }
     };
-    // A rule for "create" cannot name objects.
+    // RBAC cannot restrict "create" to object names.
     rules.push(lease(&["create"], "the first election makes the lease"));
     rules.push(lease(&["get", "update"], "election").named(&election.leases).vital());
     if election.watch {
@@ -96,7 +96,7 @@ fn callers(features: &Features, rules: &mut Vec<Rule>) {
             Rule::kube_system("DEP-6", "configmaps", &["get", "list", "watch"], why)
                 .named(["extension-apiserver-authentication"])
                 .granted_by("Role kube-system/extension-apiserver-authentication-reader")
-                // The start fails without it (APP-122).
+                // The start fails without this ConfigMap (APP-122).
                 .vital_if(!features.tolerate_lookup_failure),
         );
     }

@@ -60,12 +60,12 @@ fn wrong(text: &str) -> ExitCode {
 
 async fn run(report: &ReportFlags, providers: &Registry) -> Result<ExitCode> {
     let ReportFlags { flags, output, .. } = report;
-    // It changes nothing, whatever a provider would do.
+    // The fence refuses every change, whatever the provider does.
     let settings = report.settings(Fence::closed("plan changes nothing"));
     let provider = start::provider(flags, &settings, providers)?;
     let shutdown = CancellationToken::new();
     let client = read_only_client(&settings, start::PROVIDER_CLIENT).await?;
-    // A person waits for the answer: one try.
+    // `plan` runs interactively, so there is only one attempt.
     let cluster = start::cluster(flags, &client, std::time::Duration::ZERO, &shutdown).await?;
     let clients = Arc::new(ForProvider::Given(client));
     let context = start::context(&settings, &cluster, clients, Arc::new(NoEvents), &shutdown);

@@ -84,7 +84,7 @@ pub(crate) async fn plan_service(
 ) -> Report {
     let mut report = Report::new(provider.name(), cluster);
     let (nodes, _) = plan_nodes(settings, provider, nodes, &mut report).await;
-    // Only the Service is of interest; what is wrong with Nodes is explained with them.
+    // Only the Service matters here; problems of Nodes are explained with the Nodes.
     report.objects.clear();
     services::plan(settings, provider, cluster, &nodes, std::slice::from_ref(service), &mut report).await;
     report
@@ -129,7 +129,7 @@ fn show(cache: &Cache<Node>, nodes: &[Arc<Node>]) {
         match nodes.iter().find(|after| after.name == before.name) {
             Some(after) if Arc::ptr_eq(after, &before) => {}
             Some(after) => {
-                // A cache takes no object of a version that it has.
+                // A cache rejects an object with a version that it has.
                 cache.remove(&before.name);
                 cache.insert(Node::clone(after));
             }

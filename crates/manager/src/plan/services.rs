@@ -72,7 +72,7 @@ pub(super) fn note_orphans(
     if !settings.wants(SERVICE_CONTROLLER) {
         return;
     }
-    // Services that could not be listed are none here, and would make an orphan of each load balancer.
+    // If the Services could not be listed, every load balancer would seem to be an orphan.
     let orphans = if services.is_empty() { None } else { orphans_among(provider, cluster, services) };
     report.notes.extend(orphans.unwrap_or_default().iter().map(|orphan| advice(orphan)));
 }
@@ -115,7 +115,7 @@ async fn ensure(cloud: Cloud<'_>, service: &Service, plan: &mut ObjectPlan) -> R
         }
         answer => answer?,
     };
-    // Of a load balancer that is about to be made nobody asks for the address.
+    // A load balancer that is about to be created has no address yet.
     let is_new = !steps.is_empty() && !has_ingress(service);
     steps.into_iter().for_each(|step| plan.cloud(step));
     let ingress = if is_new { Vec::new() } else { cloud.ingress(service).await? };

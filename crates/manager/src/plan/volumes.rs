@@ -40,7 +40,7 @@ pub(super) async fn plan(
 
 async fn of_one(provider: &str, cloud: &dyn Volumes, volume: &PersistentVolume, plan: &mut ObjectPlan) -> Result<()> {
     let labels = match ask(provider, async { cloud.labels(volume).await }).await {
-        // A provider that does not offer this call has no volumes.
+        // A provider that does not implement this call has no volumes.
         Err(error) if error.is_not_implemented() => None,
         answer => answer?,
     };

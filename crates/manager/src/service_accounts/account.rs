@@ -44,7 +44,7 @@ impl Account {
                 tracing::info!(account = self.name, namespace = self.namespace, "service account created");
                 Ok(())
             }
-            // Another replica was faster.
+            // Another replica created the account first.
             Err(error) if is_already_exists(&error) => {
                 let got = accounts.get(&self.name).await;
                 got.map(drop).map_err(|error| self.failed(Doing::Get, error))

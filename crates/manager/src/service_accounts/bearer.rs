@@ -27,7 +27,8 @@ async fn send(below: Client, source: Arc<TokenSource>, mut request: Request<Body
         return Ok(answer);
     }
     source.discard(&token);
-    // The server did nothing, so the same may be sent again, once; a token that was just made is no better than the next.
+    // The server did nothing, so the request may be sent again, once. If the token was just issued, a new one would be
+    // rejected as well.
     let Some(mut request) = again.filter(|_| token.lifetime().may_be_outdated(Instant::now())) else {
         return Ok(answer);
     };

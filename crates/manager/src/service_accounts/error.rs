@@ -44,7 +44,7 @@ impl fmt::Display for Doing {
         f.write_str(match self {
             Self::Get => "failed to get service account",
             Self::Create => "failed to create service account",
-            // Known from the reference.
+            // The wording of the Go program.
             Self::RequestToken => "failed to get token for",
         })
     }
@@ -54,7 +54,7 @@ impl ServiceAccountError {
     pub(super) fn of(namespace: &str, name: &str, doing: Doing, error: kube::Error) -> Self {
         let forbidden = is_forbidden(&error);
         let mut text = match error {
-            // Its text might quote from an answer that holds a token.
+            // The error's text might quote an answer that holds a token.
             kube::Error::SerdeError(_) => "the API server's answer cannot be read".to_owned(),
             error => api_error(&error).to_string(),
         };

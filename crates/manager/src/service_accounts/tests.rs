@@ -135,7 +135,7 @@ async fn the_first_client_makes_its_account_and_the_first_request_gets_its_token
         "{}",
         entries[0].user_agent
     );
-    // Another process, later: the account is there.
+    // A later process finds the account.
     stage.client("route-controller").await.unwrap();
     assert_eq!(stage.requests(), ["get serviceaccounts 200"]);
 }
@@ -195,7 +195,7 @@ async fn a_token_that_the_server_forgot_is_replaced_and_the_request_is_sent_agai
     stage.ask(&client).await.unwrap();
     assert_eq!(stage.requests(), FETCH);
     assert_ne!(stage.last_credential(), first);
-    // A token that was just made is discarded too, but nothing is sent again.
+    // A token that was just issued is discarded too, but the request is not sent again.
     stage.refuse_once();
     assert_eq!(stage.ask(&client).await.unwrap_err(), "nodes say Unauthorized");
     assert_eq!(stage.requests().len(), 0);
@@ -266,7 +266,7 @@ async fn a_token_is_asked_for_four_times_with_growing_pauses() {
         "{text}"
     );
     assert_eq!(second.unwrap_err(), text);
-    // The next one tries again.
+    // The next caller tries again.
     stage.api.faults().clear();
     stage.ask(&client).await.unwrap();
 }

@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_token_is_used_for_most_of_what_is_left_of_it() {
         let (wall, now) = (Timestamp::UNIX_EPOCH, Instant::now());
-        // Seconds left by this clock: used for so long, good for so long.
+        // Remaining seconds by this clock, seconds until renewal, seconds until expiry.
         let table = [
             (3600, 2880, 3600),
             (86_400, 69_120, 86_400),

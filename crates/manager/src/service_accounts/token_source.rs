@@ -110,7 +110,7 @@ impl TokenSource {
     }
 
     async fn fetch_once(&self) -> Result<(HeaderValue, Lifetime), ServiceAccountError> {
-        // It may have been deleted since.
+        // The account may have been deleted since.
         self.account.ensure().await?;
         let answer = self.account.request_token().await?;
         let unusable = || self.account.unusable(Doing::RequestToken, "the API server's answer has no usable token");

@@ -37,7 +37,7 @@ struct ServiceReviews {
 #[async_trait]
 impl Handler for ServiceReviews {
     async fn handle(&self, request: AdmissionRequest) -> Result<Value, String> {
-        // By its kind and size first: most of what could be sent here need not be parsed.
+        // Kind and size are checked first, so that most requests need not be parsed.
         if !is_write(&request) || request.object_bytes() > 2 * LARGEST {
             return Ok(allowed(&[]));
         }
@@ -75,7 +75,7 @@ fn answer(name: &str, is_update: bool, found: ServiceReview, known: &ServiceRevi
         let status = json!({"code": 422, "reason": "Invalid", "message": limited(new).join("; ")});
         return json!({"allowed": false, "status": status, "warnings": limited(warnings)});
     }
-    // kubectl shows warnings without the object, and equal ones of several objects once.
+    // kubectl shows warnings without the object, and merges equal warnings of several objects.
     let heading = match is_update {
         true => format!("the load balancer of Service {name} stays as it is until this is corrected:"),
         false => format!("Service {name} gets no load balancer until this is corrected:"),

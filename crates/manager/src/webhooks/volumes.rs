@@ -31,7 +31,7 @@ impl Handler for VolumeLabels {
                 "kind": {"group": request.kind.group, "kind": request.kind.kind},
             },
         });
-        // By its kind first: most of what could be sent here need not be parsed.
+        // The kind is checked first, so that most requests need not be parsed.
         if !admission::is_creation(&review["request"]) {
             return Ok(json!({"allowed": true}));
         }

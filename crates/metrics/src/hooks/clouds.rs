@@ -101,7 +101,7 @@ impl CloudMetrics for Cloud {
         let made;
         let operation = match self.operation(operation) {
             Some(known) => known,
-            // Rare: a provider that makes labels of ids.
+            // Rare: the provider uses IDs as label values.
             None => {
                 made = Arc::new(self.make(OTHER));
                 made

@@ -101,7 +101,7 @@ impl Family {
 impl Child {
     fn add(&self, value: f64) {
         match self {
-            // It only grows: what does not is a provider's mistake, and must not cost the process.
+            // A negative value is a mistake of the provider, which must not end the process.
             Self::Counter(counter) if value >= 0.0 => counter.inc_by(value),
             Self::Counter(_) => {}
             Self::Gauge(gauge) => gauge.add(value),

@@ -60,7 +60,7 @@ impl Reconcile {
             return self.errors.inc();
         }
         self.successes.inc();
-        // Before the first success there is nothing to show: 0 would be a time long ago.
+        // Before the first success there is no sample, because 0 would be a time long ago.
         let last = || ((), self.all.last_success.with_label_values(&[self.name]));
         if let Some(last) = self.last_success.get(|()| true, last) {
             last.set(self.all.clock.now().as_duration().as_secs_f64());

@@ -30,7 +30,7 @@ impl Stuck {
                 Self::Cloud { more_than: None }
             }
             Moment::Deleted(service) => {
-                // First the finalizer is removed: that patch is never answered, and not carried out.
+                // The first patch removes the finalizer. It is neither answered nor carried out.
                 let patch = Matcher::any().verb("patch").resource("services/status").name(service);
                 Self::Kubernetes { rule: kubernetes.add(patch, Action::Hang) }
             }

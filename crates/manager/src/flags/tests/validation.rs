@@ -150,7 +150,7 @@ fn paths_with_a_star_let_probes_through() {
     for paths in ["/health*", "*", "healthz", "/healthz,/metrics"] {
         assert!(flags(&[&format!("--authorization-always-allow-paths={paths}")]).notices().is_empty(), "{paths}");
     }
-    // Without a server there is nothing to let through.
+    // Without a server there are no paths to allow.
     assert!(flags(&["--authorization-always-allow-paths=", "--secure-port=0"]).notices().is_empty());
 }
 
