@@ -114,8 +114,8 @@ impl<'a> Manager<'a> {
         }
     }
 
-    /// Prepares everything that precedes serving and leader election: ports, callers and provider (APP-4 … APP-11).
-    /// Starts no controller and changes nothing in the cluster or the cloud.
+    /// Prepares everything that precedes serving and leader election: ports, callers and provider (APP-4 up to
+    /// APP-11). Starts no controller and changes nothing in the cluster or the cloud.
     ///
     /// # Errors
     /// The reason why the process cannot start; [`Failure::code`] tells which part of the start failed.

@@ -35,7 +35,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |sum, byte| (sum >> 8) ^ TABLE[((sum ^ u32::from(*byte)) & 0xff) as usize])
 }
 
-/// CRC-32 table: the contribution of each value of a byte.
+/// Table of the checksum: the contribution of each value of a byte.
 static TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut value = 0;

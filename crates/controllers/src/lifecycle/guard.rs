@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(cause(&open(&mut guard, start + DELAY / 2, &slid, 10)[0]), "landslide");
         assert_eq!(open(&mut guard, start + DELAY, &slid, 10), vec![Ok(()); 6]);
 
-        // One pass in which they are there again, or nobody knows, and the clock starts anew.
+        // One pass in which the Nodes are found again, or their state is unknown, restarts the delay.
         open(&mut guard, start + DELAY, &[], 10);
         assert_eq!(cause(&open(&mut guard, start + 2 * DELAY, &slid, 10)[0]), "landslide");
     }

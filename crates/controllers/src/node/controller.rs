@@ -161,8 +161,8 @@ impl NodeController {
         .await;
     }
 
-    /// Syncs Nodes by their keys: one look-up for all uninitialized Nodes, then each Node on its own (NODE-12 …
-    /// NODE-14). `finished` is called with the result of each key as soon as it is known.
+    /// Syncs Nodes by their keys (NODE-12 … NODE-14): one look-up for all uninitialized Nodes, then each Node on its
+    /// own. `finished` is called with the result of each key as soon as it is known.
     pub async fn sync(&self, keys: &[String], finished: impl Fn(&str, Result<()>)) {
         let mut waiting: Vec<(&str, Arc<Node>)> = Vec::new();
         let mut writes = FuturesUnordered::new();

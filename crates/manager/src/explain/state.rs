@@ -10,7 +10,7 @@ use controllers::service::condition::Reason;
 pub enum Weight {
     /// The object waits, is held, or has failed.
     Waits,
-    /// Worth knowing; nothing waits because of it.
+    /// The state is for information only; nothing waits because of it.
     Informs,
 }
 
@@ -38,13 +38,13 @@ macro_rules! states {
                 match self { $(Self::$state => Weight::$weight,)+ }
             }
 
-            /// Returns the sentence that says what the state means.
+            /// Returns the meaning of the state in one sentence.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$state => $meaning,)+ }
             }
 
-            /// Returns what to do; empty if nothing is to be done.
+            /// Returns the remedy; empty if no action is needed.
             #[must_use]
             pub fn advice(self) -> &'static str {
                 match self { $(Self::$state => $advice,)+ }
@@ -187,7 +187,7 @@ states! {
 }
 
 impl State {
-    /// Returns the state of a Service with this reason in its condition; `None` if all is well.
+    /// Returns the state of a Service with this reason in its condition; `None` if the load balancer is in sync.
     #[must_use]
     pub fn of_reason(reason: Reason) -> Option<Self> {
         Some(match reason {
@@ -241,7 +241,7 @@ impl State {
         })
     }
 
-    /// Returns the state of a Service to which a sync does this; `None` if it is looked after as usual.
+    /// Returns the state of a Service on which a sync does this operation; `None` for the usual one.
     #[must_use]
     pub fn of_operation(operation: Operation) -> Option<Self> {
         match operation {
@@ -252,7 +252,7 @@ impl State {
         }
     }
 
-    /// Returns the state of a Node with this ahead of it.
+    /// Returns the state of a Node with this next action of the lifecycle controller.
     #[must_use]
     pub fn of_outlook(outlook: &Outlook) -> Option<Self> {
         match outlook {
@@ -264,7 +264,7 @@ impl State {
         }
     }
 
-    /// Returns what nobody but the leading manager knows about an object in this state.
+    /// Returns the facts about an object in this state that only the leading manager knows.
     #[must_use]
     pub fn unknown(self) -> Option<&'static str> {
         match self {
