@@ -6,8 +6,8 @@ use std::fmt;
 use cloud_provider::excerpt;
 use kube::core::response::reason;
 
-/// The text of an API error as people know it: the server's message alone if the server answered, else the chain of
-/// causes. It goes into events and logs as `Failed deleting node x: <text>`.
+/// The text of an API error for people: the server's message alone if the server answered, else the chain of causes.
+/// Events and logs contain it as `Failed deleting node x: <text>`.
 ///
 /// ```
 /// use kube::core::Status;
@@ -41,13 +41,13 @@ impl ApiErrorText<'_> {
             }
             kube::Error::Api(status) => f.write_str(&status.message),
             other => {
-                // That a layer of the client failed says nothing.
+                // The error of a client layer has no details of its own.
                 let (mut said, mut cause) = match other {
                     kube::Error::Service(inner) => (inner.to_string(), inner.source()),
                     other => (other.to_string(), other.source()),
                 };
                 f.write_str(&said)?;
-                // Many errors repeat their cause in their own text; say everything once.
+                // Many errors repeat their cause in their own text; print each text once.
                 while let Some(next) = cause {
                     let text = next.to_string();
                     let text = text.trim_start_matches("ServiceError: ").to_owned();
@@ -76,7 +76,8 @@ pub fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409 && status.reason == reason::CONFLICT)
 }
 
-/// There is no such object. The API server has to say so: a bare 404 of some proxy in between is not enough.
+/// Returns `true` if the API server reports that the object does not exist: a bare 404 of a proxy in between is not
+/// enough.
 #[must_use]
 pub fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == reason::NOT_FOUND)

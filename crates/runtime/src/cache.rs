@@ -27,10 +27,10 @@ pub use watch::{Watch, WatchConfig, watch};
 
 /// An object that a [`Cache`] can hold: the object returns its own key and is decoded from the API's JSON.
 pub trait Cached: Send + Sync + Sized + 'static {
-    /// The form in which it comes from the API. Where that is the type itself, `type Wire = Self`.
+    /// The form that the API returns. If that is the type itself, `type Wire = Self`.
     type Wire: kube::Resource<DynamicType = ()> + DeserializeOwned + Clone + Debug + Send + Sync + 'static;
 
-    /// Makes the cached form, dropping what nobody reads.
+    /// Converts to the cached form, without the fields that no controller reads.
     fn from_wire(wire: Self::Wire) -> Self;
 
     /// `<namespace>/<name>`, or `<name>` for objects without a namespace (RT-23).

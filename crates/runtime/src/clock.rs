@@ -40,7 +40,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told otherwise. Clones show the same time.
+/// A clock that stands still until a test sets it. Clones show the same time.
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     now: Arc<Mutex<Timestamp>>,

@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The identity of the cluster that a process works for: the UID of namespace `kube-system`. Clones share it.
 ///
-/// A server that shows another UID is another cluster's. That is final: the [`fence`](Self::fence) closes, so that no
-/// change is sent any more, and the process is to end.
+/// A server with another UID belongs to another cluster. That is final: the [`fence`](Self::fence) closes, so that no
+/// further change is sent, and the process has to end.
 #[derive(Clone, Default)]
 pub struct ClusterIdentity(Arc<Shared>);
 
@@ -52,11 +52,11 @@ pub struct OtherCluster {
 pub enum Finding {
     /// The cluster that this process works for.
     Same,
-    /// Reading the namespace is forbidden, or the identity was never known: the question cannot be asked.
+    /// Reading the namespace is forbidden, or the identity was never known: the check is not possible.
     Unknown,
     /// The server belongs to another cluster.
     Other(OtherCluster),
-    /// The server did not say, for this reason; ask again later.
+    /// The server did not answer, for this reason; check again later.
     Unanswered(String),
 }
 
@@ -87,7 +87,8 @@ impl ClusterIdentity {
         self.0.uid.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Asks the server of `client` which cluster it belongs to. `origin` says in messages where the server was found.
+    /// Reads which cluster the server of `client` belongs to. `origin` names the source of the server's address in
+    /// messages.
     pub async fn check(&self, client: &Client, origin: &str) -> Finding {
         if let Some(other) = self.other() {
             return Finding::Other(other);

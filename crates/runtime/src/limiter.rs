@@ -1,7 +1,7 @@
 //! Rate limiters: delay before a failed key is retried.
 //!
-//! Pure: the time is passed in. [`Exponential`] looks at the key alone, [`TokenBucket`] at all keys together;
-//! [`RateLimiter`] takes the longer of the two, as client-go's default does.
+//! Pure: the time is passed in. [`Exponential`] considers the key alone, [`TokenBucket`] all keys together;
+//! [`RateLimiter`] takes the longer delay of the two, as client-go's default does.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -35,7 +35,7 @@ impl<K: Eq + Hash + Clone> Exponential<K> {
         Self { base, cap, failures: HashMap::new() }
     }
 
-    /// Counts one more failure of `key` and says how long it has to wait.
+    /// Counts a failure of `key` and returns its delay.
     pub fn delay(&mut self, key: &K) -> Duration {
         let failures = if let Some(failures) = self.failures.get_mut(key) {
             failures
@@ -50,7 +50,7 @@ impl<K: Eq + Hash + Clone> Exponential<K> {
             .map_or(if self.base.is_zero() { Duration::ZERO } else { self.cap }, |delay| delay.min(self.cap))
     }
 
-    /// Forgets the failures of `key`: it succeeded, or nobody asks for it any more.
+    /// Resets the failures of `key`: it succeeded, or is no longer needed.
     pub fn forget(&mut self, key: &K) {
         self.failures.remove(key);
     }
@@ -64,9 +64,9 @@ impl<K: Eq + Hash + Clone> Exponential<K> {
 
 /// A token bucket shared by all keys: initially full with `burst` tokens, one more each `interval` (RT-4, RT-5).
 ///
-/// Each call reserves a token, also one that lies in the future. With a cap nobody waits longer than that, but the
-/// token is spent all the same: after a burst of `m` calls, isolated later ones wait the whole cap until the debt of
-/// `m · interval` is worked off.
+/// Each call reserves a token, possibly one in the future. With a cap no delay is longer than that, but the token is
+/// spent all the same: after a burst of `m` calls, isolated later ones wait the whole cap until the debt of `m ·
+/// interval` is worked off.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     interval: Duration,
@@ -84,7 +84,7 @@ impl TokenBucket {
         Self { interval, burst, cap, full_at: None }
     }
 
-    /// Takes a token and says how long to wait for it.
+    /// Takes a token and returns the delay until it is available.
     pub fn delay(&mut self, now: Instant) -> Duration {
         let full_at = self.full_at.map_or(now, |at| at.max(now));
         let full_at = full_at.checked_add(self.interval).unwrap_or(full_at);
@@ -141,7 +141,7 @@ impl<K: Eq + Hash + Clone> RateLimiter<K> {
         Self { exponential: Some(exponential), bucket: Some(bucket) }
     }
 
-    /// Counts a failure of `key` at `now` and says how long it has to wait.
+    /// Counts a failure of `key` at `now` and returns its delay.
     pub fn delay(&mut self, now: Instant, key: &K) -> Duration {
         let exponential = self.exponential.as_mut().map(|e| e.delay(key));
         let bucket = self.bucket.as_mut().map(|b| b.delay(now));

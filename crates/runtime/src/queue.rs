@@ -25,9 +25,9 @@ use state::{Added, State};
 
 /// A work queue. Clones are handles to the same queue.
 ///
-/// Whoever takes a key with [`next`](Self::next) or [`next_batch`](Self::next_batch) gives it back with
-/// [`done`](Self::done), whatever came of it; until then nobody else gets it. A success also
-/// [`forget`](Self::forget)s the key's failures; a failure adds it again with
+/// A worker takes a key with [`next`](Self::next) or [`next_batch`](Self::next_batch) and returns it with
+/// [`done`](Self::done), after success and failure alike; until then no other worker receives it. A success also
+/// [`forget`](Self::forget)s the key's failures; a failure adds the key again with
 /// [`add_rate_limited`](Self::add_rate_limited). [`workers`](crate::workers) does the first part.
 ///
 /// ```
@@ -138,7 +138,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
             _ if delay.is_zero() => added.0 += inner.state.add(key, now).0,
             Some(at) => {
                 inner.state.add_at(key, at);
-                // Somebody may sleep past the new due time.
+                // A worker may sleep beyond the new due time.
                 self.shared.changed.notify_one();
             }
             None => tracing::error!(queue = self.name(), ?delay, "delay beyond the end of time, key not added"),
@@ -146,7 +146,7 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.note(inner, added);
     }
 
-    /// Forgets the failures of a key: it succeeded. It does not take the key out of the queue.
+    /// Resets the failures of a key after a success. The key stays in the queue.
     pub fn forget(&self, key: &K) {
         let mut inner = self.lock();
         inner.limiter.forget(key);
@@ -261,14 +261,14 @@ impl<K: Eq + Hash + Clone> Queue<K> {
         self.shared.finished.notify_waiters();
     }
 
-    /// Stops accepting keys. What waits is dropped, what is ready is still handed out, then workers are told the end.
+    /// Stops accepting keys. Waiting keys are dropped, ready keys are still handed out, then workers receive the end.
     pub fn shut_down(&self) {
         self.lock().state.shut_down();
         self.shared.changed.notify_waiters();
         self.shared.changed.notify_one();
     }
 
-    /// Stops accepting keys and drops everything that nobody works on yet: workers end with their current key (RT-6).
+    /// Stops accepting keys and drops all keys that are not in progress: workers end with their current key (RT-6).
     pub fn shut_down_now(&self) {
         let mut inner = self.lock();
         inner.state.shut_down();

@@ -58,8 +58,8 @@ async fn hand_out<K, F, Fut>(
     let (places, all) = (Arc::new(Semaphore::new(workers)), Arc::new(Semaphore::new(workers + WAITING)));
     let next = async || {
         let room = Arc::clone(&all).acquire_owned().await.ok()?;
-        // A place is taken only when there is work: those who come back need it. A key is taken only when there is a place:
-        // what happens to it until then is one piece of work.
+        // A permit is acquired only when a key is ready, because reacquisitions need permits. A key is taken only with
+        // a permit: its changes until then are merged into one piece of work.
         if !queue.is_ready().await {
             return None;
         }

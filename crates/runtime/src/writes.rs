@@ -12,11 +12,11 @@ const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 
 /// Sends a strategic-merge patch to an object, or to a subresource (`status`) of it, and returns the server's object.
 ///
-/// A patch that changes nothing is not sent; the answer is `None` (see [`is_empty_patch`]). No field manager is
-/// named, as the reference names none.
+/// A patch that changes nothing is not sent; the result is `None` (see [`is_empty_patch`]). The patch names no field
+/// manager, like the Go cloud-controller-manager's.
 ///
 /// # Errors
-/// What the API server answered, or why it could not be reached.
+/// The API server's error, or that of the connection.
 pub async fn strategic_patch<K>(
     api: &Api<K>,
     name: &str,
@@ -41,7 +41,7 @@ where
 /// images), it requests no more than the metadata and does not decode that.
 ///
 /// # Errors
-/// What the API server answered, or why it could not be reached.
+/// The API server's error, or that of the connection.
 pub async fn strategic_patch_unread<K: kube::Resource + Clone>(
     api: &Api<K>,
     name: &str,
@@ -87,7 +87,7 @@ pub fn is_empty_patch(patch: &Value) -> bool {
 /// error is a conflict (LIFE-32).
 ///
 /// # Errors
-/// What the API server answered, or why it could not be reached.
+/// The API server's error, or that of the connection.
 pub async fn delete_with_uid<K>(api: &Api<K>, name: &str, uid: &str) -> Result<(), kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,

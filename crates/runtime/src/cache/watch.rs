@@ -19,9 +19,9 @@ use crate::api_error::{api_error, is_gone};
 use crate::client::is_too_large;
 use crate::cluster::{ClusterIdentity, Finding};
 
-/// While the API server cannot be read, that is said this often.
+/// Interval of log lines while the API server cannot be read.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
-/// Pauses while the API server does not say which cluster it is of.
+/// Pauses while the cluster of the API server cannot be read.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -134,7 +134,7 @@ impl<T: Cached> Watch<T> {
                     return;
                 }
             }
-            // A watcher that is made again has forgotten how often it failed.
+            // A new watcher does not know how often its predecessor failed.
             let pause = pauses.next().unwrap_or_default();
             if shutdown.run_until_cancelled(sleep(pause)).await.is_none() {
                 return;
@@ -266,8 +266,8 @@ impl<T: Cached> Follower<T> {
         false
     }
 
-    /// Returns `false` if the server is another cluster's. Before a cache was filled there is nothing to protect.
-    /// Waits as long as the server does not say which cluster it is: what is in the cache stays meanwhile.
+    /// Returns `false` if the server belongs to another cluster. Before a cache was filled there is nothing to protect.
+    /// Waits until the server reports its cluster; the cached objects stay meanwhile.
     async fn is_same_cluster(&self, shutdown: &CancellationToken) -> bool {
         let Some((identity, client)) = self.identity.as_ref().filter(|_| self.cache.is_synced()) else { return true };
         let mut pause = FIRST_PAUSE;
@@ -316,7 +316,7 @@ impl<T: Cached> Follower<T> {
         }
     }
 
-    /// Objects that a list lacked may also come back, or be deleted, one by one.
+    /// Removes objects from the hold that appeared again, or were deleted one by one.
     fn note_returns(&mut self) {
         if self.held > 0 && self.reread.is_some() && self.cache.held() == 0 {
             (self.held, self.reread) = (0, None);
@@ -369,7 +369,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// The server answered that the request as such is wrong, which a list in pages would not be.
+/// Returns `true` if the server rejects the request as such, which it would not do for a paged list.
 fn refuses_streaming(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::WatchStartFailed(kube::Error::Api(status)) => matches!(status.code, 400 | 405 | 406 | 422),

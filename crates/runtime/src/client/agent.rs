@@ -30,7 +30,7 @@ impl Default for UserAgent {
 }
 
 impl UserAgent {
-    /// The header's text; `suffix` names the part of the program that asks (the identity of a controller).
+    /// Returns the header's text; `suffix` names the component that sends the request (the identity of a controller).
     #[must_use]
     pub fn with_suffix(&self, suffix: &str) -> String {
         let Self { binary, version, commit } = self;

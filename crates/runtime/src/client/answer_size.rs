@@ -1,7 +1,7 @@
 //! Limits on the size of the API server's answers.
 //!
-//! The client reads an answer into memory before anybody looks at it. Without a limit, whoever answers in the API server's
-//! place (a proxy, a wrong address, a server that was taken over) decides how much memory the process needs.
+//! The client reads a response into memory before decoding it. Without a limit, any server in the API server's place (a
+//! proxy, a wrong address, a compromised server) decides how much memory the process needs.
 
 use std::error::Error;
 use std::fmt;
@@ -18,16 +18,16 @@ use tower::BoxError;
 
 use super::request::{RequestInfo, Verb};
 
-/// Bytes of one page of a list. Pages have 100 objects; 100 Nodes with 50 images each have about 3 MiB, so Nodes five times as
-/// large still fit. Where a page does not, it is read again with half as many objects. While it is decoded a page is in memory
-/// twice, and three kinds may be listed at once: that must fit the 256 MiB of the Pod.
+/// Bytes of one page of a list. Pages have 100 objects; 100 Nodes with 50 images each have about 3 MiB, so Nodes five
+/// times as large still fit. A larger page is read again with half as many objects. A page is in memory twice while it
+/// is decoded, and three kinds may be listed at once: that must fit the 256 MiB of the Pod.
 const LIST_PAGE: usize = 16 << 20;
 /// Bytes of one object, and of any other answer. kube-apiserver accepts objects of at most 3 MiB in a request and stores
 /// 1.5 MiB of etcd's compact form, which is several times as long as JSON at worst.
 const OBJECT: usize = 8 << 20;
 /// Bytes of one line of a watch, which is one event with one object.
 const WATCH_EVENT: usize = OBJECT + (64 << 10);
-/// Bytes of a refusal. It has one message for people.
+/// Bytes of an error response, which has one message for people.
 const REFUSAL: usize = 64 << 10;
 /// Longest path that an error repeats, in bytes: a token for the next page has hundreds of them.
 const LONGEST_PATH: usize = 256;

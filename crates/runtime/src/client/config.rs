@@ -76,8 +76,8 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// Requires that what changes in the kubeconfig of these options leads to this cluster still. What leads to another one
-    /// is never used; `identity` hears of it.
+    /// Requires that changes in the kubeconfig of these options still lead to this cluster. A configuration for another
+    /// cluster is never used; `identity` records the mismatch.
     pub fn require_cluster(&self, identity: &ClusterIdentity) {
         if let Some(kubeconfig) = &self.kubeconfig {
             self.kubeconfigs.require_cluster(kubeconfig, self.context.as_deref(), identity);
@@ -125,7 +125,7 @@ pub enum ClientError {
         #[source]
         source: Box<kube::config::InClusterError>,
     },
-    /// The configuration was found, but no client can be made of it (certificates, keys, exec plugins).
+    /// The configuration was found, but no client can be created from it (certificates, keys, exec plugins).
     #[error("cannot make a client for the API server {server} from {origin}: {text}")]
     Unusable {
         /// URL of the server.
@@ -139,14 +139,15 @@ pub enum ClientError {
 
 /// A client for the API server that `options` lead to: a kubeconfig, the Pod's identity, or a bare URL (APP-5).
 ///
-/// `identity` names the part of the program that asks; it ends the `User-Agent`. Nothing is sent yet. The process must
-/// have a TLS crypto provider (the binary installs one).
+/// `identity` names the component that sends the requests; it is the suffix of the `User-Agent`. No request is sent
+/// yet. The process must have a TLS crypto provider (the binary installs one).
 ///
-/// What changes in a kubeconfig, or in a file that it names, is used from some seconds later on, if the server accepts it
-/// (APP-48): by all clients of the same [`Kubeconfigs`], which also share connections. A Pod's token and authority are read again each minute. That needs a tokio runtime to go on in.
+/// Changes in a kubeconfig, or in a file that it names, are applied within seconds if the server accepts them (APP-48):
+/// by all clients of the same [`Kubeconfigs`], which also share connections. A Pod's token and authority are read again
+/// each minute. That needs a running tokio runtime.
 ///
 /// # Errors
-/// [`ClientError`] says what was tried and what to do.
+/// [`ClientError`] names what was tried and the remedy.
 pub async fn connect(
     options: &ClientOptions,
     identity: &str,
@@ -157,12 +158,12 @@ pub async fn connect(
     Ok(wrap(&below, &host, &agent, &options.limits(), metrics))
 }
 
-/// A client as [`connect`] makes it, but with another credential: what the configuration has of one (tokens,
-/// certificates, plugins, impersonation) is left out. `credential` is given the bare client and returns one over it that
-/// adds a credential to each request; whatever that waits for is still before the fence.
+/// Creates a client like [`connect`], but with another credential: the configuration's own (tokens, certificates,
+/// plugins, impersonation) is left out. `credential` receives the bare client and returns one that adds a credential to
+/// each request; its waits happen before the fence is checked.
 ///
 /// # Errors
-/// As [`connect`].
+/// Errors of [`connect`].
 pub async fn connect_as(
     options: &ClientOptions,
     identity: &str,
@@ -204,7 +205,7 @@ async fn open(
 
 /// A client without our layers.
 pub(super) fn build(mut config: Config, origin: &str) -> Result<Client, ClientError> {
-    // Retries are made by our layer, which counts them and knows when to stop.
+    // Our layer retries: it counts the attempts and stops on shutdown.
     config.default_retry = false;
     config.disable_compression = true;
     let server = shown_url(&config.cluster_url.to_string());
@@ -218,7 +219,7 @@ pub(super) fn build(mut config: Config, origin: &str) -> Result<Client, ClientEr
              read and use it; write https://"
         );
     }
-    // Some of what it finds wrong in a credential makes it panic, and a reload must go on.
+    // The builder panics on some invalid credentials, and a reload must continue.
     let built = catch_unwind(AssertUnwindSafe(|| ClientBuilder::try_from(config)));
     let built = built.map_err(|_| unusable("a defect: making a client panicked, and the log says where".to_owned()))?;
     let builder = built.map_err(|error| unusable(crate::api_error::api_error(&discreet(error)).to_string()))?;

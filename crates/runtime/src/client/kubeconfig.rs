@@ -1,7 +1,7 @@
 //! Reads a kubeconfig.
 //!
-//! kube has a function for it, which makes the YAML parser's code anew for each type in the file: 0.4 MB of a program that is
-//! to be small. Here the file becomes JSON first.
+//! kube's own function instantiates the YAML parser for each type in the file, which adds 0.4 MB to the program. Here
+//! the file is converted to JSON first.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub enum KubeconfigProblem {
     OtherForm(String),
 }
 
-/// Reads a kubeconfig. Files that it names are looked for beside it, as kubectl does.
+/// Reads a kubeconfig. Relative paths in it are resolved against its directory, as in kubectl.
 ///
 /// # Errors
 /// [`KubeconfigProblem`].
@@ -44,7 +44,7 @@ pub fn read_kubeconfig(path: &Path) -> Result<Kubeconfig, KubeconfigProblem> {
         for named in [&mut user.client_certificate, &mut user.client_key, &mut user.token_file] {
             beside(named);
         }
-        // A bare name is looked for in the PATH.
+        // A bare name is searched in the PATH.
         if let Some(exec) = user.exec.as_mut().filter(|exec| exec.command.as_ref().is_some_and(|it| it.contains('/'))) {
             beside(&mut exec.command);
         }
@@ -77,7 +77,7 @@ fn parse(text: &str) -> Result<Kubeconfig, KubeconfigProblem> {
     serde_json::from_value(value).map_err(|error| KubeconfigProblem::OtherForm(without_values(&error.to_string())))
 }
 
-/// Serde says "invalid type: string "s3cret", expected struct ExecConfig", or names a field.
+/// Removes values from serde's messages, such as "invalid type: string "s3cret", expected struct ExecConfig".
 fn without_values(problem: &str) -> String {
     match problem.rsplit_once(", expected ") {
         Some((_, expected)) => format!("a value in it is not what belongs there, {expected}"),

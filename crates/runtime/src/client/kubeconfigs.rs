@@ -23,8 +23,8 @@ pub(super) const PERIOD: Duration = Duration::from_secs(10);
 /// operator who replaces a credential may revoke the old one at once, and the Lease must not be lost for that.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// The kubeconfigs of a process. Clones are the same: clients whose options hold clones of one share what was read and tried,
-/// connections, and who looks after the files.
+/// The kubeconfigs of a process. Clones share their state: clients whose options hold clones of one share the parsed
+/// and verified configurations, the connections, and the task that watches the files.
 #[derive(Clone, Default)]
 pub struct Kubeconfigs(Arc<Shared>);
 
@@ -110,7 +110,7 @@ impl Shared {
             return known;
         }
         followed.all.push(Arc::downgrade(&made));
-        // It ends with the runtime in which it was begun.
+        // The task ends with the runtime in which it was spawned.
         if followed.follower.as_ref().is_none_or(JoinHandle::is_finished) {
             let (shared, metrics) = (Arc::clone(self), Arc::clone(metrics));
             followed.follower = Some(tokio::spawn(async move {
@@ -143,7 +143,7 @@ impl Followed {
     }
 }
 
-/// Looks at all files as long as anybody has a client. What takes longer than reading them holds up nobody else.
+/// Reads all files while any client exists. Work that takes longer than reading does not delay the other files.
 async fn follow(shared: Arc<Shared>, metrics: Arc<dyn RequestMetrics>) {
     loop {
         tokio::select! {

@@ -1,9 +1,9 @@
-//! Clients that go on with what their kubeconfig, and the files that this names, say by now (APP-48, P-39).
+//! Clients that follow changes of their kubeconfig and of the files that it names (APP-48, P-39).
 //!
-//! Certificates, tokens and authorities are replaced in their files while a process runs. All of them are read again every
-//! ten seconds ([`kubeconfigs`](super::kubeconfigs)). What is new is tried on the API server first; then it is used by every
-//! further request, and the watches that still run over the old connections are ended, to be taken up again over new ones.
-//! What cannot be used, or is not accepted, is said once and leaves everything as it was.
+//! Certificates, tokens and authorities are replaced in their files while a process runs. All of them are read again
+//! every ten seconds ([`kubeconfigs`](super::kubeconfigs)). A new configuration is tried on the API server first; then
+//! every further request uses it, and the watches over the old connections are ended, to be resumed over new ones. A
+//! configuration that is invalid, or that the server does not accept, is logged once and changes nothing.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ use crate::api_error::api_error;
 use crate::cluster::Finding;
 use crate::loops::caught;
 
-/// A credential that a plugin gave is replaced so long before its end.
+/// Time before its expiry at which a plugin's credential is replaced.
 const BEFORE_END: SignedDuration = SignedDuration::from_secs(60);
 /// A server that takes longer has not accepted what is tried on it.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ pub(super) struct Source {
 pub(super) enum News {
     InUse,
     Unusable(String),
-    /// For the reason that was told before.
+    /// The files are unusable for the reason that was logged before.
     StillUnusable,
 }
 
@@ -134,7 +134,8 @@ impl Renewing {
         Arc::clone(&lock(&self.current))
     }
 
-    /// A client that uses what is in use when it is asked, and the server's name for metrics.
+    /// Returns a client that uses the configuration which is current at each request, and the server's name for
+    /// metrics.
     pub(super) fn client(self: &Arc<Self>) -> (Client, String) {
         let (this, current) = (Arc::clone(self), self.current());
         let service = service_fn(move |request| Arc::clone(&this).send(request));
@@ -172,7 +173,8 @@ impl Renewing {
         current.ends_soon().then_some(Cause::Ends)
     }
 
-    /// [Renews](Self::renew) if there is a cause, and returns what there is to say of it. Nothing if somebody is at it already.
+    /// [Renews](Self::renew) the configuration if there is a cause, and returns the result to log. Returns nothing if
+    /// another call is in progress.
     pub(super) async fn look(&self, cause: Option<Cause>) -> Option<News> {
         let Ok(_trying) = self.trying.try_lock() else { return None };
         let renewed = match cause {
@@ -214,7 +216,7 @@ impl Renewing {
         let finding = if self.source.with_credential {
             identity.check(&next.client, &origin).await
         } else {
-            // Nobody may read the namespace without a credential.
+            // Reading the namespace needs a credential.
             let known = Source { with_credential: true, ..self.source.clone() };
             let known = known.open().await.map_err(|error| error.to_string())?;
             identity.check(&known.client, &origin).await
@@ -238,10 +240,10 @@ impl Generation {
 }
 
 impl Source {
-    /// A client for what the files say now. Nothing is sent.
+    /// Creates a client for the files' current content. No request is sent.
     async fn open(&self) -> Result<Generation, ClientError> {
         let unusable = |problem: String| ClientError::Kubeconfig { path: self.kubeconfig.clone(), problem };
-        // The hashes come first: what is written after them is news, even if it is read below.
+        // The hashes are computed first, so that a later write counts as a change even if it is read below.
         let mut files = vec![noted(self.kubeconfig.clone())];
         let file = read_kubeconfig(&self.kubeconfig).map_err(|problem| unusable(problem.to_string()))?;
         files.extend(named_files(&file, self.context.as_deref(), self.with_credential).map(noted));
@@ -293,7 +295,7 @@ async fn build_with_provider(config: Config, origin: String) -> Result<Result<Cl
     building.map_err(late)?.map_err(|error| error.to_string())
 }
 
-/// Puts what is in the token file in the place of the token, as kubectl does; white space around it does not count.
+/// Replaces the token by that in the token file, without surrounding white space, as kubectl does.
 fn read_token(user: &mut AuthInfo) -> Result<(), String> {
     let Some(path) = user.token_file.take().filter(|path| !path.is_empty()) else { return Ok(()) };
     let text =
@@ -312,8 +314,8 @@ fn noted(path: PathBuf) -> (PathBuf, u64) {
     (path, hash)
 }
 
-/// Hash of a file's content, or of its being unreadable. The files are small and local, and read by whoever asks: threads of their
-/// own for it would cost more.
+/// Returns a hash of a file's content, or of the fact that it cannot be read. The files are small and local, and are
+/// read on the calling thread: separate threads would cost more.
 pub(super) fn hash_of(path: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     std::fs::read(path).ok().hash(&mut hasher);

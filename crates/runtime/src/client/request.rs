@@ -45,7 +45,7 @@ impl fmt::Display for Verb {
     }
 }
 
-/// A request without what makes it unique: names and namespaces are left out, so that it can label a metric.
+/// Description of a request without names and namespaces, so that it can label a metric.
 ///
 /// ```
 /// use http::Method;

@@ -1,4 +1,4 @@
-//! A token in a file that somebody else replaces, as that of a Pod's service account.
+//! A token in a file that another program replaces, as that of a Pod's service account.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,8 @@ struct Known {
     trouble: Option<String>,
 }
 
-/// A client over `bare`, which has no credential, that sends the token in the file. What the file says later is used within a
-/// minute; while it says nothing of use, the last token is.
+/// Returns a client over `bare`, which has no credential, that sends the token in the file. A new token is used within
+/// a minute; while the file is invalid, the last token is.
 ///
 /// # Errors
 /// Why there is no token.

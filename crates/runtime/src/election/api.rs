@@ -37,7 +37,7 @@ impl LeaseApi {
         Request::new(self.url.as_str())
     }
 
-    /// The Lease; `None` if the API server itself says that there is none.
+    /// Reads the Lease; `None` if the API server itself answers that it does not exist.
     pub(super) async fn read(&self) -> Result<Option<Lease>, kube::Error> {
         let request = self.request().get(&self.name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
         match self.client.request(request).await.and_then(whole) {
@@ -78,7 +78,8 @@ impl LeaseApi {
     }
 }
 
-/// A proxy in between may answer 200 with anything: what is no Lease of an API server says nothing about who leads.
+/// Checks that the object is a Lease: a proxy in between may answer 200 with any content, which must not decide the
+/// election.
 fn whole(lease: Lease) -> Result<Lease, kube::Error> {
     if lease.is_stored() {
         return Ok(lease);
@@ -95,7 +96,7 @@ fn trouble(error: &kube::Error) -> WatchTrouble {
 pub(super) fn failure(error: &kube::Error) -> Failure {
     match error {
         error if lost_race(error) => Failure::Conflict,
-        // An answer of 5xx does not say that nothing was done.
+        // A response of 5xx does not mean that the request was not executed.
         kube::Error::Api(status) if status.code >= 500 => Failure::Unknown,
         error if is_answer(error) => Failure::Refused,
         _ => Failure::Unknown,

@@ -27,7 +27,7 @@ pub struct ElectionConfig {
 }
 
 impl ElectionConfig {
-    /// With a fresh identity, and the reference's timings: 15 s, 10 s, 2 s.
+    /// Creates a configuration with a new identity and the timings of the Go cloud-controller-manager: 15 s, 10 s, 2 s.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self {
@@ -59,7 +59,8 @@ impl ElectionConfig {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    /// The lease duration as the Lease has it. Rounded up: whoever waits for less would not wait for the fence.
+    /// Returns the lease duration in seconds as the Lease has it, rounded up: a candidate that waited for less would
+    /// not wait for the fence.
     pub(super) fn lease_seconds(&self) -> i64 {
         let whole = self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
         i64::try_from(whole).unwrap_or(i64::MAX)

@@ -43,7 +43,7 @@ impl Elector {
         Self { config, api, events, metrics, clock: Arc::new(SystemClock), leadership, title: "leaderelection lost" }
     }
 
-    /// The same for the migration Lease: what is logged when it is lost says so (APP-81).
+    /// Sets up an elector for the migration Lease: the log names that Lease when it is lost (APP-81).
     #[must_use]
     pub fn for_migration(mut self) -> Self {
         self.title = "migration leaderelection lost";
@@ -63,9 +63,9 @@ impl Elector {
         self.leadership.clone()
     }
 
-    /// Runs the election until the Lease is lost, or until `stop` in good order: then the fence closes and the Lease is
-    /// released (unless that is switched off). So stop it last, when nothing works any more that needs the Lease. Within
-    /// half the renew deadline it is over in any case.
+    /// Runs the election until the Lease is lost, or until a graceful `stop`: then the fence closes and the Lease is
+    /// released (unless that is disabled). Stop the election last, when no more work needs the Lease. It ends within
+    /// half the renew deadline in any case.
     ///
     /// If this is dropped, the fence closes, which counts as a loss; the Lease is left to expire.
     pub async fn run(self, stop: CancellationToken) -> Outcome {
@@ -87,7 +87,7 @@ impl Elector {
     }
 }
 
-/// An election that is broken off, by a panic or because nobody waits for it, is lost.
+/// Guard of an election: if it is aborted, by a panic or because its task is dropped, leadership is lost.
 struct Unended(Leadership);
 
 impl Drop for Unended {
@@ -122,7 +122,8 @@ impl Running {
             let action = self.election.step(input, Instant::now(), self.elector.clock.now(), fastrand::f64());
             self.tell(&action);
             if self.election.deadline().is_some() && self.elector.leadership.is_closed_for_good() {
-                // The deadline passed between two lines: whoever leads behind a closed fence would keep the Lease for nothing.
+                // The deadline passed between two lines: a leader behind a closed fence would keep the Lease for
+                // nothing.
                 return Outcome::Lost("the fence had closed before a renewal was heard of".to_owned());
             }
             input = match (action, give_up) {
@@ -193,7 +194,7 @@ impl Running {
         answer.map_err(|error| failure(&error))
     }
 
-    /// Tells everybody where the election stands.
+    /// Reports the state of the election to metrics, events and the log.
     fn tell(&mut self, action: &Action) {
         let config = &self.elector.config;
         if matches!(action, Action::Read) && self.election.on_slow_path() {

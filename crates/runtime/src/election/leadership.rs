@@ -139,8 +139,8 @@ impl Leadership {
         self.facts().read.is_some_and(|read| read.elapsed() <= age)
     }
 
-    /// A graceful stop is not to give the Lease back, whatever the configuration says: work was given up in the middle,
-    /// and whoever leads next must wait until it has come to its end (INV-6, APP-67).
+    /// Keeps the Lease at a graceful stop, whatever the configuration says: work was abandoned midway, and the next
+    /// leader must wait until that work has come to its end (INV-6, APP-67).
     pub fn leave_to_expire(&self) {
         self.facts().left_to_expire = true;
     }
@@ -182,7 +182,7 @@ impl Leadership {
         self.0.phase.send_if_modified(|phase| {
             let is_new = !matches!(phase, Phase::Over(_));
             if is_new {
-                // A candidate, too: nobody stands for election any more in this process.
+                // Candidates lose as well: this process has no further election.
                 *phase = Phase::Over(Outcome::Lost("the election was broken off".to_owned()));
             }
             is_new
@@ -202,8 +202,8 @@ pub fn fence_of_both(main: &Leadership, migration: &Leadership) -> Fence {
     Fence::new(move || main.is_open() && migration.is_open())
 }
 
-/// The fence for what serves controllers of both Leases, such as the provider: open while the main Lease is held, and the
-/// migration Lease is held or was not acquired yet. Losing either closes it.
+/// Returns the fence for components that serve controllers of both Leases, such as the provider: open while the main
+/// Lease is held, and the migration Lease is held or was not acquired yet. Losing either closes it.
 #[must_use]
 pub fn fence_until_either_is_lost(main: &Leadership, migration: &Leadership) -> Fence {
     let (main, migration) = (main.clone(), migration.clone());

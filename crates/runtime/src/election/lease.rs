@@ -33,7 +33,7 @@ pub struct Lease(Value);
 /// Holder and times of a Lease: the fields that decide an election.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The holder's identity; empty if nobody holds it.
+    /// Identity of the holder; empty if the Lease has none.
     pub holder: String,
     /// Lease duration in seconds, for which candidates wait for the holder; 0 if the Lease does not have it.
     pub duration_seconds: i64,
@@ -46,7 +46,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// The transitions after one more. A number that the API would not take begins anew, or nobody could ever take the Lease.
+    /// Returns the number of transitions after one more. A number beyond the API's range restarts at the beginning, or
+    /// the Lease could never be acquired again.
     pub(super) fn next_transitions(&self) -> i64 {
         if (0..MOST).contains(&self.transitions) { self.transitions + 1 } else { 0 }
     }
@@ -90,8 +91,8 @@ impl Lease {
         }
     }
 
-    /// The same with another record; everything else stays. It still carries UID and resource version: the API server
-    /// takes it only if nobody else wrote in between.
+    /// Returns the Lease with another record and otherwise unchanged. It still carries UID and resource version, so
+    /// that the API server rejects the write after a concurrent one.
     #[must_use]
     pub fn with(&self, record: &Record) -> Self {
         let mut whole = if self.0.is_object() { self.0.clone() } else { json!({}) };

@@ -184,7 +184,7 @@ impl From<ControllerNames> for Names {
     }
 }
 
-/// Under which Lease a controller runs here.
+/// Lease under which a controller runs in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Under {
     /// The Lease of the leader election.
@@ -203,8 +203,8 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// Decides for all the controllers that there are, also those that are switched off. Of several entries for one
-    /// controller the last counts, whatever name they call it by.
+    /// Assigns all known controllers, also those that are disabled. The last of several entries for one controller
+    /// applies, by whichever name.
     #[must_use]
     pub fn new(migration: &LeaderMigration, controllers: &[Names]) -> Self {
         let is_called = |names: &Names, name: &str| names.canonical == name || names.aliases.iter().any(|a| a == name);
@@ -224,8 +224,8 @@ impl Assignment {
         }
     }
 
-    /// Under which Lease a controller runs, by its canonical name. One that [`new`](Self::new) was not told of runs under
-    /// the main one.
+    /// Returns the Lease of a controller, by its canonical name. A controller that was not passed to [`new`](Self::new)
+    /// runs under the main one.
     #[must_use]
     pub fn of(&self, canonical: &str) -> Under {
         let found = self.controllers.iter().find(|(name, _)| name == canonical);
@@ -239,8 +239,8 @@ impl Assignment {
     }
 }
 
-/// The first line of what the YAML parser says: those that follow show the file, which is another one if the flag names the
-/// wrong path.
+/// Returns the first line of the YAML parser's message: the following lines quote the file, which is a different one if
+/// the flag names a wrong path.
 fn without_lines(error: &serde_saphyr::Error) -> String {
     let text = error.to_string();
     text.lines().next().unwrap_or_default().to_owned()

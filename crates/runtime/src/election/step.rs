@@ -14,17 +14,17 @@ mod tests;
 
 /// State of an election as one process sees it, and its next action.
 ///
-/// Whoever drives it does what each [`Action`] says and hands the outcome to [`step`](Self::step); meanwhile, a leader's
-/// request is given up at its [`deadline`](Self::deadline).
+/// The driver carries out each [`Action`] and passes the outcome to [`step`](Self::step); meanwhile, it gives up a
+/// leader's request at its [`deadline`](Self::deadline).
 #[derive(Debug)]
 pub struct Election {
     config: ElectionConfig,
     role: Role,
     /// The Lease as last read, and the time at which this process first saw it in that state.
     observed: Option<(Record, Instant)>,
-    /// Until then somebody else may believe to lead, as far as this process has seen.
+    /// Time until which another process may believe that it leads, as far as this process has seen.
     rival_until: Option<Instant>,
-    /// The Lease was there when it was last heard of.
+    /// If set, the Lease existed when it was last read.
     existed: bool,
     /// The Lease as it was last read or written.
     lease: Option<Lease>,
@@ -32,7 +32,7 @@ pub struct Election {
     next_attempt: Instant,
     /// Time at which the last write was sent.
     sent: Instant,
-    /// A write of this process is under way, or may have been taken although nobody said so.
+    /// A write of this process is pending, or may have been applied without a response.
     unsure: Option<Unsure>,
 }
 
@@ -62,11 +62,11 @@ enum Unsure {
 pub enum Input {
     /// The time that [`Action::Wait`] named has come, or the beginning.
     Due,
-    /// The Lease was read; `None`: there is none.
+    /// The Lease was read; `None`: it does not exist.
     Read(Result<Option<Lease>, Failure>),
     /// The Lease was written.
     Written(Result<Lease, Failure>),
-    /// A watch showed the Lease; `None`: it is gone. Watches may lag behind.
+    /// A watch reported the Lease; `None`: it was deleted. Watches may lag behind.
     Seen(Option<Lease>),
     /// The process stops in good order. An outstanding request is given up.
     Stop,
@@ -77,9 +77,9 @@ pub enum Input {
 pub enum Failure {
     /// Conflict: a different candidate wrote the Lease first.
     Conflict,
-    /// The API server said no.
+    /// The API server refused the request.
     Refused,
-    /// The outcome is unknown: there was no response, or one that does not say.
+    /// The outcome is unknown: there was no response, or one without an outcome.
     Unknown,
 }
 
@@ -117,7 +117,7 @@ impl Election {
 
     /// Until when this process leads: the renew deadline after its last successful renewal was sent. `None` if it does not.
     ///
-    /// Whoever else takes over has waited for the whole lease duration after that renewal arrived, which is longer.
+    /// A successor has waited for the whole lease duration after that renewal arrived, which is longer.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         match self.role {
@@ -137,7 +137,7 @@ impl Election {
         self.config.release_on_stop = false;
     }
 
-    /// The holder that was last seen, whoever it is; empty if there is none.
+    /// Returns the holder that was last seen, this process included; empty if there is none.
     #[must_use]
     pub fn holder(&self) -> &str {
         self.observed.as_ref().map_or("", |(record, _)| &record.holder)
@@ -188,7 +188,7 @@ impl Election {
         self.lease = None;
         let leads = matches!(self.role, Role::Leader { .. });
         if std::mem::take(&mut self.existed) && !leads {
-            // It vanished. Somebody may have renewed it just before, lead on, and make it anew.
+            // The Lease was deleted. Its holder may have renewed it just before, still lead, and create it again.
             let duration = self.observed.as_ref().map_or(self.config.lease_duration, |(record, _)| {
                 record.duration(self.config.lease_duration).max(self.config.lease_duration)
             });
@@ -209,7 +209,8 @@ impl Election {
         Action::Create(Lease::new(&self.config.namespace, &self.config.name, &record))
     }
 
-    /// Watches lag: what they show says when to look, and when the holder was last alive, but decides nothing.
+    /// Handles a watch event. Watches lag: an event decides when to read, and when the holder was last alive, but
+    /// nothing else.
     fn seen(&mut self, lease: Option<Lease>, now: Instant, time: Timestamp) -> Action {
         let holder = lease.as_ref().map(|lease| lease.record().holder);
         let is_mine = holder.as_deref() == Some(self.config.identity.as_str());
@@ -220,7 +221,7 @@ impl Election {
                 if let Some(lease) = lease {
                     self.observe(lease, now);
                 }
-                // It lives: there is nothing to ask for now, only for its end.
+                // The holder renews: the next event to wait for is the expiry.
                 let pause = self.config.retry_period.mul_f64(1.0 + JITTER);
                 self.next_attempt = self.rival_until.map_or(now + pause, |until| until.min(now + pause));
                 Action::Wait(self.next_attempt)
@@ -236,7 +237,7 @@ impl Election {
         if self.observed.as_ref().is_none_or(|(before, _)| *before != record) {
             self.observed = Some((record.clone(), now));
             if record.holder.is_empty() {
-                // It was given back.
+                // The holder released the Lease.
                 self.rival_until = None;
             } else if record.holder != self.config.identity {
                 let until = now + record.duration(self.config.lease_duration);
@@ -258,7 +259,7 @@ impl Election {
         }
     }
 
-    /// Takes or renews the Lease that was last read, which said `before`.
+    /// Acquires or renews the Lease that was last read with the record `before`.
     fn write(&mut self, before: &Record, now: Instant, time: Timestamp) -> Action {
         let Some(lease) = &self.lease else { return Action::Read };
         let is_mine = before.holder == self.config.identity;
@@ -296,7 +297,7 @@ impl Election {
         self.existed |= failure == Failure::Conflict;
         self.unsure = match failure {
             Failure::Unknown => Some(Unsure::Unanswered),
-            // What is refused now may be so because an earlier one was taken.
+            // The refusal may follow from an earlier write that was applied.
             Failure::Conflict | Failure::Refused => self.unsure.filter(|unsure| *unsure == Unsure::Unanswered),
         };
         match self.role {
@@ -378,7 +379,7 @@ fn released(lease: &Lease, time: Timestamp) -> Lease {
     })
 }
 
-/// `time` as text, and not the same as `before`: a holder whose clock stands still must not look dead.
+/// Returns `time` as text, different from `before`: a holder whose clock stands still must not look dead.
 fn fresh(time: Timestamp, before: &str) -> String {
     let text = api_time(time);
     if text != before {

@@ -42,7 +42,8 @@ pub enum Outcome {
         name: String,
         /// A strategic-merge patch: count, last time, and the message if it is a merged one.
         patch: Value,
-        /// The whole object, in case the existing one is gone: Events live for an hour by default.
+        /// The whole object, in case the existing one no longer exists: the API server keeps Events for an hour by
+        /// default.
         event: Value,
     },
     /// Too many about this object.

@@ -51,7 +51,7 @@ pub struct ObjectRef {
     pub name: String,
     /// The UID; empty if not known.
     pub uid: String,
-    /// The resource version; empty if not known. It does not tell objects apart when events are merged.
+    /// Resource version of the object; empty if not known. It does not distinguish objects when events are merged.
     pub resource_version: String,
 }
 

@@ -17,8 +17,8 @@ use super::record::{EventType, ObjectRef, RecordedEvent};
 use super::sink::{ApiSink, EventSink, SinkError};
 use crate::clock::Clock;
 
-/// Events that wait to be looked at; further ones are dropped (D-112; RT-25 has 1000: a client that is not limited
-/// initialises thousands of Nodes faster than the API server takes their events, and each is to be told).
+/// Length of the queue; further events are dropped (D-112; RT-25 has 1000: a client without a rate limit initialises
+/// thousands of Nodes faster than the API server accepts their events, none of which should be lost).
 const QUEUE: usize = 10_000;
 /// Requests in flight; events about one object keep their order. Few, so that in a burst the writes that matter go first.
 const LANES: usize = 2;
@@ -125,8 +125,8 @@ impl std::fmt::Debug for EventSender {
 }
 
 impl EventSender {
-    /// Sends events until `shutdown` or until the last recorder is gone. After `shutdown` nothing more is accepted, and
-    /// what is queued has three seconds to get out.
+    /// Sends events until `shutdown` or until the last recorder is dropped. After `shutdown` no event is accepted, and
+    /// the queued ones are sent for at most three seconds.
     pub async fn run(mut self, shutdown: CancellationToken) {
         let (lanes, receivers): (Vec<_>, Vec<_>) = (0..LANES).map(|_| mpsc::channel(LANE)).unzip();
         let workers = join_all(receivers.into_iter().map(|lane| send_all(&*self.sink, lane)));
@@ -168,7 +168,7 @@ async fn dispatch(
         let mut hasher = DefaultHasher::new();
         (&event.regarding.kind, &event.regarding.namespace, &event.regarding.name).hash(&mut hasher);
         let lane = usize::try_from(hasher.finish() % LANES as u64).unwrap_or_default();
-        // Fails only if the workers are gone, and then so are we.
+        // Fails only if the workers have ended, and then this task ends as well.
         _ = lanes[lane].send((event, outcome)).await;
     }
 }

@@ -13,7 +13,7 @@ pub enum SinkError {
     /// The Event to be patched is not there (any more).
     #[error("{0}")]
     NotFound(String),
-    /// The API server said no; it would say so again.
+    /// The API server refused the Event; a retry would be refused as well.
     #[error("{0}")]
     Rejected(String),
     /// The API server was not reached; trying again may help.

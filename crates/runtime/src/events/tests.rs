@@ -148,7 +148,7 @@ fn the_memory_is_bounded() {
     assert_eq!(show(&correlator.correlate(&event("n0", "R", "m", s(1)), now)), "create: m", "forgotten");
 }
 
-/// Notes what it is given, and fails as told.
+/// A sink that records its events, and fails as configured.
 #[derive(Default)]
 struct Sink {
     log: Mutex<Vec<String>>,

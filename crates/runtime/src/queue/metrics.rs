@@ -10,7 +10,7 @@ pub trait QueueMetrics: Send + Sync {
     fn created(&self, _queue: &str) {}
     /// `workqueue_depth`: keys waiting for a worker.
     fn depth(&self, _queue: &str, _keys: usize) {}
-    /// `workqueue_adds_total`: so many keys more; a key that is there already does not count.
+    /// Counts added keys in `workqueue_adds_total`; a key that is queued already is not counted.
     fn added(&self, _queue: &str, _keys: usize) {}
     /// `workqueue_queue_duration_seconds`: a key was taken after having been ready that long.
     fn waited(&self, _queue: &str, _time: Duration) {}

@@ -1,4 +1,4 @@
-//! Over real TLS: a server that asks for certificates, and files that are replaced.
+//! Tests over real TLS: a server that requires certificates, and files that are replaced.
 
 mod stage;
 
@@ -14,7 +14,7 @@ use crate::client::kubeconfigs::{PAUSE, PERIOD};
 use crate::client::{ClientOptions, NoRequestMetrics, RequestMetrics};
 use crate::node::NodeObject;
 
-/// Wakes who looks at the files.
+/// Advances the time by one period, which wakes the watcher of the files.
 async fn a_period_passes() {
     passes(PERIOD).await;
 }
@@ -95,7 +95,7 @@ async fn what_many_clients_need_is_tried_once_and_used_by_all() {
     let tried = || stage.server.asked().iter().filter(|asked| asked.path == "/version").count();
     until("it is tried", || tried() > 0).await;
     for client in &clients {
-        // Until the answer to the try has come back the old one is in use.
+        // The old configuration is used until the server has accepted the new one.
         loop {
             list(client).await.unwrap();
             if stage.server.asked().last().is_some_and(|asked| asked.by == new.der()) {

@@ -1,4 +1,4 @@
-//! An API server behind TLS that asks for certificates, and a directory with a kubeconfig for it.
+//! Harness: an API server behind TLS that requires certificates, and a directory with a kubeconfig for it.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
