@@ -48,7 +48,7 @@ use authorization::Authorization;
 use follow::Follow;
 use lookup::LookupError;
 
-/// Returns the limit for log lines about callers: whoever reaches the port can cause them.
+/// Returns the limit for log lines about callers: any client that reaches the port can cause them.
 fn log_limit() -> LogLimit {
     LogLimit::new(10, Duration::from_secs(10))
 }
@@ -103,7 +103,7 @@ pub enum AccessError {
 }
 
 impl Access {
-    /// Reads the CA files. Nothing is asked of the Kubernetes API yet.
+    /// Reads the CA files. No request is sent to the Kubernetes API yet.
     ///
     /// # Errors
     /// A CA file that cannot be used, or a path with a `*` in its middle.
@@ -123,10 +123,11 @@ impl Access {
         Ok(Self(Arc::new(Inner { authentication, authorization, follow })))
     }
 
-    /// Reads ConfigMap `kube-system/extension-apiserver-authentication` as the options ask for (APP-8, APP-122, D-15).
+    /// Reads ConfigMap `kube-system/extension-apiserver-authentication` as the options require (APP-8, APP-122, D-15).
     ///
     /// # Errors
-    /// It may not be read, or the API server was not reached within 2 minutes, and neither is tolerated.
+    /// Reading the ConfigMap is forbidden, or the API server was not reached within 2 minutes, and neither is
+    /// tolerated.
     pub async fn look_up(&self, shutdown: &CancellationToken) -> Result<(), LookupError> {
         self.0.follow.look_up(shutdown).await
     }

@@ -13,7 +13,7 @@ pub(crate) fn text(status: StatusCode, body: impl Into<String>) -> Response {
     (status, headers, body.into()).into_response()
 }
 
-/// A refusal as the Kubernetes API words it: an object of kind `Status` (APP-106).
+/// Returns an error response in the form of the Kubernetes API: an object of kind `Status` (APP-106).
 pub(crate) fn refusal(status: StatusCode, reason: &str, message: &str) -> Response {
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

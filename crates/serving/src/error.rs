@@ -35,7 +35,7 @@ pub enum ServingError {
         /// Description of the error.
         problem: String,
     },
-    /// The generated pair cannot be made or stored (APP-112).
+    /// The self-signed pair cannot be generated or stored (APP-112).
     #[error("error creating self-signed certificates: {0}")]
     Generate(String),
     /// Versions, cipher suites and curves that do not go together.

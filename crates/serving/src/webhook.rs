@@ -30,11 +30,12 @@ use crate::log_limit::LogLimit;
 /// Handler of a webhook's requests.
 #[async_trait]
 pub trait Handler: Send + Sync {
-    /// Answers an AdmissionRequest with an AdmissionResponse as JSON; the `uid` is added to the answer. Anybody may call: look
-    /// at the kind and the size before [`AdmissionRequest::object`].
+    /// Answers an AdmissionRequest with an AdmissionResponse as JSON; the `uid` is added to the response. Callers are
+    /// not authenticated: check the kind and the size before [`AdmissionRequest::object`].
     ///
     /// # Errors
-    /// Why there is no answer: the API server gets 500 and does as the webhook's `failurePolicy` says.
+    /// The reason for which there is no response: the API server receives 500 and applies the webhook's
+    /// `failurePolicy`.
     async fn handle(&self, request: AdmissionRequest) -> Result<Value, String>;
 }
 
@@ -56,7 +57,7 @@ pub struct WebhookLimits {
     pub body: usize,
     /// Until the body is there.
     pub body_read: Duration,
-    /// Bytes of all bodies that are being worked on. Anybody may call.
+    /// Maximum bytes of all bodies in progress. Callers are not authenticated.
     pub in_flight: usize,
 }
 
@@ -67,8 +68,8 @@ impl Default for WebhookLimits {
     }
 }
 
-/// The routes of these webhooks, for a server of their own: nobody is authenticated (APP-141). Every call is counted
-/// (APP-143).
+/// Returns the routes of these webhooks, for a server of their own: callers are not authenticated (APP-141). Every call
+/// is counted (APP-143).
 ///
 /// ```
 /// use std::sync::Arc;

@@ -25,7 +25,7 @@ pub(super) struct Trust {
 #[derive(Clone, Debug)]
 pub(super) struct Proxies {
     pub(super) bundle: Arc<Bundle>,
-    /// Names and headers; its file is of no interest here.
+    /// Names and headers; the path of the file is not used here.
     pub(super) headers: RequestHeaderOptions,
 }
 
@@ -45,7 +45,7 @@ impl Authorities {
         self.0.load().generation
     }
 
-    /// The names that clients are told (APP-113), each once.
+    /// Returns the subjects of the authorities that clients receive (APP-113), each once.
     pub(crate) fn subjects(&self) -> Vec<DistinguishedName> {
         let trust = self.0.load();
         let bundles = trust.clients.iter().chain(trust.proxies.iter().map(|proxies| &proxies.bundle));

@@ -37,7 +37,8 @@ pub(super) struct Authorization {
     client: Option<Client>,
     allowed_ttl: Duration,
     denied_ttl: Duration,
-    /// By the SHA-256 of the question as JSON: anonymous callers choose paths, and should not fill the memory with them.
+    /// Cached answers by the SHA-256 of the question as JSON: anonymous callers choose paths, which must not fill the
+    /// memory.
     answers: Answers<[u8; 32], Answer>,
     hint: Arc<Hint>,
     under_way: UnderWay,

@@ -120,7 +120,8 @@ impl Follow {
     pub(super) async fn look_up(&self, shutdown: &CancellationToken) -> Result<(), LookupError> {
         let Some(client) = self.looks_up() else { return Ok(()) };
         if self.options.tolerate_lookup_failure {
-            // One attempt, so that it is there from the beginning where it can be; the watch goes on trying (D-15).
+            // A single attempt, so that the configuration is present from the start if possible; the watch continues
+            // to try (D-15).
             let api = Api::<ConfigMap>::namespaced(client.clone(), lookup::NAMESPACE);
             let answer = tokio::select! {
                 () = shutdown.cancelled() => return Err(LookupError::Stopped),

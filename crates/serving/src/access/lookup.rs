@@ -33,7 +33,7 @@ pub enum LookupError {
          --authentication-tolerate-lookup-failure"
     )]
     Forbidden(String),
-    /// The API server does not know the identity that asks.
+    /// The API server does not accept the identity of the request.
     #[error(
         "cannot read ConfigMap {NAMESPACE}/{NAME}, which says whose client certificates to trust: the API server does not \
          accept this component's credential: {0}; renew the token or certificate in --authentication-kubeconfig (in a Pod: \
@@ -57,10 +57,10 @@ pub enum LookupError {
     Stopped,
 }
 
-/// Reads the ConfigMap; `None`, if there is none.
+/// Reads the ConfigMap; `None` if it does not exist.
 ///
-/// An API server that does not answer is asked again, with a pause that grows to 15 s, for up to 2 minutes; each attempt
-/// is one line in the log.
+/// If the API server does not respond, the read is retried with a pause that grows to 15 s, for up to 2 minutes; each
+/// attempt is one line in the log.
 ///
 /// # Errors
 /// [`LookupError`]; a refusal is one at once.

@@ -104,7 +104,7 @@ pub trait AccessMetrics: Send + Sync {
     fn token_cache(&self, _status: TokenCache, _time: Duration) {}
     /// `authentication_token_cache_fetch_total`: a review ended, with an answer or without.
     fn token_fetched(&self, _ok: bool) {}
-    /// `authentication_token_cache_active_fetch_count`: by so many more or fewer.
+    /// Changes the gauge `authentication_token_cache_active_fetch_count` by `_change`.
     fn token_fetches(&self, _status: Fetch, _change: i64) {}
     /// Counts an authorization and its duration: `authorization_attempts_total`, `authorization_duration_seconds`.
     fn authorized(&self, _result: AuthorizationResult, _time: Duration) {}

@@ -33,9 +33,9 @@ pub struct ReviewersError {
 }
 
 impl Reviewers {
-    /// Clients with the given kubeconfigs, or the Pod's identity; never that of `--kubeconfig`. Of the process's `options` the
-    /// program's name counts, and who follows kubeconfigs. No fence is before them: a standby asks too (D-13). Nothing is
-    /// sent yet.
+    /// Creates clients with the given kubeconfigs, or the Pod's identity; never with that of `--kubeconfig`. The
+    /// program's name and the kubeconfig watcher of the process's `options` are used. The clients have no fence: a
+    /// standby sends reviews too (D-13). No request is sent yet.
     ///
     /// # Errors
     /// A kubeconfig that cannot be used. No identity at all is a warning.

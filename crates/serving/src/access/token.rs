@@ -18,8 +18,8 @@ use crate::server::Limit;
 
 /// Answers that are kept.
 const CAPACITY: usize = 4096;
-/// Longest token that the API server is asked about, in bytes. A service account's token has about 1 KiB, one of an identity
-/// provider with many groups some more.
+/// Longest token that is sent to the API server, in bytes. A service account's token has about 1 KiB, one of an
+/// identity provider with many groups somewhat more.
 const LONGEST: usize = 16 << 10;
 
 /// The token of a request, if it has one.
@@ -31,7 +31,7 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// The user of a token, or why it is not accepted.
 type Verdict = Result<Arc<User>, Arc<str>>;
-/// The verdict, or why there is none.
+/// Verdict of the API server, or the reason for which there is none.
 type Answer = Result<Verdict, Arc<str>>;
 
 /// Asks the API server whose a token is.
@@ -59,7 +59,7 @@ impl Tokens {
     /// Returns the token's user, or the reason for which it is rejected.
     ///
     /// # Errors
-    /// The API server could not be asked.
+    /// The API server did not answer the TokenReview.
     pub(super) async fn user(&self, token: &str) -> Answer {
         let begun = Instant::now();
         if token.len() > LONGEST {

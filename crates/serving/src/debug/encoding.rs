@@ -50,7 +50,7 @@ impl Message {
     }
 }
 
-/// Seven bits a byte, the lowest first; the highest bit says that more follow.
+/// Writes a varint: seven bits a byte, the lowest first; the highest bit is set if more bytes follow.
 fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value & 0x7f) as u8 | 0x80);

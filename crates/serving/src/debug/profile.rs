@@ -14,8 +14,8 @@ const NOT_SAMPLED: [&str; 4] = ["libc", "libgcc", "pthread", "vdso"];
 /// The frame of the profiler itself; it and the next (the kernel's trampoline) are no part of the program.
 const HANDLER: &str = "perf_signal_handler";
 
-/// Samples for so long what the CPU is spent on, and encodes it. Where the program has no symbols the profile has
-/// addresses, which the pprof tools turn into names with the unstripped program.
+/// Samples the CPU use for this time, and encodes the profile. Without symbols in the program, the profile has
+/// addresses, which the pprof tools convert to names with the unstripped program.
 ///
 /// # Errors
 /// A profile is being taken already, or the timer cannot be had.
@@ -30,10 +30,10 @@ pub async fn record(length: Duration) -> Result<Vec<u8>, String> {
     // Looking up symbols takes a while.
     let encode = tokio::task::spawn_blocking(move || {
         let samples = samples(&guard)?;
-        // Before the symbols are looked up, which would be sampled too.
+        // Dropped before the symbols are looked up, which would be sampled too.
         drop(guard);
         let profile = encode(&samples, begun, length, &mappings());
-        // The debug information that names were looked up in would stay in memory: up to 100 MiB.
+        // The debug information that was used for names would stay in memory: up to 100 MiB.
         backtrace::clear_symbol_cache();
         Ok(profile)
     });
@@ -108,8 +108,8 @@ struct Line {
 
 fn resolve(address: u64) -> Vec<Line> {
     let mut lines = Vec::new();
-    // The image's program has no symbols that could be looked up: the code for it is left out. Whoever reads the profile looks
-    // them up in the program as it was before it was stripped.
+    // The image's program has no symbols, so that the code to look them up is left out. The pprof tools look them up
+    // in the unstripped program.
     if cfg!(target_env = "musl") {
         return lines;
     }

@@ -27,7 +27,7 @@ impl Query {
                 _ => {}
             }
         }
-        // In the order in which the reference lists them, each once.
+        // Listed in the order of the Go cloud-controller-manager, each once.
         excluded.sort();
         excluded.dedup();
         Self { verbose, excluded }

@@ -108,17 +108,17 @@ async fn is_plain(stream: &TcpStream, limits: &Limits, shutdown: &CancellationTo
     matches!(peeked, Some(Ok(Ok(1)))).then(|| first[0].is_ascii_uppercase())
 }
 
-/// Says so in the words that operators know from everywhere else.
+/// Answers with the text of Go's HTTPS servers, which operators know.
 async fn refuse_plain(mut stream: TcpStream) {
     let said = "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n\
                 Client sent an HTTP request to an HTTPS server.\n";
     let told = async {
         stream.write_all(said.as_bytes()).await?;
         stream.shutdown().await?;
-        // What is closed while something is unread may be cut off before it is told.
+        // A connection that is closed with unread data may be reset before the response arrives.
         tokio::io::copy(&mut stream.take(1 << 16), &mut tokio::io::sink()).await
     };
-    // A caller that does not listen need not be told.
+    // The time-out is for callers that do not read the response.
     _ = timeout(TOLD, told).await;
 }
 

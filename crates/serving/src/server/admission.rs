@@ -35,7 +35,7 @@ pub(super) struct Admitted {
     pub(super) activity: Activity,
     /// Cancelled when the connection is to make room for another.
     pub(super) evicted: CancellationToken,
-    /// The connection made room by the eviction of another.
+    /// If set, another connection was evicted for this one.
     pub(super) replaced: bool,
 }
 
@@ -55,7 +55,7 @@ impl Connections {
         while let Err(exhausted) = table.shares.take(client, 1) {
             let (victim, limit) = match exhausted {
                 Exhausted::Client => (table.idlest(|other| other == client), Limit::ClientConnections),
-                // Those of the machine itself make room for each other only.
+                // Connections of the machine itself evict only each other.
                 Exhausted::All => (table.idlest(|other| client.is_own() || !other.is_own()), Limit::Connections),
             };
             table.close(victim.ok_or(limit)?);
@@ -94,7 +94,7 @@ impl Table {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        // One that was evicted has given its place back already.
+        // An evicted connection has released its slot already.
         self.connections.table().close(self.id);
     }
 }

@@ -186,7 +186,7 @@ async fn an_http2_answer_that_is_not_taken_ends_the_connection_after_30_s() {
 #[tokio::test(start_paused = true)]
 async fn an_http2_connection_is_drained_after_64_kib_and_closed_after_128() {
     let mut connection = InMemory::open_http2_without_window().await;
-    // Frames of a kind that nobody knows.
+    // Frames of an unknown type.
     let ignored = [vec![0, 0x3f, 0xf7, 0x77, 0, 0, 0, 0, 0], vec![0; 0x3ff7]].concat();
     for _ in 0..5 {
         connection.stream.write_all(&ignored).await.unwrap();
@@ -382,7 +382,7 @@ impl Running {
     fn client(&self) -> reqwest::ClientBuilder {
         _ = rustls::crypto::ring::default_provider().install_default();
         let builder = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).tls_info(true).timeout(SOON);
-        // Names of the tests all lead here.
+        // All names of the tests resolve to this server.
         ["a.example.com", "b.example.com", "example.com", "localhost"]
             .into_iter()
             .fold(builder, |builder, name| builder.resolve(name, self.here()))
@@ -439,7 +439,7 @@ async fn a_port_that_is_taken_is_said_with_its_flag() {
     assert!(said.starts_with(&stem) && said.contains("choose another port with --webhook-secure-port"), "{said}");
     assert!(Listener::bind_plain(Ipv4Addr::LOCALHOST.into(), port, "--metrics-port").is_err());
 
-    // An unspecified address takes the port in both families, and is told of either being taken.
+    // An unspecified address binds the port in both families, and fails if either is in use.
     let everywhere = ServingOptions { port, ..ServingOptions::default() };
     let said = Listener::bind(&everywhere).map(drop).unwrap_err().to_string();
     assert!(said.contains(&format!("failed to listen on 0.0.0.0:{port}: ")), "{said}");
@@ -552,7 +552,7 @@ async fn the_server_name_chooses_the_certificate() {
     running.stop().await;
 }
 
-/// Speaks TLS with what is given and says what was agreed upon.
+/// Performs a TLS handshake with this configuration and returns the negotiated version.
 async fn handshake(address: SocketAddr, config: ClientConfig) -> Result<rustls::ProtocolVersion, String> {
     let tcp = tokio::net::TcpStream::connect(address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
@@ -619,7 +619,7 @@ async fn client_certificates_are_asked_for_and_judged_per_request() {
     running.stop().await;
 }
 
-/// Notes the authorities that a server asks for.
+/// Records the authorities that a server requests.
 #[derive(Debug, Default)]
 struct Hints(Mutex<Vec<Vec<u8>>>);
 

@@ -27,7 +27,7 @@ pub(crate) struct Tls {
 
 struct Current {
     config: Arc<ServerConfig>,
-    /// Of the authorities that are in it.
+    /// Generation of the authorities in the configuration.
     generation: u64,
 }
 
@@ -88,7 +88,8 @@ impl Tls {
     }
 }
 
-/// `hints`: the authorities that clients are told; `None`: they are not asked for a certificate.
+/// Builds the configuration of handshakes. `hints` are the authorities that clients receive; with `None`, no
+/// certificate is requested.
 fn build(
     choices: &TlsChoices,
     disable_http2: bool,

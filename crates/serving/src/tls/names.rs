@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// Pairs by name, and the one for everybody else.
+/// Certificate pairs by name, and the default pair.
 pub(super) struct Names {
     default: Arc<CertifiedKey>,
     by_name: HashMap<String, Arc<CertifiedKey>>,
@@ -22,7 +22,8 @@ pub(super) struct Named {
 }
 
 impl Names {
-    /// Of two pairs for one name the first counts, but a written name goes before one that a certificate has.
+    /// Indexes the pairs. The first of two pairs for one name applies, but an explicit name takes precedence over one
+    /// in a certificate.
     pub(super) fn new(default: Arc<CertifiedKey>, pairs: &[Named]) -> Self {
         let mut by_name = HashMap::new();
         let written = pairs.iter().flat_map(|named| named.explicit.iter().map(move |name| (name, named)));

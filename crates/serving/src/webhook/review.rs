@@ -60,7 +60,7 @@ pub(super) async fn answer(
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), Refused> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    // Parameters such as a charset change nothing.
+    // Parameters such as a charset are ignored.
     let essence = given.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
