@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_stays_closed_says_why_and_does_not_speak_of_a_lease() {
+    fn closed_fence_names_its_reason_and_no_lease() {
         let fence = Fence::closed("plan changes nothing");
         assert!(!fence.is_open());
         assert_eq!(fence.check().unwrap_err().to_string(), "not sent: plan changes nothing");

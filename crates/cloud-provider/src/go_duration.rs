@@ -255,7 +255,7 @@ mod tests {
     const DAY: i64 = 24 * HOUR as i64;
 
     #[test]
-    fn texts_mean_what_they_mean_in_go() {
+    fn durations_parse_as_in_go() {
         let s = SECOND as i64;
         let table = [
             ("0", 0),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_says_so_in_known_words() {
+    fn invalid_durations_have_the_error_texts_of_go() {
         let table = [
             ("", r#"time: invalid duration """#),
             ("abc", r#"time: invalid duration "abc""#),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_and_writes_json_strings() {
+    fn duration_reads_and_writes_json_strings() {
         let d: GoDuration = serde_json::from_str(r#""15m""#).unwrap();
         assert_eq!(serde_json::to_string(&d).unwrap(), r#""15m0s""#);
         assert!(serde_json::from_str::<GoDuration>("15").is_err());
@@ -372,13 +372,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(nanoseconds in any::<i64>(), shift in 0_u32..63) {
+        fn printed_durations_parse_back(nanoseconds in any::<i64>(), shift in 0_u32..63) {
             let d = GoDuration::from_nanos(nanoseconds >> shift);
             prop_assert_eq!(d.to_string().parse(), Ok(d));
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "[-+]?([0-9]{0,25}\\.?[0-9]{0,25}(ns|us|µs|ms|s|m|h|x|)){0,4}|\\PC*") {
+        fn parser_of_durations_never_panics(text in "[-+]?([0-9]{0,25}\\.?[0-9]{0,25}(ns|us|µs|ms|s|m|h|x|)){0,4}|\\PC*") {
             _ = text.parse::<GoDuration>();
         }
     }

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_that_ends_early_proves_nothing() {
+    fn list_that_ends_early_proves_no_absence() {
         let mut listing = Listing::new();
         assert!(listing.clone().finish().is_err(), "no page at all");
         listing.page(vec![1, 2], true);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_with_a_missing_page_proves_nothing() {
+    fn list_with_a_missing_page_proves_no_absence() {
         let mut listing = Listing::new();
         listing.page(vec![1, 2], true).page(vec![5], false).announced(5);
         assert_eq!(
@@ -218,14 +218,14 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_proves_nothing() {
+    fn empty_list_proves_no_absence() {
         let mut listing = Listing::<u8>::new();
         listing.page(vec![], false).announced(0);
         assert!(listing.finish().unwrap().absence_of("x").is_err());
     }
 
     #[test]
-    fn a_whole_list_proves_that_something_is_not_in_it() {
+    fn complete_list_proves_the_absence_of_an_item() {
         let mut listing = Listing::new();
         listing.page(vec![1, 2], true).page(vec![3], false).announced(3);
         let gone = listing.finish().unwrap().absence_of("acme://9").unwrap().with_hint("closest: \"acme://3\"");

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_what_users_rely_on() {
+    fn names_that_users_rely_on_do_not_change() {
         let table = [
             (TAINT_UNINITIALIZED, "node.cloudprovider.kubernetes.io/uninitialized"),
             (TAINT_SHUTDOWN, "node.cloudprovider.kubernetes.io/shutdown"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn controllers_carry_the_names_of_the_reference() {
+    fn controllers_have_the_names_of_the_go_controller_manager() {
         let row = |c: ControllerNames| [c.canonical, c.alias, c.client_identity, c.metric, c.event_source];
         assert_eq!(
             row(NODE_CONTROLLER),

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_object_is_trimmed_to_what_rules_read() {
+    fn full_node_is_reduced_to_the_fields_that_are_read() {
         let node = node(
             r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n","uid":"u","resourceVersion":"7",
             "creationTimestamp":"2024-01-01T00:00:00Z","deletionTimestamp":"2024-01-02T00:00:00Z",
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn an_almost_empty_object_is_read_without_complaint() {
+    fn almost_empty_node_is_parsed() {
         let node =
             node(r#"{"metadata":{"name":"n","labels":null},"spec":{"taints":null},"status":{"addresses":null}}"#);
         assert_eq!(node.provider_id(), None);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_firmware_calls_a_machine_is_kept_while_it_has_no_provider_id() {
+    fn system_uuid_is_kept_only_without_a_provider_id() {
         let text = |id: &str| {
             format!(
                 r#"{{"metadata":{{"name":"n"}},"spec":{{"providerID":"{id}"}},"status":{{"nodeInfo":{{"systemUUID":"u"}}}}}}"#
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_up_taint_counts_with_any_value_and_effect() {
+    fn uninitialized_taint_counts_with_any_value_and_effect() {
         for taint in [
             r#"{"key":"node.cloudprovider.kubernetes.io/uninitialized","effect":"NoExecute"}"#,
             r#"{"key":"node.cloudprovider.kubernetes.io/uninitialized","value":"x","effect":"NoSchedule"}"#,

@@ -164,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_nothing_when_asked_and_an_error_when_started() {
+    fn unknown_provider_is_none_in_get_and_an_error_in_init() {
         assert!(registry().get("other", &Setup::default()).unwrap().is_none());
         let err = registry().init("other", None, Setup::default()).err().unwrap();
         assert!(err.to_string().starts_with("unknown cloud provider \"other\""));
     }
 
     #[test]
-    fn empty_and_external_are_nothing_without_an_error() {
+    fn empty_and_external_names_have_no_provider_and_no_error() {
         assert!(registry().init("", None, Setup::default()).unwrap().is_none());
         assert!(registry().init("external", None, Setup::default()).unwrap().is_none());
     }

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_answers_like_an_ordered_map() {
+    fn string_map_behaves_like_an_ordered_map() {
         for n in 0..9 {
             let plain: BTreeMap<String, String> =
                 (0..n).map(|i| (format!("k{}", i * 7 % 9), format!("v{i}"))).collect();

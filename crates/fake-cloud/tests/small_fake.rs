@@ -97,7 +97,7 @@ async fn make(acme: &Handle<Acme>, name: &str) -> u16 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_goes_to_its_handler_and_into_the_account() {
+async fn request_reaches_its_handler_and_is_recorded() {
     let acme = Handle::new(Acme::default());
     assert_eq!(make(&acme, "a").await, 202);
     assert_eq!(send(&acme, "POST", "/v1/machines", &json!({})).await.0, 422);
@@ -119,7 +119,7 @@ async fn a_request_goes_to_its_handler_and_into_the_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn faults_hit_what_they_name_as_often_as_they_say() {
+async fn faults_hit_the_named_route_the_given_number_of_times() {
     let acme = Handle::new(Acme::default());
     let gate = acme.gate();
     gate.fail(Fault::status("GET /machines", 502).after(1).times(1));
@@ -136,7 +136,7 @@ async fn faults_hit_what_they_name_as_often_as_they_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_lost_or_cut_is_applied_and_what_hangs_is_not() {
+async fn lost_and_cut_requests_are_applied_and_hanging_ones_are_not() {
     let acme = Handle::new(Acme::default());
     let gate = acme.gate();
     gate.fail(Fault::new("POST", FaultKind::LostAnswer).times(1));
@@ -156,7 +156,7 @@ async fn what_is_lost_or_cut_is_applied_and_what_hangs_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_on_in_the_background_takes_its_time_and_may_fail() {
+async fn background_operations_take_time_and_may_fail() {
     let acme = Handle::new(Acme::default());
     make(&acme, "good").await;
     acme.gate().fail(Fault::ends_in_error("POST /machines", "no_room"));
@@ -186,7 +186,7 @@ fn read(page: impl Fn(usize) -> Page<u32>, after: impl Fn(usize, &Page<u32>) -> 
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_in_pages_are_wrong_in_the_same_ways_whatever_form_they_have() {
+async fn paging_faults_are_the_same_for_all_forms_of_paging() {
     let whole = vec![vec![1, 2], vec![3, 4], vec![5]];
     let cases = [
         (FaultKind::LostAnswer, whole),
@@ -220,7 +220,7 @@ async fn a_bucket_is_refilled_evenly() {
 }
 
 #[tokio::test]
-async fn a_fake_on_a_port_is_there_until_it_is_dropped() {
+async fn fake_on_a_port_is_served_until_it_is_dropped() {
     let acme = Handle::new(Acme::default());
     let port = Port::open("127.0.0.1:0").await.unwrap();
     let url = port.url();
@@ -239,7 +239,7 @@ async fn a_fake_on_a_port_is_there_until_it_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_answer_is_valid_and_what_is_taken_of_it_is_counted() {
+async fn long_answer_is_valid_and_its_read_bytes_are_counted() {
     let acme = Handle::new(Acme::default());
     let gate = acme.gate();
     gate.fail(Fault::new("GET /machines", FaultKind::LongAnswer(100_000)).times(1));

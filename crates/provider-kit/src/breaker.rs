@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_refusal_nothing_is_sent_for_as_long_as_its_kind_asks_for() {
+    async fn breaker_pauses_after_a_refusal_according_to_its_kind() {
         for (err, pause) in [
             (Error::quota("GET /server answered 403: limit"), 300),
             (Error::unauthorized("GET /server answered 403: forbidden"), 300),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn other_failures_do_not_stop_anything_and_requests_go_one_by_one() {
+    async fn other_failures_open_no_breaker_and_requests_are_serialized() {
         let breaker = Breaker::new("it", PAUSES, Credential::none());
         refuse(&breaker, Error::not_found("answered 404")).await;
         refuse(&breaker, Error::other("answered 503")).await;

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_that_needs_a_fresh_value_does_not_share_a_read_under_way() {
+    async fn caller_of_a_fresh_value_does_not_share_a_read_in_flight() {
         let numbers = Numbers::default();
         let late = async {
             sleep(SECOND / 2).await;

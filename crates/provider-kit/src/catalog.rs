@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn kept_list_is_read_again_before_a_name_is_said_not_to_exist() {
+    async fn cached_list_is_read_again_before_a_name_is_reported_missing() {
         let catalog = growing();
         assert_eq!(is_found(&catalog, "n1").await, None, "a list that was just read is not read again");
         assert_eq!(is_found(&catalog, "n0").await, Some(true));

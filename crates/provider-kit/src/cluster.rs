@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_is_ours_by_the_ranges_of_pods_or_by_the_node_that_it_leads_to() {
+    fn route_is_owned_by_the_pod_ranges_or_by_its_target_node() {
         let (cluster, node) = (view(), Node { pod_cidrs: ["10.9.0.0/24".into()].into(), ..Node::default() });
         let before = cluster.clone();
         assert!(!cluster.owns_route("10.244.7.0/24", None), "nothing is known yet");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_are_not_known_yet_are_not_none() {
+    fn unknown_nodes_differ_from_no_nodes() {
         assert!(view().nodes().is_none() && view().node("worker-1").is_none());
     }
 }

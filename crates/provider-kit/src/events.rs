@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_so_at_the_first_look_at_a_service_that_is_reached_is_no_news() {
+    fn condition_from_before_the_start_is_not_reported() {
         let service = |uid: &str, ingress: serde_json::Value| -> Service {
             serde_json::from_value(json!({"metadata": {"uid": uid}, "status": {"loadBalancer": {"ingress": ingress}}}))
                 .unwrap()

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn text_that_is_no_name_is_refused_before_anything_is_asked() {
+    async fn invalid_secret_name_is_refused_without_a_request() {
         let read = KeyPair::read(&ClusterView::new("test"), "default", "../../kube-system/secrets/cloud").await;
         let error = read.map(drop).unwrap_err();
         assert!(error.is_invalid() && error.to_string().contains("is not the name of a Secret"), "{error}");

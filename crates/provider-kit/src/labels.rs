@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_becomes_of_a_name_is_a_value() {
+    fn converted_names_are_label_values() {
         let long = format!("{}-----{}", "a".repeat(61), "b".repeat(9));
         for (text, value) in [
             ("nova", "nova"),

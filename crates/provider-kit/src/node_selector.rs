@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_select_as_kubectls_do() {
+    fn selectors_select_like_kubectl() {
         let node = labels(&[("a", "1"), ("b", "3"), ("example.com/zone", "x-1")]);
         let table = [
             ("", true),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_named() {
+    fn invalid_part_of_a_selector_is_named() {
         let form = "is not of the form key, !key, key=value, key!=value, key in (a, b) or key notin (a, b)";
         let table = [
             ("a b", format!("\"a b\" {form}")),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_one_selects_all() {
+    fn empty_selector_selects_all_nodes() {
         assert!(NodeSelector::parse("").is_ok_and(|it| it.selects_all()));
         assert!(NodeSelector::parse("a").is_ok_and(|it| !it.selects_all()));
     }

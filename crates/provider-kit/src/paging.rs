@@ -302,21 +302,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_read_to_its_end_is_whole() {
+    async fn list_read_to_its_end_is_complete() {
         let reading = read(true, &[(&[1, 2], Some(2), Some(3)), (&[3], None, Some(3))]).await;
         assert_eq!((reading.items(), reading.pages()), (&[1, 2, 3][..], 2));
         assert!(reading.complete().unwrap().absence_of("4").is_ok());
     }
 
     #[tokio::test]
-    async fn what_a_flawed_list_has_is_kept_though_it_proves_no_absence() {
+    async fn partial_list_keeps_its_items_and_proves_no_absence() {
         let reading = read(true, &[(&[1, 2], None, Some(3))]).await;
         assert_eq!(reading.items(), [1, 2]);
         assert_eq!(flaw(reading), "the cloud's list of machines is partial: 3 were announced and 2 listed");
     }
 
     #[tokio::test]
-    async fn every_way_to_be_not_whole_is_noticed() {
+    async fn every_kind_of_partial_list_is_noticed() {
         let table: [(&str, bool, Script); 5] = [
             ("names 3 as the next page", false, &[(&[1], Some(3), None), (&[2], None, None), (&[3], None, None)]),
             ("had been listed before", false, &[(&[1, 2], Some(2), None), (&[2, 3], None, None)]),

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_at_once_and_no_value_is_shown() {
+    fn mistakes_are_reported_together_without_values() {
         assert_eq!(mistakes("endpoint: http://x\ntoken: s3cret\n"), "none");
         assert_eq!(mistakes(""), "f: endpoint is missing; token or tokenFile is missing");
         assert_eq!(

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_anything_to_show_there_is_no_list() {
+    fn status_without_addresses_has_no_list() {
         assert_eq!(Status::default().build(), LoadBalancerStatus::default());
         assert_eq!(Status::default().without_ipv6(true).addresses(["::1"]).build(), LoadBalancerStatus::default());
         assert_eq!(Status::default().hostname(Some("")).build(), LoadBalancerStatus::default());
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_the_proxy_protocol_the_mode_says_so() {
+    fn proxy_protocol_sets_the_ip_mode_proxy() {
         let ingress = Status::default().proxied(true).addresses(["203.0.113.8"]).build().ingress.unwrap();
         assert_eq!(ingress[0].ip_mode.as_deref(), Some("Proxy"));
     }

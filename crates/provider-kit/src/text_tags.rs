@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_of_somebody_else_and_two_owners_name_nobody() {
+    fn foreign_tags_and_two_owners_name_no_owner() {
         let tags = TextTags::of_length(255);
         for text in ["ccmrs-cluster:_4", "ccmrs-cluster:_zz", "ccmrs-cluster", "k8s:ccmrs-cluster:a"] {
             let mut all = vec![text.to_owned()];

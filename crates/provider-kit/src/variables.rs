@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_of_a_secret_is_in_no_message() {
+    fn value_of_a_secret_appears_in_no_message() {
         let ask = |asked: &mut Variables<'_>| assert_eq!(asked.get(&SECRET_NUMBER), None);
         assert_eq!(mistakes(&[("ACME_PIN", "s3cret")], ask), "ACME_PIN: its value is not a whole number from 0 to 9");
         let environment = Environment::of([("ACME_TOKEN", "s3cret")]);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_variable_is_none_and_a_misspelt_one_is_warned_of() {
+    fn empty_variable_is_unset_and_a_misspelt_one_is_warned_of() {
         let environment = Environment::of([
             ("ACME_DEBUG", ""),
             ("ACME_DEBUGS", "1"),

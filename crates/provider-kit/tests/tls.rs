@@ -77,7 +77,7 @@ impl Drop for Authority {
 }
 
 #[tokio::test]
-async fn only_the_roots_that_are_named_are_trusted_and_our_certificate_is_shown() {
+async fn only_configured_roots_are_trusted_and_our_certificate_is_sent() {
     rustls::crypto::ring::default_provider().install_default().unwrap();
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let (identity, stranger) = (ours.issue("ccm"), other.issue("ccm"));

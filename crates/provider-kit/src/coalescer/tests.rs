@@ -40,7 +40,7 @@ fn items(sent: &Sent) -> Vec<Vec<u32>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_that_come_while_a_request_is_under_way_share_the_next_one() {
+async fn callers_during_a_request_share_the_next_one() {
     let ((numbers, sent), began) = (numbers(), Instant::now());
     let answers = join_all((101..=150).map(|item| numbers.join('a', item))).await;
     assert!(answers.iter().all(Result::is_ok));
@@ -68,7 +68,7 @@ async fn a_dropped_caller_fails_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_under_way_is_shared_unless_the_caller_needs_a_fresh_one() {
+async fn request_in_flight_is_shared_unless_the_caller_needs_a_fresh_one() {
     let (send, sent) = sender();
     let numbers = Coalescer::new(send);
     let share = |fresh| numbers.share('a', 1, fresh, Priority::default());

@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn applying_the_difference_admits_what_is_wanted_and_leaves_no_difference(wanted in rules(), present in rules()) {
+    fn applied_difference_admits_the_desired_traffic_and_leaves_none(wanted in rules(), present in rules()) {
         let of = |owner: Option<&str>, rules: &[Rule]| -> Vec<Rule> {
             rules.iter().filter(|rule| rule.owner.as_deref() == owner).cloned().collect()
         };

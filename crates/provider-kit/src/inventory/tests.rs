@@ -226,7 +226,7 @@ async fn a_list_without_a_total_is_no_proof_that_a_machine_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_that_lists_lack_have_their_turn() {
+async fn machines_that_lists_lack_are_confirmed_in_turns() {
     let inventory = acme(200);
     inventory.source().has_no_totals.store(true, Ordering::SeqCst);
     inventory.source().last_page.store(1, Ordering::SeqCst);
@@ -239,7 +239,7 @@ async fn all_that_lists_lack_have_their_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_only_for_the_state_of_a_machine_has_no_more_read() {
+async fn lookup_of_only_the_state_reads_only_the_state() {
     let inventory = acme(100);
     let briefs = || inventory.source().briefs.load(Ordering::SeqCst);
     inventory.lookup(&joined([1]), FRESH).await;
@@ -276,7 +276,7 @@ async fn a_list_that_began_before_a_fresh_lookup_does_not_count_and_the_next_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_come_at_the_same_time_share_one_list() {
+async fn concurrent_lookups_share_one_list() {
     let inventory = acme(1000);
     inventory.source().page_milliseconds.store(10, Ordering::SeqCst);
     let nodes = joined(0..1000);
@@ -285,7 +285,7 @@ async fn those_who_come_at_the_same_time_share_one_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_survives_a_caller_that_goes_away_and_ends_with_the_last() {
+async fn list_survives_dropped_callers_and_ends_with_the_last_one() {
     let inventory = acme(1000);
     inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
     let nodes = joined(0..1000);
@@ -315,7 +315,7 @@ async fn a_snapshot_is_used_for_a_minute_and_then_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_young_snapshot_lacks_is_looked_for_in_the_cloud() {
+async fn machine_that_a_young_snapshot_lacks_is_read_from_the_cloud() {
     let inventory = acme(1000);
     inventory.lookup(&joined(0..1000), Want::ADDRESSES).await;
     inventory.costs();
@@ -356,7 +356,7 @@ async fn a_node_that_was_created_again_does_not_get_the_old_machine() {
 
 /// A Node gets its zone once, and a machine that is being created may have none yet.
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_was_being_made_when_it_was_listed_is_read_anew() {
+async fn machine_listed_during_its_creation_is_read_again() {
     let inventory = acme(100);
     inventory.change(|all| all.push(Vm { id: "half-made".into(), name: "late".into(), is_stopped: false }));
     let by_name = Arc::new(Node { name: "late".into(), uid: "uid-late".into(), ..Node::default() });
@@ -380,7 +380,7 @@ async fn a_machine_that_was_being_made_when_it_was_listed_is_read_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_doubt_is_taken_for_an_absence() {
+async fn errors_and_partial_lists_prove_no_absence() {
     let all = || joined(0..1000);
     let nobody_is_gone = |answers: &[Result<InstanceState>]| assert!(answers.iter().all(|a| gone(a).is_none()));
     // The list fails.
@@ -424,7 +424,7 @@ async fn a_node_of_another_cloud_or_with_a_broken_id_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_machines_of_one_name_none_is_taken() {
+async fn ambiguous_machine_name_is_an_error() {
     let inventory = acme(1000);
     inventory.change(|machines| machines[9].name = "worker-8".into());
     for nodes in [joining([8]), joining(0..30)] {
@@ -435,7 +435,7 @@ async fn of_two_machines_of_one_name_none_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_misses_names_the_closest() {
+async fn missing_name_is_reported_with_the_closest_one() {
     let inventory = acme(12);
     inventory.lookup(&joined(0..12), Want::ADDRESSES).await;
     let node = Arc::new(Node { name: "wroker-7".into(), ..Node::default() });
@@ -450,7 +450,7 @@ async fn a_name_that_misses_names_the_closest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_hear_which_look_ups_the_last_list_answered() {
+async fn metrics_count_lookups_that_the_last_list_answered() {
     #[derive(Default)]
     struct Asked(Mutex<Vec<bool>>);
     impl cloud_provider::CloudMetrics for Asked {

@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_structure_becomes_settings_and_comes_back() {
+    fn structure_round_trips_through_settings() {
         #[derive(Serialize, serde::Deserialize, PartialEq, Debug)]
         struct Monitor {
             port: u16,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_absent_is_taken_away_and_what_is_not_named_stays() {
+    fn settings_wanted_absent_are_removed_and_others_stay() {
         let actual = Attributes::default().set("a", 1).set("b", 2);
         let wanted = Attributes::default().set("a", ()).set("c", ());
         let differences: Vec<_> = wanted.differences(&actual).iter().map(ToString::to_string).collect();

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_told_once_and_what_was_found_at_a_start_only_with_a_change() {
+    fn target_without_room_is_reported_once_and_after_a_start_with_a_change() {
         let left_out = LeftOut::default();
         let steps: [(&str, bool, &str); 9] = [
             ("cd", false, ""),

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_read_before_another_changed_it_is_out_of_date() {
+    async fn read_before_a_change_of_another_service_is_out_of_date() {
         let (locks, second) = (Locks::default(), Duration::from_secs(1));
         let take = |uid: &'static str| locks.take("lb".into(), uid, &());
         let before = Instant::now();

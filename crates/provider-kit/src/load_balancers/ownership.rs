@@ -520,7 +520,7 @@ mod tests {
 
     /// The table of the module documentation, inverted: the conditions for each claim.
     #[test]
-    fn whose_it_is_in_every_case() {
+    fn ownership_is_decided_in_every_case() {
         for case in all_cases() {
             let claim = decide(&case);
             let is_free = case.cluster.is_none() && case.service.is_none();
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_named_is_never_among_ours_or_too_many() {
+    fn load_balancer_found_by_name_alone_is_neither_own_nor_surplus() {
         let (us, cluster) = (service("us"), Cluster { name: "kubernetes".into(), id: Some("c1".into()) });
         let naming = Naming { name: "ours".into(), ..Naming::default() };
         let identity = Identity::new(&cluster, &us, naming);

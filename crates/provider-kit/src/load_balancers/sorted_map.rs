@@ -166,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(steps in prop::collection::vec((0_u8..8, prop::option::of(0_u8..4)), 0..40)) {
+        fn sorted_map_behaves_like_a_map(steps in prop::collection::vec((0_u8..8, prop::option::of(0_u8..4)), 0..40)) {
             let (mut map, mut reference) = (SortedMap::default(), BTreeMap::new());
             for (key, value) in steps {
                 match value {

@@ -261,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_a_set_in_order_however_they_come(one in some(), other in some()) {
+        fn targets_are_an_ordered_set_in_any_input_order(one in some(), other in some()) {
             let (a, b): (Targets, Targets) = (one.iter().collect(), other.iter().collect());
             let (x, y): (BTreeSet<_>, BTreeSet<_>) = (one.iter().collect(), other.iter().collect());
             prop_assert!(a.iter().eq(x.iter().map(|text| text.as_str())));

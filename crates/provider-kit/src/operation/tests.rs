@@ -30,7 +30,7 @@ fn done_after(seconds: u64) -> (Operations, Requests) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_who_wait_are_four_requests_a_tick_and_none_afterwards() {
+async fn hundred_waiting_callers_cost_four_requests_a_tick() {
     let (operations, requests) = &done_after(1);
     join_all((0..100).map(|id| async move { operations.wait(&[id]).await }))
         .await
@@ -46,7 +46,7 @@ async fn a_hundred_who_wait_are_four_requests_a_tick_and_none_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_operation_of_many_callers_is_asked_for_once() {
+async fn operation_of_many_callers_is_read_once() {
     let (operations, requests) = done_after(0);
     let (one, other) = tokio::join!(operations.wait(&[7]), operations.wait(&[7, 9]));
     assert!(one.is_ok() && other.is_ok());
@@ -56,7 +56,7 @@ async fn one_operation_of_many_callers_is_asked_for_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_or_unknown_operation_is_its_own_callers_affair() {
+async fn failed_or_unknown_operation_fails_only_its_own_callers() {
     let (operations, _) = cloud(|id, _| match id {
         1 => None,
         2 => Some(Some(Err(Error::quota("no room")))),
@@ -81,7 +81,7 @@ async fn an_id_that_the_cloud_refuses_spoils_one_tick_for_the_others_and_no_more
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_asking_fails_it_is_told_and_the_next_who_wait_are_asked_for() {
+async fn failed_read_fails_its_callers_and_not_later_ones() {
     let down = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let is_down = Arc::clone(&down);
     let operations = Operations::new(TICK, 25, move |ids: Vec<u64>| {
@@ -97,7 +97,7 @@ async fn when_asking_fails_it_is_told_and_the_next_who_wait_are_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_takes_too_long_ends_with_a_date_and_is_forgotten() {
+async fn slow_operation_ends_with_a_retry_time_and_is_forgotten() {
     let (operations, requests) = cloud(|_, _| Some(None));
     let began = tokio::time::Instant::now();
     let err = operations.wait(&[1, 2]).await.unwrap_err();
@@ -109,7 +109,7 @@ async fn what_takes_too_long_ends_with_a_date_and_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_leaves_is_not_asked_for_any_more() {
+async fn operation_of_a_dropped_caller_is_not_read_any_more() {
     let (operations, requests) = cloud(|_, _| Some(None));
     let _ = tokio::time::timeout(TICK * 3, operations.wait(&[1])).await;
     tokio::time::sleep(TICK * 20).await;
@@ -117,7 +117,7 @@ async fn whoever_leaves_is_not_asked_for_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_request_holds_up_nobody_else() {
+async fn slow_request_does_not_delay_other_callers() {
     let operations = Operations::new(TICK, 1, |ids: Vec<u64>| async move {
         tokio::time::sleep(Duration::from_secs(ids[0])).await;
         Ok(vec![OperationState { id: ids[0], outcome: Some(Ok(())) }])
@@ -132,7 +132,7 @@ async fn a_slow_request_holds_up_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_become_rarer_and_end_with_a_date() {
+async fn polls_become_rarer_and_end_with_a_retry_time() {
     let (began, mut asked) = (Instant::now(), Vec::new());
     let err = until_done("volume \"v\"", Polling::default(), || {
         asked.push(began.elapsed().as_millis());

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inside_a_field_is_read_without_what_is_around_it() {
+    fn selected_field_is_read_without_its_siblings() {
         let answer = |body: &'static str| Answer { field: Some("server"), ..Answer::of(body) };
         assert_eq!(answer(r#"{"meta": {"server": 1}, "server": [7], "x": 0}"#).json::<Vec<u8>>().unwrap(), [7]);
         for (body, said) in [

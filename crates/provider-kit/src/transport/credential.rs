@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_file_is_read_again_and_a_broken_one_is_not_taken_over() {
+    fn changed_credential_file_is_read_again_and_a_broken_one_is_ignored() {
         let directory = directory("token");
         let path = directory.join("token");
         std::fs::write(&path, "first\n").unwrap();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn user_and_password_appear_in_no_text() {
+    fn user_and_password_are_redacted_from_every_text() {
         let credential = Credential::basic("#ws+user", "pass:word");
         assert_eq!(shown(&credential), "Basic I3dzK3VzZXI6cGFzczp3b3Jk");
         let secret = credential.current(false).0.unwrap();

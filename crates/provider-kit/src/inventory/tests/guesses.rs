@@ -30,7 +30,7 @@ async fn a_node_with_another_name_than_its_machine_is_found_in_either_byte_order
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_answers_guesses_for_nothing() {
+async fn list_answers_guesses_without_further_requests() {
     let inventory = acme_with(500);
     let mut nodes = joining(0..500);
     nodes.push(node(SWAPPED, "vm"));
@@ -40,7 +40,7 @@ async fn a_list_answers_guesses_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guess_that_nothing_else_speaks_for_is_not_taken() {
+async fn unconfirmed_guess_is_not_used() {
     let inventory = acme_with(10);
     let answers = inventory.lookup(&[node(UUID, "another")], Want::METADATA).await;
     assert!(gone(&answers[0]).is_some_and(|why| why.contains("no instance named \"n\"")), "{answers:?}");
@@ -51,7 +51,7 @@ async fn a_guess_that_nothing_else_speaks_for_is_not_taken() {
 
 /// Rule P-10: otherwise, the Node would get the provider ID of a machine that is gone.
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_was_listed_before_gives_way_to_a_new_one_of_its_name() {
+async fn new_machine_of_a_used_name_replaces_the_listed_one() {
     let inventory = acme(100);
     inventory.change(|all| all[7].name = "n".into());
     inventory.snapshot(Priority::Refresh).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_machine_that_was_listed_before_gives_way_to_a_new_one_of_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guess_that_could_not_be_asked_for_proves_no_absence() {
+async fn failed_read_of_a_guess_proves_no_absence() {
     let inventory = acme_with(10);
     inventory.source().fails.store(true, Ordering::SeqCst);
     let answers = inventory.lookup(&[node(UUID, "vm")], FRESH).await;

@@ -37,7 +37,7 @@ async fn mode_all_does_not_remember_an_absence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mode_all_takes_no_absence_from_a_list_that_was_under_way() {
+async fn mode_all_takes_no_absence_from_a_list_in_flight() {
     let inventory = acme_in(Mode::All);
     inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
     let late = async {
@@ -74,7 +74,7 @@ async fn mode_one_reads_each_machine_by_itself_and_keeps_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn mode_one_serves_nothing_that_was_not_found_any_more() {
+async fn mode_one_drops_a_machine_that_is_not_found_any_more() {
     let inventory = acme_in(Mode::One);
     ask(&inventory, [1]).await;
     inventory.change(|machines| drop(machines.remove(1)));
@@ -120,7 +120,7 @@ async fn mode_off_keeps_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_leaves_what_is_kept_as_it_was() {
+async fn error_leaves_the_cache_unchanged() {
     for mode in [Mode::Shared, Mode::All, Mode::One] {
         let inventory = acme_in(mode);
         ask(&inventory, 0..10).await;
@@ -135,7 +135,7 @@ async fn an_error_leaves_what_is_kept_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_who_asks_may_have_a_maximum_age_of_its_own() {
+async fn clones_may_have_their_own_maximum_age() {
     let inventory = acme_in(Mode::All);
     let routes = inventory.clone().max_age(Duration::from_secs(60));
     ask(&inventory, [1]).await;
@@ -148,7 +148,7 @@ async fn each_who_asks_may_have_a_maximum_age_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_cannot_wait_makes_the_list_urgent_that_waits_for_a_request() {
+async fn urgent_lookup_raises_the_urgency_of_a_waiting_list() {
     let inventory = acme(1000);
     inventory.source().holds_back.store(true, Ordering::SeqCst);
     let nodes = joined(0..1000);

@@ -22,7 +22,7 @@ fn wants_web(town: &Town, uid: &str) -> Service {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_has_is_marked_first_even_if_nothing_else_differs() {
+async fn adopted_load_balancer_is_tagged_even_without_another_change() {
     for legacy_owner in [None, Some("sign-of-a-service-elsewhere")] {
         let town = adopting();
         let service = wants_web(&town, "s1");
@@ -41,7 +41,7 @@ async fn what_nobody_has_is_marked_first_even_if_nothing_else_differs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn marks_come_before_every_other_change() {
+async fn owner_tags_are_written_before_every_other_change() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     town.cloud.add("web", OwnerTags::default(), None, with_targets(&["b"]));
@@ -50,7 +50,7 @@ async fn marks_come_before_every_other_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_made_since_the_list_is_taken_over_after_the_conflict() {
+async fn load_balancer_created_since_the_list_is_adopted_after_a_conflict() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     let other = town.service("s2", with_targets(&[]));
@@ -63,7 +63,7 @@ async fn one_that_was_made_since_the_list_is_taken_over_after_the_conflict() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_not_deleted_before_it_was_marked() {
+async fn load_balancer_is_not_deleted_before_it_is_tagged() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     let id = town.cloud.add("web", OwnerTags::default(), Some("sign-dead"), with_targets(&["a"]));
@@ -77,7 +77,7 @@ async fn it_is_not_deleted_before_it_was_marked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_living_service_signed_is_its_own() {
+async fn legacy_owner_tag_of_another_service_is_respected() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     town.service("s2", with_targets(&["a"]));
@@ -92,7 +92,7 @@ async fn what_another_living_service_signed_is_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_know_the_services_of_the_cluster_takes_nothing_over() {
+async fn nothing_is_adopted_without_the_cache_of_services() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     town.cached.services.lock().unwrap().clear();
@@ -101,7 +101,7 @@ async fn who_does_not_know_the_services_of_the_cluster_takes_nothing_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_services_that_want_it_one_has_it_and_keeps_it() {
+async fn only_one_of_two_services_adopts_a_load_balancer() {
     for restarts in [false, true] {
         let mut town = adopting();
         let (one, two) = (wants_web(&town, "s1"), wants_web(&town, "s2"));
@@ -138,7 +138,7 @@ async fn of_two_services_that_want_it_one_has_it_and_keeps_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wrong_sign_is_rewritten_along_with_the_next_change() {
+async fn wrong_legacy_owner_tag_is_rewritten_with_the_next_change() {
     let town = Town::default();
     let service = wants_web(&town, "s1");
     let id = town.cloud.add("web", town.owner_tags("s1"), Some("sign-dead"), with_targets(&["a"]));
@@ -151,7 +151,7 @@ async fn a_wrong_sign_is_rewritten_along_with_the_next_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sign_that_was_taken_off_is_written_again_at_once() {
+async fn removed_legacy_owner_tag_is_written_again_at_once() {
     let town = Town::default();
     let service = wants_web(&town, "s1");
     let id = town.cloud.add("web", town.owner_tags("s1"), None, with_targets(&["a"]));
@@ -161,7 +161,7 @@ async fn a_sign_that_was_taken_off_is_written_again_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_that_the_reference_may_have_made_none_is_touched() {
+async fn two_load_balancers_with_one_legacy_owner_tag_are_left_alone() {
     let town = Town::default();
     let service = wants_web(&town, "s1");
     for name in ["web", "copy"] {
@@ -175,7 +175,7 @@ async fn of_two_that_the_reference_may_have_made_none_is_touched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_not_made_for_its_service_only_loses_its_marks_with_it() {
+async fn adopted_load_balancer_is_released_and_not_deleted() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     let id = town.cloud.add("web", town.owner_tags("s1"), Some("sign-s1"), with_targets(&["a"]));

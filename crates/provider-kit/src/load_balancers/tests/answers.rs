@@ -13,7 +13,7 @@ fn in_network(network: &str) -> Tree {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_change_took_along_is_put_back_by_the_same_call() {
+async fn side_effects_of_a_change_are_repaired_in_the_same_call() {
     let town = Town::default();
     let service = town.service("s1", in_network("blue"));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -25,7 +25,7 @@ async fn what_a_change_took_along_is_put_back_by_the_same_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cloud_that_never_shows_what_it_was_told_ends_in_an_error_that_names_it() {
+async fn operation_without_effect_ends_in_an_error_that_names_it() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_deletion_is_one_read_and_one_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_counts_for_a_deletion_only_right_after_it_and_without_a_change_in_between() {
+async fn deletion_uses_a_read_only_right_after_it_and_without_a_change() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -79,7 +79,7 @@ async fn a_read_counts_for_a_deletion_only_right_after_it_and_without_a_change_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_vanished_needs_a_witness_and_what_was_removed_does_not() {
+async fn missing_load_balancer_needs_a_control_read_and_a_deleted_one_does_not() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -90,7 +90,7 @@ async fn what_vanished_needs_a_witness_and_what_was_removed_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_vanishes_while_the_cloud_is_at_work_on_it_needs_a_witness() {
+async fn load_balancer_that_vanishes_while_busy_needs_a_control_read() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -115,7 +115,7 @@ async fn what_vanishes_while_the_cloud_is_at_work_on_it_needs_a_witness() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_there_again_after_it_was_not_found_is_not_gone() {
+async fn load_balancer_that_is_found_again_is_not_gone() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -128,7 +128,7 @@ async fn what_is_there_again_after_it_was_not_found_is_not_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_deletions_that_find_nothing_share_their_witness() {
+async fn deletions_that_find_nothing_share_a_control_read() {
     let town = Town::default();
     let services: Vec<_> = (0..100).map(|n| leaving(town.service(&format!("s{n}"), with_targets(&[])))).collect();
     let get = |service| town.balancers.get(town.request(service));
@@ -141,7 +141,7 @@ async fn many_deletions_that_find_nothing_share_their_witness() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_witness_that_was_asked_for_before_bears_out_nothing() {
+async fn earlier_control_read_verifies_nothing() {
     let town = Town::default();
     let (first, second) = (leaving(town.service("s1", Tree::default())), leaving(town.service("s2", Tree::default())));
     let late = async {
@@ -156,7 +156,7 @@ async fn a_witness_that_was_asked_for_before_bears_out_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_protects_stays_and_its_removal_is_done() {
+async fn protected_load_balancer_stays_and_its_deletion_ends() {
     let mut town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -216,7 +216,7 @@ async fn a_service_that_changed_its_type_is_leaving_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_cloud_without_time_asks_it_nothing_meanwhile() {
+async fn rate_limited_creation_sends_no_reads_until_the_next_attempt() {
     for is_made in [false, true] {
         let town = Town::default();
         let mut service = town.service("s1", with_targets(&["a"]));
@@ -241,7 +241,7 @@ async fn who_waits_for_a_cloud_without_time_asks_it_nothing_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_another_name_it_is_looked_for_again() {
+async fn changed_name_is_searched_again() {
     let town = Town::default();
     let mut service = town.service("s1", with_targets(&["a"]));
     town.cloud.state().has_no_time = (1, true);
@@ -253,7 +253,7 @@ async fn under_another_name_it_is_looked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_move_of_targets_where_nothing_is_does_nothing() {
+async fn target_update_without_a_load_balancer_does_nothing() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     town.balancers.update_targets(town.request(&service)).await.unwrap();

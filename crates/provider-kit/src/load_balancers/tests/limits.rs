@@ -31,7 +31,7 @@ fn at_most(most: usize, targets: &[&str]) -> Tree {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_loses_a_place_and_who_finds_none_is_told_once() {
+async fn present_targets_stay_and_those_without_room_are_reported_once() {
     let mut town = town(2);
     let service = town.service("s1", at_most(2, &["b", "c", "d"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -73,7 +73,7 @@ async fn all_targets_are_replaced_at_a_limit_and_the_pool_is_never_empty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_below_what_is_there_removes_the_surplus() {
+async fn limit_below_the_number_of_targets_removes_the_surplus() {
     let town = town(4);
     let service = town.service("s1", with_targets(&["a", "b", "c"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_limit_below_what_is_there_removes_the_surplus() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_limit_did_not_tell_the_quota_does() {
+async fn quota_error_makes_room_where_no_limit_is_known() {
     let town = town(2);
     let service = town.service("s1", at_most(2, &["a", "b"]));
     town.balancers.ensure(town.request(&service)).await.unwrap();

@@ -67,7 +67,7 @@ fn ids(town: &Town) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_moves_when_the_new_one_stands_and_its_address_is_shown() {
+async fn service_moves_when_the_new_load_balancer_works_and_is_published() {
     let (town, service) = moving().await;
     let plan = town.balancers.plan(town.request(&service), Goal::Ensured).await.unwrap();
     let steps: Vec<_> = plan.steps.iter().map(ToString::to_string).collect();
@@ -84,7 +84,7 @@ async fn it_moves_when_the_new_one_stands_and_its_address_is_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_goes_before_the_new_address_is_on_the_service() {
+async fn old_load_balancer_stays_until_the_new_address_is_published() {
     let (town, service) = moving().await;
     let away = Board { refuses: true, ..board(&town) };
     assert!(ensure(&town, &service, &away).await.is_err());
@@ -94,7 +94,7 @@ async fn nothing_goes_before_the_new_address_is_on_the_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_ends_in_between_goes_on_after_a_start() {
+async fn interrupted_move_is_finished_after_a_restart() {
     let (mut town, service) = moving().await;
     ensure(&town, &service, &Board { refuses: true, ..board(&town) }).await.unwrap_err();
     town.restart();
@@ -110,7 +110,7 @@ async fn who_ends_in_between_goes_on_after_a_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_have_it_keeps_what_it_has_up_to_date() {
+async fn refused_move_keeps_the_old_load_balancer_up_to_date() {
     let (town, service) = moving().await;
     town.service("s2", with_targets(&["a"]));
     town.cloud.state().balancers.get_mut("lb-2").unwrap().owner_tags = town.owner_tags("s2");
@@ -125,7 +125,7 @@ async fn who_may_not_have_it_keeps_what_it_has_up_to_date() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_twin_of_another_cluster_is_none_of_its_own() {
+async fn twin_of_another_cluster_is_not_an_own_load_balancer() {
     for is_shown in [false, true] {
         let town = Town::default();
         town.cloud.state().adopts = true;
@@ -151,7 +151,7 @@ async fn the_twin_of_another_cluster_is_none_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_the_services_own_stays_with_it() {
+async fn parts_of_the_service_outlive_the_old_load_balancer() {
     let town = Town::default();
     town.cloud.state().adopts = true;
     let group = Part::CreatedBefore(Auxiliary { rank: 0, kind: "group".into(), name: "g".into() });
@@ -174,7 +174,7 @@ async fn removed_operations(town: &Town, service: &Service) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_not_there_is_no_reason_to_have_none() {
+async fn missing_requested_load_balancer_keeps_the_old_one() {
     let (town, mut service) = moving().await;
     asks_for(&mut service, "lb-9");
     ensure(&town, &service, &board(&town)).await.unwrap();

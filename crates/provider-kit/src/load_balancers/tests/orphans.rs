@@ -10,7 +10,7 @@ use super::super::{Actual, Attributes, OwnerTags, Part};
 use super::small::{Town, with_targets};
 
 #[tokio::test(start_paused = true)]
-async fn what_is_marked_for_a_dead_service_of_this_cluster_is_told_from_what_was_read_anyhow() {
+async fn orphans_are_reported_from_the_cache_without_a_request() {
     let town = Town::default();
     let service = town.service("s1", with_targets(&["a"]));
     let of_another_cluster = OwnerTags { cluster: Some("c2".into()), ..town.owner_tags("s2") };

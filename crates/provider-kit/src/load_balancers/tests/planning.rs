@@ -165,7 +165,7 @@ proptest! {
     }
 
     #[test]
-    fn at_a_limit_less_comes_before_more_and_it_is_safe_all_the_same(wanted in tree(true), actual in any_actual()) {
+    fn plan_at_a_limit_removes_first_and_is_safe(wanted in tree(true), actual in any_actual()) {
         let operations = removals_first(plan(&wanted, &actual), &actual);
         check_reached(&wanted, &actual, &run(&wanted, &actual, &operations));
     }
@@ -182,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_kept_carries_traffic_all_the_time(wanted in tree(true), actual in tree(false)) {
+    fn kept_listeners_carry_traffic_all_the_time(wanted in tree(true), actual in tree(false)) {
         let mut state = actual.clone();
         let replaced = |part: &Part| wanted.parts[part].differs_in_fixed(&actual.parts[part]);
         let kept: Vec<_> = actual.listeners().map(|(port, _)| Part::Listener(port.clone()))
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn when_only_targets_may_change_nothing_else_does(wanted in tree(true), actual in tree(false)) {
+    fn target_update_changes_only_targets(wanted in tree(true), actual in tree(false)) {
         let operations = plan(&actual.with_targets_of(&wanted), &actual);
         for operation in &operations {
             match operation {
@@ -217,7 +217,7 @@ proptest! {
     }
 
     #[test]
-    fn who_has_a_place_keeps_it_however_others_come_and_go(
+    fn present_targets_keep_their_room_when_others_change(
         (first, others, limit) in (targets(), proptest::collection::vec(targets(), 0..6), 1..4_usize)
     ) {
         let mut present = with_room(&first, &Targets::default(), limit);
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn who_is_left_out_is_who_is_wanted_and_not_there_in_the_end(wanted in tree(true), actual in any_actual()) {
+    fn left_out_targets_are_the_desired_ones_that_are_missing(wanted in tree(true), actual in any_actual()) {
         let reached = actual.after(&plan(&wanted, &actual));
         for (pool, left) in left_out(&wanted, &actual) {
             prop_assert_eq!(left, wanted.targets_of(&pool).without(&reached.targets_of(&pool)));
@@ -255,7 +255,7 @@ fn a_shared_load_balancer_stays_when_our_parts_go() {
 }
 
 #[test]
-fn an_operation_says_what_it_is_about() {
+fn operation_names_its_part_pool_and_changes() {
     let thing = Part::created_before(0, "thing", "a");
     let tree = |size: u8| {
         let tree = Tree::default().part(Part::created_before(0, "thing", "a"), Attributes::default().set("size", size));

@@ -199,7 +199,7 @@ async fn life(cloud: &Shared, balancers: &Balancers, cluster: &Cluster, number: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn services_that_come_change_and_go_at_the_same_time_take_nothing_from_each_other() {
+async fn concurrent_services_of_a_shared_load_balancer_do_not_interfere() {
     for seed in 0..40 {
         let cloud = Shared::default();
         let balancers = Balancers::of(cloud.clone(), Arc::new(NoMachines), Options::default());

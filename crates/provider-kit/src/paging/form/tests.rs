@@ -135,7 +135,7 @@ async fn a_list_whose_total_or_next_page_does_not_fit_is_a_partial_one() {
 }
 
 #[test]
-fn a_page_of_more_items_than_anybody_has_is_an_error() {
+fn page_with_too_many_items_is_an_error() {
     let read = |count: usize| {
         let items = format!("{}{}", r#"{"id":1},"#.repeat(count - 1), r#"{"id":1}"#);
         let answer = Answer::of(format!(r#"{{"machines":[{items}]}}"#));

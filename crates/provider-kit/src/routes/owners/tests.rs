@@ -58,7 +58,7 @@ fn a_route_leads_to_the_node_that_has_the_next_hop_among_its_addresses() {
 }
 
 #[test]
-fn a_route_outside_the_pod_network_is_somebody_elses_unless_it_is_its_nodes_own_range() {
+fn route_outside_the_pod_network_is_foreign_unless_it_is_the_nodes_own() {
     let nodes = [node("a", &[(InternalIP, "10.0.0.1")], &["10.9.1.0/24"])];
     assert!(!judged(&nodes, "10.244.0.0/16", &gateway("0.0.0.0/0", "10.0.0.1")).2);
     assert!(!judged(&nodes, "10.244.0.0/16", &gateway("10.9.2.0/24", "10.0.0.1")).2);
@@ -69,7 +69,7 @@ fn a_route_outside_the_pod_network_is_somebody_elses_unless_it_is_its_nodes_own_
 
 /// Regression: an address is given to the next server while the old server's Node still exists.
 #[test]
-fn of_two_nodes_with_an_address_the_route_leads_to_the_one_whose_range_it_is_for() {
+fn route_to_a_shared_address_leads_to_the_node_with_its_range() {
     let old = node("a", &[(InternalIP, "10.0.0.1")], &["10.244.1.0/24"]);
     let new = node("b", &[(InternalIP, "10.0.0.1")], &["10.244.2.0/24"]);
     for nodes in [[Arc::clone(&old), Arc::clone(&new)], [new, old]] {

@@ -87,7 +87,7 @@ fn a_first_request_without_an_answer_holds_up_the_others_for_a_second_only() {
 }
 
 #[test]
-fn what_is_under_way_is_counted() {
+fn requests_in_flight_are_counted() {
     let now = Instant::now();
     let budget = Budget { share_left_to_others: 0.5, refill: HOUR };
     let mut allowance = knowing(budget, told(100, 53, None), now);
@@ -103,7 +103,7 @@ fn what_is_under_way_is_counted() {
 }
 
 #[test]
-fn an_answer_that_was_overtaken_says_nothing() {
+fn overtaken_answer_is_ignored() {
     let now = Instant::now();
     let mut allowance = knowing(Budget { refill: HOUR, ..Budget::default() }, told(3600, 3000, None), now);
     let first = turn(&mut allowance, Priority::Urgent, now).unwrap();
@@ -114,7 +114,7 @@ fn an_answer_that_was_overtaken_says_nothing() {
 }
 
 #[test]
-fn below_its_reserve_each_goes_on_with_a_part_of_what_comes_back() {
+fn calls_below_their_reserve_share_the_returning_requests() {
     let now = Instant::now();
     let budget = Budget { share_left_to_others: 0.2, refill: HOUR };
     // A request comes back each second; four fifths of them are ours.
@@ -127,7 +127,7 @@ fn below_its_reserve_each_goes_on_with_a_part_of_what_comes_back() {
 }
 
 #[test]
-fn where_all_comes_back_together_one_waits_for_that() {
+fn calls_wait_for_the_reset_where_requests_return_together() {
     let now = Instant::now();
     let mut allowance = knowing(Budget::default(), told(100, 10, Some(30)), now);
     assert_eq!(turn(&mut allowance, Priority::Urgent, now), Err(30));
@@ -137,7 +137,7 @@ fn where_all_comes_back_together_one_waits_for_that() {
 }
 
 #[test]
-fn after_a_429_there_is_a_pause_and_then_one_goes_ahead() {
+fn one_request_goes_ahead_after_the_pause_of_a_429() {
     let now = Instant::now();
     let mut allowance = Allowance::new(Budget::default());
     let number = turn(&mut allowance, Priority::Urgent, now).unwrap();
@@ -229,7 +229,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_others_share_is_never_touched_and_nobody_overtakes_a_more_urgent_one(
+    fn share_of_others_and_order_of_priorities_are_kept(
         share in 0.0..0.6_f64, above in 0.0..0.4_f64, latency in 0..2000_u64,
         arrivals in proptest::collection::vec(priorities(), 1..120),
     ) {
@@ -245,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn everybody_is_served_in_the_end_even_if_others_use_up_everything(
+    fn every_call_is_served_even_if_others_use_up_the_limit(
         share in 0.0..0.6_f64, level in 0.0..1.0_f64, latency in 0..2000_u64,
         arrivals in proptest::collection::vec(priorities(), 1..10), greedy in any::<bool>(),
     ) {
@@ -265,7 +265,7 @@ proptest! {
 }
 
 #[test]
-fn after_five_minutes_of_silence_one_request_goes_ahead_whatever_is_believed() {
+fn one_request_goes_ahead_after_five_idle_minutes() {
     let now = Instant::now();
     let lies = [
         (HOUR, told(1, 0, None), None),

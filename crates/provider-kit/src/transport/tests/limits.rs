@@ -88,7 +88,7 @@ fn twice_in_a_row(answered: &[(String, bool)]) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_nearly_empty_bucket_nodes_come_first_and_nobody_is_refused_twice_in_a_row() {
+async fn nodes_come_first_when_the_bucket_is_nearly_empty() {
     for (longest_pause, overtaken) in [(600, 1), (10, 25)] {
         let cloud = Cloud::with(5.0);
         let client = cloud.transport(EVENLY, Duration::from_secs(longest_pause));
@@ -119,7 +119,7 @@ async fn a_full_bucket_is_used_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_others_use_up_everything_some_get_through_and_nobody_is_refused_twice_in_a_row() {
+async fn some_calls_succeed_while_others_use_up_the_limit() {
     let cloud = Cloud::with(100.0);
     let client = cloud.transport(EVENLY, Duration::from_secs(10));
     let others = async {
@@ -137,7 +137,7 @@ async fn while_others_use_up_everything_some_get_through_and_nobody_is_refused_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_turn_is_far_away_is_told_when_to_come_back_and_sends_nothing() {
+async fn long_deferred_call_fails_with_a_retry_time_and_sends_nothing() {
     let cloud = Cloud::with(2.0);
     let budget = Budget { refill: Refill::AtReset, ..EVENLY };
     let client = cloud.transport(budget, Duration::from_secs(10));
@@ -159,7 +159,7 @@ async fn a_call_whose_turn_is_far_away_is_told_when_to_come_back_and_sends_nothi
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_dropped_while_waiting_holds_up_nobody() {
+async fn dropped_waiting_call_does_not_delay_others() {
     let cloud = Cloud::with(5.0);
     let client = cloud.transport(EVENLY, Duration::from_secs(60));
     client.send(GET()).await.unwrap();
@@ -170,7 +170,7 @@ async fn whoever_is_dropped_while_waiting_holds_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn thousands_who_wait_cost_little() {
+async fn thousands_of_waiting_calls_cost_little() {
     let cloud = Cloud::with(3600.0);
     let client = cloud.transport(EVENLY, Duration::from_secs(3600));
     let began = std::time::Instant::now();

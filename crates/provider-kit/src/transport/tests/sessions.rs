@@ -99,7 +99,7 @@ async fn without_a_token_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn a_call_has_headers_of_its_own_and_what_it_hides_is_in_no_message() {
+async fn call_sends_its_headers_and_hides_its_secrets() {
     let answer = |headers: HeaderMap, body: String| async move {
         let (condition, agent) = (headers["if-match"].to_str().unwrap(), headers["user-agent"].to_str().unwrap());
         (StatusCode::PRECONDITION_FAILED, format!("{condition} {agent} {body}"))
@@ -115,14 +115,14 @@ async fn a_call_has_headers_of_its_own_and_what_it_hides_is_in_no_message() {
 }
 
 #[tokio::test]
-async fn several_answers_to_choose_from_are_an_answer() {
+async fn status_300_is_an_answer() {
     let (router, _) = scripted(|_, _| (StatusCode::MULTIPLE_CHOICES, "[1,2]"));
     let answer: Vec<u32> = client(router).build().unwrap().read(GET()).await.unwrap();
     assert_eq!(answer, [1, 2]);
 }
 
 #[test]
-fn tls_files_that_are_none_are_told_before_anything_is_sent() {
+fn invalid_tls_files_are_reported_before_any_request() {
     let directory = std::env::temp_dir().join(format!("provider-kit-tls-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let file = directory.join("ca.pem");

@@ -21,7 +21,7 @@ fn endless() -> (Body, Sent) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endless_body_is_read_up_to_its_limit_and_not_asked_for_again() {
+async fn endless_body_is_read_up_to_its_limit_and_not_retried() {
     let list = || Call::get("/things", &[]).list();
     let table = [
         (
@@ -53,7 +53,7 @@ async fn an_endless_body_is_read_up_to_its_limit_and_not_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_is_too_long_still_says_by_its_head_what_to_do() {
+async fn refusal_with_a_long_body_is_classified_by_its_status() {
     let answer = |status: StatusCode| {
         let (router, sent) = scripted(move |_, _| {
             let head = Response::builder().status(status).header("retry-after", "30");
@@ -95,7 +95,7 @@ async fn a_gibibyte_that_is_announced_over_a_socket_is_neither_read_nor_reserved
 }
 
 #[tokio::test]
-async fn what_a_cloud_says_is_told_in_a_kibibyte_and_without_half_of_a_secret() {
+async fn error_shows_a_kibibyte_of_an_answer_and_no_half_secret() {
     let echo = |_: usize, headers: &HeaderMap| {
         let token = headers["authorization"].to_str().unwrap();
         let message = format!("{}{token}{}", "é".repeat(505), "x".repeat(30_000));
