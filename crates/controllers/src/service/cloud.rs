@@ -19,13 +19,13 @@ use crate::grace::within_grace;
 use crate::service::metrics::ServiceMetrics;
 use crate::service::targets::Follows;
 
-/// Timeout of a change. Some clouds take many minutes for a load balancer; providers have shorter timeouts for each of
-/// their requests.
+/// Timeout of a change or a look-up. Some clouds take many minutes for a load balancer; providers have shorter timeouts
+/// for each of their requests.
 const DEADLINE: Duration = Duration::from_secs(15 * 60);
 /// Time after which a call releases its worker permit, because the call may hang or retry after pauses, and other
 /// Services must not wait for that (INV-6).
 const SLOW: Duration = Duration::from_secs(2);
-/// Timeout of a read.
+/// Timeout of a plan, which changes nothing.
 const QUESTION: Duration = Duration::from_secs(2 * 60);
 
 /// The load balancers in the cloud of one cluster's Services.

@@ -122,7 +122,7 @@ impl<'a> Narrator<'a> {
         annotations
     }
 
-    /// Returns the addresses and annotations that were written already.
+    /// Takes the addresses and annotations that were written already, which need no further write.
     pub(super) fn published(&self) -> Option<Published> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
