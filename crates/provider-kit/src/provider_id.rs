@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn another_scheme_and_a_malformed_id_are_invalid() {
+    fn foreign_scheme_and_malformed_id_are_invalid() {
         const IDS: ProviderIds = ProviderIds { scheme: "acme", form: "<number>", valid: |id| number(id).is_some() };
         for id in ["acme:/1", "acme://", "acme://1/2", "acmes://1", "1"] {
             assert!(IDS.read(id).is_err_and(|err| err.is_invalid()), "{id}");

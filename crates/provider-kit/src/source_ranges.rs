@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_ipv6_is_not_all() {
+    fn every_ipv6_address_alone_does_not_count_as_all() {
         assert!(!allows_all(&[network("::/0").unwrap()]));
         assert!(allows_all(&[network("::/0").unwrap(), "192.168.0.0/0".parse().unwrap()]));
     }

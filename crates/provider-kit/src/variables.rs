@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_comes_from_its_variable_or_else_from_its_file_without_space_around_it() {
+    fn secret_comes_trimmed_from_its_variable_or_else_its_file() {
         let path = std::env::temp_dir().join(format!("provider-kit-secret-{}", std::process::id()));
         std::fs::write(&path, " filed\n").unwrap();
         let path = path.to_str().unwrap();

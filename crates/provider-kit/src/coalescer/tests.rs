@@ -134,7 +134,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn every_item_is_sent_in_order_and_answered_and_requests_of_a_key_do_not_overlap(
+    fn items_are_sent_in_order_and_requests_of_a_key_do_not_overlap(
         calls in prop::collection::vec((0u64..60, 0u8..3, prop::option::weighted(0.2, 0u64..25)), 1..60),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();

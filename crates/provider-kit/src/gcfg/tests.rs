@@ -77,7 +77,7 @@ fn backslash_at_a_line_end_joins_the_next_line() {
 }
 
 #[test]
-fn a_quote_that_is_not_closed_is_a_mistake_of_its_line_and_the_next_line_is_read() {
+fn unclosed_quote_is_a_mistake_of_its_line_only() {
     let mut file = settings("[Main]\ntext = \"s3cret\nflag = on\n");
     assert_eq!((file.get(&TEXT), file.get(&FLAG)), (None, Some(true)));
     assert!(file.is_set(&TEXT), "a key with a mistake is not missing");

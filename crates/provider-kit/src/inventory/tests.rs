@@ -251,7 +251,7 @@ async fn lookup_of_only_the_state_reads_only_the_state() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_began_before_a_fresh_lookup_does_not_count_and_the_next_is_shared() {
+async fn list_in_flight_does_not_answer_a_fresh_lookup() {
     let inventory = acme(500);
     inventory.source().page_milliseconds.store(100, Ordering::SeqCst);
     let early = inventory.lookup(&joined(0..500).clone(), Want::EXISTENCE).await;

@@ -92,7 +92,7 @@ async fn legacy_owner_tag_of_another_service_is_respected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_adopted_without_the_cache_of_services() {
+async fn adoption_needs_the_cache_of_services() {
     let town = adopting();
     let service = wants_web(&town, "s1");
     town.cached.services.lock().unwrap().clear();

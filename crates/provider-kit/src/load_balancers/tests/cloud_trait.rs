@@ -129,7 +129,7 @@ async fn a_mistake_that_does_not_decide_about_targets_does_not_stop_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_incomplete_list_is_never_taken_for_all_that_a_service_has() {
+async fn partial_list_is_never_taken_for_all_load_balancers_of_a_service() {
     let (cloud, cluster, service) = (Acme::default(), cluster(), service(&[]));
     *cloud.0.list_is_flawed.lock().unwrap() = true;
     let balancers = Balancers::of(cloud.clone(), Arc::new(NoMachines), Options::default());

@@ -50,7 +50,7 @@ async fn is_removed(mut town: Town, service: &Service) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_failed_goes_when_all_who_share_it_go() {
+async fn failed_shared_load_balancer_is_deleted_when_all_its_services_leave() {
     let (town, service) = shared().await;
     assert!(!is_removed(town, &service).await, "the other one lives");
     let (town, service) = shared().await;
@@ -62,7 +62,7 @@ async fn one_that_failed_goes_when_all_who_share_it_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_stays_where_that_is_not_certain() {
+async fn failed_shared_load_balancer_stays_if_a_service_may_remain() {
     type Doubt = fn(&Town);
     let doubts: [(&str, Doubt); 5] = [
         ("it works", |town| town.cloud.state().balancers.get_mut("lb-1").unwrap().state = State::Ready),

@@ -137,7 +137,7 @@ fn calls_wait_for_the_reset_where_requests_return_together() {
 }
 
 #[test]
-fn one_request_goes_ahead_after_the_pause_of_a_429() {
+fn single_request_goes_ahead_after_the_pause_of_a_429() {
     let now = Instant::now();
     let mut allowance = Allowance::new(Budget::default());
     let number = turn(&mut allowance, Priority::Urgent, now).unwrap();
@@ -265,7 +265,7 @@ proptest! {
 }
 
 #[test]
-fn one_request_goes_ahead_after_five_idle_minutes() {
+fn single_request_goes_ahead_after_five_idle_minutes() {
     let now = Instant::now();
     let lies = [
         (HOUR, told(1, 0, None), None),

@@ -175,7 +175,7 @@ async fn half_of_a_token_reaches_no_error_where_a_text_is_cut() {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_read_again_from_its_file_even_if_the_file_looks_unchanged() {
+async fn refused_token_is_read_again_even_from_an_unchanged_file() {
     let file = std::env::temp_dir().join(format!("provider-kit-reload-{}", std::process::id()));
     std::fs::write(&file, "old").unwrap();
     let time = std::fs::metadata(&file).unwrap().modified().unwrap();

@@ -79,7 +79,7 @@ async fn a_new_token_that_is_refused_too_is_the_answer_without_the_token() {
 }
 
 #[tokio::test]
-async fn where_nothing_can_be_renewed_the_refusal_stands() {
+async fn refusal_stands_without_a_renewable_token() {
     let (router, seen) = service(&[]);
     let (client, _) = client_of(Tokens { given: true, ..Tokens::default() }, router);
     assert!(client.send(GET()).await.unwrap_err().is_unauthorized());
