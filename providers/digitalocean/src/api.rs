@@ -78,7 +78,7 @@ impl Api {
     /// Reads a list to its end at the usual urgency. The last part of its path is the field of the answer.
     ///
     /// # Errors
-    /// What the cloud answered; *other* for a list that is not complete.
+    /// The cloud's error; *other* for a partial list.
     pub(crate) async fn all<T: DeserializeOwned, K: Hash>(
         &self,
         path: &'static str,
@@ -94,7 +94,7 @@ impl Api {
         Ok(regions.into_iter().map(|region| region.slug).collect())
     }
 
-    /// Finds out the region of the cluster: as it is configured, or else as the metadata service says.
+    /// Determines the region of the cluster: the configured one, or that of the metadata service.
     ///
     /// # Errors
     /// *Invalid* for a region that does not exist, with those that do; else what the API or the metadata service answered.

@@ -17,7 +17,7 @@ pub struct Config {
     pub token: Credential,
     /// `DO_OVERRIDE_URL`, without a slash at its end.
     pub endpoint: String,
-    /// `REGION`; `None`: the metadata service is asked.
+    /// Value of the variable `REGION`; `None`: the metadata service is read.
     pub region: Option<String>,
     /// Value of the variable `DO_CLUSTER_ID`.
     pub cluster_id: Option<String>,

@@ -170,7 +170,8 @@ impl MachineSource for Api {
 pub(crate) struct Droplets(pub(crate) Inventory<Api>);
 
 impl Droplets {
-    /// A Node may also be called by an address of its droplet: then it is looked up by the ID of that.
+    /// Returns the Nodes with the provider ID of a droplet that has the Node's name as an address: a Node's name may be
+    /// an address of its droplet.
     async fn known_by_address(&self, nodes: &[Arc<Node>], want: Want) -> Vec<Arc<Node>> {
         let address = |node: &Node| node.provider_id().is_none().then(|| node.name.parse::<IpAddr>().ok()).flatten();
         let mut nodes = nodes.to_vec();

@@ -207,7 +207,7 @@ impl WorkerFirewall {
             return Ok(false);
         }
         if let Some(current) = current {
-            // Droplets that somebody added by hand stay.
+            // Droplets that an operator added stay.
             let wanted = Firewall { droplet_ids: current.droplet_ids, ..desired.clone() };
             let call = Call::put("/v2/firewalls/{id}", &[&current.id]).json(&wanted).inside("firewall");
             match self.metrics.request("update", "200", self.api.http.read::<Firewall>(call)).await {

@@ -53,7 +53,7 @@ impl DigitalOcean {
         Self { api, config, metadata, cluster, droplets, load_balancers, context: OnceLock::new() }
     }
 
-    /// Starts what goes on in the background, until the process ends.
+    /// Starts the background tasks, which run until the process ends.
     fn start(&self, context: &Context, caches: &Arc<dyn Caches>) {
         let until = |task: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| {
             let stop = context.shutdown.clone();

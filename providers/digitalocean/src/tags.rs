@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Adds a tag to load balancers; the tag is created if it does not exist.
 ///
 /// # Errors
-/// What the cloud answered.
+/// The cloud's error.
 pub(crate) async fn add(api: &Api, tag: &str, load_balancers: &[String]) -> Result<()> {
     let resource = |id| json!({"resource_id": id, "resource_type": "load_balancer"});
     let resources: Vec<_> = load_balancers.iter().map(resource).collect();

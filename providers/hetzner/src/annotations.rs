@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::variables as var;
 
-/// The type of a load balancer for which neither annotation nor variable says another one.
+/// The type of a load balancer without a type in its annotation or variable.
 pub(crate) const DEFAULT_TYPE: &str = "lb11";
 
 /// The rule by which a load balancer chooses a target.
@@ -80,7 +80,7 @@ const IDLE: Kind<u64> = Kind::of("a duration from 30s to 5m", |text| {
     Some(time?.as_secs())
 });
 
-/// A text in which space around it does not count.
+/// A text without surrounding space.
 const WORD: Kind<String> = Kind::of("a text", |text| Some(text.to_owned()));
 
 /// Kubernetes takes nothing else into a status. An empty one is none.

@@ -79,7 +79,8 @@ pub enum Cache {
 /// Values of `ROBOT_…`: access to dedicated servers.
 #[derive(Clone, Debug)]
 pub struct Robot {
-    /// `ROBOT_USER` and `ROBOT_PASSWORD`, or their files; `None`: Robot servers are known to exist, and nothing is asked.
+    /// `ROBOT_USER` and `ROBOT_PASSWORD`, or their files; `None`: Robot servers are known to exist, but Robot is not
+    /// queried.
     pub credential: Option<Credential>,
     /// Base URL; only tests set another one.
     pub endpoint: String,
@@ -126,8 +127,8 @@ impl Config {
         asked.finish().map(|()| config.for_pods_in(setup.cluster_cidr.as_deref()))
     }
 
-    /// Routes need one range of Pods. As before us, a cluster without has none, and everything else: a network is also for
-    /// addresses and load balancers.
+    /// Disables routes unless Pods have exactly one range, like the Go cloud-controller-manager; the rest of the
+    /// network's functions stays enabled.
     fn for_pods_in(mut self, cluster_cidr: Option<&str>) -> Self {
         if let (Some(network), Some(range)) = (self.network.as_mut().filter(|it| it.routes), cluster_cidr)
             && range.trim().parse::<IpNet>().is_err()
@@ -193,7 +194,7 @@ impl Robot {
         if asked.get(&ROBOT_ENABLED) != Some(true) {
             return None;
         }
-        // Only now: the manifests name the files of the credential for everybody, and most Secrets lack these keys.
+        // Read last: the manifests always name the files of the credential, and most Secrets lack these keys.
         let (user, password) = (asked.secret(&ROBOT_USER), asked.secret(&ROBOT_PASSWORD));
         if user.is_some() != password.is_some() {
             asked.mistake("ROBOT_USER and ROBOT_PASSWORD: only one is set; set both or neither");

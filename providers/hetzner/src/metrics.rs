@@ -43,7 +43,7 @@ fn name(called: Called) -> &'static str {
     }
 }
 
-/// Counts a look-up of a load balancer type.
+/// Counts a lookup of a load balancer type.
 pub(crate) fn balancer_types(metrics: &dyn CloudMetrics, hit: bool) {
     metrics.record(&TYPE_CACHE, &["load_balancer", "all", result(hit)], 1.0);
 }
@@ -79,7 +79,7 @@ fn endpoint(operation: &str) -> (String, String) {
     (method.to_ascii_lowercase(), segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Records which look-ups of servers need a request, for one part of the provider.
+/// Counts lookups of servers with and without a request, for one part of the provider.
 pub(crate) struct ServerCache {
     pub(crate) metrics: Arc<dyn CloudMetrics>,
     /// Value of the label: `instances_v2` or `routes`.

@@ -80,7 +80,7 @@ impl Linode {
         self.api.http.send(Call::get("/profile", &[])).await.map(drop)
     }
 
-    /// Starts what goes on in the background, until the process ends.
+    /// Starts the background tasks, which run until the process ends.
     fn start(&self, context: &Context) {
         let until = |task: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>| {
             let stop = context.shutdown.clone();

@@ -115,7 +115,7 @@ impl Vpcs {
     /// Returns the ID of a subnet; what is not named is the first one of the configuration.
     ///
     /// # Errors
-    /// *Invalid*, if there is none of the label, with those that there are.
+    /// *Invalid*, if none has the label; the message lists the existing ones.
     pub(crate) async fn subnet(&self, vpc: Option<&str>, subnet: Option<&str>) -> Result<u64> {
         let vpc = match (vpc, self.config.vpc.vpcs.first()) {
             (Some(label), _) => self.find(label, false).await?,

@@ -13,7 +13,7 @@ use provider_kit::declared::{Kind, Value};
 
 use crate::keys;
 
-/// Protocol that tells targets the client's address.
+/// PROXY protocol that sends the client's address to members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyProtocol {
     /// No PROXY protocol header.

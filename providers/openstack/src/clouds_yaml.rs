@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 type Entries = Map<String, Value>;
 
-/// The entry of a cloud, and the mistakes in it; empty if there is none.
+/// The entry of a cloud, and the errors in it; empty if it does not exist.
 #[derive(Default)]
 pub(crate) struct Clouds {
     entry: Value,

@@ -88,7 +88,7 @@ pub enum Method {
     },
     /// An application credential. Never with a scope.
     ApplicationCredential {
-        /// By id, or by name and user.
+        /// ID of the credential, or its name and user.
         credential: Named,
         /// Secret of the application credential.
         secret: SecretString,
@@ -102,7 +102,7 @@ pub enum Method {
 pub enum User {
     /// ID of the user.
     Id(String),
-    /// By its name in a domain.
+    /// Name of the user in a domain.
     Name(String, Domain),
 }
 
@@ -111,7 +111,7 @@ pub enum User {
 pub enum Named {
     /// ID of the application credential.
     Id(String),
-    /// By its name, of this user.
+    /// Name of the credential, and its user.
     Name(String, User),
 }
 
@@ -204,7 +204,7 @@ impl Balancers {
         self.get(&LB_METHOD).unwrap_or_else(|| default.to_owned())
     }
 
-    /// Returns the suffix of host names, if ingresses have such.
+    /// Returns the suffix of host names, if enabled.
     #[must_use]
     pub fn ingress_hostname_suffix(&self) -> Option<String> {
         self.get(&INGRESS_HOSTNAME_SUFFIX).filter(|_| self.flag(&ENABLE_INGRESS_HOSTNAME))

@@ -25,7 +25,7 @@ pub struct Features {
     pub allowed_cidrs: bool,
     /// Load balancers are in availability zones.
     pub availability_zones: bool,
-    /// Health may be asked for by HTTP.
+    /// If set, health monitors may use HTTP.
     pub http_monitors: bool,
     /// Health of UDP pools too.
     pub udp_http_monitors: bool,

@@ -20,7 +20,7 @@ impl Value for Interface {
     .any_case();
 }
 
-/// Exactly this word switches verification off, as in the Go cloud-controller-manager: any other one leaves it on.
+/// Only the word `true` disables verification, as in the Go cloud-controller-manager: any other word leaves it enabled.
 const INSECURE: Kind<bool> = Kind::one_of(&[("true", true), ("false", false)]).verbatim();
 const RETRIES: Kind<u16> = Kind::number(1, 10);
 const VERSION: Kind<String> = Kind::of("v2", |text| (text == "v2").then(|| text.to_owned()));

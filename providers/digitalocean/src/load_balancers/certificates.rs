@@ -51,7 +51,7 @@ impl Certificates {
     /// Finds the ID of a certificate.
     ///
     /// # Errors
-    /// *Invalid*, if there is none of the name, with those that there are.
+    /// *Invalid*, if no certificate has the name; the message lists the existing ones.
     pub(super) async fn id(&self, certificate: &Certificate) -> Result<String> {
         match certificate {
             Certificate::Id(id) => Ok(id.clone()),

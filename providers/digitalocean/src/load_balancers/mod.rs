@@ -1,4 +1,4 @@
-//! Load balancers: what a Service wants here, and what is particular about this cloud. The rest is the kit's.
+//! Load balancers: the Service's spec, and the particulars of this cloud. The kit does the rest.
 
 mod certificates;
 pub(crate) mod disown;
@@ -49,7 +49,7 @@ impl ObjectApi for Api {
         self.http.list(Call::get(ALL, &[]), COLLECTION, &Urgency::default(), keep, |actual| actual.id.clone()).await
     }
 
-    /// By name, and by the ID in the Service's annotation.
+    /// Finds load balancers by name, and by the ID in the Service's annotation.
     async fn candidates(
         &self,
         identity: &Identity<'_>,

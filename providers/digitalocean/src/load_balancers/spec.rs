@@ -1,4 +1,4 @@
-//! A Service, parsed once: what its load balancer shall be, but for what must be looked up.
+//! A Service, parsed once: the spec of its load balancer, except for facts from the cloud.
 
 use cloud_provider::Service;
 use provider_kit::annotations::{Annotations, Parsed};
@@ -94,7 +94,7 @@ impl Spec {
             let (stack, network) = (key::NETWORK_STACK.key(), key::NETWORK.key());
             asked.mistake(format!("annotation {stack}: DUALSTACK is not possible with annotation {network}: INTERNAL"));
         }
-        // What nothing here needs may be wrong all the same.
+        // Read to report an invalid value, although it is not used here.
         asked.get(&key::NAME);
         asked.get(&key::DISOWN);
         asked.get(&key::FIREWALL_MANAGED);
@@ -188,7 +188,7 @@ impl Protocols {
         }
     }
 
-    /// The rule for HTTP/3, beside the one for TCP on its port.
+    /// Returns the rule for HTTP/3, in addition to the one for TCP on its port.
     fn http3_rule(&self, ports: &[ServicePort], asked: &mut Annotations<'_>) -> Option<ForwardingRule> {
         let number = self.http3?;
         if self.passthrough || !self.has_certificate {
@@ -256,7 +256,7 @@ fn sticky_sessions(asked: &mut Annotations<'_>) -> StickySessions {
     }
 }
 
-/// The port of the Nodes at which the health of a Service is checked, unless it says otherwise.
+/// Returns the port of the Nodes for the health checks of a Service: the default, unless the Service has another.
 pub(crate) fn check_port(service: &Service) -> u16 {
     let own = provider_kit::health_check::HealthCheck::of(service);
     own.and_then(|check| u16::try_from(check.port).ok()).unwrap_or(KUBE_PROXY_PORT)

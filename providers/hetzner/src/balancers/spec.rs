@@ -68,7 +68,7 @@ struct Reader<'a> {
 /// Reason of events about annotations.
 const QUESTIONABLE: &str = "QuestionableAnnotation";
 
-/// The protocols with which settings of HTTP have an effect, and the annotation that says them.
+/// Protocols for which settings of HTTP have an effect, and the annotation that sets them.
 #[derive(Clone, Copy)]
 struct Http {
     key: &'static str,
@@ -199,7 +199,7 @@ fn ports(service: &Service, read: &mut Annotations<'_>) -> (Vec<ServicePort>, Ve
     (served, others.into_iter().map(unserved).collect())
 }
 
-/// Returns a warning about source ranges that restrict nobody.
+/// Returns a warning about source ranges that have no effect.
 fn unrestricted(service: &Service) -> Option<(&'static str, String)> {
     let text = "loadBalancerSourceRanges have no effect: load balancers of Hetzner Cloud have no firewall, and everybody can \
                 reach this one";
@@ -235,7 +235,7 @@ impl ServiceSpec {
             "ipv6_rdns": read.text(&key::IPV6_RDNS),
         }));
         let balancer = Attributes::desired(&balancer).unwrap_or_default();
-        // A type that nobody chose is not a reason to make a load balancer smaller.
+        // A default type must not shrink a load balancer.
         let balancer = if balancer_type.is_none() { balancer.fixed(&["type"]) } else { balancer };
         read.annotations.unknown(key::PREFIX, key::ALL);
         let (ports, mut warnings) = ports(service, &mut read.annotations);

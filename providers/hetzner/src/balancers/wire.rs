@@ -1,7 +1,7 @@
 //! Load balancers as the API reads and writes them, and as the kit compares them.
 //!
-//! A service of the API becomes a listener whose settings are named by their place in the service
-//! (`health_check.http.path`), so that what nobody states can stay as it is.
+//! A service of the API becomes a listener whose settings are named by their path in the service
+//! (`health_check.http.path`), so that settings without an annotation stay unchanged.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -312,7 +312,7 @@ impl Target {
         (!self.health_status.is_empty()).then_some(TargetHealth { is_healthy, detail })
     }
 
-    /// Returns `None` for a target that no Service has, such as a label selector: it is left alone.
+    /// Returns `None` for a target that no Service has, such as a label selector: it is left unchanged.
     fn text(&self) -> Option<String> {
         match (&self.server, &self.ip) {
             (Some(server), _) => Some(server_target(server.id, self.use_private_ip)),

@@ -57,7 +57,7 @@ impl Machine for DedicatedServer {
     fn name(&self) -> &str {
         &self.name
     }
-    /// Returns `false`, because the list does not tell: see `Robot::is_shut_down`.
+    /// Returns `false`, because the list lacks the power state: see `Robot::is_shut_down`.
     fn is_shut_down(&self) -> bool {
         false
     }

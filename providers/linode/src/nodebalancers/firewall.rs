@@ -58,7 +58,7 @@ struct Entity {
     kind: String,
 }
 
-/// The part for an ACL firewall. It is deleted before the NodeBalancer.
+/// Returns the resource of an ACL firewall. It is deleted before the NodeBalancer.
 pub(super) fn part() -> Part {
     Part::created_after("firewall", "acl")
 }
@@ -190,7 +190,7 @@ pub(super) async fn detach(api: &Api, firewall: u64, id: &str) -> Result<()> {
     api.http.remove(Call::delete("/networking/firewalls/{id}/devices/{device}", &parameters)).await
 }
 
-/// Deletes an ACL firewall. One that protects something else, too, is only detached.
+/// Deletes an ACL firewall. A firewall that also protects another object is only detached.
 pub(super) async fn delete(api: &Api, firewall: u64, id: &str) -> Result<()> {
     if devices(api, firewall).await?.len() > 1 {
         return detach(api, firewall, id).await;

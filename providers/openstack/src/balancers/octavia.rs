@@ -142,7 +142,7 @@ pub(super) fn text<'a>(object: &'a Value, key: &str) -> &'a str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns the texts of a field that is a list of such.
+/// Returns the texts of a list field.
 pub(super) fn texts<'a>(object: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
     object.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }

@@ -113,7 +113,7 @@ async fn target_health(State(cloud): Of, Extension(Project(project)): Ours, Path
     Ok(Json(json!({ "targets": targets.iter().map(health).collect::<Vec<_>>() })).into_response())
 }
 
-/// Names and addresses are unique; targets exist; the rest makes sense.
+/// Checks that names and addresses are unique, targets exist, and settings are valid.
 fn check(model: &Model, project: &str, id: Option<&str>, spec: &LoadBalancerSpec) -> Result<(), Refusal> {
     let others = model.load_balancers.values().map(|stored| &stored.object).filter(|lb| Some(&*lb.id) != id);
     for other in others {

@@ -44,7 +44,7 @@ pub enum FaultKind {
     LostAnswer,
     /// A page of a list is skipped.
     MissingPage,
-    /// A list says too early that there is no further page.
+    /// A list ends too early, without a further page.
     EarlyEnd,
     /// A list is empty, as one of the wrong project would be.
     EmptyList,
@@ -67,7 +67,7 @@ impl Fault {
         Self { route: Some(route.to_owned()), ..self }
     }
 
-    /// Only for so many requests.
+    /// Restricts the fault to a number of requests.
     #[must_use]
     pub fn times(self, count: u32) -> Self {
         Self { count: Some(count), ..self }

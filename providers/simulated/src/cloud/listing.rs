@@ -51,7 +51,7 @@ pub(super) fn page<'a, T: Listed + 'a, V: Serialize>(
 ) -> Response {
     let now = Instant::now();
     let mut found: Vec<&T> = objects
-        // Whoever asks by name or id is answered from the store itself, lists from an index that lags behind.
+        // Queries by name or ID are answered from the store itself, lists from an index that lags behind.
         .filter(|stored| stored.listed_from <= now || query.name.is_some() || query.ids.is_some())
         .map(|stored| &stored.object)
         .filter(|object| object.project() == project && query.matches(*object))

@@ -1,4 +1,4 @@
-//! Load balancers: made and changed in the background.
+//! Load balancers, created and changed by background operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -180,7 +180,7 @@ impl Model {
         shown
     }
 
-    /// The caller has checked that it is active; `None` if there is none.
+    /// Changes a load balancer, which the caller has checked to be active; returns `None` if it does not exist.
     pub(super) fn change_load_balancer(
         &mut self,
         project: &str,
@@ -198,7 +198,7 @@ impl Model {
         all.find(|it| it.id == id_or_name || it.spec.name == id_or_name)
     }
 
-    /// By hand: at once, and whatever runs on it.
+    /// Changes a load balancer as an operator does: at once, also during an operation.
     pub(super) fn edit_load_balancer(&mut self, id_or_name: &str, change: LoadBalancerChange) -> Option<LoadBalancer> {
         let object = self.load_balancer_mut(id_or_name)?;
         let LoadBalancerChange { protected, labels, listeners, targets, tier } = change;
@@ -211,7 +211,7 @@ impl Model {
         Some(object.show())
     }
 
-    /// By hand: protected or not.
+    /// Removes a load balancer as an operator does, also a protected one.
     pub(super) fn remove_load_balancer(&mut self, id_or_name: &str) -> bool {
         let id = self.load_balancer_mut(id_or_name).map(|it| it.id.clone());
         id.is_some_and(|id| self.load_balancers.remove(&id).is_some())

@@ -46,7 +46,7 @@ pub enum MachineState {
     Stopped,
 }
 
-/// A machine to be made. What is left empty is made up.
+/// A machine to create. Empty fields are filled with defaults.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NewMachine {

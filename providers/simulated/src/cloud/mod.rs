@@ -1,6 +1,6 @@
 //! The simulated cloud: an axum router over a small in-memory model.
 //!
-//! [`Cloud`] is a handle; clones share the model. What can be done over HTTP under `/admin` can be done with its methods.
+//! [`Cloud`] is a handle; clones share the model. Its methods can do everything that `/admin` can over HTTP.
 
 mod admin;
 mod api;
@@ -39,7 +39,7 @@ pub use volumes::Volume;
 pub const DEFAULT_PROJECT: &str = "demo";
 /// Token of the default project. A simulator's token is no secret.
 pub const DEFAULT_TOKEN: &str = "demo-token";
-/// The most objects on a page, and the number if none is asked for.
+/// Maximum and default number of objects on a page.
 pub const PAGE_SIZE: usize = 50;
 
 /// Behaviour of the cloud. Durations are in milliseconds.
@@ -48,7 +48,7 @@ pub const PAGE_SIZE: usize = 50;
 pub struct Options {
     /// Duration of an operation (creating or changing a load balancer).
     pub operation_milliseconds: u64,
-    /// After how long a created object appears in lists. It can be read by its id and by its name at once.
+    /// Delay until a created object appears in lists. It can be read by its ID and by its name at once.
     pub list_delay_milliseconds: u64,
     /// Maximum number of load balancers of a project; `None`: no limit.
     pub load_balancer_quota: Option<usize>,
@@ -92,7 +92,7 @@ impl Cloud {
     /// Serves [`router`](Self::router) on `listener` until `shutdown`.
     ///
     /// # Errors
-    /// What the listener answers.
+    /// Serves the API on the listener.
     pub async fn serve(&self, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
         const GRACE: Duration = Duration::from_millis(500);
         let listener = listener.tap_io(|stream| {
@@ -135,7 +135,7 @@ impl Cloud {
         self.model().tokens.insert(token.to_owned(), project.to_owned());
     }
 
-    /// Makes `token` invalid; says whether it was valid.
+    /// Makes `token` invalid; returns `true` if it was valid.
     pub fn revoke_token(&self, token: &str) -> bool {
         self.model().tokens.remove(token).is_some()
     }
@@ -170,19 +170,19 @@ impl Cloud {
         self.model().machine_mut(id_or_name).map(|machine| machine.change(change))
     }
 
-    /// Stops a machine, by id or name; `false` if there is none.
+    /// Stops a machine, by ID or name; returns `false` if it does not exist.
     pub fn stop(&self, id_or_name: &str) -> bool {
         let change = MachineChange { state: Some(MachineState::Stopped), ..MachineChange::default() };
         self.change_machine(id_or_name, change).is_some()
     }
 
-    /// Starts a machine, by id or name; `false` if there is none.
+    /// Starts a machine, by ID or name; returns `false` if it does not exist.
     pub fn start(&self, id_or_name: &str) -> bool {
         let change = MachineChange { state: Some(MachineState::Running), ..MachineChange::default() };
         self.change_machine(id_or_name, change).is_some()
     }
 
-    /// Removes a machine for good, by id or name; `false` if there is none.
+    /// Removes a machine for good, by ID or name; returns `false` if it does not exist.
     pub fn terminate(&self, id_or_name: &str) -> bool {
         self.model().remove_machine(id_or_name)
     }
@@ -209,7 +209,7 @@ impl Cloud {
         self.model().load_balancers()
     }
 
-    /// Adds a load balancer as somebody else's tool would. Its name and targets are not checked.
+    /// Adds a load balancer as another program would. Its name and targets are not checked.
     pub fn add_load_balancer(&self, spec: LoadBalancerSpec) -> LoadBalancer {
         self.model().add_load_balancer(DEFAULT_PROJECT, spec)
     }
@@ -219,18 +219,18 @@ impl Cloud {
         self.model().edit_load_balancer(id_or_name, change)
     }
 
-    /// Removes a load balancer, by id or name, as an operator does; `false` if there is none.
+    /// Removes a load balancer, by ID or name, as an operator does; returns `false` if it does not exist.
     pub fn remove_load_balancer(&self, id_or_name: &str) -> bool {
         self.model().remove_load_balancer(id_or_name)
     }
 
-    /// Makes the deletion of a load balancer, by id or name, refused or not; `false` if there is none.
+    /// Makes the deletion of a load balancer, by ID or name, refused or not; returns `false` if it does not exist.
     pub fn protect_load_balancer(&self, id_or_name: &str, protected: bool) -> bool {
         let change = LoadBalancerChange { protected: Some(protected), ..LoadBalancerChange::default() };
         self.edit_load_balancer(id_or_name, change).is_some()
     }
 
-    /// Makes the deletion of a route, by id or range, refused or not; `false` if there is none.
+    /// Makes the deletion of a route, by ID or range, refused or not; returns `false` if it does not exist.
     pub fn protect_route(&self, id_or_destination: &str, protected: bool) -> bool {
         self.model().protect_route(id_or_destination, protected)
     }
@@ -241,12 +241,12 @@ impl Cloud {
         self.model().routes()
     }
 
-    /// Adds a route as somebody else's tool would.
+    /// Adds a route as another program would.
     pub fn add_route(&self, route: NewRoute) -> CloudRoute {
         self.model().add_route(DEFAULT_PROJECT, route)
     }
 
-    /// Removes a route, by id, as an operator does; `false` if there is none.
+    /// Removes a route, by ID, as an operator does; returns `false` if it does not exist.
     pub fn remove_route(&self, id: &str) -> bool {
         self.model().routes.remove(id).is_some()
     }

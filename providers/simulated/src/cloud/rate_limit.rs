@@ -1,4 +1,4 @@
-//! A limit of requests for each token, told in headers.
+//! Rate limit of requests for each token, reported in headers.
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::listing::Listed;
 use super::model::Model;
 
-/// A route to be made.
+/// A route to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewRoute {
@@ -28,7 +28,7 @@ pub struct NewRoute {
 pub struct CloudRoute {
     /// ID of the route, such as `r-000009`.
     pub id: String,
-    /// Name of the machine; empty if it is gone.
+    /// Name of the machine; empty if it no longer exists.
     pub machine_name: String,
     /// If set, the machine no longer exists, and traffic to the route is dropped.
     pub blackhole: bool,
@@ -93,7 +93,7 @@ impl Model {
         shown
     }
 
-    /// By hand; `false` if there is none of this id or range.
+    /// Protects a route as an operator does; returns `false` if no route has this ID or range.
     pub(super) fn protect_route(&mut self, id_or_destination: &str, protected: bool) -> bool {
         let mut routes = self.routes.values_mut().map(|stored| &mut stored.object);
         let found = routes.find(|it| it.id == id_or_destination || it.route.destination == id_or_destination);

@@ -1,4 +1,4 @@
-//! Load balancers: what a Service desires here, and how the cloud writes it. The rest is the kit's.
+//! Load balancers: the Service's spec, and its form in the cloud's API. The kit does the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

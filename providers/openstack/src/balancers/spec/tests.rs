@@ -175,7 +175,7 @@ fn members_are_in_the_annotated_subnet_or_the_classs_or_the_configured_one() {
         error.to_string(),
         "annotation loadbalancer.openstack.org/class: \"silver\" is no [LoadBalancerClass] of the configuration; it has gold"
     );
-    // Where nobody says: where the VIP is.
+    // Without a member subnet, the VIP's subnet applies.
     assert_eq!(asked_with(&[], &configured("subnet-id=subnet")).unwrap().member_subnet, some("subnet"));
     assert_eq!(spec(&[("subnet-id", "mine")]).member_subnet, some("mine"));
     assert_eq!(spec(&[("network-id", "mine")]).member_subnet, None);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::*;
 use crate::config::Config;
 
-/// A configuration that says nothing about load balancers.
+/// Returns a configuration without settings of load balancers.
 pub(in crate::balancers) fn config() -> Balancers {
     configured("")
 }
@@ -17,7 +17,7 @@ pub(in crate::balancers) fn configured(lines: &str) -> Balancers {
     Config::read(&Setup::of(file)).unwrap().balancers.unwrap()
 }
 
-/// A Service with one port, unless `spec` says otherwise.
+/// Returns a Service with one port, unless `spec` has others.
 pub(in crate::balancers) fn service(metadata: Value, spec: Value) -> Service {
     let mut whole =
         json!({"metadata": {"namespace": "shop", "name": "web", "uid": "u1"}, "spec": {"ports": [port(80, 30080)]}});
