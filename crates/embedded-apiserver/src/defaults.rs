@@ -72,7 +72,7 @@ fn node(object: &mut Value) {
     } else if single.is_empty() && spec["podCIDRs"][0].is_string() {
         spec["podCIDR"] = spec["podCIDRs"][0].clone();
     }
-    // What a Node can allocate is what it has, unless it says otherwise.
+    // A Node's allocatable resources default to its capacity.
     let status = &mut object["status"];
     let capacity = status["capacity"].clone();
     if capacity.is_object() {

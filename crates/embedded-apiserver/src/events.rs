@@ -16,7 +16,7 @@ const RENAMED: [(&str, &str); 7] = [
 /// A stored Event as events.k8s.io/v1 shows it.
 pub(crate) fn from_core(event: &Value) -> Value {
     let mut out = rename(event, |name| RENAMED.iter().find(|(core, _)| *core == name).map(|(_, new)| *new));
-    // These two are written by core/v1 even when empty, and only if set by events.k8s.io/v1.
+    // core/v1 writes these two even if they are empty, events.k8s.io/v1 only if they are set.
     for name in ["reportingController", "reportingInstance"] {
         if out[name] == "" {
             out.remove_field(name);

@@ -1,5 +1,5 @@
-//! Fault injection: rules that make requests fail, wait or lose their answer. They may be changed while the server runs,
-//! from the program ([`Faults`]) or over HTTP (`/_faults`).
+//! Fault injection: rules that make requests fail, wait or lose their response. They may be changed while the server
+//! runs, from the program ([`Faults`]) or over HTTP (`/_faults`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -72,7 +72,7 @@ pub struct Matcher {
     /// Prefix of the path, for what is no resource (`/version`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The rule applies to the first so many matches; without it forever.
+    /// Number of matches to which the rule applies, from the first; without it, the rule applies forever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
     /// The rule applies to every so-manyth match only.
@@ -206,7 +206,8 @@ impl Faults {
         self.inner.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a rule; answers its id. The first rule that matches a request is applied (latency: and the search goes on).
+    /// Adds a rule and returns its ID. The first rule that matches a request is applied (a latency rule does not end
+    /// the search).
     pub fn add(&self, matcher: Matcher, action: Action) -> u64 {
         let id = {
             let mut rules = self.lock();

@@ -12,7 +12,7 @@ pub fn kubeconfig(url: &str, certificate: Option<&Certificate>, token: Option<&s
     let authority = certificate
         .map(|certificate| format!("\n    certificate-authority-data: {}", STANDARD.encode(certificate.pem())))
         .unwrap_or_default();
-    // kubectl asks for a user and password if a user has nothing at all, over TLS.
+    // Over TLS, kubectl prompts for a user and password if the kubeconfig's user has no credential.
     let token = token.unwrap_or("embedded");
     format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: embedded\nclusters:\n- name: embedded\n  cluster:\n    server: {url}{authority}\nusers:\n- name: admin\n  user:\n    token: {token}\ncontexts:\n- name: embedded\n  context:\n    cluster: embedded\n    user: admin\n    namespace: default\n"

@@ -180,7 +180,7 @@ pub(crate) fn json_response(code: u16, body: Bytes) -> Response<Body> {
     response
 }
 
-/// An answer in YAML if that is what was asked for, in JSON otherwise.
+/// Returns a response in YAML if the client requested it, in JSON otherwise.
 pub(crate) fn respond(form: Form, code: u16, body: Bytes) -> Response<Body> {
     if form != Form::Yaml {
         return json_response(code, body);
@@ -191,7 +191,7 @@ pub(crate) fn respond(form: Form, code: u16, body: Bytes) -> Response<Body> {
     response
 }
 
-/// The answer to a request that failed: a Status in JSON, or in YAML where that was asked for.
+/// Returns the response to a failed request: a Status in JSON, or in YAML if the client requested it.
 pub(crate) fn error_response(form: Form, error: &ApiError) -> Response<Body> {
     let mut response = respond(form, error.code, to_bytes(&error.to_value()));
     let retry = error.details.as_ref().and_then(|details| details["retryAfterSeconds"].as_i64());

@@ -209,7 +209,7 @@ fn version_2(inner: &Inner, request: &Request) -> Response<Body> {
     response
 }
 
-/// A length-delimited protobuf field. All that is written here is shorter than 128 bytes.
+/// Encodes a length-delimited protobuf field. The lengths here are below 128 bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let length = u8::try_from(bytes.len()).unwrap_or(127).min(127);
     let mut out = vec![(number << 3) | 2, length];

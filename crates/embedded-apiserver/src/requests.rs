@@ -1,4 +1,4 @@
-//! The log of requests: what was asked, by whom, with what outcome.
+//! The request log: requests, their senders and their outcomes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -97,7 +97,7 @@ impl RequestLog {
         self.lock().requests.iter().cloned().collect()
     }
 
-    /// The requests that ask for a change.
+    /// Returns the requests that ask for a change.
     #[must_use]
     pub fn writes(&self) -> Vec<LoggedRequest> {
         self.lock().requests.iter().filter(|request| request.is_write()).cloned().collect()

@@ -1,6 +1,6 @@
 //! The resources the server serves: one row each.
 
-/// A resource: what its path says and what discovery answers.
+/// A resource: its path and its entry in discovery.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Resource {
     pub(crate) group: &'static str,

@@ -21,7 +21,7 @@ use crate::store::{Expect, Store, Stored};
 pub struct Options {
     /// `gitVersion` of `/version`.
     pub version: String,
-    /// Changes kept per resource; a watch or list that asks for older ones is answered 410.
+    /// Changes kept per resource; a watch or list that needs older ones is answered 410.
     pub history: usize,
     /// Requests kept in the log.
     pub request_log: usize,
@@ -208,8 +208,8 @@ impl ApiServer {
         ApiService::new(self.inner.clone())
     }
 
-    /// Puts an object into the store as it is: uid, status, finalizers, deletionTimestamp included, without admission or
-    /// validation. What is missing of uid and creationTimestamp is added. An object of the same name is replaced.
+    /// Stores an object unchanged: UID, status, finalizers, deletionTimestamp included, without admission or
+    /// validation. A missing UID and creationTimestamp are added. An object of the same name is replaced.
     ///
     /// # Errors
     ///
@@ -289,8 +289,8 @@ impl ApiServer {
         self.inner.store.revision()
     }
 
-    /// Forgets all objects of a resource (`services`), as a server whose storage was lost: lists are empty, reads are
-    /// answered 404, and open watches end with 410 in the stream. Nobody is told of a deletion.
+    /// Removes all objects of a resource (`services`), like a server whose storage was lost: lists are empty, reads are
+    /// answered 404, and open watches end with 410 in the stream. No deletion is reported.
     pub fn forget(&self, resource: &str) {
         if let Some(resource) = resources::by_plural(resource) {
             self.inner.store.hide(resource.plural);
@@ -323,8 +323,8 @@ impl ApiServer {
     }
 }
 
-/// A UID. It comes from the thread's own dice, as all that the server makes up for objects: who seeds them (`fastrand::seed`)
-/// can replay a run.
+/// Returns a new UID, from the thread's random numbers, like all generated values of objects: with a seed
+/// (`fastrand::seed`) a run can be replayed.
 pub(crate) fn new_uid() -> String {
     uuid::Builder::from_random_bytes(fastrand::u128(..).to_be_bytes()).into_uuid().to_string()
 }

@@ -76,7 +76,7 @@ pub(crate) enum Expect {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch;
 
-/// History before this revision is gone.
+/// The history before this revision was removed.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 pub(crate) struct Compacted {
     pub(crate) oldest: u64,
@@ -142,7 +142,7 @@ impl Store {
         self.lock().collections.get(resource)?.objects.get(key).cloned()
     }
 
-    /// Writes `value` (its `metadata.resourceVersion` is set here) if the object is as expected.
+    /// Writes `value` (its `metadata.resourceVersion` is set here) if the object meets the precondition.
     pub(crate) fn put(
         &self,
         resource: &'static str,
@@ -244,13 +244,13 @@ impl Store {
         Ok((last.unwrap_or(state.revision), events))
     }
 
-    /// Is told the revision whenever the resource changes.
+    /// Returns a receiver of the revision of each change to the resource.
     pub(crate) fn subscribe(&self, resource: &'static str) -> watch::Receiver<u64> {
         self.lock().collections.entry(resource).or_default().changed.subscribe()
     }
 
-    /// Forgets all objects of a resource and its history, as a storage that was lost: nobody is told of a deletion, and
-    /// watches end with 410.
+    /// Removes all objects of a resource and its history, like a lost storage: no deletion is reported, and watches end
+    /// with 410.
     pub(crate) fn hide(&self, resource: &'static str) {
         self.replace(resource, |collection| {
             let objects = std::mem::take(&mut collection.objects);

@@ -108,7 +108,7 @@ fn keep_allocated(new: &mut Value, old: &Value) {
     }
 }
 
-/// A Service that changes its type loses what the old type had and the new has not, unless the writer set it anew.
+/// Removes the fields of a Service's old type that the new type lacks, unless the writer set them again.
 fn drop_type_dependent(new: &mut Value, old: Option<&Value>) {
     let kind = new["spec"]["type"].as_str().unwrap_or_default().to_owned();
     let Some(old) = old else { return };

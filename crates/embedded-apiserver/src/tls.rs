@@ -3,7 +3,7 @@
 use rustls::ServerConfig;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// A certificate that cannot be made or used.
+/// Errors of a self-signed certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The certificate cannot be generated.

@@ -56,7 +56,7 @@ pub(crate) struct Entry {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Managers(pub(crate) Vec<Entry>);
 
-/// Fields that nobody owns.
+/// Fields without an owner.
 const UNOWNED: [&[&str]; 10] = [
     &["apiVersion"],
     &["kind"],
@@ -118,7 +118,7 @@ impl Managers {
         self.0.iter().position(|entry| entry.manager.is_same(manager))
     }
 
-    /// Takes from all others what `manager` set, and from everybody what was removed.
+    /// Removes from all other managers the fields that `manager` set, and from all managers the removed fields.
     pub(crate) fn take_over(&mut self, manager: Option<&Manager>, comparison: &Comparison) {
         let set = comparison.set_fields();
         for entry in &mut self.0 {

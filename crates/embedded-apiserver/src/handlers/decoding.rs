@@ -97,7 +97,7 @@ fn from_json(resource: &Resource, body: &[u8]) -> Result<Value, ApiError> {
     }
 }
 
-/// The body as the error shows it: as text if it looks like JSON, in hexadecimal if not.
+/// Returns the body as the error shows it: as text if it looks like JSON, in hexadecimal otherwise.
 fn shown_body(body: &[u8]) -> String {
     if body.is_empty() {
         return "<empty>".to_owned();

@@ -150,8 +150,9 @@ fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<Out
                 Ok(written) => {
                     let value = written.value();
                     if nothing_else_keeps(resource, &value) {
-                        // The garbage collector and the protection of unused volumes are played here: another writer
-                        // that comes between finds the object marked, and its next delete ends it.
+                        // The server itself does the work of the garbage collector and of the protection of unused
+                        // volumes: a concurrent writer finds the object marked for deletion, and its next delete
+                        // completes it.
                         if call.inner.store.remove(call.storage(), key, written.revision, None).is_ok() {
                             call.inner.allocators.release(resource, &value);
                         }
@@ -215,8 +216,8 @@ fn check_preconditions(
     Ok(())
 }
 
-/// Removes a Namespace with all that is in it, at once: there is no controller that would do it bit by bit. What waits
-/// for a finalizer keeps the Namespace until it is gone.
+/// Removes a Namespace with its content at once, because there is no controller that would do it step by step. Objects
+/// that wait for a finalizer keep the Namespace until they are deleted.
 fn remove_namespace(call: &Call<'_>, stored: &Arc<Stored>, mut object: Value) -> Outcome {
     let store = &call.inner.store;
     mark(call, &mut object);
@@ -230,7 +231,7 @@ fn remove_namespace(call: &Call<'_>, stored: &Arc<Stored>, mut object: Value) ->
         let storage = resource.storage().plural;
         if value["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()) {
             mark(call, &mut value);
-            // Whoever changed it meanwhile sees the Namespace's mark and lets it go.
+            // A concurrent writer finds the Namespace marked for deletion.
             let _changed = store.put(storage, &content.key, Expect::Revision(content.revision), value);
         } else if store.remove(storage, &content.key, content.revision, None).is_ok() {
             call.inner.allocators.release(resource, &value);

@@ -20,7 +20,7 @@ use crate::store::{Snapshot, Stored};
 #[derive(Debug, Serialize, Deserialize)]
 struct Token {
     v: String,
-    /// Revision of the first page; -1 goes on with what there is now.
+    /// Revision of the first page; -1 continues with the current objects.
     rv: i64,
     start: String,
 }
@@ -162,7 +162,7 @@ fn page(call: &Call<'_>) -> Result<Page, ApiError> {
     Ok(Page { objects, metadata: Value::Object(metadata) })
 }
 
-/// The token to go on after `last`; its key is relative to the namespace of the list.
+/// Returns the token to continue after `last`; its key is relative to the namespace of the list.
 fn token(call: &Call<'_>, revision: u64, last: &str) -> String {
     let prefix = call.target.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
     let last = last.strip_prefix(&prefix).unwrap_or(last);
@@ -223,7 +223,7 @@ fn read_token(text: &str) -> Result<Token, ApiError> {
     Ok(token)
 }
 
-/// 410, with a token that goes on without consistency.
+/// Returns error 410, with a token that continues without consistency.
 fn expired(token: Token) -> ApiError {
     let mut error = ApiError::expired(EXPIRED_CONTINUE);
     let again = Token { rv: -1, ..token };

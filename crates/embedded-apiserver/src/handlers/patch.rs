@@ -203,7 +203,7 @@ fn merged(call: &Call<'_>, live: &Value, config: &Value) -> Result<Value, ApiErr
     Ok(object)
 }
 
-/// Takes out what decoding filled in: an applier owns just what it said.
+/// Removes defaults that decoding added: an applier owns only the fields that it sent.
 fn only_what_was_said(decoded: Value, raw: &Value) -> Value {
     match (decoded, raw) {
         (Value::Object(map), Value::Object(said)) => Value::Object(

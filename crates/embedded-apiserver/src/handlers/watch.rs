@@ -68,7 +68,8 @@ pub(super) async fn watch(call: &Call<'_>, entry: &LoggedRequest) -> Result<Resp
     Ok(response)
 }
 
-/// After the interval, and once more shortly before a watch ends, so that the next one goes on from there.
+/// Returns the time of the next bookmark: after the interval, and once more shortly before a watch ends, so that the
+/// next watch continues from there.
 fn next_bookmark(inner: &Inner, ends: Instant) -> Instant {
     let regular = Instant::now() + inner.options.bookmark_interval;
     match ends.checked_sub(LAST_BOOKMARK) {
@@ -118,7 +119,7 @@ impl Watcher {
     /// Queues the objects that exist, and what marks their end.
     fn start(&mut self, initial: bool, mark_end: bool) {
         if !initial {
-            // From here on a compaction takes nothing from it.
+            // Events that were read here are not lost by a compaction.
             self.collect();
             return;
         }
@@ -174,7 +175,7 @@ impl Watcher {
                 }
                 Woken::Bookmark => {
                     self.next_bookmark = next_bookmark(&self.inner, self.ends);
-                    // It speaks for all that is before it.
+                    // A bookmark stands for all events before it.
                     while self.collect() {}
                     if self.phase == Phase::Running {
                         self.queue_bookmark(None);

@@ -193,8 +193,8 @@ fn keep_system_fields(old: &Value, new: &mut Value) {
     }
 }
 
-/// Stores the new version: nothing if it says the same, none if another writer was faster. What waits for its last
-/// finalizer is removed with it.
+/// Stores the new version, unless it is equal; returns `None` after a conflict with another writer. An object that
+/// waited for its last finalizer is removed.
 fn commit(call: &Call<'_>, stored: &Arc<Stored>, old: &Value, mut new: Value) -> Result<Option<Arc<Stored>>, ApiError> {
     let resource = call.resource();
     let dry_run = call.request.options.dry_run();

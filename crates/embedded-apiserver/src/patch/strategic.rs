@@ -222,7 +222,7 @@ fn merge_list(old: &[Value], new: Vec<Value>, ty: &Type, field: &str) -> Result<
     Ok(in_order(out, &order, old, Some(&key)))
 }
 
-/// Carries out the items that say `$patch`.
+/// Applies the items with a `$patch` directive.
 fn special_elements(old: Vec<Value>, new: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), String> {
     let mut live = old;
     let mut changes = Vec::new();

@@ -10,7 +10,7 @@ pub(crate) fn find(body: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let walk = Walk { path: String::new(), found: &mut found };
-    // What is no JSON is reported by the decoder proper.
+    // The decoder proper reports invalid JSON.
     let _unreadable = walk.deserialize(&mut deserializer);
     found
 }

@@ -52,7 +52,7 @@ pub(crate) struct Field {
     pub(crate) ty: Type,
     /// Written even when it holds the zero value.
     pub(crate) always: bool,
-    /// Set or not set is told apart from zero.
+    /// If set, an unset value differs from zero.
     pub(crate) pointer: bool,
     /// Owned as a whole although its type has fields.
     pub(crate) atomic: bool,

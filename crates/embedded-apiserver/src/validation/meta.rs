@@ -15,7 +15,7 @@ pub(super) fn create(resource: &Resource, object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let prefix = text(metadata, "generateName");
     if !prefix.is_empty() {
-        // What follows the prefix makes a trailing dash legal.
+        // A trailing dash of the prefix is legal, because more characters follow it.
         let trimmed = prefix.strip_suffix('-').map_or(prefix.to_owned(), |rest| format!("{rest}a"));
         for problem in name_problems(resource, &trimmed) {
             causes.push(Cause::invalid("metadata.generateName", &json!(prefix), &problem));

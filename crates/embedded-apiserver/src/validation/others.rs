@@ -61,7 +61,7 @@ pub(super) fn lease(lease: &Value) -> Vec<Cause> {
 pub(super) fn event(event: &Value) -> Vec<Cause> {
     let object = &event["involvedObject"];
     let (own, of) = (text(&event["metadata"], "namespace"), text(object, "namespace"));
-    // What has no namespace has its events in the default one.
+    // Events about cluster-scoped objects are in the default namespace.
     if (of.is_empty() && own != "default" && own != "kube-system") || (!of.is_empty() && of != own) {
         return vec![Cause::invalid("involvedObject.namespace", &json!(of), "does not match event.namespace")];
     }

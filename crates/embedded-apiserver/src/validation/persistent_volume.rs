@@ -10,7 +10,7 @@ const ACCESS_MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce
 const RECLAIM_POLICIES: [&str; 3] = ["Delete", "Recycle", "Retain"];
 const VOLUME_MODES: [&str; 2] = ["Block", "Filesystem"];
 
-/// Kinds of source, in the order in which the real server looks at them.
+/// Kinds of source, in the order of the real server's checks.
 const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
