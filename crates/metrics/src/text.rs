@@ -157,7 +157,7 @@ ccm_cloud_api_throttle_wait_seconds_bucket{le="3600"} 1
 ccm_cloud_api_throttle_wait_seconds_bucket{le="+Inf"} 2
 ccm_cloud_api_throttle_wait_seconds_sum 86400.25
 ccm_cloud_api_throttle_wait_seconds_count 2
-# HELP kubernetes_feature_enabled [BETA] Whether a feature gate is on.
+# HELP kubernetes_feature_enabled [BETA] 1 if the feature gate is enabled, 0 if it is disabled.
 # TYPE kubernetes_feature_enabled gauge
 kubernetes_feature_enabled{name="A",stage=""} 1
 kubernetes_feature_enabled{name="B",stage="BETA"} 0
