@@ -49,7 +49,7 @@ pub(super) fn operations(
         let is_tagged = actual.owner_tags.service.as_deref() == Some(identity.uid());
         return Ok(if is_tagged { Vec::new() } else { vec![Operation::Tag] });
     }
-    // Another Service may have it by now; and a load balancer that was let go needs nothing more.
+    // The load balancer may belong to another Service by now, or may have been released already.
     if aim.deletes() && !identity.owns(actual) {
         return Ok(Vec::new());
     }

@@ -340,8 +340,8 @@ pub struct Actual {
     /// itself (INV-7).
     pub foreign: BTreeMap<Part, String>,
     /// Owner tags of all who have parts in the load balancer, if all of them are known by owner tags. Needed for a
-    /// shared load balancer that has [failed](State::Failed) for good, so that nobody can leave it: it is deleted when
-    /// its last Service is.
+    /// shared load balancer that has [failed](State::Failed) for good, so that no Service can leave it: it is deleted
+    /// when its last Service is.
     pub sharers: Option<Vec<OwnerTags>>,
     /// Time of creation, if the cloud shows it. For display only.
     pub created: Option<Timestamp>,

@@ -106,7 +106,7 @@ impl Run<'_> {
         let (known, uid) = (&self.balancers.known, self.identity.uid());
         let observer = self.request.observer;
         let change = Change { identity: self.identity, actual: actual.as_deref(), operations, observer };
-        // Also if this call is dropped before the answer.
+        // The mark also covers a call that is dropped before the answer.
         known.mark_stale(uid);
         let begun = Instant::now();
         let applied = known.cloud().apply(change).await.inspect_err(|err| {

@@ -356,7 +356,7 @@ mod tests {
             std::fs::create_dir_all(&data).unwrap();
             for (name, value) in [("user", user), ("password", password)] {
                 std::fs::write(data.join(name), value).unwrap();
-                // Same time, same length: only the file is another.
+                // Time and length stay the same; only the file is a different one.
                 let file = std::fs::File::options().write(true).open(data.join(name)).unwrap();
                 file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
             }

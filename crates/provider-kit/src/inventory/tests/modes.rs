@@ -162,7 +162,7 @@ async fn urgent_lookup_raises_the_urgency_of_a_waiting_list() {
     let (refreshed, urgent) = tokio::join!(inventory.lookup(&nodes, Want::ADDRESSES), urgent);
     assert!(refreshed.iter().chain(&urgent).all(Result::is_ok));
     assert_eq!(inventory.costs().1, 20, "no page was read twice");
-    // A list that must be fresh waits for the one before.
+    // A list that must be fresh waits for the previous one.
     tokio::time::sleep(MAX_AGE + MOMENT).await;
     let (refreshed, fresh) =
         tokio::join!(inventory.lookup(&nodes, Want::ADDRESSES), inventory.lookup(&nodes, Want::EXISTENCE.fresh()));

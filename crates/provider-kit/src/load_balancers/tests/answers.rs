@@ -170,7 +170,7 @@ async fn protected_load_balancer_stays_and_its_deletion_ends() {
         assert!(requests.iter().all(|it| it == "find"), "neither a change nor a control read: {requests:?}");
         town.restart();
     }
-    // The Service changes its mind.
+    // The Service is wanted again.
     town.balancers.delete(town.request(&leaving)).await.unwrap();
     town.cloud.requests();
     town.balancers.ensure(town.request(&service)).await.unwrap();

@@ -1,4 +1,4 @@
-//! The whole way, against a cloud that does one thing after the other.
+//! Whole syncs, against a cloud that carries out one operation after the other.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Scene {
         std::mem::take(&mut self.cloud.model().reads)
     }
 
-    /// Exactly one, as wanted.
+    /// Checks that there is exactly one load balancer, in the desired state.
     fn check(&self) {
         let model = self.cloud.model();
         assert_eq!(model.balancers.len(), 1, "{:?}", model.balancers);
@@ -78,7 +78,7 @@ async fn each_operation_is_awaited_before_the_next() {
     let began = Instant::now();
     scene.ensure().await.unwrap();
     scene.check();
-    // Firewall, load balancer, two pools, their targets, two listeners.
+    // The order: firewall, load balancer, two pools, their targets, two listeners.
     assert_eq!(scene.writes(), 8);
     assert!(began.elapsed() >= 8 * TAKES);
     scene.reads();

@@ -1,4 +1,4 @@
-//! A cloud that takes only so many targets.
+//! A cloud with a limit on the number of targets.
 //!
 //! Rules: D-184, D-247.
 
@@ -38,14 +38,14 @@ async fn present_targets_stay_and_those_without_room_are_reported_once() {
     assert_eq!((present(&town), told(&town)), (of(&["b", "c"]), vec!["main: d".to_owned()]));
     town.cloud.requests();
 
-    // One that comes before all others in order joins.
+    // A target joins that precedes all others in order.
     town.want("s1", with_targets(&["a", "b", "c", "d"]));
     town.balancers.update_targets(town.request(&service)).await.unwrap();
     assert_eq!((present(&town), told(&town)), (of(&["b", "c"]), vec!["main: a".to_owned()]));
     town.balancers.ensure(town.request(&service)).await.unwrap();
     assert_eq!((town.cloud.requests(), told(&town)), (vec![], vec![]));
 
-    // One goes: the next in order has its place.
+    // A target leaves, and the next one in order takes its room.
     town.want("s1", with_targets(&["a", "b", "d"]));
     town.balancers.update_targets(town.request(&service)).await.unwrap();
     assert_eq!((present(&town), told(&town)), (of(&["a", "b"]), vec![]));

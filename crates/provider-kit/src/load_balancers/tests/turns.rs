@@ -1,4 +1,4 @@
-//! Load balancers that take long, fail, or are several Services' business.
+//! Load balancers that take long, fail, or are shared by several Services.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -141,7 +141,7 @@ async fn failed_new_load_balancer_is_created_again_in_the_same_sync() {
     assert_eq!(ids, ["lb-2"]);
     assert_eq!(scene.listener.heard().last().unwrap(), "example.com/id=lb-2");
 
-    // It is found so, as after a restart.
+    // The load balancer is found in this state, as after a restart.
     scene.cloud.model().balancers.get_mut("lb-2").unwrap().state = State::Failed("no compute host".into());
     let scene = Scene { balancers: scene.cloud.balancers(), ..scene };
     scene.ensure("s1").await.unwrap();
