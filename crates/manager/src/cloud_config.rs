@@ -104,7 +104,7 @@ impl CloudConfig {
                 let trouble = error.to_string();
                 if self.trouble.as_ref() != Some(&trouble) {
                     let path = self.path.display();
-                    tracing::warn!(%path, reason = trouble, "the cloud configuration cannot be read any more; going on with what it was");
+                    tracing::warn!(%path, reason = trouble, "the cloud configuration can no longer be read; the last one stays in use");
                     self.trouble = Some(trouble);
                 }
                 return None;
@@ -132,7 +132,7 @@ async fn read_all(files: Vec<PathBuf>) -> u64 {
 /// Returns the files that the provider reads in addition to its own; none if the provider panics.
 fn config_files(provider: &dyn CloudProvider) -> Vec<PathBuf> {
     catch_unwind(AssertUnwindSafe(|| provider.config_files())).unwrap_or_else(|_| {
-        tracing::error!(provider = provider.name(), "the provider panicked when it was asked for its files");
+        tracing::error!(provider = provider.name(), "the provider panicked while listing its configuration files");
         Vec::new()
     })
 }

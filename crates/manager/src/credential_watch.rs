@@ -34,7 +34,7 @@ impl CredentialWatch {
                 if told.is_none_or(|at| now.duration_since(at) >= SHORTEST) {
                     *told = Some(now);
                     self.is_refused.store(false, Ordering::Relaxed);
-                    tracing::info!("the cloud accepts the credential again; what waits for it is retried");
+                    tracing::info!("the cloud accepts the credential again; pending Services are retried");
                     self.accepted.notify_one();
                 }
             }

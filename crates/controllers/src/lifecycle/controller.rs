@@ -222,7 +222,7 @@ impl NodeLifecycleController {
         match result {
             Ok(()) => {
                 self.metrics.deleted();
-                tracing::info!(node = name, "node deleted, its instance is gone");
+                tracing::info!(node = name, "node deleted, its instance does not exist");
             }
             Err(error) => {
                 tracing::error!(node = name, error = %api_error(&error), "deleting the node failed");
@@ -295,7 +295,7 @@ impl NodeLifecycleController {
         tracing::warn!(node = name, cause = held.cause(), why = %held, "node deletion held");
         let message = match held {
             Held::Unknown(_) => {
-                format!("Keeping node {name}, of which nobody knows whether its instance exists: {held}")
+                format!("Keeping node {name}, because it is unknown whether its instance exists: {held}")
             }
             _ => format!("Keeping node {name}, whose instance the cloud does not show: {held}"),
         };

@@ -89,7 +89,7 @@ impl fmt::Display for Held {
                 "it never had a provider id, so its machine may have another name; it is deleted if still gone after {} s",
                 delay.as_secs()
             ),
-            Self::Unconfirmed(error) => write!(f, "a second read did not confirm it: {error}"),
+            Self::Unconfirmed(error) => write!(f, "a second read failed: {error}"),
             Self::Contradicted => f.write_str("a second read found its instance"),
             Self::Unsettled => f.write_str("further Nodes disappeared while the cloud was asked"),
             Self::Unknown(error) => write!(f, "the cloud could not be asked: {error}"),

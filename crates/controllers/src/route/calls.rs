@@ -59,7 +59,7 @@ fn offered(provider: &dyn CloudProvider) -> Result<&dyn Routes> {
 
 /// Returns the error for calls that are cancelled, or not begun, because the process stops.
 pub(super) fn stopping() -> Error {
-    Error::other("given up: the process is stopping")
+    Error::other("cancelled: the process is stopping")
 }
 
 async fn guarded<T>(

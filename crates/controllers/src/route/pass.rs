@@ -277,7 +277,7 @@ impl RouteController {
         let now = Instant::now();
         for Contested { creation, rest } in contested {
             let (node, destination) = (&creation.node, &creation.destination);
-            tracing::warn!(node = &*node.name, %destination, "somebody else changed or removed the route");
+            tracing::warn!(node = &*node.name, %destination, "another writer changed or deleted the route");
             let Some(rest) = rest else {
                 self.memory().look_again(now + self.options.reconciliation_period);
                 continue;

@@ -58,7 +58,7 @@ impl Cause {
         match self {
             Self::Blackhole => "it leads nowhere",
             Self::NoTarget => "it leads to no known node",
-            Self::NotAssigned => "its node is gone or has another pod CIDR",
+            Self::NotAssigned => "its node does not exist or has another pod CIDR",
             Self::NextHopChanged => "its node has other addresses now",
         }
     }

@@ -182,7 +182,7 @@ impl Cloud {
                 if ask == Ask::Change {
                     self.pulse.give_up();
                 }
-                Err(Error::other("given up: the process is stopping"))
+                Err(Error::other("cancelled: the process is stopping"))
             }
         }
     }

@@ -261,6 +261,6 @@ impl ServiceController {
 }
 
 fn made_anew(name: &str) -> kube::Error {
-    let message = format!("service {name:?} was deleted and made anew meanwhile, it is synced again");
+    let message = format!("service {name:?} was deleted and created again meanwhile; the new one is synced");
     kube::Error::Api(Status::failure(&message, reason::CONFLICT).with_code(409).boxed())
 }

@@ -122,7 +122,7 @@ impl ServiceController {
         let verdict = match self.cloud.find(service).await {
             Ok(found) => Verdict::of(found.as_ref(), service, waited, delay),
             Err(error) => {
-                tracing::debug!(service = key, %error, "cannot look for a load balancer of ours on a service of another class");
+                tracing::debug!(service = key, %error, "cannot look up the own load balancer of a service of another class");
                 Verdict::Wait(AGAIN)
             }
         };
@@ -132,7 +132,7 @@ impl ServiceController {
             Verdict::Remove => match self.remove_leftover(key, service, place).await {
                 Ok(()) => self.leftovers.forget(key),
                 Err(error) => {
-                    tracing::warn!(service = key, %error, "a load balancer of ours is left on a service of another class and cannot be removed");
+                    tracing::warn!(service = key, %error, "the own load balancer of a service of another class cannot be deleted");
                     self.leftovers.look_again(key, service, waited, AGAIN);
                 }
             },
@@ -142,7 +142,7 @@ impl ServiceController {
     async fn remove_leftover(&self, key: &str, service: &Service, place: &Place) -> Result<()> {
         tracing::info!(
             service = key,
-            "removing the load balancer that is left from before the service had a class of another controller"
+            "deleting the load balancer from before the service had the class of another controller"
         );
         self.say(service, &News::Deleting);
         self.cloud.delete(service, &Waits(place)).await?;

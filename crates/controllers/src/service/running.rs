@@ -191,7 +191,7 @@ impl Running {
         match self.controller.confirmed(&key).await {
             Ok(cached) => self.controller.work_as(claim, cached).await,
             Err(error) => {
-                tracing::warn!(service = key, %error, "nothing is done about a service that may be gone or not");
+                tracing::warn!(service = key, %error, "nothing is changed for a service that may or may not exist");
                 claim.fail();
             }
         }

@@ -31,7 +31,7 @@ impl ServiceController {
     /// Records a Service that the API shows.
     pub(super) fn note_there(&self, key: &str, service: &Service) {
         if self.vanished.is_there(key, service) {
-            tracing::info!(service = key, "the service that had vanished is there again; its load balancer was kept");
+            tracing::info!(service = key, "the vanished service exists again; its load balancer was kept");
         }
     }
 
@@ -60,7 +60,7 @@ impl ServiceController {
             }
             Err(error) => {
                 self.vanished.failed(key, service);
-                tracing::warn!(service = key, %error, "whether a vanished service is gone is not known; its load balancer stays");
+                tracing::warn!(service = key, %error, "it is unknown whether a vanished service was deleted; its load balancer stays");
             }
         }
     }

@@ -45,7 +45,7 @@ pub fn explain(error: &kube::Error, situation: &Situation) -> String {
              storage: look at {server}/readyz?verbose and at its log"
         ),
         Cause::NotAnApi => format!(
-            "what answers at {server} (from {from}) is no Kubernetes API server: {words}. Check scheme, host and port \
+            "the server at {server} (from {from}) is no Kubernetes API server: {words}. Check scheme, host and port \
              there"
         ),
         Cause::Other => format!("the API server at {server} (from {from}) could not be asked{tried}: {words}"),
@@ -124,7 +124,7 @@ fn tls(problem: &TlsProblem, situation: &Situation, server: &str, words: &str) -
         ),
         TlsProblem::PlainHttp => {
             return format!(
-                "what answers at {server} does not speak TLS: {words}. Check scheme and port in {}",
+                "the server at {server} does not speak TLS: {words}. Check scheme and port in {}",
                 situation.origin
             );
         }

@@ -55,7 +55,7 @@ macro_rules! states {
 
 states! {
     // States of both kinds.
-    NobodyLeads, Waits, "No manager leads, so nothing is worked on.",
+    NobodyLeads, Waits, "No manager leads, so nothing is synced.",
         "Start the manager, or look into the log of the one that runs; `doctor` tells more.";
     ControllerOff, Waits, "The controller for this object is not selected with these flags.",
         "Give `explain` the flags of the manager; if they are the same, change --controllers.";
@@ -123,7 +123,7 @@ states! {
         "If it lasts, remove the cause that the error names.";
 
     // States of Nodes.
-    Uninitialized, Waits, "The Node carries the taint of Nodes that no cloud has looked at yet.",
+    Uninitialized, Waits, "The Node has the uninitialized taint, because no manager has initialised it yet.",
         "Wait a moment; if it stays, see that a manager leads and runs cloud-node-controller.";
     InitializationFailed, Waits, "The Node cannot be initialised; that is retried with growing pauses of at most 17 minutes.",
         "Remove the cause that the error names.";

@@ -75,14 +75,14 @@ fn callers(features: &Features, rules: &mut Vec<Rule>) {
         return;
     }
     let delegator = "ClusterRole system:auth-delegator";
-    let why = "finding out who asks for /metrics";
+    let why = "authenticating callers of /metrics";
     rules.push(
         Rule::cluster("DEP-5", "tokenreviews", &["create"], why)
             .group("authentication.k8s.io")
             .granted_by(delegator)
             .optional(),
     );
-    let why = "finding out what who asks for /metrics may do";
+    let why = "authorizing callers of /metrics";
     rules.push(
         Rule::cluster("DEP-5", "subjectaccessreviews", &["create"], why)
             .group("authorization.k8s.io")
@@ -115,7 +115,7 @@ fn service_accounts(features: &Features, rules: &mut Vec<Rule>) {
     }
     let why = "--use-service-account-credentials";
     rules.push(Rule::kube_system("DEP-10", "serviceaccounts", &["get"], why).named(accounts.clone()).vital());
-    let missing = "a controller's account that is not there";
+    let missing = "creating a controller's missing account";
     rules.push(Rule::kube_system("DEP-10", "serviceaccounts", &["create"], missing).optional());
     rules.push(Rule::kube_system("DEP-11", "serviceaccounts/token", &["create"], why).named(accounts).vital());
     rules.push(Rule::cluster("DEP-12", "namespaces", &["get"], missing).named([KUBE_SYSTEM]).optional());
@@ -132,7 +132,7 @@ fn controller(names: ControllerNames) -> Vec<Rule> {
         ],
         NODE_LIFECYCLE_CONTROLLER => vec![
             Rule::cluster("DEP-21", "nodes", &["get", "patch"], "the shutdown taint"),
-            Rule::cluster("DEP-21", "nodes", &["delete"], "removing Nodes whose machine is gone"),
+            Rule::cluster("DEP-21", "nodes", &["delete"], "deleting Nodes whose machine does not exist"),
         ],
         SERVICE_CONTROLLER => vec![
             Rule::cluster(

@@ -94,7 +94,7 @@ async fn of_one(
             Ok(())
         }
         Operation::Nothing => {
-            plan.notes.push("it is being deleted and never was ours: nothing is added to it".to_owned());
+            plan.notes.push("it is being deleted and lacks the finalizer: nothing is added to it".to_owned());
             Ok(())
         }
     }
