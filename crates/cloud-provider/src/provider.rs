@@ -41,8 +41,8 @@ pub trait CloudProvider: Send + Sync + 'static {
         true
     }
 
-    /// Returns `true` if the owner of a cloud resource is identified by the ID of its cluster. Return `false` if owner tags
-    /// name the Service itself: the program then starts without a cluster ID and without `--allow-untagged-cloud`.
+    /// Returns `true` if the owner of a cloud resource is identified by the ID of its cluster. Return `false` if owner
+    /// tags name the Service itself: the program then starts without a cluster ID and without `--allow-untagged-cloud`.
     fn needs_cluster_id(&self) -> bool {
         true
     }
