@@ -1,4 +1,4 @@
-//! The requests that one program sends to an API server, told apart as kube-apiserver's own metrics tell them.
+//! Requests that one program sends to an API server, classified like in kube-apiserver's metrics.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ pub struct ApiRequest {
     pub resource: String,
     /// The object's name; empty for a collection.
     pub name: String,
-    /// The answer's status code; 0 as long as there is none.
+    /// Status code of the response; 0 until then.
     pub status: u16,
 }
 

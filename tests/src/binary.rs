@@ -10,11 +10,11 @@ const NAME: &str = "cloud-controller-manager";
 /// The environment variable that names another binary.
 pub const VARIABLE: &str = "CCM_TEST_BINARY";
 
-/// The binary: what `CCM_TEST_BINARY` names, else the one of this build, beside the test executable's directory
-/// (`target/debug/deps/x` → `target/debug/cloud-controller-manager`).
+/// Returns the path of the binary: the value of `CCM_TEST_BINARY`, else the one of this build, next to the test
+/// executable's directory (`target/debug/deps/x` → `target/debug/cloud-controller-manager`).
 ///
 /// # Errors
-/// There is no such file; the text says how to build it.
+/// The file does not exist; the text names the command that builds it.
 pub fn path() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);

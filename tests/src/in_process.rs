@@ -1,6 +1,6 @@
 //! A whole world in one process: a Kubernetes API, a cloud, and the controllers of the product between them.
 //!
-//! Nothing here opens a socket, so that tests run under tokio's paused clock: minutes pass in no time.
+//! The tests open no socket, so that they run under tokio's paused clock: minutes pass at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,7 +98,7 @@ impl World {
         (controller, cache)
     }
 
-    /// A world in which each of so many machines has an initialised Node, ready or not.
+    /// Creates a harness with `count` machines, each with an initialised Node, ready or not.
     #[must_use]
     pub fn with_nodes(count: usize, ready: bool) -> Self {
         let world = Self::with_machines(count);
@@ -139,7 +139,7 @@ impl World {
     /// Marks a Node ready or not, as its kubelet or the control plane would.
     ///
     /// # Panics
-    /// If there is no such Node.
+    /// If the Node does not exist.
     pub fn set_ready(&self, name: &str, ready: bool) {
         let mut node = self.api.get("nodes", None, name).expect("a Node of that name");
         node["status"]["conditions"] = json!([{"type": "Ready", "status": if ready { "True" } else { "False" }}]);
@@ -169,7 +169,7 @@ impl World {
         self.lifecycle.pass(&CancellationToken::new()).await;
     }
 
-    /// Passes every five seconds for so long.
+    /// Runs passes every five seconds for this time.
     pub async fn passes_for(&self, duration: Duration) {
         let end = tokio::time::Instant::now() + duration;
         while tokio::time::Instant::now() < end {
@@ -227,7 +227,7 @@ impl World {
         self.cloud.requests().iter().filter(|(route, _)| route.starts_with("GET /v1/machines")).map(|(_, n)| n).sum()
     }
 
-    /// Requests so far that ask the API for a change.
+    /// Returns the number of requests so far that ask the API for a change.
     #[must_use]
     pub fn writes(&self) -> usize {
         self.api.requests().writes().len()

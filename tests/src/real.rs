@@ -31,10 +31,10 @@ pub fn binary(has_use: bool) -> Result<Option<PathBuf>> {
     binary.transpose()
 }
 
-/// Runs a script of a test bed with these words and variables, to its end.
+/// Runs a script of a test bed with these arguments and variables to its end.
 ///
 /// # Errors
-/// It fails; the text is what it says of it.
+/// The script fails; the text is its output.
 pub async fn run(script: &Path, words: &[&str], variables: &[(&str, &str)]) -> Result<()> {
     let mut command = tokio::process::Command::new(script);
     command.args(words).envs(variables.iter().copied()).stdin(Stdio::null());
@@ -68,7 +68,7 @@ pub fn trial(
 /// Runs a scenario to its end, on a runtime of its own.
 ///
 /// # Errors
-/// Those of the scenario.
+/// Errors of the scenario.
 pub fn play(scenario: impl Future<Output = Result<()>>) -> Result<()> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(scenario)
 }

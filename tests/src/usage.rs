@@ -24,7 +24,7 @@ pub struct Usage {
 /// Reads what process `pid` has used.
 ///
 /// # Errors
-/// There is no such process.
+/// The process does not exist.
 pub fn of(pid: u32) -> Result<Usage> {
     let read = |file: &str| {
         let path: PathBuf = ["/proc", &pid.to_string(), file].iter().collect();
@@ -34,7 +34,7 @@ pub fn of(pid: u32) -> Result<Usage> {
     parse(&stat, &status).with_context(|| format!("/proc/{pid} looks unlike any Linux"))
 }
 
-/// Lets the peak of process `pid` begin anew from what is resident now; `false` if the kernel does not allow it.
+/// Resets the peak of process `pid` to its resident memory; returns `false` if the kernel does not permit it.
 #[must_use]
 pub fn forget_peak(pid: u32) -> bool {
     std::fs::write(format!("/proc/{pid}/clear_refs"), "5").is_ok()

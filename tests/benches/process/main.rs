@@ -4,9 +4,9 @@
 //! cargo bench -p ccm-tests --bench process
 //! ```
 //!
-//! The binary is the release build of README.md, which this program builds first, or what `CCM_TEST_BINARY` names. It runs
-//! with all controllers, election and endpoints. The API server (the embedded one) and the simulated cloud are in this
-//! process. Each line is a figure beside what is required of it; the exit code is 1 if one is missed.
+//! The binary is the release build of README.md, which this program builds first, or the value of `CCM_TEST_BINARY`. It
+//! runs with all controllers, election and endpoints. The API server (the embedded one) and the simulated cloud are in
+//! this process. Each line is a figure with its requirement; the exit code is 1 if one is missed.
 
 #[path = "../scale/release.rs"]
 mod release;
@@ -63,7 +63,7 @@ async fn measure() -> Result<bool> {
     for _ in 0..IDLE {
         let world = World::new(0).await?;
         let process = world.start(&binary)?;
-        // Nobody calls it meanwhile: it is idle.
+        // The process receives no request meanwhile: it is idle.
         tokio::time::sleep(SETTLED).await;
         idle.push(process.usage()?.resident_kib as f64 / 1024.0);
         world.ready().await?;

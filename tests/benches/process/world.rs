@@ -33,7 +33,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With so many machines, each with an initialised Node.
+    /// Creates a harness with this number of machines, each with an initialised Node.
     pub(crate) async fn new(nodes: usize) -> Result<Self> {
         let directory = TempDir::with_prefix("ccm-process-")?;
         let served = ServedCloud::start(directory.path()).await?;
@@ -74,7 +74,7 @@ impl World {
         Controller::start(binary, flags.map(Into::into), &self.directory.path().join("log"))
     }
 
-    /// Waits until it leads, its controllers run and `/readyz` says so; how long that took.
+    /// Waits until the process leads, its controllers run and `/readyz` reports so; returns the time that this took.
     pub(crate) async fn ready(&self) -> Result<Duration> {
         let mut config = Config::new(format!("https://127.0.0.1:{}", self.secure).parse()?);
         config.accept_invalid_certs = true;

@@ -95,7 +95,7 @@ impl Measurement {
         Ok(Self { phase, nodes, concerned: nodes, services: 0, start: Instant::now(), usage, cloud, kubernetes })
     }
 
-    /// The phase is about so many Services.
+    /// Sets the number of Services that the phase is about.
     pub(crate) fn of_services(self, services: usize) -> Self {
         Self { services, ..self }
     }
@@ -107,7 +107,7 @@ impl Measurement {
         cluster: &Cluster,
         cloud: &ServedProfile,
     ) -> Result<Self> {
-        // Where it is not allowed the peak is that of the whole run.
+        // Without the permission, the peak is that of the whole run.
         _ = usage::forget_peak(controller.pid());
         let this = Self::begin_with_the_process(phase, nodes, cluster, cloud).await?;
         Ok(Self { concerned, usage: controller.usage()?, ..this })

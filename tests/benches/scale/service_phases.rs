@@ -15,7 +15,7 @@ use crate::phases::{LIMIT, Run, create_machines};
 /// Time for which a Node is not ready, and time to wait for the effects of its recovery: longer than a pass. A shorter
 /// steady phase shortens it.
 const FLAP: Duration = Duration::from_secs(8);
-/// For so long the controller must have asked the cloud nothing before it counts as having started.
+/// Time without requests to the cloud after which the controller counts as started.
 const STARTED: Duration = Duration::from_secs(3);
 
 impl Run<'_> {
@@ -38,7 +38,7 @@ impl Run<'_> {
         Ok(vec![burst, create, quiet, joins, flaps, restart, delete])
     }
 
-    /// Measures until `body` says it was over, and counts what trails.
+    /// Measures until `body` returns the end of the work, and counts later requests.
     async fn of_services(
         &self,
         phase: &'static str,
@@ -78,7 +78,7 @@ impl Run<'_> {
         Ok(end)
     }
 
-    /// Every load balancer leads to so many machines.
+    /// Checks that every load balancer has this number of targets.
     fn check_targets(&self, count: usize) -> Result<()> {
         let balancers = self.cloud.cloud.load_balancers();
         ensure!(balancers.len() == self.arguments.services, "there are {} load balancers", balancers.len());
@@ -132,7 +132,7 @@ impl Run<'_> {
         begun.of_services(self.arguments.services).end(end, controller, self.cluster, self.cloud).await
     }
 
-    /// Since when the controller has asked the cloud nothing.
+    /// Waits until the controller is idle, and returns the time of its last request to the cloud.
     async fn cloud_is_left_alone(&self) -> Result<Instant> {
         let count = || self.cloud.requests().into_iter().collect::<Counters>().total();
         let mut last = (count(), Instant::now());

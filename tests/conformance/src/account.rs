@@ -26,13 +26,13 @@ impl Harness {
     /// Waits until everything is settled.
     ///
     /// # Panics
-    /// If it is not in [`PATIENCE`]; the text says what is not.
+    /// If it does not settle within [`PATIENCE`]; the text names what is unsettled.
     pub async fn settle(&self) {
         if let Err(unsettled) = self.settle_within(PATIENCE).await {
             let (warnings, last) = (self.warnings(5), self.injector.last(20));
             panic!("not settled: {unsettled:#?}\nwarnings: {warnings:#?}\nlast requests: {last:#?}");
         }
-        // What the cloud still does, and what is reported of it, ends in this time.
+        // Pending operations of the cloud, and reports about them, end in this time.
         tokio::time::sleep(Duration::from_secs(30)).await;
     }
 
@@ -69,7 +69,7 @@ impl Harness {
     /// Returns the UID of a Service of namespace `default`.
     ///
     /// # Panics
-    /// If there is no such Service.
+    /// If the Service does not exist.
     #[must_use]
     pub fn uid(&self, service: &str) -> String {
         let service = self.api.get("services", Some("default"), service).expect("a Service of that name");
@@ -96,7 +96,7 @@ impl Passed {
 /// Requests to a cloud.
 #[derive(Debug, Default)]
 pub struct Account {
-    /// By method and path.
+    /// Number of requests by method and path.
     pub counts: BTreeMap<String, usize>,
     /// Requests that ask for a change.
     pub changes: usize,

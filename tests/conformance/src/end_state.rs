@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::harness::Harness;
 
-/// Objects by a name that says what they are; the second of its kind has a number.
+/// Objects by a descriptive name; the second of its kind has a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndState(BTreeMap<String, String>);
 
-/// Of a Node or Service, what is the program's business.
+/// Returns the fields of a Node or Service that the program manages.
 fn kept(kind: &str, object: &Value) -> Value {
     let conditions: Vec<Value> = object["status"]["conditions"]
         .as_array()
@@ -25,8 +25,8 @@ fn kept(kind: &str, object: &Value) -> Value {
         "node" => json!({"addresses": object["status"]["addresses"]}),
         _ => json!({"loadBalancer": object["status"]["loadBalancer"]}),
     };
-    // All controllers of load balancers share a finalizer, and all of ours the annotation: on a Service with a class they may be
-    // another one's.
+    // All controllers of load balancers share a finalizer, and all programs of this project share the annotation: on a
+    // Service with a class they may belong to another controller.
     let mut annotations = metadata["annotations"].clone();
     let is_foreign = !object["spec"]["loadBalancerClass"].is_null();
     let finalizers = if is_foreign { &Value::Null } else { &metadata["finalizers"] };
@@ -87,7 +87,7 @@ impl EndState {
         let read = |mut value: Value| {
             without_times(&mut value);
             let mut text = value.to_string();
-            // Twice, because an alias may contain a made-up name.
+            // Twice, because an alias may contain a generated name.
             for _ in 0..2 {
                 for (value, alias) in &aliases {
                     if text.contains(value.as_str()) {

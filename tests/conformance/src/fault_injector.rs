@@ -26,7 +26,7 @@ pub enum Side {
     Cloud,
 }
 
-/// A request, as far as it is told.
+/// A request, as the injector records it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Passed {
     /// Destination of the request.
@@ -110,7 +110,7 @@ pub enum Trouble {
 pub struct Disturbance {
     /// Requests to this side.
     pub side: Side,
-    /// `true`: only those that ask for a change.
+    /// If set, only requests that ask for a change are disturbed.
     pub only_mutations: bool,
     /// Percentage of the requests that are disturbed.
     pub percent: u8,
@@ -148,7 +148,7 @@ struct State {
 /// Sees each request, with its body, right before it is carried out.
 type Witness = Arc<dyn Fn(&Passed, &[u8]) + Send + Sync>;
 
-/// Says at which request a life ends, and when.
+/// Function that selects the request at which a run ends, and the moment.
 type Chooser = Box<dyn FnMut(&Passed) -> Option<Moment> + Send>;
 
 impl Default for FaultInjector {
@@ -165,7 +165,7 @@ enum Verdict {
 }
 
 impl FaultInjector {
-    /// A fault injector that lets all requests pass; its dice fall as `seed` says.
+    /// Creates a fault injector that lets all requests pass; `seed` determines its random numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let state = State {
@@ -199,7 +199,7 @@ impl FaultInjector {
         state.kill = Some((number, moment));
     }
 
-    /// Ends the life at the first request for which `choose` says when.
+    /// Ends the run at the first request for which `choose` returns a moment.
     pub fn kill_when(&self, choose: impl FnMut(&Passed) -> Option<Moment> + Send + 'static) {
         self.state().chooser = Some(Box::new(choose));
     }
@@ -315,7 +315,7 @@ impl FaultInjector {
         self.state().mutations
     }
 
-    /// The last so many requests.
+    /// Returns the last `count` requests.
     #[must_use]
     pub fn last(&self, count: usize) -> Vec<Passed> {
         let state = self.state();
@@ -341,7 +341,7 @@ impl FaultInjector {
         state.passed.push(passed);
         let at_number = state.kill.filter(|(number, _)| *number == state.passed.len());
         if let Some(moment) = at_number.map(|(_, moment)| moment).or(chosen) {
-            // What is refused is never carried out, whoever dies.
+            // A refused request is never carried out, whichever run ends.
             return Some(Verdict::Die(if fate.is_some() { Moment::Before } else { moment }));
         }
         if let Some(trouble) = fate {
@@ -492,7 +492,7 @@ where
     }
 }
 
-/// A refusal in the words of each side.
+/// Returns a refusal in the form of each API.
 fn refusal(side: Side, code: u16, retry_after: Option<u32>) -> Response<Body> {
     let reason = match code {
         401 => "Unauthorized",

@@ -165,7 +165,7 @@ impl Harness {
     /// From now on the cloud refuses every change for this Service of namespace `default`.
     ///
     /// # Panics
-    /// If there is no such Service.
+    /// If the Service does not exist.
     pub fn make_hopeless(&self, service: &str) {
         let object = self.api.get("services", Some("default"), service).expect("a Service of that name");
         let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
@@ -197,7 +197,7 @@ impl Harness {
         [self.breaches.found(), self.overlaps.found()].concat()
     }
 
-    /// The last so many warnings of the program, of all its lives.
+    /// Returns the last warnings of the program, of all its runs.
     #[must_use]
     pub fn warnings(&self, count: usize) -> Vec<String> {
         let events = self.api.list("events").into_iter().filter(|it| it["type"] == "Warning");
@@ -211,7 +211,7 @@ impl Harness {
     /// Returns when everything is settled.
     ///
     /// # Errors
-    /// What is unsettled after `limit` of virtual time.
+    /// The unsettled work after `limit` of virtual time.
     pub async fn settle_within(&self, limit: Duration) -> Result<(), Vec<String>> {
         const PAUSE: Duration = Duration::from_millis(500);
         let end = Instant::now() + limit;
@@ -258,7 +258,7 @@ impl Harness {
     /// The cluster, as the program knows it.
     ///
     /// # Panics
-    /// If namespace `kube-system` is gone.
+    /// If namespace `kube-system` does not exist.
     #[must_use]
     pub fn cluster(&self) -> Cluster {
         let namespace = self.api.get("namespaces", None, "kube-system").expect("every cluster has it");
@@ -284,7 +284,7 @@ impl Harness {
     /// Starts the program in the runtime that this runs in.
     ///
     /// # Errors
-    /// It cannot start: one of its first requests failed.
+    /// The program cannot start: one of its first requests failed.
     pub async fn start(&self) -> anyhow::Result<Program> {
         let (cluster, shutdown) = (self.cluster(), CancellationToken::new());
         let mut settings = self.settings();
@@ -299,7 +299,7 @@ impl Harness {
 }
 
 impl Harness {
-    /// Explains an object, as `explain` does beside a running program.
+    /// Explains an object, as `explain` does next to a running program.
     ///
     /// # Panics
     /// If Nodes or Services cannot be read.

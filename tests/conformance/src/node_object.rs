@@ -39,7 +39,8 @@ pub fn registration(name: &str, images: usize, is_ready: bool) -> Value {
     })
 }
 
-/// A status patch (strategic merge) with which a kubelet, or the node lifecycle controller for it, says how it is.
+/// Returns a status patch (strategic merge) with which a kubelet, or the node lifecycle controller for it, reports its
+/// readiness.
 #[must_use]
 pub fn readiness(is_ready: bool) -> Value {
     json!({"status": {"conditions": [ready_condition(is_ready)]}})

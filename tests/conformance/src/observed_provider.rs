@@ -35,7 +35,7 @@ impl Overlaps {
         Call { overlaps: self.clone(), uid }
     }
 
-    /// Each overlap, in words.
+    /// Returns the overlaps in words.
     #[must_use]
     pub fn found(&self) -> Vec<String> {
         self.calls().overlapped.clone()

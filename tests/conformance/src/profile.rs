@@ -14,7 +14,8 @@ use crate::proofs::Cost;
 /// The fake of a cloud and the provider for it. Each run of a proof gets a profile with a fake of its own; clones of a profile
 /// share the fake.
 ///
-/// A cloud that lacks something says so in [`capabilities`](Self::capabilities) and keeps the default of the methods concerned.
+/// Profile of a cloud. A cloud that lacks a feature reports so in [`capabilities`](Self::capabilities) and keeps the
+/// default of the methods concerned.
 pub trait CloudProfile: Send + Sync + 'static {
     /// The name of the provider, as `--cloud-provider` takes it.
     fn name(&self) -> &'static str;
@@ -62,8 +63,8 @@ pub trait CloudProfile: Send + Sync + 'static {
     fn confuse(&self, _is_confused: bool) {}
     /// Adds a running machine to the account of a switched credential.
     fn add_machine_of_others(&self, _name: &str) {}
-    /// Creates what others may have beside the cluster wherever they share something: load balancers in the account, routes
-    /// in the network, something on the ports of machines. `worker-1`, `worker-2` and `worker-3` exist.
+    /// Creates objects of other owners wherever the cluster shares something with them: load balancers in the account,
+    /// routes in the network, settings on the ports of machines. `worker-1`, `worker-2` and `worker-3` exist.
     fn leave_things_of_others(&self);
     /// Returns what others have now.
     fn things_of_others(&self) -> Vec<Value>;
@@ -85,7 +86,7 @@ pub trait CloudProfile: Send + Sync + 'static {
     fn quota_fault(&self) -> Option<Fault> {
         None
     }
-    /// Protects all load balancers against deletion, or ends that; `false` if the cloud has no such protection.
+    /// Protects all load balancers against deletion, or ends the protection; returns `false` if the cloud has none.
     fn protect(&self, _is_protected: bool) -> bool {
         false
     }
@@ -103,13 +104,14 @@ pub trait CloudProfile: Send + Sync + 'static {
     fn add_namesake(&self, _service: &Service) -> Option<Namesake> {
         None
     }
-    /// Creates a load balancer by hand, and returns the patch of a Service that asks for it; `None` if a Service cannot ask for
-    /// another load balancer than its own.
+    /// Creates a load balancer as an operator does, and returns the patch of a Service that selects it; `None` if a
+    /// Service cannot select another load balancer than its own.
     fn add_alternative(&self) -> Option<Value> {
         None
     }
 
-    /// Prepares a fresh fake for so many machines, which are targets of many load balancers: limits, the length of pages.
+    /// Prepares a new fake for this number of machines, which are targets of many load balancers: limits, the length of
+    /// pages.
     fn prepare(&mut self, _machines: usize) {}
     /// Gives a machine other addresses; `false` if the fake cannot.
     fn change_addresses(&self, _name: &str, _internal: &str, _external: &str) -> bool {
@@ -119,7 +121,7 @@ pub trait CloudProfile: Send + Sync + 'static {
     fn cost(&self) -> Cost;
 }
 
-/// A function that makes a fresh profile for each run.
+/// A function that creates a new profile for each run.
 pub type MakeProfile = fn() -> Box<dyn CloudProfile>;
 
 /// The optional features of a cloud.

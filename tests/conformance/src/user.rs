@@ -58,7 +58,7 @@ impl User {
         (status, serde_json::from_slice(&body).unwrap_or_default())
     }
 
-    /// Creates an object; what the API made of it.
+    /// Creates an object, and returns it as the API stored it.
     ///
     /// # Panics
     /// If the API refuses it.

@@ -41,7 +41,7 @@ impl VirtualTime {
         })
     }
 
-    /// The time of all lives so far, in whole milliseconds.
+    /// Returns the time of all runs so far, in whole milliseconds.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.elapsed

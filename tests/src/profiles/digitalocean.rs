@@ -223,7 +223,7 @@ impl CloudProfile for DigitalOceanCloud {
         const NODES: usize = 480;
         const SERVICES: usize = 40;
         const PAGES: usize = NODES.div_ceil(200);
-        // A creation takes 30 s, as in the cloud. One list a second is read for all load balancers that wait.
+        // A creation takes 30 s, as in the cloud. All waiting load balancers are polled by one list a second.
         const POLLS: usize = 30;
         Cost {
             nodes: NODES,

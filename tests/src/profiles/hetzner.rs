@@ -106,7 +106,7 @@ fn facts(balancer: &Balancer) -> LoadBalancerFacts {
     }
 }
 
-/// In the order of their text: the order in which they were added is nobody's business.
+/// Sorts a list by its text: the order of additions is irrelevant.
 fn sort(list: Option<&mut Value>) {
     if let Some(list) = list.and_then(Value::as_array_mut) {
         // Node ports differ from run to run, ports do not.

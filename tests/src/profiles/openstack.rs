@@ -1,5 +1,5 @@
-//! OpenStack, as the proofs need it: the provider over the fake of its control plane, with everything that its configuration
-//! can ask for: floating IPs, managed security groups, health monitors, routes.
+//! Profile of OpenStack: the provider over the fake of its control plane, with all configurable features: floating IPs,
+//! managed security groups, health monitors, routes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -126,7 +126,8 @@ impl OpenStackCloud {
         facts
     }
 
-    /// Security groups, by name, and address pairs of a server's port, one by one: their order is nobody's business.
+    /// Returns the security groups by name, and the address pairs of a server's port, one by one: their order is
+    /// irrelevant.
     fn port(&self, server: &Server, groups: &[Value]) -> Vec<Value> {
         let port = self.fake.port(&server.port).unwrap_or_default();
         let name = |id: &Value| groups.iter().find(|it| it["id"] == *id).map_or(Value::Null, |it| it["name"].clone());
@@ -148,7 +149,7 @@ fn number(value: &Value) -> u16 {
     u16::try_from(value.as_u64().unwrap_or_default()).unwrap_or_default()
 }
 
-/// Without what differs from run to run and is nobody's business: ids, times, order, what Octavia's workers make of it.
+/// Removes fields that differ between runs and are irrelevant: IDs, times, order, and states of Octavia's workers.
 fn comparable(balancer: &mut Value) {
     let pools: BTreeMap<String, Value> =
         list(&balancer["pools"]).map(|it| (it["id"].to_string(), it["name"].clone())).collect();
@@ -268,7 +269,7 @@ impl CloudProfile for OpenStackCloud {
         }));
         for group in &groups {
             objects.push(json!({"security group": group["name"], "description": group["description"]}));
-            // One by one: the order of node ports differs from run to run.
+            // One by one, because the order of node ports differs between runs.
             objects.extend(list(&group["security_group_rules"]).map(|rule| {
                 let keys =
                     ["direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix"];
@@ -385,11 +386,11 @@ impl CloudProfile for OpenStackCloud {
             created: Limit { changes: 3 * SERVICES, reads: 10 * SERVICES + 4 * PAGES },
             unchanged: Limit { changes: 0, reads: 8 * SERVICES + 4 * PAGES },
             steady: Limit { changes: 0, reads: 8 * PAGES },
-            // Servers, and the ports that tell their addresses.
+            // Servers, and the ports that have their addresses.
             not_ready: Limit { changes: 0, reads: 2 * 122 * PAGES },
-            // One a pool.
+            // One request for each pool.
             joined: Limit { changes: 2 * SERVICES, reads: 10 * SERVICES + 4 * PAGES },
-            // What goes along with it, such as its members, is not read.
+            // Dependents that are deleted with it, such as its members, are not read.
             deleted: Limit { changes: SERVICES, reads: 6 * SERVICES },
         }
     }

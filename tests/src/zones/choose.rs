@@ -13,7 +13,7 @@ pub fn hash_and_index(claim: &str) -> (u32, u32) {
     }
     let numbered = claim.rsplit_once('-').and_then(|(set, number)| Some((set, index(number)?)));
     match numbered {
-        // Several claims of one Pod are put into the same zone: what tells them apart is not hashed.
+        // Claims of one Pod get the same zone: the part of the name that distinguishes them is not hashed.
         Some((set, index)) => (fnv(set.rsplit_once('-').map_or(set, |(_, set)| set)), index),
         None => (fnv(claim), 0),
     }
@@ -30,8 +30,8 @@ fn fnv(text: &str) -> u32 {
 
 /// `count` of the zones for a claim, all of them if there are no more (HELP-85).
 ///
-/// Existing volumes were placed by the reference, so the choice is exactly its choice: of a claim whose index times
-/// `count` reaches 2³², none.
+/// The Go cloud-controller-manager placed existing volumes, so the choice is exactly its choice: of a claim whose index
+/// times `count` reaches 2³², none.
 #[must_use]
 pub fn choose_zones(zones: &Zones, claim: &str, count: u32) -> Zones {
     let (hash, index) = hash_and_index(claim);

@@ -48,7 +48,7 @@ pub fn topology_zones(terms: &[TopologySelectorTerm]) -> Result<Zones> {
 /// `count` zones for a new volume (HELP-87, HELP-88).
 ///
 /// # Errors
-/// *Invalid*, if what is given contradicts itself or does not suffice; in the reference's words.
+/// *Invalid*, if the inputs contradict each other or do not suffice; in the words of the Go cloud-controller-manager.
 pub fn select_zones(given: &Selection<'_>, count: u32) -> Result<Zones> {
     let has_parameter = given.zone.is_some() || given.zones.is_some();
     if given.zone.is_some() && given.zones.is_some() {
@@ -123,7 +123,7 @@ fn from_parameter(zones: &Zones, claim: &str, count: u32) -> Result<Zones> {
 /// Selects a zone for a new volume (HELP-89).
 ///
 /// # Errors
-/// As [`select_zones`].
+/// Errors of [`select_zones`].
 pub fn select_zone(given: &Selection<'_>) -> Result<String> {
     let zone = select_zones(given, 1)?.pop_first();
     zone.ok_or_else(|| Error::invalid("could not determine a zone to provision volume in"))

@@ -46,7 +46,7 @@ impl Fake {
 
 /// Load balancers, certificates, firewalls and tags: as the API shows them.
 impl Fake {
-    /// Adds an active load balancer with one rule, as somebody does in a console.
+    /// Adds an active load balancer with one rule, as an operator does in the console.
     ///
     /// # Panics
     /// If the name is not valid.

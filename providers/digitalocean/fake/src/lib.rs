@@ -37,7 +37,7 @@ pub const TOKEN: &str = "dop_v1_fake-token-which-nobody-else-would-ever-use";
 pub const ACCOUNT: &str = "default";
 /// The region of every object.
 pub const REGION: &str = "fra1";
-/// The default VPC of the region, in which droplets are made.
+/// The default VPC of the region, in which droplets are created.
 pub const VPC: &str = "c33931f2-a26a-4e61-b85c-4e95a2ec431b";
 
 /// Behaviour of the API.

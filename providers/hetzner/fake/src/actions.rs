@@ -37,7 +37,7 @@ impl Action {
         })
     }
 
-    /// The answer that tells of it.
+    /// Returns the response with the action.
     pub(crate) fn answer(&self) -> Answer {
         Ok(Reply::new(201, json!({"action": self.json()})))
     }

@@ -1,4 +1,4 @@
-//! Services of load balancers: what is sent, and what the API makes of it.
+//! Services of load balancers: request bodies, and their form in the API.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Load balancers: made, read, renamed, deleted.
+//! Load balancers: create, read, rename, delete.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -132,7 +132,7 @@ fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Refusal> {
 }
 
 impl Model {
-    /// A load balancer of the smallest type in `fsn1`, as somebody else's tool makes it.
+    /// Adds a load balancer of the smallest type in `fsn1`, as another program creates it.
     pub(crate) fn add_balancer(&mut self, project: &str, name: &str) -> Balancer {
         let (id, number) = self.next_id(Kind::Balancer);
         let [high, low] = u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();

@@ -42,7 +42,7 @@ impl Fake {
     /// Attaches a server, by name, to a network; its address there.
     ///
     /// # Panics
-    /// If there is no such server or network, or no address left.
+    /// If the server or network does not exist, or no address is left.
     pub fn attach(&self, name: &str, network: u64) -> Ipv4Addr {
         let ip = self.model().address_in(PROJECT, network, None, None).expect("a network with a free address");
         let net = ServerNet { network, ip, alias_ips: Vec::new() };
@@ -50,12 +50,12 @@ impl Fake {
         ip
     }
 
-    /// Shuts a server down, by name; `false` if there is none.
+    /// Shuts a server down, by name; returns `false` if it does not exist.
     pub fn stop(&self, name: &str) -> bool {
         self.change_server(name, |server| "off".clone_into(&mut server.status)).is_some()
     }
 
-    /// Starts a server, by name; `false` if there is none.
+    /// Starts a server, by name; returns `false` if it does not exist.
     pub fn start(&self, name: &str) -> bool {
         self.change_server(name, |server| "running".clone_into(&mut server.status)).is_some()
     }
@@ -115,12 +115,12 @@ impl Fake {
 
 /// Load balancers and certificates.
 impl Fake {
-    /// Adds a load balancer of type `lb11` in `fsn1`, as somebody else's tool does.
+    /// Adds a load balancer of type `lb11` in `fsn1`, as another program does.
     pub fn add_load_balancer(&self, name: &str) -> Balancer {
         self.model().add_balancer(PROJECT, name)
     }
 
-    /// Changes a load balancer, by name, as somebody does in a console: at once, and unchecked.
+    /// Changes a load balancer, by name, as an operator does in the console: at once, and unchecked.
     pub fn change_load_balancer(&self, name: &str, change: impl FnOnce(&mut Balancer)) -> Option<Balancer> {
         changed(&mut self.model().balancers, |it| it.name == name, change)
     }
@@ -200,7 +200,8 @@ impl Fake {
         self.model().robot.remove(&number).is_some()
     }
 
-    /// From now on so many requests of each kind to Robot are answered; `None`: all. It begins to count anew.
+    /// Sets the number of requests of each kind that Robot answers from now on; `None`: no limit. Counting starts
+    /// again.
     pub fn limit_robot(&self, limit: Option<u32>) {
         let mut model = self.model();
         model.robot_limit = limit;
@@ -234,7 +235,7 @@ impl Fake {
         self.model().set_level(PROJECT, remaining);
     }
 
-    /// Changes how the APIs behave. What is left of the limit stays as it is.
+    /// Changes the behaviour of the APIs. The remaining requests of the limit stay the same.
     pub fn set_options(&self, change: impl FnOnce(&mut Options)) {
         change(&mut self.model().options);
     }

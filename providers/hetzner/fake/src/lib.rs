@@ -50,7 +50,7 @@ pub use networks::{Network, Route, Subnet};
 pub use robot::RobotServer;
 pub use servers::{Server, ServerNet};
 
-/// The token of the project in which everything is. A fake's token is no secret. It has the 64 characters of a real one.
+/// The token of the default project. A fake's token is no secret. It has the 64 characters of a real one.
 pub const TOKEN: &str = "fake-token-of-sixty-four-characters-which-nobody-else-would-ever";
 /// The project of [`TOKEN`].
 pub const PROJECT: &str = "default";

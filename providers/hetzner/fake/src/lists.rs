@@ -25,7 +25,7 @@ pub(crate) fn names(asked: &Asked, name: &str) -> bool {
     selects(asked, name, &BTreeMap::new())
 }
 
-/// The page of `items` that is asked for. Only what is on it is rendered.
+/// Returns the requested page of `items`. Only its items are rendered.
 pub(crate) fn page<T>(asked: &Asked, key: &str, items: impl Iterator<Item = T>, render: impl Fn(T) -> Value) -> Answer {
     let size = number(asked, "per_page", 25, 50)?;
     let page = Page::numbered(items, number(asked, "page", 1, usize::MAX)?, size, &asked.effects);

@@ -48,12 +48,12 @@ pub(crate) struct Model {
     pub(crate) robot_limit: Option<u32>,
     pub(crate) robot_used: BTreeMap<String, u32>,
     pub(crate) attached_to: BTreeSet<u64>,
-    /// Requests that the cloud answered, to tell them apart.
+    /// Number of answered requests, which identifies them.
     pub(crate) answered: u64,
     made: [u64; 5],
 }
 
-/// Of which kind an id is.
+/// Kind of object that an ID belongs to.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Server,

@@ -101,7 +101,7 @@ impl Model {
         server
     }
 
-    /// A server that is gone takes its attachments with it, and is no target any more.
+    /// Removes a server with its attachments, also from the targets of load balancers.
     pub(crate) fn remove_server(&mut self, id: u64) -> Option<Server> {
         let server = self.servers.remove(&id)?;
         for balancer in self.balancers.values_mut() {

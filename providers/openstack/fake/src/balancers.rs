@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::requests::{Answer, Asked, made, object, one};
 use crate::{listeners, pages, pools, shown};
 
-/// By what lists are filtered.
+/// Query parameters that filter lists.
 const FILTERS: &[&str] = &[
     "id",
     "name",

@@ -23,7 +23,7 @@ pub(crate) struct Identity {
     made: u64,
     /// Names of projects, by id.
     pub(crate) projects: BTreeMap<String, String>,
-    /// New tokens are for this project, whatever is asked for.
+    /// Project of new tokens, whatever the request asks for.
     pub(crate) confused: Option<String>,
     pub(crate) roles: Vec<String>,
 }

@@ -139,7 +139,8 @@ impl Fake {
         self.model().get(Kind::Router, router).map(|it| items(it, "routes").to_vec()).unwrap_or_default()
     }
 
-    /// Changes a router, by id, as somebody does in a console: at once and unchecked. `false` if there is none.
+    /// Changes a router, by ID, as an operator does in the console: at once and unchecked. Returns `false` if it does
+    /// not exist.
     pub fn change_router<T>(&self, id: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>) -> T) -> bool {
         let mut model = self.model();
         let clock = model.clock;
@@ -194,7 +195,7 @@ impl Fake {
     /// Adds a further port to a server, by name; the port's id.
     ///
     /// # Panics
-    /// If there is no such server, or no address left.
+    /// If the server does not exist, or no address is left.
     pub fn attach(&self, name: &str, subnet: &str) -> String {
         let device = self.server(name).expect("a server of that name").id;
         let port = NewPort { device: &device, owner: OWNER, ..NewPort::of(Model::home(), subnet) };
@@ -202,15 +203,17 @@ impl Fake {
         text(&port, "id").to_owned()
     }
 
-    /// Changes what Nova says of a server, by name: `status`, `accessIPv4`, `metadata`, `OS-EXT-AZ:availability_zone`; what is
-    /// under `addresses` comes in addition to what its ports and floating IPs make of it. `false` if there is none.
+    /// Changes a server as Nova shows it, by name: `status`, `accessIPv4`, `metadata`, `OS-EXT-AZ:availability_zone`;
+    /// the entries under `addresses` are added to those of its ports and floating IPs. Returns `false` if it does not
+    /// exist.
     pub fn change_server(&self, name: &str, change: impl FnOnce(&mut serde_json::Map<String, Value>)) -> bool {
         let mut model = self.model();
         let found = model.all_mut(Kind::Server).find(|it| text(it, "name") == name);
         found.map(change).is_some()
     }
 
-    /// Gives a server, by name, a flavor of its own with this name; the flavor's id. `None` if there is no such server.
+    /// Gives a server, by name, a flavor of its own with this name, and returns the flavor's ID. Returns `None` if the
+    /// server does not exist.
     pub fn set_flavor(&self, name: &str, flavor: &str) -> Option<String> {
         let mut model = self.model();
         let id = model.new_id();
@@ -225,12 +228,12 @@ impl Fake {
         self.change_server(name, |server| set(server, "status", status))
     }
 
-    /// Shuts a server down, by name; `false` if there is none.
+    /// Shuts a server down, by name; returns `false` if it does not exist.
     pub fn stop(&self, name: &str) -> bool {
         self.set_status(name, "SHUTOFF")
     }
 
-    /// Starts a server, by name; `false` if there is none.
+    /// Starts a server, by name; returns `false` if it does not exist.
     pub fn start(&self, name: &str) -> bool {
         self.set_status(name, "ACTIVE")
     }
@@ -265,7 +268,8 @@ impl Fake {
         Some(model.server(found))
     }
 
-    /// Changes a port, by id, as somebody does in a console: at once and unchecked; its revision grows. Gives the changed one.
+    /// Changes a port, by ID, as an operator does in the console: at once and unchecked; its revision increases.
+    /// Returns the changed port.
     pub fn change_port<T>(
         &self,
         id: &str,
@@ -279,7 +283,7 @@ impl Fake {
         Some(port.clone().into())
     }
 
-    /// Adds a port that is nobody's yet: for a VIP, or a sub-port of a trunk; its id.
+    /// Adds a port without an owner, for a VIP or a sub-port of a trunk, and returns its ID.
     ///
     /// # Panics
     /// If the subnet has no address left.

@@ -85,7 +85,7 @@ pub struct Options {
     pub update_time: Duration,
     /// Time for which a deleted load balancer is `PENDING_DELETE`.
     pub delete_time: Duration,
-    /// The most objects of a page, in all lists, whatever the client asks for.
+    /// Maximum number of objects on a page, in all lists, whatever the client requests.
     pub page_size: usize,
     /// Nova's highest microversion is 2.this.
     pub microversion: u32,

@@ -99,7 +99,7 @@ pub(crate) struct Model {
     pub(crate) clock: Clock,
     pub(crate) identity: Identity,
     pub(crate) objects: BTreeMap<Kind, BTreeMap<String, Object>>,
-    /// By pool, in the order in which they came.
+    /// Members by pool, in the order of their creation.
     pub(crate) members: BTreeMap<String, Vec<Object>>,
     /// Operations of Octavia's worker, by load balancer.
     pub(crate) work: Operations,
@@ -112,7 +112,7 @@ pub(crate) struct Model {
     made: u64,
     /// The last address that was given away, by subnet.
     pub(crate) cursors: BTreeMap<String, u32>,
-    /// Addresses that somebody chose: the cursors leave them out.
+    /// Addresses that requests chose, which are not assigned again.
     pub(crate) chosen: BTreeSet<String>,
 }
 
@@ -177,7 +177,7 @@ impl Model {
         !self.hidden.contains(text(object, "id")) && (text(object, "project_id") == project || is_everybodys)
     }
 
-    /// Adds an object with its id; its quota must have been looked at.
+    /// Adds an object with its ID; the caller has checked the quota.
     pub(crate) fn insert(&mut self, kind: Kind, object: Object) {
         self.objects.entry(kind).or_default().insert(text(&object, "id").to_owned(), object);
     }
@@ -205,7 +205,7 @@ impl Model {
         Err(Refusal::new(403, "", format!("Quota has been met for resources: {words}")))
     }
 
-    /// An object was changed: its revision and time say so.
+    /// Updates the revision and the time of a changed object.
     pub(crate) fn touched(clock: &Clock, object: &mut Object) {
         let revision = object.get("revision_number").and_then(Value::as_u64).unwrap_or_default();
         set(object, "revision_number", revision + 1);

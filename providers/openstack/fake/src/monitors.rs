@@ -22,7 +22,7 @@ pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
     pages::list(model, asked, Kind::Monitor, FILTERS, |_, it| plain(it))
 }
 
-/// Octavia does not say of which load balancer a monitor is.
+/// Returns a monitor without its load balancer, which Octavia does not show.
 fn plain(monitor: &Object) -> Object {
     let mut shown = monitor.clone();
     shown.remove("loadbalancers");

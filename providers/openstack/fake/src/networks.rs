@@ -23,7 +23,7 @@ impl Model {
         self.all(Kind::Subnet).filter(move |it| text(it, "network_id") == network)
     }
 
-    /// An address of a subnet that nobody has.
+    /// Returns a free address of a subnet.
     pub(crate) fn free_address(&mut self, subnet: &str) -> Result<String, Refusal> {
         let none = || {
             let message = format!("No more IP addresses available on network {subnet}.");
@@ -31,7 +31,7 @@ impl Model {
         };
         let range = self.range(subnet).ok_or_else(|| Kind::Subnet.not_found(subnet))?;
         loop {
-            // The first ones are the gateway's and those of whoever chooses one.
+            // The first addresses are reserved for the gateway and for addresses that tests choose.
             let cursor = self.cursors.entry(subnet.to_owned()).or_insert(15);
             *cursor += 1;
             let address = match range.network() {

@@ -1,4 +1,4 @@
-//! Octavia: its versions, what its worker does in the background, and what may be asked while it does.
+//! Octavia: its versions, the operations of its worker, and the requests that it admits during them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) fn balancer_of(object: &Object) -> String {
     items(object, "loadbalancers").first().and_then(|it| it["id"].as_str()).unwrap_or_default().to_owned()
 }
 
-/// The state in which the worker leaves an object; `None`: it is gone.
+/// Sets the state in which the worker leaves an object; returns `false` if the object is deleted.
 fn settled(object: &mut Object, fails: bool, updated: &str) -> bool {
     let state = text(object, "provisioning_status").to_owned();
     match (state.strip_prefix("PENDING_"), fails) {
@@ -109,7 +109,7 @@ impl Model {
         self.all(kind).filter(move |it| is_of(it, balancer))
     }
 
-    /// A part is gone, with what cannot be without it.
+    /// Removes an object of a load balancer, with its dependents.
     pub(crate) fn drop_part(&mut self, kind: Kind, id: &str) {
         self.remove(kind, id);
         if kind != Kind::Pool {
@@ -124,7 +124,7 @@ impl Model {
         }
     }
 
-    /// A load balancer is gone, with all its parts and the port that Octavia made for it.
+    /// Removes a load balancer, with all its objects and the port that Octavia created for it.
     pub(crate) fn drop_balancer(&mut self, id: &str) {
         self.work.forget(id);
         for kind in PARTS {
@@ -185,7 +185,7 @@ impl Model {
     }
 }
 
-/// An OVN load balancer was asked for what it cannot.
+/// Returns the error for a feature that OVN load balancers lack.
 pub(crate) fn unsupported(what: &str) -> Refusal {
     Refusal::new(
         501,
@@ -194,13 +194,13 @@ pub(crate) fn unsupported(what: &str) -> Refusal {
     )
 }
 
-/// Tags come back sorted, each once.
+/// Returns tags sorted, each once.
 pub(crate) fn sorted_tags(tags: &[Value]) -> Value {
     let tags: BTreeSet<&str> = tags.iter().filter_map(Value::as_str).collect();
     json!(tags)
 }
 
-/// Takes over what a change says.
+/// Merges the fields of a change.
 pub(crate) fn merge(object: &mut Object, change: &Object, updated: &str) {
     for (key, value) in change {
         let value = if key == "tags" { sorted_tags(items(change, "tags")) } else { value.clone() };

@@ -83,7 +83,7 @@ fn limit(model: &Model, asked: &Asked) -> Result<usize, Refusal> {
 /// The link to the page after the one that ends with `marker`.
 fn link(model: &Model, asked: &Asked, limit: usize, marker: &str) -> Value {
     let (endpoint, path) = (&model.options.endpoint, &asked.path);
-    // Octavia forgets what was asked for.
+    // Octavia's links drop the query parameters.
     let kept =
         asked.query.iter().filter(|(key, _)| asked.service != Service::Balancer && key != "marker" && key != "limit");
     let kept: String = kept.map(|(key, value)| format!("{key}={}&", encoded(value))).collect();
@@ -95,7 +95,7 @@ fn encoded(value: &str) -> String {
     value.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
-/// The page of the objects that is asked for, in this order.
+/// Returns the requested page of the objects, in this order.
 pub(crate) fn page(model: &Model, asked: &Asked, kind: Kind, items: Vec<Object>) -> Answer {
     page_of(model, asked, kind.words().1, Some(kind), items)
 }

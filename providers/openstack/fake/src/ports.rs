@@ -22,7 +22,7 @@ pub(crate) struct NewPort<'a> {
 }
 
 impl<'a> NewPort<'a> {
-    /// Nobody's, without a name.
+    /// Returns the attributes of a port without an owner and a name.
     pub(crate) fn of(project: &'a str, subnet: &'a str) -> Self {
         Self {
             project,
@@ -68,7 +68,7 @@ impl Model {
         Ok(port)
     }
 
-    /// A port that is gone leaves its floating IP behind.
+    /// Removes a port, and detaches its floating IP.
     pub(crate) fn remove_port(&mut self, id: &str) {
         self.remove(Kind::Port, id);
         let clock = self.clock;

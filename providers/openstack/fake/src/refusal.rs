@@ -12,7 +12,7 @@ pub(crate) enum Service {
     Network,
     Balancer,
     Keys,
-    /// The documents of their versions, for which nobody needs a token.
+    /// Version documents of the services, which need no token.
     Versions,
 }
 
@@ -20,7 +20,7 @@ pub(crate) enum Service {
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: u16,
-    /// `PortNotFound`, `itemNotFound`: of those who tell it.
+    /// Type of the error, such as `PortNotFound` or `itemNotFound`, in services that show one.
     kind: String,
     message: String,
 }
@@ -45,7 +45,7 @@ impl Refusal {
         Self::new(400, "HTTPBadRequest", message)
     }
 
-    /// 400 of Octavia, which tells no type.
+    /// Creates Octavia's error 400, which has no type.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(400, "", message)
     }
@@ -64,14 +64,14 @@ impl Refusal {
         let (status, message) = (self.status, &self.message);
         let title = StatusCode::from_u16(status).ok().and_then(|it| it.canonical_reason()).unwrap_or_default();
         match service {
-            // Everybody's middleware answers in Keystone's form.
+            // The middleware of every service answers in Keystone's form.
             _ if status == 401 => json!({"error": {"code": 401, "title": title, "message": message}}),
             Service::Identity | Service::Versions => {
                 json!({"error": {"code": status, "title": title, "message": message}})
             }
             Service::Compute => json!({&self.kind: {"code": status, "message": message}}),
             Service::Network => json!({"NeutronError": {"type": self.kind, "message": message, "detail": ""}}),
-            // Parts of Octavia that other people wrote tell a title.
+            // Some components of Octavia show a title.
             Service::Balancer if !self.kind.is_empty() => {
                 json!({"code": status, "title": self.kind, "description": message})
             }

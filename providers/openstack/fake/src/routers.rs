@@ -43,7 +43,7 @@ fn check(model: &Model, router: &str, routes: &[Value]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Gives a router these routes, if they are others than it has. Who adds or removes some is not held to a revision.
+/// Sets the routes of a router, if they changed. Additions and removals are not conditional on a revision.
 fn store(model: &mut Model, asked: &Asked, routes: Vec<Value>, is_atomic: bool) -> Result<Object, Refusal> {
     check(model, asked.id(), &routes)?;
     let clock = model.clock;

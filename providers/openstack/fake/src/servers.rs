@@ -19,7 +19,7 @@ pub(crate) fn version(model: &mut Model, _: &Asked) -> Answer {
     ))
 }
 
-/// The microversion that is asked for, 2.this.
+/// Returns the minor number of the requested microversion.
 fn minor(asked: &Asked) -> u32 {
     let wanted = asked.header("openstack-api-version").and_then(|it| it.trim().strip_prefix("compute 2."));
     wanted.and_then(|it| it.parse().ok()).unwrap_or(1)
@@ -80,7 +80,7 @@ impl<'a> Around<'a> {
     fn shown(&self, model: &Model, server: &Object) -> Object {
         let mut shown = server.clone();
         let ports = self.ports.get(text(server, "id")).map_or(&[][..], Vec::as_slice);
-        // A server may have more addresses than its ports say: those that a test gave it.
+        // A server may have more addresses than its ports: those that a test added.
         let mut all = addresses(model, ports, &self.floating);
         if let (Some(all), Some(Value::Object(more))) = (all.as_object_mut(), shown.remove("addresses")) {
             for (network, more) in more {
@@ -110,7 +110,7 @@ impl<'a> Around<'a> {
 }
 
 pub(crate) fn list(model: &mut Model, asked: &Asked) -> Answer {
-    // As MySQL reads it: without regard to case.
+    // Matched as by MySQL, which ignores case.
     let name = match asked.query("name").map(|text| (text, Regex::new(&format!("(?i){text}")))) {
         None => None,
         Some((_, Ok(name))) => Some(name),

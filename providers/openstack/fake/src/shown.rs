@@ -46,7 +46,7 @@ pub(crate) fn pool(model: &Model, pool: &Object) -> Object {
     shown
 }
 
-/// The answer to a tree that was just made: everything in it.
+/// Returns a new load balancer with all its objects, as the response to its creation shows it.
 pub(crate) fn whole(model: &Model, balancer: &Object) -> Object {
     let id = text(balancer, "id");
     let mut shown = self::balancer(model, balancer);

@@ -9,12 +9,12 @@ use crate::settled::has_condition;
 const SERVICES: [&str; 7] = ["web", "mail", "api", "dns", "git", "shop", "chat"];
 /// A Node that always stays, as a control read for the others (D-2).
 const ANCHOR: &str = "worker-1";
-/// At most so many Nodes.
+/// Maximum number of Nodes.
 const MOST_NODES: usize = 7;
 /// The class of another controller.
 const OTHER_CLASS: &str = "example.com/other";
 
-/// Does something that can be done right now; says what, or nothing if the dice chose what cannot be done.
+/// Performs a random operation and describes it; returns nothing if the chosen operation is impossible now.
 pub(super) async fn operate(harness: &Harness, dice: &mut fastrand::Rng, serial: usize) -> Option<String> {
     match dice.u8(0..20) {
         0..=3 => create_service(harness, dice).await,

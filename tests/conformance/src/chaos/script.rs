@@ -1,4 +1,4 @@
-//! The order of things, as the dice fall. It outlives the lives of the program.
+//! Random sequence of operations and faults, which continues across restarts of the program.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ impl Script {
         let is_time = |it: &mut (Instant, _)| at_once || it.0 <= Instant::now();
         let Some((_, before)) = self.forgotten_until.take_if(is_time) else { return };
         let now = harness.cloud.load_balancers();
-        // With another project's credential nothing of ours is seen.
+        // With another project's credential, the program sees none of its own objects.
         let before = before.filter(|_| self.confused_until.is_none());
         for balancer in before.into_iter().flatten().filter(|it| it.service_uid.is_some()) {
             if !now.iter().any(|it| it.service_uid == balancer.service_uid && it.address == balancer.address) {
@@ -105,7 +105,8 @@ impl Script {
         self.note(harness, "the API server shows the Services again");
     }
 
-    /// Goes on up to the next turn of the program. What is dropped at an await is taken up by the next call.
+    /// Continues until the next effect on the program. If the future is dropped at an await, the next call resumes
+    /// there.
     pub(super) async fn go_on(&mut self, harness: &Harness) -> Turn {
         while self.operations < OPERATIONS || self.troubles < TROUBLES {
             tokio::time::sleep(self.pause()).await;

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30 * 60);
 const LINGER: Duration = Duration::from_secs(6);
 /// Time for which everything must stay settled and idle at the end.
 const QUIET: Duration = Duration::from_secs(60);
-/// Between the start of a life and the next action.
+/// Time between the start of a run and the next action.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The order of requests must be the same in each play: so must be every jitter.
 const SEED: u64 = 1;
@@ -41,7 +41,7 @@ fn harness(cloud: MakeProfile, scenario: &Scenario) -> Harness {
     if scenario.routes { builder.routes().build() } else { builder.build() }
 }
 
-/// Plays the set-up, in a life of its own.
+/// Runs the set-up in a run of its own.
 fn set_up(harness: &Harness, time: &mut VirtualTime, scenario: &Scenario) -> Result<(), Vec<String>> {
     let Some(set_up) = scenario.set_up else { return Ok(()) };
     time.live(async || {
@@ -103,8 +103,9 @@ pub(super) fn undisturbed(cloud: MakeProfile, scenario: &Scenario) -> Result<Ref
     play().map_err(|problems| Box::new(Failure::undisturbed(scenario.name, problems, &harness)))
 }
 
-/// Plays with a crash. Whether the request was made at all: tasks that are ready at the same moment may run in another order
-/// than in the undisturbed play, and what they share may then take fewer requests. Such a play ends undisturbed, and well.
+/// Runs the scenario with a crash. Returns whether the request was sent at all: tasks that are ready at the same moment
+/// may run in another order than in the undisturbed run, and shared work may then take fewer requests. Such a run ends
+/// undisturbed, and counts as a success.
 pub(super) fn killed(
     cloud: MakeProfile,
     scenario: &Scenario,
@@ -147,7 +148,7 @@ pub(super) fn killed(
     })
 }
 
-/// Waits until everything looks as after the undisturbed play.
+/// Waits until the state equals that after the undisturbed run.
 async fn equal(harness: &Harness, end: &EndState) -> Result<(), Vec<String>> {
     let deadline = tokio::time::Instant::now() + PATIENCE / 3;
     loop {
@@ -167,7 +168,7 @@ fn silent(harness: &Harness, mutations: usize, end: &EndState) -> Vec<String> {
     let mut problems = harness.violations();
     problems.extend(end.differences(&EndState::of(harness)));
     let more = harness.injector.mutations() - mutations;
-    // What cannot succeed is tried again and again.
+    // Hopeless changes are retried forever.
     if more > 0 && !harness.has_hopeless() {
         problems.push(format!("{more} mutating requests although everything is settled (INV-3)"));
     }

@@ -15,7 +15,7 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Plays that did not end as they should.
     pub failures: Vec<Failure>,
-    /// Crash points at which nothing was killed, because the request was not made in that play.
+    /// Crash points at which the program was not killed, because the request was not sent in that run.
     pub unreached: usize,
     /// Duration of all scenarios, in real time.
     pub took: Duration,

@@ -95,7 +95,7 @@ async fn hold(harness: &Harness, cost: &Cost) {
     cost.steady.hold("ten steady minutes", &harness.account());
     assert_eq!(harness.injector.mutations(), mutations, "steady");
 
-    // Nodes that are not ready are looked for in the cloud every five seconds, all of them at once.
+    // Nodes that are not ready are looked up in the cloud every five seconds, all of them at once.
     for number in 1..=nodes / 2 {
         harness.user.set_ready(&format!("worker-{number}"), false).await;
     }

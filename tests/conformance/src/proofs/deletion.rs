@@ -60,8 +60,9 @@ pub fn deleted_services_leave_nothing_behind(make: MakeProfile) {
     });
 }
 
-/// A load balancer that the cloud protects against deletion stays, with a warning. A Service that waits for it goes with it when
-/// the protection ends; some Go cloud-controller-managers, and their successors here, let the Service go at once.
+/// A load balancer that the cloud protects against deletion stays, with a warning. The Service waits and is deleted
+/// when the protection ends; some Go cloud-controller-managers, and their replacements here, let the Service go at
+/// once.
 ///
 /// # Panics
 /// If it does not hold.

@@ -11,8 +11,8 @@ const MORE: usize = 128 << 10;
 /// The most requests of an hour in which nothing succeeds: each waits longer than the one before.
 const REQUESTS: usize = 2_000;
 
-/// Answers without an end are not read to it, are not asked for again and again, and nothing is concluded from them: when
-/// the cloud is well again, everything converges.
+/// Endless responses are read up to a limit, are not requested again and again, and prove nothing: when the cloud has
+/// recovered, everything converges.
 ///
 /// # Panics
 /// If it does not hold.

@@ -45,7 +45,7 @@ pub fn forgotten_services_and_nodes_keep_their_load_balancers(make: MakeProfile)
         tokio::time::sleep(DELAY + MARGIN).await;
         expect_unchanged("when they are shown again, too");
 
-        // One Service, for good.
+        // One Service is deleted for good.
         assert!(harness.api.remove("services", Some("default"), "service-6"));
         tokio::time::sleep(DELAY - MARGIN).await;
         expect_unchanged("while nothing confirms that the Service is gone");

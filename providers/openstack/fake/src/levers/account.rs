@@ -20,13 +20,14 @@ impl Fake {
         self.model().identity.forget_tokens();
     }
 
-    /// Adds a project for which the user may ask for a token.
+    /// Adds a project for which the user may request tokens.
     pub fn add_project(&self, id: &str, name: &str) {
         self.model().identity.projects.insert(id.to_owned(), name.to_owned());
     }
 
-    /// No token is good any more, and new ones are for the project with this id, whatever is asked for: as if the project was
-    /// deleted, and made again with the same name. `None`: new ones are for the right one again.
+    /// Invalidates all tokens, and issues new ones for the project with this ID, whatever the request asks for: as if
+    /// the project was deleted, and created again with the same name. `None`: new tokens are for the requested project
+    /// again.
     pub fn confuse(&self, project: Option<&str>) {
         let mut model = self.model();
         model.identity.forget_tokens();
@@ -46,11 +47,11 @@ impl Fake {
         change(&mut self.model().options);
     }
 
-    /// The project may have so many of a kind: `loadbalancer`, `listener`, `pool`, `healthmonitor`, `floatingip`, `port`,
-    /// `security_group`, `security_group_rule`; `router_route` is for each router.
+    /// Sets the quota of the project for a kind: `loadbalancer`, `listener`, `pool`, `healthmonitor`, `floatingip`,
+    /// `port`, `security_group`, `security_group_rule`; `router_route` applies to each router.
     ///
     /// # Panics
-    /// If there is no such kind.
+    /// If the kind is unknown.
     pub fn set_quota(&self, kind: &str, most: usize) {
         let kinds = [
             Kind::Balancer,

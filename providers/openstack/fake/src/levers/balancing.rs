@@ -13,8 +13,8 @@ fn whole(model: &Model, balancer: &Object) -> Value {
 
 /// Controls of load balancers.
 impl Fake {
-    /// Adds a load balancer from the body of a `POST`, without the outer key, as somebody else's tool does: `ACTIVE` at once.
-    /// Its id.
+    /// Adds a load balancer from the body of a `POST`, without the outer key, as another program does: `ACTIVE` at
+    /// once. Returns its ID.
     ///
     /// # Panics
     /// If Octavia would refuse it.
@@ -44,7 +44,8 @@ impl Fake {
         self.load_balancers().into_iter().find(|it| it["name"] == name || it["id"] == name)
     }
 
-    /// Changes a load balancer, by name or id, as somebody does in a console: at once, and unchecked. `false` if there is none.
+    /// Changes a load balancer, by name or ID, as an operator does in the console: at once, and unchecked. Returns
+    /// `false` if it does not exist.
     pub fn change_load_balancer(&self, name: &str, change: impl FnOnce(&mut Map<String, Value>)) -> bool {
         self.change(Kind::Balancer, name, change)
     }
@@ -78,7 +79,7 @@ impl Fake {
         found.map(change).is_some()
     }
 
-    /// Adds a listener to a load balancer, by its id, from the body of a `POST`; `ACTIVE` at once. Its id.
+    /// Adds a listener to a load balancer, by its ID, from the body of a `POST`; `ACTIVE` at once. Returns its ID.
     ///
     /// # Panics
     /// If Octavia would refuse it.
@@ -122,7 +123,7 @@ impl Fake {
         self.change_load_balancer(name, |it| set_state(it, status))
     }
 
-    /// Octavia's worker stands still, and everything that is `PENDING_…` stays so; or it goes on.
+    /// Stops Octavia's worker, so that every `PENDING_…` state stays; or continues it.
     pub fn freeze_octavia(&self, is_frozen: bool) {
         self.model().work.is_frozen = is_frozen;
     }
