@@ -92,7 +92,7 @@ proptest! {
                 names.extend(items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()));
                 let rest = page["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
                 assert_eq!(usize::try_from(rest).unwrap(), count - names.len());
-                // What comes or goes between the pages is not seen: they are of one version.
+                // Changes between the pages are not visible: the pages have one version.
                 if late > 0 {
                     delete(&server, &format!("{PATH}/c{:02}", late * 3)).await;
                     post(&server, PATH, json!({"metadata": {"generateName": "c"}})).await;

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum memory of the process, in KiB.
 const BOUND: u64 = 64 << 10;
 
-/// The child process. It ends with its standard input.
+/// Runs the child process, which ends with its standard input.
 #[test]
 #[ignore = "the other tests of this file start it"]
 fn child() {
@@ -102,7 +102,7 @@ impl Server {
         assert!(peak < BOUND, "{before} KiB before the attack, {peak} KiB at its height");
     }
 
-    /// The status of `/healthz`, as the kubelet asks for it.
+    /// Returns the status of `/healthz`, requested as by the kubelet.
     async fn probe(&self) -> String {
         let asked = async {
             let mut stream = connect(self.address(), 1, b"http/1.1").await?;
@@ -186,7 +186,7 @@ fn preface(acknowledged: bool) -> Vec<u8> {
     if acknowledged { [settings, frame(4, 1, 0, &[])].concat() } else { settings }
 }
 
-/// `GET https://x` with a path of so many bytes: HEADERS, and CONTINUATION where that is too small.
+/// Encodes `GET https://x` with a path of `path` bytes: HEADERS, and CONTINUATION if that is too small.
 fn get(stream: u32, path: usize) -> Vec<u8> {
     let mut block = vec![0x82, 0x87, 0x41, 1, b'x', 0x04, 0x7f];
     let mut rest = path - 0x7f;

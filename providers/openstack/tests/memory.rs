@@ -201,7 +201,7 @@ impl Cloud {
         }})
     }
 
-    /// Answers as Octavia does: with all that was made.
+    /// Returns the response of Octavia with all created objects.
     fn make(&mut self, mut asked: Value) -> Value {
         let mut balancer = asked["loadbalancer"].take();
         let id = uuid(self.balancers.len());
@@ -233,7 +233,7 @@ fn without_members(pool: &Value) -> Value {
     pool
 }
 
-/// With the fields that are asked for.
+/// Returns a member with the requested fields.
 fn in_short(member: &Value) -> Value {
     let fields = ["id", "name", "address", "protocol_port", "monitor_port", "subnet_id"];
     fields.into_iter().map(|key| (key.to_owned(), member[key].clone())).collect()

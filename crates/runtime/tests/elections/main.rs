@@ -43,7 +43,7 @@ fn calm(faults: Vec<(f64, Fault)>) -> Plan {
     }
 }
 
-/// Runs the plan, and says after how many seconds from `since` somebody else than before led.
+/// Runs the plan, and returns the seconds from `since` until another elector than before leads.
 fn hand_over(plan: &Plan, since: f64) -> f64 {
     let mut simulation = Simulation::new(plan);
     simulation.run_until(since - 0.001);

@@ -6,7 +6,7 @@ pub(crate) struct Network {
     dice: fastrand::Rng,
     loss: f64,
     slowness: f64,
-    /// Until when nobody, or this elector, reaches the server, in seconds.
+    /// Time until which the server cannot be reached by any elector, or by this one, in seconds.
     outage: f64,
     partitions: [f64; 3],
 }

@@ -26,19 +26,19 @@ pub(crate) struct Plan {
 pub(crate) enum Fault {
     /// A person deletes the Lease.
     Delete,
-    /// An elector does not move for so many seconds.
+    /// An elector freezes for this number of seconds.
     Freeze(usize, f64),
-    /// The leader does not move for so many seconds.
+    /// The leader freezes for this number of seconds.
     FreezeLeader(f64),
-    /// The leader's process is gone, and comes back as another.
+    /// The leader's process is killed, and restarts as a new one.
     KillLeader,
-    /// The leader stops in good order, and comes back as another.
+    /// The leader stops gracefully, and restarts as a new process.
     StopLeader,
-    /// An elector's process is gone, and comes back as another.
+    /// An elector's process is killed, and restarts as a new one.
     Kill(usize),
-    /// The server answers nobody for so many seconds.
+    /// The server answers no request for this number of seconds.
     Outage(f64),
-    /// The server is not reached by one elector for so many seconds.
+    /// The network separates an elector from the server for this number of seconds.
     Partition(usize, f64),
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Does what is asked for; the answer, and whether something changed.
+    /// Carries out a request; returns the response, and `true` if the Lease changed.
     pub(crate) fn answer(&mut self, request: Request) -> (Input, bool) {
         let conflict = (Input::Written(Err(Failure::Conflict)), false);
         match (request, self.lease.is_some()) {

@@ -14,7 +14,7 @@ use super::server::{Request, Server};
 
 /// Longest time for a request, by the elector's clock, in seconds.
 const TIME_OUT: f64 = 5.0;
-/// A process that ended comes back after so many seconds.
+/// Seconds until an ended process restarts.
 const RESTART: f64 = 3.0;
 
 /// An event of the simulation at some time.
@@ -33,7 +33,7 @@ struct Scheduled {
     at: f64,
     number: u64,
     elector: usize,
-    /// Of what it belongs to: life and step; what belongs to an earlier one comes too late.
+    /// Process and step that the event belongs to; events of an earlier one are dropped.
     life: u64,
     step: u64,
     event: Event,

@@ -1,4 +1,4 @@
-//! An account, a cluster, and the provider between them, made from variables as the program makes it.
+//! Harness: an account, a cluster, and the provider between them, configured by variables like the program.
 
 use std::sync::{Arc, Mutex};
 

@@ -110,7 +110,7 @@ impl Scene {
         self.service.spec.get_or_insert_default().ports = Some(serde_json::from_value(ports).unwrap());
     }
 
-    /// The Service's status tells of a load balancer, as after `ensure`.
+    /// Shows the load balancer in the Service's status, as after `ensure`.
     pub(super) fn publish(&mut self) {
         let status = json!({"loadBalancer": {"ingress": [{"ip": "198.19.0.1"}]}});
         self.service.status = serde_json::from_value(status).unwrap();
@@ -241,5 +241,5 @@ pub(super) fn node(name: &str, provider_id: &str, more: &Value) -> Arc<Node> {
     Arc::new(serde_json::from_value(node).unwrap())
 }
 
-/// Longer than anything is remembered without being asked for again.
+/// A time longer than the TTL of every cache.
 pub(super) const LONG: Duration = Duration::from_secs(120);

@@ -1,4 +1,4 @@
-//! Look-ups of machines: Nodes on machines of the fake, and what is asked about them.
+//! Lookups of machines: Nodes on machines of the fake, and the requests about them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl Machines {
         self.config.robot.as_mut().unwrap()
     }
 
-    /// A project with so many servers, `worker-0` and on.
+    /// Creates a project with this number of servers, `worker-0` and on.
     pub(super) fn of(servers: usize) -> Self {
         let this = Self::with(&[]);
         (0..servers).for_each(|n| drop(this.fake.add_server(&format!("worker-{n}"))));

@@ -1,4 +1,4 @@
-//! Cloud servers behind Nodes: metadata, addresses, and the requests that look-ups send.
+//! Cloud servers behind Nodes: metadata, addresses, and the requests of lookups.
 
 use std::sync::Arc;
 
@@ -143,7 +143,7 @@ async fn a_dedicated_servers_node_is_an_error_without_access_to_robot_and_never_
             assert!(err.to_string().contains("ROBOT_ENABLED"), "{err}");
         }
         assert!(machines.exists(&node("worker-0", "")).await.unwrap(), "names are looked for in the cloud only");
-        // Of a name that the cloud lacks nobody knows, if there are dedicated servers.
+        // The machine of a name that the cloud lacks is unknown, if there are dedicated servers.
         assert_eq!(machines.exists(&node("bm-1", "")).await.ok(), if enabled { None } else { Some(false) });
     }
 }

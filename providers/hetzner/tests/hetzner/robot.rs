@@ -59,7 +59,7 @@ async fn a_dedicated_server_that_was_renamed_is_another_clusters_now() {
     assert!(gone(&answer).unwrap().contains("dedicated server 321 is named \"bm-7\" now"), "{answer:?}");
     let events = machines.events();
     assert!(events[0].starts_with("bm-1 PossibleNodeDeletion: dedicated server 321 is named \"bm-7\""), "{events:?}");
-    // What the list of some minutes ago says of a name costs no Node.
+    // A list that is minutes old must not remove a Node.
     machines.fake.change_robot_server(321, |server| "bm-1".clone_into(&mut server.server_name));
     assert!(machines.exists(&node).await.unwrap());
 }
@@ -253,7 +253,7 @@ async fn a_failure_of_robot_is_no_absence_and_does_not_touch_nodes_of_the_cloud(
     let nodes = [node("bm-1", "hrobot://321"), node("worker-0", &format!("hcloud://{}", server.id))];
     let answers = machines.look_up(&nodes, FRESH).await;
     assert!(answers[0].is_err() && matches!(answers[1], Ok(InstanceState::Present { .. })));
-    // One that may be either's is not known until both have answered.
+    // A Node of either product is unknown until both have answered.
     assert!(machines.exists(&node("worker-0", "")).await.is_err());
 }
 
@@ -269,7 +269,7 @@ async fn cloud_servers_that_join_one_by_one_cost_robot_nothing() {
     }
     // Half an hour, and a list is used for five minutes.
     assert!(machines.fake.count("GET /server") <= 7, "{:?}", machines.requests());
-    // One of Robot's that is newer than the list is found all the same.
+    // A dedicated server that is newer than the list is found as well.
     machines.fake.add_robot_server(500, "bm-500");
     assert_eq!(machines.metadata(&node("bm-500", "")).await.provider_id, "hrobot://500");
 }

@@ -112,7 +112,7 @@ async fn a_list_tells_destination_node_and_next_hop_with_one_request_more_than_t
         // The Node of the server, which has another name.
         route(PODS, &ip, "node-1", true),
         route("10.244.9.0/24", "10.0.99.99", "", true),
-        // Outside of the cluster's ranges it is somebody else's.
+        // Routes outside of the cluster's ranges belong to another owner.
         route("192.168.0.0/16", "10.0.99.98", "", false),
     ];
     assert_eq!(routes, expected);
@@ -249,7 +249,7 @@ async fn what_a_route_cannot_lead_to_is_named() {
     scene.harness.add_node("outside", &format!("hcloud://{id}"), "10.0.0.1", PODS);
     let error = scene.refused("outside", "10.0.0.1", PODS).await.to_string();
     assert!(error.contains("\"outside\" is not attached to the network"), "{error}");
-    // It is attached now: nobody waits for a minute.
+    // The server is attached now: the route does not wait for a minute.
     let ip = scene.harness.fake.attach("outside", scene.network).to_string();
     scene.create("outside", &ip, PODS).await.unwrap();
 
@@ -275,7 +275,7 @@ async fn a_route_outside_the_clusters_ranges_is_made_and_told_on_the_node() {
         assert_eq!(scene.harness.events(), [event]);
     }
     assert_eq!(scene.there().len(), 2);
-    // What is a Node's own is its cluster's.
+    // A Node's own route belongs to its cluster.
     assert!(scene.list().await.iter().all(|route| route.owned == Some(true)));
 }
 

@@ -1,4 +1,4 @@
-//! The start: what is asked first, and what a start that fails says.
+//! Start-up: the first requests, and errors of a failed start.
 
 use cloud_provider::{CloudProvider, Node};
 use hetzner_fake::TOKEN;

@@ -1,7 +1,8 @@
 //! The provider and the fake, with a validating proxy between them that knows the vendor's API description.
 //!
-//! `CCM_TEST_LINODE_PROXY=http://127.0.0.1:4041 CCM_TEST_LINODE_UPSTREAM=127.0.0.1:4040`: the proxy, and the address that it forwards
-//! to. The proxy refuses requests that break the description, and turns such answers into 500; it counts both.
+//! `CCM_TEST_LINODE_PROXY=http://127.0.0.1:4041 CCM_TEST_LINODE_UPSTREAM=127.0.0.1:4040`: the proxy, and the address
+//! that it forwards to. The proxy refuses requests that violate the description, and turns responses that do into 500;
+//! it counts both.
 
 use std::sync::Arc;
 

@@ -199,7 +199,7 @@ impl Harness {
         members
     }
 
-    /// Returns the changes that were requested since this was last asked.
+    /// Returns the changes that were requested since the last call.
     pub(crate) fn changes(&self) -> Vec<String> {
         let changes = self.cloud.0.gate().changes().into_iter().map(|(route, _)| route).collect();
         self.cloud.0.gate().forget_requests();

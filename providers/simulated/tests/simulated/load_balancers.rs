@@ -1,4 +1,5 @@
-//! Load balancers of the provider: idempotent, marked, and nobody else's touched (INV-2, INV-3, INV-7).
+//! Load balancers of the provider: idempotent changes, owner tags, and no changes to objects of others (INV-2, INV-3,
+//! INV-7).
 
 use std::sync::Mutex;
 

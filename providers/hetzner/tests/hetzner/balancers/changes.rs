@@ -112,7 +112,7 @@ async fn a_larger_type_comes_before_what_it_is_needed_for_and_a_smaller_one_afte
     assert_eq!(scene.changes(), [action("delete_service"), action("change_type")]);
 }
 
-/// Detaching takes private targets along; they come back.
+/// Detaching removes private targets, which are then added again.
 #[tokio::test(start_paused = true)]
 async fn it_leaves_a_foreign_network_joins_its_own_and_keeps_its_targets() {
     let mut scene = Scene::new();

@@ -43,7 +43,8 @@ async fn nothing_is_read_again_that_the_answer_showed() {
     assert_eq!((counts.get(CREATE), counts.get("GET /load_balancers/{id}")), (Some(&1), None), "{counts:?}");
 }
 
-/// An address in the network, or a subnet, is asked for when it is attached; private targets come after that.
+/// An address in the network, or a subnet, is chosen when the load balancer is attached; private targets come after
+/// that.
 #[tokio::test(start_paused = true)]
 async fn an_address_in_the_network_is_had_by_attaching_it() {
     let mut scene = Scene::new();
@@ -75,7 +76,7 @@ async fn a_subnet_is_chosen_when_it_is_attached_and_never_again() {
     assert_eq!(scene.changes(), [""; 0]);
 }
 
-/// Reverse DNS is no part of the request that makes it.
+/// Reverse DNS is not part of the creation request.
 #[tokio::test(start_paused = true)]
 async fn reverse_dns_follows_with_an_action_for_each_address() {
     let mut scene = Scene::new();
@@ -211,7 +212,7 @@ async fn a_type_that_nobody_chose_is_told_when_it_is_made_and_not_at_each_restar
     tokio::time::advance(Duration::from_secs(7200)).await;
     scene.ensure().await;
     assert_eq!(scene.events(), [""; 0]);
-    // What changes later is told.
+    // Later changes of the source ranges are reported.
     scene.service.spec.get_or_insert_default().load_balancer_source_ranges = Some(vec!["192.0.2.0/24".to_owned()]);
     scene.ensure().await;
     assert_eq!(scene.events().len(), 1);

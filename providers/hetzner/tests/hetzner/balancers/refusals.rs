@@ -33,7 +33,7 @@ async fn faults_of_configuration_are_the_users_to_mend() {
     }
 }
 
-/// The same in the words of an action that failed later.
+/// The error codes are those of an action that failed later.
 #[tokio::test(start_paused = true)]
 async fn an_action_that_fails_is_told_with_its_reason() {
     let mut scene = Scene::new();
@@ -52,7 +52,7 @@ async fn what_is_there_already_is_success_after_it_was_read() {
     let mut scene = Scene::new();
     scene.ensure().await;
     let id = scene.add_node("worker-3");
-    // Somebody else was faster, and we do not know.
+    // Another client added the target first, unknown to the provider.
     scene.fake.change_load_balancer(NAME, |it| it.targets.push(Target::Server { id, use_private_ip: false }));
     scene.try_update().await.unwrap();
     assert_eq!(scene.targets(), scene.servers());

@@ -247,7 +247,7 @@ async fn inv_6_a_node_whose_id_is_malformed_is_told_and_keeps_no_other_from_bein
     assert!(events[0].contains("\"hcloud://abc\""), "{events:?}");
 }
 
-/// INV-6: a mistake in what has nothing to do with targets is no reason to serve by machines that are gone.
+/// INV-6: an error in settings unrelated to targets must not keep deleted machines as targets.
 #[tokio::test(start_paused = true)]
 async fn a_mistake_in_an_annotation_keeps_no_node_from_becoming_a_target() {
     let mut scene = Scene::new();
@@ -263,7 +263,7 @@ async fn a_mistake_in_an_annotation_keeps_no_node_from_becoming_a_target() {
     assert_eq!(scene.changes(), [action("add_target"), action("remove_target")]);
 }
 
-/// P-25: whose machines nobody knows yet.
+/// P-25: the machines of these Nodes are not known yet.
 #[tokio::test(start_paused = true)]
 async fn nodes_of_which_nobody_knows_a_machine_take_no_target_away() {
     let mut scene = Scene::new();

@@ -29,7 +29,7 @@ fn id(scene: &Scene, name: &str) -> String {
     scene.fake.load_balancer(name).unwrap()["id"].as_str().unwrap().to_owned()
 }
 
-/// `web` asks for the load balancer of `other`.
+/// Returns a harness in which `web` selects the load balancer of `other`.
 async fn moving(lines: &[&str]) -> Scene {
     let mut scene = two(lines).await;
     let id = id(&scene, OTHER);
@@ -183,7 +183,7 @@ async fn where_it_may_not_move_it_serves_on_where_it_is() {
         scene.add_node("worker-4");
         scene.update("web").await;
         assert_eq!(members(&scene), 4, "{text}");
-        // Who thinks better of it stays.
+        // A Service whose annotation is reset stays.
         scene.fake.set_provisioning_status(OTHER, "ACTIVE");
         scene.annotate("web", "load-balancer-id", &own);
         scene.ensure("web").await;

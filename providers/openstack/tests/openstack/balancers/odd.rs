@@ -1,4 +1,4 @@
-//! Clusters, Nodes and wishes that are seldom, and that must work all the same.
+//! Rare clusters, Nodes and settings, which must work as well.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -166,7 +166,7 @@ async fn ranges_of_the_other_family_are_left_out_where_some_are_of_ours() {
     nothing_changes_after_a_restart(&mut scene).await;
 }
 
-/// A Service's class, or its type, changes while its load balancer is made.
+/// A Service's class, or its type, changes during the creation of its load balancer.
 #[tokio::test(start_paused = true)]
 async fn who_changes_his_mind_while_it_is_made_gets_one_or_none() {
     for tick in [1, 300, 900, 2_000] {

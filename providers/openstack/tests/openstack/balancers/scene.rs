@@ -286,7 +286,7 @@ impl Scene {
         self.balancers().await.delete(request).await
     }
 
-    /// Deletes it, and then it is gone.
+    /// Deletes the load balancer and then the Service.
     pub(crate) async fn delete(&mut self, name: &str) {
         self.try_delete(name).await.unwrap();
         self.services.remove(name);

@@ -13,7 +13,7 @@ fn internal() -> Scene {
     scene
 }
 
-/// The Service was deleted by force, and made again.
+/// Deletes the Service by force, and creates it again.
 fn made_again(scene: &mut Scene) {
     scene.services.remove("web");
     scene.add_service("web");

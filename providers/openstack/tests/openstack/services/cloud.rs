@@ -1,4 +1,4 @@
-//! A Keystone that makes tokens, and services that know them.
+//! A fake Keystone that issues tokens, and services that accept them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ pub(crate) struct Cloud(Arc<Mutex<Inner>>);
 struct Inner {
     began: Instant,
     lifetime: u64,
-    /// The project of those who do not ask for one.
+    /// Project of requests that name none.
     project: &'static str,
     roles: &'static [&'static str],
     regions: &'static [&'static str],
@@ -160,7 +160,7 @@ impl Inner {
         }
         let token = format!("t{}", self.asked.len() + self.seen.len() * 1000);
         self.good.insert(token.clone());
-        // Its clock is not ours.
+        // Keystone's clock differs from ours.
         let now = Timestamp::UNIX_EPOCH + Duration::from_secs(77) + self.began.elapsed();
         let endpoint = |region: &str, interface: &str, path: &str| json!({"interface": interface, "region": region, "region_id": region, "url": format!("http://cloud/{interface}/{path}")});
         let of_region = |region: &str, path: &str| ["internal", "public"].map(|it| endpoint(region, it, path));

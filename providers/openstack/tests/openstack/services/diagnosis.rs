@@ -186,7 +186,7 @@ fn wrong(findings: &[Finding]) -> Vec<String> {
     wrong.map(|it| format!("{}: {}", it.check, it.text)).collect()
 }
 
-/// A key that nobody reads is the likeliest reason for what an administrator does not understand.
+/// An unknown key is the likeliest cause of unexpected behaviour.
 #[tokio::test(start_paused = true)]
 async fn what_is_doubtful_in_the_configuration_is_told_first() {
     let cloud = Cloud::answering(|asked, _| Some(well(asked).unwrap_or_default().to_string().into_response()));

@@ -176,7 +176,7 @@ async fn a_load_balancer_with_one_vip_is_accepted_as_it_is_and_shows_what_it_has
     let vip = scene.balancer()["vip_address"].clone();
     assert_eq!(json!(scene.ensure("web").await), json!([vip]));
     assert_eq!((scene.changes(), told(&scene)), (Vec::new(), Vec::new()));
-    // By and by it is told that there will not be another one.
+    // The second sync reports that there will be no second VIP.
     scene.ensure("web").await;
     assert!(told(&scene)[0].contains("gets no other"));
     spec(&mut scene, &json!({"loadBalancerSourceRanges": ["192.0.2.0/24", "2001:db8::/32"]}));

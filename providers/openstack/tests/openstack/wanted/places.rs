@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::balancers::scene::{CREATE, Scene};
 
-/// With nothing said about places.
+/// Returns a harness whose configuration names no networks.
 fn anywhere() -> Scene {
     let mut scene = Scene::new();
     scene.annotate("web", "subnet-id", "");

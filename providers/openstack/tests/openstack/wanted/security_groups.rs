@@ -175,7 +175,7 @@ async fn with_ovn_source_ranges_are_enforced_at_the_nodes() {
 async fn the_group_of_another_clusters_service_of_the_same_name_is_not_taken_for_this_ones() {
     let mut scene = managed();
     scene.ensure("web").await;
-    // As the Go program leaves it.
+    // The tags are those that the Go cloud-controller-manager leaves.
     scene.fake.change_load_balancer(NAME, |it| drop(it.insert("tags".to_owned(), json!([NAME]))));
     scene.fake.add_security_group("lb-sg-00000000-2d1f-4b52-9d0c-000000000001-default-web");
     scene.start().await;
