@@ -22,7 +22,7 @@ fn manifest(directory: &Path) -> Option<(String, BTreeSet<String>)> {
     Some((name, lines.map(dependency).collect()))
 }
 
-/// Our crates, and whom of ours each knows.
+/// Returns the crates of the workspace, and the workspace crates that each depends on.
 fn crates() -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(ROOT);
     let providers = directories(&root.join("providers"));

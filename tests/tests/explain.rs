@@ -62,12 +62,12 @@ impl World {
         self.time.live(async || life(&self.harness, &self.cloud).await)
     }
 
-    /// Runs the controllers for so many seconds of virtual time.
+    /// Runs the controllers for this many seconds of virtual time.
     fn run(&mut self, seconds: u64) {
         self.run_while(seconds, async |_, _| {});
     }
 
-    /// Runs the controllers: for ten seconds, then what happens, then for so many seconds.
+    /// Runs the controllers for ten seconds, then calls `happens`, then runs them for `seconds`.
     fn run_while(&mut self, seconds: u64, happens: impl AsyncFnOnce(&Harness, &Cloud)) {
         self.live(async |harness, cloud| {
             let program = harness.start().await.expect("a start");

@@ -1,5 +1,5 @@
-//! `templates/new-provider` on a copy of this workspace. The template itself, `templates/provider`, is a member of the workspace:
-//! the conformance suite runs on it, and what the script makes of it differs in names only.
+//! Tests of `templates/new-provider` on a copy of this workspace. The template itself, `templates/provider`, is a
+//! member of the workspace: the conformance suite runs on it, and the script's output differs from it only in names.
 
 use std::path::Path;
 use std::process::{Command, Output};

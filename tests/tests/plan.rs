@@ -1,4 +1,4 @@
-//! `cloud-controller-manager plan`: it tells what the controllers do next, and changes nothing (P-31).
+//! `cloud-controller-manager plan`: previews the controllers' next changes, and makes none (P-31).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -321,7 +321,7 @@ fn with_the_lifecycle_controller_alone_only_its_own_questions_fail() {
     assert_eq!([count("worker-1"), count("worker-2"), count("worker-3")], [0, 1, 0], "{}", text(&report));
 }
 
-/// A cloud whose volumes nobody can ask for.
+/// A cloud whose volumes cannot be read.
 struct Volumeless;
 
 #[async_trait]
@@ -481,7 +481,7 @@ fn volumes_are_looked_at_only_when_their_controller_is_selected() {
     assert_eq!(steps(&report, Kind::Node, "worker-1"), [""; 0], "the node controller is not selected");
 }
 
-/// A cloud that makes no plans. Every change would be a defect of the plan.
+/// A cloud without previews. Every change would be a defect of `plan`.
 struct Planless;
 
 #[async_trait]

@@ -36,7 +36,7 @@ struct World {
     cloud: Cloud,
 }
 
-/// A controller, running or asked for single syncs, and what it said.
+/// A controller, running or called for single syncs, and its events.
 struct Controller {
     controller: Arc<VolumeLabelController>,
     events: Arc<Mutex<Vec<RecordedEvent>>>,
@@ -339,7 +339,7 @@ async fn a_cloud_that_fails_is_asked_again_and_does_not_stop_others() {
     world.labelled("a").await;
     until("an event", || !controller.events().is_empty()).await;
     assert!(controller.events()[0].starts_with("Warning VolumeTopologyFailed missing: "), "{:?}", controller.events());
-    // It comes, late.
+    // The volume appears late.
     world.in_cloud("missing", &["z2"]);
     world.labelled("missing").await;
     assert_eq!(world.labels("missing")[ZONE], "z2");

@@ -47,7 +47,7 @@ pub(crate) struct State {
     pub(crate) held: bool,
     pub(crate) target_errors: u32,
     pub(crate) failed_routes: usize,
-    /// Load balancers of Services that are gone.
+    /// Load balancers of deleted Services.
     pub(crate) orphans: usize,
     /// Services that vanished and are held.
     pub(crate) vanished: usize,

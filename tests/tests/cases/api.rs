@@ -1,5 +1,5 @@
-//! A Kubernetes API that knows Nodes (get, patch, delete) and the status of Services (patch) only; it writes down what it
-//! is asked, and refuses what a case says.
+//! A Kubernetes API for Nodes (get, patch, delete) and the status of Services (patch) only; it records the requests,
+//! and refuses those that a case names.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::schema::ApiErrorKind;
 
-/// Version of an object that does not say its own.
+/// Version of an object without a version of its own.
 const VERSION: u64 = 41;
 
 /// The API. Clones share everything.
@@ -26,7 +26,7 @@ pub(crate) struct Api {
 #[derive(Debug, Default)]
 struct State {
     nodes: BTreeMap<String, Value>,
-    /// By `<namespace>/<name>`.
+    /// Services by `<namespace>/<name>`.
     services: BTreeMap<String, Value>,
     writes: u64,
     faults: Vec<Fault>,
@@ -40,9 +40,9 @@ pub(crate) struct ApiRequest {
     pub(crate) what: String,
     /// `<name>`, or `<namespace>/<name>`; empty if it is about no single object.
     pub(crate) name: String,
-    /// The body; null if there is none.
+    /// Body of the request; null without a body.
     pub(crate) body: Value,
-    /// `Content-Type`; empty if there is none.
+    /// Value of `Content-Type`; empty if the header is missing.
     pub(crate) content_type: String,
 }
 
@@ -83,7 +83,7 @@ struct Fault {
 }
 
 impl Api {
-    /// Puts a Node there, as if somebody had created it, and returns it as the API has it.
+    /// Stores a Node, as if a user had created it, and returns it as the API has it.
     pub(crate) fn seed(&self, node: Value) -> Value {
         let node = stored(node, "Node");
         let name = node["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -91,7 +91,7 @@ impl Api {
         node
     }
 
-    /// Puts a Service there, as if somebody had created it, and returns it as the API has it.
+    /// Stores a Service, as if a user had created it, and returns it as the API has it.
     pub(crate) fn seed_service(&self, service: Value) -> Value {
         let service = stored(service, "Service");
         let text = |field: &str| service["metadata"][field].as_str().unwrap_or_default();
@@ -104,7 +104,7 @@ impl Api {
         self.state().services.get(key).cloned()
     }
 
-    /// Refuses these requests, so many times or always. What was said first is used up first.
+    /// Refuses these requests, for a number of times or always. Earlier rules are used up first.
     pub(crate) fn refuse(&self, on: fn(&ApiRequest) -> bool, kind: ApiErrorKind, times: Option<u32>) {
         self.state().faults.push(Fault { on, kind, times });
     }
@@ -283,7 +283,7 @@ fn merge(target: &mut Value, change: &Value, path: &str) {
                         items.retain(|item| !gone.contains(item));
                     }
                 } else if key.starts_with("$setElementOrder/") {
-                    // New elements are appended, which is the order that our patches ask for.
+                    // New elements are appended, in the order that our patches expect.
                 } else if value.is_null() {
                     target.as_object_mut().and_then(|object| object.remove(key));
                 } else {

@@ -23,8 +23,9 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// The repository's own files and those of further directories, separated by `:`. A relative directory is looked for
-    /// in the repository's root, where people call cargo, and then in the working directory, which cargo chooses.
+    /// Returns the repository's own directory and further ones, separated by `:`. A relative directory is resolved
+    /// against the repository's root, where people call cargo, and then against the working directory, which cargo
+    /// sets.
     pub(crate) fn own_and(extra: &str) -> Self {
         let extra = extra.split(':').filter(|dir| !dir.is_empty()).map(|dir| {
             let from_root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(dir);

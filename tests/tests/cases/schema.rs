@@ -188,7 +188,7 @@ pub(crate) enum ApiErrorKind {
 /// Checks that an object of the API has no field that the API's type lacks.
 ///
 /// # Errors
-/// The first such field, or a value of another type.
+/// The first unsupported field, or a value of another type.
 pub(crate) fn check_node(part: &str, node: &Value) -> Result<()> {
     check::<k8s_openapi::api::core::v1::Node>(part, node, "Node").map(drop)
 }
@@ -204,7 +204,7 @@ pub(crate) fn service(part: &str, service: &Value) -> Result<Service> {
 /// Reads a Node.
 ///
 /// # Errors
-/// As [`check_node`]; or no name.
+/// Errors of [`check_node`]; or a missing name.
 pub(crate) fn node(part: &str, form: &Value) -> Result<Node> {
     check_node(part, form)?;
     let node: Node = serde_json::from_value(form.clone())?;
@@ -215,7 +215,7 @@ pub(crate) fn node(part: &str, form: &Value) -> Result<Node> {
 /// Reads a list of Nodes.
 ///
 /// # Errors
-/// As [`node`].
+/// Errors of [`node`].
 pub(crate) fn nodes(part: &str, forms: &[Value]) -> Result<Vec<Node>> {
     forms.iter().enumerate().map(|(i, form)| node(&format!("{part}[{i}]"), form)).collect()
 }

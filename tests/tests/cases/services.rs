@@ -67,10 +67,10 @@ impl ServiceWorld {
         }
     }
 
-    /// The service controller, as the reference is set up.
+    /// Creates the service controller with the settings of the Go cloud-controller-manager.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the controller cannot be created.
     pub(crate) fn controller(&self) -> Result<ServiceController> {
         let context = ControllerContext {
             client: self.api.client(),
@@ -85,7 +85,7 @@ impl ServiceWorld {
         Ok(ServiceController::new(context, services, cluster, &Options::reference(), recorder, metrics)?)
     }
 
-    /// Takes the events so far: the key of the Service that each is about, and what it says.
+    /// Takes the events so far: the key of each one's Service, and its content.
     pub(crate) fn take_events(&self) -> Vec<(String, Event)> {
         let events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
         let about = |event: &RecordedEvent| format!("{}/{}", event.regarding.namespace, event.regarding.name);

@@ -43,7 +43,7 @@ impl World {
     /// A world in which the API has this Node, and the cache has it too if it is `cached`.
     ///
     /// # Errors
-    /// As [`node`].
+    /// Errors of [`node`].
     pub(crate) fn new(form: Value, script: ProviderScript, cached: bool) -> Result<Self> {
         node(&form)?;
         let api = Api::default();
@@ -63,10 +63,10 @@ impl World {
         }
     }
 
-    /// The node controller, as the reference is set up.
+    /// Creates the node controller with the settings of the Go cloud-controller-manager.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the controller cannot be created.
     pub(crate) fn node_controller(&self) -> Result<NodeController> {
         let metrics = Arc::new(NoNodeMetrics);
         let made = NodeController::new(self.context(), &Options::reference(), self.recorder.clone(), metrics)?;
@@ -77,7 +77,7 @@ impl World {
     /// Lets the node controller sync the Node once; the error's text if it fails.
     ///
     /// # Errors
-    /// If the controller cannot be made, or does not say exactly once how it went.
+    /// If the controller cannot be created, or does not report its result exactly once.
     pub(crate) async fn sync(&self) -> Result<Option<String>> {
         let results = Mutex::new(Vec::new());
         let keys = [self.node.name.to_string()];
@@ -89,10 +89,10 @@ impl World {
         Ok(results.pop().and_then(Result::err).map(|error| error.to_string()))
     }
 
-    /// The lifecycle controller, as the reference is set up.
+    /// Creates the lifecycle controller with the settings of the Go cloud-controller-manager.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the controller cannot be created.
     pub(crate) fn lifecycle_controller(&self) -> Result<NodeLifecycleController> {
         let metrics = Arc::new(NoLifecycleMetrics);
         let made = NodeLifecycleController::new(self.context(), &Options::reference(), self.recorder.clone(), metrics)?;

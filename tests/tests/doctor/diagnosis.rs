@@ -79,7 +79,7 @@ async fn the_name_does_not_resolve() {
     let situation = Situation { resolvers: vec!["10.96.0.10".into()], ..situation };
     let parts =
         ["\"api.example.invalid\"", "asked 10.96.0.10, from /etc/resolv.conf", "dnsPolicy: Default", "hostNetwork"];
-    // A machine without any network says so instead of asking; the name is what it is about all the same.
+    // On a machine without a network the message differs; the cause is the name all the same.
     assert_explained(&error, &situation, &Cause::Dns, &parts);
 }
 

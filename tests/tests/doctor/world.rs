@@ -37,11 +37,11 @@ pub(crate) struct World {
     pub(crate) situation: Situation,
     /// Seconds that the API server's clock is ahead.
     pub(crate) skew_seconds: i64,
-    /// Reason why there is no provider, if there is none.
+    /// Reason for which there is no provider, if any.
     pub(crate) no_provider: Option<String>,
     /// Reason why the manager would not start, if it would not.
     pub(crate) refusal: Option<String>,
-    /// The provider panics when it is asked how it is.
+    /// If set, the provider panics in its checks.
     pub(crate) panics: bool,
     denied: Vec<(String, String)>,
 }
@@ -101,7 +101,8 @@ impl World {
         }));
     }
 
-    /// Of type `LoadBalancer`, without an address; with our condition if a reason and its message are given.
+    /// Adds a Service of type `LoadBalancer` without an address; with the program's condition if a reason and its
+    /// message are given.
     pub(crate) fn seed_service(&self, name: &str, minutes_old: i64, reason: Option<(&str, &str)>) {
         let condition = |(reason, message)| {
             json!({"type": "ccm-rs/LoadBalancerReady", "status": "False", "reason": reason, "message": message,
@@ -169,7 +170,7 @@ impl World {
         examine(&subject, told).await
     }
 
-    /// The API server, with a clock, and with permissions that are as they are said to be.
+    /// Returns a client of the API server, with a clock and permissions as configured.
     fn client(&self) -> Client {
         let (api, denied) = (self.api.clone(), self.denied.clone());
         // `Date` has whole seconds; so has the skew.
@@ -232,7 +233,7 @@ impl Names for NoNames {
     }
 }
 
-/// The simulated cloud's provider, which may be made to panic.
+/// Provider of the simulated cloud, which can be made to panic.
 struct Provider {
     simulated: Simulated,
     panics: bool,

@@ -51,7 +51,7 @@ impl Candidate {
         Self::with(api, config(identity), Arc::new(SystemClock))
     }
 
-    /// Asks whoever is behind `below`.
+    /// Creates a candidate that sends its requests to `below`.
     pub(crate) fn of(below: &Client, config: ElectionConfig) -> Self {
         Self::over(below, config, Arc::new(SystemClock))
     }

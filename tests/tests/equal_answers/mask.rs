@@ -14,16 +14,16 @@
 //! | ages in tables | `<age>` |
 //! | descriptions of table columns | nothing |
 //!
-//! What the scenario itself spells out is left as it is.
+//! Values that the scenario itself contains are not masked.
 
 use regex_lite::{Captures, Regex};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Member of a preparing step's answer: the version that it made, to rank the others by.
+/// Member of a preparing step's response: the version that it created, which ranks the others.
 pub(crate) const SEEN: &str = "seen";
 
-/// The answers of a scenario, masked. `generated` are names that the server made with their `generateName`, `literals`
+/// Masks the responses of a scenario. `generated` are names that the server generated from `generateName`, `literals`
 /// is the scenario's own text, `tag` stands in for `eq-`.
 pub(crate) fn mask(answers: Vec<Value>, generated: Vec<(String, String)>, literals: &str, tag: &str) -> Value {
     let mut answers = Value::Array(answers);
@@ -200,7 +200,7 @@ fn symbol(known: &mut Vec<String>, item: &str) -> usize {
     place + 1
 }
 
-/// Masks ages in the rows of tables, and leaves out what their columns say of themselves.
+/// Masks ages in the rows of tables, and removes the descriptions of columns.
 fn mask_tables(value: &mut Value, age: &Regex) {
     match value {
         Value::Object(members) => {

@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Transcript {
     /// Masked responses, one for each step.
     pub(crate) answers: Vec<Value>,
-    /// Names that the server made: the name and its `generateName`.
+    /// Generated names: the name and its `generateName`.
     pub(crate) generated: Vec<(String, String)>,
 }
 
@@ -101,7 +101,7 @@ impl Run<'_> {
                 if status >= 300 {
                     bail!("{status}: {}", body["message"]);
                 }
-                // Of a list it would be the version of nothing.
+                // The version of a list belongs to no object.
                 if body["items"].is_null() {
                     answer.insert(SEEN.into(), json!({"resourceVersion": body["metadata"]["resourceVersion"]}));
                 }
@@ -139,7 +139,7 @@ impl Run<'_> {
         Ok(request.body(Body::from(body))?)
     }
 
-    /// Remembers what is to be cleaned up, and names that the server made.
+    /// Records objects to clean up, and generated names.
     fn note(&mut self, method: &http::Method, path: &str, status: u16, body: &Value) {
         let name = body.pointer("/metadata/name").and_then(Value::as_str);
         if let (Some(name), Some(prefix)) = (name, body.pointer("/metadata/generateName").and_then(Value::as_str)) {
@@ -215,7 +215,7 @@ fn head(step: &Step, response: &Response<Body>) -> Map<String, Value> {
     answer
 }
 
-/// Reads events, one a line, and says how the reading ended: `enough`, `closed` by the server, or `timeout`.
+/// Reads events, one a line, and returns how the reading ended: `enough`, `closed` by the server, or `timeout`.
 async fn read_watch(mut body: Body, until: Until) -> Result<(Vec<Value>, &'static str)> {
     let mut events = Vec::new();
     let mut pending = BytesMut::new();

@@ -32,7 +32,7 @@ pub(crate) struct Scenario {
     pub(crate) cleanup: Vec<String>,
     /// The requests, in order.
     pub(crate) steps: Vec<Step>,
-    /// The file's own words, to tell a scenario's literals from what the server made up.
+    /// Text of the file, to distinguish a scenario's literals from generated values.
     #[serde(skip)]
     pub(crate) literals: String,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Step {
     /// The answer is a watch, read until this.
     #[serde(default)]
     pub(crate) watch: Option<Until>,
-    /// Steps made while the watch is open.
+    /// Steps that run while the watch is open.
     #[serde(default)]
     pub(crate) during: Vec<Step>,
     /// Compare only the status code: the step prepares another.

@@ -35,7 +35,7 @@ impl Arguments {
                 "--list" => arguments.list = true,
                 "--print" => arguments.print = true,
                 "--answers" => arguments.print_answers = true,
-                // Those of the standard test harness mean nothing here.
+                // Flags of the standard test harness are ignored.
                 flag if flag.starts_with('-') => {}
                 _ => arguments.words.push(word),
             }
@@ -224,7 +224,7 @@ struct Counts {
     alike: Count,
 }
 
-/// The answers of a real server; those that are not as recorded are asked for again.
+/// Returns the responses of a real server; those that differ from the record are requested again.
 fn ask_patiently(arguments: &Arguments, kubeconfig: &str, recorded: &Answers) -> Result<Outcomes> {
     let mut outcomes = ask_real(arguments, kubeconfig, 0, |_| true)?;
     for attempt in 1..ATTEMPTS {
@@ -263,7 +263,7 @@ fn compare(arguments: &Arguments, kubeconfig: Option<&str>) -> Result<bool> {
             let theirs = real.get(&scenario.id);
             let as_recorded = report(&name, "real server, expected as recorded", expected, theirs);
             count.real.add(as_recorded);
-            // What both have against the record was told above.
+            // Differences of both from the record were reported above.
             let answer = theirs.and_then(|outcome| outcome.as_ref().ok());
             count.alike.add(if as_recorded {
                 answer == ours.and_then(|outcome| outcome.as_ref().ok())
@@ -275,7 +275,7 @@ fn compare(arguments: &Arguments, kubeconfig: Option<&str>) -> Result<bool> {
     Ok(summary(&counts, real.is_some()) && (!arguments.words.is_empty() || is_whole(&counts)))
 }
 
-/// True if the suite is as large as it is promised to be; says so if it is not.
+/// Returns `true` if the suite has the promised size; prints a message otherwise.
 fn is_whole(counts: &BTreeMap<String, Counts>) -> bool {
     let sizes = counts.iter().map(|(semantics, counts)| (semantics, counts.embedded.of()));
     let small: Vec<_> = sizes.clone().filter(|(_, size)| *size < 3).map(|(semantics, _)| semantics.as_str()).collect();

@@ -138,7 +138,7 @@ async fn send(cloud: &HetznerCloud, method: &str, path: &str, body: &Value) -> V
     let bytes = answer.into_body().collect().await.unwrap().to_bytes();
     let answer = serde_json::from_slice(&bytes).unwrap_or_default();
     assert!(status.is_success(), "{method} {path} {body}: {answer}");
-    // It waits for each action.
+    // The Go cloud-controller-manager waits for each action.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     answer
 }

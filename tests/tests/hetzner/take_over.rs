@@ -1,4 +1,5 @@
-//! D-11: what the cloud's own program wrote is accepted as it is, and what is written here is what that program would write.
+//! D-11: objects of the Go cloud-controller-manager are accepted unchanged, and this program writes the objects that it
+//! would write.
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ fn ingress(harness: &Harness) -> Value {
     service["status"]["loadBalancer"]["ingress"].clone()
 }
 
-/// The load balancer, and the status of the Service, that are made here.
+/// Returns the load balancer, and the status of the Service, that this program creates.
 async fn made(case: &Case) -> Result<(Balancer, Value), String> {
     let (harness, cloud) = harness();
     predecessor::furnish(&cloud);

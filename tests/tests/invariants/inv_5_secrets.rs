@@ -52,7 +52,7 @@ impl Outputs {
         self.say(format!("{what:?} {what:#?}"));
     }
 
-    /// Listens to the log of this thread: the program's own, with the highest verbosity that one can ask for.
+    /// Captures the log of this thread: the program's own, at the highest verbosity.
     fn listen(&self, format: Format) -> tracing::subscriber::DefaultGuard {
         let vmodule = "*=10,*::*=10,*/*=10".parse().unwrap();
         let options = LoggingOptions { format, verbosity: 10, vmodule, ..LoggingOptions::default() };
@@ -64,14 +64,14 @@ impl Outputs {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }
 
-    /// Fails if such a text is there.
+    /// Fails if the output contains this text.
     fn expect_none_of(&self, secret: &str) {
         let text = self.text();
         let found: Vec<&str> = text.lines().filter(|line| line.contains(secret)).take(10).collect();
         assert!(found.is_empty(), "a token was told:\n{}", found.join("\n"));
     }
 
-    /// Fails if the canary sings; also if there was so little to hear that nothing can be concluded.
+    /// Fails if the output contains a canary; also if there was too little output to conclude anything.
     fn expect_no_canary(&self, expected: &[&str]) {
         let text = self.text();
         for word in expected {
@@ -256,7 +256,7 @@ fn flags(directory: &Path, api: &str, cloud: &str) -> Flags {
     }
 }
 
-/// The program as a whole, from its files on, over the network; no paused clock here, so no pauses either.
+/// Runs the whole program from its files over the network; without a paused clock, and hence without long pauses.
 #[tokio::test]
 async fn inv_5_the_program_tells_nothing_of_its_files() {
     ccm_tests::install_crypto();

@@ -92,7 +92,7 @@ impl Scene {
         balancers.pop().context("none")
     }
 
-    /// Waits until these Services are gone. Nothing of them may be left in the cloud.
+    /// Waits until these Services are deleted, and checks that the cloud has no object of theirs.
     pub(crate) async fn services_are_gone(&self, services: &[String], limit: Duration) -> Result<()> {
         for name in services {
             until(&format!("{name} is gone"), limit, async || {
@@ -105,7 +105,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The load balancers of the cloud are so many.
+    /// Checks the number of load balancers in the cloud.
     pub(crate) fn cloud_has(&self, count: usize) -> Result<()> {
         let all = self.cloud().load_balancers();
         ensure!(all.len() == count, "the cloud has {} load balancers instead of {count}: {all:?}", all.len());
@@ -127,7 +127,7 @@ impl Scene {
         .await
     }
 
-    /// Waits until this was said about a Service; what was said.
+    /// Waits for events with this reason about a Service, and returns them.
     pub(crate) async fn service_is_told(&self, name: &str, reason: &str) -> Result<Vec<Event>> {
         until(&format!("event {reason} about {name}"), SOON, async || {
             let said = events(&self.client, "Service", name, reason).await?;

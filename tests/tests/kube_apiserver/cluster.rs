@@ -43,7 +43,7 @@ fn taints(node: &Node) -> impl Iterator<Item = &k8s_openapi::api::core::v1::Tain
     node.spec.iter().flat_map(|spec| spec.taints.iter().flatten())
 }
 
-/// The Node's addresses of these kinds: what a cloud says.
+/// Returns the Node's addresses of the kinds that a cloud provides.
 pub(crate) fn ip_addresses(node: &Node) -> Vec<(String, String)> {
     let addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
     let ips = addresses.filter(|address| address.type_.ends_with("IP"));

@@ -55,7 +55,7 @@ impl Environment {
         self.binary.as_ref().context("no binary")
     }
 
-    /// Breaks the API server: runs the test bed's script with these words, to its end.
+    /// Disturbs the API server: runs the test bed's script with these arguments to its end.
     pub(crate) async fn fault(&self, words: &[&str]) -> Result<()> {
         real::run(self.faults.as_ref().context(FAULTS)?, words, &[]).await
     }

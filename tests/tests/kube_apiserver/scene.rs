@@ -69,7 +69,7 @@ impl Launch {
     }
 }
 
-/// Plays a scenario with further flags of the binary, which asks the API server directly.
+/// Runs a scenario with further flags of the binary, which sends its requests directly to the API server.
 pub(crate) async fn play(
     environment: &Environment,
     label: &str,
@@ -79,7 +79,7 @@ pub(crate) async fn play(
     play_with(environment, label, flags, false, body).await
 }
 
-/// Plays a scenario in which the binary's requests are counted: it asks through a proxy.
+/// Runs a scenario in which the binary's requests are counted: they go through a proxy.
 pub(crate) async fn play_counted(
     environment: &Environment,
     label: &str,
@@ -168,7 +168,7 @@ impl Scene {
         &self.served.door
     }
 
-    /// Requests to the cloud so far that asked for a change.
+    /// Returns the requests to the cloud so far that asked for a change.
     pub(crate) fn cloud_changes(&self) -> BTreeMap<String, u64> {
         self.served.changes()
     }
@@ -184,7 +184,8 @@ impl Scene {
         all
     }
 
-    /// A Node's machine is off, and its Node says so. Each pass asks for it from now on, and so passes can be counted.
+    /// Shuts down a Node's machine, and lets its Node report so. Each pass reads the machine from now on, so that
+    /// passes can be counted.
     pub(crate) async fn shut_down(&self, name: &str) -> Result<()> {
         self.cloud().stop(name);
         self.kubelets.report(name, false).await?;
@@ -261,7 +262,7 @@ impl Scene {
         .await
     }
 
-    /// Waits until a Node is gone.
+    /// Waits until a Node is deleted.
     pub(crate) async fn disappears(&self, name: &str) -> Result<()> {
         until(&format!("{name} is deleted"), SOON, async || {
             ensure!(self.nodes().get_opt(name).await?.is_none(), "it is still there");
@@ -270,7 +271,7 @@ impl Scene {
         .await
     }
 
-    /// Waits until something was said about a Node.
+    /// Waits for an event with this reason about a Node.
     pub(crate) async fn is_told(&self, name: &str, reason: &str) -> Result<()> {
         until(&format!("event {reason} about {name}"), SOON, async || {
             ensure!(!events(&self.client, "Node", name, reason).await?.is_empty(), "there is none");
@@ -279,7 +280,7 @@ impl Scene {
         .await
     }
 
-    /// Waits until the binary has sent the cloud so many more requests: passes are counted by what they ask.
+    /// Waits until the binary has sent this many more requests to the cloud, by which passes are counted.
     pub(crate) async fn cloud_is_asked(&self, times: u64) -> Result<()> {
         let before = self.served.total();
         until(&format!("{times} more requests to the cloud"), SOON, async || {

@@ -180,7 +180,7 @@ pub(crate) async fn a_flapping_node_and_a_restart_change_nothing(environment: &E
         for name in &services {
             scene.told_once(name, &CREATED).await?;
         }
-        // One machine is off: each pass asks for it, and so passes can be counted.
+        // A machine is off: each pass reads it, so that passes can be counted.
         scene.shut_down(&nodes[0]).await?;
         scene.goes_quiet().await?;
         let cloud = scene.cloud_changes();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::kubelets::OURS;
 use crate::scene::Scene;
 
-/// Ports of a Service of which a scenario asks nothing special.
+/// Default ports of a Service.
 pub(crate) const PORTS: [u16; 2] = [80, 443];
 
 impl Scene {
@@ -77,7 +77,7 @@ fn merge(target: &mut Value, change: &Value) {
     }
 }
 
-/// Removes every webhook, Service and volume that these tests left behind, whoever holds it.
+/// Removes every webhook, Service and volume of these tests, with its finalizers.
 pub(crate) async fn clean_up(client: &Client) -> Result<()> {
     let_go(Api::<ValidatingWebhookConfiguration>::all(client.clone())).await.context("webhooks")?;
     let_go(Api::<Service>::default_namespaced(client.clone())).await.context("Services")?;

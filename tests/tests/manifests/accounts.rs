@@ -25,7 +25,7 @@ pub(crate) async fn token(admin: &Client, account: &str) -> Result<String> {
     Ok(status.context("no token in the answer")?.token)
 }
 
-/// The way to the cluster without anybody's credentials.
+/// Returns a configuration for the cluster without a credential.
 pub(crate) async fn anonymous(environment: &Environment) -> Result<Config> {
     let path = environment.kubeconfig()?;
     let file = Kubeconfig::read_from(path).with_context(|| format!("reading {}", path.display()))?;

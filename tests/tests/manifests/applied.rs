@@ -14,7 +14,7 @@ use crate::pods::{KINDS, values};
 /// First as a rehearsal, then for good, then once more, which changes nothing; and it leaves nothing behind.
 async fn take(environment: &Environment, documents: &[Value]) -> Result<()> {
     let client = connect(environment).await?;
-    // kube-controller-manager makes it, where it runs; a Pod is not taken without.
+    // kube-controller-manager creates it, if it runs; the API server refuses Pods without it.
     apply(&client, &[accounts::document("kube-system/default")], false).await?;
     let documents: Vec<_> = documents.iter().filter(|document| is_built_in(document)).cloned().collect();
     let taken = async {

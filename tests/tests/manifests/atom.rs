@@ -112,7 +112,7 @@ fn of_every_cluster(kind: &str, name: &str) -> Option<Value> {
 /// Returns the permissions that the bindings among these documents grant.
 ///
 /// # Errors
-/// A binding to a role, or of an account, that is nowhere; a role that nobody is bound to.
+/// A binding to a missing role, or of a missing account; a role without a binding.
 pub(crate) fn granted(documents: &[Value]) -> Result<ByAccount> {
     let mut all = ByAccount::new();
     let mut used = BTreeSet::new();

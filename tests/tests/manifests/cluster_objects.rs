@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::documents::title;
 
-/// Kinds that our manifests have: API group and version, kind, plural, whether it lives in a namespace.
+/// Kinds in the manifests: API group and version, kind, plural, `true` for namespaced kinds.
 const KINDS: [(&str, &str, &str, &str, bool); 14] = [
     ("", "v1", "ServiceAccount", "serviceaccounts", true),
     ("", "v1", "Secret", "secrets", true),

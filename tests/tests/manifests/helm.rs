@@ -13,14 +13,14 @@ use crate::documents::{deploy, parse};
 /// Names helm; without it the one in the `PATH` is taken.
 const VARIABLE: &str = "CCM_TEST_HELM";
 
-/// Helm, and what it has made so far: several tests look at the same installations, and each takes it a while.
+/// Helm with its cached output: several tests use the same installations, and each takes a while to render.
 pub(crate) struct Helm {
     program: PathBuf,
     made: Mutex<BTreeMap<Vec<String>, String>>,
 }
 
 impl Helm {
-    /// Finds it; none if there is none.
+    /// Finds Helm; `None` if it is not installed.
     ///
     /// # Errors
     /// The variable names something that does not run.

@@ -1,4 +1,4 @@
-//! Alerts and dashboard ask for series that this program has, by labels that these have.
+//! Checks that alerts and dashboard use existing series of this program, with their labels.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ fn asked(expression: &str) -> Result<Vec<Asked>> {
         }
         found.push(Asked { name, is_pattern, labels });
     }
-    // What is left are series without a selection, functions, labels to aggregate by, and numbers.
+    // The rest are series without a selector, functions, labels to aggregate by, and numbers.
     let rest = selector.replace_all(expression, " ");
     let rest =
         Regex::new(r"\b(by|without|on|ignoring)\s*\([^)]*\)|\[[^\]]*\]|offset\s+[0-9a-z]+")?.replace_all(&rest, " ");

@@ -90,7 +90,7 @@ impl Row {
             if sample.name.ends_with("_bucket") {
                 expected.push("le");
             }
-            // `ccm_build_info{version,revision,…}`: there may be more of ours.
+            // `ccm_build_info{version,revision,…}` may have further labels.
             let open = self.name == "ccm_build_info";
             if expected.iter().any(|label| !labels.contains(label)) || (!open && labels.len() != expected.len()) {
                 fault(format!("labels {labels:?}, not {expected:?}"));

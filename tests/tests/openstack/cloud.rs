@@ -1,4 +1,4 @@
-//! OpenStack's APIs, as the scenarios ask them: directly, beside the program under test.
+//! Client of OpenStack's APIs for the scenarios, independent of the program under test.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -189,7 +189,7 @@ impl Cloud {
         self.call(api, Method::PUT, path, Some(&body)).await
     }
 
-    /// Deletes something, which may be gone already.
+    /// Deletes an object, which may not exist any more.
     pub(crate) async fn delete(&self, api: Api, path: &str) -> Result<()> {
         let (status, value) = self.send(api, Method::DELETE, path, None).await?;
         ensure!(status.is_success() || status == StatusCode::NOT_FOUND, "DELETE {api:?} {path}: {status}: {value}");

@@ -44,7 +44,7 @@ fn changes(requests: &[Passed]) -> Vec<Passed> {
 }
 
 pub(crate) async fn reads_grow_with_pages_and_writes_with_changes(environment: &Environment) -> Result<()> {
-    // A Node that is not ready would be asked for in each pass; here all are, and passes ask nothing.
+    // A Node that is not ready would cause a read in each pass; here all are ready, and passes send no request.
     play(environment, Settings { label: "cost", starts_later: true, ..Settings::default() }, async |scene| {
         let names: Vec<String> = (SERVERS + 1..=NODES).map(|number| format!("worker-{number}")).collect();
         let mut more = Vec::new();

@@ -1,9 +1,9 @@
 //! The program is killed at every request of one Service's life, again and again, and ends as undisturbed.
 //!
-//! A load balancer of a real cloud takes seconds to be made, and so each is used for many crashes: every life of the program
-//! ends at the first request at which none ended before. Looks change nothing in the cloud: the next life comes as far, and
-//! further. A change is met twice: killed before it, and killed when it was carried out and the answer is lost. What a
-//! life does wrong with what the last one left is there in the end: another load balancer, a rule, an address.
+//! A real cloud takes seconds to create a load balancer, so each one is used for many crashes: every run of the program
+//! ends at the first request at which none ended before. Reads change nothing in the cloud: the next run comes as far,
+//! and further. Each change has two crash points: before it, and after it was carried out without a response. A run's
+//! errors with the state of the last one are visible in the end: another load balancer, a rule, an address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,16 +28,17 @@ const LABEL: &str = "crash";
 const SILENCE: Duration = Duration::from_millis(1700);
 /// Time-out of an operation with all its restarts.
 const PATIENCE: Duration = Duration::from_secs(1200);
-/// The same look at the cloud in one life counts so often; at Kubernetes, once.
+/// Number of crash points for the same read of the cloud in one run; for Kubernetes, it is one.
 const REPETITIONS: usize = 2;
-/// Lives end at so many changes of one kind in an act: one that is made anew after each crash would never be passed.
+/// Number of crash points at changes of one kind in an operation: a change that is repeated after each crash would
+/// otherwise never be passed.
 const OF_A_KIND: usize = 3;
 /// Only this act is cut off.
 const ONLY: &str = "CCM_TEST_OPENSTACK_ACT";
-/// With this variable every look counts again after each change: ten times the crash points.
+/// Variable with which every read is a crash point again after each change: ten times the crash points.
 const THOROUGH: &str = "CCM_TEST_OPENSTACK_THOROUGH";
 
-/// With this variable lives end at one of so many new looks only, and at all changes.
+/// Variable with which only one of so many new reads is a crash point, and every change.
 const ONE_LOOK_OF: &str = "CCM_TEST_OPENSTACK_ONE_LOOK_OF";
 
 /// Operation on the Service.
@@ -75,7 +76,7 @@ async fn act(scene: &Scene, act: Act) -> Result<()> {
     Ok(())
 }
 
-/// A request without what the cloud made up.
+/// Returns a request without generated values.
 fn read(request: &Passed) -> String {
     let path = request.target.split('?').next().unwrap_or_default();
     let is_id = |it: &str| it.len() >= 32 && it.chars().all(|it| it.is_ascii_hexdigit() || it == '-');
@@ -83,7 +84,7 @@ fn read(request: &Passed) -> String {
     format!("{:?} {} {}", request.side, request.method, words.join("/"))
 }
 
-/// At which requests of an act lives ended. Clones share it.
+/// Requests of an operation at which runs ended. Clones share them.
 #[derive(Clone, Default)]
 struct Points(Arc<Mutex<Reached>>);
 
@@ -92,11 +93,11 @@ struct Reached {
     points: BTreeSet<String>,
     /// Changes that were carried out so far.
     changes: usize,
-    /// By kind, those after which a life ended.
+    /// Crash points after changes, by kind.
     kinds: BTreeMap<String, usize>,
     /// Looks in the present life.
     looks: BTreeMap<String, usize>,
-    /// Looks at which a life ended or could have ended.
+    /// Reads at which a run ended or could have ended.
     seen: BTreeSet<String>,
     last: String,
 }
@@ -144,7 +145,7 @@ impl Reached {
         if count > most || self.points.contains(&point) || !self.seen.insert(point.clone()) {
             return None;
         }
-        // Only points at which a life ended are points.
+        // Only points at which a run ended are counted.
         let is_chosen = self.seen.len().is_multiple_of(one_look_of);
         (is_chosen && self.reach(point)).then_some(Moment::Before)
     }
@@ -210,7 +211,7 @@ async fn is_shown(scene: &Scene, act: Act) -> Result<bool> {
     })
 }
 
-/// Waits until nothing is asked any more and the end is shown.
+/// Waits until no further request follows and the end of the operation shows.
 async fn is_silent(scene: &Scene, act: Act) {
     loop {
         let count = scene.injector.count();

@@ -115,7 +115,7 @@ impl Environment {
         Ok(self.admin_login()?.address)
     }
 
-    /// Stops, freezes or thaws a service: runs the test bed's script with these words, to its end.
+    /// Stops, freezes or thaws a service: runs the test bed's script with these arguments to its end.
     pub(crate) async fn service(&self, words: &[&str]) -> Result<()> {
         real::run(self.services.as_ref().context(SERVICES)?, words, &[]).await
     }

@@ -72,7 +72,7 @@ pub(crate) async fn services_are_reached_by_ipv6_alone_first_and_second(environm
         let six = json!({"subnet": {"name": "six", "network_id": scene.project.network, "ip_version": 6,
             "cidr": "fd06::/64"}});
         let six = text(&scene.cloud.post(Api::Network, "/subnets", six).await?, "id").to_owned();
-        // Servers that are made from now on have an address of each.
+        // New servers have an address of each family from now on.
         let fourth = scene.project.add_servers(&scene.cloud, &["worker-4".to_owned()]).await?;
         scene.start()?;
         scene.join(&["worker-4"]).await?;

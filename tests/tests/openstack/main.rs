@@ -6,9 +6,9 @@
 //!   ignored without it.
 //! * `CCM_TEST_BINARY`: the binary; unless it is set, the one of this build.
 //!
-//! Each scenario has a project of its own with a network, a router and three servers, and a Kubernetes API in this process.
-//! The requests of the program pass a relay, which counts them and can end its life at any of them. What is in the project
-//! is read before and after, from the APIs of the cloud, and must be equal.
+//! Each scenario has a project of its own with a network, a router and three servers, and a Kubernetes API in this
+//! process. The program's requests pass a relay, which counts them and can end a run at any of them. The objects of the
+//! project are read before and after, from the APIs of the cloud, and must be equal.
 
 mod cloud;
 mod cost;

@@ -15,7 +15,8 @@ const ADDRESS: &str = "loadbalancer.openstack.org/load-balancer-address";
 /// Name of objects that an operator creates and keeps.
 const BY_HAND: &str = "by-hand";
 
-/// A load balancer with a floating IP that is none of ours: its id, the floating IP's id, and the address.
+/// Creates a load balancer with a floating IP, both of another owner; returns its ID, the floating IP's ID, and the
+/// address.
 async fn leave_balancer(scene: &Scene) -> Result<(String, String, String)> {
     let project = &scene.project;
     let balancer = json!({"loadbalancer": {"name": BY_HAND, "vip_subnet_id": project.subnet}});

@@ -48,7 +48,7 @@ pub(crate) struct Project {
     address: String,
 }
 
-/// Projects that nobody uses at the moment.
+/// Projects that no scenario uses at the moment.
 #[derive(Default)]
 pub(crate) struct Pool {
     free: Mutex<Vec<Project>>,
@@ -60,7 +60,7 @@ impl Pool {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A project that nobody else has.
+    /// Returns a project for exclusive use.
     pub(crate) async fn take(&self, environment: &Environment) -> Result<Project> {
         let free = self.free().pop();
         match free {
@@ -78,7 +78,7 @@ impl Pool {
     }
 }
 
-/// Removes the projects of this process and of those that are gone.
+/// Removes the projects of this process and of those that have ended.
 pub(crate) async fn clean_up(environment: &Environment) -> Result<()> {
     let admin = environment.admin().await?;
     let projects = admin.list(Api::Identity, "/projects").await?;
@@ -145,7 +145,7 @@ async fn empty(cloud: &Cloud) -> Result<()> {
         }
         cloud.delete(Api::Network, &path).await?;
     }
-    // Where Neutron has none, it does not know the word.
+    // Without trunks, Neutron does not have the path.
     for trunk in cloud.list(Api::Network, "/trunks").await.unwrap_or_default() {
         cloud.delete(Api::Network, &format!("/trunks/{}", text(&trunk, "id"))).await?;
     }
@@ -157,7 +157,7 @@ async fn empty(cloud: &Cloud) -> Result<()> {
         cloud.delete(Api::Network, &format!("/networks/{}", text(&network, "id"))).await?;
     }
     for group in cloud.list(Api::Network, &format!("/security-groups?{mine}")).await? {
-        // The last one, `default`, goes when the project is gone.
+        // The last group, `default`, can be deleted once the project no longer exists.
         _ = cloud.delete(Api::Network, &format!("/security-groups/{}", text(&group, "id"))).await;
     }
     Ok(())
@@ -261,7 +261,7 @@ impl Project {
         .await
     }
 
-    /// Deletes a server and waits until it is gone.
+    /// Deletes a server and waits until it no longer exists.
     pub(crate) async fn delete_server(&self, cloud: &Cloud, id: &str) -> Result<()> {
         let path = format!("/servers/{id}");
         cloud.delete(Api::Compute, &path).await?;

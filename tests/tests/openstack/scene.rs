@@ -23,7 +23,7 @@ use crate::snapshot::Snapshot;
 /// Time-out of operations that take the cloud seconds. A long time-out only delays the report of a failure: where two
 /// cores serve the control plane, four scenarios and a compiler, Octavia needed more than a minute for a load balancer.
 pub(crate) const SOON: Duration = Duration::from_secs(300);
-/// Between two looks at the cloud, each of which is some ten lists: more often, and Neutron does little else.
+/// Pause between two reads of the cloud, each of which is some ten lists: more frequent ones would keep Neutron busy.
 pub(crate) const LOOK: Duration = Duration::from_millis(1500);
 /// Time-out of a graceful stop.
 const STOP: Duration = Duration::from_secs(90);
@@ -38,7 +38,7 @@ pub(crate) const ID: &str = "loadbalancer.openstack.org/load-balancer-id";
 /// Settings of a scenario.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
-    /// A word for it.
+    /// Short name of the scenario.
     pub(crate) label: &'static str,
     /// Lines of `[LoadBalancer]`, after those that are always there and before they count; and sections after it.
     pub(crate) balancers: &'static str,
@@ -54,7 +54,7 @@ pub(crate) struct Settings {
 pub(crate) struct Scene {
     pub(crate) settings: Settings,
     pub(crate) project: Project,
-    /// The project, asked directly.
+    /// Client of the project, independent of the program.
     pub(crate) cloud: Cloud,
     pub(crate) api: ApiServer,
     pub(crate) user: User,
@@ -82,7 +82,7 @@ pub(crate) async fn play(
     play_in_peace(environment, settings, body).await
 }
 
-/// The same for whoever has the cloud alone.
+/// Runs a scenario like `play`, while no other uses the cloud.
 pub(crate) async fn play_in_peace(
     environment: &Environment,
     settings: Settings,
@@ -158,7 +158,7 @@ impl Scene {
         self.configure_as(&format!("username={user}\npassword={password}\ntenant-name={project}\ndomain-name=Default"))
     }
 
-    /// Writes `cloud.conf`, where these lines of `[Global]` say who asks.
+    /// Writes `cloud.conf`, in which these lines of `[Global]` are the credential.
     pub(crate) fn configure_as(&self, who: &str) -> Result<()> {
         let Project { network, subnet, public_network, router, name, .. } = &self.project;
         let mut conf = format!(
@@ -170,7 +170,7 @@ impl Scene {
         if self.settings.routes {
             write!(conf, "\n[Route]\nrouter-id={router}\n")?;
         }
-        // As the kubelet does it: a file is replaced whole.
+        // Replaced atomically, as the kubelet does.
         std::fs::write(self.file("new"), conf)?;
         Ok(std::fs::rename(self.file("new"), self.file("cloud.conf"))?)
     }
@@ -232,7 +232,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits until neither load balancers nor networks are asked about any more.
+    /// Waits until no further request about load balancers or networks follows.
     pub(crate) async fn is_silent(&self) {
         let asked = || self.asked().iter().filter(|it| !it.target.starts_with("/compute")).count();
         let mut count = asked();
@@ -368,7 +368,7 @@ impl Scene {
         .await
     }
 
-    /// The id of its load balancer, as its annotation says.
+    /// Returns the ID of the Service's load balancer, from its annotation.
     pub(crate) fn balancer_id(&self, name: &str) -> Result<String> {
         let service = self.service(name)?;
         let id = service["metadata"]["annotations"][ID].as_str().map(str::to_owned);
@@ -409,7 +409,7 @@ impl Scene {
         .await
     }
 
-    /// Deletes a Service and waits until it is gone.
+    /// Deletes a Service and waits until it no longer exists.
     pub(crate) async fn delete_service(&self, name: &str) -> Result<()> {
         self.delete_services(&[name]).await
     }

@@ -63,7 +63,7 @@ pub(crate) async fn services_share_a_load_balancer_and_the_last_takes_it_along(
         ensure!(left == ["kube_service_sharing_default_mail"], "the tags are {left:?}");
         scene.did("the owner was deleted: the other stays");
         scene.delete_service("mail").await?;
-        // The load balancer bears the name of the cluster's Services, and nobody uses it.
+        // The load balancer has the name of the cluster's Services, and no Service uses it.
         scene.holds("no load balancer is left", |now| now.all("load balancer").next().is_none()).await?;
         scene.did("the last one was deleted, and the load balancer with it");
         Ok(())

@@ -27,7 +27,7 @@ const VOLATILE: [&str; 12] = [
     "port_details",
 ];
 
-/// Of ports and servers, what is anybody's business.
+/// Fields of ports and servers that are compared.
 const PORT: [&str; 7] =
     ["id", "name", "device_id", "device_owner", "security_groups", "allowed_address_pairs", "fixed_ips"];
 const SERVER: [&str; 3] = ["id", "name", "metadata"];
@@ -80,7 +80,7 @@ impl Snapshot {
         {
             for mut object in cloud.list(Api::Network, &format!("{path}?{mine}")).await? {
                 if kind == "router" {
-                    // Its addresses are the network's business.
+                    // The network assigns these addresses.
                     object["external_gateway_info"] = Value::Null;
                 }
                 note(kind, object);
@@ -118,8 +118,8 @@ impl Snapshot {
         self.0.iter().filter(move |(name, _)| is_it(name)).map(|(_, object)| object)
     }
 
-    /// The same in words that another project could have: what the cloud made up is replaced by what it stands for, and
-    /// `aliases` besides.
+    /// Returns the objects in words that another project could have: generated values are replaced by names, and those
+    /// of `aliases` as well.
     pub(crate) fn comparable(&self, aliases: &[(String, String)]) -> BTreeSet<String> {
         let mut aliases = aliases.to_vec();
         for (kind, name) in [
@@ -153,7 +153,7 @@ impl Snapshot {
         let mut words = BTreeSet::new();
         for (kind, object) in &self.0 {
             let kind = kind.rsplit_once(' ').map_or("", |(kind, _)| kind);
-            // Members are told by their pool; a port's addresses are the network's choice.
+            // Members are listed with their pool; the network assigns a port's addresses.
             let mut object = object.clone();
             if kind == "port" && text(&object, "device_owner").starts_with("Octavia") {
                 object = json!({"name": "a VIP"});
@@ -163,7 +163,7 @@ impl Snapshot {
             for _ in 0..2 {
                 aliases.iter().for_each(|(value, alias)| text = text.replace(value, alias));
             }
-            // Lists of ids were sorted by what is gone now.
+            // Lists of IDs were sorted by values that are replaced now.
             let mut value: Value = serde_json::from_str(&text).unwrap_or(json!(text));
             without_volatile(&mut value);
             let text = format!("{kind}: {value}");

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// The name of the Service's load balancer, which is its tag, too.
 pub(crate) const NAME: &str = "kube_service_kubernetes_default_web";
-/// The port at which Nodes tell whether they have endpoints.
+/// Port at which Nodes report whether they have endpoints.
 const HEALTH_PORT: u16 = 32_100;
 const PREFIX: &str = "loadbalancer.openstack.org/";
 

@@ -21,7 +21,7 @@ pub(crate) async fn the_proxy_refuses_what_the_document_does_not_allow(scene: &S
 
 /// Else the proofs that run with it would prove nothing.
 pub(crate) async fn the_fake_speaks_as_the_document_says(scene: &Scene) -> Result<()> {
-    // Nothing is waited for here.
+    // Actions complete at once.
     scene.fake.set_options(|it| it.action_time = std::time::Duration::ZERO);
     let network = scene.fake.add_network("kubernetes", "10.0.0.0/8");
     let server = scene.fake.add_server("worker-1");

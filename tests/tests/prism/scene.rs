@@ -176,7 +176,7 @@ impl Leaf for Proxied {
             let header = headers.get(VIOLATIONS).and_then(|it| it.to_str().ok());
             // Warnings are about the document itself: it writes ranges of status codes with small letters.
             let header = header.filter(|it| it.contains(r#""severity":"Error""#));
-            // With `--errors` the proxy answers in its own words.
+            // With `--errors` the proxy answers with an error of its own.
             let found = header.or_else(|| text.contains("stoplight.io").then_some(&*text));
             if let Some(found) = found {
                 violations.lock().unwrap_or_else(PoisonError::into_inner).insert(format!("{what}: {found}"));

@@ -33,7 +33,7 @@ struct Slow {
     reloads: Arc<Mutex<Vec<String>>>,
 }
 
-/// Load balancers that are never made.
+/// Load balancers whose creation never ends.
 struct Hanging;
 
 #[async_trait]
@@ -122,7 +122,7 @@ impl World {
         self.lease().and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_owned)).unwrap_or_default()
     }
 
-    /// The API server, for whoever asks in this process.
+    /// Returns a client of the API server in this process.
     fn client(&self) -> Client {
         let (server, poisoned) = (self.api.service(), Arc::clone(&self.poisoned));
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -156,12 +156,12 @@ impl World {
         (prepared, stop)
     }
 
-    /// Makes this cloud that of the providers that this thread makes.
+    /// Registers this cloud for the providers that this thread creates.
     pub(crate) fn offer(&self, hangs: bool) {
         CLOUD.with(|cloud| *cloud.borrow_mut() = Some((self.cloud.clone(), hangs)));
     }
 
-    /// The configurations that the providers of this thread were given anew.
+    /// Returns the configurations with which the providers of this thread were reloaded.
     pub(crate) fn reloads(&self) -> Vec<String> {
         RELOADS.with(|reloads| reloads.lock().expect("no panic").clone())
     }
@@ -196,7 +196,7 @@ thread_local! {
     /// Cloud and behaviour of the factory's providers: a factory is a plain function, and each test has a thread of its
     /// own.
     static CLOUD: std::cell::RefCell<Option<(Cloud, bool)>> = const { std::cell::RefCell::new(None) };
-    /// The configurations that they were given anew.
+    /// Configurations with which the providers were reloaded.
     static RELOADS: Arc<Mutex<Vec<String>>> = Arc::default();
 }
 
@@ -253,7 +253,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Asks the secure port, as somebody who may have everything.
+    /// Sends a request to the secure port, as a user with all permissions.
     pub(crate) async fn get(&self, path: &str) -> (StatusCode, String) {
         let request = Request::get(path).body(Body::empty()).expect("a request");
         answer(self.router.clone(), request).await

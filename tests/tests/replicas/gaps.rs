@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-/// A machine that is busy with something else makes a measurement late, but not all of them.
+/// Attempts at a measurement: load on the machine may delay one, but not all of them.
 const ATTEMPTS: u32 = 3;
 
 /// Times that were measured so far.

@@ -97,7 +97,7 @@ async fn clean_up(client: &Client) -> Result<()> {
     for service in services.list_metadata(&ListParams::default().labels(OURS)).await? {
         let name = service.name_any();
         let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        // Whatever is gone meanwhile is gone.
+        // Objects that were deleted meanwhile are skipped.
         _ = services.delete(&name, &DeleteParams::background()).await;
         _ = services.patch_metadata(&name, &PatchParams::default(), &free).await;
     }
@@ -179,7 +179,7 @@ impl Stage {
         Ok((gap, old))
     }
 
-    /// The same where the leader cannot give the lease back: nobody takes it before it has expired.
+    /// Measures the gap if the leader cannot release the Lease: no candidate acquires it before it has expired.
     pub(crate) async fn gap_of_expiry(
         &mut self,
         event: impl AsyncFnOnce(&mut Replica) -> Result<()>,
@@ -229,7 +229,7 @@ impl Stage {
         &self.served.door
     }
 
-    /// Requests to the cloud that asked for a change, in all.
+    /// Returns the number of requests to the cloud that asked for a change.
     pub(crate) fn changes(&self) -> u64 {
         self.served.changes().values().sum()
     }
@@ -276,15 +276,16 @@ impl Stage {
         (first..=self.made).map(|number| format!("{}-{kind}-{number}", self.label)).collect()
     }
 
-    /// Work goes on: what is made now is done.
+    /// Checks that new work is done.
     pub(crate) async fn work_goes_on(&mut self) -> Result<()> {
         self.nodes(1).await?;
         self.services(1).await?;
         self.converges().await
     }
 
-    /// Waits until cloud and cluster agree: each Node knows its machine, each Service has its one load balancer, whose
-    /// address it shows and which leads to all Nodes, and nothing else is in the cloud. Then nobody has anything to do.
+    /// Waits until cloud and cluster agree: each Node has the identity of its machine, each Service has its one load
+    /// balancer, whose address it shows and whose targets are all Nodes, and the cloud has no other objects. Then no
+    /// replica has work.
     pub(crate) async fn converges(&self) -> Result<()> {
         until("cloud and cluster agree", SOON, async || self.agree().await).await
     }
@@ -330,7 +331,7 @@ impl Stage {
         self.replicas.iter().enumerate().map(tail).collect()
     }
 
-    /// Versions of all that these tests made: the same before and after means that nobody wrote.
+    /// Returns the versions of all objects of these tests: equal versions before and after mean that none was written.
     pub(crate) async fn versions(&self) -> Result<Vec<(String, Option<String>)>> {
         let ours = ListParams::default().labels(OURS);
         let (nodes, services): (Api<Node>, Api<Service>) =

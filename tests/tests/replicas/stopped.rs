@@ -1,4 +1,4 @@
-//! Leaders that are asked to end.
+//! Leaders that are stopped gracefully.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub(crate) async fn a_leader_stopped_in_the_middle_of_work_finishes_it_and_then_
                         Ok(())
                     })
                     .await?;
-                    // What whoever follows begins waits as well.
+                    // The successor's requests wait as well.
                     door.hold(Waits::Request, CREATE, 0);
                     let status = old.controller.ended(STOP).await?;
                     ensure!(status.success(), "the leader ended with {status} after SIGTERM");

@@ -91,7 +91,7 @@ async fn routes_that_are_made_while_the_list_is_on_its_way_are_not_made_twice() 
     table.takes(Duration::from_secs(12));
     (1..=16).for_each(|n| world.put(&format!("worker-{n}"), "table://x", "10.0.0.1", &[&format!("10.244.{n}.0/24")]));
     seconds(9).await;
-    // Its list begins before the creates end, and ends after them.
+    // The list begins before the creates end, and ends after them.
     world.put("late", "table://x", "10.0.0.1", &["10.244.200.0/24"]);
     table.timed_calls();
     seconds(80).await;

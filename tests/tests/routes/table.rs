@@ -40,18 +40,18 @@ impl Table {
         Self { state: Arc::default(), start: Instant::now() }
     }
 
-    /// Every call takes so long.
+    /// Sets the duration of every call.
     pub(crate) fn taking(self, time: Duration) -> Self {
         self.state.lock().unwrap().takes = time;
         self
     }
 
-    /// From now on every call takes so long.
+    /// Sets the duration of every later call.
     pub(crate) fn takes(&self, time: Duration) {
         self.state.lock().unwrap().takes = time;
     }
 
-    /// Every list takes so long, and shows what was there when it began.
+    /// Sets the duration of every list, which shows the state at its beginning.
     pub(crate) fn list_takes(&self, time: Duration) {
         self.state.lock().unwrap().list_takes = Some(time);
     }
@@ -68,7 +68,7 @@ impl Table {
         self.state.lock().unwrap().list_error = error;
     }
 
-    /// Puts a route there, as somebody else would.
+    /// Adds a route, as another client would.
     pub(crate) fn put(&self, name: &str, node: &str, destination: &str, owned: Option<bool>) {
         self.state.lock().unwrap().routes.push(Route {
             name: name.into(),
@@ -80,7 +80,7 @@ impl Table {
         });
     }
 
-    /// Takes a route away, as somebody else would.
+    /// Removes a route, as another client would.
     pub(crate) fn take(&self, destination: &str) {
         self.state.lock().unwrap().routes.retain(|route| route.destination_cidr != destination);
     }

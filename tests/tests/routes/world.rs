@@ -27,7 +27,7 @@ pub(crate) struct World {
     recorder: EventRecorder,
     events: Arc<Mutex<Vec<RecordedEvent>>>,
     shutdown: CancellationToken,
-    /// Of the controller that runs.
+    /// Token that stops the running controller.
     life: Mutex<CancellationToken>,
     _until: DropGuard,
 }
@@ -114,7 +114,7 @@ impl World {
         );
     }
 
-    /// Puts a Node there, changed as told.
+    /// Adds a Node with a change.
     pub(crate) fn put_with(&self, name: &str, cidrs: &[&str], addresses: &Value, change: impl FnOnce(&mut Value)) {
         let mut node = json!({
             "apiVersion": "v1", "kind": "Node",
@@ -126,14 +126,14 @@ impl World {
         self.api.seed(node).unwrap();
     }
 
-    /// Changes a Node, as its kubelet or somebody else would.
+    /// Changes a Node, as its kubelet or another client would.
     pub(crate) fn change(&self, name: &str, change: impl FnOnce(&mut Value)) {
         let mut node = self.api.get("nodes", None, name).unwrap();
         change(&mut node);
         self.api.seed(node).unwrap();
     }
 
-    /// `STATUS REASON` of the condition; empty if there is none.
+    /// Returns `STATUS REASON` of the condition; empty without a condition.
     pub(crate) fn condition(&self, name: &str) -> String {
         let node = self.api.get("nodes", None, name).unwrap();
         let conditions = node["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -153,7 +153,7 @@ impl World {
         self.events.lock().unwrap().iter().map(|event| event.reason.clone()).collect()
     }
 
-    /// Requests so far that ask the API for a change.
+    /// Returns the number of requests so far that ask the API for a change.
     pub(crate) fn writes(&self) -> usize {
         self.api.requests().writes().len()
     }

@@ -24,7 +24,7 @@ pub(crate) struct LbCloud {
 
 #[derive(Default)]
 struct State {
-    /// By UID of the Service.
+    /// Load balancers by UID of the Service.
     balancers: BTreeMap<String, Balancer>,
     behaviours: HashMap<(String, &'static str), Behaviour>,
     busy: BTreeSet<String>,
@@ -86,7 +86,7 @@ impl LbCloud {
         Self { api: api.clone(), has_plans: true, state: Arc::default() }
     }
 
-    /// The same, but it does not say what it will do.
+    /// Disables previews of changes.
     pub(crate) fn without_plans(self) -> Self {
         Self { has_plans: false, ..self }
     }
@@ -101,7 +101,7 @@ impl LbCloud {
         self.state().selecting.insert(service.to_owned());
     }
 
-    /// From now on this annotation is asked for whenever a load balancer is ensured, whether that succeeds or not.
+    /// Requests this annotation whenever a load balancer is ensured from now on, after success and failure alike.
     pub(crate) fn annotate(&self, key: &'static str, value: Option<&str>) {
         self.state().annotations.insert(key, value.map(str::to_owned));
     }
@@ -111,7 +111,7 @@ impl LbCloud {
         self.state().id = Some(id.to_owned());
     }
 
-    /// From now on addresses are asked to be shown before the end of each ensure.
+    /// Reports addresses before the end of each ensure from now on.
     pub(crate) fn announce(&self) {
         self.state().announces = true;
     }
@@ -161,12 +161,12 @@ impl LbCloud {
         self.state().calls.clear();
     }
 
-    /// Overlapping calls for one Service, and load balancers that were made without a finalizer.
+    /// Returns overlapping calls for one Service, and load balancers that were created without a finalizer.
     pub(crate) fn violations(&self) -> Vec<String> {
         self.state().violations.clone()
     }
 
-    /// Forgets violations that say this: nobody could have known better.
+    /// Removes violations with this text, which the controller could not prevent.
     pub(crate) fn forgive(&self, what: &str) {
         self.state().violations.retain(|violation| !violation.contains(what));
     }
@@ -212,7 +212,7 @@ impl LbCloud {
         Ok((busy, index))
     }
 
-    /// INV-2: what is made must be held.
+    /// Checks INV-2: a Service needs the finalizer before its load balancer is created.
     fn check_finalizer(&self, service: &Service) {
         let (namespace, name) = (text(&service.metadata.namespace), text(&service.metadata.name));
         let object = self.api.get("services", Some(&namespace), &name).unwrap_or_default();
@@ -306,7 +306,7 @@ impl LoadBalancers for LbCloud {
             let metadata = &request.service.metadata;
             let shown = self.api.get("services", metadata.namespace.as_deref(), &text(&metadata.name));
             self.state().announced.extend(shown);
-            // What is left to do takes long enough for the watch to bring what was written.
+            // The remaining work takes long enough for the watch to report the writes.
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         Ok(Some(status))

@@ -1,4 +1,4 @@
-//! A cloud that takes long holds up nobody: a worker has as many load balancers in the making as there are (INV-6).
+//! A slow cloud delays no other Service: a worker may have any number of load balancers in progress (INV-6).
 
 use std::time::Duration;
 

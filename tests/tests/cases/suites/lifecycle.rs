@@ -32,7 +32,7 @@ struct Faults {
 struct Expect {
     #[serde(default)]
     deleted: Expected<bool>,
-    /// Null if the Node is gone.
+    /// Expected Node; null if it was deleted.
     #[serde(default)]
     taints: Expected<Option<Vec<TaintForm>>>,
     #[serde(default)]

@@ -27,7 +27,7 @@ struct Expect {
 /// Reads `given.cluster_cidrs`.
 ///
 /// # Errors
-/// What the flag would not take.
+/// The error of the flag's parser.
 pub(super) fn ranges(texts: &[String]) -> Result<Vec<ipnet::IpNet>> {
     parse(&texts.join(",")).map_err(|error| anyhow!("given.cluster_cidrs: {error}"))
 }

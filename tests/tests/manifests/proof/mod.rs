@@ -1,5 +1,5 @@
-//! The program needs every permission that the manifests grant, and gets along with them: it lives through a scenario of
-//! all controllers as the manifests' account.
+//! Proof that the program needs every permission of the manifests, and no others: it runs through a scenario of all
+//! controllers as the manifests' account.
 
 mod proxy;
 pub(crate) mod scenario;
@@ -25,7 +25,7 @@ use scenario::{Cast, SCRAPER, Scenario};
 
 /// Time until a change of roles applies, and until a refusal shows.
 const LIMIT: Duration = Duration::from_secs(300);
-/// A refusal may be the last thing that happens: so long it is waited for where all else is done.
+/// Time to wait for a refusal when everything else is done.
 const LAST: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -113,8 +113,8 @@ fn say<'a>(atoms: impl Iterator<Item = &'a Atom>) -> String {
 
 const NAMESPACES: [&str; 2] = ["kube-system", "default"];
 
-/// Waits until the account may do exactly this, apart from what everybody may. Accounts and roles that were made just now are
-/// known a little later.
+/// Waits until the account has exactly these permissions, apart from those of all users. New accounts and roles apply
+/// after a delay.
 async fn may_do(environment: &Environment, admin: &Client, atoms: &BTreeSet<Atom>) -> Result<()> {
     let (account, nobody) =
         (accounts::client(environment, admin, ACCOUNT).await?, accounts::client(environment, admin, SCRAPER).await?);
@@ -184,7 +184,7 @@ pub(crate) async fn as_the_account_of_the_manifests_nothing_is_refused(environme
     Ok(())
 }
 
-/// The accounts that the controllers act as; kube-controller-manager makes some of them, where it runs.
+/// Accounts that the controllers act as; kube-controller-manager creates some of them, if it runs.
 const CONTROLLERS: [&str; 4] = ["node-controller", "route-controller", "service-controller", "pvl-controller"];
 
 pub(crate) async fn with_an_account_for_each_controller_nothing_is_refused(
@@ -197,7 +197,7 @@ pub(crate) async fn with_an_account_for_each_controller_nothing_is_refused(
     documents.retain(|it| it["kind"].as_str().is_some_and(|kind| kind.contains("Role") || kind == "ServiceAccount"));
     let admin = connect(environment).await?;
     let accounts = CONTROLLERS.map(|name| accounts::document(&format!("kube-system/{name}")));
-    // Whoever is not there is made by the program.
+    // The program creates missing accounts.
     remove(&admin, &accounts[..3]).await?;
     with_roles(environment, documents, async |_| {
         let refused = live(environment, Cast { accounts: true, ..Cast::default() }, "accounts").await?;
@@ -252,7 +252,7 @@ async fn missed(environment: &Environment, atom: &Atom, number: usize) -> Result
     let all = wanted(&everything()).remove(ACCOUNT).unwrap_or_default();
     let without: BTreeSet<_> = all.into_iter().filter(|other| other != atom).collect();
     with_roles(environment, roles(&without), async |_| {
-        // A server that streams lists is never asked for one; and a Lease is only made where there is none.
+        // A server that streams lists is never asked for one; and a Lease is only created if it does not exist.
         let vanishes = atom.verb == "create" && atom.resource == "leases";
         let cast = Cast { streams: atom.verb != "list", vanishes, ..Cast::default() };
         let scenario = Scenario::set(environment, cast, &format!("without-{number}")).await?;

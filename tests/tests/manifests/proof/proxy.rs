@@ -1,6 +1,6 @@
-//! A proxy before the API server that lets everybody be who they are, and notes what they asked and were told.
+//! A proxy in front of the API server that passes on the callers' credentials, and records requests and responses.
 //!
-//! It can play two tricks that real life plays seldom: say "conflict" once, and be an API server that does not stream lists.
+//! It can inject two rare situations: a conflict, and an API server that does not stream lists.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,7 @@ impl Proxy {
         &self.shared.requests
     }
 
-    /// The next such request is told that somebody else was faster.
+    /// Answers the next such request with a conflict.
     pub(crate) fn conflict_once(&self, verb: &'static str, resource: &'static str) {
         *self.shared.conflict.lock().unwrap_or_else(PoisonError::into_inner) = Some((verb, resource));
     }
