@@ -316,7 +316,8 @@ impl<T: Cached> Follower<T> {
         }
     }
 
-    /// Removes objects from the hold that appeared again, or were deleted one by one.
+    /// Ends the hold if no object is held any more: objects that a list lacked may appear again, or be deleted, one by
+    /// one.
     fn note_returns(&mut self) {
         if self.held > 0 && self.reread.is_some() && self.cache.held() == 0 {
             (self.held, self.reread) = (0, None);

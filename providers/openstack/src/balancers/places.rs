@@ -364,7 +364,7 @@ mod tests {
             (of("net"), v6, Some("b6")),
             (Vip { network: Some("other".into()), ..at("v4") }, v6, Some("b6")),
             (at("z6"), v4, Some("v4")),
-            // The first VIP has the second family.
+            // The first VIP is itself of the family that the second one would have.
             (at("v4"), v4, None),
             (of("net"), v4, None),
             // Octavia would take this one for the first VIP.
