@@ -1,5 +1,5 @@
-//! Running controllers, the caches that they need, and their independence: none waits for another (INV-6, APP-30 …
-//! APP-36).
+//! Running controllers, the caches that they need, and their independence: none waits for another
+//! (INV-6, APP-30 … APP-36).
 //!
 //! Rules: PROV-11, PROV-16, PROV-20, PROV-21, NODE-2, LIFE-2, SVC-2, ROUTE-2, ROUTE-5.
 

@@ -59,7 +59,7 @@ async fn a_load_balancer_that_the_service_shows_is_somebody_elses_business() {
     let address = world.cloud.only().address;
     let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": address}]}}});
     world.start().await;
-    // The list shows it only a while after the first read.
+    // The status shows the load balancer only a while after the start.
     sleep(100).await;
     assert!(world.user.patch("/api/v1/namespaces/default/services/web/status", &status).await);
     world.clear();
